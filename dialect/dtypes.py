@@ -1,0 +1,125 @@
+"""The one table of element types: our name, NumPy's, torch's, MLIR's short form and TVM's.
+
+Takes any spelling of a dtype (ours, a string, `numpy.dtype`, `torch.dtype`, `ml_dtypes`, MLIR's ``f32``).
+Gives a `DType`. Refuses everything else with the list of names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlirtri.errors import KernelTypeError
+
+
+@dataclass(frozen=True)
+class DType:
+    """An element type. `kind` is ``b`` bool, ``i`` signed, ``u`` unsigned, ``f`` IEEE float, ``v`` bfloat16."""
+
+    name: str
+    mlir: str
+    """MLIR's type in the `tri` room; unsigned types keep their sign there and lose it in linalg."""
+    kind: str
+    bits: int
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind in "fv"
+
+    @property
+    def is_integer(self) -> bool:
+        """True for signed and unsigned integers; bool is not one."""
+        return self.kind in "iu"
+
+    @property
+    def is_bool(self) -> bool:
+        return self.kind == "b"
+
+    @property
+    def is_unsigned(self) -> bool:
+        return self.kind == "u"
+
+    @property
+    def is_half(self) -> bool:
+        """fp16 and bf16: arithmetic is done in fp32 and rounded after each operation."""
+        return self.is_float and self.bits == 16
+
+    @property
+    def bytes(self) -> int:
+        return max(1, self.bits // 8)
+
+    @property
+    def signless(self) -> str:
+        """MLIR's type in linalg and beyond, where integers have no sign."""
+        return self.mlir[1:] if self.mlir.startswith("ui") else self.mlir
+
+    @property
+    def numpy(self) -> np.dtype:
+        if self.name == "bfloat16":
+            import ml_dtypes
+
+            return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype(self.name)
+
+    @property
+    def torch(self):
+        import torch
+
+        return getattr(torch, self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"mlirtri.{self.name}"
+
+
+DTYPES: dict[str, DType] = {
+    dtype.name: dtype
+    for dtype in (
+        DType("bool", "i1", "b", 1),
+        DType("int8", "i8", "i", 8),
+        DType("int16", "i16", "i", 16),
+        DType("int32", "i32", "i", 32),
+        DType("int64", "i64", "i", 64),
+        DType("uint8", "ui8", "u", 8),
+        DType("uint16", "ui16", "u", 16),
+        DType("uint32", "ui32", "u", 32),
+        DType("uint64", "ui64", "u", 64),
+        DType("float16", "f16", "f", 16),
+        DType("bfloat16", "bf16", "v", 16),
+        DType("float32", "f32", "f", 32),
+        DType("float64", "f64", "f", 64),
+    )
+}
+
+_ALIASES = {
+    "i1": "bool", "bool_": "bool", "half": "float16", "float": "float64", "double": "float64",
+    "int": "int64", "long": "int64", "short": "int16", "byte": "uint8",
+}  # fmt: skip
+_BY_NAME = DTYPES | {dtype.mlir: dtype for dtype in DTYPES.values()} | {k: DTYPES[v] for k, v in _ALIASES.items()}
+_BY_PYTHON_TYPE = {bool: "bool", int: "int64", float: "float64"}
+
+
+def find_dtype(spelling: object) -> DType | None:
+    """The dtype that `spelling` names, or None when it names none."""
+    if isinstance(spelling, DType):
+        return spelling
+    if isinstance(spelling, str):
+        return _BY_NAME.get(spelling)
+    if isinstance(spelling, type) and spelling in _BY_PYTHON_TYPE:
+        return DTYPES[_BY_PYTHON_TYPE[spelling]]
+    if type(spelling).__module__ == "torch":
+        return DTYPES.get(str(spelling).removeprefix("torch."))
+    if isinstance(spelling, np.dtype) or (isinstance(spelling, type) and issubclass(spelling, np.generic)):
+        dtype = np.dtype(spelling)
+        return DTYPES.get(dtype.name) if dtype.isnative else None
+    return None
+
+
+def as_dtype(spelling: object) -> DType:
+    """The dtype that `spelling` names; raises `KernelTypeError` listing the names when it names none."""
+    if (dtype := find_dtype(spelling)) is not None:
+        return dtype
+    raise KernelTypeError(f"{spelling!r} is no dtype of mlirtri", help=f"use one of {', '.join(DTYPES)}")

@@ -1,0 +1,90 @@
+"""What a stage is, and what travels beside the IR while it walks through the rooms.
+
+A room is a function ``lower(ir, context) -> ir``. A `Stage` gives it a name and says what kind of text it makes.
+A `CompileContext` holds the target and collects the text after each pass. Knows no IR: printing is injected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from mlirtri.lowering.target import Target
+
+
+class Executable(Protocol):
+    """What a pipeline ends in: something that runs."""
+
+    kernels: int
+    """Launches per call (loop nests in the `mlir` pipeline)."""
+
+    def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Run on contiguous torch tensors, one per function argument, writing every output tensor in full.
+
+        Thread-safe. Shapes, dtypes and devices were checked by the caller; integers are signless
+        (an unsigned tensor arrives viewed as the signed one of its width).
+        """
+
+
+@dataclass(frozen=True)
+class Code:
+    """Generated code: its text, and what runs it once the last stage of a pipeline has made it."""
+
+    text: str
+    executable: Executable | None = None
+    payload: Any = None
+    """What the next room needs beside the text (a TVM runtime module, an MLIR module)."""
+
+
+@dataclass(frozen=True)
+class PassRecord:
+    """The IR text after one pass, and whether the pass changed anything."""
+
+    name: str
+    text: str
+    changed: bool
+
+
+@dataclass
+class CompileContext:
+    """The facts of one compilation: for which kernel and target, with which schedule, and what passes did."""
+
+    kernel: str
+    target: Target
+    schedule: str = "default"
+    options: dict[str, Any] = field(default_factory=dict)
+    stage: str = ""
+    """Name of the room that runs now; the compile loop sets it."""
+    passes: dict[str, list[PassRecord]] = field(default_factory=dict)
+    on_pass: Callable[[str, PassRecord], None] | None = None
+    """Called with the stage and the record after every pass: printing and dumping hang here."""
+    keep_passes: bool = True
+    """False skips making text per pass, for the shortest compile."""
+
+    def record(self, name: str, text: str, before: str) -> None:
+        """Note that pass `name` ran in the current stage and turned text `before` into `text`.
+
+        A name that ran before in this stage gets a ``#2``, ``#3``… so that the mapping stays one to one.
+        """
+        ran = self.passes.setdefault(self.stage, [])
+        taken = {record.name for record in ran}
+        unique, count = name, 1
+        while unique in taken:
+            count += 1
+            unique = f"{name}#{count}"
+        record = PassRecord(unique, text, changed=text != before)
+        ran.append(record)
+        if self.on_pass is not None:
+            self.on_pass(self.stage, record)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One arrow of a pipeline."""
+
+    name: str
+    kind: str
+    """What its text is: ``python``, ``mlir``, ``tvmscript``, ``llvm``, ``cuda``, ``asm`` or ``ptx``."""
+    run: Callable[[Any, CompileContext], Any]
+    """The room: takes the IR of the stage before, gives this stage's IR."""

@@ -1,0 +1,68 @@
+"""What code is made for: a host CPU or a CUDA architecture. Knows neither TVM nor MLIR.
+
+Takes ``"cpu"``, ``"gpu"``, ``"cuda"`` or ``"cuda:sm_90"``. Gives a frozen `Target`.
+Refuses anything else, naming the spellings that exist.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+
+from mlirtri.errors import UnknownOptionError
+
+DEFAULT_CUDA_ARCHITECTURE = "sm_80"
+
+
+@dataclass(frozen=True)
+class Target:
+    """`kind` is ``"cpu"`` or ``"cuda"``; `architecture` is ``sm_NN`` for CUDA and the CPU's digest otherwise."""
+
+    kind: str
+    architecture: str
+    threads: int = 1
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.kind == "cuda"
+
+    def __str__(self) -> str:
+        return f"cuda:{self.architecture}" if self.is_cuda else "cpu"
+
+
+@lru_cache(maxsize=1)
+def host_cpu_digest() -> str:
+    """A short name for this CPU's model and feature flags, so that a cache key never crosses CPUs."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    facts = sorted({line for line in lines if line.startswith(("flags", "model name", "Features"))})
+    return blake2b("\n".join([platform.machine(), *facts]).encode(), digest_size=6).hexdigest()
+
+
+def host_threads() -> int:
+    """The CPUs this process may run on, or ``MLIRTRI_NUM_THREADS``."""
+    if (wanted := os.environ.get("MLIRTRI_NUM_THREADS", "")).isdigit() and int(wanted) > 0:
+        return int(wanted)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def as_target(spelling: str | Target) -> Target:
+    """The target that `spelling` names; raises `UnknownOptionError` otherwise."""
+    if isinstance(spelling, Target):
+        return spelling
+    if spelling == "cpu":
+        return Target("cpu", host_cpu_digest(), host_threads())
+    if spelling in ("gpu", "cuda"):
+        return Target("cuda", DEFAULT_CUDA_ARCHITECTURE)
+    if isinstance(spelling, str) and (match := re.fullmatch(r"(?:cuda|gpu):(sm_\d+a?)", spelling)):
+        return Target("cuda", match.group(1))
+    raise UnknownOptionError(
+        f"unknown target {spelling!r}", help='use "cpu", "gpu", "cuda" or "cuda:sm_NN", for example "cuda:sm_90"'
+    )

@@ -1,0 +1,167 @@
+"""Every mistake a user can make is one class here, and every class prints like a compiler diagnostic.
+
+Takes a message, the `Span` of the user's source it is about, notes and a way out.
+Gives an exception whose text is ``file:line:column: error: …``, the source line and a caret under it.
+Refuses to know anything of Python's AST, MLIR or TVM: rooms translate their locations into spans.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Span:
+    """A range of the user's source: absolute file name, 1-based lines and columns, end column exclusive."""
+
+    file: str
+    line: int
+    column: int
+    end_line: int | None = None
+    end_column: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+    def excerpt(self) -> str:
+        """The source line with a caret and tildes under the range; empty when the source cannot be read."""
+        text = linecache.getline(self.file, self.line).rstrip("\n")
+        if not text:
+            return ""
+        end = self.end_column if self.end_column and self.end_line == self.line else self.column + 1
+        width = max(1, min(end, len(text) + 1) - self.column)
+        # Tabs stay tabs in the padding, so that the caret stands under its character in any terminal.
+        padding = "".join("\t" if character == "\t" else " " for character in text[: self.column - 1])
+        return f"    {text}\n    {padding}^{'~' * (width - 1)}"
+
+
+@dataclass(frozen=True)
+class Note:
+    """A second place or fact that belongs to an error: "declared here", "in helper f called from here"."""
+
+    message: str
+    span: Span | None = None
+
+    def __str__(self) -> str:
+        if self.span is None:
+            return f"  note: {self.message}"
+        return f"{self.span}: note: {self.message}\n{self.span.excerpt()}".rstrip("\n")
+
+
+class KernelError(Exception):
+    """Base of every error a user of mlirtri can cause."""
+
+    def __init__(
+        self,
+        message: str,
+        span: Span | None = None,
+        *,
+        help: str | None = None,  # noqa: A002 - the word printed before it
+        notes: Sequence[Note] = (),
+    ):
+        super().__init__(message, span, help, tuple(notes))
+        self.message = message
+        self.span = span
+        self.help = help
+        self.notes = tuple(notes)
+
+    def __str__(self) -> str:
+        parts = [f"{self.span}: error: {self.message}" if self.span else self.message]
+        if self.span and (excerpt := self.span.excerpt()):
+            parts.append(excerpt)
+        if self.help:
+            parts.append(f"  help: {self.help}")
+        parts.extend(str(note) for note in self.notes)
+        return "\n".join(parts)
+
+    def __reduce__(self):
+        return _rebuild, (type(self), self.message, self.span, self.help, self.notes, dict(self.__dict__))
+
+    def at(self, span: Span | None) -> KernelError:
+        """This error with a span, if it has none yet; rooms far from the source raise without one."""
+        if self.span is None and span is not None:
+            self.span = span
+        return self
+
+
+def _rebuild(kind, message, span, help_text, notes, state):
+    error = KernelError.__new__(kind)
+    KernelError.__init__(error, message, span, help=help_text, notes=notes)
+    error.__dict__.update(state)
+    return error
+
+
+class SeveralErrors(KernelError):
+    """More than one problem, found in one go and reported together."""
+
+    def __init__(self, errors: Sequence[KernelError]):
+        super().__init__("\n\n".join(str(error) for error in errors))
+        self.errors = tuple(errors)
+
+    def __reduce__(self):
+        return SeveralErrors, (self.errors,)
+
+
+def raise_all(errors: Sequence[KernelError]) -> None:
+    """Raise the only error, or all of them together; do nothing when there is none."""
+    if not errors:
+        return
+    raise errors[0] if len(errors) == 1 else SeveralErrors(errors)
+
+
+class SourceNotAvailableError(KernelError):
+    """The Python source of a function cannot be read (defined by `exec`, in a C extension, a method…)."""
+
+
+class UnsupportedSyntaxError(KernelError):
+    """A Python construct that kernels do not have."""
+
+
+class UnknownNameError(KernelError):
+    """A name, attribute or function that does not exist for a kernel."""
+
+
+class KernelTypeError(KernelError, TypeError):
+    """Operand ranks, shapes or dtypes that an operation does not take."""
+
+
+class KernelValueError(KernelError, ValueError):
+    """A compile-time value (an axis, a shape, a constant) that an operation does not take."""
+
+
+class ArgumentMismatchError(KernelError, TypeError):
+    """Call arguments that do not fit the kernel's signature; all mismatches are in one message."""
+
+
+class StaticAssertionError(KernelError, AssertionError):
+    """A `static_assert` in a kernel that is false."""
+
+
+class UnknownOptionError(KernelError, ValueError):
+    """A target, pipeline, schedule, stage or setting that does not exist."""
+
+
+class ParseError(KernelError):
+    """IR text (MLIR or TVMScript) that does not parse."""
+
+
+class UnsupportedOperationError(KernelError):
+    """Operations that a room cannot translate, all of them, with counts and locations."""
+
+
+class PassFailedError(KernelError):
+    """A compiler pass failed; the input IR is saved and the message has the command that reproduces it."""
+
+
+class CodegenError(KernelError):
+    """Scheduling or code generation failed in TVM, LLVM or nvcc."""
+
+
+class DeviceError(KernelError, RuntimeError):
+    """A kernel was called where its device is missing, or tensors lie on different devices."""
+
+
+class KernelDivisionError(KernelError, ZeroDivisionError):
+    """Integer division by zero where the chosen semantics raises."""
