@@ -1,0 +1,64 @@
+"""The only importer of TVM: modules, node classes and helpers whose names move between TVM's releases.
+
+Every room right of `relax` says ``from mlirtri.lowering.tvm_names import relax, tirx, …``.
+Takes the installed apache-tvm and apache-tvm-ffi. Refuses other versions than those the package pins, because a
+newer apache-tvm-ffi crashes the process (`tvm.ir.save_json` of any TIR node) instead of raising.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+from mlirtri.errors import CodegenError
+
+PINNED = {"apache-tvm": ("0.27.0.post1",), "apache-tvm-ffi": ("0.1.14.post1", "0.1.14.post0")}
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def check_versions() -> None:
+    """Raise `CodegenError` with the pip command unless the installed TVM packages are those that are known to work."""
+    wrong = {name: _installed(name) for name, known in PINNED.items() if _installed(name) not in known}
+    if not wrong:
+        return
+    found = ", ".join(f"{name} {found or 'is not installed'}" for name, found in wrong.items())
+    wanted = " ".join(f'"{name}=={known[0]}"' for name, known in PINNED.items())
+    raise CodegenError(f"TVM's packages do not fit: {found}", help=f"pip install {wanted}")
+
+
+check_versions()
+
+import tvm  # noqa: E402
+import tvm_ffi  # noqa: E402
+from tvm import ir, relax, runtime, s_tir, target, tirx  # noqa: E402
+from tvm.relax import BlockBuilder, VirtualMachine  # noqa: E402
+from tvm.s_tir import SBlock, SBlockRealize, Schedule  # noqa: E402
+from tvm.script import from_source  # noqa: E402
+from tvm_ffi import structural_equal, structural_map, structural_walk  # noqa: E402
+
+IRModule = ir.IRModule
+GlobalVar = ir.GlobalVar
+Range = ir.Range
+TensorLoad = ir.TensorLoad
+"""A load from a buffer: `.source` and `.indices`; `tirx.BufferLoad` is the function that makes one."""
+PrimFunc = tirx.PrimFunc
+TensorType = relax.TensorType
+PassContext = tvm.transform.PassContext
+Sequential = tvm.transform.Sequential
+pass_instrument = ir.instrument.pass_instrument
+TVMError = RuntimeError
+"""The base of the errors that TVM's C++ raises: `tvm.error.InternalError` and its relatives derive from it."""
+Target = target.Target
+read_write_region = s_tir.analysis.get_sblock_read_write_region
+
+__all__ = [
+    "PINNED", "BlockBuilder", "GlobalVar", "IRModule", "PassContext", "PrimFunc", "Range", "SBlock", "SBlockRealize",
+    "Schedule", "Sequential", "TVMError", "Target", "TensorLoad", "TensorType", "VirtualMachine", "check_versions",
+    "from_source", "ir", "pass_instrument", "read_write_region", "relax", "runtime", "s_tir", "structural_equal",
+    "structural_map", "structural_walk", "tirx", "tvm", "tvm_ffi",
+]  # fmt: skip
