@@ -14,6 +14,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 
+from mlirtri import settings
 from mlirtri.errors import UnknownOptionError
 
 DEFAULT_CUDA_ARCHITECTURE = "sm_80"
@@ -48,8 +49,8 @@ def host_cpu_digest() -> str:
 
 def host_threads() -> int:
     """The CPUs this process may run on, or ``MLIRTRI_NUM_THREADS``."""
-    if (wanted := os.environ.get("MLIRTRI_NUM_THREADS", "")).isdigit() and int(wanted) > 0:
-        return int(wanted)
+    if (wanted := settings.get("MLIRTRI_NUM_THREADS")) is not None:
+        return wanted
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -1,0 +1,62 @@
+# Everything a new checkout needs: `make demo`, `make test`, `make check`. Each one makes .venv by itself when there is none.
+# A file .venv/.<extra> says that this extra is installed as pyproject.toml, which it is older than, asks for it.
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+LIT_JOBS ?= 2
+# The first interpreter of a version that mlirtri supports; `make PYTHON=/path/to/python test` chooses another.
+PYTHON ?= $(shell for candidate in python3 python3.13 python3.12 python3.11 python3.10 python3.14 python; do \
+	"$$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null \
+	&& { echo "$$candidate"; break; }; done)
+
+.PHONY: help demo test test-slow lit check format docs clean
+.DELETE_ON_ERROR:
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/.demo  ## classify handwritten digits with kernels compiled by all three pipelines
+	$(BIN)/python examples/digits/demo.py
+
+test: $(VENV)/.test  ## pytest, then the lit tests
+	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+	$(BIN)/lit -sv -j $(LIT_JOBS) lit_tests
+
+test-slow: $(VENV)/.test  ## the tests that `make test` leaves out because they take long
+	$(BIN)/python -m pytest -m slow $(PYTEST_FLAGS)
+
+lit: $(VENV)/.test  ## the lit tests only
+	$(BIN)/lit -sv -j $(LIT_JOBS) lit_tests
+
+check: $(VENV)/.dev  ## ruff, pyright, pytest and lit
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	rm -rf .check && mkdir .check && cp -R mlirtri .check/ && cp -R dialect lowering .check/mlirtri/
+	$(BIN)/pyright
+	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+	$(BIN)/lit -sv -j $(LIT_JOBS) lit_tests
+
+format: $(VENV)/.dev  ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean:  ## remove what the other targets made, .venv included
+	rm -rf $(VENV) .check build dist *.egg-info .pytest_cache .ruff_cache .hypothesis lit_tests/.out
+
+# The environment counts as made when its pip answers, so a half-made one is made again.
+# Debian's python3 without python3-venv can still make one with no pip in it, which its own pip or virtualenv then mends.
+$(VENV)/.made:
+	@test -n "$(PYTHON)" || { echo "mlirtri needs Python 3.10 to 3.14; none is on PATH (make PYTHON=/path/to/python ...)" >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 \
+	|| $(PYTHON) -m venv $(VENV) \
+	|| { $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install pip; } \
+	|| { rm -rf $(VENV) && $(PYTHON) -m virtualenv $(VENV); } \
+	|| { rm -rf $(VENV) && virtualenv --python $(PYTHON) $(VENV); } \
+	|| { rm -rf $(VENV) && uv venv --seed --python $(PYTHON) $(VENV); } \
+	|| { echo "$(PYTHON) cannot make a virtual environment: install python3-venv, virtualenv or uv" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.demo $(VENV)/.test $(VENV)/.dev: $(VENV)/.%: pyproject.toml | $(VENV)/.made
+	$(PIP) install --editable '.[$*]'
+	@touch $@

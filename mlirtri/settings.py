@@ -1,0 +1,102 @@
+"""Every ``MLIRTRI_*`` environment variable: its name, type, default and meaning, in one table.
+
+Takes a variable's name and, from a caller who has one, the argument that beats it.
+Gives the argument, else the variable's value (read from the environment on each call), else the default.
+Refuses a value that does not parse, and warns once about an ``MLIRTRI_*`` name that does not exist.
+As low as `mlirtri.errors`, so every room may import it. A warm kernel call reads no settings.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from mlirtri.errors import UnknownOptionError
+
+PREFIX = "MLIRTRI_"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One environment variable."""
+
+    name: str
+    parse: Callable[[str], Any]
+    """Makes the value from the variable's text; raises `ValueError` when it cannot."""
+    kind: str
+    """What a value looks like, in words; part of the message for a bad one."""
+    default: Any
+    meaning: str
+
+
+def _switch(text: str) -> bool:
+    values = {"1": True, "on": True, "true": True, "0": False, "off": False, "false": False}
+    if text.lower() not in values:
+        raise ValueError(text)
+    return values[text.lower()]
+
+
+def _count(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise ValueError(text)
+    return number
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in (part.strip() for part in text.split(",")) if name)
+
+
+_SWITCH = (_switch, "1, 0, on, off, true or false")
+_COUNT = (_count, "a whole number from 1")
+_FOLDER = (lambda text: Path(text).expanduser(), "a folder")
+_NAMES = (_names, 'stage names with commas between them, or "all"')
+_WORD = (str, "a name")
+
+SETTINGS: dict[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        Setting("MLIRTRI_TARGET", *_WORD, "cpu", 'target of kernels that name none: "cpu", "cuda", "cuda:sm_90"'),
+        Setting("MLIRTRI_PIPELINE", *_WORD, "linalg", 'pipeline of kernels that name none: "linalg", "relax", "mlir"'),
+        Setting("MLIRTRI_NUM_THREADS", *_COUNT, None, "CPU threads of a kernel; by default all the process may use"),
+        Setting("MLIRTRI_PRINT_IR", *_NAMES, (), "print the IR after each pass of these stages to stderr"),
+        Setting("MLIRTRI_DUMP_DIR", *_FOLDER, None, "write the complete IR of each stage into this folder"),
+        Setting("MLIRTRI_OVERRIDE_DIR", *_FOLDER, None, "take a stage's IR from this folder when a dump lies there"),
+        Setting("MLIRTRI_REPRODUCER_DIR", *_FOLDER, None, "folder for the input of a failed pass; by default a temporary one"),
+        Setting("MLIRTRI_VERIFY", *_SWITCH, False, "check after each stage that it holds only operations it may hold"),
+        Setting("MLIRTRI_DEBUG", *_SWITCH, False, "show the compiler's own frames in error messages"),
+    )
+}  # fmt: skip
+
+_warned: set[str] = set()
+
+
+def get(name: str, argument: Any = None) -> Any:
+    """`argument` unless it is None, else the variable's parsed value, else its default.
+
+    An empty variable counts as unset. Raises `UnknownOptionError` for a value that does not parse.
+    """
+    _warn_about_unknown_names()
+    setting = SETTINGS[name]
+    if argument is not None:
+        return argument
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return setting.default
+    try:
+        return setting.parse(text)
+    except ValueError:
+        raise UnknownOptionError(f"{name}={text} is not {setting.kind}", help=f"{name}: {setting.meaning}") from None
+
+
+def _warn_about_unknown_names() -> None:
+    unknown = {name for name in os.environ if name.startswith(PREFIX)} - SETTINGS.keys() - _warned
+    for name in sorted(unknown):
+        _warned.add(name)
+        near = get_close_matches(name, SETTINGS, n=1)
+        hint = f"did you mean {near[0]}?" if near else "`mlirtri env` lists them"
+        warnings.warn(f"{name} is no setting of mlirtri: {hint}", stacklevel=3)
