@@ -1,0 +1,142 @@
+"""Runs a flat list of upstream MLIR passes on a module, one by one, so that the text after each can be seen.
+
+Takes a module, a sequence of `Pass` and the compile context, which receives a record per pass.
+Gives nothing: the module changes in place, and operations fetched before the call must not be used after it.
+Refuses unknown passes before anything runs. A pass that fails becomes a `PassFailedError` on the user's line, which
+names the saved input IR and the `mlirtri-opt` command that repeats the failure.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+from mlirtri import settings
+from mlirtri.dialect.locations import callers_of, span_of
+from mlirtri.dialect.mlir import ir, passmanager, print_module
+from mlirtri.errors import Note, PassFailedError, Span, UnknownOptionError
+from mlirtri.lowering.stage import CompileContext
+
+MODULE_ONLY_PIPELINES = ("gpu-lower-to-nvvm-pipeline", "sparsifier")
+"""Pipelines made of module passes: nested under another operation, MLIR ends the process instead of raising."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One step of a room: an upstream pass and the reason it is there."""
+
+    pipeline: str
+    """What stands inside ``builtin.module(…)``: ``cse``, ``func.func(convert-linalg-to-loops)``, options in braces."""
+    why: str
+
+    @property
+    def name(self) -> str:
+        """The pass without nesting and options, or the whole text when it is more than one pass."""
+        bare = re.sub(r"\{[^{}]*\}", "", self.pipeline)
+        return self.pipeline if "," in bare else bare.rstrip(")").rpartition("(")[2]
+
+
+def run_passes(module: ir.Module, passes: Sequence[Pass], context: CompileContext) -> None:
+    """Run `passes` on `module` in order, recording the text after each (not when `keep_passes` is off)."""
+    managers = [(one.name, parse_pipeline(in_module(one.pipeline), module.context)) for one in passes]
+    if not context.keep_passes:
+        together = in_module(",".join(one.pipeline for one in passes))
+        _run(module, parse_pipeline(together, module.context), together, context)
+        return
+    before = print_module(module)
+    for one, (name, manager) in zip(passes, managers, strict=True):
+        _run(module, manager, in_module(one.pipeline), context)
+        text = print_module(module)
+        context.record(name, text, before)
+        before = text
+
+
+def in_module(pipeline: str) -> str:
+    """`pipeline` anchored on a module, as ``--pass-pipeline=`` wants it."""
+    return f"builtin.module({pipeline})"
+
+
+def parse_pipeline(text: str, context: ir.Context) -> passmanager.PassManager:
+    """The pass manager for `text`; raises `UnknownOptionError` for what does not exist or would end the process."""
+    _refuse_nested_module_pipelines(text)
+    try:
+        return passmanager.PassManager.parse(text, context)
+    except ValueError as error:
+        reason = re.sub(r"^MLIR Textual PassPipeline Parser:\d+:\d+: error: ", "", str(error)).strip()
+        raise UnknownOptionError(
+            f"the pass pipeline {text!r} is refused: {reason}",
+            help="passes are spelled as in mlir-opt: builtin.module(cse,func.func(convert-linalg-to-loops))",
+        ) from None
+
+
+def _refuse_nested_module_pipelines(text: str) -> None:
+    anchors: list[str] = []
+    previous = ""
+    for token in re.findall(r"\{[^{}]*\}|[\w.\-]+|[()]", text):
+        if token == ")" and anchors:
+            anchors.pop()
+        elif token == "(":
+            anchors.append(previous)
+        elif token in MODULE_ONLY_PIPELINES and any(anchor not in ("builtin.module", "any") for anchor in anchors):
+            raise UnknownOptionError(
+                f"the pass pipeline {text!r} is refused: {token!r} runs on modules only",
+                help=f"write it directly inside builtin.module(…), not inside {anchors[-1]}(…)",
+            )
+        previous = token
+
+
+def _run(module: ir.Module, manager: passmanager.PassManager, pipeline: str, context: CompileContext) -> None:
+    # A failing pass leaves the module half rewritten, so its input is copied first; a clone costs microseconds.
+    before = module.operation.clone()
+    try:
+        manager.run(module.operation)
+    except ir.MLIRError as error:
+        raise _pass_failed(error, before, pipeline, context) from None
+
+
+def _pass_failed(error: ir.MLIRError, before: ir.Operation, pipeline: str, context: CompileContext) -> PassFailedError:
+    text = before.get_asm(enable_debug_info=True)
+    try:
+        where = save_reproducer(text, f"{context.kernel}-{context.stage}")
+        command = f"mlirtri-opt --pass-pipeline={shlex.quote(pipeline)} {shlex.quote(str(where))}"
+        way_out = f"reproduce with: {command}"
+    except OSError as problem:
+        way_out = f"the input IR could not be saved ({problem}); set MLIRTRI_REPRODUCER_DIR to a writable folder"
+    message, span, notes = explain(error)
+    return PassFailedError(f"{pipeline} failed: {message}", span, help=way_out, notes=notes)
+
+
+def explain(error: ir.MLIRError) -> tuple[str, Span | None, list[Note]]:
+    """The first diagnostic of `error` as message and place; its notes and the other diagnostics as notes."""
+    if not error.error_diagnostics:
+        return "MLIR gave no reason", None, []
+    first, *others = error.error_diagnostics
+    # "see current operation" repeats the IR that the reproducer holds.
+    notes = [
+        Note(str(note.message), span_of(note.location))
+        for note in first.notes
+        if not str(note.message).startswith("see current operation")
+    ]
+    notes.extend(callers_of(first.location))
+    notes.extend(Note(other.message, span_of(other.location)) for other in others)
+    return first.message, span_of(first.location), notes
+
+
+def save_reproducer(text: str, name: str) -> Path:
+    """Write `text` to a file of its own in the reproducer folder, in one piece; gives its path."""
+    default = Path(tempfile.gettempdir()) / f"mlirtri-reproducers-{getattr(os, 'getuid', int)()}"
+    folder = settings.get("MLIRTRI_REPRODUCER_DIR") or default
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = re.sub(r"[^\w.-]+", "_", name)
+    target = folder / f"{stem}-{blake2b(text.encode(), digest_size=4).hexdigest()}.mlir"
+    handle, partial = tempfile.mkstemp(dir=folder, suffix=".partial")
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+    os.replace(partial, target)
+    return target
