@@ -66,7 +66,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("MLIRTRI_PRINT_IR", *_NAMES, (), "print the IR after each pass of these stages to stderr"),
         Setting("MLIRTRI_DUMP_DIR", *_FOLDER, None, "write the complete IR of each stage into this folder"),
         Setting("MLIRTRI_OVERRIDE_DIR", *_FOLDER, None, "take a stage's IR from this folder when a dump lies there"),
-        Setting("MLIRTRI_REPRODUCER_DIR", *_FOLDER, None, "folder for the input of a failed pass; by default a temporary one"),
+        Setting("MLIRTRI_REPRODUCER_DIR", *_FOLDER, None, "folder for inputs of failed passes; else a temporary one"),
         Setting("MLIRTRI_VERIFY", *_SWITCH, False, "check after each stage that it holds only operations it may hold"),
         Setting("MLIRTRI_DEBUG", *_SWITCH, False, "show the compiler's own frames in error messages"),
     )

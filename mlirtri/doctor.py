@@ -1,0 +1,232 @@
+"""What this machine has, what it lacks for mlirtri, and the exact command that mends it.
+
+Takes nothing. Gives a list of `Check`, and a table of it for the terminal.
+Raises nothing for a broken installation: TVM, MLIR and torch are imported in processes of their own, so that even
+one that crashes is a line of the report. Takes a few seconds for that reason.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+TESTED_PLATFORM = ("Linux", "x86_64")
+
+_TORCH_PROBE = """
+import torch
+print(f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built for CPUs only")
+for index in range(torch.cuda.device_count()):
+    print(torch.cuda.get_device_name(index), "sm_%d%d" % torch.cuda.get_device_capability(index))
+"""
+
+_PROBES = {
+    "TVM imports": (
+        ("apache-tvm", "apache-tvm-ffi"),
+        "from mlirtri.lowering.tvm_names import target; print('LLVM', target.codegen.llvm_version_major())",
+    ),
+    "MLIR imports": (
+        ("torch-mlir",),
+        "from mlirtri.dialect.mlir import ir; ir.Context(); print('the bindings of torch-mlir')",
+    ),
+    "torch imports": (("torch",), _TORCH_PROBE),
+}
+"""Name of the check → the packages it is about, and the program that prints what they are when they work."""
+
+_INTERESTING_CPU_FEATURES = (
+    "sse4_2", "avx", "avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512bw", "avx512vl", "avx512_bf16", "avx512_fp16",
+    "amx_tile", "amx_bf16", "asimd", "asimdhp", "bf16", "sve", "sve2", "v",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Check:
+    """One fact about the machine."""
+
+    name: str
+    found: str
+    ok: bool | None = None
+    """True when it is as mlirtri needs it, False when something must be done, None for what is only good to know."""
+    fix: str = ""
+    """The command, or sentence, that mends it."""
+
+
+def collect() -> list[Check]:
+    """Every check, in the order of the report."""
+    return [
+        _check_platform(),
+        _check_python(),
+        *_check_packages(),
+        *_check_imports(),
+        *_check_cpu(),
+        _check_cuda_device(),
+        _check_nvcc(),
+        *_check_test_tools(),
+    ]
+
+
+def as_table(checks: list[Check]) -> Table:
+    """The checks as a table for `rich`, with the fixes in a column of their own."""
+    from rich.table import Table
+
+    marks = {True: "[green]ok[/]", False: "[red]fix[/]", None: "[dim]·[/]"}
+    table = Table(box=None, pad_edge=False)
+    for heading in ("", "what", "found", "do this"):
+        table.add_column(heading, overflow="fold")
+    for check in checks:
+        table.add_row(marks[check.ok], check.name, check.found.replace("[", "\\["), check.fix.replace("[", "\\["))
+    return table
+
+
+def native_filecheck() -> str | None:
+    """LLVM's own FileCheck: ``$FILECHECK``, then ``FileCheck`` on PATH, then the newest ``FileCheck-NN`` there."""
+    if named := os.environ.get("FILECHECK") or shutil.which("FileCheck"):
+        return named
+    folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
+    numbered = [
+        (int(match[1]), str(file))
+        for folder in folders
+        for file in folder.glob("FileCheck-*")
+        if (match := re.fullmatch(r"FileCheck-(\d+)(?:\.exe)?", file.name))
+    ]
+    return max(numbered)[1] if numbered else None
+
+
+def script(name: str) -> str | None:
+    """The path of a console script of this Python's environment, on PATH or not."""
+    return shutil.which(name, path=sysconfig.get_path("scripts"))
+
+
+def _check_platform() -> Check:
+    here = (platform.system(), platform.machine())
+    if here == TESTED_PLATFORM:
+        return Check("platform", f"{here[0]} {here[1]}, which mlirtri is tested on", True)
+    return Check("platform", f"{here[0]} {here[1]}: untested; the wheels exist, and reports are welcome")
+
+
+def _check_python() -> Check:
+    version = platform.python_version()
+    supported = (3, 10) <= sys.version_info[:2] <= (3, 14)
+    return Check("Python", f"{version} ({sys.executable})", supported, "" if supported else "use Python 3.10 to 3.14")
+
+
+def _requirements(extra: str = "") -> list[Requirement]:
+    """What mlirtri's metadata asks for: always, or for one extra only."""
+    try:
+        lines = metadata.requires("mlirtri") or []
+    except metadata.PackageNotFoundError:
+        return []
+    requirements = [Requirement(line) for line in lines]
+    if not extra:
+        return [found for found in requirements if found.marker is None or found.marker.evaluate({"extra": ""})]
+    return [found for found in requirements if found.marker is not None and found.marker.evaluate({"extra": extra})]
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _check_package(requirement: Requirement) -> Check:
+    version = _installed(requirement.name)
+    wanted = f"{requirement.name}{requirement.specifier}"
+    if version is None:
+        return Check(requirement.name, "not installed", False, f'pip install "{wanted}"')
+    if requirement.specifier.contains(Version(version), prereleases=True):
+        return Check(requirement.name, version, True)
+    return Check(requirement.name, f"{version}, but mlirtri needs {wanted}", False, f'pip install "{wanted}"')
+
+
+def _check_packages() -> list[Check]:
+    version = _installed("mlirtri")
+    if version is None:
+        return [Check("mlirtri", "not installed", False, "pip install -e . (in the checkout)")]
+    return [Check("mlirtri", version, True), *map(_check_package, _requirements())]
+
+
+def _check_import(name: str) -> Check:
+    packages, program = _PROBES[name]
+    try:
+        run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    except subprocess.TimeoutExpired:
+        return Check(name, "no answer within two minutes", False, _reinstall(packages))
+    if run.returncode == 0:
+        return Check(name, run.stdout.strip(), True)
+    problem = run.stderr.strip().splitlines()[-1:] or [f"the process ended with status {run.returncode}"]
+    return Check(name, problem[0], False, _reinstall(packages))
+
+
+def _reinstall(packages: tuple[str, ...]) -> str:
+    wanted = [f'"{found.name}{found.specifier}"' for found in _requirements() if found.name in packages]
+    return f"pip install --force-reinstall {' '.join(wanted)}"
+
+
+def _check_imports() -> list[Check]:
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(_check_import, _PROBES))
+
+
+def _cpu_facts() -> dict[str, str]:
+    """The first processor's lines of /proc/cpuinfo; empty where there is none."""
+    try:
+        first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
+    except OSError:
+        return {}
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+
+
+def _check_cpu() -> list[Check]:
+    from mlirtri.lowering.target import host_threads
+
+    facts = _cpu_facts()
+    flags = set((facts.get("flags") or facts.get("Features") or facts.get("isa") or "").split())
+    features = [feature for feature in _INTERESTING_CPU_FEATURES if feature in flags]
+    return [
+        Check("CPU", facts.get("model name") or platform.processor() or platform.machine()),
+        Check("CPU features", " ".join(features) or "unknown"),
+        Check("CPU threads", str(host_threads())),
+    ]
+
+
+def _first_line(*command: str, containing: str = "") -> str | None:
+    """The first line of the command's output that has `containing` in it; None when there is none to be had."""
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    lines = [line.strip() for line in run.stdout.splitlines() if containing in line]
+    return lines[0] if run.returncode == 0 and lines else None
+
+
+def _check_cuda_device() -> Check:
+    device = _first_line("nvidia-smi", "--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader")
+    return Check("CUDA device", device or "none: CUDA source is still generated, and runs where there is one")
+
+
+def _check_nvcc() -> Check:
+    version = _first_line("nvcc", "--version", containing="release")
+    return Check("nvcc", version or "not on PATH: PTX is not made; CUDA source needs no nvcc")
+
+
+def _check_test_tools() -> list[Check]:
+    """Nobody needs these to compile a kernel, so a missing one is no fault."""
+    tools = [_check_package(found) for found in _requirements("test") if found.name in ("lit", "filecheck")]
+    tools.append(Check("native FileCheck", native_filecheck() or "none: PyPI's filecheck serves"))
+    return [check if check.ok else replace(check, ok=None) for check in tools]
