@@ -1,0 +1,47 @@
+"""How attribute values of the op table are held in MLIR: one table of kinds, read in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.ops import Op
+
+
+def _integer(value) -> ir.Attribute:
+    value = int(value)
+    # 64 bits hold every literal of every integer dtype; the upper half of uint64 wraps to negative numbers.
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value - (1 << 64) if value >= 1 << 63 else value)
+
+
+def _number(value) -> ir.Attribute:
+    if isinstance(value, bool):
+        return ir.BoolAttr.get(value)
+    return ir.FloatAttr.get_f64(value) if isinstance(value, float) else _integer(value)
+
+
+KINDS = {
+    "int": _integer,
+    "ints": lambda value: ir.DenseI64ArrayAttr.get(list(value)),
+    "float": lambda value: ir.FloatAttr.get_f64(float(value)),
+    "bool": ir.BoolAttr.get,
+    "string": lambda value: ir.StringAttr.get(str(value)),
+    "number": _number,
+}
+
+
+def to_mlir(op: Op, values: Mapping[str, Any]) -> dict[str, ir.Attribute]:
+    """MLIR attributes of every attribute the row declares."""
+    return {name: KINDS[kind](values[name]) for name, kind in op.attributes.items()}
+
+
+def from_mlir(op: Op, operation: ir.Operation) -> dict[str, Any]:
+    """The Python values back: ints, floats, bools, strings and tuples of ints."""
+    return {name: _python(operation.attributes[name]) for name in op.attributes}
+
+
+def _python(attribute: ir.Attribute):
+    if isinstance(attribute, ir.DenseI64ArrayAttr):
+        return tuple(attribute)
+    return attribute.value

@@ -1,0 +1,48 @@
+"""Rows of the op table that multiply matrices: `matmul` with NumPy's batching and broadcasting; `dot` is spelled with it.
+
+fp16 and bf16 products are accumulated in fp32 and rounded once at the end.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlirtri.dialect.ops import Op, add
+from mlirtri.dialect.types import broadcast_shapes
+from mlirtri.errors import KernelTypeError
+
+
+def _infer(types, attributes):
+    x, y = types
+    if x.rank < 2 or y.rank < 2:
+        raise KernelTypeError(f"matmul needs matrices, got {x} and {y}")
+    if x.dtype != y.dtype:
+        raise KernelTypeError(f"matmul operands have different dtypes: {x} and {y}")
+    if x.shape[-1] != y.shape[-2]:
+        raise KernelTypeError(
+            f"matmul of {x} and {y}: the last size of the first, {x.shape[-1]}, "
+            f"is not the size {y.shape[-2]} of the second's last axis but one"
+        )
+    batch = broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    return x.with_shape((*batch, x.shape[-2], y.shape[-1]))
+
+
+def _reference(x, y):
+    wide = np.float32 if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x.dtype
+    return np.matmul(x.astype(wide), y.astype(wide)).astype(x.dtype)
+
+
+def _relax(relax_ops, arguments, attributes, result):
+    x, y = arguments
+    if result.dtype.is_half:
+        product = relax_ops.matmul(x, y, out_dtype="float32")
+        return relax_ops.astype(product, result.dtype.name)
+    return relax_ops.matmul(x, y)
+
+
+def fill() -> None:
+    add(
+        Op("matmul", "contraction", ("x", "y"), {}, _infer, _reference, structured=True, relax=_relax,
+           relax_dtypes="iufv")
+    )  # fmt: skip
+    add(Op("dot", "contraction", ("x", "y"), derived=True, numpy=np.dot, summary="matmul, or multiply for scalars"))

@@ -1,0 +1,48 @@
+"""Rows of the op table that make tensors from nothing: `constant`, `arange`, `eye`; `full` and `empty` are spelled with them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlirtri.dialect.dtypes import as_dtype
+from mlirtri.dialect.ops import Op, add
+from mlirtri.dialect.types import TensorType
+from mlirtri.errors import KernelValueError
+
+
+def _constant(types, attributes):
+    return TensorType(tuple(attributes["shape"]), as_dtype(attributes["dtype"]))
+
+
+def _arange(types, attributes):
+    if attributes["size"] < 0:
+        raise KernelValueError(f"arange of {attributes['size']} elements")
+    return TensorType((attributes["size"],), as_dtype(attributes["dtype"]))
+
+
+def _eye(types, attributes):
+    if attributes["rows"] < 0 or attributes["columns"] < 0:
+        raise KernelValueError(f"eye of {attributes['rows']} rows and {attributes['columns']} columns")
+    return TensorType((attributes["rows"], attributes["columns"]), as_dtype(attributes["dtype"]))
+
+
+def fill() -> None:
+    constant = {"value": "number", "shape": "ints", "dtype": "string"}
+    add(
+        Op("constant", "creation", (), constant, _constant,
+           lambda value, shape, dtype: np.full(shape, value, as_dtype(dtype).numpy), structured=True)
+    )  # fmt: skip
+    arange = {"start": "number", "step": "number", "size": "int", "dtype": "string"}
+    add(
+        Op("arange", "creation", (), arange, _arange,
+           lambda start, step, size, dtype: (start + step * np.arange(size)).astype(as_dtype(dtype).numpy),
+           structured=True)
+    )  # fmt: skip
+    eye = {"rows": "int", "columns": "int", "diagonal": "int", "dtype": "string"}
+    add(
+        Op("eye", "creation", (), eye, _eye,
+           lambda rows, columns, diagonal, dtype: np.eye(rows, columns, diagonal, as_dtype(dtype).numpy),
+           structured=True)
+    )  # fmt: skip
+    add(Op("full", "creation", (), derived=True, numpy=np.full, summary="a constant, or a scalar broadcast"))
+    add(Op("empty", "creation", (), derived=True, numpy=np.zeros, summary="zeros: reading what was never written gives 0"))

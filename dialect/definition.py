@@ -1,0 +1,124 @@
+"""The `tri` dialect, made from the op table with the bindings' Python-defined dialects.
+
+Every operation is `Pure`, so that upstream CSE and dead-code elimination work on it, and its verifier re-runs the
+row's type rule. `irdl_text()` is the same definition as MLIR's own IRDL, kept in ``dialect/tri.irdl.mlir`` for
+``mlir-opt --irdl-file=``; a test keeps the two equal. Written out by ``python -m mlirtri.dialect.definition``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from types import new_class
+from typing import Any, TypeVar
+
+from mlirtri.dialect import attributes
+from mlirtri.dialect.dtypes import find_dtype
+from mlirtri.dialect.mlir import ext, ir
+from mlirtri.dialect.ops import Op, dialect_ops
+from mlirtri.dialect.types import TensorType
+from mlirtri.errors import KernelError
+
+IRDL_FILE = Path(__file__).with_name("tri.irdl.mlir")
+
+
+def type_of(value_type: ir.Type) -> TensorType:
+    """Our type of an MLIR tensor type; unsigned stays unsigned. Raises `KernelError` for any other type."""
+    if not isinstance(value_type, ir.RankedTensorType) or not value_type.has_static_shape:
+        raise KernelError(f"{value_type} is not a ranked tensor of static shape")
+    if (dtype := find_dtype(str(value_type.element_type))) is None:
+        raise KernelError(f"{value_type.element_type} is no element type of mlirtri")
+    return TensorType(tuple(value_type.shape), dtype)
+
+
+def mlir_type(tensor_type: TensorType) -> ir.Type:
+    """The MLIR tensor type of the `tri` room."""
+    return ir.RankedTensorType.get(list(tensor_type.shape), ir.Type.parse(tensor_type.dtype.mlir))
+
+
+_ATTRIBUTE_CLASSES = {
+    "int": ir.IntegerAttr, "ints": ir.DenseI64ArrayAttr, "float": ir.FloatAttr, "bool": ir.BoolAttr,
+    "string": ir.StringAttr,
+}  # fmt: skip
+
+
+def _constraint(kind: str):
+    """What IRDL checks: the bindings name no IRDL constraint for bools and array<i64>; the verifier checks those."""
+    kind_class = _ATTRIBUTE_CLASSES.get(kind)
+    return kind_class if hasattr(kind_class, "attr_name") else Any
+
+
+def _annotations(op: Op) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for operand in op.operands:
+        # One IRDL variable per operand: a shared one would mean equal types.
+        each = ir.Value[TypeVar(f"{op.name}_{operand.rstrip('*')}", bound=ir.RankedTensorType)]
+        fields[operand.rstrip("*")] = Sequence[each] if operand.endswith("*") else each
+    for name, kind in op.attributes.items():
+        fields[name] = _constraint(kind)
+    fields["result"] = ir.OpResult[TypeVar(f"{op.name}_result", bound=ir.RankedTensorType)]
+    return fields
+
+
+def _verifier(op: Op):
+    def verify_invariants(self) -> bool:
+        # IRDL checks presence after this runs, and says it better.
+        if any(name not in self.operation.attributes for name in op.attributes):
+            return True
+        for name, kind in op.attributes.items():
+            wanted_class = _ATTRIBUTE_CLASSES.get(kind, ir.Attribute)
+            if not isinstance(self.operation.attributes[name], wanted_class):
+                self.location.emit_error(f"'tri.{op.name}' op attribute '{name}' has to be of kind {kind}")
+                return False
+        try:
+            wanted = op.infer(
+                [type_of(operand.type) for operand in self.operation.operands],
+                attributes.from_mlir(op, self.operation),
+            )
+            found = type_of(self.operation.results[0].type)
+        except KernelError as error:
+            self.location.emit_error(f"'tri.{op.name}' op {error.message}")
+            return False
+        if wanted != found:
+            self.location.emit_error(f"'tri.{op.name}' op result is {found}, but its operands give {wanted}")
+            return False
+        return True
+
+    return verify_invariants
+
+
+@lru_cache(maxsize=1)
+def dialect() -> type[ext.Dialect]:
+    """The dialect class; made once per process."""
+    tri = new_class("Tri", (ext.Dialect,), {"name": "tri"})
+    for op in dialect_ops():
+        members = {"__annotations__": _annotations(op), "verify_invariants": _verifier(op)}
+        new_class(
+            op.name, (tri.Operation,), {"name": op.name, "traits": [ext.Pure]}, lambda body, m=members: body.update(m)
+        )
+    return tri
+
+
+def load(context: ir.Context) -> None:
+    """Register `tri` in a context that does not have it yet. Once per context: MLIR does not allow it twice."""
+    with context, ir.Location.unknown():
+        dialect().load()
+
+
+def new_context() -> ir.Context:
+    """A context with `tri` registered; one per compilation, since contexts are not for sharing between threads."""
+    context = ir.Context()
+    load(context)
+    return context
+
+
+def irdl_text() -> str:
+    """The dialect as IRDL text, as ``mlir-opt --irdl-file=`` takes it."""
+    with ir.Context(), ir.Location.unknown():
+        body = str(dialect()._emit_module())
+    return "// The tri dialect as IRDL. Generated from the op table: python -m mlirtri.dialect.definition\n" + body
+
+
+if __name__ == "__main__":
+    IRDL_FILE.write_text(irdl_text())

@@ -1,0 +1,245 @@
+"""Rows of the op table that act on each element, with NumPy's broadcasting between operands.
+
+Operands already have one dtype: the frontend casts as the library whose semantics is chosen would. fp16 and bf16
+are computed in fp32 and rounded after every operation; `lowering.tri_to_linalg` does that for all rows alike.
+"""
+
+from __future__ import annotations
+
+import math as python_math
+
+import numpy as np
+
+from mlirtri.dialect.dtypes import DTYPES, as_dtype
+from mlirtri.dialect.ops import Op, add
+from mlirtri.dialect.types import broadcast_shapes
+from mlirtri.errors import KernelTypeError
+
+BOOL = DTYPES["bool"]
+FLOATS, NUMBERS, INTEGERS, BITS, ALL = "fv", "iufv", "iu", "iub", "iufvb"
+
+
+def _same(kinds: str, result_is_bool: bool = False):
+    def infer(types, attributes):
+        dtypes = {operand.dtype for operand in types}
+        if len(dtypes) > 1:
+            raise KernelTypeError(f"operands have different dtypes: {' and '.join(str(t) for t in types)}")
+        dtype = types[0].dtype
+        if dtype.kind not in kinds:
+            raise KernelTypeError(f"{dtype} is not a dtype this operation takes: it takes {_names(kinds)}")
+        shape = broadcast_shapes(*(operand.shape for operand in types))
+        return types[0].with_shape(shape).with_dtype(BOOL if result_is_bool else dtype)
+
+    return infer
+
+
+def _names(kinds: str) -> str:
+    words = {"f": "floats", "i": "signed integers", "u": "unsigned integers", "b": "bool"}
+    return ", ".join(word for kind, word in words.items() if kind in kinds)
+
+
+def _where(types, attributes):
+    condition, x, y = types
+    if not condition.dtype.is_bool:
+        raise KernelTypeError(f"the condition of where is {condition}, not bool")
+    shape = broadcast_shapes(condition.shape, x.shape, y.shape)
+    return _same(ALL)([x, y], attributes).with_shape(shape)
+
+
+def _cast(types, attributes):
+    return types[0].with_dtype(as_dtype(attributes["dtype"]))
+
+
+def _each(function):
+    """A NumPy function of floats made of one of `math`; for references only."""
+    return lambda x: np.vectorize(function, otypes=[np.float64])(x).astype(x.dtype)
+
+
+def _reference_cast(x, dtype):
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.asarray(x).astype(as_dtype(dtype).numpy)
+
+
+def _reference_softplus(x, beta, threshold):
+    with np.errstate(over="ignore"):
+        return np.where(x * beta > threshold, x, np.log1p(np.exp(x * beta)) / beta).astype(x.dtype)
+
+
+def _rules():
+    """Scalar rules by op name; MLIR loads here, when the first kernel compiles."""
+    from mlirtri.dialect import scalar as s
+    from mlirtri.dialect.mlir import math
+
+    def number(x, value):
+        return s.constant(value, x.dtype)
+
+    def sigmoid(x):
+        return s.divide(number(x, 1), s.add(number(x, 1), s.unary(math.exp)(s.negate(x))))
+
+    def silu(x):
+        return s.divide(x, s.add(number(x, 1), s.unary(math.exp)(s.negate(x))))
+
+    def half_of_one_plus(x, y):
+        return s.multiply(s.multiply(number(x, 0.5), x), s.add(number(x, 1), y))
+
+    def gelu(x):
+        # Hendrycks & Gimpel, "Gaussian Error Linear Units", arXiv:1606.08415: x * Phi(x).
+        return half_of_one_plus(x, s.unary(math.erf)(s.multiply(x, number(x, python_math.sqrt(0.5)))))
+
+    def gelu_tanh(x):
+        # The same paper's tanh approximation.
+        cube = s.multiply(s.multiply(x, x), x)
+        inner = s.add(x, s.multiply(number(x, 0.044715), cube))
+        return half_of_one_plus(x, s.unary(math.tanh)(s.multiply(number(x, python_math.sqrt(2 / python_math.pi)), inner)))
+
+    def softplus(x, beta, threshold):
+        scaled = s.multiply(x, number(x, beta))
+        soft = s.divide(s.unary(math.log1p)(s.unary(math.exp)(scaled)), number(x, beta))
+        return s.select(s.compare("gt", scaled, number(x, threshold)), x, soft)
+
+    def cast(x, dtype):
+        return s.cast(x, as_dtype(dtype))
+
+    named = {
+        "add": s.add, "subtract": s.subtract, "multiply": s.multiply, "divide": s.divide,
+        "floor_divide": s.floor_divide, "remainder": s.remainder, "power": s.power, "atan2": s.atan2,
+        "maximum": s.maximum, "minimum": s.minimum, "where": s.select, "cast": cast,
+        "bitwise_and": s.bit_and, "bitwise_or": s.bit_or, "bitwise_xor": s.bit_xor, "bitwise_not": s.bit_not,
+        "logical_and": s.bit_and, "logical_or": s.bit_or, "logical_xor": s.bit_xor, "logical_not": s.logical_not,
+        "left_shift": s.left_shift, "right_shift": s.right_shift,
+        "negative": s.negate, "abs": s.absolute, "sign": s.sign,
+        "isnan": s.is_nan, "isinf": s.is_infinite, "isfinite": s.is_finite,
+        "square": lambda x: s.multiply(x, x), "reciprocal": lambda x: s.divide(number(x, 1), x),
+        "relu": lambda x: s.maximum(x, number(x, 0)), "round": s.unary(math.roundeven),
+        "rsqrt": lambda x: s.divide(number(x, 1), s.unary(math.sqrt)(x)),
+        "sigmoid": sigmoid, "silu": silu, "gelu": gelu, "gelu_tanh": gelu_tanh, "softplus": softplus,
+    }  # fmt: skip
+    comparisons = {"equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge"}
+    for name, predicate in comparisons.items():
+        named[name] = lambda x, y, predicate=predicate: s.compare(predicate, x, y)
+    for name in _MATH:
+        named[name] = s.unary(getattr(math, name))
+    return named
+
+
+_MATH = (
+    "exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan",
+    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "floor", "ceil", "trunc",
+)  # fmt: skip
+
+
+class _LazyRules(dict):
+    def __missing__(self, name):
+        self.update(_rules())
+        return self[name]
+
+
+_RULES = _LazyRules()
+
+
+def _scalar(name):
+    return lambda *arguments, **attributes: _RULES[name](*arguments, **attributes)
+
+
+def _row(name, operands, infer, reference, relax=None, relax_dtypes="bifuv", attributes=None, summary=""):
+    add(
+        Op(
+            name, "elementwise", tuple(operands), attributes or {}, infer, reference, _scalar(name),
+            relax=relax, relax_dtypes=relax_dtypes, summary=summary,
+        )
+    )  # fmt: skip
+
+
+# name, kinds it takes, NumPy reference, Relax operator, kinds for which the Relax operator is exact
+_UNARY = (
+    ("negative", NUMBERS, np.negative, "negative", "iufv"),
+    ("abs", ALL, np.abs, "abs", "fv"),
+    ("sign", NUMBERS, np.sign, None, ""),
+    ("floor", FLOATS, np.floor, "floor", "fv"),
+    ("ceil", FLOATS, np.ceil, "ceil", "fv"),
+    ("round", FLOATS, np.round, None, ""),
+    ("trunc", FLOATS, np.trunc, "trunc", "fv"),
+    ("exp", FLOATS, np.exp, "exp", "fv"),
+    ("exp2", FLOATS, np.exp2, None, ""),
+    ("log", FLOATS, np.log, "log", "fv"),
+    ("log2", FLOATS, np.log2, None, ""),
+    ("log10", FLOATS, np.log10, None, ""),
+    ("log1p", FLOATS, np.log1p, None, ""),
+    ("expm1", FLOATS, np.expm1, None, ""),
+    ("sqrt", FLOATS, np.sqrt, "sqrt", "fv"),
+    ("rsqrt", FLOATS, lambda x: 1 / np.sqrt(x), "rsqrt", "fv"),
+    ("square", NUMBERS, np.square, "square", "iufv"),
+    ("reciprocal", FLOATS, np.reciprocal, None, ""),
+    ("sin", FLOATS, np.sin, "sin", "fv"),
+    ("cos", FLOATS, np.cos, "cos", "fv"),
+    ("tan", FLOATS, np.tan, "tan", "fv"),
+    ("asin", FLOATS, np.arcsin, "asin", "fv"),
+    ("acos", FLOATS, np.arccos, "acos", "fv"),
+    ("atan", FLOATS, np.arctan, "atan", "fv"),
+    ("sinh", FLOATS, np.sinh, "sinh", "fv"),
+    ("cosh", FLOATS, np.cosh, "cosh", "fv"),
+    ("tanh", FLOATS, np.tanh, None, ""),
+    ("asinh", FLOATS, np.arcsinh, "asinh", "fv"),
+    ("acosh", FLOATS, np.arccosh, "acosh", "fv"),
+    ("atanh", FLOATS, np.arctanh, "atanh", "fv"),
+    ("erf", FLOATS, _each(python_math.erf), "erf", "fv"),
+    ("sigmoid", FLOATS, lambda x: 1 / (1 + np.exp(-x)), "sigmoid", "fv"),
+    ("relu", NUMBERS, lambda x: np.maximum(x, 0), None, ""),
+    ("gelu", FLOATS, lambda x: 0.5 * x * (1 + _each(python_math.erf)(x * 0.7071067811865476)), "nn.gelu", "fv"),
+    ("gelu_tanh", FLOATS, lambda x: 0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))), None, ""),
+    ("silu", FLOATS, lambda x: x / (1 + np.exp(-x)), "nn.silu", "fv"),
+    ("bitwise_not", BITS, np.invert, "bitwise_not", "iu"),
+    ("logical_not", "b", np.logical_not, "logical_not", "b"),
+)  # fmt: skip
+
+_BINARY = (
+    ("add", ALL, np.add, "add", "iufv"),
+    ("subtract", NUMBERS, np.subtract, "subtract", "iufv"),
+    ("multiply", ALL, np.multiply, "multiply", "iufv"),
+    ("divide", FLOATS, np.true_divide, "divide", "fv"),
+    ("floor_divide", NUMBERS, np.floor_divide, None, ""),
+    ("remainder", NUMBERS, np.remainder, None, ""),
+    ("power", NUMBERS, np.power, "power", "fv"),
+    ("atan2", FLOATS, np.arctan2, None, ""),
+    ("minimum", ALL, np.minimum, "minimum", "iu"),
+    ("maximum", ALL, np.maximum, "maximum", "iu"),
+    ("bitwise_and", BITS, np.bitwise_and, "bitwise_and", "iu"),
+    ("bitwise_or", BITS, np.bitwise_or, "bitwise_or", "iu"),
+    ("bitwise_xor", BITS, np.bitwise_xor, "bitwise_xor", "iu"),
+    ("left_shift", INTEGERS, np.left_shift, None, ""),
+    ("right_shift", INTEGERS, np.right_shift, None, ""),
+    ("logical_and", "b", np.logical_and, "logical_and", "b"),
+    ("logical_or", "b", np.logical_or, "logical_or", "b"),
+    ("logical_xor", "b", np.logical_xor, "logical_xor", "b"),
+)  # fmt: skip
+
+_PREDICATE = (
+    ("isnan", ("x",), FLOATS, np.isnan, "isnan"),
+    ("isinf", ("x",), FLOATS, np.isinf, None),
+    ("isfinite", ("x",), FLOATS, np.isfinite, None),
+    ("equal", ("x", "y"), ALL, np.equal, "equal"),
+    ("not_equal", ("x", "y"), ALL, np.not_equal, "not_equal"),
+    ("less", ("x", "y"), ALL, np.less, "less"),
+    ("less_equal", ("x", "y"), ALL, np.less_equal, "less_equal"),
+    ("greater", ("x", "y"), ALL, np.greater, "greater"),
+    ("greater_equal", ("x", "y"), ALL, np.greater_equal, "greater_equal"),
+)
+
+
+def fill() -> None:
+    for name, kinds, reference, relax, exact in _UNARY:
+        _row(name, ("x",), _same(kinds), reference, relax, exact)
+    for name, kinds, reference, relax, exact in _BINARY:
+        _row(name, ("x", "y"), _same(kinds), reference, relax, exact)
+    for name, operands, kinds, reference, relax in _PREDICATE:
+        _row(name, operands, _same(kinds, result_is_bool=True), reference, relax, "iufv")
+    _row("where", ("condition", "x", "y"), _where, np.where, "where", "iufv")
+    _row(
+        "softplus", ("x",), _same(FLOATS), _reference_softplus, attributes={"beta": "float", "threshold": "float"}
+    )
+    _row("cast", ("x",), _cast, _reference_cast, attributes={"dtype": "string"}, relax=_relax_cast, relax_dtypes="iub")
+    add(Op("clip", "elementwise", ("x",), derived=True, numpy=np.clip, summary="minimum(maximum(x, low), high)"))
+
+
+def _relax_cast(relax_ops, arguments, attributes, result):
+    return relax_ops.astype(arguments[0], result.dtype.name)

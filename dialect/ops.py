@@ -1,0 +1,82 @@
+"""What an entry of the op table is, and the table itself: one `Op` per language function, filled by the row files.
+
+An entry has a type rule, a NumPy reference, and one way down to linalg:
+
+* `scalar`: an elementwise op says what happens to one element, with the algebra of `dialect.scalar`;
+* `decompose`: a composite op is written with other ops of the table;
+* `structured`: an irregular op has a function in `lowering.tri_to_linalg` (a test finds a missing one);
+* `derived`: a language function that has no operation of its own: it is spelled with others in the frontend.
+
+`relax` names the Relax operator of the `relax` pipeline; without one that pipeline uses the way down to linalg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlirtri.dialect.types import TensorType
+
+Types = Sequence[TensorType]
+Attributes = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Op:
+    """One language function. Its operation in the dialect is ``tri.<name>``; every operation has one result."""
+
+    name: str
+    group: str
+    """``elementwise``, ``reduction``, ``shape``, ``contraction``, ``normalization`` or ``creation``."""
+    operands: tuple[str, ...] = ()
+    """Names of the tensor operands; a name that ends in ``*`` takes any number."""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """Attribute name to kind: ``int``, ``ints``, ``float``, ``bool``, ``string`` or ``elements``."""
+    infer: Callable[[Types, Attributes], TensorType] | None = None
+    """Result type from operand types; raises `KernelTypeError` or `KernelValueError` with a sentence."""
+    numpy: Callable[..., Any] | None = None
+    """Reference: arrays in operand order, attributes as keywords."""
+    scalar: Callable[..., Any] | None = None
+    decompose: Callable[..., Any] | None = None
+    structured: bool = False
+    relax: str | Callable[..., Any] | None = None
+    """A name under `relax.op`, or a function ``(relax_ops, arguments, attributes, result_type) -> expression``."""
+    relax_dtypes: str = "bifuv"
+    """The dtype kinds for which the Relax operator is exact; others go down to linalg for that op."""
+    derived: bool = False
+    summary: str = ""
+
+    @property
+    def is_variadic(self) -> bool:
+        return any(name.endswith("*") for name in self.operands)
+
+
+TABLE: dict[str, Op] = {}
+
+
+def add(op: Op) -> Op:
+    """Put a row into the table; a name may be there once."""
+    if op.name in TABLE:
+        raise ValueError(f"op {op.name!r} stands twice in the table")
+    TABLE[op.name] = op
+    return op
+
+
+def load() -> Mapping[str, Op]:
+    """The full table: importing the row files fills it."""
+    from mlirtri.dialect import contractions, creation, elementwise, normalizations, reductions, shapes
+
+    for rows in (elementwise, reductions, shapes, contractions, normalizations, creation):
+        if rows.__name__ not in _LOADED:
+            _LOADED.add(rows.__name__)
+            rows.fill()
+    return TABLE
+
+
+_LOADED: set[str] = set()
+
+
+def dialect_ops() -> list[Op]:
+    """The entries that are operations of the `tri` dialect, in table order."""
+    return [op for op in load().values() if not op.derived]

@@ -1,0 +1,119 @@
+"""Rows of the op table that fold axes away. Attribute `axes` is sorted, non-negative and complete; `keepdims` keeps size 1.
+
+`sum prod max min any all argmax argmin` are structured operations; `mean var std` are composed of others.
+Sums and products of fp16 and bf16 are carried in fp32. A maximum with a NaN in it is NaN, and argmax finds the first NaN.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.ops import Op, add
+from mlirtri.dialect.types import TensorType
+from mlirtri.errors import KernelTypeError, KernelValueError
+
+AXES = {"axes": "ints", "keepdims": "bool"}
+
+
+def reduced_shape(shape, axes, keepdims) -> tuple[int, ...]:
+    """`shape` without `axes`, or with size 1 there."""
+    kept = [1 if axis in axes else size for axis, size in enumerate(shape)]
+    return tuple(size for axis, size in enumerate(kept) if keepdims or axis not in axes)
+
+
+def _infer(kinds: str, result=None, needs_elements: bool = False):
+    def infer(types, attributes) -> TensorType:
+        [operand] = types
+        axes = attributes["axes"]
+        if operand.dtype.kind not in kinds:
+            raise KernelTypeError(f"this reduction does not take {operand.dtype}")
+        if list(axes) != sorted(set(axes)) or any(not 0 <= axis < operand.rank for axis in axes):
+            raise KernelValueError(f"axes {list(axes)} are not sorted axes of {operand}")
+        if needs_elements and prod(operand.shape[axis] for axis in axes) == 0:
+            raise KernelValueError(f"a reduction of {operand} over axes {list(axes)} has no elements and no identity")
+        shape = reduced_shape(operand.shape, axes, attributes["keepdims"])
+        return TensorType(shape, DTYPES[result] if result else operand.dtype)
+
+    return infer
+
+
+def _reference(function):
+    def reference(x, axes, keepdims):
+        wide = np.float32 if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x.dtype
+        return function(x.astype(wide), axis=tuple(axes), keepdims=keepdims).astype(x.dtype)
+
+    return reference
+
+
+def _arg_reference(function):
+    def reference(x, axes, keepdims):
+        kept = [axis for axis in range(x.ndim) if axis not in axes]
+        moved = np.transpose(x, [*kept, *axes]).reshape([x.shape[axis] for axis in kept] + [-1])
+        shape = reduced_shape(x.shape, axes, keepdims)
+        return function(moved, axis=-1).astype(np.int64).reshape(shape)
+
+    return reference
+
+
+def _mean(t, x, axes, keepdims):
+    total = t.sum(x, axes=axes, keepdims=keepdims)
+    return t.divide(total, t.constant(prod(x.type.shape[axis] for axis in axes), x.type.dtype))
+
+
+def _var(t, x, axes, keepdims, correction):
+    """Two passes, mean first: the one-pass formula cancels (Chan, Golub & LeVeque 1983)."""
+    centered = t.subtract(x, t.mean(x, axes=axes, keepdims=True))
+    total = t.sum(t.multiply(centered, centered), axes=axes, keepdims=keepdims)
+    count = prod(x.type.shape[axis] for axis in axes)
+    return t.divide(total, t.constant(max(0, count - correction), x.type.dtype))
+
+
+def _std(t, x, axes, keepdims, correction):
+    return t.sqrt(t.var(x, axes=axes, keepdims=keepdims, correction=correction))
+
+
+def _relax_reduce(name):
+    def rule(relax_ops, arguments, attributes, result):
+        return getattr(relax_ops, name)(arguments[0], axis=list(attributes["axes"]), keepdims=attributes["keepdims"])
+
+    return rule
+
+
+def fill() -> None:
+    for name, kinds, reference in (("sum", "iufv", np.sum), ("prod", "iufv", np.prod)):
+        add(
+            Op(name, "reduction", ("x",), AXES, _infer(kinds), _reference(reference), structured=True,
+               relax=_relax_reduce(name), relax_dtypes="iuf")
+        )  # fmt: skip
+    for name, reference in (("max", np.max), ("min", np.min)):
+        add(
+            Op(name, "reduction", ("x",), AXES, _infer("iufvb", needs_elements=True), _reference(reference),
+               structured=True, relax=_relax_reduce(name), relax_dtypes="iu")
+        )  # fmt: skip
+    for name, reference in (("any", np.any), ("all", np.all)):
+        add(Op(name, "reduction", ("x",), AXES, _infer("b"), _reference(reference), structured=True))
+    for name, reference in (("argmax", np.argmax), ("argmin", np.argmin)):
+        add(
+            Op(name, "reduction", ("x",), AXES, _infer("iufvb", "int64", needs_elements=True),
+               _arg_reference(reference), structured=True)
+        )  # fmt: skip
+    with_correction = AXES | {"correction": "int"}
+    add(
+        Op("mean", "reduction", ("x",), AXES, _infer("fv"), _reference(np.mean), decompose=_mean,
+           relax=_relax_reduce("mean"), relax_dtypes="f")
+    )  # fmt: skip
+    for name, decompose, function in (("var", _var, np.var), ("std", _std, np.std)):
+        add(
+            Op(name, "reduction", ("x",), with_correction, _infer("fv"), _corrected(function), decompose=decompose)
+        )
+
+
+def _corrected(function):
+    def reference(x, axes, keepdims, correction):
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(function(x.astype(np.float64), axis=tuple(axes), keepdims=keepdims, ddof=correction)).astype(x.dtype)
+
+    return reference
