@@ -10,7 +10,7 @@ PYTHON ?= $(shell for candidate in python3 python3.13 python3.12 python3.11 pyth
 	"$$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null \
 	&& { echo "$$candidate"; break; }; done)
 
-.PHONY: help demo test test-slow lit check format docs clean
+.PHONY: help demo test test-slow lit check format clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
