@@ -1,0 +1,49 @@
+"""cuda → ptx: NVIDIA's own compiler turns the CUDA source into PTX.
+
+Takes the `Code` of `cuda`. Gives `Code` with PTX for the target's architecture and the same executable.
+Refuses when nvcc is not on PATH (`DeviceError`: the stage is optional) and when nvcc refuses the source (`CodegenError`).
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from mlirtri.errors import CodegenError, DeviceError, Span
+from mlirtri.lowering.stage import Code, CompileContext
+
+
+def lower(code: Code, context: CompileContext) -> Code:
+    """PTX text; raises `DeviceError` without nvcc, `CodegenError` with nvcc's first message."""
+    return Code(run_nvcc(code.text, context.target.architecture, "-ptx").decode(), code.executable)
+
+
+def run_nvcc(source: str, architecture: str, product: str) -> bytes:
+    """What nvcc makes of `source`: `product` is ``-ptx`` or ``-cubin``."""
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        raise DeviceError(
+            "PTX needs NVIDIA's compiler nvcc, which is not on PATH",
+            help='install the CUDA toolkit, or stop at the stage "cuda"',
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        given, made = Path(folder, "kernels.cu"), Path(folder, "kernels.out")
+        given.write_text(source)
+        command = [nvcc, f"-arch={architecture}", product, "-o", str(made), str(given)]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        if ran.returncode != 0:
+            raise _refused(ran.stderr + ran.stdout, architecture)
+        return made.read_bytes()
+
+
+def _refused(said: str, architecture: str) -> CodegenError:
+    """nvcc's first error, on the user's line when a ``#line`` led nvcc there."""
+    message = next((line for line in said.splitlines() if "error" in line or "fatal" in line), said.strip())
+    if match := re.match(r"(.+)\((\d+)\): (?:catastrophic )?error.*?: (.+)", message):
+        file, line, text = match.groups()
+        span = None if file.endswith("kernels.cu") else Span(file, int(line), 1)
+        return CodegenError(f"nvcc refused the CUDA source for {architecture}: {text}", span)
+    return CodegenError(f"nvcc refused the CUDA source for {architecture}: {message}")

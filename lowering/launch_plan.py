@@ -1,0 +1,137 @@
+"""Which kernels a straight-line Relax function calls, on which values, in which order.
+
+Takes a module whose Relax function calls PrimFuncs. Gives a `Plan`, or None when the function needs the virtual
+machine (branches, packed calls, symbolic shapes). Launches that would write nothing are left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+from mlirtri.lowering.reshape_views import VIEW
+from mlirtri.lowering.tvm_names import IRModule, ir, relax
+from mlirtri.lowering.tvm_passes import bindings_of, relax_functions
+
+
+@dataclass(frozen=True)
+class Value:
+    """The shape and dtype (TVM's name, which is also torch's) of one tensor of the plan."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One launch, or with `kernel` None a view of the only input in the output's shape."""
+
+    kernel: str | None
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass
+class Plan:
+    """Values are numbered: first the arguments, then as they are made."""
+
+    arguments: int
+    values: list[Value] = field(default_factory=list)
+    constants: dict[int, ir.GenericConst] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    results: tuple[int, ...] = ()
+
+    @property
+    def kernels(self) -> int:
+        return sum(step.kernel is not None for step in self.steps)
+
+
+class _NeedsMachine(Exception):
+    """The function has something that is not a launch."""
+
+
+def make_plan(mod: IRModule) -> Plan | None:
+    """The plan of the module's only Relax function; None when the virtual machine has to run it."""
+    functions = relax_functions(mod)
+    if len(functions) != 1:
+        return None
+    try:
+        return _Planner(mod, functions[0][1]).plan
+    except _NeedsMachine:
+        return None
+
+
+class _Planner:
+    def __init__(self, mod: IRModule, function: relax.Function):
+        self.mod = mod
+        self.plan = Plan(len(function.params))
+        self.bound: dict[relax.Var, int | tuple] = {}
+        for parameter in function.params:
+            self.bound[parameter] = self.new(parameter.ty)
+        for binding in bindings_of(function):
+            if not isinstance(binding, relax.VarBinding):
+                raise _NeedsMachine
+            self.bound[binding.var] = self.value(binding.value)
+        result = self.value(function.body.body)
+        self.plan.results = tuple(_flat(result))
+        self.plan.steps = _needed(self.plan)
+
+    def new(self, kind) -> int:
+        """A number for a value of this Relax type."""
+        if not isinstance(kind, relax.TensorType) or not isinstance(kind.shape, relax.ShapeExpr):
+            raise _NeedsMachine
+        sizes = [getattr(size, "value", None) for size in kind.shape]
+        if None in sizes:
+            raise _NeedsMachine
+        self.plan.values.append(Value(tuple(int(size) for size in sizes), str(kind.dtype)))
+        return len(self.plan.values) - 1
+
+    def value(self, expression) -> int | tuple:
+        """The number, or the tuple of numbers, of an expression."""
+        if isinstance(expression, relax.Var):
+            return self.bound[expression]
+        if isinstance(expression, relax.Tuple):
+            return tuple(self.value(item) for item in expression.fields)
+        if isinstance(expression, relax.TupleGetItem):
+            return self.value(expression.tuple_value)[expression.index]
+        if isinstance(expression, ir.GenericConst):
+            return self.constant(expression)
+        if isinstance(expression, relax.Call) and getattr(expression.op, "name", "") == "relax.call_tir":
+            return self.call(expression)
+        raise _NeedsMachine
+
+    def constant(self, expression: ir.GenericConst) -> int:
+        number = self.new(expression.ty)
+        self.plan.constants[number] = expression
+        return number
+
+    def call(self, call: relax.Call) -> int | tuple:
+        callee, arguments = call.args[0], call.args[1]
+        if len(call.args) != 2:
+            raise _NeedsMachine
+        kind = call.ty_args[0]
+        several = isinstance(kind, relax.TupleType)
+        inputs = tuple(_flat(self.value(arguments)))
+        outputs = tuple(self.new(each) for each in (kind.fields if several else [kind]))
+        kernel = None if VIEW in self.mod[callee].attrs else callee.name_hint
+        self.plan.steps.append(Step(kernel, inputs, outputs))
+        return outputs if several else outputs[0]
+
+
+def _flat(value: int | tuple) -> list[int]:
+    return [value] if isinstance(value, int) else [number for item in value for number in _flat(item)]
+
+
+def _needed(plan: Plan) -> list[Step]:
+    """The steps whose outputs hold elements that a later step or the result reads."""
+    wanted, kept = set(plan.results), []
+    for step in reversed(plan.steps):
+        used = [number for number in step.outputs if number in wanted and plan.values[number].size]
+        if used:
+            wanted.update(step.inputs)
+            kept.append(step)
+    return kept[::-1]

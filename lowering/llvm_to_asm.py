@@ -1,0 +1,15 @@
+"""llvm → asm: the assembly of the code that runs.
+
+Takes the `Code` of `llvm`. Gives `Code` with the assembly text and the same executable.
+"""
+
+from __future__ import annotations
+
+from mlirtri.lowering.stage import Code, CompileContext
+
+
+def lower(code: Code, context: CompileContext) -> Code:
+    """The assembly; empty of kernels when the function has none."""
+    if code.payload is None:
+        return Code("# no kernel\n", code.executable)
+    return Code(code.payload.inspect_source("s"), code.executable, code.payload)

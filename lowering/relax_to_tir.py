@@ -1,0 +1,62 @@
+"""relax → tir: Relax operators become TIR functions, and chains of them become one.
+
+Takes a module with one Relax function of operators and `call_tir`. Gives a module whose Relax function only calls
+PrimFuncs: ``out = a + b; out = out + a`` is one PrimFunc ``fused_add_add``. Every SBlock carries ``mlirtri.loc``.
+Refuses operators that TVM cannot legalise (`PassFailedError` on their line).
+"""
+
+from __future__ import annotations
+
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.empty_reductions import fold_empty_loops
+from mlirtri.lowering.reshape_views import mark_views
+from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.tir_locations import locate_blocks
+from mlirtri.lowering.tvm_names import IRModule, ir, relax
+from mlirtri.lowering.tvm_passes import BINDING_LOCATIONS, Pass, bindings_of, relax_functions, run_passes, span_of
+
+PASSES = (
+    Pass("LegalizeOps", relax.transform.LegalizeOps(), "every operator becomes a call of a PrimFunc"),
+    Pass(
+        "LocateBlocks", locate_blocks, "the user's lines, from bindings' names into blocks, before names are fused away"
+    ),
+    Pass("FoldEmptyLoops", fold_empty_loops, "a reduction over nothing is its initial value"),
+    Pass("ConvertToDataflow", relax.transform.ConvertToDataflow(), "fusion looks into dataflow blocks only"),
+    Pass("AnnotateTIROpPattern", relax.transform.AnnotateTIROpPattern(), "says which PrimFuncs fuse with which"),
+    Pass("FuseOps", relax.transform.FuseOps(), "groups elementwise chains, and what follows a matmul or reduction"),
+    Pass("FuseTIR", relax.transform.FuseTIR(), "each group becomes one PrimFunc"),
+    Pass("DeadCodeElimination", relax.transform.DeadCodeElimination(), "drops PrimFuncs that nothing calls any more"),
+    Pass("MarkViews", mark_views, "a pure reshape needs no launch"),
+)
+
+
+def lower(mod: IRModule, context: CompileContext) -> IRModule:
+    """The module with operators legalised and fused; raises `PassFailedError`, `UnsupportedOperationError`."""
+    mod = run_passes(mod, PASSES, context)
+    _refuse_operators(mod)
+    return mod
+
+
+def _refuse_operators(mod: IRModule) -> None:
+    """Operators that TVM left as they were would surface as errors of the virtual machine, far from their line."""
+    left = {}
+    for _, function in relax_functions(mod):
+        locations = (function.attrs or {}).get(BINDING_LOCATIONS, {})
+        for binding in bindings_of(function):
+            operator = _operator(getattr(binding, "value", None))
+            if operator is not None:
+                left.setdefault(operator, []).append(span_of(locations.get(binding.var.name)))
+    if left:
+        counts = ", ".join(f"{name} ({len(places)})" for name, places in sorted(left.items()))
+        place = next((span for spans in left.values() for span in spans if span), None)
+        raise UnsupportedOperationError(f"TVM has no TIR for these operators: {counts}", place)
+
+
+_KNOWN = {"relax.call_tir", "relax.call_packed", "relax.call_pure_packed", "relax.call_dps_packed"}
+
+
+def _operator(value) -> str | None:
+    if not isinstance(value, relax.Call) or not isinstance(value.op, ir.Op):
+        return None
+    name = str(value.op.name)
+    return None if name in _KNOWN or not name.startswith("relax.") else name

@@ -1,0 +1,83 @@
+"""tir → scheduled: every PrimFunc gets loops, threads and vectors for its target.
+
+Takes the module of `tir` and `context.schedule`: ``"default"``, or ``"none"`` which leaves CPU loops as they are.
+Gives the module with the same Relax function; each PrimFunc's attribute ``mlirtri.schedule`` names the rule that fired.
+Rules are tried in order on one function at a time. One that raises is passed over and named in the attribute
+``mlirtri.schedule_failures``; the last rule of a target takes everything, so that no kernel stays unbound on CUDA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mlirtri.errors import CodegenError
+from mlirtri.lowering.cpu_schedules import CPU_RULES
+from mlirtri.lowering.cuda_schedules import CUDA_RULES
+from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.target import Target
+from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Schedule
+from mlirtri.lowering.tvm_passes import (
+    KERNEL_LOCATIONS,
+    Pass,
+    locations_of,
+    place_of,
+    prim_funcs,
+    run_passes,
+    short_message,
+)
+from mlirtri.lowering.tvm_targets import tvm_target
+
+RULE = "mlirtri.schedule"
+FAILURES = "mlirtri.schedule_failures"
+SCHEDULED = "tirx.is_scheduled"
+Rule = Callable[[PrimFunc, Target], "Schedule | None"]
+
+
+def lower(mod: IRModule, context: CompileContext) -> IRModule:
+    """The module with every PrimFunc scheduled; raises `CodegenError` on the line of one that no rule takes."""
+    if context.schedule == "none" and not context.target.is_cuda:
+        return mod
+    rules = CUDA_RULES if context.target.is_cuda else CPU_RULES
+    passes = tuple(Pass(name, _applying(name, rule, context.target)) for name, rule in rules)
+    mod = _with_lines(mod)
+    with tvm_target(context.target):
+        mod = run_passes(mod, passes, context)
+    for name, function in prim_funcs(mod):
+        if SCHEDULED not in (function.attrs or {}):
+            raise CodegenError(f"no schedule fits the kernel {name}", place_of(function))
+    return mod
+
+
+def _with_lines(mod: IRModule) -> IRModule:
+    """The module with each PrimFunc's lines as its attribute, because blocks disappear into each other."""
+    lines = {
+        gv: function.with_attr(KERNEL_LOCATIONS, list(locations))
+        for gv, function in mod.functions_items()
+        if isinstance(function, PrimFunc) and (locations := locations_of(function))
+    }
+    return IRModule({**dict(mod.functions_items()), **lines}, attrs=mod.attrs)
+
+
+def _applying(name: str, rule: Rule, target: Target) -> Callable[[IRModule], IRModule]:
+    """A pass that schedules the functions which `rule` takes and leaves the others."""
+
+    def run(mod: IRModule) -> IRModule:
+        changed = {}
+        for gv, function in mod.functions_items():
+            if isinstance(function, PrimFunc) and SCHEDULED not in (function.attrs or {}):
+                changed[gv] = _apply(name, rule, function, target)
+        return IRModule({**dict(mod.functions_items()), **changed}, attrs=mod.attrs)
+
+    return run
+
+
+def _apply(name: str, rule: Rule, function: PrimFunc, target: Target) -> PrimFunc:
+    try:
+        schedule = rule(function, target)
+    except Exception as error:  # a rule's own mistake must not cost the user the kernel: the next rule is tried
+        failures = [*(function.attrs or {}).get(FAILURES, []), f"{name}: {short_message(error).splitlines()[0]}"]
+        return function.with_attr(FAILURES, failures)
+    if schedule is None:
+        return function
+    (scheduled,) = [each for each in schedule.mod.functions.values() if isinstance(each, PrimFunc)]
+    return scheduled.with_attr({RULE: name, SCHEDULED: True})

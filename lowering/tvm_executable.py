@@ -1,0 +1,214 @@
+"""Runs compiled kernels on torch tensors: launches one after the other, without a virtual machine where there is a plan.
+
+Takes a runtime module of PrimFuncs and a `Plan`. Gives an `Executable` whose last launches write into the caller's
+outputs; other intermediates are allocated per call and freed after their last use. Thread-safe: a call shares only
+read-only data with others. Refuses tensors where the device is missing (`DeviceError`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import torch
+
+from mlirtri.lowering.launch_plan import Plan, Step, Value
+from mlirtri.lowering.tvm_names import relax, tvm
+
+Launch = Callable[[Sequence[Any], Sequence[Any]], None]
+
+
+def use_threads(threads: int) -> None:
+    """Let TVM's pools use `threads` CPU threads: its own guess halves them.
+
+    The pool of a Python thread is made at its first parallel launch and reads the variable then.
+    """
+    os.environ["TVM_NUM_THREADS"] = str(max(1, threads))
+
+
+@dataclass(frozen=True)
+class KernelExecutable:
+    """Straight-line launches."""
+
+    kernels: int
+    launch: Launch
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where the plan's values live during a call: an input, a constant, an output or a fresh tensor."""
+
+    home: dict[int, int]
+    """Value to the position of the output that it is written into."""
+    copies: tuple[tuple[int, int], ...]
+    """(value, output position) for results that are not written in place: arguments, constants, repeated results."""
+
+
+def make_executable(plan: Plan, kernel: Callable[[str], Callable]) -> KernelExecutable:
+    """The executable of `plan`; `kernel` looks a compiled function up by its name."""
+    store = _place(plan)
+    if _is_single(plan, store):
+        return KernelExecutable(1, _single(plan, store, kernel(plan.steps[0].kernel)))
+    return KernelExecutable(plan.kernels, _several(plan, store, kernel))
+
+
+def _place(plan: Plan) -> Store:
+    """Give each result that a launch makes the caller's memory; the source of a view shares it."""
+    made = {number: step for step in plan.steps for number in step.outputs}
+    home: dict[int, int] = {}
+    copies = []
+    for position, number in enumerate(plan.results):
+        source = number
+        while source in made and made[source].kernel is None:
+            source = made[source].inputs[0]
+        if source in made and source not in home:
+            home[source] = position
+        elif _is_filled(plan, number, made):
+            copies.append((number, position))
+    return Store(home, tuple(copies))
+
+
+def _is_filled(plan: Plan, number: int, made: dict[int, Step]) -> bool:
+    """False for values of size zero whose launch was dropped."""
+    return number in made or number < plan.arguments or number in plan.constants
+
+
+def _is_single(plan: Plan, store: Store) -> bool:
+    return (
+        len(plan.steps) == 1
+        and plan.steps[0].kernel is not None
+        and not store.copies
+        and all(number < plan.arguments and plan.values[number].size for number in plan.steps[0].inputs)
+        and all(number in store.home for number in plan.steps[0].outputs)
+    )
+
+
+def _single(plan: Plan, store: Store, function: Callable) -> Launch:
+    """The shortest way into one kernel; reordering only where the kernel's parameters are in another order."""
+    (step,) = plan.steps
+    order = [store.home[number] for number in step.outputs]
+    if step.inputs == tuple(range(plan.arguments)) and order == list(range(len(plan.results))):
+        return lambda inputs, outputs: function(*inputs, *outputs)
+    positions = step.inputs
+
+    def launch(inputs, outputs):
+        function(*[inputs[at] for at in positions], *[outputs[at] for at in order])
+
+    return launch
+
+
+def _several(plan: Plan, store: Store, kernel: Callable[[str], Callable]) -> Launch:
+    actions = [_action(plan, store, step, kernel) for step in plan.steps]
+    constants = _Constants(plan)
+    empties = [(number, _empty(value)) for number, value in enumerate(plan.values) if not value.size]
+    last_use = _last_uses(plan)
+    count, arguments, copies = len(plan.values), plan.arguments, store.copies
+
+    def launch(inputs, outputs):
+        values = [None] * count
+        values[:arguments] = inputs
+        device = next((tensor.device for tensor in (*inputs, *outputs)), None)
+        constants.fill(values, device)
+        for number, tensor in empties:
+            values[number] = tensor
+        for action, dead in zip(actions, last_use, strict=True):
+            action(values, outputs, device)
+            for number in dead:
+                values[number] = None
+        for number, position in copies:
+            outputs[position].copy_(values[number])
+
+    return launch
+
+
+def _empty(value: Value) -> torch.Tensor:
+    """A tensor of no elements with the strides that kernels check for; torch's own differ."""
+    strides = [prod(value.shape[axis + 1 :]) for axis in range(len(value.shape))]
+    return torch.empty(0, dtype=getattr(torch, value.dtype)).as_strided(value.shape, strides)
+
+
+def _action(plan: Plan, store: Store, step: Step, kernel: Callable[[str], Callable]) -> Callable:
+    """One step as a function of the values of a call, the caller's outputs and the device."""
+    if step.kernel is None:
+        source, target, shape = step.inputs[0], step.outputs[0], plan.values[step.outputs[0]].shape
+
+        def view(values, _outputs, _device):
+            values[target] = values[source].view(shape)
+
+        return view
+    function = kernel(step.kernel)
+    makers = [(number, _maker(plan, store, number)) for number in step.outputs]
+    operands = (*step.inputs, *step.outputs)
+
+    def launch(values, outputs, device):
+        for number, make in makers:
+            values[number] = make(outputs, device)
+        function(*[values[number] for number in operands])
+
+    return launch
+
+
+def _maker(plan: Plan, store: Store, number: int) -> Callable:
+    """What gives a launch the memory of its output."""
+    shape, dtype = plan.values[number].shape, getattr(torch, plan.values[number].dtype)
+    if number not in store.home:
+        return lambda outputs, device: torch.empty(shape, dtype=dtype, device=device)
+    position = store.home[number]
+    if plan.values[plan.results[position]].shape == shape:
+        return lambda outputs, device: outputs[position]
+    return lambda outputs, device: outputs[position].view(shape)
+
+
+def _last_uses(plan: Plan) -> list[tuple[int, ...]]:
+    """Per step, the values that nothing reads after it."""
+    kept, dead = set(plan.results), []
+    for step in reversed(plan.steps):
+        numbers = {*step.inputs, *step.outputs} - kept
+        dead.append(tuple(sorted(numbers)))
+        kept |= numbers
+    return dead[::-1]
+
+
+class _Constants:
+    """The plan's constants as torch tensors, made once per device."""
+
+    def __init__(self, plan: Plan):
+        self.numbers = tuple(plan.constants)
+        self.host = [torch.from_dlpack(plan.constants[number].value) for number in self.numbers]
+        self.tensors: dict[str, list[torch.Tensor]] = {"cpu": self.host}
+
+    def fill(self, values: list, device: torch.device | None) -> None:
+        if not self.numbers:
+            return
+        key = str(device)
+        if key not in self.tensors:
+            self.tensors[key] = [tensor.to(device) for tensor in self.host]
+        for number, tensor in zip(self.numbers, self.tensors[key], strict=True):
+            values[number] = tensor
+
+
+class MachineExecutable:
+    """Runs a function with branches on Relax's virtual machine; one machine per thread, since one is not thread-safe."""
+
+    def __init__(self, compiled, function: str, kernels: int, device):
+        self.kernels = kernels
+        self._compiled, self._function, self._device = compiled, function, device
+        self._local = threading.local()
+
+    def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        machine = getattr(self._local, "machine", None)
+        if machine is None:
+            machine = self._local.machine = relax.VirtualMachine(self._compiled, self._device)
+        made = machine[self._function](*inputs)
+        for output, value in zip(outputs, _tensors(made), strict=True):
+            output.copy_(torch.from_dlpack(value))
+
+
+def _tensors(made) -> list:
+    if isinstance(made, tvm.runtime.Tensor) or hasattr(made, "__dlpack__"):
+        return [made]
+    return [tensor for item in made for tensor in _tensors(item)]

@@ -1,0 +1,158 @@
+"""Runs TVM's passes one by one, with text after each, and turns TVM's exceptions into errors on the user's line.
+
+Takes a module and a flat list of `Pass`. Gives the last module; `context.passes` holds what each pass made.
+Refuses nothing itself: a pass that fails becomes a `PassFailedError` without C++ frames, placed by the
+``mlirtri.loc`` annotation of the function, or the name of the binding, on which the pass fails alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from mlirtri.errors import KernelError, PassFailedError, Span
+from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, PrimFunc, SBlock, ir, relax, structural_walk
+
+LOCATION = "mlirtri.loc"
+"""Annotation of an SBlock: ``"/abs/file.py:line:column"`` of the user's expression that it computes."""
+BINDING_LOCATIONS = "mlirtri.locations"
+"""Attribute of the Relax function: name of a binding to its ``"/abs/file.py:line:column"``."""
+KERNEL_LOCATIONS = "mlirtri.lines"
+"""Attribute of a scheduled PrimFunc: the locations of all its blocks, those that a schedule inlined away included."""
+_MESSAGE_LINES = 6
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A named step from module to module."""
+
+    name: str
+    run: Callable[[IRModule], IRModule]
+    why: str = ""
+
+
+def module_text(mod: IRModule) -> str:
+    """The TVMScript that people read; large constants are left to the metadata, which is not shown."""
+    return mod.script()
+
+
+def run_passes(mod: IRModule, passes: tuple[Pass, ...], context: CompileContext) -> IRModule:
+    """`mod` after every pass in order, each recorded; raises `PassFailedError` on the user's line."""
+    before = module_text(mod) if context.keep_passes else ""
+    for step in passes:
+        mod = run_pass(mod, step)
+        if not context.keep_passes:
+            continue
+        after = module_text(mod)
+        context.record(step.name, after, before)
+        before = after
+    return mod
+
+
+def run_pass(mod: IRModule, step: Pass) -> IRModule:
+    """`mod` after one pass; raises `PassFailedError` on the user's line."""
+    try:
+        return step.run(mod)
+    except KernelError as error:
+        raise error.at(_failing_place(mod, step)) from None
+    except Exception as error:
+        raise PassFailedError(
+            f"TVM's pass {step.name} failed: {short_message(error)}", _failing_place(mod, step)
+        ) from None
+
+
+def short_message(error: BaseException) -> str:
+    """What TVM says, without stack frames and without the IR that schedule errors quote in full."""
+    lines = [line.rstrip() for line in str(error).splitlines()]
+    said = [line for line in lines if line and not line.startswith(("  File", "  [bt]", "Traceback", "# from"))]
+    end = next((at for at, line in enumerate(said) if line.startswith(("The IR with diagnostic", "@I."))), len(said))
+    return "\n".join(said[: min(end, _MESSAGE_LINES)]) or type(error).__name__
+
+
+def span_of(location: str | None) -> Span | None:
+    """The span that a location string names; None when it names none."""
+    if location and (match := re.fullmatch(r"(.+):(\d+):(\d+)", str(location), re.DOTALL)):
+        return Span(match.group(1), int(match.group(2)), int(match.group(3)))
+    return None
+
+
+def locations_of(function: PrimFunc) -> tuple[str, ...]:
+    """The distinct source locations of a PrimFunc's blocks, in program order."""
+    if KERNEL_LOCATIONS in (function.attrs or {}):
+        return tuple(str(location) for location in function.attrs[KERNEL_LOCATIONS])
+    found: dict[str, None] = {}
+
+    def note(block):
+        if LOCATION in block.annotations:
+            found[str(block.annotations[LOCATION])] = None
+
+    structural_walk(function.body, (SBlock, note), order="pre")
+    return tuple(found)
+
+
+def place_of(function: PrimFunc) -> Span | None:
+    """Where the user wrote what a PrimFunc computes: the last of its lines, which makes its result."""
+    locations = locations_of(function)
+    return span_of(locations[-1]) if locations else None
+
+
+def prim_funcs(mod: IRModule) -> list[tuple[str, PrimFunc]]:
+    """Name and function of every PrimFunc, sorted by name."""
+    found = [(gv.name_hint, function) for gv, function in mod.functions_items() if isinstance(function, PrimFunc)]
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def relax_functions(mod: IRModule) -> list[tuple[str, relax.Function]]:
+    """Name and function of every Relax function, sorted by name."""
+    found = [(gv.name_hint, func) for gv, func in mod.functions_items() if isinstance(func, relax.Function)]
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def bindings_of(function: relax.Function) -> Iterator[relax.Binding]:
+    """All bindings of the function's body in order, those inside the branches of an `if` included."""
+    yield from _bindings(function.body)
+
+
+def _bindings(body) -> Iterator[relax.Binding]:
+    for block in getattr(body, "blocks", ()):
+        for binding in block.bindings:
+            yield binding
+            if isinstance(getattr(binding, "value", None), relax.If):
+                yield from _bindings(binding.value.true_branch)
+                yield from _bindings(binding.value.false_branch)
+
+
+def _failing_place(mod: IRModule, step: Pass) -> Span | None:
+    """Run the failed pass again on each part of the module alone; the first that fails is the place."""
+    for name, function in prim_funcs(mod):
+        if (place := place_of(function)) and _fails(IRModule({ir.GlobalVar(name): function}), step):
+            return place
+    for _, function in relax_functions(mod):
+        locations = (function.attrs or {}).get(BINDING_LOCATIONS, {})
+        for binding in bindings_of(function):
+            place = span_of(locations.get(binding.var.name))
+            if place and _fails(_alone(mod, binding), step):
+                return place
+    return None
+
+
+def _fails(mod: IRModule | None, step: Pass) -> bool:
+    if mod is None:
+        return False
+    try:
+        step.run(mod)
+    except Exception:
+        return True
+    return False
+
+
+def _alone(mod: IRModule, binding: relax.Binding) -> IRModule | None:
+    """A module whose one Relax function has this binding only, its free variables as parameters."""
+    if isinstance(getattr(binding, "value", None), relax.If):
+        return None
+    builder = BlockBuilder(IRModule({gv: func for gv, func in mod.functions_items() if isinstance(func, PrimFunc)}))
+    with builder.function("alone", list(relax.analysis.free_vars(binding.value))):
+        builder.emit_func_output(builder.emit(binding.value))
+    return builder.get()

@@ -1,0 +1,35 @@
+"""Our targets as TVM's. The host's CPU is named, because code for a generic x86 is nine times slower."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from mlirtri.lowering import tvm_names
+from mlirtri.lowering.target import Target
+
+
+@lru_cache(maxsize=8)
+def tvm_target(target: Target) -> tvm_names.Target:
+    """TVM's target for `target`; a CUDA target's host is this CPU."""
+    host = tvm_names.Target({"kind": "llvm", "mcpu": host_cpu(), "num-cores": max(1, target.threads)})
+    if not target.is_cuda:
+        return host
+    return tvm_names.Target(_cuda(target.architecture), host=host)
+
+
+@lru_cache(maxsize=1)
+def host_cpu() -> str:
+    """LLVM's name of this CPU."""
+    return str(tvm_names.tvm.target.codegen.llvm_get_system_cpu())
+
+
+def _cuda(architecture: str) -> dict:
+    """Limits are those every CUDA device since sm_75 has without opting in to more shared memory."""
+    return {
+        "kind": "cuda",
+        "arch": architecture,
+        "max_threads_per_block": 1024,
+        "max_num_threads": 1024,
+        "max_shared_memory_per_block": 49152,
+        "thread_warp_size": 32,
+    }
