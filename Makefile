@@ -32,7 +32,7 @@ lit: $(VENV)/.test  ## the lit tests only
 check: $(VENV)/.dev  ## ruff, pyright, pytest and lit
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	rm -rf .check && mkdir .check && cp -R mlirtri .check/ && cp -R dialect lowering .check/mlirtri/
+	rm -rf build/typed && mkdir -p build/typed && cp -R mlirtri build/typed/ && cp -R dialect lowering build/typed/mlirtri/
 	$(BIN)/pyright
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
 	$(BIN)/lit -sv -j $(LIT_JOBS) lit_tests
@@ -42,7 +42,7 @@ format: $(VENV)/.dev  ## let ruff rewrite what it can
 	$(BIN)/ruff format
 
 clean:  ## remove what the other targets made, .venv included
-	rm -rf $(VENV) .check build dist *.egg-info .pytest_cache .ruff_cache .hypothesis lit_tests/.out
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis lit_tests/.out
 
 # The environment counts as made when its pip answers, so a half-made one is made again.
 # Debian's python3 without python3-venv can still make one with no pip in it, which its own pip or virtualenv then mends.
