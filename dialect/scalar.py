@@ -29,10 +29,10 @@ def constant(number: float | int | bool, dtype: DType) -> Scalar:
     kind = ir.Type.parse(dtype.signless)
     if dtype.is_float:
         return Scalar(arith.constant(kind, ir.FloatAttr.get(kind, float(number))), dtype)
-    return Scalar(arith.constant(kind, ir.IntegerAttr.get(kind, _wrapped(int(number), dtype))), dtype)
+    return Scalar(arith.constant(kind, ir.IntegerAttr.get(kind, wrapped(int(number), dtype))), dtype)
 
 
-def _wrapped(number: int, dtype: DType) -> int:
+def wrapped(number: int, dtype: DType) -> int:
     """`number` modulo 2**bits, as the signed integer that MLIR's attribute takes (i1 takes 0 and 1)."""
     number &= (1 << dtype.bits) - 1
     return number - (1 << dtype.bits) if dtype.bits > 1 and number >> (dtype.bits - 1) else number

@@ -59,6 +59,10 @@ class CompileContext:
     passes: dict[str, list[PassRecord]] = field(default_factory=dict)
     on_pass: Callable[[str, PassRecord], None] | None = None
     """Called with the stage and the record after every pass: printing and dumping hang here."""
+    interface: Any = None
+    """The `Interface` between Python and the compiled function, once `ast_to_tri` has run."""
+    captures: list[Any] = field(default_factory=list)
+    """The global and closure values that went into the code (`Capture`), and the sources of inlined helpers."""
     keep_passes: bool = True
     """False skips making text per pass, for the shortest compile."""
 

@@ -1,0 +1,141 @@
+"""The first room: a Python function to its syntax tree, with true file positions.
+
+Takes a `KernelSource`. Gives a `KernelTree`: the `ast.FunctionDef`, whose line and column numbers are those of the file.
+Refuses functions whose source cannot be read, methods, generators and coroutines. Runs nothing of the user's.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from mlirtri.errors import SourceNotAvailableError, Span, UnsupportedSyntaxError
+from mlirtri.lowering.specialization import KernelSource, Specialization
+from mlirtri.lowering.stage import CompileContext
+
+
+@dataclass(frozen=True)
+class KernelTree:
+    """A parsed kernel."""
+
+    function: Callable[..., Any]
+    symbol: str
+    file: str
+    node: ast.FunctionDef
+    specialization: Specialization
+
+
+def lower(source: KernelSource, context: CompileContext) -> KernelTree:
+    file, node = parse_function(source.function)
+    return KernelTree(source.function, source.symbol, file, node, source.specialization)
+
+
+def print_tree(tree: KernelTree) -> str:
+    """Python's own dump of the tree."""
+    return ast.dump(tree.node, indent=2) + "\n"
+
+
+def symbol_of(function: Callable[..., Any]) -> str:
+    """A name that is a valid symbol in MLIR, LLVM and C: dots, angle brackets and non-ASCII letters are replaced."""
+    name = getattr(function, "__qualname__", None) or function.__name__
+    name = name.rsplit("<locals>.", 1)[-1].replace("<lambda>", "lambda")
+    ascii_only = "".join(c if c.isascii() else f"u{ord(c):04x}" for c in name)
+    symbol = re.sub(r"\W", "_", ascii_only)
+    return f"_{symbol}" if symbol[0].isdigit() else symbol
+
+
+def source_text(function: Callable[..., Any]) -> str:
+    """The function's own lines, for the cache key."""
+    file, node = parse_function(function)
+    return ast.dump(node)
+
+
+def span_of_node(file: str, node: Any) -> Span:
+    """The range of a syntax node; columns count characters, where `ast` counts UTF-8 bytes."""
+    line, end_line = node.lineno, node.end_lineno or node.lineno
+    column = _characters(file, line, node.col_offset) + 1
+    return Span(file, line, column, end_line, _characters(file, end_line, node.end_col_offset or 0) + 1)
+
+
+def _characters(file: str, line: int, byte_offset: int) -> int:
+    text = linecache.getline(file, line)
+    return byte_offset if text.isascii() else len(text.encode()[:byte_offset].decode(errors="ignore"))
+
+
+def parse_function(function: Callable[..., Any]) -> tuple[str, ast.FunctionDef]:
+    """The file name and the `def` (or lambda, as a `def` of one return) of a Python function."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        raise SourceNotAvailableError(
+            f"{function!r} is not a plain Python function", help="decorate a function written with def"
+        )
+    name = function.__name__
+    linecache.checkcache(code.co_filename)
+    lines = linecache.getlines(code.co_filename, getattr(function, "__globals__", None))
+    if not lines:
+        raise SourceNotAvailableError(
+            f"the source of {name!r} is not available: {code.co_filename!r} is not a file that can be read",
+            help="put the kernel into a file or a notebook cell; `python -c`, exec and a plain REPL keep no source",
+        )
+    try:
+        tree = _parse_file(code.co_filename, "".join(lines))
+    except SyntaxError as error:
+        raise SourceNotAvailableError(
+            f"the source of {name!r} no longer parses: {error.msg}", Span(code.co_filename, error.lineno or 1, 1)
+        ) from None
+    return code.co_filename, _checked(_find(tree, code, name), code.co_filename, name)
+
+
+@lru_cache(maxsize=64)
+def _parse_file(file: str, text: str) -> ast.Module:
+    return ast.parse(text, file)
+
+
+def _find(tree: ast.Module, code, name: str) -> list[tuple[ast.AST, ast.AST]]:
+    """Functions of that name that start on the code object's first line, each with the node that encloses it."""
+    found = []
+    for parent in ast.walk(tree):
+        for node in ast.iter_child_nodes(parent):
+            if name == "<lambda>" and isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:
+                parameters = [argument.arg for argument in node.args.args]
+                if parameters == list(code.co_varnames[: code.co_argcount]):
+                    found.append((parent, node))
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
+                first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+                if code.co_firstlineno in (first, node.lineno):
+                    found.append((parent, node))
+    return found
+
+
+def _checked(found: list[tuple[ast.AST, ast.AST]], file: str, name: str) -> ast.FunctionDef:
+    if not found:
+        raise SourceNotAvailableError(
+            f"{name!r} is not where Python says it was defined in {file}", help="the file changed since it was imported"
+        )
+    if len(found) > 1:
+        raise SourceNotAvailableError(
+            f"several functions called {name!r} start on the same line",
+            span_of_node(file, found[0][1]),
+            help="put each on a line of its own",
+        )
+    [(parent, node)] = found
+    if isinstance(parent, ast.ClassDef):
+        raise SourceNotAvailableError(
+            f"{name!r} is a method, and a kernel is a function of tensors alone",
+            span_of_node(file, node),
+            help="move it out of the class and pass what it needs as arguments",
+        )
+    if isinstance(node, ast.AsyncFunctionDef):
+        raise UnsupportedSyntaxError("a kernel cannot be async", span_of_node(file, node), help="write a plain def")
+    return _from_lambda(node) if isinstance(node, ast.Lambda) else node
+
+
+def _from_lambda(node: ast.Lambda) -> ast.FunctionDef:
+    returned = ast.copy_location(ast.Return(node.body), node.body)
+    definition = ast.FunctionDef(name="lambda_", args=node.args, body=[returned], decorator_list=[])
+    return ast.copy_location(definition, node)

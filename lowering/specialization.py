@@ -1,0 +1,110 @@
+"""What one compile is for: the Python function, what each parameter stands for, and whose numerics hold.
+
+The front door makes a `Specialization` from call arguments; the rooms read it. All of it is hashable content,
+so it is part of the cache key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.dialect.types import TensorType
+from mlirtri.errors import Span
+
+
+@dataclass(frozen=True)
+class TensorParameter:
+    """A tensor at run time. `weak` marks a Python float: a rank-0 float64 that does not decide a result's dtype."""
+
+    name: str
+    type: TensorType
+    weak: bool = False
+
+
+@dataclass(frozen=True)
+class ConstantParameter:
+    """A compile-time value: int, bool, str, None, dtype, tuple of those, or a function."""
+
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class Specialization:
+    """Parameters in signature order, and the semantics, ``"numpy"`` or ``"torch"``."""
+
+    parameters: tuple[TensorParameter | ConstantParameter, ...]
+    semantics: str
+
+    @property
+    def tensors(self) -> tuple[TensorParameter, ...]:
+        """The parameters that exist at run time, in order: they are the MLIR function's arguments."""
+        return tuple(p for p in self.parameters if isinstance(p, TensorParameter))
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """What the first room takes."""
+
+    function: Callable[..., Any]
+    symbol: str
+    specialization: Specialization
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One run-time result: which MLIR result it is, and its type with the sign that linalg drops."""
+
+    index: int
+    type: TensorType
+
+
+ResultTree = Any
+"""Python's return value with a `Leaf` for each tensor: a leaf, None, or a tuple of trees."""
+
+
+@dataclass(frozen=True)
+class RuntimeCheck:
+    """An extra rank-0 bool result that must be false after the call, else `error` is raised at `span`."""
+
+    index: int
+    error: type[Exception]
+    message: str
+    span: Span | None
+
+
+@dataclass(frozen=True)
+class Interface:
+    """How Python meets the MLIR function: made by `ast_to_tri` or read off a module, used by the runtime."""
+
+    parameters: tuple[TensorParameter, ...]
+    leaves: tuple[TensorType, ...]
+    """Types of all results of the function, checks included, in order."""
+    tree: ResultTree
+    checks: tuple[RuntimeCheck, ...] = ()
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A global or closure value that a kernel read: part of the cache key, and checked again at each call."""
+
+    read: Callable[[], Any]
+    value: Any
+    name: str
+
+    def is_current(self) -> bool:
+        """Whether the name still holds what was compiled in."""
+        try:
+            now = self.read()
+        except (KeyError, ValueError):
+            return False
+        return now is self.value or (type(now) is type(self.value) and _same(now, self.value))
+
+
+def _same(now: Any, then: Any) -> bool:
+    try:
+        return bool(now == then)
+    except (TypeError, ValueError):
+        return False

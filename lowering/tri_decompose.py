@@ -1,0 +1,56 @@
+"""Inside the `tri` room: composite operations (softmax, layer_norm, var…) are replaced by others of the op table.
+
+Takes a `tri` module and which op names to replace; changes the module in place. fp16 and bf16 operands are widened
+to fp32 for the whole composition and the result is rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mlirtri.dialect import attributes
+from mlirtri.dialect.definition import type_of
+from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.ops import Op
+from mlirtri.lowering.tri_builder import Tensor, TriBuilder
+
+
+def tri_operations(module: ir.Module) -> list[ir.Operation]:
+    """Every `tri` operation, in program order."""
+    found: list[ir.Operation] = []
+
+    def visit(operation):
+        if operation.name.startswith("tri."):
+            found.append(operation.operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+def decompose(module: ir.Module, wanted: Callable[[Op, ir.Operation], bool]) -> None:
+    """Replace every composite operation for which `wanted` holds, until none is left."""
+    builder = TriBuilder()
+    while composites := [
+        operation
+        for operation in tri_operations(module)
+        if (op := builder.table[operation.name[4:]]).decompose is not None and wanted(op, operation)
+    ]:
+        for operation in composites:
+            _replace(builder, operation)
+
+
+def _replace(builder: TriBuilder, operation: ir.Operation) -> None:
+    op = builder.table[operation.name[4:]]
+    builder.location = operation.location
+    operands = [Tensor(value, type_of(value.type)) for value in operation.operands]
+    dtype = operands[0].type.dtype
+    with ir.InsertionPoint(operation):
+        if dtype.is_half:
+            operands = [builder.cast(operand, DTYPES["float32"]) for operand in operands]
+        result = op.decompose(builder, *operands, **attributes.from_mlir(op, operation))
+        if dtype.is_half:
+            result = builder.cast(result, dtype)
+    operation.results[0].replace_all_uses_with(result.value)
+    operation.erase()
