@@ -6,10 +6,8 @@ apply. A schedule that leaves a block without threads, or asks for more than a l
 
 from __future__ import annotations
 
-from tvm.s_tir import dlight
-
 from mlirtri.lowering.target import Target
-from mlirtri.lowering.tvm_names import PrimFunc, Schedule, tvm
+from mlirtri.lowering.tvm_names import PrimFunc, Schedule, dlight, tvm
 
 
 def _guarded(rule):

@@ -1,7 +1,7 @@
 """cuda → ptx: NVIDIA's own compiler turns the CUDA source into PTX.
 
 Takes the `Code` of `cuda`. Gives `Code` with PTX for the target's architecture and the same executable.
-Refuses when nvcc is not on PATH (`DeviceError`: the stage is optional) and when nvcc refuses the source (`CodegenError`).
+Refuses when nvcc is not on PATH (`DeviceError`: the stage is optional) and when it refuses the source (`CodegenError`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mlirtri.errors import CodegenError
 from mlirtri.lowering.launch_plan import make_plan
-from mlirtri.lowering.stage import Code, CompileContext, Executable
+from mlirtri.lowering.stage import Code, CompileContext
 from mlirtri.lowering.tvm_executable import MachineExecutable, make_executable, use_threads
 from mlirtri.lowering.tvm_names import IRModule, relax, tvm
 from mlirtri.lowering.tvm_passes import place_of, prim_funcs, relax_functions, short_message

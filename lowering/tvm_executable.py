@@ -1,4 +1,4 @@
-"""Runs compiled kernels on torch tensors: launches one after the other, without a virtual machine where there is a plan.
+"""Runs compiled kernels on torch tensors: one launch after the other, without a virtual machine where a plan exists.
 
 Takes a runtime module of PrimFuncs and a `Plan`. Gives an `Executable` whose last launches write into the caller's
 outputs; other intermediates are allocated per call and freed after their last use. Thread-safe: a call shares only
@@ -192,7 +192,7 @@ class _Constants:
 
 
 class MachineExecutable:
-    """Runs a function with branches on Relax's virtual machine; one machine per thread, since one is not thread-safe."""
+    """Runs a function with branches on Relax's virtual machine; one per thread, since a machine is not thread-safe."""
 
     def __init__(self, compiled, function: str, kernels: int, device):
         self.kernels = kernels

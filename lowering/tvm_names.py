@@ -37,7 +37,7 @@ import tvm  # noqa: E402
 import tvm_ffi  # noqa: E402
 from tvm import ir, relax, runtime, s_tir, target, tirx  # noqa: E402
 from tvm.relax import BlockBuilder, VirtualMachine  # noqa: E402
-from tvm.s_tir import SBlock, SBlockRealize, Schedule  # noqa: E402
+from tvm.s_tir import SBlock, SBlockRealize, Schedule, dlight  # noqa: E402
 from tvm.script import from_source  # noqa: E402
 from tvm_ffi import structural_equal, structural_map, structural_walk  # noqa: E402
 
@@ -59,6 +59,6 @@ read_write_region = s_tir.analysis.get_sblock_read_write_region
 __all__ = [
     "PINNED", "BlockBuilder", "GlobalVar", "IRModule", "PassContext", "PrimFunc", "Range", "SBlock", "SBlockRealize",
     "Schedule", "Sequential", "TVMError", "Target", "TensorLoad", "TensorType", "VirtualMachine", "check_versions",
-    "from_source", "ir", "pass_instrument", "read_write_region", "relax", "runtime", "s_tir", "structural_equal",
-    "structural_map", "structural_walk", "tirx", "tvm", "tvm_ffi",
+    "dlight", "from_source", "ir", "pass_instrument", "read_write_region", "relax", "runtime", "s_tir",
+    "structural_equal", "structural_map", "structural_walk", "tirx", "tvm", "tvm_ffi",
 ]  # fmt: skip
