@@ -1,0 +1,13 @@
+"""fused → relax: the bridge from MLIR to TVM; `mlir_to_relax` says what it takes and refuses."""
+
+from __future__ import annotations
+
+from mlirtri.dialect.mlir import ir
+from mlirtri.lowering.mlir_to_relax import translate
+from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.tvm_names import IRModule
+
+
+def lower(module: ir.Module, context: CompileContext) -> IRModule:
+    """The Relax module of `module`; raises `UnsupportedOperationError`."""
+    return translate(module)

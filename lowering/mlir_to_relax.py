@@ -1,0 +1,132 @@
+"""The bridge: a module of MLIR on tensors becomes a Relax module, one Relax function per `func.func`.
+
+Takes func, linalg, tensor, arith and math (and whatever has a rule) on tensors of static shapes. Gives bindings that
+carry the names of the user's variables, with ``mlirtri.locations`` to say from which line each comes.
+Refuses what has no rule: all of it at once, with counts and lines, before anything is translated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from mlirtri.dialect.locations import name_of, span_of
+from mlirtri.dialect.mlir import ir
+from mlirtri.errors import KernelError, Note, Span, UnsupportedOperationError
+from mlirtri.lowering import linalg_rules, tensor_rules
+from mlirtri.lowering.linalg_rules import elementwise, structured
+from mlirtri.lowering.mlir_reading import dtype_of, shape_of
+from mlirtri.lowering.primfunc import Names
+from mlirtri.lowering.relax_builder import RULES, RelaxBuilder, Rule
+from mlirtri.lowering.scalar_body import BODY_OPERATIONS
+from mlirtri.lowering.scalar_to_tir import SCALAR_RULES
+from mlirtri.lowering.structured_to_primfunc import is_structured
+from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, TensorType, relax
+from mlirtri.lowering.tvm_passes import BINDING_LOCATIONS
+
+__all__ = ["linalg_rules", "tensor_rules", "translate"]
+_SHOWN_PLACES = 4
+
+
+def translate(module: ir.Module) -> IRModule:
+    """The Relax module of `module`; raises `UnsupportedOperationError` for all that has no translation."""
+    functions = [each.operation for each in module.body.operations]
+    _refuse_unsupported(functions)
+    block = BlockBuilder()
+    names = Names(function.attributes["sym_name"].value for function in functions)
+    located = [(function, _translate_function(block, function, names)) for function in functions]
+    result = block.get()
+    for function, locations in located:
+        callee = result.get_global_var(function.attributes["sym_name"].value)
+        result.update_func(callee, result[callee].with_attr(BINDING_LOCATIONS, locations))
+    return result
+
+
+def _translate_function(block: BlockBuilder, function: ir.Operation, names: Names) -> dict[str, str]:
+    """Add the Relax function of `function` to `block`; gives the locations of its bindings."""
+    body = function.regions[0].blocks[0]
+    builder = RelaxBuilder(block, names)
+    for at, argument in enumerate(body.arguments):
+        name = builder.names.unique(name_of(argument.location) or f"arg{at}")
+        builder.write(argument, relax.Var(name, builder.type_of(argument)))
+    parameters = [builder.meaning(argument) for argument in body.arguments]
+    with block.function(function.attributes["sym_name"].value, parameters):
+        for operation in body.operations:
+            _translate_operation(builder, operation.operation)
+        results = builder.results
+        block.emit_func_output(results[0] if len(results) == 1 else relax.Tuple(results))
+    return builder.locations
+
+
+def _translate_operation(builder: RelaxBuilder, operation: ir.Operation) -> None:
+    try:
+        _rule_of(operation)(builder, operation)
+    except KernelError as error:
+        raise error.at(span_of(operation.location)) from None
+
+
+def _rule_of(operation: ir.Operation) -> Rule | None:
+    if operation.name in RULES:
+        return RULES[operation.name]
+    if is_structured(operation):
+        return structured
+    return elementwise if operation.name in SCALAR_RULES else None
+
+
+@dataclass
+class _Refusal:
+    """Everything refused for one reason."""
+
+    count: int = 0
+    places: list[Span] = field(default_factory=list)
+
+
+def _refuse_unsupported(functions: Sequence[ir.Operation]) -> None:
+    refusals: dict[str, _Refusal] = {}
+    for function in functions:
+        for operation, reason in _unsupported(function):
+            refusal = refusals.setdefault(reason, _Refusal())
+            refusal.count += 1
+            if (span := span_of(operation.location)) and span not in refusal.places:
+                refusal.places.append(span)
+    if not refusals:
+        return
+    lines = [f"{reason} ({each.count}×)" if each.count > 1 else reason for reason, each in refusals.items()]
+    notes = [Note(f"{reason} is here", span) for reason, each in refusals.items() for span in each.places[:_SHOWN_PLACES]]
+    raise UnsupportedOperationError(
+        f"no translation to Relax for {', '.join(lines)}",
+        notes[0].span if notes else None,
+        help="write it with other operations, or use pipeline=\"mlir\"",
+        notes=notes[1:] if len(notes) > 1 else (),
+    )
+
+
+def _unsupported(function: ir.Operation) -> Iterator[tuple[ir.Operation, str]]:
+    """Operations that have no rule, with what to call them, in program order."""
+    if function.name != "func.func" or not function.regions[0].blocks:
+        yield function, f"{function.name} without a body"
+        return
+    for each in function.regions[0].blocks[0].operations:
+        operation = each.operation
+        if (rule := _rule_of(operation)) is None:
+            yield operation, operation.name
+        elif type_problem := _type_problem(operation):
+            yield operation, type_problem
+        elif rule is structured:
+            yield from _unsupported_in_body(operation)
+
+
+def _unsupported_in_body(operation: ir.Operation) -> Iterator[tuple[ir.Operation, str]]:
+    for each in operation.regions[0].blocks[0].operations:
+        name = each.operation.name
+        if name not in SCALAR_RULES and name not in BODY_OPERATIONS:
+            yield each.operation, f"{name} inside {operation.name}"
+
+
+def _type_problem(operation: ir.Operation) -> str | None:
+    for value in (*operation.operands, *operation.results):
+        try:
+            TensorType(shape_of(value.type), dtype_of(value.type))
+        except UnsupportedOperationError as error:
+            return f"{operation.name} ({error.message})"
+    return None

@@ -1,0 +1,115 @@
+"""How every TIR function of the bridge is put together: buffers, one loop nest, one block inside it.
+
+Takes buffers, axes, and a function from the axes' variables to the block's statements. Gives a PrimFunc in the shape
+that TVM's fusion and schedules recognise: a root block, serial loops (spatial ones first), one block with its reads,
+writes, initial statement and source location. Knows no MLIR.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.lowering.tvm_names import PrimFunc, Range, SBlock, SBlockRealize, read_write_region, tirx
+from mlirtri.lowering.tvm_passes import LOCATION
+
+_RESERVED = frozenset({"R", "T", "I", "cls", "Module", "tvm", "metadata"})
+
+
+class Names:
+    """Hands out identifiers that TVMScript can print, each once."""
+
+    def __init__(self, taken: Iterable[str] = ()):
+        self._taken = set(taken)
+
+    def unique(self, wish: str) -> str:
+        """`wish` as an identifier, with a number behind it when it was given away before."""
+        base = re.sub(r"\W", "_", wish) or "value"
+        if base[0].isdigit() or keyword.iskeyword(base) or base in _RESERVED:
+            base = f"v_{base}"
+        name, count = base, 0
+        while name in self._taken:
+            count += 1
+            name = f"{base}_{count}"
+        self._taken.add(name)
+        return name
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One loop: how often it runs, and whether its iterations combine into one element."""
+
+    extent: int
+    is_reduction: bool = False
+
+
+@dataclass(frozen=True)
+class Statements:
+    """What a block does in one iteration, and what it does first when it has reduction axes."""
+
+    body: Any
+    init: Any = None
+
+
+def index(value: int):
+    """A constant index; Relax shapes are int64, so everything that counts is."""
+    return tirx.IntImm("int64", value)
+
+
+def buffer(name: str, shape: Sequence[int], dtype: str):
+    # A layout of None is what TVMScript and te give; FuseTIR refuses to mix it with the default one.
+    return tirx.decl_buffer([index(size) for size in shape], dtype, name, layout=None)
+
+
+def load(source, indices: Sequence):
+    return tirx.BufferLoad(source, list(indices))
+
+
+def store(target, value, indices: Sequence):
+    return tirx.BufferStore(target, value, list(indices))
+
+
+def build(
+    name: str,
+    inputs: list,
+    outputs: Sequence,
+    axes: Sequence[Axis],
+    statements: Callable[[list], Statements],
+    location: str | None = None,
+) -> PrimFunc:
+    """A PrimFunc over `inputs` and `outputs`; `statements` gets one block variable per axis, in the order of `axes`.
+
+    `inputs` is read after `statements` ran, so that it may append the buffers which it finds that it reads.
+    """
+    # A block of no axes cannot be bound to threads: TVM's own functions have one axis of extent 1 there, so do ours.
+    axes = list(axes) or [Axis(1)]
+    order = sorted(range(len(axes)), key=lambda at: axes[at].is_reduction)
+    variables = [tirx.Var(f"v_{_letter(axis)}{at}", "int64") for at, axis in enumerate(axes)]
+    loops = [tirx.Var(f"{_letter(axis)}{at}", "int64") for at, axis in enumerate(axes)]
+    made = statements(variables)
+    iterators = [_iterator(axes[at], variables[at]) for at in order]
+    block = _block(name, iterators, made, [*inputs, *outputs], {LOCATION: location} if location else {})
+    result = SBlockRealize([loops[at] for at in order], True, block)
+    for at in reversed(order):
+        result = tirx.For(loops[at], index(0), index(axes[at].extent), tirx.ForKind.SERIAL, result)
+    root = SBlockRealize([], True, SBlock([], [], [], "root", result))
+    return PrimFunc([*inputs, *outputs], root).with_attr({"tirx.noalias": True})
+
+
+def _letter(axis: Axis) -> str:
+    return "k" if axis.is_reduction else "i"
+
+
+def _iterator(axis: Axis, variable):
+    kind = tirx.IterVar.CommReduce if axis.is_reduction else tirx.IterVar.DataPar
+    return tirx.IterVar(Range(index(0), index(axis.extent)), variable, kind)
+
+
+def _block(name: str, iterators: list, made: Statements, buffers: list, annotations: dict) -> SBlock:
+    # The regions are found by TVM on a first block that has none.
+    bare = SBlock(iterators, [], [], name, made.body, made.init)
+    reads, writes = read_write_region(bare, {each: each for each in buffers})[:2]
+    return SBlock(iterators, reads, writes, name, made.body, made.init, annotations=annotations)

@@ -1,0 +1,149 @@
+"""The state of a translation to Relax, and the table of rules that drive it.
+
+A rule is a function ``(builder, operation)`` registered for an operation's name. It reads its operands and writes its
+results; every binding that it emits gets a readable name and the operation's source location.
+
+    @rule("tri.exp")
+    def _exp(builder, operation):
+        builder.emit(operation, relax.op.exp(builder.read(operation.operands[0])))
+
+Values are keyed by SSA value. A value may stay a literal (`Splat`, `Uninitialized`) until someone needs a tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.dialect.locations import name_of, span_of
+from mlirtri.dialect.mlir import ir
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.mlir_reading import dtype_of, shape_of
+from mlirtri.lowering.primfunc import Axis, Names, Statements, buffer, build, store
+from mlirtri.lowering.scalar_to_tir import literal as scalar_literal
+from mlirtri.lowering.tvm_names import BlockBuilder, GlobalVar, PrimFunc, TensorType, relax, structural_equal
+
+Rule = Callable[["RelaxBuilder", ir.Operation], None]
+RULES: dict[str, Rule] = {}
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Register a rule for these operations; an operation has one rule."""
+
+    def register(function: Rule) -> Rule:
+        for name in names:
+            if name in RULES:
+                raise ValueError(f"two rules for {name}")
+            RULES[name] = function
+        return function
+
+    return register
+
+
+@dataclass(frozen=True)
+class Splat:
+    """A tensor whose elements all are one compile-time number (rank 0: a scalar constant)."""
+
+    element: Any
+    """A TIR literal, which carries the dtype."""
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Uninitialized:
+    """`tensor.empty`: nobody may depend on its elements, so they are 0 for those who read them."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def element(self) -> Any:
+        return scalar_literal(0, self.dtype)
+
+
+class RelaxBuilder:
+    """One function under construction: the values so far, and where the bindings came from."""
+
+    def __init__(self, block: BlockBuilder, function_names: Names):
+        self.block = block
+        self.names = Names()
+        self.function_names = function_names
+        self.locations: dict[str, str] = {}
+        """Name of a binding to ``file:line:column``."""
+        self.results: list[Any] = []
+        """What the function returns, once its terminator has been translated."""
+        self._values: dict[ir.Value, Any] = {}
+
+    def meaning(self, value: ir.Value) -> Any:
+        """What `value` became: a Relax expression, `Splat` or `Uninitialized`."""
+        return self._values[value]
+
+    def write(self, value: ir.Value, meaning: Any) -> None:
+        self._values[value] = meaning
+
+    def literal(self, value: ir.Value) -> Any | None:
+        """The TIR literal that every element of `value` is, or None."""
+        meaning = self._values[value]
+        return meaning.element if isinstance(meaning, (Splat, Uninitialized)) else None
+
+    def read(self, value: ir.Value) -> Any:
+        """`value` as a Relax expression; a literal is made a tensor now, once."""
+        meaning = self._values[value]
+        if isinstance(meaning, (Splat, Uninitialized)):
+            meaning = self._values[value] = self._fill(meaning, value)
+        return meaning
+
+    def read_all(self, values: Sequence[ir.Value]) -> list[Any]:
+        return [self.read(value) for value in values]
+
+    def type_of(self, value: ir.Value) -> TensorType:
+        """The Relax type of an SSA value; a scalar is a tensor of rank 0."""
+        return TensorType(shape_of(value.type), dtype_of(value.type))
+
+    def bind(self, operation: ir.Operation, expression: Any, name: str | None = None) -> Any:
+        """A named, located binding of `expression`; gives its variable."""
+        wish = name_of(operation.location) or name or operation.name.split(".")[-1]
+        variable = self.block.emit(expression, self.names.unique(wish))
+        if span := span_of(operation.location):
+            self.locations[variable.name] = str(span)
+        return variable
+
+    def emit(self, operation: ir.Operation, expression: Any) -> None:
+        """Bind `expression` as the result of `operation`; a tuple for an operation of several results."""
+        variable = self.bind(operation, expression)
+        if len(operation.results) == 1:
+            return self.write(operation.results[0], variable)
+        for at, result in enumerate(operation.results):
+            part = self.bind(operation, relax.TupleGetItem(variable, at), f"{variable.name}_{at}")
+            self.write(result, part)
+        return None
+
+    def call(self, operation: ir.Operation, function: PrimFunc, name: str, arguments: Sequence[ir.Value]) -> None:
+        """Bind the results of `operation` to a call of a PrimFunc."""
+        types = [self.type_of(result) for result in operation.results]
+        callee = self.add_function(function, name)
+        inputs = relax.Tuple(self.read_all(arguments))
+        self.emit(operation, relax.call_tir(callee, inputs, types if len(types) > 1 else types[0]))
+
+    def add_function(self, function: PrimFunc, name: str) -> GlobalVar:
+        """The name that `function` has in the module; an equal one is there once."""
+        for callee, known in self.block.get().functions_items():
+            if isinstance(known, PrimFunc) and structural_equal(known, function):
+                return callee
+        return self.block.add_func(function, self.function_names.unique(name))
+
+    def _fill(self, meaning: Splat | Uninitialized, value: ir.Value) -> Any:
+        if isinstance(value.owner, ir.Block):
+            raise UnsupportedOperationError("a function's argument is a constant")
+        dtype = dtype_of(value.type)
+        if not meaning.shape:
+            return self.bind(value.owner, relax.const(meaning.element.value, dtype))
+        output = buffer("out", meaning.shape, dtype)
+        axes = [Axis(size) for size in meaning.shape]
+        span = span_of(value.owner.location)
+        function = build(
+            "fill", [], [output], axes, lambda at: Statements(store(output, meaning.element, at)), span and str(span)
+        )
+        callee = self.add_function(function, "fill")
+        return self.bind(value.owner, relax.call_tir(callee, relax.Tuple([]), self.type_of(value)))

@@ -1,0 +1,130 @@
+"""The body of a linalg operation to TIR: a block of scalar operations becomes expressions and the stores of its results.
+
+Takes the block, what its arguments are, and where its results go. Gives one statement. A value that is used again and
+costs something becomes a variable, so that expressions stay as large as the body. Refuses operations without a rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mlirtri.dialect.locations import span_of
+from mlirtri.dialect.mlir import ir
+from mlirtri.errors import KernelError, UnsupportedOperationError
+from mlirtri.lowering.primfunc import store
+from mlirtri.lowering.scalar_to_tir import SCALAR_RULES, ScalarRule, dtype_name
+from mlirtri.lowering.tvm_names import tirx
+
+Expr = Any
+# linalg's and tensor's own operations inside a body; the methods below translate them.
+BODY_OPERATIONS = frozenset({"linalg.yield", "linalg.index", "tensor.extract"})
+_CHEAP_WEIGHT = 2
+_COMBINERS = {
+    "arith.addf": tirx.Add, "arith.addi": tirx.Add, "arith.mulf": tirx.Mul, "arith.muli": tirx.Mul,
+    "arith.maxsi": tirx.Max, "arith.minsi": tirx.Min,
+}  # fmt: skip
+"""What TVM's schedules recognise as a reduction when the accumulator is the first operand; the plain nodes."""
+
+
+class ScalarBody:
+    """One translation of a body: what each SSA value became, and the variables introduced on the way."""
+
+    def __init__(self, dimensions: Sequence, read: Callable[[ir.Value, Sequence], Expr]):
+        self.dimensions = dimensions
+        self.read = read
+        self.values: dict[ir.Value, Expr] = {}
+        self.lazy: dict[ir.Value, Callable[[], Expr]] = {}
+        self.weights: dict[ir.Value, int] = {}
+        self.accumulators: set[ir.Value] = set()
+        self.variables: list[tuple[Any, Expr]] = []
+
+    def define(self, value: ir.Value, expression: Expr, *, is_accumulator: bool = False) -> None:
+        self.values[value] = expression
+        if is_accumulator:
+            self.accumulators.add(value)
+
+    def define_lazily(self, value: ir.Value, make: Callable[[], Expr]) -> None:
+        """`make` runs when the body reads `value`, so that a tensor that is never read is no input."""
+        self.lazy[value] = make
+
+    def get(self, value: ir.Value) -> Expr:
+        """The expression of a value: of the body, or a scalar from outside (a literal or a tensor of rank 0)."""
+        if value not in self.values:
+            make = self.lazy.get(value)
+            self.values[value] = make() if make else self.read(value, [])
+        return self.values[value]
+
+    def translate(self, block: ir.Block, targets: Sequence[tuple[Any, Sequence]]):
+        """The statement that computes `block` and stores its results into the (buffer, indices) of `targets`."""
+        operations = [each.operation for each in block.operations]
+        for operation in operations[:-1]:
+            self._translate_operation(operation)
+        results = list(operations[-1].operands)
+        if len(results) == 1:
+            return store(targets[0][0], self._single_result(results[0]), targets[0][1])
+        # Every value is bound before any store: a store may change what another value reads (argmax).
+        values = [self._bind(self.get(result), f"out{at}") for at, result in enumerate(results)]
+        bindings = [tirx.Bind(variable, value) for variable, value in self.variables]
+        stores = [store(target, value, to) for (target, to), value in zip(targets, values, strict=True)]
+        return tirx.SeqStmt([*bindings, *stores])
+
+    def _translate_operation(self, operation: ir.Operation) -> None:
+        if operation.name == "linalg.index":
+            dimension = operation.attributes["dim"].value
+            return self.define(operation.results[0], self.dimensions[dimension])
+        if operation.name == "tensor.extract":
+            tensor, *indices = operation.operands
+            return self.define(operation.results[0], self.read(tensor, [self.get(each) for each in indices]))
+        rule = SCALAR_RULES.get(operation.name)
+        if rule is None:
+            raise UnsupportedOperationError(f"no rule for {operation.name} in a body", span_of(operation.location))
+        expression = self._apply(rule, operation, [self.get(operand) for operand in operation.operands])
+        return self._define_result(operation, rule, expression)
+
+    def _apply(self, rule: ScalarRule, operation: ir.Operation, operands: list[Expr]) -> Expr:
+        try:
+            return rule.build(operation, operands)
+        except KernelError as error:
+            raise error.at(span_of(operation.location)) from None
+
+    def _define_result(self, operation: ir.Operation, rule: ScalarRule, expression: Expr) -> None:
+        result = operation.results[0]
+        weight = 1 + sum(self.weights.get(operand, 0) for operand in operation.operands)
+        is_worth_it = rule.is_expensive or rule.repeats or weight > _CHEAP_WEIGHT
+        if is_worth_it and _mentions(result) > 1:
+            expression, weight = self._bind(expression, operation.name.split(".")[-1]), 0
+        self.weights[result] = weight
+        self.define(result, expression)
+
+    def _bind(self, expression: Expr, wish: str) -> Expr:
+        variable = tirx.Var(f"{wish}_{len(self.variables)}", dtype_name(expression))
+        self.variables.append((variable, expression))
+        return variable
+
+    def _single_result(self, result: ir.Value) -> Expr:
+        """The value to store, its variables as lets; a reduction keeps the shape `accumulator + rest`."""
+        operation = None if isinstance(result.owner, ir.Block) else result.owner
+        combine = operation and _COMBINERS.get(operation.name)
+        if not combine or not self._is_reduction(operation):
+            return self._with_variables(self.get(result))
+        accumulator, rest = (self.get(operand) for operand in operation.operands)
+        return combine(accumulator, self._with_variables(rest))
+
+    def _is_reduction(self, operation: ir.Operation) -> bool:
+        first = operation.operands[0]
+        return first in self.accumulators and _mentions(first) == 1 and dtype_name(self.get(first)) != "bool"
+
+    def _with_variables(self, expression: Expr) -> Expr:
+        for variable, value in reversed(self.variables):
+            expression = tirx.Let(variable, value, expression)
+        return expression
+
+
+def _mentions(value: ir.Value) -> int:
+    """How often the expression of `value` will be written out."""
+    count = 0
+    for use in value.uses:
+        rule = SCALAR_RULES.get(use.owner.name)
+        count += 2 if rule is not None and rule.repeats else 1
+    return count

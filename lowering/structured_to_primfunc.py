@@ -1,0 +1,160 @@
+"""linalg structured operation to PrimFunc: any of them, named or generic, by indexing maps, iterator types and body.
+
+Takes an operation on tensors of static shapes, and a function that knows which SSA values are one literal. Gives a
+PrimFunc and the SSA values to call it with. An initial value (`outs`) of a reduction becomes the block's init, so that
+``linalg.fill`` before a matmul costs no kernel. Refuses bodies with operations that have no scalar rule.
+
+    linalg.reduce addf over d1 of %a, outs(fill 0)   ──►   with T.init(): out[i] = 0
+                                                           out[i] = out[i] + a[i, k]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.dialect.locations import name_of, span_of
+from mlirtri.dialect.mlir import ir, linalg
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.mlir_reading import affine_index, dtype_of, is_shaped, shape_of, used_dimensions
+from mlirtri.lowering.primfunc import Axis, Names, Statements, buffer, build, index, load, store
+from mlirtri.lowering.primfunc_names import name_of_scalar, name_of_structured
+from mlirtri.lowering.scalar_body import ScalarBody
+from mlirtri.lowering.scalar_to_tir import SCALAR_RULES
+from mlirtri.lowering.tvm_names import PrimFunc, tirx
+
+Literal = Callable[[ir.Value], Any]
+
+
+@dataclass(frozen=True)
+class BuiltFunction:
+    """A PrimFunc for one operation, and the values that it is called with, in the order of its inputs."""
+
+    function: PrimFunc
+    arguments: tuple[ir.Value, ...]
+    name: str
+
+
+def is_structured(operation: ir.Operation) -> bool:
+    """Whether `operation` is a linalg operation on tensors with a body and indexing maps."""
+    if not operation.name.startswith("linalg.") or not operation.regions or not operation.results:
+        return False
+    return bool(operation.regions[0].blocks) and linalg.get_indexing_maps(operation) is not None
+
+
+def build_structured(operation: ir.Operation, literal: Literal) -> BuiltFunction:
+    """The PrimFunc of a structured operation; raises `UnsupportedOperationError`."""
+    nest = _Nest(operation, literal)
+    name = name_of_structured(operation)
+    span = span_of(operation.location)
+    function = build(name, nest.reader.inputs, nest.outputs, nest.axes, nest.statements, str(span) if span else None)
+    return BuiltFunction(function, tuple(nest.reader.arguments), name)
+
+
+def build_elementwise(operation: ir.Operation, literal: Literal) -> BuiltFunction:
+    """The PrimFunc of an `arith` or `math` operation on whole tensors (or on scalars, which are tensors of rank 0)."""
+    reader = _Reader(literal)
+    result = operation.results[0]
+    output = reader.output_buffer(operation, result)
+
+    def statements(variables: list) -> Statements:
+        indices = variables[: len(shape_of(result.type))]
+        operands = [reader.read(each, indices if is_shaped(each.type) else []) for each in operation.operands]
+        return Statements(store(output, SCALAR_RULES[operation.name].build(operation, operands), indices))
+
+    name, span = name_of_scalar(operation), span_of(operation.location)
+    axes = [Axis(size) for size in shape_of(result.type)]
+    function = build(name, reader.inputs, [output], axes, statements, str(span) if span else None)
+    return BuiltFunction(function, tuple(reader.arguments), name)
+
+
+class _Reader:
+    """The input buffers of one PrimFunc, found as its body reads them."""
+
+    def __init__(self, literal: Literal):
+        self.literal = literal
+        self.names = Names()
+        self.arguments: list[ir.Value] = []
+        self.inputs: list = []
+
+    def read(self, value: ir.Value, indices: Sequence):
+        """An element of `value`: its literal, or a load from the input that holds it."""
+        if (constant := self.literal(value)) is not None:
+            return constant
+        if value not in self.arguments:
+            self.arguments.append(value)
+            self.inputs.append(self._input_buffer(value))
+        return load(self.inputs[self.arguments.index(value)], indices)
+
+    def output_buffer(self, operation: ir.Operation, result: ir.Value):
+        wish = name_of(operation.location) or "out"
+        return buffer(self.names.unique(wish), shape_of(result.type), dtype_of(result.type))
+
+    def _input_buffer(self, value: ir.Value):
+        owner = value.owner
+        location = value.location if isinstance(owner, ir.Block) else owner.location
+        wish = name_of(location) or ("in" if isinstance(owner, ir.Block) else owner.name.split(".")[-1])
+        return buffer(self.names.unique(wish), shape_of(value.type), dtype_of(value.type))
+
+
+class _Nest:
+    """One operation on its way: axes, inputs, and where its outputs go."""
+
+    def __init__(self, operation: ir.Operation, literal: Literal):
+        self.operation = operation
+        self.reader = _Reader(literal)
+        self.maps = [attribute.value for attribute in linalg.get_indexing_maps(operation)]
+        self.values = list(operation.operands)[: len(self.maps)]
+        self.first_output = len(self.maps) - len(operation.results)
+        self.axes = _axes(operation, self.maps, self.values)
+        self.reductions = {at for at, axis in enumerate(self.axes) if axis.is_reduction}
+        self.outputs = [self.reader.output_buffer(operation, result) for result in operation.results]
+
+    def statements(self, variables: list) -> Statements:
+        """The block's body and init, in terms of one variable per dimension."""
+        accesses = [[affine_index(each, variables, index) for each in mapping.results] for mapping in self.maps]
+        block = self.operation.regions[0].blocks[0]
+        body = ScalarBody(variables, self.reader.read)
+        initial = []
+        for at, (argument, value) in enumerate(zip(block.arguments, self.values, strict=True)):
+            output = at - self.first_output
+            if output < 0 or not self._accumulates(at):
+                body.define_lazily(argument, lambda value=value, at=at: self.reader.read(value, accesses[at]))
+                continue
+            body.define(argument, load(self.outputs[output], accesses[at]), is_accumulator=True)
+            initial.append(store(self.outputs[output], self.reader.read(value, accesses[at]), accesses[at]))
+        targets = list(zip(self.outputs, accesses[self.first_output :], strict=True))
+        return Statements(body.translate(block, targets), _sequence(initial))
+
+    def _accumulates(self, at: int) -> bool:
+        """Whether this output keeps its value over the reduction axes; otherwise each element is written once."""
+        return bool(self.reductions) and not (used_dimensions(self.maps[at]) & self.reductions)
+
+
+def _sequence(statements: list):
+    if len(statements) > 1:
+        return tirx.SeqStmt(statements)
+    return statements[0] if statements else None
+
+
+def _axes(operation: ir.Operation, maps: list[ir.AffineMap], values: list[ir.Value]) -> list[Axis]:
+    extents: dict[int, int] = {}
+    for mapping, value in zip(maps, values, strict=True):
+        for expression, size in zip(mapping.results, shape_of(value.type), strict=True):
+            if isinstance(expression, ir.AffineDimExpr):
+                extents[expression.position] = size
+    count = maps[0].n_dims
+    if missing := [at for at in range(count) if at not in extents]:
+        raise UnsupportedOperationError(f"no operand of {operation.name} tells how long dimension d{missing[0]} is")
+    reductions = _reduction_dimensions(operation, maps)
+    return [Axis(extents[at], at in reductions) for at in range(count)]
+
+
+def _reduction_dimensions(operation: ir.Operation, maps: list[ir.AffineMap]) -> set[int]:
+    """From the iterator types of a generic; the bindings hide those of named ones, where no output has a reduced one."""
+    count = maps[0].n_dims
+    if "iterator_types" in operation.attributes:
+        return {at for at, kind in enumerate(operation.attributes["iterator_types"]) if "reduction" in str(kind)}
+    kept = set().union(*(used_dimensions(mapping) for mapping in maps[-len(operation.results) :]))
+    return set(range(count)) - kept

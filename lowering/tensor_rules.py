@@ -1,0 +1,215 @@
+"""Rules of the bridge for the tensor dialect: shapes, slices, padding, single elements.
+
+Reshapes and concatenation become Relax operators, slices and padding PrimFuncs that copy; all of them fuse.
+Refuses offsets, sizes and strides that are only known at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mlirtri.dialect.locations import name_of, span_of
+from mlirtri.dialect.mlir import ir
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.mlir_reading import dtype_of, shape_of, static_integers
+from mlirtri.lowering.primfunc import Axis, Names, Statements, buffer, build, index, load, store
+from mlirtri.lowering.relax_builder import RULES, RelaxBuilder, Splat, Uninitialized, rule
+from mlirtri.lowering.tvm_names import relax, tirx
+
+
+@rule("tensor.expand_shape", "tensor.collapse_shape", "tensor.reshape")
+def _reshape(builder: RelaxBuilder, operation: ir.Operation) -> None:
+    source, result = operation.operands[0], operation.results[0]
+    shape = shape_of(result.type)
+    meaning = builder.meaning(source)
+    if isinstance(meaning, Splat):
+        return builder.write(result, Splat(meaning.element, shape))
+    if isinstance(meaning, Uninitialized):
+        return builder.write(result, Uninitialized(shape, meaning.dtype))
+    return builder.emit(operation, relax.op.reshape(meaning, shape))
+
+
+@rule("tensor.cast")
+def _cast(builder: RelaxBuilder, operation: ir.Operation) -> None:
+    builder.write(operation.results[0], builder.meaning(operation.operands[0]))
+
+
+@rule("tensor.concat")
+def _concatenate(builder: RelaxBuilder, operation: ir.Operation) -> None:
+    axis = operation.attributes["dim"].value
+    parts = [each for each in operation.operands if shape_of(each.type)[axis] != 0] or [operation.operands[0]]
+    if len(parts) == 1:
+        return builder.write(operation.results[0], builder.meaning(parts[0]))
+    return builder.emit(operation, relax.op.concat(builder.read_all(parts), axis))
+
+
+@rule("tensor.extract_slice")
+def _extract_slice(builder: RelaxBuilder, operation: ir.Operation) -> None:
+    source, result = operation.operands[0], operation.results[0]
+    offsets, sizes, strides = _slice_numbers(operation)
+    kept = _kept_dimensions(sizes, shape_of(result.type))
+
+    def element(variables: Sequence, read):
+        position = iter(variables)
+        steps = [next(position) if is_kept else index(0) for is_kept in kept]
+        return read(0, [_affine(step, *each) for step, each in zip(steps, zip(offsets, strides, strict=True), strict=True)])
+
+    _emit_copy(builder, operation, "slice", [source], element)
+
+
+@rule("tensor.insert_slice")
+def _insert_slice(builder: RelaxBuilder, operation: ir.Operation) -> None:
+    source, target = operation.operands[:2]
+    offsets, sizes, strides = _slice_numbers(operation)
+    kept = _kept_dimensions(sizes, shape_of(source.type))
+
+    def element(variables: Sequence, read):
+        inside, position = [], []
+        for variable, bounds, is_kept, whole in zip(
+            variables, zip(offsets, sizes, strides, strict=True), kept, shape_of(target.type), strict=True
+        ):
+            conditions, step = _within(variable, bounds, whole)
+            inside += conditions
+            position += [step] if is_kept else []
+        return _choose(inside, read(0, position), read(1, variables))
+
+    _emit_copy(builder, operation, "insert_slice", [source, target], element)
+
+
+@rule("tensor.pad")
+def _pad(builder: RelaxBuilder, operation: ir.Operation) -> None:
+    source = operation.operands[0]
+    low, _ = static_integers(operation, "static_low"), static_integers(operation, "static_high")
+    yielded = operation.regions[0].blocks[0].operations
+    terminator = yielded[len(yielded) - 1].operation
+    value = terminator.operands[0]
+    for each in yielded:
+        if each.operation.name == "arith.constant":
+            RULES["arith.constant"](builder, each.operation)
+    whole = shape_of(operation.results[0].type)
+
+    def element(variables: Sequence, read):
+        inside, position = [], []
+        bounds = zip(low, shape_of(source.type), [1] * len(low), strict=True)
+        for variable, each, size in zip(variables, bounds, whole, strict=True):
+            conditions, step = _within(variable, each, size)
+            inside += conditions
+            position.append(step)
+        return _choose(inside, read(0, position), read(1, []))
+
+    _emit_copy(builder, operation, "pad", [source, value], element)
+
+
+@rule("tensor.extract")
+def _extract(builder: RelaxBuilder, operation: ir.Operation) -> None:
+    source, *indices = operation.operands
+    numbers = [builder.literal(each) for each in indices]
+    if not indices or builder.literal(source) is not None:
+        meaning = builder.meaning(source)
+        element = builder.literal(source)
+        return builder.write(operation.results[0], meaning if element is None else Splat(element, ()))
+    if any(number is None for number in numbers):
+        return _emit_copy(
+            builder, operation, "extract", [source, *indices],
+            lambda _, read: read(0, [read(at + 1, []) for at in range(len(indices))]),
+        )  # fmt: skip
+    return _emit_copy(builder, operation, "extract", [source], lambda _, read: read(0, numbers))
+
+
+@rule("tensor.from_elements")
+def _from_elements(builder: RelaxBuilder, operation: ir.Operation) -> None:
+    elements, result = list(operation.operands), operation.results[0]
+    shape = shape_of(result.type)
+    if not shape:
+        return builder.write(result, builder.meaning(elements[0]))
+    parts = [relax.op.reshape(each, (1,)) for each in builder.read_all(elements)]
+    flat = relax.op.concat(parts, 0) if len(parts) > 1 else parts[0]
+    return builder.emit(operation, flat if len(shape) == 1 else relax.op.reshape(flat, shape))
+
+
+@rule("tensor.splat")
+def _splat(builder: RelaxBuilder, operation: ir.Operation) -> None:
+    source, result = operation.operands[0], operation.results[0]
+    if (element := builder.literal(source)) is not None:
+        return builder.write(result, Splat(element, shape_of(result.type)))
+    return builder.emit(operation, relax.op.broadcast_to(builder.read(source), shape_of(result.type)))
+
+
+@rule("tensor.dim")
+def _dimension(builder: RelaxBuilder, operation: ir.Operation) -> None:
+    source, position = operation.operands
+    number = builder.literal(position)
+    if number is None:
+        raise UnsupportedOperationError("tensor.dim of a dimension that is only known at run time")
+    builder.write(operation.results[0], Splat(index(shape_of(source.type)[int(number)]), ()))
+
+
+def _slice_numbers(operation: ir.Operation) -> tuple[list[int], list[int], list[int]]:
+    return (
+        static_integers(operation, "static_offsets"),
+        static_integers(operation, "static_sizes"),
+        static_integers(operation, "static_strides"),
+    )
+
+
+def _kept_dimensions(sizes: Sequence[int], reduced: Sequence[int]) -> list[bool]:
+    """Which dimensions of a slice its rank-reduced type keeps: from the left, those that match (as MLIR infers it)."""
+    kept, at = [], 0
+    for size in sizes:
+        matches = at < len(reduced) and reduced[at] == size
+        kept.append(matches)
+        at += matches
+    return kept
+
+
+def _affine(variable, offset: int, stride: int):
+    scaled = variable if stride == 1 else variable * index(stride)
+    return scaled if offset == 0 else scaled + index(offset)
+
+
+def _within(variable, bounds: tuple[int, int, int], whole: int) -> tuple[list, object]:
+    """The conditions under which `variable` hits the slice (offset, size, stride), and the step that it hits."""
+    offset, size, stride = bounds
+    if (offset, size, stride) == (0, whole, 1):
+        return [], variable
+    distance = variable if offset == 0 else variable - index(offset)
+    conditions = []
+    if offset > 0:
+        conditions.append(tirx.GE(variable, index(offset)))
+    if offset + (size - 1) * stride + 1 < whole or size == 0:
+        conditions.append(tirx.LT(distance, index((size - 1) * stride + 1)))
+    if stride == 1:
+        return conditions, distance
+    return [*conditions, tirx.EQ(tirx.floormod(distance, index(stride)), index(0))], tirx.floordiv(distance, index(stride))
+
+
+def _choose(inside: list, then, otherwise):
+    if not inside:
+        return then
+    condition = inside[0]
+    for each in inside[1:]:
+        condition = tirx.And(condition, each)
+    # Not a Select: outside of the slice there is nothing to load.
+    return tirx.if_then_else(condition, then, otherwise)
+
+
+def _emit_copy(builder: RelaxBuilder, operation: ir.Operation, name: str, values: Sequence[ir.Value], element) -> None:
+    """Bind a PrimFunc whose elements are ``element(variables, read)``; ``read(n, indices)`` reads the n-th value."""
+    result = operation.results[0]
+    shape = shape_of(result.type)
+    names = Names()
+    output = buffer(names.unique(name_of(operation.location) or "out"), shape, dtype_of(result.type))
+    inputs = {at: buffer(names.unique("in"), shape_of(value.type), dtype_of(value.type))
+              for at, value in enumerate(values) if builder.literal(value) is None}  # fmt: skip
+
+    def read(at: int, indices: Sequence):
+        return load(inputs[at], indices) if at in inputs else builder.literal(values[at])
+
+    def statements(variables: list) -> Statements:
+        indices = variables[: len(shape)]
+        return Statements(store(output, element(indices, read), indices))
+
+    span = span_of(operation.location)
+    axes = [Axis(size) for size in shape]
+    function = build(name, list(inputs.values()), [output], axes, statements, str(span) if span else None)
+    builder.call(operation, function, name, [values[at] for at in inputs])
