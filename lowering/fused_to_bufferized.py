@@ -1,0 +1,122 @@
+"""From tensor values to memory: the function writes its results into buffers that the caller gives.
+
+Takes a module of public functions over static tensors. Gives the same function over memrefs, with one more argument
+per result and no result. Arguments are never written; a result that is an argument, or that is returned twice, is
+copied. The module's attribute ``mlirtri.kernels`` counts the loop nests that the fused module stood for.
+Refuses arguments and results that are no tensors.
+
+    func @f(%a: tensor<4xf32>) -> tensor<4xf32>   ──►   func @f(%a: memref<4xf32>, %out: memref<4xf32>)
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.locations import span_of
+from mlirtri.dialect.mlir import bufferization, func, ir, linalg, print_module, public_functions
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.mlir_passes import Pass, run_passes
+from mlirtri.lowering.stage import CompileContext
+
+PASSES = (
+    Pass("eliminate-empty-tensors", "the last operation writes straight into the caller's buffer"),
+    Pass(
+        "one-shot-bufferize{bufferize-function-boundaries=true function-boundary-type-conversion=identity-layout-map}",
+        "tensors become buffers; copies only where a value would be overwritten while it is still needed",
+    ),
+    Pass("canonicalize", "drops views of views and copies of a buffer onto itself"),
+    Pass("cse", "equal views are made once"),
+    Pass("func.func(promote-buffers-to-stack{max-alloc-size-in-bytes=4096})", "small buffers need no malloc"),
+    Pass("buffer-deallocation-pipeline", "every buffer that is allocated is freed"),
+    Pass("convert-bufferization-to-memref", "what bufferization still says about buffers becomes plain memref"),
+    Pass("canonicalize", "leaves nothing dead"),
+)
+
+
+def lower(module: ir.Module, context: CompileContext) -> ir.Module:
+    """Bufferize `module` in place; raises `PassFailedError` and `UnsupportedOperationError`."""
+    count = count_kernels(module)
+    with module.context, ir.Location.unknown():
+        module.operation.attributes["mlirtri.kernels"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count)
+        _recorded("results-to-arguments", _results_to_arguments, module, context)
+        run_passes(module, PASSES, context)
+        _recorded("strided-copies-to-linalg", _strided_copies_to_linalg, module, context)
+    return module
+
+
+def count_kernels(module: ir.Module) -> int:
+    """Structured operations that become a loop nest of their own: all of linalg but `linalg.fill`."""
+    names = _operations_named(module, lambda name: name.startswith("linalg."))
+    return sum(operation.name not in ("linalg.fill", "linalg.yield", "linalg.index") for operation in names)
+
+
+def _recorded(name: str, rewrite, module: ir.Module, context: CompileContext) -> None:
+    """Run a rewrite of ours and record it like an upstream pass."""
+    before = print_module(module) if context.keep_passes else ""
+    rewrite(module)
+    if context.keep_passes:
+        context.record(name, print_module(module), before)
+
+
+def _results_to_arguments(module: ir.Module) -> None:
+    for function in public_functions(module):
+        _results_of_function_to_arguments(function)
+
+
+def _results_of_function_to_arguments(function: func.FuncOp) -> None:
+    inputs, results = function.type.inputs, function.type.results
+    _refuse_what_is_no_tensor(function, [*inputs, *results])
+    block = function.regions[0].blocks[0]
+    terminator = block.operations[len(block.operations) - 1]
+    outputs = [ir.MemRefType.get(kind.shape, kind.element_type) for kind in results]
+    with ir.InsertionPoint(terminator), terminator.location:
+        for value, kind in zip(list(terminator.operands), outputs, strict=True):
+            buffer = block.add_argument(kind, value.location)
+            # restrict: the caller's outputs overlap nothing; writable: that is what they are for.
+            bufferization.materialize_in_destination(None, value, buffer, restrict=True, writable=True)
+        func.ReturnOp([])
+    terminator.operation.erase()
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([*inputs, *outputs], []))
+    if "res_attrs" in function.attributes:
+        del function.attributes["res_attrs"]
+    read_only = ir.DictAttr.get({"bufferization.writable": ir.BoolAttr.get(False)})
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get(
+        [read_only] * len(inputs) + [ir.DictAttr.get({})] * len(outputs)
+    )
+
+
+def _refuse_what_is_no_tensor(function: func.FuncOp, kinds: list[ir.Type]) -> None:
+    for kind in kinds:
+        if not (isinstance(kind, ir.RankedTensorType) and kind.has_static_shape):
+            raise UnsupportedOperationError(
+                f"the function {function.name.value!r} takes or returns a {kind}; "
+                "the mlir pipeline has tensors of static shape only",
+                span_of(function.location),
+                help='use pipeline="linalg", or give the value the type tensor<…>',
+            )
+
+
+def _strided_copies_to_linalg(module: ir.Module) -> None:
+    """`memref.copy` between strided views would need a runtime library; as `linalg.copy` it becomes a loop nest."""
+    copies = _operations_named(module, lambda name: name == "memref.copy")
+    for copy in copies:
+        source, target = copy.operands
+        if ir.MemRefType(source.type).layout == ir.MemRefType(target.type).layout == _identity(source.type):
+            continue
+        with ir.InsertionPoint(copy), copy.location:
+            linalg.copy(source, outs=[target])
+        copy.erase()
+
+
+def _identity(kind: ir.Type) -> ir.Attribute:
+    return ir.AffineMapAttr.get(ir.AffineMap.get_identity(ir.MemRefType(kind).rank))
+
+
+def _operations_named(module: ir.Module, wanted) -> list[ir.Operation]:
+    found: list[ir.Operation] = []
+
+    def visit(operation: ir.Operation) -> ir.WalkResult:
+        if wanted(operation.name):
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found

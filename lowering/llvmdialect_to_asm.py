@@ -1,0 +1,66 @@
+"""From MLIR's LLVM dialect to machine code of this computer: its text, and what runs it.
+
+Takes the module of LLVM dialect. Gives `Code` whose executable is loaded in this process; LLVM optimised it at level 3
+for the host CPU. The text is the disassembly by ``objdump``, or the LLVM IR where there is no ``objdump`` on PATH.
+Refuses what LLVM cannot translate or link with a `CodegenError`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+
+from mlirtri.dialect.locations import span_of
+from mlirtri.dialect.mlir import execution_engine, ir, public_functions, to_llvm_ir
+from mlirtri.errors import CodegenError, Note
+from mlirtri.lowering.mlir_executable import MlirExecutable
+from mlirtri.lowering.stage import Code, CompileContext
+
+
+def lower(module: ir.Module, context: CompileContext) -> Code:
+    """Compile `module` for the host; raises `CodegenError`."""
+    engine = _compile(module)
+    function = public_functions(module)[0]
+    kernels = module.operation.attributes["mlirtri.kernels"].value
+    arguments = len(ir.TypeAttr(function.attributes["function_type"]).value.inputs)
+    executable = MlirExecutable(engine, function.attributes["sym_name"].value, arguments, kernels)
+    return Code(_disassemble(engine) or _llvm_ir(module), executable)
+
+
+def _compile(module: ir.Module):
+    problems: list[Note] = []
+
+    def collect(diagnostic: ir.Diagnostic) -> bool:
+        problems.append(Note(diagnostic.message, span_of(diagnostic.location)))
+        return True
+
+    handler = module.context.attach_diagnostic_handler(collect)
+    try:
+        return execution_engine.ExecutionEngine(module, opt_level=3)
+    except RuntimeError as error:
+        span = next((note.span for note in problems if note.span), None)
+        raise CodegenError(f"LLVM could not compile the kernel: {error}", span, notes=problems) from None
+    finally:
+        handler.detach()
+
+
+def _disassemble(engine) -> str | None:
+    objdump = shutil.which("objdump")
+    if objdump is None:
+        return None
+    syntax = ["-M", "intel"] if platform.machine() in ("x86_64", "AMD64") else []
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "kernel.o")
+        engine.dump_to_object_file(path)
+        command = [objdump, "--disassemble", "--reloc", "--no-show-raw-insn", *syntax, path]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # The first line names a temporary file.
+    return done.stdout.partition("Disassembly")[2].partition("\n")[2].strip() + "\n" if done.returncode == 0 else None
+
+
+def _llvm_ir(module: ir.Module) -> str:
+    header = "; objdump is not on PATH (package binutils), so this is the LLVM IR instead of the assembly\n"
+    return header + to_llvm_ir(module)
