@@ -7,11 +7,13 @@ Loaded on the first compile, not on ``import mlirtri``.
 from __future__ import annotations
 
 from torch_mlir import execution_engine, ir, passmanager
-from torch_mlir.dialects import arith, bufferization, complex, ext, func, linalg, math, scf, tensor
+from torch_mlir.dialects import arith, bufferization, complex, ext, func, linalg, math, memref, scf, tensor
+
+from mlirtri.errors import ParseError, Span
 
 __all__ = [
-    "arith", "bufferization", "complex", "execution_engine", "ext", "func", "ir", "linalg", "math", "passmanager", "scf",
-    "tensor",
+    "arith", "bufferization", "complex", "execution_engine", "ext", "func", "ir", "linalg", "math", "memref",
+    "passmanager", "scf", "tensor",
 ]  # fmt: skip
 
 
@@ -38,3 +40,30 @@ def public_functions(module: ir.Module) -> list[ir.OpView]:
     with_body = [one for one in functions if len(one.regions[0].blocks)]
     # A private function says so; the attribute is absent from the others.
     return [one for one in with_body if "sym_visibility" not in one.attributes]
+
+
+def operations_named(module: ir.Module, name: str) -> list[ir.Operation]:
+    """All operations called `name`, or all of a dialect (``linalg.*``), at any depth, in order."""
+    found: list[ir.Operation] = []
+
+    def visit(operation: ir.Operation) -> ir.WalkResult:
+        if operation.name == name or (name.endswith(".*") and operation.name.startswith(name[:-1])):
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+def parse_text(text: str, file: str, context: ir.Context) -> ir.Module:
+    """A module of MLIR text; raises `ParseError` at the place that does not parse."""
+    from mlirtri.dialect.locations import span_of
+
+    try:
+        return ir.Module.parse(text, context)
+    except ir.MLIRError as error:
+        first = error.error_diagnostics[0] if error.error_diagnostics else None
+        span = span_of(first.location) if first else None
+        # Text is parsed under the name "-": show the file that it came from.
+        place = Span(file, span.line, span.column) if span and span.file == "-" else span or Span(file, 1, 1)
+        raise ParseError(first.message if first else str(error), place) from None

@@ -7,22 +7,28 @@ Refuses nothing of its own.
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import ir, public_functions
-from mlirtri.lowering.mlir_passes import Pass, run_passes
+from mlirtri.dialect.mlir import ir, memref, public_functions
+from mlirtri.lowering import narrow_floats
+from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.stage import CompileContext
 
-PASSES = (
+TO_LOOPS = (
     Pass("func.func(convert-linalg-to-loops)", "structured operations become loop nests"),
     Pass("func.func(convert-vector-to-scf)", "vector transfers become loops or loads"),
     Pass("lower-affine", "index arithmetic of the loops becomes arith"),
     Pass("convert-complex-to-standard", "complex arithmetic becomes arithmetic on its two parts"),
     Pass("func.func(arith-expand)", "operations that LLVM lacks: ceildivsi, floordivsi"),
     Pass("func.func(math-extend-to-supported-types)", "functions of fp16 and bf16 are computed in fp32"),
+)
+
+TO_LLVM = (
+    Pass("func.func(math-expand-ops{ops=rsqrt})", "the C library has no rsqrt"),
+    Pass("convert-math-to-funcs", "integer powers become a loop in a function"),
     Pass("convert-scf-to-cf", "loops become branches"),
     Pass("expand-strided-metadata", "views become offset and stride arithmetic"),
     Pass("lower-affine", "the affine maps that views left behind"),
-    Pass("convert-math-to-llvm", "functions that are LLVM intrinsics; these vectorize"),
-    Pass("convert-math-to-libm", "all other functions are calls of the C library"),
+    Pass("convert-math-to-libm", "before MLIR's own expansions: its log1p and expm1 lose every digit near zero"),
+    Pass("convert-math-to-llvm", "functions that the C library lacks: absf, rsqrt, ctpop"),
     Pass("convert-vector-to-llvm", "what vectors are left"),
     Pass("convert-complex-to-llvm", "complex values become pairs"),
     Pass("convert-arith-to-llvm", "scalar arithmetic"),
@@ -40,9 +46,10 @@ PASSES = (
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Lower `module` in place; raises `PassFailedError`."""
     with module.context, ir.Location.unknown():
-        for function in public_functions(module):
-            _prepare(function)
-        run_passes(module, PASSES, context)
+        run_rewrite("prepare-functions", _prepare_functions, module, context)
+        run_passes(module, TO_LOOPS, context)
+        run_rewrite("narrow-floats", narrow_floats.rewrite, module, context)
+        run_passes(module, TO_LLVM, context)
     return module
 
 
@@ -51,9 +58,24 @@ def symbol_of(kernel: str) -> str:
     return f"mlirtri_{kernel}"
 
 
-def _prepare(function: ir.OpView) -> None:
-    """Rename the function and tell LLVM what it may assume: no overlap, and no second copy of the code inlined."""
-    function.attributes["sym_name"] = ir.StringAttr.get(symbol_of(function.name.value))
-    function.attributes["llvm.no_inline"] = ir.UnitAttr.get()
+def _prepare_functions(module: ir.Module) -> None:
+    """Rename the kernels and tell LLVM what it may assume: no overlap of arguments; and not to inline them twice."""
     no_alias = ir.DictAttr.get({"llvm.noalias": ir.UnitAttr.get()})
-    function.attributes["arg_attrs"] = ir.ArrayAttr.get([no_alias] * len(function.type.inputs))
+    for function in public_functions(module):
+        function.attributes["sym_name"] = ir.StringAttr.get(symbol_of(function.name.value))
+        function.attributes["llvm.no_inline"] = ir.UnitAttr.get()
+        function.attributes["arg_attrs"] = ir.ArrayAttr.get([no_alias] * len(function.type.inputs))
+        _pass_empty_buffers_flat(function)
+
+
+def _pass_empty_buffers_flat(function: ir.OpView) -> None:
+    """Buffers of no elements: MLIR has no bare pointer for a shape like 3x0, and nobody reads through it either."""
+    block = function.regions[0].blocks[0]
+    for argument in block.arguments:
+        if 0 not in argument.type.shape[1:]:
+            continue
+        with ir.InsertionPoint.at_block_begin(block), argument.location:
+            argument.replace_all_uses_with(memref.alloca(argument.type, [], []))
+        argument.set_type(ir.MemRefType.get([0], argument.type.element_type))
+    kinds = [argument.type for argument in block.arguments]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))

@@ -11,9 +11,9 @@ Refuses arguments and results that are no tensors.
 from __future__ import annotations
 
 from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import bufferization, func, ir, linalg, print_module, public_functions
+from mlirtri.dialect.mlir import bufferization, func, ir, linalg, operations_named, public_functions
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.mlir_passes import Pass, run_passes
+from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.stage import CompileContext
 
 PASSES = (
@@ -36,24 +36,16 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     count = count_kernels(module)
     with module.context, ir.Location.unknown():
         module.operation.attributes["mlirtri.kernels"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count)
-        _recorded("results-to-arguments", _results_to_arguments, module, context)
+        run_rewrite("results-to-arguments", _results_to_arguments, module, context)
         run_passes(module, PASSES, context)
-        _recorded("strided-copies-to-linalg", _strided_copies_to_linalg, module, context)
+        run_rewrite("strided-copies-to-linalg", _strided_copies_to_linalg, module, context)
     return module
 
 
 def count_kernels(module: ir.Module) -> int:
     """Structured operations that become a loop nest of their own: all of linalg but `linalg.fill`."""
-    names = _operations_named(module, lambda name: name.startswith("linalg."))
-    return sum(operation.name not in ("linalg.fill", "linalg.yield", "linalg.index") for operation in names)
-
-
-def _recorded(name: str, rewrite, module: ir.Module, context: CompileContext) -> None:
-    """Run a rewrite of ours and record it like an upstream pass."""
-    before = print_module(module) if context.keep_passes else ""
-    rewrite(module)
-    if context.keep_passes:
-        context.record(name, print_module(module), before)
+    operations = operations_named(module, "linalg.*")
+    return sum(operation.name not in ("linalg.fill", "linalg.yield", "linalg.index") for operation in operations)
 
 
 def _results_to_arguments(module: ir.Module) -> None:
@@ -96,8 +88,7 @@ def _refuse_what_is_no_tensor(function: func.FuncOp, kinds: list[ir.Type]) -> No
 
 def _strided_copies_to_linalg(module: ir.Module) -> None:
     """`memref.copy` between strided views would need a runtime library; as `linalg.copy` it becomes a loop nest."""
-    copies = _operations_named(module, lambda name: name == "memref.copy")
-    for copy in copies:
+    for copy in operations_named(module, "memref.copy"):
         source, target = copy.operands
         if ir.MemRefType(source.type).layout == ir.MemRefType(target.type).layout == _identity(source.type):
             continue
@@ -108,15 +99,3 @@ def _strided_copies_to_linalg(module: ir.Module) -> None:
 
 def _identity(kind: ir.Type) -> ir.Attribute:
     return ir.AffineMapAttr.get(ir.AffineMap.get_identity(ir.MemRefType(kind).rank))
-
-
-def _operations_named(module: ir.Module, wanted) -> list[ir.Operation]:
-    found: list[ir.Operation] = []
-
-    def visit(operation: ir.Operation) -> ir.WalkResult:
-        if wanted(operation.name):
-            found.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found

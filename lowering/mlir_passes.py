@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -55,6 +55,16 @@ def run_passes(module: ir.Module, passes: Sequence[Pass], context: CompileContex
         text = print_module(module)
         context.record(name, text, before)
         before = text
+
+
+def run_rewrite(name: str, rewrite: Callable[[ir.Module], None], module: ir.Module, context: CompileContext) -> None:
+    """Run a rewrite of ours, in place, and record it like an upstream pass."""
+    if not context.keep_passes:
+        rewrite(module)
+        return
+    before = print_module(module)
+    rewrite(module)
+    context.record(name, print_module(module), before)
 
 
 def in_module(pipeline: str) -> str:
