@@ -1,17 +1,159 @@
 """Schedule rules for the CPU, in the order in which they are tried.
 
-Each rule takes a PrimFunc and our target. Gives a `Schedule`, or None where it does not apply.
+Each rule takes a PrimFunc and our target. Gives a `Schedule`, or None where it does not apply; it may raise where it
+finds the loops too strange, and the next rule is tried. `Fallback` takes everything.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+from mlirtri.lowering.cpu_loops import lanes_of, parallel_if_worth, spatial, vectorize, weight
+from mlirtri.lowering.cpu_matmul import matmul
+from mlirtri.lowering.schedule_blocks import BlockFacts, divide_loops, inline_cheap, leaf_blocks, loop_of
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tvm_names import PrimFunc, Schedule
 
+COLUMN_CHUNK = 256
+"""Columns that a column reduction keeps in the first cache level while it runs down the rows."""
+
+
+def elementwise(function: PrimFunc, target: Target) -> Schedule | None:
+    """Chains of elementwise work in one nest: outer loops parallel, the innermost one vectorised."""
+    schedule = Schedule(function, error_render_level="fast")
+    inline_cheap(schedule)
+    blocks = leaf_blocks(schedule)
+    if not all(block.is_spatial for block in blocks):
+        return None
+    for block in blocks:
+        spatial(schedule, block, target)
+    return schedule
+
+
+def reduction(function: PrimFunc, target: Target) -> Schedule | None:
+    """Reductions and what surrounds them: rows in parallel with everything of a row inside, or column by column."""
+    schedule = Schedule(function, error_render_level="fast")
+    inline_cheap(schedule)
+    blocks = leaf_blocks(schedule)
+    for block in blocks:
+        if not block.is_spatial and _reads_along_rows(block):
+            _partial_lanes(schedule, block)
+    blocks = leaf_blocks(schedule)
+    rows = _common_rows(blocks)
+    if rows:
+        initials = _by_rows(schedule, rows, target)
+    else:
+        initials = [_at_root(schedule, block, target) for block in blocks]
+    # Last, because TVM moves no loops any more once the initial value is stored by a block of its own.
+    for block, loop in zip(blocks, initials, strict=True):
+        if loop is not None:
+            schedule.decompose_reduction(block.handle, loop)
+    return schedule
+
 
 def fallback(function: PrimFunc, _target: Target) -> Schedule:
-    """The loops as they are; right for everything."""
+    """The loops as they are: right for everything."""
     return Schedule(function)
 
 
-CPU_RULES = (("Fallback", fallback),)
+def _reads_along_rows(block: BlockFacts) -> bool:
+    """Whether the innermost index of a read is a reduction axis, so that one result adds up neighbours in memory."""
+    for access in block.reads:
+        if access.axes and access.axes[-1] is not None and block.kinds[access.axes[-1]] == "R":
+            return True
+    return False
+
+
+def _partial_lanes(schedule: Schedule, block: BlockFacts) -> None:
+    """Reduce into one vector of partial results, then that into the result; as it is where the size does not divide."""
+    axis = block.axes("R")[-1]
+    lanes = lanes_of(block)
+    width = next((lanes * times for times in (4, 2, 1) if block.extents[axis] % (lanes * times) == 0), None)
+    if width is None or block.extents[axis] <= width:
+        return
+    trial = schedule.copy()
+    try:
+        _, inner = trial.split(loop_of(trial, block, axis), [None, width])
+        trial.rfactor(inner, len(block.axes("S")))
+    except Exception:  # a reduction that TVM does not know as associative keeps its order
+        return
+    _, inner = schedule.split(loop_of(schedule, block, axis), [None, width])
+    schedule.rfactor(inner, len(block.axes("S")))
+
+
+def _common_rows(blocks: list[BlockFacts]) -> int:
+    """How many leading axes all blocks share, such that each block's part of a row needs that row alone."""
+    last = blocks[-1]
+    rows = 0
+    while all(_is_row(block, rows, last) for block in blocks):
+        rows += 1
+    return rows
+
+
+def _is_row(block: BlockFacts, dimension: int, last: BlockFacts) -> bool:
+    """Whether this dimension of what the block writes is a spatial axis as long as the last block's."""
+    if dimension >= len(last.extents) or last.kinds[dimension] != "S":
+        return False
+    for write in block.writes:
+        axis = write.axes[dimension] if dimension < len(write.axes) else None
+        if axis is None or block.kinds[axis] != "S" or block.extents[axis] != last.extents[dimension]:
+            return False
+    return True
+
+
+def _by_rows(schedule: Schedule, rows: int, target: Target) -> list[Any]:
+    """Compute every block of a row inside the row's loop; gives per block the loop to set initial values before."""
+    blocks = leaf_blocks(schedule)
+    *producers, last = blocks
+    row = schedule.get_loops(last.handle)[rows - 1]
+    for block in reversed(producers):
+        schedule.compute_at(block.handle, row, preserve_unit_loops=True)
+    outer = schedule.get_loops(last.handle)[:rows]
+    loop = schedule.fuse(*outer) if rows > 1 else outer[0]
+    parallel_if_worth(schedule, loop, sum(weight(block) for block in blocks), target)
+    return [_inside_row(schedule, block) for block in blocks]
+
+
+def _inside_row(schedule: Schedule, block: BlockFacts) -> Any:
+    """Vectorise a block within its row over its innermost spatial axis."""
+    loops = [loop for loop in schedule.get_loops(block.handle)[1:] if int(schedule.get(loop).extent) > 1]
+    kept, reduced = divide_loops(schedule, block, loops)
+    if kept and reduced:
+        return _accumulate(schedule, block, reduced, kept[-1])
+    if kept:
+        vectorize(schedule, kept[-1], lanes_of(block))
+    return None
+
+
+def _at_root(schedule: Schedule, block: BlockFacts, target: Target) -> Any:
+    """One block alone: chunks of results in parallel, neighbours in memory as vectors."""
+    kept, reduced = divide_loops(schedule, block, schedule.get_loops(block.handle))
+    if not reduced:
+        return spatial(schedule, block, target)
+    if not kept:
+        return None
+    *outer, inner = kept
+    extent = int(schedule.get(inner).extent)
+    if extent > COLUMN_CHUNK and extent % COLUMN_CHUNK == 0:
+        chunks, inner = schedule.split(inner, [None, COLUMN_CHUNK])
+        outer = [*outer, chunks]
+    schedule.reorder(*outer, *reduced, inner)
+    if outer:
+        loop = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
+        parallel_if_worth(schedule, loop, weight(block), target)
+    return _accumulate(schedule, block, reduced, inner)
+
+
+def _accumulate(schedule: Schedule, block: BlockFacts, reduced: list[Any], inner: Any) -> Any:
+    """Run down the reduction with a vector of results inside; gives the loop to set initial values before."""
+    schedule.reorder(*reduced, inner)
+    vectorize(schedule, inner, lanes_of(block))
+    return reduced[0]
+
+
+CPU_RULES = (
+    ("Matmul", matmul),
+    ("Elementwise", elementwise),
+    ("Reduction", reduction),
+    ("Fallback", fallback),
+)

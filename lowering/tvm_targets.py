@@ -23,6 +23,15 @@ def host_cpu() -> str:
     return str(tvm_names.tvm.target.codegen.llvm_get_system_cpu())
 
 
+@lru_cache(maxsize=1)
+def vector_bits() -> int:
+    """Width of this CPU's vector registers."""
+    names = tvm_names.tvm.target.codegen
+    with tvm_names.Target({"kind": "llvm", "mcpu": host_cpu()}):
+        features = {str(feature) for feature in names.llvm_get_cpu_features()}
+    return next((bits for feature, bits in (("avx512f", 512), ("avx", 256)) if feature in features), 128)
+
+
 def _cuda(architecture: str) -> dict:
     """Limits are those every CUDA device since sm_75 has without opting in to more shared memory."""
     return {

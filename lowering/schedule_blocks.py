@@ -1,0 +1,159 @@
+"""What schedule rules want to know about a PrimFunc's blocks: their axes, accesses, and what can be folded away.
+
+Takes a `Schedule` under construction. Gives plain facts; `inline_cheap` alone changes the schedule.
+Knows nothing of targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from mlirtri.lowering.tvm_names import Schedule, TensorLoad, ir, structural_walk, tirx, tvm
+
+_realize = tvm.get_global_func("s_tir.schedule.GetSBlockRealize")
+
+
+@dataclass(frozen=True)
+class Access:
+    """One load or store: the buffer and, per dimension, the block axis that indexes it; None if it is no plain axis."""
+
+    buffer: Any
+    axes: tuple[int | None, ...]
+    indices: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class BlockFacts:
+    """A leaf block: `kinds` has ``S`` or ``R`` per axis, `extents` its sizes."""
+
+    handle: Any
+    name: str
+    kinds: str
+    extents: tuple[int, ...]
+    reads: tuple[Access, ...]
+    writes: tuple[Access, ...]
+    calls: bool
+    """Whether the body calls a function such as `exp`, which is dear to compute twice."""
+
+    @property
+    def is_spatial(self) -> bool:
+        return "R" not in self.kinds
+
+    @property
+    def target(self) -> Any:
+        """The buffer that the block's first store writes."""
+        return self.writes[0].buffer
+
+    @property
+    def points(self) -> int:
+        """Number of times that the body runs."""
+        return prod(self.extents)
+
+    def axes(self, kind: str) -> tuple[int, ...]:
+        return tuple(axis for axis, each in enumerate(self.kinds) if each == kind)
+
+
+def leaf_blocks(schedule: Schedule) -> list[BlockFacts]:
+    """The blocks under the root in program order; raises `ValueError` when one is no plain static loop nest."""
+    root = schedule.get_sblock("root")
+    return [block_facts(schedule, handle) for handle in schedule.get_child_blocks(root)]
+
+
+def block_facts(schedule: Schedule, handle: Any) -> BlockFacts:
+    """The facts of one block."""
+    block = schedule.get(handle)
+    kinds = {tirx.IterVar.DataPar: "S", tirx.IterVar.CommReduce: "R"}
+    axes = {axis.var: number for number, axis in enumerate(block.iter_vars)}
+    if any(axis.iter_type not in kinds or not _is_static(axis.dom.extent) for axis in block.iter_vars):
+        raise ValueError(f"block {block.name_hint} has opaque or symbolic axes")
+    reads, writes, calls = _accesses(block, axes)
+    return BlockFacts(
+        handle,
+        str(block.name_hint),
+        "".join(kinds[axis.iter_type] for axis in block.iter_vars),
+        tuple(int(axis.dom.extent) for axis in block.iter_vars),
+        reads,
+        writes,
+        calls,
+    )
+
+
+def _is_static(extent) -> bool:
+    return isinstance(extent, tirx.IntImm)
+
+
+def _accesses(block, axes) -> tuple[tuple[Access, ...], tuple[Access, ...], bool]:
+    reads, writes, calls = [], [], []
+
+    def load(node):
+        reads.append(_access(node.source, node.indices, axes))
+
+    def store(node):
+        writes.append(_access(node.buffer, node.indices, axes))
+
+    def call(node):
+        name = str(getattr(node.op, "name", ""))
+        if not name.endswith(("if_then_else", "likely", "bitwise_and", "bitwise_or", "fabs")):
+            calls.append(name)
+
+    structural_walk(block.body, [(TensorLoad, load), (tirx.BufferStore, store), (ir.Call, call)], order="pre")
+    return tuple(reads), tuple(writes), bool(calls)
+
+
+def _access(buffer, indices, axes) -> Access:
+    return Access(
+        buffer, tuple(axes.get(index) if isinstance(index, tirx.Var) else None for index in indices), tuple(indices)
+    )
+
+
+def loop_of(schedule: Schedule, block: BlockFacts, axis: int) -> Any:
+    """The loop that is bound to an axis, in a nest that is not split yet."""
+    value = _realize(schedule, block.handle).iter_values[axis]
+    return next(loop for loop in schedule.get_loops(block.handle) if schedule.get(loop).loop_var.same_as(value))
+
+
+def divide_loops(schedule: Schedule, block: BlockFacts, loops: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """`loops` without and with those on which a reduction axis of the block depends, each outermost first."""
+    variables: list[Any] = []
+
+    def note(variable):
+        variables.append(variable)
+
+    for kind, value in zip(block.kinds, _realize(schedule, block.handle).iter_values, strict=True):
+        if kind == "R":
+            structural_walk(value, (tirx.Var, note))
+    spatial, reduced = [], []
+    for loop in loops:
+        loop_variable = schedule.get(loop).loop_var
+        (reduced if any(loop_variable.same_as(each) for each in variables) else spatial).append(loop)
+    return spatial, reduced
+
+
+def inline_cheap(schedule: Schedule) -> None:
+    """Fold spatial blocks into what reads them, where that computes nothing dear twice."""
+    changed = True
+    while changed:
+        changed = False
+        for block in leaf_blocks(schedule):
+            if block.is_spatial and _may_inline(schedule, block) and _inlined(schedule, block):
+                changed = True
+                break
+
+
+def _may_inline(schedule: Schedule, block: BlockFacts) -> bool:
+    consumers = [block_facts(schedule, handle) for handle in schedule.get_consumers(block.handle)]
+    reads = [consumer.points for consumer in consumers for read in consumer.reads if read.buffer.same_as(block.target)]
+    if not reads or sum(reads) <= block.points:
+        return bool(reads)
+    return not block.calls and all(consumer.is_spatial for consumer in consumers)
+
+
+def _inlined(schedule: Schedule, block: BlockFacts) -> bool:
+    try:
+        schedule.compute_inline(block.handle)
+    except Exception:  # TVM's own conditions, such as outputs, decide
+        return False
+    return True
