@@ -129,7 +129,8 @@ def _python(op: str, operands: Sequence[Operand]) -> Plan:
     """Python's rule: NumPy's for bool, int64 and float64, except that arithmetic on bools is on integers."""
     keeps_bool = (*COMPARISONS, *LOGICAL, "bitwise_and", "bitwise_or", "bitwise_xor", "minimum", "maximum", "where")
     strong = [
-        Operand(INT64 if x.weak == "bool" and op not in keeps_bool else _WEAK_DTYPES[x.weak or "float"]) for x in operands
+        Operand(INT64 if x.weak == "bool" and op not in keeps_bool else _WEAK_DTYPES[x.weak or "float"])
+        for x in operands
     ]
     plan = result_dtypes("numpy", op, strong)
     weak = "bool" if plan.result.is_bool else "int" if plan.result.is_integer else "float"
@@ -239,7 +240,8 @@ def _torch(op: str, operands: Sequence[Operand]) -> Plan:
         _refuse("torch", op, operands)
     if op in ("matmul", "dot") and len({x.dtype for x in operands}) > 1:
         raise KernelTypeError(
-            f"torch's {op} takes operands of one dtype, not {_listed(operands)}", help="cast one of them with .to(dtype)"
+            f"torch's {op} takes operands of one dtype, not {_listed(operands)}",
+            help="cast one of them with .to(dtype)",
         )
     common = _torch_common(op, operands[1:] if op == "where" else operands)
     if (letter := _row(TORCH_ROWS, op, common)) == "-":

@@ -37,7 +37,7 @@ def require_tensor(b: Builder, name: str, x: Any, way_out: str | None = None) ->
 def require_rank(b: Builder, name: str, x: Any, ranks: Sequence[int]) -> None:
     if rank_of(b, x) not in ranks:
         wanted = " or ".join(str(rank) for rank in ranks)
-        b.fail(f"{name} takes a tensor of rank {wanted}, not {b.type_of(x)}")
+        b.fail(f"{name} has rank {wanted}, not {rank_of(b, x)}", help=f"it is {b.type_of(x)}")
 
 
 def sizes(values: Sequence[Any]) -> tuple[Any, ...]:
@@ -139,3 +139,35 @@ def filled(b: Builder, shape: Any, value: Any, dtype: Any, library: str) -> Any:
     if b.type_of(value) is None:
         return b.full(shape, value, dtype)
     return b.broadcast_to(b.cast(value, dtype) if dtype else value, shape)
+
+
+def unstacked(b: Builder, x: Any, axis: Any) -> tuple[Any, ...]:
+    """The slices of `x` along an axis, without that axis."""
+    axis = one_axis(b, axis, rank_of(b, x))
+    size = shape_of(b, x)[axis]
+    return tuple(b.squeeze(part, axis) for part in b.split(x, size, axis)) if size else ()
+
+
+def size_of(b: Builder, x: Any, axis: Any = None) -> int:
+    """The number of elements of `x`, all or along an axis, as a Python int."""
+    shape = shape_of(b, x)
+    return prod(shape) if axis is None else shape[one_axis(b, axis, len(shape))]
+
+
+def inferred_sizes(b: Builder, parts: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """`parts` of a product `size`, where one -1 stands for the size that is left."""
+    known = prod(part for part in parts if part != -1)
+    if parts.count(-1) == 1 and known and size % known == 0:
+        return tuple(size // known if part == -1 else part for part in parts)
+    if -1 in parts or known != size:
+        b.fail(f"the sizes {parts} do not multiply to {size}")
+    return parts
+
+
+def expanded_shape(b: Builder, x: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of `x.expand(shape)`, where -1 keeps a size of `x`."""
+    own = shape_of(b, x)
+    if len(shape) < len(own) or any(size == -1 for size in shape[: len(shape) - len(own)]):
+        b.fail(f"shape {own} does not expand to {shape}")
+    padded = (-1,) * (len(shape) - len(own)) + own
+    return tuple(mine if size == -1 else size for size, mine in zip(shape, padded, strict=True))

@@ -39,7 +39,7 @@ class Builder(Protocol):
         ...
 
     def python_scalar(self, value: Any) -> Any:
-        """A rank-0 tensor as the (weak) Python scalar that `float(x)`, `int(x)` or `bool(x)` gives; others unchanged."""
+        """A rank-0 tensor as the weak Python scalar that `float(x)` or `int(x)` gives; Python scalars unchanged."""
         ...
 
     def fail(self, message: str, help: str | None = None) -> NoReturn:
@@ -127,7 +127,7 @@ CONSTANTS: dict[str, float | None] = {}
 """Values that libraries name: `numpy.pi`, `torch.inf`, `numpy.newaxis`…"""
 
 _SPELLINGS: dict[str, Spelling] = {}
-_ROOMS = ("numpy", "torch", "math", "methods", "mlirtri")
+_ROOMS = ("numpy", "numpy_arrays", "torch", "torch_arrays", "torch_networks", "math", "methods", "mlirtri")
 _LIBRARIES = ("numpy", "torch", "math")
 _INDEX: dict[str, dict[int, tuple[Any, str]]] = {}
 
@@ -148,6 +148,13 @@ def spelling(names: str, ops: str, *, attribute: bool = False) -> Callable[[Call
         return function
 
     return enter
+
+
+def share(owner: str, library: str, words: str) -> None:
+    """Enter functions of a library as methods of `owner` too, where both have one signature."""
+    for word in words.split():
+        of_library = _SPELLINGS[f"{library}.{word}"]
+        register(f"{owner}.{word}", of_library.function, " ".join(of_library.ops))
 
 
 def load() -> dict[str, Spelling]:
@@ -173,7 +180,7 @@ def near(name: str) -> list[str]:
     known = load()
     same_word = [other for other in known if other.rpartition(".")[2] == word and other != name]
     siblings = {other.rpartition(".")[2]: other for other in known if other.rpartition(".")[0] == owner}
-    similar = [siblings[other] for other in get_close_matches(word, list(siblings), n=3, cutoff=0.7)]
+    similar = [siblings[other] for other in get_close_matches(word, list(siblings), n=3, cutoff=0.6)]
     return list(dict.fromkeys(similar + same_word))[:5]
 
 

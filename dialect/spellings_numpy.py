@@ -1,0 +1,303 @@
+"""The functions of `numpy`, each with NumPy 2's signature, defaults and result.
+
+Uniform ones (the ufuncs) are rows of name and op; the others are functions. `keepdims` defaults to False where NumPy
+has "no value", which is the same for arrays. Needs no import of what it spells.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.dialect import spelling_helpers as helpers
+from mlirtri.dialect.dtypes import DTYPES, DType, as_dtype, find_dtype
+from mlirtri.dialect.promotion import Operand, default_dtype, result_dtypes
+from mlirtri.dialect.spellings import CONSTANTS, Builder, register, spelling, unsupported
+
+FLOAT64, INT64 = DTYPES["float64"], DTYPES["int64"]
+
+CONSTANTS |= {
+    "numpy.pi": 3.141592653589793,
+    "numpy.e": 2.718281828459045,
+    "numpy.euler_gamma": 0.5772156649015329,
+    "numpy.inf": float("inf"),
+    "numpy.nan": float("nan"),
+    "numpy.newaxis": None,
+}
+
+# op: names in NumPy
+_UNARY = {
+    "negative": "negative", "abs": "absolute abs", "sign": "sign", "square": "square", "reciprocal": "reciprocal",
+    "floor": "floor", "ceil": "ceil", "trunc": "trunc", "exp": "exp", "exp2": "exp2", "log": "log", "log2": "log2",
+    "log10": "log10", "log1p": "log1p", "expm1": "expm1", "sqrt": "sqrt", "sin": "sin", "cos": "cos", "tan": "tan",
+    "asin": "arcsin asin", "acos": "arccos acos", "atan": "arctan atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
+    "asinh": "arcsinh asinh", "acosh": "arccosh acosh", "atanh": "arctanh atanh",
+    "bitwise_not": "invert bitwise_not bitwise_invert",
+}  # fmt: skip
+_TESTS = {"isnan": "isnan", "isinf": "isinf", "isfinite": "isfinite", "logical_not": "logical_not"}
+_BINARY = {
+    "add": "add", "subtract": "subtract", "multiply": "multiply", "divide": "divide true_divide",
+    "floor_divide": "floor_divide", "remainder": "remainder mod", "power": "power pow", "minimum": "minimum",
+    "maximum": "maximum", "atan2": "arctan2 atan2", "bitwise_and": "bitwise_and", "bitwise_or": "bitwise_or",
+    "bitwise_xor": "bitwise_xor", "left_shift": "left_shift bitwise_left_shift",
+    "right_shift": "right_shift bitwise_right_shift",
+}  # fmt: skip
+_COMPARISONS = (
+    "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
+)  # fmt: skip
+
+
+def numpy_dtype(b: Builder, dtype: Any) -> DType | None:
+    """NumPy reads a string in its own way: ``i8`` is int64 there, and int8 in mlirtri."""
+    import numpy
+
+    if dtype is None:
+        return None
+    if isinstance(dtype, str):
+        try:
+            dtype = numpy.dtype(dtype)
+        except TypeError:
+            return as_dtype(dtype)
+    found = find_dtype(dtype)
+    return found if found is not None else b.fail(f"numpy's dtype {dtype!s} is not one of kernels")
+
+
+def _strong(b: Builder, *operands: Any) -> tuple[Any, ...]:
+    """NumPy's functions give NumPy scalars, which are strong, even when all operands are Python scalars."""
+    kinds = [b.weak_kind(x) for x in operands]
+    if b.semantics != "numpy" or None in kinds:
+        return operands
+    return tuple(b.cast(x, default_dtype("numpy", kind)) for x, kind in zip(operands, kinds, strict=True))
+
+
+def _computed_in(b: Builder, dtype: Any, *operands: Any) -> tuple[Any, ...]:
+    """The operands of a ufunc that is called with `dtype=`."""
+    if dtype is None:
+        return _strong(b, *operands)
+    dtype = numpy_dtype(b, dtype)
+    for x in operands:
+        if (kind := b.type_of(x)) and kind.dtype.is_float and not dtype.is_float:
+            b.fail(f"dtype={dtype} cannot hold {kind} (casting='same_kind')", help="cast the operand with astype")
+    return tuple(b.cast(x, dtype) for x in operands)
+
+
+def _float_of(b: Builder, x: Any) -> Any:
+    """`x` in the float dtype that NumPy's float functions compute it in."""
+    if (kind := b.type_of(x)) is None or b.weak_kind(x):
+        return b.cast(x, FLOAT64)
+    return b.cast(x, result_dtypes("numpy", "exp", [Operand(kind.dtype, rank=kind.rank)]).result)
+
+
+# --- ufuncs --------------------------------------------------------------------------------------------------------
+
+
+def _unary(op: str):
+    def function(
+        b, x, /, out=unsupported(), *, where=unsupported(True), casting=unsupported("same_kind"),
+        order=unsupported("K"), dtype=None, subok=unsupported(True), signature=unsupported(),
+    ):  # fmt: skip
+        return getattr(b, op)(*_computed_in(b, dtype, x))
+
+    return function
+
+
+def _unary_test(op: str):
+    def function(
+        b, x, /, out=unsupported(), *, where=unsupported(True), casting=unsupported("same_kind"),
+        order=unsupported("K"), dtype=unsupported(), subok=unsupported(True), signature=unsupported(),
+    ):  # fmt: skip
+        return getattr(b, op)(*_strong(b, x))
+
+    return function
+
+
+def _binary(op: str):
+    def function(
+        b, x1, x2, /, out=unsupported(), *, where=unsupported(True), casting=unsupported("same_kind"),
+        order=unsupported("K"), dtype=None, subok=unsupported(True), signature=unsupported(),
+    ):  # fmt: skip
+        return getattr(b, op)(*_computed_in(b, dtype, x1, x2))
+
+    return function
+
+
+def _comparison(op: str):
+    def function(
+        b, x1, x2, /, out=unsupported(), *, where=unsupported(True), casting=unsupported("same_kind"),
+        order=unsupported("K"), dtype=unsupported(), subok=unsupported(True), signature=unsupported(),
+    ):  # fmt: skip
+        return getattr(b, op)(*_strong(b, x1, x2))
+
+    return function
+
+
+def _names(words: str) -> str:
+    return " ".join(f"numpy.{word}" for word in words.split())
+
+
+for _op, _words in _UNARY.items():
+    register(_names(_words), _unary(_op), _op)
+for _op, _words in _TESTS.items():
+    register(_names(_words), _unary_test(_op), _op)
+for _op, _words in _BINARY.items():
+    register(_names(_words), _binary(_op), _op)
+for _op in _COMPARISONS:
+    register(_names(_op), _comparison(_op), _op)
+
+
+@spelling("numpy.rint", ops="round")
+def _(b, x, /, out=unsupported(), *, where=unsupported(True), dtype=None):
+    return b.round(_float_of(b, x) if dtype is None else b.cast(x, numpy_dtype(b, dtype)))
+
+
+@spelling("numpy.fabs", ops="abs")
+def _(b, x, /, out=unsupported(), *, where=unsupported(True), dtype=None):
+    return b.abs(_float_of(b, x) if dtype is None else b.cast(x, numpy_dtype(b, dtype)))
+
+
+@spelling("numpy.fix", ops="trunc")
+def _(b, x, out=unsupported()):
+    return b.trunc(*_strong(b, x))
+
+
+@spelling("numpy.float_power", ops="power")
+def _(b, x1, x2, /, out=unsupported(), *, where=unsupported(True)):
+    return b.power(b.cast(x1, FLOAT64), b.cast(x2, FLOAT64))
+
+
+@spelling("numpy.divmod", ops="floor_divide remainder")
+def _(b, x1, x2, /, out=unsupported(), *, where=unsupported(True)):
+    x1, x2 = _strong(b, x1, x2)
+    return b.floor_divide(x1, x2), b.remainder(x1, x2)
+
+
+@spelling("numpy.round numpy.around", ops="round multiply divide cast")
+def _round(b, a, decimals=0, out=unsupported()):
+    (a,) = _strong(b, a)
+    kind = b.type_of(a)
+    if decimals == 0 or (kind.dtype.is_integer and decimals > 0):
+        return b.round(a)
+    # As NumPy: scaled by a power of ten, in float64 for integers, and back.
+    first, last = (b.multiply, b.divide) if decimals > 0 else (b.divide, b.multiply)
+    scale = 10 ** abs(decimals)
+    return b.cast(last(b.round(first(a, scale)), scale), kind.dtype)
+
+
+@spelling("numpy.where", ops="where")
+def _(b, condition, x=None, y=None, /):
+    if x is None or y is None:
+        b.fail("numpy.where with one argument gives a result of unknown size", help="numpy.where(condition, x, y)")
+    return b.where(condition, x, y)
+
+
+@spelling("numpy.clip", ops="clip minimum maximum")
+def clip(b, a, a_min=None, a_max=None, out=unsupported(), *, min=None, max=None):
+    """The method passes its bounds in the places of `a_min` and `a_max`."""
+    low, high = (a_min if min is None else min), (a_max if max is None else max)
+    (a,) = _strong(b, a)
+    dtype = b.type_of(a).dtype
+    if dtype.is_integer:
+        # NumPy drops Python ints that bound nothing, so that they need not fit the dtype.
+        limits = (0, 2**dtype.bits - 1) if dtype.is_unsigned else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
+        low = None if type(low) is int and low <= limits[0] else low
+        high = None if type(high) is int and high >= limits[1] else high
+    return a if low is None and high is None else b.clip(a, low, high)
+
+
+# --- reductions ----------------------------------------------------------------------------------------------------
+
+
+def _accumulation(op: str):
+    def function(
+        b, a, axis=None, dtype=None, out=unsupported(), keepdims=False, initial=unsupported(), where=unsupported()
+    ):  # fmt: skip
+        return getattr(b, op)(*_strong(b, a), axis=axis, keepdims=keepdims, dtype=numpy_dtype(b, dtype))
+
+    return function
+
+
+def _extremum(op: str):
+    def function(b, a, axis=None, out=unsupported(), keepdims=False, initial=unsupported(), where=unsupported()):
+        return getattr(b, op)(*_strong(b, a), axis=axis, keepdims=keepdims)
+
+    return function
+
+
+def _spread(op: str):
+    def function(
+        b, a, axis=None, dtype=None, out=unsupported(), ddof=0, keepdims=False, *, where=unsupported(),
+        mean=unsupported(), correction=None,
+    ):  # fmt: skip
+        if correction is not None and ddof != 0:
+            b.fail("ddof and correction are the same thing: pass one of them")
+        (a,) = _strong(b, a) if dtype is None else (b.cast(a, numpy_dtype(b, dtype)),)
+        correction = ddof if correction is None else correction
+        return getattr(b, op)(a, axis=axis, keepdims=keepdims, correction=correction)
+
+    return function
+
+
+for _op in ("sum", "prod"):
+    register(f"numpy.{_op}", _accumulation(_op), _op)
+for _op in ("max", "min"):
+    register(f"numpy.{_op} numpy.a{_op}", _extremum(_op), _op)
+for _op in ("var", "std"):
+    register(f"numpy.{_op}", _spread(_op), _op)
+
+
+@spelling("numpy.mean", ops="mean")
+def _mean(b, a, axis=None, dtype=None, out=unsupported(), keepdims=False, *, where=unsupported()):
+    return b.mean(*_strong(b, a), axis=axis, keepdims=keepdims, dtype=numpy_dtype(b, dtype))
+
+
+@spelling("numpy.any", ops="any")
+def _any(b, a, axis=None, out=unsupported(), keepdims=False, *, where=unsupported()):
+    return b.any(*_strong(b, a), axis=axis, keepdims=keepdims)
+
+
+@spelling("numpy.all", ops="all")
+def _all(b, a, axis=None, out=unsupported(), keepdims=False, *, where=unsupported()):
+    return b.all(*_strong(b, a), axis=axis, keepdims=keepdims)
+
+
+@spelling("numpy.argmax", ops="argmax")
+def _argmax(b, a, axis=None, out=unsupported(), *, keepdims=False):
+    return b.argmax(*_strong(b, a), axis=axis, keepdims=keepdims)
+
+
+@spelling("numpy.argmin", ops="argmin")
+def _argmin(b, a, axis=None, out=unsupported(), *, keepdims=False):
+    return b.argmin(*_strong(b, a), axis=axis, keepdims=keepdims)
+
+
+# --- products ------------------------------------------------------------------------------------------------------
+
+
+@spelling("numpy.matmul", ops="matmul")
+def _(b, x1, x2, /, out=unsupported(), *, dtype=None):
+    return b.matmul(*_computed_in(b, dtype, x1, x2))
+
+
+@spelling("numpy.dot", ops="dot multiply")
+def _dot(builder, a, b, out=unsupported()):
+    if not helpers.shape_of(builder, a) or not helpers.shape_of(builder, b):
+        return builder.multiply(*_strong(builder, a, b))
+    helpers.require_rank(builder, "the second operand of numpy.dot", b, (1, 2))
+    return builder.dot(a, b)
+
+
+@spelling("numpy.inner", ops="dot multiply transpose")
+def _(builder, a, b, /):
+    if not helpers.shape_of(builder, a) or not helpers.shape_of(builder, b):
+        return builder.multiply(*_strong(builder, a, b))
+    helpers.require_rank(builder, "the second operand of numpy.inner", b, (1, 2))
+    return builder.dot(a, b if helpers.rank_of(builder, b) == 1 else builder.transpose(b))
+
+
+@spelling("numpy.vdot", ops="dot reshape")
+def _(builder, a, b, /):
+    return builder.dot(builder.reshape(a, (-1,)), builder.reshape(b, (-1,)))
+
+
+@spelling("numpy.outer", ops="multiply reshape")
+def _(builder, a, b, out=unsupported()):
+    return builder.multiply(builder.reshape(a, (-1, 1)), builder.reshape(b, (1, -1)))
