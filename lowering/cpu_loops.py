@@ -19,7 +19,9 @@ CALL_POINTS = 16
 
 
 def lanes_of(block: BlockFacts) -> int:
-    """Vector lanes for a block: a register of its widest element, which is taken as 32 bits or more."""
+    """Vector lanes for a block: a register of its widest element, taken as 32 bits or more; 1 forbids vectors."""
+    if not block.vectorizes:
+        return 1
     widest = max(int(access.buffer.dtype.bits) for access in (*block.reads, *block.writes))
     return vector_bits() // max(widest, 32)
 
@@ -56,7 +58,7 @@ def vectorize(schedule: Schedule, loop: Any, lanes: int) -> list[Any]:
     extent = int(schedule.get(loop).extent)
     while lanes > 4 and extent % lanes:
         lanes //= 2
-    if extent % lanes or extent < 4:
+    if lanes < 4 or extent % lanes:
         return [loop]
     if extent == lanes:
         schedule.vectorize(loop)

@@ -74,7 +74,7 @@ def matmul(function: PrimFunc, target: Target) -> Schedule | None:
     block = found[0]
     rows, columns = block.extents[product.row], block.extents[product.column]
     lanes = lanes_of(block)
-    if rows < 4 or columns < lanes or prod(block.extents[axis] for axis in product.reduced) < 4:
+    if lanes == 1 or rows < 4 or columns < lanes or prod(block.extents[axis] for axis in product.reduced) < 4:
         return None
     sizes = _tile_sizes(rows, columns, lanes)
     reduced, done = _tile(schedule, block, product, sizes, target)

@@ -69,7 +69,7 @@ def _partial_lanes(schedule: Schedule, block: BlockFacts) -> None:
     axis = block.axes("R")[-1]
     lanes = lanes_of(block)
     width = next((lanes * times for times in (4, 2, 1) if block.extents[axis] % (lanes * times) == 0), None)
-    if width is None or block.extents[axis] <= width:
+    if lanes == 1 or width is None or block.extents[axis] <= width:
         return
     trial = schedule.copy()
     try:

@@ -37,6 +37,8 @@ class BlockFacts:
     writes: tuple[Access, ...]
     calls: bool
     """Whether the body calls a function such as `exp`, which is dear to compute twice."""
+    vectorizes: bool
+    """False when it stores a bf16 constant, for which TVM cannot make vector code."""
 
     @property
     def is_spatial(self) -> bool:
@@ -78,11 +80,25 @@ def block_facts(schedule: Schedule, handle: Any) -> BlockFacts:
         reads,
         writes,
         calls,
+        not _stores_bf16_constant(block),
     )
 
 
 def _is_static(extent) -> bool:
     return isinstance(extent, tirx.IntImm)
+
+
+def _stores_bf16_constant(block) -> bool:
+    found = []
+
+    def store(node):
+        if isinstance(node.value, tirx.FloatImm) and str(node.value.ty.dtype) == "bfloat16":
+            found.append(node)
+
+    for statement in (block.body, block.init):
+        if statement is not None:
+            structural_walk(statement, (tirx.BufferStore, store))
+    return bool(found)
 
 
 def _accesses(block, axes) -> tuple[tuple[Access, ...], tuple[Access, ...], bool]:

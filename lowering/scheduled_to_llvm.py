@@ -7,10 +7,11 @@ The module is compiled once; `llvm_to_asm` reads the same one. Raises `CodegenEr
 from __future__ import annotations
 
 from mlirtri.errors import CodegenError
+from mlirtri.lowering.buffer_alignment import without_alignment
 from mlirtri.lowering.launch_plan import make_plan
 from mlirtri.lowering.stage import Code, CompileContext
 from mlirtri.lowering.tvm_executable import MachineExecutable, make_executable, use_threads
-from mlirtri.lowering.tvm_names import IRModule, relax, tvm
+from mlirtri.lowering.tvm_names import IRModule, PrimFunc, relax, tvm
 from mlirtri.lowering.tvm_passes import place_of, prim_funcs, relax_functions, short_message
 from mlirtri.lowering.tvm_targets import tvm_target
 
@@ -39,7 +40,9 @@ def build(functions, target):
 
 
 def _public(functions) -> IRModule:
-    return IRModule({name: function.with_attr("global_symbol", name) for name, function in functions})
+    return IRModule(
+        {name: without_alignment(function).with_attr("global_symbol", name) for name, function in functions}
+    )
 
 
 def _fails(pair, target) -> bool:
@@ -56,8 +59,12 @@ def _none(name: str):
 
 def _for_machine(mod: IRModule, target) -> Code:
     """Branches: Relax's own compiler and machine."""
+    functions = {
+        gv: without_alignment(function) if isinstance(function, PrimFunc) else function
+        for gv, function in mod.functions_items()
+    }
     try:
-        compiled = relax.build(mod, target)
+        compiled = relax.build(IRModule(functions, attrs=mod.attrs), target)
     except Exception as error:
         raise CodegenError(f"TVM made no code: {short_message(error)}") from None
     (name, _), *_ = relax_functions(mod)
