@@ -93,6 +93,8 @@ def result_dtypes(semantics: str, op: str, operands: Sequence[Operand], dtype: D
         return _python(op, operands)
     if op in LOGICAL or op in ("any", "all"):
         plan = Plan((BOOL,) * len(operands), BOOL)
+        if semantics == "torch" and op in LOGICAL:
+            _torch_common(op, operands)  # refuses what torch does not promote, though it has no use for the dtype
         if semantics == "torch" and op in ("any", "all") and operands[0].dtype == UINT8:
             return Plan(plan.compute, UINT8)
         return plan
@@ -198,6 +200,7 @@ def _first_loop(loops: str, strong: Sequence[str]) -> str | None:
 def _numpy_join(op: str, operands: Sequence[Operand]) -> DType:
     strong = _numpy_strong(operands, weak_float_beside_bfloat16="d")
     for letter, strangers in NUMPY_NO_COMMON.items():
+        # With three operands and more, NumPy's own answer depends on their order; this one refuses more.
         if letter in strong and set(strong) & set(strangers):
             _refuse("numpy", op, operands)
     return LETTERS[_first_loop(NUMPY_LOOP_ORDER, strong)]
