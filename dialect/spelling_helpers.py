@@ -47,17 +47,26 @@ def sizes(values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(values)
 
 
+def is_integer(value: Any) -> bool:
+    """True for compile-time ints, NumPy's included; false for bools."""
+    return hasattr(type(value), "__index__") and not isinstance(value, bool)
+
+
 def as_tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
 def one_axis(b: Builder, axis: Any, rank: int) -> int:
     """`axis` counted from the front; fails unless it is an int in range."""
-    if not isinstance(axis, int) or isinstance(axis, bool):
-        b.fail(f"an axis is a compile-time integer, not {axis!r}")
+    if not is_integer(axis):
+        b.fail(f"an axis is an integer known at compile time, not {_described(b, axis)}")
     if not -rank <= axis < rank:
         b.fail(f"axis {axis} is out of range for rank {rank}")
     return axis % rank
+
+
+def _described(b: Builder, value: Any) -> str:
+    return repr(value) if b.type_of(value) is None else str(b.type_of(value))
 
 
 def many_axes(b: Builder, axes: Any, rank: int) -> tuple[int, ...]:
@@ -97,8 +106,8 @@ def matrix_transposed(b: Builder, name: str, x: Any) -> Any:
 
 def split_evenly(b: Builder, x: Any, sections: int, axis: int) -> Any:
     """`sections` parts of nearly equal size, the larger ones first."""
-    if not isinstance(sections, int) or sections < 1:
-        b.fail(f"the number of sections is a positive compile-time integer, not {sections!r}")
+    if not is_integer(sections) or sections < 1:
+        b.fail(f"the number of sections is a positive compile-time integer, not {_described(b, sections)}")
     size, extra = divmod(shape_of(b, x)[axis], sections)
     ends = [(part + 1) * size + min(part + 1, extra) for part in range(sections - 1)]
     return b.split(x, ends, axis)

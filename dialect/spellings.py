@@ -39,7 +39,7 @@ class Builder(Protocol):
         ...
 
     def python_scalar(self, value: Any) -> Any:
-        """A rank-0 tensor as the weak Python scalar that `float(x)` or `int(x)` gives; Python scalars unchanged."""
+        """A float tensor of rank 0 as the weak Python scalar that `float(x)` gives; Python scalars unchanged."""
         ...
 
     def fail(self, message: str, help: str | None = None) -> NoReturn:

@@ -80,7 +80,9 @@ def _run(b: Builder, name: str, arguments: tuple[Any, ...], keywords: dict[str, 
     for x in arguments:
         if helpers.rank_of(b, x):
             b.fail(f"math.{name} takes a scalar, not {b.type_of(x)}", help=f"use numpy.{name} or mlirtri.{name}")
-    return b.python_scalar(_RUN_TIME[name][0](b, *arguments, **keywords))
+    result = _RUN_TIME[name][0](b, *arguments, **keywords)
+    # Python's floats are weak; a run-time int or bool stays a tensor of rank 0.
+    return b.python_scalar(result) if b.type_of(result).dtype.is_float else result
 
 
 def _signature(name: str) -> inspect.Signature:

@@ -180,7 +180,7 @@ def _(b, xs, axis=0):
 
 @spelling("mlirtri.split", ops="split")
 def _(b, x, sections_or_indices, axis=0):
-    if not isinstance(sections_or_indices, int):
+    if not helpers.is_integer(sections_or_indices):
         sections_or_indices = tuple(sections_or_indices)
     return b.split(x, sections_or_indices, axis)
 
@@ -257,7 +257,7 @@ def _(b, x, value, dtype=None):
 @spelling("mlirtri.arange", ops="arange")
 def _(b, start, stop=None, step=1, *, dtype=None):
     start, stop = (0, start) if stop is None else (start, stop)
-    integers = all(isinstance(value, int) for value in (start, stop, step))
+    integers = all(helpers.is_integer(value) for value in (start, stop, step))
     return b.arange(start, stop, step, _dtype(b, dtype, "int" if integers else "float"))
 
 

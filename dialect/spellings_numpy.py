@@ -281,7 +281,6 @@ def _(b, x1, x2, /, out=unsupported(), *, dtype=None):
 def _dot(builder, a, b, out=unsupported()):
     if not helpers.shape_of(builder, a) or not helpers.shape_of(builder, b):
         return builder.multiply(*_strong(builder, a, b))
-    helpers.require_rank(builder, "the second operand of numpy.dot", b, (1, 2))
     return builder.dot(a, b)
 
 

@@ -113,7 +113,7 @@ def _(b, tup, *, dtype=None, casting=unsupported("same_kind")):
 
 @spelling("numpy.split", ops="split")
 def _(b, ary, indices_or_sections, axis=0):
-    if isinstance(indices_or_sections, int):
+    if helpers.is_integer(indices_or_sections):
         size = helpers.shape_of(b, ary)[helpers.one_axis(b, axis, helpers.rank_of(b, ary))]
         if indices_or_sections < 1 or size % indices_or_sections:
             b.fail(
@@ -126,7 +126,7 @@ def _(b, ary, indices_or_sections, axis=0):
 
 @spelling("numpy.array_split", ops="split")
 def _(b, ary, indices_or_sections, axis=0):
-    if not isinstance(indices_or_sections, int):
+    if not helpers.is_integer(indices_or_sections):
         return b.split(ary, tuple(indices_or_sections), axis)
     return helpers.split_evenly(b, ary, indices_or_sections, helpers.one_axis(b, axis, helpers.rank_of(b, ary)))
 
@@ -202,7 +202,7 @@ def _(b, prototype, /, dtype=None, order="K", subok=True, shape=None, *, device=
 @spelling("numpy.arange", ops="arange")
 def _(b, start_or_stop, /, stop=None, step=1, *, dtype=None, device=unsupported(), like=unsupported()):
     start, stop = (0, start_or_stop) if stop is None else (start_or_stop, stop)
-    integers = all(isinstance(value, int) for value in (start, stop, step))
+    integers = all(helpers.is_integer(value) for value in (start, stop, step))
     return b.arange(start, stop, step, numpy_dtype(b, dtype) or (INT64 if integers else FLOAT64))
 
 

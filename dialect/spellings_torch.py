@@ -209,7 +209,7 @@ def _dims(dim):
 
 
 def _one_dim(b, name: str, dim):
-    if dim is not None and (not isinstance(dim, int) or isinstance(dim, bool)):
+    if dim is not None and not helpers.is_integer(dim):
         b.fail(f"{name} reduces one dimension or all, so dim is an int or None, not {dim!r}")
     return dim
 

@@ -160,7 +160,7 @@ def _split_by_size(b, tensor, size, axis):
 @spelling("torch.split", ops="split")
 def _(b, tensor, split_size_or_sections, dim=0):
     axis = helpers.one_axis(b, dim, helpers.rank_of(b, tensor))
-    if isinstance(split_size_or_sections, int):
+    if helpers.is_integer(split_size_or_sections):
         return _split_by_size(b, tensor, split_size_or_sections, axis)
     parts, size = tuple(split_size_or_sections), helpers.shape_of(b, tensor)[axis]
     if sum(parts) != size:
@@ -171,7 +171,7 @@ def _(b, tensor, split_size_or_sections, dim=0):
 @spelling("torch.chunk", ops="split")
 def _(b, input, chunks, dim=0):
     axis = helpers.one_axis(b, dim, helpers.rank_of(b, input))
-    if not isinstance(chunks, int) or chunks < 1:
+    if not helpers.is_integer(chunks) or chunks < 1:
         b.fail(f"the number of chunks is a positive compile-time integer, not {chunks!r}")
     return _split_by_size(b, input, max(1, -(-helpers.shape_of(b, input)[axis] // chunks)), axis)
 
@@ -179,7 +179,7 @@ def _(b, input, chunks, dim=0):
 @spelling("torch.tensor_split", ops="split")
 def _(b, input, indices_or_sections, dim=0):
     axis = helpers.one_axis(b, dim, helpers.rank_of(b, input))
-    if isinstance(indices_or_sections, int):
+    if helpers.is_integer(indices_or_sections):
         return helpers.split_evenly(b, input, indices_or_sections, axis)
     return b.split(input, tuple(indices_or_sections), axis)
 
@@ -266,7 +266,7 @@ def _(
     requires_grad=unsupported(False),
 ):  # fmt: skip
     start, end = (0, start) if end is None else (start, end)
-    integers = all(isinstance(value, int) for value in (start, end, step))
+    integers = all(helpers.is_integer(value) for value in (start, end, step))
     return b.arange(start, end, step, _dtype(dtype, INT64 if integers else FLOAT32))
 
 

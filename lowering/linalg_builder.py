@@ -21,8 +21,14 @@ def tensor_type(of: TensorType) -> ir.RankedTensorType:
     return ir.RankedTensorType.get(list(of.shape), element_type(of.dtype))
 
 
+def unnamed() -> ir.Location:
+    """The current location without the user's variable name, which belongs to the result alone."""
+    here = ir.Location.current
+    return here.child_loc if isinstance(here, ir.NameLoc) else here
+
+
 def empty(of: TensorType) -> ir.Value:
-    return tensor.empty(list(of.shape), element_type(of.dtype))
+    return tensor.empty(list(of.shape), element_type(of.dtype), loc=unnamed())
 
 
 def filled(of: TensorType, number: float | int) -> ir.Value:
@@ -63,9 +69,9 @@ def generic(
         kinds,
     )
     elements = [value.type.element_type for value in (*inputs, *inits)]
-    here = ir.Location.current
+    here = unnamed()
     block = operation.regions[0].blocks.append(*elements, arg_locs=[here] * len(elements))
-    with ir.InsertionPoint(block):
+    with ir.InsertionPoint(block), here:
         linalg.YieldOp(list(body(*block.arguments)))
     return list(operation.results)
 

@@ -96,7 +96,7 @@ def build(
     for at in reversed(order):
         result = tirx.For(loops[at], index(0), index(axes[at].extent), tirx.ForKind.SERIAL, result)
     root = SBlockRealize([], True, SBlock([], [], [], "root", result))
-    return PrimFunc([*inputs, *outputs], root).with_attr({"tirx.noalias": True})
+    return PrimFunc([*inputs, *outputs], root).with_attr({"s_tir": True, "tirx.noalias": True})
 
 
 def _letter(axis: Axis) -> str:

@@ -13,14 +13,14 @@ from mlirtri.dialect import attributes
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.mlir import func, ir, print_module
 from mlirtri.dialect.ops import Op, load
-from mlirtri.lowering import linalg_rules
+from mlirtri.lowering import tri_to_linalg_rules
 from mlirtri.lowering.linalg_builder import tensor_type
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tri_decompose import decompose
 
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
-    with module.context:
+    with module.context, ir.Location.unknown():
         before = print_module(module)
         # The module of the room before belongs to its readers: work on a copy.
         source = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
@@ -63,7 +63,7 @@ def _translate_operation(operation: ir.Operation, values: dict[ir.Value, ir.Valu
 
 def rule_of(op: Op) -> Callable[..., ir.Value]:
     """``rule(op, operation, operands) -> value``: the elementwise rule for all scalar rules, else the op's own."""
-    return linalg_rules.elementwise if op.scalar is not None else linalg_rules.RULES[op.name]
+    return tri_to_linalg_rules.elementwise if op.scalar is not None else tri_to_linalg_rules.RULES[op.name]
 
 
 def parameters_of(op: Op, operation: ir.Operation) -> dict:

@@ -1,1 +1,53 @@
-"""mlirtri: a kernel compiler from plain Python through MLIR and TVM Relax to CPU code and CUDA source."""
+"""mlirtri: a kernel compiler from plain Python through MLIR and TVM Relax to CPU code and CUDA source.
+
+    import mlirtri as mt
+
+    @mt.jit
+    def add(a, b):
+        return a + b
+
+MLIR, TVM and torch load when the first kernel compiles, not here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.errors import KernelError
+from mlirtri.jit import JitFunction, jit
+from mlirtri.language import LanguageFunction, Tensor
+
+__version__ = "0.1.0"
+
+__all__ = ["JitFunction", "Kernel", "KernelError", "Tensor", "compare", "jit", "resume"]
+
+if TYPE_CHECKING:
+    from mlirtri.compare import compare
+    from mlirtri.kernel import Kernel
+
+globals().update(DTYPES)
+_LAZY = {"compare": "mlirtri.compare", "Kernel": "mlirtri.kernel", "resume": "mlirtri.session", "Pipeline": "mlirtri.lowering.pipelines"}
+_STATIC = ("static_print", "static_assert")
+
+
+def __getattr__(name: str) -> Any:
+    """Language functions, and what loads late. The names are those of the op table and `mlirtri.*` spellings."""
+    if name in _LAZY:
+        from importlib import import_module
+
+        value = getattr(import_module(_LAZY[name]), name)
+    elif name in _STATIC or _is_language_function(name):
+        value = LanguageFunction(name)
+    else:
+        raise AttributeError(f"module 'mlirtri' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def _is_language_function(name: str) -> bool:
+    if name.startswith("_"):
+        return False
+    from mlirtri.dialect import spellings
+
+    return spellings.lookup(f"mlirtri.{name}") is not None

@@ -1,0 +1,187 @@
+"""Calls in a kernel: library functions and methods by their spelling, dtypes as casts, Python functions inlined.
+
+A function of numpy, torch, math or mlirtri is looked up by identity and called as its own library's signature says.
+A plain Python function, or another jit function, is inlined: its body is visited with the arguments' values.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from mlirtri.dialect import spellings
+from mlirtri.dialect.dtypes import DType, find_dtype
+from mlirtri.errors import (
+    KernelError,
+    KernelTypeError,
+    KernelValueError,
+    Note,
+    StaticAssertionError,
+    UnknownNameError,
+    UnsupportedSyntaxError,
+)  # fmt: skip
+from mlirtri.lowering.ast_expressions import Method, fold
+from mlirtri.lowering.language import describe
+from mlirtri.lowering.python_to_ast import parse_function, span_of_node
+from mlirtri.lowering.scope import Scope, check_constant
+from mlirtri.lowering.specialization import Capture
+from mlirtri.lowering.tri_builder import Tensor
+
+INLINE_LIMIT = 64
+_FOLDED = (len, max, min, divmod, pow, round, tuple, list, sum, abs, bool, float, int, range)
+
+
+class Calls:
+    """The `visit_*` methods of calls and function-like syntax."""
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        callee = self.visit(node.func)
+        arguments = self.elements(node.args)
+        keywords = self.keywords(node.keywords)
+        if isinstance(callee, Method):
+            return callee.spelling.call(self.b, callee.tensor, *arguments, **keywords)
+        if (dtype := find_dtype(callee)) is not None and callee not in (bool, float, int):
+            return self.b.tensor(*self.one(arguments, keywords, f"{dtype}(…)"), dtype)
+        name = getattr(callee, "__mlirtri_name__", None) or _qualified(callee)
+        if name in self.static:
+            return self.static[name](self, arguments, keywords)
+        if name is not None and (found := spellings.lookup(name)) is not None:
+            return found.call(self.b, *arguments, **keywords)
+        if callee in _BUILTIN_SET:
+            return self.builtin(callee, arguments, keywords)
+        function = getattr(callee, "__mlirtri_function__", callee)
+        if inspect.isfunction(function) and not _is_library(function):
+            return self.inline(function, arguments, keywords, node)
+        self.refuse_call(callee, node)
+
+    def keywords(self, nodes: list[ast.keyword]) -> dict[str, Any]:
+        for each in nodes:
+            if each.arg is None:
+                raise UnsupportedSyntaxError(
+                    "** arguments are not supported", span_of_node(self.file, each.value), help="write every keyword"
+                )
+        return {each.arg: self.visit(each.value) for each in nodes}
+
+    def one(self, arguments: list[Any], keywords: dict[str, Any], what: str) -> list[Any]:
+        if len(arguments) != 1 or keywords:
+            raise KernelTypeError(f"{what} takes one argument")
+        return arguments
+
+    def builtin(self, function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]) -> Any:
+        """Python's own functions fold on known values; `abs`, `len` and `float` have a meaning for tensors too."""
+        tensors = [each for each in arguments if isinstance(each, Tensor)]
+        if not tensors:
+            if function is isinstance or any(isinstance(each, Tensor) for each in _flat(arguments)):
+                raise KernelTypeError(f"{function.__name__}() is not supported on these arguments in a kernel")
+            return fold(lambda: function(*arguments, **keywords))
+        [tensor, *_] = tensors
+        if function is len and tensor.type.rank:
+            return tensor.type.shape[0]
+        if function is abs:
+            return self.b.abs(*self.one(arguments, keywords, "abs()"))
+        if function is float and tensor.type.rank == 0:
+            return self.b.python_scalar(*self.one(arguments, keywords, "float()"))
+        if function is pow and len(arguments) == 2:
+            return self.b.power(*arguments)
+        instead = {
+            max: "use maximum(x, y) or x.max()", min: "use minimum(x, y) or x.min()", sum: "use x.sum()",
+            round: "use the library's round", int: "use astype or cast", bool: "compare with 0",
+        }  # fmt: skip
+        raise KernelTypeError(
+            f"{function.__name__}() of {describe(tensor)} is not known at compile time", help=instead.get(function)
+        )
+
+    def refuse_call(self, callee: Any, node: ast.Call) -> None:
+        name = ast.unparse(node.func)
+        if not callable(callee):
+            raise KernelTypeError(f"{describe(callee)} is not a function")
+        near = spellings.near(_full_name(callee) or name)
+        raise UnknownNameError(
+            f"{name} is not a function that kernels have",
+            help=f"did you mean {' or '.join(near)}?" if near else "the operation reference lists every function",
+        )
+
+    # --- compile-time statements -----------------------------------------------------------------------------------
+
+    def static_print(self, arguments: list[Any], keywords: dict[str, Any]) -> None:
+        """Print while compiling, to stderr: values known now, and the types of tensors."""
+        if keywords:
+            raise KernelTypeError("static_print takes no keyword arguments")
+        print(*(str(each.type) if isinstance(each, Tensor) else each for each in arguments), file=sys.stderr)
+
+    def static_assert(self, arguments: list[Any], keywords: dict[str, Any]) -> None:
+        """Refuse to compile when a condition known now is false."""
+        if keywords or len(arguments) not in (1, 2):
+            raise KernelTypeError("static_assert takes a condition and, if you like, a message")
+        condition, *message = arguments
+        if isinstance(condition, Tensor):
+            raise KernelTypeError(f"static_assert needs a condition known at compile time, got {describe(condition)}")
+        if not condition:
+            raise StaticAssertionError(f"static assertion failed{f': {message[0]}' if message else ''}")
+
+    static = {"mlirtri.static_print": static_print, "mlirtri.static_assert": static_assert}  # noqa: RUF012 - a table
+
+    # --- inlining --------------------------------------------------------------------------------------------------
+
+    def inline(self, function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any], call: ast.Call) -> Any:
+        """The value of a Python function's body for these arguments; errors inside name this call."""
+        here = span_of_node(self.file, call)
+        if self.depth >= INLINE_LIMIT:
+            raise KernelValueError(
+                f"{function.__name__} is inlined more than {INLINE_LIMIT} calls deep",
+                help="end the recursion with an `if` on a value known at compile time",
+            )
+        file, node = parse_function(function)
+        if any(isinstance(each, (ast.Yield, ast.YieldFrom, ast.Await)) for each in ast.walk(node)):
+            raise UnsupportedSyntaxError(f"{function.__name__} is a generator or coroutine, which cannot be inlined")
+        self.scope.captures.append(Capture(lambda: function.__code__, function.__code__, function.__qualname__))
+        scope = Scope(function, self.scope.captures)
+        scope.locals.update(bind(function, arguments, keywords))
+        visitor = type(self)(self.b, scope, file, self.depth + 1)
+        try:
+            return visitor.run(node.body)
+        except KernelError as error:
+            error.notes = (*error.notes, Note(f"in {function.__name__}, called from here", here))
+            raise
+
+
+_BUILTIN_SET = {*_FOLDED, isinstance}
+
+
+def bind(function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]) -> dict[str, Any]:
+    """Parameter names to values, defaults filled in; raises what Python would say about a wrong call."""
+    try:
+        bound = inspect.signature(function).bind(*arguments, **keywords)
+    except TypeError as error:
+        raise KernelTypeError(f"{function.__name__}(): {error}") from None
+    for parameter in bound.signature.parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise UnsupportedSyntaxError(f"{function.__name__} takes *args or **kwargs, which cannot be inlined")
+        if parameter.name not in bound.arguments:
+            check_constant(parameter.default, f"the default of {parameter.name!r}")
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def _qualified(callee: Any) -> str | None:
+    return None if isinstance(callee, DType) or callee in _BUILTIN_SET else spellings.qualified_name(callee)
+
+
+def _full_name(callee: Any) -> str | None:
+    module, name = getattr(callee, "__module__", None), getattr(callee, "__name__", None)
+    return f"{module}.{name}" if module and name else name
+
+
+def _is_library(function: Callable[..., Any]) -> bool:
+    """Whether inlining would look into numpy, torch or Python itself: those functions have spellings or nothing."""
+    top = (function.__module__ or "").split(".")[0]
+    return top in ("numpy", "torch", "math", "mlirtri", *sys.stdlib_module_names) and top != "__main__"
+
+
+def _flat(values: Any) -> list[Any]:
+    return [each for value in values for each in (_flat(value) if isinstance(value, (tuple, list)) else [value])]
+
+

@@ -1,0 +1,196 @@
+"""The language over the op table: what ``x + y`` or ``mt.sum(x)`` means, given tensors and Python numbers.
+
+Takes `Tensor` values and Python scalars. Casts operands as the chosen semantics (NumPy's or torch's) would, normalises
+axes and shapes, and emits strict `tri` operations. Spellings (`numpy.sum`, `torch.sum`, ``x.sum``) are written with it.
+Refuses, with a sentence, what the library refuses. Integer division by zero raises after the call where torch raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NoReturn
+
+from mlirtri.dialect import promotion
+from mlirtri.dialect.dtypes import DTYPES, DType, as_dtype
+from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.promotion import Operand
+from mlirtri.dialect.types import TensorType
+from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError
+from mlirtri.lowering.tri_builder import Tensor, TriBuilder
+
+LANGUAGE: dict[str, Callable[..., Any]] = {}
+
+
+def language(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Register ``name(builder, …)`` as the meaning of a table op that is not plainly elementwise."""
+    if LANGUAGE.setdefault(function.__name__, function) is not function:
+        raise ValueError(f"two language functions called {function.__name__!r}")
+    return function
+
+
+class Language:
+    """One method per language function: ``b.add(x, y)``, ``b.sum(x, axis=0)``, ``b.reshape(x, (2, 3))``."""
+
+    def __init__(self, semantics: str):
+        from mlirtri.lowering import language_rules
+
+        language_rules.load()
+        self.semantics = semantics
+        self.tri = TriBuilder()
+        self.pending_checks: list[tuple[Tensor, type[Exception], str, ir.Location | None]] = []
+        """Run-time conditions that must be false, with what is raised otherwise."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in LANGUAGE:
+            return partial(LANGUAGE[name], self)
+        op = self.tri.table.get(name)
+        if op is None or op.group != "elementwise":
+            raise AttributeError(f"the language has no function {name!r}")
+        return partial(self.elementwise, name)
+
+    def type_of(self, x: Any) -> TensorType | None:
+        """The type of a tensor; None for a Python value."""
+        return x.type if isinstance(x, Tensor) else None
+
+    def weak_kind(self, x: Any) -> str | None:
+        """``bool``, ``int`` or ``float`` for a Python scalar, known or run-time; None for anything else."""
+        return self.operand(x).weak if isinstance(x, (Tensor, bool, int, float)) else None
+
+    def python_scalar(self, x: Any) -> Any:
+        """A float tensor of rank 0 as the Python float that `float(x)` gives; Python scalars unchanged."""
+        if not isinstance(x, Tensor) or x.weak:
+            return x
+        if x.type.rank or not x.type.dtype.is_float:
+            self.fail(f"cannot make a Python float of {x.type} at run time", help="use astype or cast")
+        wide = self.tri.cast(x, DTYPES["float64"])
+        return Tensor(wide.value, wide.type, weak=True)
+
+    def fail(self, message: str, help: str | None = None) -> NoReturn:  # noqa: A002 - the word printed before it
+        """Refuse what the user wrote; the frontend adds the place."""
+        raise KernelTypeError(message, help=help)
+
+    def operand(self, x: Any) -> Operand:
+        """What promotion has to know of x."""
+        if isinstance(x, Tensor):
+            return Operand(None, "float", 0) if x.weak else Operand(x.type.dtype, None, x.type.rank)
+        if isinstance(x, (bool, int, float)):
+            return Operand(None, type(x).__name__, 0, x)
+        raise KernelTypeError(f"expected a tensor or a number, got {describe(x)}")
+
+    def tensor(self, x: Any, dtype: DType | None = None) -> Tensor:
+        """x as a strong tensor of `dtype` (default: its own, or the library's for a Python number)."""
+        if not isinstance(x, Tensor):
+            kind = self.operand(x).weak
+            return self.tri.constant(_literal(x, dtype), dtype or promotion.default_dtype(self.semantics, kind))
+        if dtype is None and x.weak:
+            dtype = promotion.default_dtype(self.semantics, "float")
+        return self.tri.cast(x, dtype or x.type.dtype)
+
+    def elementwise(self, name: str, *operands: Any, **attributes: Any) -> Any:
+        """Cast, apply, cast: the dtypes come from the semantics' table."""
+        plan = promotion.result_dtypes(self.semantics, name, [self.operand(x) for x in operands])
+        if plan.mixed_signs:
+            return self._compare_signs(name, operands, plan)
+        tensors = [self.tensor(x, dtype) for x, dtype in zip(operands, plan.compute, strict=True)]
+        if plan.identity:
+            return self.tri.cast(tensors[0], plan.result)
+        if name in ("floor_divide", "remainder", "power"):
+            self._check_integers(name, tensors, operands[1])
+        result = self.tri.cast(self.tri.emit(name, *tensors, **attributes), plan.result)
+        return Tensor(result.value, result.type, weak=True) if plan.weak == "float" else result
+
+    def _check_integers(self, name: str, operands: list[Tensor], divisor: Any) -> None:
+        """torch raises for an integer divided by zero, NumPy for an integer to a negative power: so do we."""
+        dtype = operands[1].type.dtype
+        if not isinstance(divisor, Tensor) or dtype.is_float:
+            return
+        zero = self.tri.constant(0, dtype)
+        if name == "power":
+            if self.semantics == "numpy" and not dtype.is_unsigned:
+                message = "integers to negative integer powers are not allowed"
+                self.check(self.tri.less(operands[1], zero), KernelValueError, message)
+        elif self.semantics == "torch":
+            self.check(self.tri.equal(operands[1], zero), KernelDivisionError, "integer division by zero")
+
+    def check(self, condition: Tensor, error: type[Exception], message: str) -> None:
+        """After the call, raise `error` at this place if any element of the bool tensor is true."""
+        wrong = self.tri.any(condition, axes=tuple(range(condition.type.rank)), keepdims=False)
+        self.pending_checks.append((wrong, error, message, self.tri.location))
+
+    def _compare_signs(self, name: str, operands, plan) -> Tensor:
+        """NumPy compares uint64 and int64 by value: a negative number is less than every unsigned one."""
+        x, y = (self.tensor(operand, dtype) for operand, dtype in zip(operands, plan.compute, strict=True))
+        signed, other_is_right = (x, True) if x.type.dtype.kind == "i" else (y, False)
+        negative = self.tri.less(signed, self.tri.constant(0, signed.type.dtype))
+        unsigned = DTYPES["uint64"]
+        compared = self.tri.emit(name, self.tri.cast(x, unsigned), self.tri.cast(y, unsigned))
+        is_less = name in ("less", "less_equal") if other_is_right else name in ("greater", "greater_equal")
+        if is_less or name == "not_equal":
+            return self.tri.logical_or(negative, compared)
+        return self.tri.logical_and(self.tri.logical_not(negative), compared)
+
+
+def _literal(x: bool | int | float, dtype: DType | None) -> bool | int | float:
+    """A Python number as the library would convert it to a dtype: torch and C truncate towards zero."""
+    if dtype is None or dtype.is_float or not isinstance(x, float):
+        return x
+    if dtype.is_bool:
+        return x != 0
+    if x != x or abs(x) == float("inf"):
+        raise KernelValueError(f"{x} is not an {dtype}")
+    return int(x)
+
+
+def describe(x: Any) -> str:
+    """A value for an error message: type and value of Python objects, type of tensors."""
+    if isinstance(x, Tensor):
+        return f"a tensor {x.type}"
+    if isinstance(x, DType):
+        return f"the dtype {x}"
+    name = getattr(x, "__name__", None)
+    return f"the function {name}" if callable(x) and name else f"{type(x).__name__} {x!r}"
+
+
+def integer(x: Any, what: str) -> int:
+    """A compile-time int; numpy integers count, bools and tensors do not."""
+    if isinstance(x, bool) or not hasattr(type(x), "__index__"):
+        raise KernelTypeError(
+            f"{what} has to be an integer known at compile time, got {describe(x)}",
+            help="pass it as a Python int argument of the kernel" if isinstance(x, Tensor) else None,
+        )
+    return int(x)
+
+
+def integers(x: Any, what: str) -> tuple[int, ...]:
+    """A compile-time int or a tuple or list of them."""
+    if isinstance(x, (tuple, list)):
+        return tuple(integer(each, what) for each in x)
+    return (integer(x, what),)
+
+
+def axis_of(axis: Any, rank: int, what: str = "axis") -> int:
+    """A non-negative axis of a tensor of `rank`."""
+    axis = integer(axis, what)
+    if not -rank <= axis < rank:
+        raise KernelValueError(f"{what} {axis} is out of range for a tensor of rank {rank}")
+    return axis % rank
+
+
+def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
+    """Sorted, non-negative axes; None is all of them."""
+    if axis is None:
+        return tuple(range(rank))
+    # Libraries take axis 0 and -1 of a scalar.
+    if rank == 0 and all(each in (0, -1) for each in integers(axis, "axis")):
+        return ()
+    axes = [axis_of(each, rank) for each in integers(axis, "axis")]
+    if len(set(axes)) != len(axes):
+        raise KernelValueError(f"an axis stands twice in {axis}")
+    return tuple(sorted(axes))
+
+
+def dtype_or_none(dtype: Any) -> DType | None:
+    return None if dtype is None else as_dtype(dtype)

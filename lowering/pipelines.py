@@ -1,0 +1,137 @@
+"""The three pipelines on one page: tuples of stages over one set of rooms. Rooms load when they first run.
+
+    linalg  ast tri linalg fused relax tir scheduled llvm asm     MLIR fuses, TVM schedules and makes code
+    relax   ast tri relax tir scheduled llvm asm                  no linalg: what TVM does alone
+    mlir    ast tri linalg fused bufferized llvmdialect asm       no TVM: upstream MLIR down to machine code
+
+For CUDA the last two stages are ``cuda`` and, where nvcc is on PATH, ``ptx``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+
+from mlirtri.errors import UnknownOptionError
+from mlirtri.lowering.stage import CompileContext, Stage
+from mlirtri.lowering.target import Target
+
+
+def _room(name: str):
+    """``<room>.lower``, imported on the first run: TVM takes seconds and the `mlir` pipeline must not need it."""
+
+    def run(ir: Any, context: CompileContext) -> Any:
+        return import_module(f"mlirtri.lowering.{name}").lower(ir, context)
+
+    return run
+
+
+AST = Stage("ast", "python", _room("python_to_ast"))
+TRI = Stage("tri", "mlir", _room("ast_to_tri"))
+LINALG = Stage("linalg", "mlir", _room("tri_to_linalg"))
+FUSED = Stage("fused", "mlir", _room("linalg_to_fused"))
+RELAX_FROM_FUSED = Stage("relax", "tvmscript", _room("fused_to_relax"))
+RELAX_FROM_TRI = Stage("relax", "tvmscript", _room("tri_to_relax"))
+TIR = Stage("tir", "tvmscript", _room("relax_to_tir"))
+SCHEDULED = Stage("scheduled", "tvmscript", _room("tir_to_scheduled"))
+LLVM = Stage("llvm", "llvm", _room("scheduled_to_llvm"))
+ASM = Stage("asm", "asm", _room("llvm_to_asm"))
+CUDA = Stage("cuda", "cuda", _room("scheduled_to_cuda"))
+PTX = Stage("ptx", "ptx", _room("cuda_to_ptx"))
+BUFFERIZED = Stage("bufferized", "mlir", _room("fused_to_bufferized"))
+LLVM_DIALECT = Stage("llvmdialect", "mlir", _room("bufferized_to_llvmdialect"))
+ASM_FROM_MLIR = Stage("asm", "asm", _room("llvmdialect_to_asm"))
+
+FRONT = (AST, TRI)
+FROM_TIR = (TIR, SCHEDULED)
+BACK = {"cpu": (LLVM, ASM), "cuda": (CUDA, PTX)}
+STAGES = {
+    "linalg": (*FRONT, LINALG, FUSED, RELAX_FROM_FUSED, *FROM_TIR),
+    "relax": (*FRONT, RELAX_FROM_TRI, *FROM_TIR),
+    "mlir": (*FRONT, LINALG, FUSED, BUFFERIZED, LLVM_DIALECT, ASM_FROM_MLIR),
+}
+
+AKG_ALIASES = {
+    "Begin": ("tri",), "Tuning": ("linalg",), "Poly": ("fused",), "BeforeFlattern": ("tir", "bufferized"),
+    "Flattern": ("scheduled", "llvmdialect"), "BeforeLowerFunc": ("llvm", "cuda"), "End": ("asm", "ptx"),
+}  # fmt: skip
+"""AKG's stage names, with that system's spelling (and the corrected one), for their counterparts here."""
+AKG_ALIASES |= {name.replace("Flattern", "Flatten"): stages for name, stages in AKG_ALIASES.items()}
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A named tuple of stages. Editing gives a new pipeline, which ``pipeline=`` of `jit` and `compile` takes."""
+
+    name: str
+    stages: tuple[Stage, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(stage.name for stage in self.stages)
+
+    @property
+    def signless(self) -> bool:
+        """Whether integers lose their sign on the way (all of linalg and beyond), so that callers pass bit views."""
+        return any(stage.name in ("linalg", "fused") for stage in self.stages)
+
+    def find(self, name: str) -> Stage:
+        """The stage of that name or AKG alias; raises `UnknownOptionError` with the names there are."""
+        wanted = (name, *AKG_ALIASES.get(name, ()))
+        for stage in self.stages:
+            if stage.name in wanted:
+                return stage
+        near = difflib.get_close_matches(name, self.names, n=1)
+        raise UnknownOptionError(
+            f"pipeline {self.name!r} has no stage {name!r}",
+            help=f"did you mean {near[0]!r}? " * bool(near) + f"its stages are {', '.join(self.names)}",
+        )
+
+    def insert_before(self, name: str, stage: Stage) -> Pipeline:
+        return self._insert(self.stages.index(self.find(name)), stage)
+
+    def insert_after(self, name: str, stage: Stage) -> Pipeline:
+        return self._insert(self.stages.index(self.find(name)) + 1, stage)
+
+    def _insert(self, position: int, stage: Stage) -> Pipeline:
+        if stage.name in self.names:
+            raise UnknownOptionError(f"pipeline {self.name!r} has a stage {stage.name!r} already", help="use replace")
+        return replace(self, stages=(*self.stages[:position], stage, *self.stages[position:]))
+
+    def replace(self, name: str, stage: Stage) -> Pipeline:
+        """With another stage in the place of `name`."""
+        old = self.find(name)
+        return replace(self, stages=tuple(stage if each is old else each for each in self.stages))
+
+    def until(self, name: str) -> Pipeline:
+        """Stopped after a stage; a kernel of it can be read but not called, unless the stage makes code."""
+        return replace(self, stages=self.stages[: self.stages.index(self.find(name)) + 1])
+
+    def after(self, name: str) -> Pipeline:
+        """What is left to do for IR of that stage."""
+        return replace(self, stages=self.stages[self.stages.index(self.find(name)) + 1 :])
+
+
+def pipeline_for(spelling: str | Pipeline, target: Target) -> Pipeline:
+    """The pipeline of that name for a target; raises `UnknownOptionError`."""
+    if isinstance(spelling, Pipeline):
+        return spelling
+    if spelling not in STAGES:
+        near = difflib.get_close_matches(str(spelling), STAGES, n=1)
+        raise UnknownOptionError(
+            f"unknown pipeline {spelling!r}",
+            help=f"did you mean {near[0]!r}? " * bool(near) + f"the pipelines are {', '.join(STAGES)}",
+        )
+    if spelling == "mlir":
+        if target.is_cuda:
+            raise UnknownOptionError(
+                "pipeline 'mlir' makes CPU code only", help='use pipeline="linalg" or "relax" for CUDA'
+            )
+        return Pipeline(spelling, STAGES[spelling])
+    back = BACK[target.kind]
+    if target.is_cuda and shutil.which("nvcc") is None:
+        back = (CUDA,)
+    return Pipeline(spelling, (*STAGES[spelling], *back))

@@ -1,0 +1,95 @@
+"""Which value a name has inside a kernel: locals of the kernel, then what the Python function closes over, then globals.
+
+Reading a captured value notes it as a `Capture`, so that the cache knows what went into the code. Refuses values that
+a kernel cannot hold: arrays, tensors and arbitrary objects have to be arguments.
+"""
+
+from __future__ import annotations
+
+import builtins
+import difflib
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+from mlirtri.dialect.dtypes import find_dtype
+from mlirtri.errors import KernelTypeError, UnknownNameError
+from mlirtri.lowering.specialization import Capture
+
+BUILTINS: dict[str, Any] = {
+    name: getattr(builtins, name)
+    for name in ("abs", "bool", "divmod", "float", "int", "isinstance", "len", "max", "min", "pow", "range", "round",
+                 "sum", "tuple", "list")
+}  # fmt: skip
+# What Python code reaches for and kernels do not have, with what to write instead.
+INSTEAD = {"print": "static_print prints at compile time", "sum": "write x.sum()", "sorted": "sorting is not supported"}
+
+
+class Poisoned(Exception):
+    """A name whose assignment failed was read: the first error says it all, this one is not reported."""
+
+
+POISON = object()
+
+
+class Scope:
+    """Local names of one function, over the names its Python function can see."""
+
+    def __init__(self, function: Callable[..., Any], captures: list[Capture]):
+        self.function = function
+        self.captures = captures
+        self.locals: dict[str, Any] = {}
+
+    def read(self, name: str) -> Any:
+        """The value of a name; raises `UnknownNameError` with near names."""
+        if name in self.locals:
+            if self.locals[name] is POISON:
+                raise Poisoned
+            return self.locals[name]
+        for found, read in self._captured(name):
+            return self.capture(name, found, read)
+        if name in BUILTINS:
+            return BUILTINS[name]
+        near = difflib.get_close_matches(name, self._known(), n=3)
+        raise UnknownNameError(
+            f"name {name!r} is not defined", help=INSTEAD.get(name) or (f"did you mean {' or '.join(near)}?" if near else None)
+        )
+
+    def capture(self, name: str, value: Any, read: Callable[[], Any]) -> Any:
+        """Note a value from outside the kernel; raises `KernelTypeError` if a kernel cannot hold it."""
+        if isinstance(value, ModuleType):
+            return value
+        check_constant(value, f"the captured value {name!r}")
+        self.captures.append(Capture(read, value, name))
+        return value
+
+    def _captured(self, name: str) -> Iterator[tuple[Any, Callable[[], Any]]]:
+        code, closure = self.function.__code__, self.function.__closure__ or ()
+        if name in code.co_freevars:
+            cell = closure[code.co_freevars.index(name)]
+            try:
+                yield cell.cell_contents, lambda: cell.cell_contents
+            except ValueError:
+                raise UnknownNameError(f"the enclosing function has not assigned {name!r} yet") from None
+        namespace = self.function.__globals__
+        if name in namespace:
+            yield namespace[name], lambda: namespace[name]
+
+    def _known(self) -> list[str]:
+        return [*self.locals, *self.function.__code__.co_freevars, *self.function.__globals__, *BUILTINS]
+
+
+def check_constant(value: Any, what: str) -> None:
+    """Refuse what cannot be a compile-time value of a kernel."""
+    if value is None or isinstance(value, (bool, int, float, str)) or callable(value) or find_dtype(value) is not None:
+        return
+    if isinstance(value, (tuple, list)):
+        for each in value:
+            check_constant(each, what)
+        return
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        raise KernelTypeError(f"{what} is an array or tensor", help="pass it to the kernel as an argument")
+    raise KernelTypeError(
+        f"{what} is a {type(value).__name__}, which a kernel cannot hold",
+        help="a kernel reads numbers, strings, None, dtypes, tuples of these, functions and modules from outside",
+    )

@@ -1,0 +1,101 @@
+"""tri → relax: what Relax has an operator for becomes that operator; the rest goes down to linalg, op by op.
+
+Takes a `tri` module. Gives a Relax module made by the same bridge as the `linalg` pipeline's. An op without a Relax
+operator that is exact for its dtype is lowered to linalg first, alone and unfused, and bridged as a PrimFunc:
+the pipeline's fusion is Relax's in either case.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.dialect import attributes
+from mlirtri.dialect.definition import mlir_type, type_of
+from mlirtri.dialect.mlir import ir, print_module, tensor
+from mlirtri.dialect.ops import Op, dialect_ops, load
+from mlirtri.lowering.linalg_builder import tensor_type
+from mlirtri.lowering.mlir_to_relax import translate
+from mlirtri.lowering.relax_builder import RelaxBuilder, Splat, rule
+from mlirtri.lowering.scalar_to_tir import literal
+from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.tri_decompose import decompose, tri_operations
+from mlirtri.lowering.tri_to_linalg import rule_of
+from mlirtri.lowering.tvm_names import IRModule, relax
+
+
+def lower(module: ir.Module, context: CompileContext) -> IRModule:
+    """The Relax module of a `tri` module; raises `UnsupportedOperationError`."""
+    with module.context, ir.Location.unknown():
+        before = print_module(module)
+        source = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
+        decompose(source, lambda op, operation: not has_operator(op, operation))
+        context.record("decompose", decomposed := print_module(source), before)
+        for operation in tri_operations(source):
+            op = load()[operation.name[4:]]
+            if not has_operator(op, operation) and op.name != "constant":
+                _to_linalg(op, operation)
+        context.record("linalg-for-the-rest", print_module(source), decomposed)
+        return translate(source)
+
+
+def has_operator(op: Op, operation: ir.Operation) -> bool:
+    """Whether Relax has an operator with this meaning for the dtype of the first operand."""
+    if op.relax is None:
+        return False
+    dtypes = [type_of(operand.type).dtype for operand in operation.operands] or [type_of(operation.results[0].type).dtype]
+    of = dtypes[1] if op.name == "where" else dtypes[0]
+    return of.kind in op.relax_dtypes
+
+
+def _to_linalg(op: Op, operation: ir.Operation) -> None:
+    """Replace one operation by its linalg form; unsigned tensors are seen as signless in between."""
+    with ir.InsertionPoint(operation), operation.location:
+        operands = [_signless(operand) for operand in operation.operands]
+        value = rule_of(op)(op, operation, operands)
+        wanted = mlir_type(type_of(operation.results[0].type))
+        if value.type != wanted:
+            value = tensor.bitcast(wanted, value)
+    operation.results[0].replace_all_uses_with(value)
+    operation.erase()
+
+
+def _signless(value: ir.Value) -> ir.Value:
+    wanted = tensor_type(type_of(value.type))
+    return value if value.type == wanted else tensor.bitcast(wanted, value)
+
+
+@rule("tensor.bitcast")
+def _bitcast(builder: RelaxBuilder, operation: ir.Operation) -> None:
+    """Between integers of one width a cast keeps the bits."""
+    [operand], [result] = operation.operands, operation.results
+    builder.emit(operation, relax.op.astype(builder.read(operand), builder.type_of(result).dtype.dtype))
+
+
+@rule("tri.constant")
+def _constant(builder: RelaxBuilder, operation: ir.Operation) -> None:
+    of = type_of(operation.results[0].type)
+    value = attributes.from_mlir(load()["constant"], operation)["value"]
+    builder.write(operation.results[0], Splat(literal(value, of.dtype.name), of.shape))
+
+
+def _operator(builder: RelaxBuilder, operation: ir.Operation) -> None:
+    op = load()[operation.name[4:]]
+    arguments = builder.read_all(operation.operands)
+    if isinstance(op.relax, str):
+        expression = _named(op.relax)(*arguments)
+    else:
+        parameters = attributes.from_mlir(op, operation)
+        expression = op.relax(relax.op, arguments, parameters, type_of(operation.results[0].type))
+    builder.emit(operation, expression)
+
+
+def _named(name: str) -> Any:
+    operator: Any = relax.op
+    for part in name.split("."):
+        operator = getattr(operator, part)
+    return operator
+
+
+for _op in dialect_ops():
+    if _op.relax is not None:
+        rule(f"tri.{_op.name}")(_operator)

@@ -1,0 +1,113 @@
+"""The compile loop: IR walks through the stages of a pipeline, and one hook sees it between any two.
+
+Takes the IR of the first stage's input, a pipeline and a context. Gives a `Walk`: the text and time of every stage and
+what runs at the end. The hook verifies, prints, dumps and replaces: every stage gets the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlirtri.lowering.pipelines import Pipeline
+from mlirtri.lowering.stage import Code, CompileContext, Executable, PassRecord, Stage
+from mlirtri.printing import complete, readable
+
+Hook = Callable[[Stage, Any, CompileContext], Any]
+"""Called after each stage with its IR; gives the IR to go on with (the same, or another that was read from a file)."""
+
+
+@dataclass
+class StageRecord:
+    """What one stage made. TVM's modules never change, so their text is made when somebody asks; MLIR's do."""
+
+    stage: Stage
+    seconds: float
+    ir: Any
+    """None for MLIR, whose module the next room changes."""
+    text: str | None = None
+    complete_text: str | None = None
+
+    def readable(self) -> str:
+        if self.text is None:
+            self.text = readable(self.stage.kind, self.ir)
+        return self.text
+
+    def complete(self) -> str:
+        if self.complete_text is None:
+            self.complete_text = complete(self.stage.kind, self.ir)
+        return self.complete_text
+
+
+@dataclass
+class Walk:
+    """One compilation from its first stage to its last."""
+
+    context: CompileContext
+    records: dict[str, StageRecord] = field(default_factory=dict)
+    ir: Any = None
+    """What the last stage gave."""
+
+    @property
+    def executable(self) -> Executable | None:
+        return self.ir.executable if isinstance(self.ir, Code) else None
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        return {name: record.seconds for name, record in self.records.items()}
+
+
+class Texts(Mapping[str, str]):
+    """Stage name to text, in the order of the walk; AKG's names find their counterparts."""
+
+    def __init__(self, walk: Walk, pipeline: Pipeline):
+        self._walk = walk
+        self._pipeline = pipeline
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self._walk.records:
+            name = self._pipeline.find(name).name
+        return self._walk.records[name].readable()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._walk.records
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._walk.records)
+
+    def __len__(self) -> int:
+        return len(self._walk.records)
+
+
+class Passes(dict[str, str]):
+    """Pass name to text after it, in order; `changed` has the names of those that changed something."""
+
+    def __init__(self, records: list[PassRecord]):
+        super().__init__((record.name, record.text) for record in records)
+        self.changed = tuple(record.name for record in records if record.changed)
+
+
+def walk(ir: Any, pipeline: Pipeline, context: CompileContext, hook: Hook | None = None) -> Walk:
+    """Run every stage of the pipeline on `ir`; errors of the rooms come through as they are."""
+    result = Walk(context)
+    for stage in pipeline.stages:
+        context.stage = stage.name
+        start = time.perf_counter()
+        ir = stage.run(ir, context)
+        if hook is not None:
+            ir = hook(stage, ir, context)
+        seconds = time.perf_counter() - start
+        result.records[stage.name] = _record(stage, ir, seconds)
+    result.ir = ir
+    return result
+
+
+def _record(stage: Stage, ir: Any, seconds: float) -> StageRecord:
+    record = StageRecord(stage, seconds, ir)
+    if stage.kind == "mlir":
+        record.readable()
+        record.complete()
+        record.ir = None
+    return record

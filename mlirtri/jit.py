@@ -1,0 +1,186 @@
+"""`@jit`: a Python function as a kernel that compiles for what it is called with.
+
+A call finds its kernel by the arguments' shapes, dtypes and constants; a miss walks the function to the `tri` room,
+whose text, with pipeline, target, schedule and versions, is the content key of the process-wide cache.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+from mlirtri import settings
+from mlirtri.errors import KernelTypeError, SourceNotAvailableError, UnknownOptionError
+from mlirtri.kernel import Kernel
+from mlirtri.lowering.specialization import Capture, ConstantParameter, Specialization
+from mlirtri.lowering.target import Target, as_target
+from mlirtri.signature import Signature, is_array, is_torch
+
+SCHEDULES = ("default", "none")
+_RESERVED = ("pipeline", "target", "schedule")
+_compiling = threading.RLock()
+_kernels: dict[Any, Kernel] = {}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to compile; None takes the setting, then the default."""
+
+    target: str | Target | None = None
+    pipeline: Any = None
+    schedule: str | None = None
+    print_ir: bool | tuple[str, ...] | None = None
+
+    def over(self, other: Options) -> Options:
+        """These options where they are given, else the other's."""
+        pairs = {name: getattr(self, name) if getattr(self, name) is not None else getattr(other, name) for name in _FIELDS}
+        return Options(**pairs)
+
+
+_FIELDS = ("target", "pipeline", "schedule", "print_ir")
+
+
+@dataclass
+class _Entry:
+    """A kernel for one argument key, with what it captured from outside the function."""
+
+    kernel: Kernel
+    runtime: tuple[int, ...]
+    """Positions of the bound arguments that exist at run time."""
+    captures: list[Capture] = field(default_factory=list)
+
+    def is_current(self) -> bool:
+        return all(capture.is_current() for capture in self.captures)
+
+
+class JitFunction:
+    """What `@jit` makes of a function: call it, or `compile` it for given arguments."""
+
+    def __init__(self, function: Callable[..., Any], options: Options):
+        if not hasattr(function, "__code__"):
+            raise SourceNotAvailableError(
+                f"jit takes a Python function, not {function!r}", help="decorate a function written with def"
+            )
+        functools.update_wrapper(self, function)
+        self.__mlirtri_function__ = function
+        self.options = options
+        self.compiles = 0
+        """How many times this function was compiled (a kernel found in the content cache counts as none)."""
+        self._signature: Signature | None = None
+        self._entries: dict[Any, _Entry] = {}
+
+    @property
+    def signature(self) -> Signature:
+        if self._signature is None:
+            signature = Signature(self.__mlirtri_function__)
+            taken = [name for name in _RESERVED if name in signature.parameters]
+            if taken:
+                raise KernelTypeError(
+                    f"{self.__name__} has a parameter called {taken[0]!r}, which is an option of compile()",
+                    signature.span, help="rename the parameter",
+                )  # fmt: skip
+            self._signature = signature
+        return self._signature
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Run, compiling on the first call with such arguments. ``out=`` takes a tensor to write into, or a tuple."""
+        out = keywords.pop("out", None) if keywords and "out" not in self.signature.parameters else None
+        if keywords or len(arguments) != len(self.signature.parameters):
+            arguments = tuple(self.signature.bind(arguments, keywords).values())
+        key = tuple([_key(argument) for argument in arguments])
+        entry = self._entries.get(key)
+        if entry is None or not entry.is_current():
+            entry = self._compile_entry(key, arguments)
+        return entry.kernel.runner([arguments[position] for position in entry.runtime], out)
+
+    def _compile_entry(self, key: Any, arguments: tuple[Any, ...]) -> _Entry:
+        with _compiling:
+            named = dict(zip(self.signature.parameters, arguments, strict=True))
+            entry = self._entries[key] = self._compiled(self.signature.specialize(named), self.options)
+            return entry
+
+    def compile(self, *arguments: Any, target=None, pipeline=None, schedule=None, **keywords: Any) -> Kernel:
+        """The kernel for these arguments: real ones, or abstract `Tensor`s that need no memory.
+
+        Parameters annotated with a full `Tensor` may be left out. Raises the `KernelError` of the first room that
+        refuses. Keyword arguments are the function's own, compile-time constants among them.
+        """
+        named = self.signature.bind(arguments, keywords, abstract=True)
+        options = Options(target, pipeline, schedule).over(self.options)
+        with _compiling:
+            return self._compiled(self.signature.specialize(named), options).kernel
+
+    def _compiled(self, specialization: Specialization, options: Options) -> _Entry:
+        from mlirtri.session import compile_function
+
+        kernel, captures, is_new = compile_function(self.__mlirtri_function__, specialization, options, _kernels)
+        self.compiles += is_new
+        runtime = tuple(
+            position for position, p in enumerate(specialization.parameters) if not isinstance(p, ConstantParameter)
+        )
+        return _Entry(kernel, runtime, captures)
+
+    def __repr__(self) -> str:
+        return f"<mlirtri.jit function {self.__name__}>"
+
+
+def _key(argument: Any) -> Any:
+    """What a compile depends on in one argument; cheap, since every call makes it."""
+    if is_torch(argument):
+        return argument.shape, argument.dtype
+    if is_array(argument):
+        return argument.shape, argument.dtype, "numpy"
+    kind = type(argument)
+    if kind is float:
+        return float
+    if kind is tuple or kind is list:
+        return kind, tuple([_key(each) if type(each) is not float else each for each in argument])
+    try:
+        hash(argument)
+    except TypeError:
+        return kind, id(argument)
+    return kind, argument
+
+
+def jit(
+    function: Callable[..., Any] | None = None,
+    *,
+    target: str | None = None,
+    pipeline: Any = None,
+    schedule: str | None = None,
+    print_ir: bool | tuple[str, ...] | None = None,
+) -> Any:
+    """Make a kernel of a plain Python function over tensors. The function is read, never run.
+
+    `target` is ``"cpu"`` (default), ``"gpu"``, ``"cuda"`` or ``"cuda:sm_90"``; `pipeline` is ``"linalg"`` (default),
+    ``"relax"``, ``"mlir"`` or a `Pipeline`; `schedule` is ``"default"`` or ``"none"``; `print_ir` prints to stderr the IR
+    after each pass of all stages (True) or of those named.
+    """
+    options = Options(target, pipeline, schedule, print_ir)
+    checked(options)
+    if function is None:
+        return lambda decorated: JitFunction(decorated, options)
+    return JitFunction(function, options)
+
+
+def checked(options: Options) -> tuple[Target, str, Any]:
+    """Target, schedule and pipeline with settings and defaults filled in; raises `UnknownOptionError`."""
+    from mlirtri.lowering.pipelines import pipeline_for
+
+    target = as_target(options.target if options.target is not None else settings.get("MLIRTRI_TARGET"))
+    schedule = options.schedule if options.schedule is not None else "default"
+    if schedule == "meta":
+        raise UnknownOptionError("schedule 'meta' is not available yet", help=f"use one of {', '.join(SCHEDULES)}")
+    if schedule not in SCHEDULES:
+        raise UnknownOptionError(f"unknown schedule {schedule!r}", help=f"use one of {', '.join(SCHEDULES)}")
+    pipeline = options.pipeline if options.pipeline is not None else settings.get("MLIRTRI_PIPELINE")
+    return target, schedule, pipeline_for(pipeline, target)
+
+
+def content_key(*parts: Any) -> str:
+    """A digest of the texts that decide a kernel."""
+    return blake2b("\0".join(str(part) for part in parts).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,113 @@
+"""A compiled kernel: called with tensors, and read stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from mlirtri.compiler import Passes, Texts, Walk
+from mlirtri.errors import ArgumentMismatchError, DeviceError, UnknownOptionError
+from mlirtri.lowering.pipelines import Pipeline
+from mlirtri.lowering.specialization import Interface
+from mlirtri.lowering.target import Target
+
+
+class Kernel:
+    """One specialization of a function (or one module) for one target, compiled by one pipeline."""
+
+    def __init__(
+        self,
+        name: str,
+        pipeline: Pipeline,
+        target: Target,
+        semantics: str,
+        walked: Walk,
+        interface: Interface,
+        walk_with_passes: Callable[[], Walk],
+    ):
+        self.name = name
+        self.pipeline = pipeline
+        self.target = target
+        self.semantics = semantics
+        self.interface = interface
+        self.walked = walked
+        self._walk_with_passes = walk_with_passes
+        self._runner: Any = None
+
+    @property
+    def ir(self) -> Texts:
+        """Stage name to text, in order."""
+        return Texts(self.walked, self.pipeline)
+
+    @cached_property
+    def passes(self) -> dict[str, Passes]:
+        """Stage name to the texts after each of its passes, in order; ``.changed`` names those that did something.
+
+        Compiles once more, with text kept after each pass, unless that was asked for from the start.
+        """
+        walked = self.walked if self.walked.context.keep_passes else self._walk_with_passes()
+        return {name: Passes(walked.context.passes.get(name, [])) for name in walked.records}
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """``kernels`` launched per call, ``bytes`` read and written by them, ``compile_seconds`` by stage."""
+        executable = self.walked.executable
+        return {
+            "kernels": executable.kernels if executable else None,
+            "bytes": getattr(executable, "bytes", None),
+            "compile_seconds": self.walked.seconds,
+        }
+
+    @property
+    def runner(self) -> Any:
+        """What runs the kernel; raises `DeviceError` when the pipeline stopped before making code."""
+        if self._runner is None:
+            from mlirtri.runtime import Runner
+
+            if self.walked.executable is None:
+                raise DeviceError(
+                    f"{self.name} was compiled up to stage {self.pipeline.names[-1]!r} only and cannot be called",
+                    help="compile it without stopping early",
+                )
+            self._runner = Runner(
+                self.name, self.interface, self.walked.executable, self.semantics, self.pipeline.signless, self.target.is_cuda
+            )
+        return self._runner
+
+    def __call__(self, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
+        """Run on run-time arguments, in the order of the function's parameters; constants are compiled in."""
+        if keywords or len(arguments) != len(self.interface.parameters):
+            arguments = self._ordered(arguments, keywords)
+        return self.runner(arguments, out)
+
+    def _ordered(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
+        names = [parameter.name for parameter in self.interface.parameters]
+        given = dict(zip(names, arguments, strict=False))
+        unknown = [name for name in keywords if name not in names or name in given]
+        given |= keywords
+        missing = [name for name in names if name not in given]
+        if unknown or missing or len(arguments) > len(names):
+            raise ArgumentMismatchError(
+                f"{self.name}() takes {', '.join(names) or 'no arguments'} at run time"
+                + f"; missing {', '.join(missing)}" * bool(missing)
+                + f"; not known or given twice: {', '.join(unknown)}" * bool(unknown)
+                + f"; got {len(arguments)} positional arguments" * (len(arguments) > len(names))
+            )
+        return tuple(given[name] for name in names)
+
+    def to_mlir(self, stage: str | None = None, bare: bool = False) -> str:
+        """MLIR text that stock tools parse: the last MLIR stage by default; `bare` leaves out locations.
+
+        Raises `UnknownOptionError` for a stage that is not MLIR.
+        """
+        stages = [name for name, record in self.walked.records.items() if record.stage.kind == "mlir"]
+        name = self.pipeline.find(stage).name if stage else ("fused" if "fused" in stages else stages[-1])
+        if name not in stages:
+            raise UnknownOptionError(f"stage {name!r} is not MLIR", help=f"the MLIR stages are {', '.join(stages)}")
+        record = self.walked.records[name]
+        return record.readable() if bare else record.complete()
+
+    def __repr__(self) -> str:
+        types = ", ".join(f"{p.name}: {p.type}" for p in self.interface.parameters)
+        return f"<mlirtri kernel {self.name}({types}) for {self.target}, pipeline {self.pipeline.name!r}>"

@@ -1,0 +1,87 @@
+"""The names a kernel uses: dtypes, `Tensor` annotations, and the functions of the op table as stubs.
+
+The stubs are never run: the compiler reads which one is called. Calling one outside of a kernel says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.dialect.dtypes import DType, as_dtype
+from mlirtri.dialect.types import TensorType
+from mlirtri.errors import KernelError, KernelTypeError
+
+
+class LanguageFunction:
+    """A function of the language, known by its name."""
+
+    def __init__(self, name: str):
+        self.__name__ = self.__qualname__ = name
+        self.__module__ = "mlirtri"
+        self.__mlirtri_name__ = f"mlirtri.{name}"
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        raise KernelError(
+            f"mlirtri.{self.__name__} is a function of kernels and was called outside of one",
+            help="call it in a function decorated with @mlirtri.jit",
+        )
+
+    def __repr__(self) -> str:
+        return f"<mlirtri function {self.__name__}>"
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    """What a tensor argument is, as an annotation or in place of a real tensor in `compile`."""
+
+    shape: tuple[int | None, ...] | None = None
+    """None for any shape; None in it for a size taken from the argument."""
+    dtype: DType | None = None
+    """None for any."""
+
+    @property
+    def type(self) -> TensorType | None:
+        """The full type, when every part of it is known."""
+        if self.shape is None or self.dtype is None or None in self.shape:
+            return None
+        return TensorType(tuple(size for size in self.shape if size is not None), self.dtype)
+
+    def __str__(self) -> str:
+        shape = "..." if self.shape is None else ", ".join("?" if size is None else str(size) for size in self.shape)
+        return f"{self.dtype or 'any dtype'}[{shape}]"
+
+
+def _make(shape: Any = None, dtype: Any = None) -> _Tensor:
+    sizes = None if shape is None else tuple(_size(size) for size in ((shape,) if isinstance(shape, int) else shape))
+    return _Tensor(sizes, None if dtype is None or dtype is Any else as_dtype(dtype))
+
+
+def _size(size: Any) -> int | None:
+    if size is int or size is None:
+        return None
+    if isinstance(size, bool) or not hasattr(type(size), "__index__") or size < 0:
+        raise KernelTypeError(
+            f"{size!r} is not a size of a Tensor", help="write a number, or int for a size taken from the argument"
+        )
+    return int(size)
+
+
+class _TensorFactory(type):
+    def __call__(cls, shape: Any = None, dtype: Any = None) -> _Tensor:
+        return _make(shape, dtype)
+
+    def __getitem__(cls, parts: Any) -> _Tensor:
+        shape, dtype = parts if isinstance(parts, tuple) and len(parts) == 2 else (parts, None)
+        return _make(shape, dtype)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, _Tensor)
+
+
+class Tensor(metaclass=_TensorFactory):
+    """``Tensor((2, 3), float32)``, ``Tensor(shape=(2, 3), dtype="float32")`` or ``Tensor[[2, 3], float32]``.
+
+    As an annotation it is checked at the call; in `compile` it stands for a tensor that need not exist. A size of
+    ``int`` and a dtype of ``Any`` are taken from the argument.
+    """

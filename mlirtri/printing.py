@@ -1,0 +1,65 @@
+"""The two texts of a stage: for reading, and complete for dumps; and the way back from text to IR.
+
+One row per kind of IR. The complete text keeps locations and constants, so that resuming from it loses nothing.
+TVMScript is Python to TVM's parser: reading such a file is trusting it like code.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.errors import ParseError, Span
+from mlirtri.lowering.stage import Code
+
+SUFFIXES = {
+    "python": "ast.txt", "mlir": "mlir", "tvmscript": "py", "llvm": "ll", "cuda": "cu", "asm": "s", "ptx": "ptx",
+}  # fmt: skip
+RESUMABLE = ("mlir", "tvmscript")
+
+
+def readable(kind: str, ir: Any) -> str:
+    """What `kernel.ir` shows."""
+    if kind == "python":
+        from mlirtri.lowering.python_to_ast import print_tree
+
+        return print_tree(ir)
+    if kind == "mlir":
+        from mlirtri.dialect.mlir import print_module
+
+        return print_module(ir)
+    if kind == "tvmscript":
+        from mlirtri.lowering.tvm_text import print_readable
+
+        return print_readable(ir)
+    return ir.text if isinstance(ir, Code) else str(ir)
+
+
+def complete(kind: str, ir: Any) -> str:
+    """What a dump holds: the readable text where that loses nothing."""
+    if kind == "mlir":
+        from mlirtri.dialect.mlir import print_complete
+
+        return print_complete(ir)
+    if kind == "tvmscript":
+        from mlirtri.lowering.tvm_text import print_complete as print_tvm
+
+        return print_tvm(ir)
+    return readable(kind, ir)
+
+
+def parse(kind: str, text: str, file: str = "<text>") -> Any:
+    """IR of a complete (or readable) text; raises `ParseError` at the place that does not parse."""
+    if kind == "mlir":
+        return _parse_mlir(text, file)
+    if kind == "tvmscript":
+        from mlirtri.lowering.tvm_text import parse as parse_tvm
+
+        return parse_tvm(text, file)
+    raise ParseError(f"a stage of kind {kind} cannot be resumed from text", Span(file, 1, 1))
+
+
+def _parse_mlir(text: str, file: str) -> Any:
+    from mlirtri.dialect.definition import new_context
+    from mlirtri.dialect.mlir import parse_text
+
+    return parse_text(text, file, new_context())

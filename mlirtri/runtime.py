@@ -1,0 +1,213 @@
+"""Runs an executable on the user's tensors: torch in, torch out; NumPy in, NumPy out; no copy where none is needed.
+
+Takes the `Interface` of a kernel and its executable. Gives a `Runner`, called with run-time arguments in order.
+Refuses tensors that need a gradient, lie on another device or have another layout; strided ones are copied, said once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from mlirtri.dialect.dtypes import DType
+from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
+from mlirtri.lowering.specialization import Interface, Leaf, TensorParameter
+from mlirtri.lowering.stage import Executable
+
+_SIGNED = {"uint8": torch.int8, "uint16": torch.int16, "uint32": torch.int32, "uint64": torch.int64}
+
+
+class NonContiguousWarning(UserWarning):
+    """An argument was copied, because kernels read contiguous memory."""
+
+
+class Runner:
+    """A kernel's executable with the way in and out for Python's tensors. Thread-safe."""
+
+    def __init__(self, name: str, interface: Interface, executable: Executable, semantics: str, signless: bool, cuda: bool):
+        self.name = name
+        self.interface = interface
+        self.executable = executable
+        self.returns_arrays = semantics == "numpy"
+        self.device = torch.device("cuda" if cuda else "cpu")
+        self.entries = [_Entry(self, parameter, signless) for parameter in interface.parameters]
+        self.outputs = [(tuple(leaf.shape), leaf.dtype.torch) for leaf in interface.leaves]
+        self.views = [_SIGNED.get(leaf.dtype.name) if signless else None for leaf in interface.leaves]
+        self.has_views = any(view is not None for view in self.views)
+        tree = interface.tree
+        self.is_single = isinstance(tree, Leaf) and len(interface.leaves) == 1 and not self.returns_arrays
+
+    def __call__(self, arguments: Sequence[Any], out: Any = None) -> Any:
+        inputs = [entry(argument) for entry, argument in zip(self.entries, arguments, strict=True)]
+        device = self.device if self.device.type == "cpu" else _device_of(inputs, self.device)
+        if out is None:
+            results = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in self.outputs]
+            self.launch(inputs, results)
+            return results[0] if self.is_single else self.rebuild(self.interface.tree, results)
+        return self.into(out, inputs, device)
+
+    def launch(self, inputs: list[Any], results: list[Any]) -> None:
+        """Run, with unsigned results seen as signed, then look at the run-time checks."""
+        if self.has_views:
+            viewed = [r if v is None else r.view(v) for r, v in zip(results, self.views, strict=True)]
+            self.executable.launch(inputs, viewed)
+        else:
+            self.executable.launch(inputs, results)
+        for check in self.interface.checks:
+            if results[check.index].item():
+                raise check.error(check.message, check.span)
+
+    def rebuild(self, tree: Any, results: list[Any]) -> Any:
+        """Python's return value from the flat results."""
+        if isinstance(tree, Leaf):
+            return as_array(results[tree.index]) if self.returns_arrays else results[tree.index]
+        return None if tree is None else type(tree)(self.rebuild(each, results) for each in tree)
+
+    def into(self, out: Any, inputs: list[Any], device: torch.device) -> Any:
+        """Write results into the caller's tensors and return those."""
+        given = _flatten(out)
+        leaves = [leaf.index for leaf in _leaves(self.interface.tree)]
+        if len(given) != len(leaves):
+            raise ArgumentMismatchError(f"{self.name}(): out has {len(given)} tensors for {len(leaves)} results")
+        results = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in self.outputs]
+        late: list[tuple[Any, Any]] = []
+        for index, target in zip(leaves, given, strict=True):
+            target = self._checked_output(target, index)
+            if target.is_contiguous() and not any(_overlap(target, each) for each in (*inputs, *results)):
+                results[index] = target
+            else:
+                late.append((target, results[index]))
+        self.launch(inputs, results)
+        for target, result in late:
+            target.copy_(result)
+        return out
+
+    def _checked_output(self, target: Any, index: int) -> Any:
+        leaf = self.interface.leaves[index]
+        found = as_torch(target) if isinstance(target, np.ndarray) else target
+        is_wrong_kind = isinstance(target, np.ndarray) != self.returns_arrays or not isinstance(found, torch.Tensor)
+        if is_wrong_kind or tuple(found.shape) != leaf.shape or found.dtype != leaf.dtype.torch:
+            shown = f"{found.dtype} {tuple(found.shape)}" if hasattr(found, "shape") else type(target).__name__
+            raise ArgumentMismatchError(f"{self.name}(): out has to be {leaf}, got {type(target).__name__} {shown}")
+        if isinstance(target, np.ndarray) and not target.flags.writeable:
+            raise ArgumentMismatchError(f"{self.name}(): out is read-only")
+        if found.requires_grad:
+            raise ArgumentMismatchError(f"{self.name}(): out requires a gradient; pass out.detach()")
+        return found
+
+
+class _Entry:
+    """How one run-time parameter gets in."""
+
+    def __init__(self, runner: Runner, parameter: TensorParameter, signless: bool):
+        self.runner = runner
+        self.parameter = parameter
+        self.dtype: DType = parameter.type.dtype
+        self.torch_dtype = self.dtype.torch
+        self.shape = tuple(parameter.type.shape)
+        self.view = _SIGNED.get(self.dtype.name) if signless else None
+        self.has_warned = False
+
+    def __call__(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            tensor = value
+        elif isinstance(value, (np.ndarray, np.generic)):
+            tensor = as_torch(np.asarray(value), self.warn)
+        elif not self.shape and isinstance(value, (bool, int, float)):
+            tensor = torch.tensor(value, dtype=self.torch_dtype, device=self.runner.device)
+        else:
+            raise self.mismatch(value)
+        if tensor.shape != self.shape or tensor.dtype != self.torch_dtype:
+            raise self.mismatch(value)
+        if tensor.requires_grad and torch.is_grad_enabled():
+            raise KernelTypeError(
+                f"{self.runner.name}(): {self.parameter.name!r} requires a gradient, which kernels do not compute",
+                help="pass tensor.detach(), or call the kernel under torch.no_grad()",
+            )
+        if tensor.device.type != self.runner.device.type:
+            raise self.wrong_device(tensor)
+        if not tensor.is_contiguous() or tensor.is_neg():
+            self.warn()
+            tensor = tensor.resolve_neg().contiguous()
+        return tensor if self.view is None else tensor.view(self.view)
+
+    def mismatch(self, value: Any) -> ArgumentMismatchError:
+        if hasattr(value, "shape") and hasattr(value, "dtype"):
+            found = f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, value.shape))}]"
+        else:
+            found = f"{type(value).__name__} {value!r}"
+        return ArgumentMismatchError(
+            f"{self.runner.name}(): {self.parameter.name!r} was compiled for {self.parameter.type}, got {found}"
+        )
+
+    def wrong_device(self, tensor: Any) -> DeviceError:
+        wanted = self.runner.device.type
+        help_text = f"move it with .to({wanted!r}), or compile for target={tensor.device.type!r}"
+        if wanted == "cuda" and not torch.cuda.is_available():
+            help_text = "no CUDA device is at hand here: the source is in kernel.ir['cuda']"
+        return DeviceError(
+            f"{self.runner.name}() was compiled for {wanted}, and {self.parameter.name!r} is on {tensor.device}", help=help_text
+        )
+
+    def warn(self) -> None:
+        """Say once per kernel and parameter that a call copies."""
+        if self.has_warned:
+            return
+        self.has_warned = True
+        warnings.warn(
+            f"{self.runner.name}(): {self.parameter.name!r} is not contiguous and is copied at each call",
+            NonContiguousWarning,
+            stacklevel=2,
+        )
+
+
+def as_torch(array: np.ndarray, on_copy: Callable[[], None] | None = None) -> torch.Tensor:
+    """A torch tensor over an array's memory; strided arrays that torch cannot view are copied."""
+    if not array.flags.c_contiguous and (on_copy is not None or any(stride < 0 for stride in array.strides)):
+        if on_copy is not None:
+            on_copy()
+        array = np.array(array, order="C")
+    if array.dtype.name == "bfloat16":
+        return as_torch(array.view(np.int16)).view(torch.bfloat16)
+    if not array.flags.writeable and array.size:
+        # torch warns about read-only memory, which kernels never write: see the same bytes as writable.
+        memory = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
+        memory.owner = array
+        array = np.frombuffer(memory, dtype=array.dtype).reshape(array.shape)
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def as_array(tensor: torch.Tensor) -> Any:
+    """The NumPy array of a result; a NumPy scalar for rank 0, as NumPy's own functions return."""
+    if tensor.dtype == torch.bfloat16:
+        import ml_dtypes
+
+        array = tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    else:
+        array = tensor.numpy()
+    return array if array.ndim else array[()]
+
+
+def _device_of(inputs: list[Any], default: torch.device) -> torch.device:
+    return inputs[0].device if inputs else default
+
+
+def _flatten(tree: Any) -> list[Any]:
+    return [each for part in tree for each in _flatten(part)] if isinstance(tree, (tuple, list)) else [tree]
+
+
+def _leaves(tree: Any) -> list[Leaf]:
+    return [each for each in _flatten(tree) if isinstance(each, Leaf)]
+
+
+def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether the memory of two tensors may meet; `a` is contiguous."""
+    if a.numel() == 0 or b.numel() == 0 or a.device != b.device:
+        return False
+    a_start, b_start = a.data_ptr(), b.data_ptr()
+    return a_start < b_start + b.nbytes and b_start < a_start + a.nbytes

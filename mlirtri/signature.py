@@ -1,0 +1,188 @@
+"""From call arguments to a `Specialization`: what is a tensor, a run-time scalar, or a compile-time constant.
+
+Takes a function's parameters and annotations, and arguments: torch tensors, NumPy arrays, Python values, or abstract
+`Tensor`s. Refuses arguments that do not fit, all of them in one message that names the parameters.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mlirtri.dialect.dtypes import DTYPES, DType, find_dtype
+from mlirtri.dialect.types import TensorType
+from mlirtri.errors import ArgumentMismatchError, KernelTypeError, Span, UnsupportedSyntaxError
+from mlirtri.language import Tensor
+from mlirtri.lowering.specialization import ConstantParameter, Specialization, TensorParameter
+
+_COMPILE_TIME = (int, float, bool, str)
+
+
+class Signature:
+    """The parameters of a kernel, with what their annotations ask for."""
+
+    def __init__(self, function: Callable[..., Any]):
+        self.function = function
+        self.parameters = dict(inspect.signature(function).parameters)
+        self.annotations = self._annotations()
+        for name, parameter in self.parameters.items():
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise UnsupportedSyntaxError(
+                    f"{function.__name__} takes *{name}, which a kernel cannot", self.span, help="name every parameter"
+                )
+        self.signature = inspect.Signature(
+            [p.replace(annotation=inspect.Parameter.empty) for p in self.parameters.values()]
+        )
+
+    def _annotations(self) -> dict[str, Any]:
+        closure = inspect.getclosurevars(self.function).nonlocals if self.function.__closure__ else {}
+        try:
+            found = inspect.get_annotations(self.function, eval_str=True, locals=closure or None)
+        except (NameError, AttributeError, SyntaxError, TypeError) as error:
+            raise KernelTypeError(f"an annotation of {self.function.__name__} does not evaluate: {error}", self.span) from None
+        return {name: _annotation(value) for name, value in found.items() if name in self.parameters}
+
+    @property
+    def span(self) -> Span:
+        code = self.function.__code__
+        return Span(code.co_filename, code.co_firstlineno, 1)
+
+    def bind(self, arguments: tuple[Any, ...], keywords: dict[str, Any], abstract: bool = False) -> dict[str, Any]:
+        """Arguments by parameter name, defaults filled in. `abstract` lets fully annotated tensors be left out."""
+        if abstract:
+            keywords = dict(keywords)
+            for name in list(self.parameters)[len(arguments) :]:
+                annotated = self.annotations.get(name)
+                if name not in keywords and isinstance(annotated, Tensor) and annotated.type is not None:
+                    keywords[name] = annotated
+        try:
+            bound = self.signature.bind(*arguments, **keywords)
+        except TypeError as error:
+            raise ArgumentMismatchError(f"{self.function.__name__}(): {error}", self.span) from None
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+    def specialize(self, arguments: dict[str, Any]) -> Specialization:
+        """What the arguments stand for; raises `ArgumentMismatchError` for all that do not fit."""
+        parameters, problems = [], []
+        for name, value in arguments.items():
+            try:
+                parameters.append(parameter_of(name, value, self.annotations.get(name)))
+            except KernelTypeError as error:
+                problems.append(f"{name!r}: {error.message}")
+        if problems:
+            shown = "\n  ".join(problems)
+            raise ArgumentMismatchError(f"{self.function.__name__}(): arguments do not fit\n  {shown}", self.span)
+        return Specialization(tuple(parameters), semantics_of(arguments.values()))
+
+
+def _annotation(value: Any) -> Any:
+    """A `Tensor`, a dtype, one of Python's own types, or None for what says nothing to us."""
+    if value is Tensor:
+        return Tensor()
+    if isinstance(value, Tensor) or value in _COMPILE_TIME:
+        return value
+    return find_dtype(value)
+
+
+def semantics_of(values: Any) -> str:
+    """NumPy's when all tensors are NumPy arrays (and there is one), else torch's."""
+    tensors = [value for value in values if is_array(value) or is_torch(value) or isinstance(value, Tensor)]
+    return "numpy" if tensors and all(is_array(value) for value in tensors) else "torch"
+
+
+def is_array(value: Any) -> bool:
+    return isinstance(value, (np.ndarray, np.generic))
+
+
+def is_torch(value: Any) -> bool:
+    """Whether it is a torch tensor, without importing torch."""
+    return hasattr(value, "data_ptr") and hasattr(value, "requires_grad")
+
+
+def parameter_of(name: str, value: Any, annotation: Any) -> TensorParameter | ConstantParameter:
+    """What a parameter becomes for this argument; raises `KernelTypeError` if it cannot be one."""
+    if is_array(value) or is_torch(value) or isinstance(value, Tensor):
+        return TensorParameter(name, _fitting(tensor_type(value, annotation), annotation))
+    if isinstance(annotation, Tensor):
+        raise KernelTypeError(f"expected a tensor {annotation}, got {_shown(value)}")
+    if isinstance(annotation, DType):
+        return TensorParameter(name, _scalar(value, annotation))
+    if isinstance(value, float) and annotation is not float:
+        return TensorParameter(name, TensorType((), DTYPES["float64"]), weak=True)
+    if isinstance(annotation, type) and annotation in _COMPILE_TIME and not isinstance(value, _accepted(annotation)):
+        raise KernelTypeError(f"expected {annotation.__name__}, got {_shown(value)}")
+    return ConstantParameter(name, constant_of(value))
+
+
+def _accepted(annotation: type) -> tuple[type, ...]:
+    return (int, float) if annotation is float else (annotation,)
+
+
+def _scalar(value: Any, dtype: DType) -> TensorType:
+    """A run-time scalar of an annotated dtype."""
+    if not isinstance(value, (bool, int, float)) or (isinstance(value, float) and not dtype.is_float):
+        raise KernelTypeError(f"expected a {dtype} scalar, got {_shown(value)}")
+    if dtype.is_integer and not _holds(value, dtype):
+        raise KernelTypeError(f"{value} does not fit {dtype}")
+    return TensorType((), dtype)
+
+
+def _holds(value: int, dtype: DType) -> bool:
+    low = 0 if dtype.is_unsigned else -(1 << (dtype.bits - 1))
+    return low <= value < low + (1 << dtype.bits)
+
+
+def constant_of(value: Any) -> Any:
+    """A hashable compile-time value: lists become tuples, dtypes of any library ours."""
+    if isinstance(value, (bool, int, float, str, type(None))):
+        return value
+    if not isinstance(value, type) and (dtype := find_dtype(value)) is not None:
+        return dtype
+    if isinstance(value, type) and (dtype := find_dtype(value)) is not None:
+        return dtype
+    if isinstance(value, (tuple, list)):
+        if any(is_array(each) or is_torch(each) for each in value):
+            raise KernelTypeError("a tuple of tensors is not an argument kernels take: pass each by itself")
+        return tuple(constant_of(each) for each in value)
+    if callable(value):
+        return value
+    raise KernelTypeError(
+        f"a {type(value).__name__} is not an argument kernels take: pass tensors, arrays, numbers, strings, dtypes, tuples"
+    )
+
+
+def tensor_type(value: Any, annotation: Any = None) -> TensorType:
+    """The type of a torch tensor, an array or an abstract tensor; raises `KernelTypeError` for dtypes we lack."""
+    if isinstance(value, Tensor):
+        if value.type is None:
+            raise KernelTypeError(f"the abstract argument {value} has to say its whole shape and dtype")
+        return value.type
+    if (dtype := find_dtype(value.dtype)) is None:
+        raise KernelTypeError(f"dtype {value.dtype} is not supported; the dtypes are {', '.join(DTYPES)}")
+    return TensorType(tuple(value.shape), dtype)
+
+
+def _fitting(found: TensorType, annotation: Any) -> TensorType:
+    if annotation is None:
+        return found
+    if isinstance(annotation, DType):
+        annotation = Tensor((), annotation)
+    if not isinstance(annotation, Tensor):
+        raise KernelTypeError(f"expected {annotation.__name__}, got a tensor {found}")
+    if annotation.dtype not in (None, found.dtype) or not _shape_fits(found.shape, annotation.shape):
+        raise KernelTypeError(f"expected {annotation}, got {found}")
+    return found
+
+
+def _shape_fits(shape: tuple[int, ...], wanted: tuple[int | None, ...] | None) -> bool:
+    if wanted is None:
+        return True
+    return len(shape) == len(wanted) and all(size in (None, n) for n, size in zip(shape, wanted, strict=True))
+
+
+def _shown(value: Any) -> str:
+    return f"{type(value).__name__} {value!r}" if isinstance(value, (bool, int, float, str)) else type(value).__name__
