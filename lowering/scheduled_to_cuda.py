@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.errors import CodegenError, DeviceError
+from mlirtri.lowering.cuda_source import device_module, source_of
 from mlirtri.lowering.launch_plan import make_plan
 from mlirtri.lowering.stage import Code, CompileContext
-from mlirtri.lowering.tvm_names import IRModule, PrimFunc, tirx, tvm
+from mlirtri.lowering.tvm_names import IRModule, PrimFunc, tirx
 from mlirtri.lowering.tvm_passes import locations_of, place_of, prim_funcs, short_message, span_of
 from mlirtri.lowering.tvm_targets import tvm_target
-
-DEVICE_FUNCTION = 2
-"""TVM's `calling_conv` of a function that runs on the device."""
 
 
 def lower(mod: IRModule, context: CompileContext) -> Code:
@@ -38,22 +36,13 @@ def lower(mod: IRModule, context: CompileContext) -> Code:
 
 
 def _source(functions: list[tuple[str, PrimFunc]], target) -> str:
-    device = _device_module(functions, target)
+    device = device_module(functions, target)
     heads = {name: _line_directive(function) for name, function in functions}
     located = {
         gv: function.with_body(_after(heads[_kernel_of(gv.name_hint, heads)], function.body))
         for gv, function in device.functions_items()
     }
-    return tvm.get_global_func("target.build.cuda")(IRModule(located), target).inspect_source()
-
-
-def _device_module(functions: list[tuple[str, PrimFunc]], target) -> IRModule:
-    """The functions that run on the device, after TVM's own lowering."""
-    mod = IRModule({name: function.with_attr("global_symbol", name) for name, function in functions})
-    pipeline, _, finish_device = tirx.get_default_tir_pipeline(target)
-    mod = pipeline(tirx.transform.BindTarget(target)(mod))
-    on_device = tirx.transform.Filter(lambda each: int(each.attrs.get("calling_conv", 0)) == DEVICE_FUNCTION)(mod)
-    return finish_device()(on_device)
+    return source_of(IRModule(located), target)
 
 
 def _kernel_of(device_name: str, heads: dict[str, Any]) -> str:

@@ -39,7 +39,7 @@ from tvm import ir, relax, runtime, s_tir, target, tirx  # noqa: E402
 from tvm.relax import BlockBuilder, VirtualMachine  # noqa: E402
 from tvm.s_tir import SBlock, SBlockRealize, Schedule, dlight  # noqa: E402
 from tvm.script import from_source  # noqa: E402
-from tvm_ffi import structural_equal, structural_map, structural_walk  # noqa: E402
+from tvm_ffi import WalkResult, structural_equal, structural_map, structural_walk  # noqa: E402
 
 IRModule = ir.IRModule
 GlobalVar = ir.GlobalVar
@@ -58,7 +58,7 @@ read_write_region = s_tir.analysis.get_sblock_read_write_region
 
 __all__ = [
     "PINNED", "BlockBuilder", "GlobalVar", "IRModule", "PassContext", "PrimFunc", "Range", "SBlock", "SBlockRealize",
-    "Schedule", "Sequential", "TVMError", "Target", "TensorLoad", "TensorType", "VirtualMachine", "check_versions",
-    "dlight", "from_source", "ir", "pass_instrument", "read_write_region", "relax", "runtime", "s_tir",
-    "structural_equal", "structural_map", "structural_walk", "tirx", "tvm", "tvm_ffi",
+    "Schedule", "Sequential", "TVMError", "Target", "TensorLoad", "TensorType", "VirtualMachine", "WalkResult",
+    "check_versions", "dlight", "from_source", "ir", "pass_instrument", "read_write_region", "relax", "runtime",
+    "s_tir", "structural_equal", "structural_map", "structural_walk", "tirx", "tvm", "tvm_ffi",
 ]  # fmt: skip

@@ -1,0 +1,27 @@
+"""From scheduled PrimFuncs to CUDA C++, through TVM's own lowering; shared by the room and by the rules that try it.
+
+Takes named PrimFuncs and TVM's CUDA target. Gives the module of device functions, and its source text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mlirtri.lowering.tvm_names import IRModule, PrimFunc, tirx, tvm
+
+DEVICE_FUNCTION = 2
+"""TVM's `calling_conv` of a function that runs on the device."""
+
+
+def device_module(functions: Iterable[tuple[str, PrimFunc]], target) -> IRModule:
+    """The functions that run on the device; ``<name>_kernel``, ``<name>_kernel_1``… for each PrimFunc."""
+    mod = IRModule({name: function.with_attr("global_symbol", name) for name, function in functions})
+    pipeline, _, finish_device = tirx.get_default_tir_pipeline(target)
+    mod = pipeline(tirx.transform.BindTarget(target)(mod))
+    on_device = tirx.transform.Filter(lambda each: int(each.attrs.get("calling_conv", 0)) == DEVICE_FUNCTION)(mod)
+    return finish_device()(on_device)
+
+
+def source_of(device: IRModule, target) -> str:
+    """The CUDA C++ of a module of device functions."""
+    return tvm.get_global_func("target.build.cuda")(device, target).inspect_source()
