@@ -9,13 +9,12 @@ For CUDA the last two stages are ``cuda`` and, where nvcc is on PATH, ``ptx``.
 
 from __future__ import annotations
 
-import difflib
 import shutil
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
-from mlirtri.errors import UnknownOptionError
+from mlirtri.errors import UnknownOptionError, did_you_mean
 from mlirtri.lowering.stage import CompileContext, Stage
 from mlirtri.lowering.target import Target
 
@@ -84,10 +83,9 @@ class Pipeline:
         for stage in self.stages:
             if stage.name in wanted:
                 return stage
-        near = difflib.get_close_matches(name, self.names, n=1)
         raise UnknownOptionError(
             f"pipeline {self.name!r} has no stage {name!r}",
-            help=f"did you mean {near[0]!r}? " * bool(near) + f"its stages are {', '.join(self.names)}",
+            help=f"{did_you_mean(name, self.names)}its stages are {', '.join(self.names)}",
         )
 
     def insert_before(self, name: str, stage: Stage) -> Pipeline:
@@ -120,10 +118,9 @@ def pipeline_for(spelling: str | Pipeline, target: Target) -> Pipeline:
     if isinstance(spelling, Pipeline):
         return spelling
     if spelling not in STAGES:
-        near = difflib.get_close_matches(str(spelling), STAGES, n=1)
-        raise UnknownOptionError(
+            raise UnknownOptionError(
             f"unknown pipeline {spelling!r}",
-            help=f"did you mean {near[0]!r}? " * bool(near) + f"the pipelines are {', '.join(STAGES)}",
+            help=f"{did_you_mean(spelling, STAGES)}the pipelines are {', '.join(STAGES)}",
         )
     if spelling == "mlir":
         if target.is_cuda:

@@ -8,8 +8,9 @@ Refuses to know anything of Python's AST, MLIR or TVM: rooms translate their loc
 from __future__ import annotations
 
 import linecache
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,12 @@ class SeveralErrors(KernelError):
 
     def __reduce__(self):
         return SeveralErrors, (self.errors,)
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """The start of a help line: the nearest of the known names as a question, or nothing when none is near."""
+    near = get_close_matches(str(name), list(known), n=1)
+    return f"did you mean {near[0]!r}? " if near else ""
 
 
 def raise_all(errors: Sequence[KernelError]) -> None:
