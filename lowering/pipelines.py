@@ -118,7 +118,7 @@ def pipeline_for(spelling: str | Pipeline, target: Target) -> Pipeline:
     if isinstance(spelling, Pipeline):
         return spelling
     if spelling not in STAGES:
-            raise UnknownOptionError(
+        raise UnknownOptionError(
             f"unknown pipeline {spelling!r}",
             help=f"{did_you_mean(spelling, STAGES)}the pipelines are {', '.join(STAGES)}",
         )

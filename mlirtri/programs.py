@@ -8,7 +8,6 @@ Refuses files that do not import, at the line that fails, and names that are not
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib.util
 import sys
 import traceback
@@ -17,7 +16,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from mlirtri.errors import KernelError, SourceNotAvailableError, Span, UnknownNameError
+from mlirtri.errors import KernelError, SourceNotAvailableError, Span, UnknownNameError, did_you_mean
 from mlirtri.jit import JitFunction, jit
 
 
@@ -68,8 +67,7 @@ def _named(module: ModuleType, path: Path, name: str) -> JitFunction:
         found: Any = reduce(getattr, name.split("."), module)
     except AttributeError:
         kernels = _kernels(module, path)
-        near = difflib.get_close_matches(name, kernels, n=1)
-        hint = f"did you mean {near[0]!r}? " * bool(near) + f"its kernels are {', '.join(kernels) or 'none'}"
+        hint = f"{did_you_mean(name, kernels)}its kernels are {', '.join(kernels) or 'none'}"
         raise UnknownNameError(f"{path} has no {name!r}", help=hint) from None
     if isinstance(found, JitFunction):
         return found
