@@ -94,7 +94,7 @@ class Spelling:
     def __str__(self) -> str:
         return f"{self.name}{self.signature}"
 
-    def call(self, b: Builder, *arguments: Any, **keywords: Any) -> Any:
+    def call(self, b: Builder, /, *arguments: Any, **keywords: Any) -> Any:
         """The result of the call: a value of the builder, a Python value, or a tuple. Fails through `b.fail`."""
         owner, arguments = (arguments[:1], arguments[1:]) if self.is_method else ((), arguments)
         try:

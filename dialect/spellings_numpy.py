@@ -69,6 +69,11 @@ def _strong(b: Builder, *operands: Any) -> tuple[Any, ...]:
     return tuple(b.cast(x, default_dtype("numpy", kind)) for x, kind in zip(operands, kinds, strict=True))
 
 
+def _arrays(b: Builder, *operands: Any) -> tuple[Any, ...]:
+    """Functions that are no ufuncs make arrays of Python scalars, even beside arrays."""
+    return tuple(_strong(b, x)[0] for x in operands)
+
+
 def _computed_in(b: Builder, dtype: Any, *operands: Any) -> tuple[Any, ...]:
     """The operands of a ufunc that is called with `dtype=`."""
     if dtype is None:
@@ -280,14 +285,14 @@ def _(b, x1, x2, /, out=unsupported(), *, dtype=None):
 @spelling("numpy.dot", ops="dot multiply")
 def _dot(builder, a, b, out=unsupported()):
     if not helpers.shape_of(builder, a) or not helpers.shape_of(builder, b):
-        return builder.multiply(*_strong(builder, a, b))
+        return builder.multiply(*_arrays(builder, a, b))
     return builder.dot(a, b)
 
 
 @spelling("numpy.inner", ops="dot multiply transpose")
 def _(builder, a, b, /):
     if not helpers.shape_of(builder, a) or not helpers.shape_of(builder, b):
-        return builder.multiply(*_strong(builder, a, b))
+        return builder.multiply(*_arrays(builder, a, b))
     helpers.require_rank(builder, "the second operand of numpy.inner", b, (1, 2))
     return builder.dot(a, b if helpers.rank_of(builder, b) == 1 else builder.transpose(b))
 

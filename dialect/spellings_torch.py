@@ -112,7 +112,7 @@ def _(b, input, other, *, alpha=1, out=unsupported()):
     return b.subtract(input, scaled(b, other, alpha))
 
 
-@spelling("torch.div torch.divide", ops="divide floor_divide trunc")
+@spelling("torch.div torch.divide", ops="divide floor_divide trunc multiply not_equal logical_and less add where")
 def _(b, input, other, *, rounding_mode=None, out=unsupported()):
     _require_tensors(b, "torch.div", 0, input, other)
     if rounding_mode is None:
@@ -183,12 +183,12 @@ def _(b, input, min=None, max=None, *, out=unsupported()):
     return b.clip(input, min, max)
 
 
-@spelling("torch.clamp_min", ops="maximum")
+@spelling("torch.clamp_min", ops="clip maximum")
 def _(b, input, min):
     return b.clip(input, min, None)
 
 
-@spelling("torch.clamp_max", ops="minimum")
+@spelling("torch.clamp_max", ops="clip minimum")
 def _(b, input, max):
     return b.clip(input, None, max)
 
