@@ -34,6 +34,13 @@ def to_llvm_ir(module: ir.Module) -> str:
     return llvm.translate_module_to_llvmir(module.operation)
 
 
+def load_irdl(path: str, context: ir.Context) -> None:
+    """Define the dialects of an IRDL file in `context`; raises `ir.MLIRError` for one that does not parse."""
+    from torch_mlir.dialects import irdl
+
+    irdl.load_dialects(ir.Module.parseFile(path, context))
+
+
 def public_functions(module: ir.Module) -> list[ir.OpView]:
     """The functions (func.func or llvm.func) that have a body and that others may call: the kernels."""
     functions = [one for one in module.body.operations if one.operation.name in ("func.func", "llvm.func")]

@@ -23,7 +23,10 @@ from mlirtri.dialect.mlir import ir, passmanager, print_module
 from mlirtri.errors import Note, PassFailedError, Span, UnknownOptionError
 from mlirtri.lowering.stage import CompileContext
 
-MODULE_ONLY_PIPELINES = ("gpu-lower-to-nvvm-pipeline", "sparsifier")
+MODULE_ONLY_PIPELINES = (
+    "gpu-lower-to-nvvm-pipeline", "gpu-lower-to-rocdl-pipeline", "gpu-lower-to-xevm-pipeline", "sparsifier",
+    "tosa-to-linalg-pipeline",
+)  # fmt: skip
 """Pipelines made of module passes: nested under another operation, MLIR ends the process instead of raising."""
 
 

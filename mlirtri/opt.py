@@ -1,0 +1,120 @@
+"""`mlirtri-opt`: upstream's mlir-opt over the bindings, with every upstream pass and with the `tri` dialect.
+
+Takes MLIR text (a file or stdin) and passes in mlir-opt's spelling. Gives the IR on stdout or in ``-o FILE``; IR dumps
+and diagnostics go to stderr. Broken input is a diagnostic ``file:line:col: error: …``, never a Python traceback.
+Exit status: 0 fine, 1 the input or a pass failed, 2 the command line makes no sense.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+from mlirtri.opt_options import Options, UsageError, parse_arguments, usage
+
+SPLIT_MARKER = "// -----"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; gives the exit status."""
+    try:
+        return _run(parse_arguments(sys.argv[1:] if arguments is None else arguments))
+    except UsageError as error:
+        return _complain(str(error), 2)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            # Whoever read our output has seen enough; Python must not complain when it flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
+        return _complain(f"{error.filename or 'output'}: {error.strerror}", 1)
+
+
+def _complain(message: str, status: int) -> int:
+    print(f"mlirtri-opt: error: {message}", file=sys.stderr)
+    return status
+
+
+def _run(options: Options) -> int:
+    if options.on("help"):
+        print(usage())
+        return 0
+    if options.on("version"):
+        print(f"mlirtri {metadata.version('mlirtri')}, MLIR of torch-mlir {metadata.version('torch-mlir')}")
+        return 0
+    from mlirtri import opt_passes  # imports MLIR
+
+    if options.on("list-passes"):
+        print("\n".join(opt_passes.registered_passes()))
+        return 0
+    pipeline = opt_passes.pipeline_of(options)
+    data = sys.stdin.buffer.read() if options.input == "-" else Path(options.input).read_bytes()
+    return _process_all(data, pipeline, options)
+
+
+def _process_all(data: bytes, pipeline: str | None, options: Options) -> int:
+    name = "<stdin>" if options.input == "-" else options.input
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        print(f"{name}:{line}:1: error: the file is not UTF-8 text: {error.reason}", file=sys.stderr)
+        return 1
+    pieces = split(text) if options.on("split-input-file") else [text]
+    results = [_process(piece, name, pipeline, options) for piece in pieces]
+    fine = all(succeeded for _, succeeded in results)
+    printed = f"{SPLIT_MARKER}\n".join(output for output, _ in results if output is not None)
+    _write(printed, options.values.get("o", "-"), fine)
+    return 0 if fine else 1
+
+
+def split(text: str) -> list[str]:
+    """The pieces between split markers, each below as many empty lines as stand above it: line numbers stay true."""
+    pieces, start = [], 0
+    lines = text.split("\n")
+    marks = [number for number, line in enumerate(lines) if line.startswith(SPLIT_MARKER)]
+    for end in [*marks, len(lines)]:
+        pieces.append("\n" * start + "\n".join(lines[start:end]))
+        start = end + 1
+    return pieces
+
+
+def _process(text: str, name: str, pipeline: str | None, options: Options) -> tuple[str | None, bool]:
+    """The output for one piece, None when there is none, and whether all went well."""
+    from mlirtri import opt_diagnostics, opt_passes
+
+    # MLIR reads files: their names are in locations, so a piece goes by a name that can be put right afterwards.
+    with tempfile.TemporaryDirectory(prefix="mlirtri-opt-") as folder:
+        path = os.path.join(folder, "piece.mlir")
+        Path(path).write_bytes(text.encode())
+        output, reports = opt_passes.transform(path, pipeline, options)
+        if options.on("verify-diagnostics"):
+            reports = opt_diagnostics.differences(text, path, reports)
+        for report in reports:
+            print(str(report).replace(path, name), file=sys.stderr)
+        failed = any(report.severity == "error" for report in reports)
+        fine = not failed and (output is not None or options.on("verify-diagnostics"))
+        return (output.replace(path, name) if output is not None else None), fine
+
+
+def _write(text: str, target: str, fine: bool) -> None:
+    """To stdout always; to a file in one piece, and only when all went well."""
+    if target == "-":
+        sys.stdout.buffer.write(text.encode())
+        sys.stdout.buffer.flush()
+    elif fine:
+        folder = Path(target).resolve().parent
+        if not folder.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(folder))
+        handle, partial = tempfile.mkstemp(dir=folder)
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode())
+        os.replace(partial, target)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

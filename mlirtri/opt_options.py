@@ -1,0 +1,129 @@
+"""The command line of `mlirtri-opt`: mlir-opt's spelling, where every unknown option is the name of a pass.
+
+Takes the arguments. Gives `Options`; passes keep the order in which they stand.
+Refuses what it cannot read with a `UsageError`: a missing or bad value, two inputs, passes beside ``--pass-pipeline``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+class UsageError(Exception):
+    """A command line that makes no sense."""
+
+
+FLAGS = {
+    "help": "print this text",
+    "list-passes": "print the names of all passes and pipelines (takes some seconds)",
+    "version": "print the versions of mlirtri and of MLIR",
+    "allow-unregistered-dialect": "accept operations of dialects that nobody defined",
+    "split-input-file": "process the pieces between lines that say // ----- one by one",
+    "verify-diagnostics": "compare the diagnostics with // expected-error@+1 {{…}} comments",
+    "verify-each": "verify the IR after each pass (on unless =0)",
+    "verify-roundtrip": "print the IR, parse it again, and check that it is the same",
+    "mlir-print-ir-before-all": "print the IR before each pass",
+    "mlir-print-ir-after-all": "print the IR after each pass",
+    "mlir-print-ir-after-change": "print the IR after each pass that changed it",
+    "mlir-print-ir-after-failure": "print the IR after a pass that failed",
+    "mlir-print-ir-module-scope": "print the whole module and not only what the pass ran on",
+    "mlir-print-debuginfo": "print locations",
+    "mlir-pretty-debuginfo": "print locations shortly, with mlir-print-debuginfo",
+    "mlir-print-op-generic": "print every operation in the generic form",
+    "mlir-print-local-scope": "print without aliases for attributes and locations",
+    "mlir-use-nameloc-as-prefix": "name values after their name locations",
+    "mlir-timing": "print the time each pass took",
+    "mlir-pass-statistics": "print what passes counted",
+    "mlir-disable-threading": "accepted for compatibility: one thread is all this tool uses",
+}
+
+VALUES = {
+    "o": "FILE: write the result there (- is stdout)",
+    "pass-pipeline": "TEXT: the passes, as in builtin.module(cse,func.func(sroa))",
+    "irdl-file": "FILE: define the dialects of this file",
+    "mlir-elide-elementsattrs-if-larger": "N: shorten constants of more than N elements",
+}
+
+
+@dataclass
+class Options:
+    """What the command line asked for."""
+
+    input: str = "-"
+    flags: dict[str, bool] = field(default_factory=dict)
+    values: dict[str, str] = field(default_factory=dict)
+    passes: list[str] = field(default_factory=list)
+    """Passes given by themselves, as pipeline text: ``linalg-morph-ops{named-to-category}``."""
+
+    def on(self, flag: str) -> bool:
+        return self.flags.get(flag, flag == "verify-each")
+
+
+def parse_arguments(arguments: Sequence[str]) -> Options:
+    """The options of a command line without the program's name; raises `UsageError`."""
+    options, inputs = Options(), []
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if argument == "-" or not argument.startswith("-"):
+            inputs.append(argument)
+            continue
+        name, equals, value = argument.lstrip("-").partition("=")
+        if name in FLAGS:
+            options.flags[name] = _switch(name, value) if equals else True
+        elif name in VALUES:
+            options.values[name] = value if equals else _next(name, rest)
+        else:
+            options.passes.append(f"{name}{{{value}}}" if equals else name)
+    _check(options, inputs)
+    return options
+
+
+def _switch(name: str, text: str) -> bool:
+    if text.lower() in ("1", "true"):
+        return True
+    if text.lower() in ("0", "false"):
+        return False
+    raise UsageError(f"--{name}={text}: the value is 0, 1, true or false")
+
+
+def _next(name: str, rest: list[str]) -> str:
+    if not rest:
+        raise UsageError(f"{_dashes(name)}{name} needs a value: {VALUES[name]}")
+    return rest.pop(0)
+
+
+def _check(options: Options, inputs: list[str]) -> None:
+    if len(inputs) > 1:
+        raise UsageError(f"one input at a time: {' and '.join(inputs)} were given")
+    if inputs:
+        options.input = inputs[0]
+    if options.passes and "pass-pipeline" in options.values:
+        raise UsageError(f"--{options.passes[0]} cannot stand beside --pass-pipeline: put it into the pipeline")
+    limit = options.values.get("mlir-elide-elementsattrs-if-larger")
+    if limit is not None and not limit.isdigit():
+        raise UsageError(f"--mlir-elide-elementsattrs-if-larger={limit}: the value is a number")
+
+
+def _dashes(name: str) -> str:
+    return "-" if len(name) == 1 else "--"
+
+
+def usage() -> str:
+    """The text of ``--help``."""
+    rows = {f"{_dashes(name)}{name} {text.partition(':')[0]}": text.partition(": ")[2] for name, text in VALUES.items()}
+    rows |= {f"{_dashes(name)}{name}": text for name, text in FLAGS.items()}
+    lines = [f"  {option:<42} {text}" for option, text in rows.items()]
+    return "\n".join(
+        [
+            "usage: mlirtri-opt [options] [passes] [FILE]",
+            "",
+            "Runs upstream MLIR passes on FILE (- or nothing: stdin) and prints the result. Knows the tri dialect.",
+            "A pass is an option: mlirtri-opt --canonicalize --linalg-morph-ops=named-to-category FILE",
+            "Exit status: 0 fine, 1 the input or a pass failed, 2 the command line makes no sense.",
+            "",
+            "options:",
+            *lines,
+        ]
+    )
