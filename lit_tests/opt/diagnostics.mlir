@@ -3,7 +3,7 @@
 
 // Every piece is its own module; what is wrong in one leaves the others alone.
 
-// ERROR: diagnostics.mlir:[[#@LINE+3]]:10: error: use of undeclared SSA value name
+// ERROR: diagnostics.mlir:9:10: error: use of undeclared SSA value name
 func.func @undeclared(%a: f32) -> f32 {
   // expected-error@+1 {{undeclared SSA value}}
   return %b : f32
