@@ -59,8 +59,8 @@ INTEGERS = "-bhiqBHIQ----"
 FLOATS = "---------eEfd"
 
 FLOAT_FUNCTIONS = (
-    "exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos", "atan",
-    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid",
+    "exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
+    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid",
 )  # fmt: skip
 NETWORK_FUNCTIONS = ("gelu", "silu", "softplus", "softmax", "log_softmax", "layer_norm", "rms_norm")
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
@@ -110,4 +110,12 @@ TORCH_ROWS = _spread(
     (("sum", "prod"), "qqqqqqqqqeEfd"),
     (("mean", "var", "std", *NETWORK_FUNCTIONS), FLOATS),
 )
-"""What torch does with the common dtype. Where torch only lacks a CPU kernel for uint16 to uint64, the rule is uint8's."""
+"""What torch does with the common dtype. Where torch lacks no more than a CPU kernel for
+uint16 to uint64, the rule is uint8's."""
+
+SCALAR_OPS = (
+    "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "minimum", "maximum", "atan2",
+    "where", "clip", "negative", "abs", "sign", "square", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not",
+    "left_shift", "right_shift", *COMPARISONS, *LOGICAL, *PREDICATES, *ROUNDINGS, *FLOAT_FUNCTIONS,
+)  # fmt: skip
+"""What Python and `math` do with numbers."""

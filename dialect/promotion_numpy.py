@@ -1,0 +1,116 @@
+"""NumPy's rule: a ufunc runs its first loop that all operands cast to safely; Python scalars follow NEP 50.
+
+https://numpy.org/neps/nep-0050-scalar-promotion.html; bfloat16 is that of ml_dtypes, which NEP 50 does not know.
+Takes op and operands, gives a `Plan`, refuses what no loop takes. Checks no values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mlirtri.dialect.dtypes import DTYPES, DType
+from mlirtri.dialect.promotion_plan import BOOL, INT64, Operand, Plan, fits, plan, refuse, row
+from mlirtri.dialect.promotion_tables import (
+    COMPARISONS,
+    LETTER_OF,
+    LETTERS,
+    NUMPY_LOOP_ORDER,
+    NUMPY_LOOPS,
+    NUMPY_NO_COMMON,
+    NUMPY_SAFE_CASTS,
+    NUMPY_UNARY,
+)
+from mlirtri.errors import KernelValueError
+
+UINT64 = DTYPES["uint64"]
+_JOINS = ("where", "concatenate", "stack", "dot")
+
+
+def numpy_plan(op: str, operands: Sequence[Operand]) -> Plan:
+    """The plan of a table op in NumPy's semantics."""
+    if op == "where":
+        return plan(op, _join(op, operands[1:]), operands)
+    if op in _JOINS:
+        return plan(op, _join(op, operands), operands)
+    if op == "clip" and len(operands) < 3:
+        return numpy_plan("minimum", operands)
+    if op in NUMPY_LOOPS or op == "divide":
+        return _loop(op, operands)
+    # Several operands are those of a normalization, which NumPy has no rule for.
+    source = _join(op, operands)
+    if (letter := row(NUMPY_UNARY, op, source)) == "-":
+        refuse("numpy", op, operands)
+    return plan(op, LETTERS[letter], operands)
+
+
+def _loop(op: str, operands: Sequence[Operand]) -> Plan:
+    strong = _strong(operands, weak_float_beside_bfloat16="e")
+    if op == "subtract" and set(strong) == {"?"}:
+        refuse("numpy", op, operands)
+    if op in COMPARISONS and (mixed := _mixed_comparison(strong, operands)):
+        return mixed
+    if op == "divide":
+        no_floats = all(not LETTERS[letter].is_float for letter in strong)
+        compute = "d" if no_floats else _first_loop("eEfd", strong)
+    else:
+        compute = _first_loop(NUMPY_LOOPS[op], strong)
+    if compute is None:
+        refuse("numpy", op, operands)
+    return plan(op, LETTERS[compute], operands)
+
+
+def _strong(operands: Sequence[Operand], weak_float_beside_bfloat16: str) -> list[str]:
+    """Letters of the operands, where Python scalars add a letter only if they are of a higher kind (NEP 50)."""
+    # A Python bool is as strong as NumPy's.
+    strong = [LETTER_OF[(x.dtype or BOOL).name] for x in operands if x.weak in (None, "bool")]
+    weak = {x.weak for x in operands if x.weak}
+    has_float = any(LETTERS[letter].is_float for letter in strong)
+    if "float" in weak and not has_float:
+        return [*strong, "d"]
+    if "float" in weak and "E" in strong:
+        # NEP 50 does not know ml_dtypes' bfloat16.
+        return [*strong, weak_float_beside_bfloat16]
+    if "int" in weak and set(strong) <= {"?"}:
+        return [*strong, "q"]
+    return strong
+
+
+def _first_loop(loops: str, strong: Sequence[str]) -> str | None:
+    for loop in NUMPY_LOOP_ORDER:
+        if loop in loops and all(loop in NUMPY_SAFE_CASTS[letter] for letter in strong):
+            return loop
+    return None
+
+
+def _join(op: str, operands: Sequence[Operand]) -> DType:
+    strong = _strong(operands, weak_float_beside_bfloat16="d")
+    for letter, strangers in NUMPY_NO_COMMON.items():
+        # With three operands and more, NumPy's own answer depends on their order; this one refuses more.
+        if letter in strong and set(strong) & set(strangers):
+            refuse("numpy", op, operands)
+    return LETTERS[_first_loop(NUMPY_LOOP_ORDER, strong)]
+
+
+def _mixed_comparison(strong: Sequence[str], operands: Sequence[Operand]) -> Plan | None:
+    """uint64 with a signed integer, or an integer with a Python int outside its range: both compared exactly."""
+    dtypes = [LETTERS[letter] for letter in strong]
+    if any(not dtype.is_integer for dtype in dtypes):
+        return None
+    values = [x.value for x in operands if x.weak == "int" and x.value is not None]
+    if len(operands) == 2 and len(dtypes) == 1 and values and not fits(values[0], dtypes[0]):
+        return _comparison_with_large_int(operands, values[0])
+    if UINT64 in dtypes and any(not dtype.is_unsigned for dtype in dtypes):
+        sides = tuple(UINT64 if dtype.is_unsigned else INT64 for dtype in dtypes)
+        return Plan(sides, BOOL, mixed_signs=sides[0] != sides[1])
+    return None
+
+
+def _comparison_with_large_int(operands: Sequence[Operand], value: int) -> Plan:
+    value_dtype = INT64 if fits(value, INT64) else UINT64
+    if not fits(value, value_dtype):
+        raise KernelValueError(f"Python int {value} fits neither int64 nor uint64", help="compare with a float")
+    # The tensor is compared in 64 bits of its own sign.
+    sides = tuple(
+        value_dtype if x.weak else UINT64 if x.dtype.is_unsigned and x.dtype.bits == 64 else INT64 for x in operands
+    )
+    return Plan(sides, BOOL, mixed_signs=sides[0] != sides[1])

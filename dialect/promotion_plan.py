@@ -1,0 +1,98 @@
+"""What the promotion rooms share: an operand, a plan, and the sentence of a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from mlirtri.dialect.dtypes import DTYPES, DType
+from mlirtri.dialect.promotion_tables import COMPARISONS, LETTERS, ROUNDINGS
+from mlirtri.errors import KernelTypeError
+
+BOOL, INT64, FLOAT32, FLOAT64 = DTYPES["bool"], DTYPES["int64"], DTYPES["float32"], DTYPES["float64"]
+WEAK_DTYPES = {"bool": BOOL, "int": INT64, "float": FLOAT64}
+"""What a Python scalar is by itself."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What promotion has to know of an operand; Python scalars are weak, tensors of rank 0 are not."""
+
+    dtype: DType | None
+    """None for a Python scalar, which has the dtype of its kind."""
+    weak: str | None = None
+    """``bool``, ``int`` or ``float`` for a Python scalar, known or run-time; None for a tensor."""
+    rank: int = 0
+    value: bool | int | float | None = None
+    """The Python scalar itself, when it is known: NumPy refuses an int that does not fit."""
+
+    def __str__(self) -> str:
+        if self.weak is None:
+            return str(self.dtype)
+        return f"Python {self.weak}" if self.value is None else f"Python {self.weak} {self.value}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The dtypes of one operation."""
+
+    compute: tuple[DType, ...]
+    """One per operand, all alike but for `where`'s condition and for `mixed_signs`."""
+    result: DType
+    identity: bool = False
+    """The op returns its operand for this dtype (floor of an integer): apply nothing."""
+    mixed_signs: bool = False
+    """NumPy compares uint64 with signed integers exactly: one `compute` dtype is uint64, the other int64."""
+    weak: str | None = None
+    """Kind of the Python scalar that the result is; None for a tensor."""
+
+
+def plan(op: str, compute: DType, operands: Sequence[Operand]) -> Plan:
+    """The plan of `op` when it computes in one dtype."""
+    result = BOOL if op in COMPARISONS else INT64 if op in ("argmax", "argmin") else compute
+    identity = (op in ROUNDINGS and not compute.is_float) or (op == "sign" and compute.is_bool)
+    condition = (BOOL,) if op == "where" else ()
+    return Plan(condition + (compute,) * (len(operands) - len(condition)), result, identity)
+
+
+def row(rows: dict[str, str], op: str, dtype: DType) -> str:
+    """The letter of `dtype` in the row of `op`."""
+    if op not in rows:
+        raise KernelTypeError(f"no dtype rule for operation {op!r}")
+    return rows[op][list(LETTERS.values()).index(dtype)]
+
+
+def fits(value: int, dtype: DType) -> bool:
+    """Whether an integer dtype holds `value`."""
+    low, high = (0, 2**dtype.bits - 1) if dtype.is_unsigned else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
+    return low <= value <= high
+
+
+_HINTS = {
+    "subtract": "use ^ (or logical_xor) on bools, or cast one side to an integer",
+    "negative": "use ~ (or logical_not) on bools",
+    "bitwise_and": "cast to an integer dtype, or use logical_and",
+    "bitwise_or": "cast to an integer dtype, or use logical_or",
+    "bitwise_xor": "cast to an integer dtype, or use logical_xor",
+    "bitwise_not": "cast to an integer dtype, or use logical_not",
+    "mean": "cast to a float dtype, or pass dtype=",
+    "reciprocal": "write 1 / x, which is a float division",
+    "left_shift": "cast to an integer dtype",
+    "right_shift": "cast to an integer dtype",
+    "concatenate": "cast to one dtype first",
+}
+
+
+def listed(operands: Sequence[Operand]) -> str:
+    """Operands for a sentence."""
+    return " and ".join(str(operand) for operand in operands)
+
+
+def refuse(semantics: str, op: str, operands: Sequence[Operand], hint: str | None = None) -> NoReturn:
+    """Raise that the library does not take these dtypes, with a way out."""
+    library = {"numpy": "NumPy", "torch": "torch"}[semantics]
+    raise KernelTypeError(
+        f"{op} of {listed(operands)} is refused, as {library} does",
+        help=hint or _HINTS.get(op, "cast the operands to a dtype that it takes, for example float32"),
+    )
