@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import math
 import operator
-import subprocess
 import sys
 import warnings
 from dataclasses import dataclass
@@ -17,12 +16,15 @@ import numpy as np
 import pytest
 import torch
 
-from mlirtri.dialect import promotion_tables as tables
 from mlirtri.dialect import spellings, spellings_numpy, spellings_torch
+from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.dtypes import DTYPES, as_dtype
+from mlirtri.dialect.mlir import func, ir
 from mlirtri.dialect.promotion import Operand, result_dtypes
 from mlirtri.dialect.types import TensorType
 from mlirtri.errors import KernelError, KernelTypeError
+from mlirtri.lowering.language import Language
+from mlirtri.lowering.tri_builder import Tensor
 
 # --- a builder that computes at once -------------------------------------------------------------------------------
 
@@ -33,10 +35,6 @@ each = {
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "relu": lambda x: np.maximum(x, 0),
     "silu": lambda x: x / (1 + np.exp(-x)),
     "softplus": lambda x, beta, threshold: np.where(x * beta > threshold, x, np.log1p(np.exp(x * beta)) / beta),
-}  # fmt: skip
-ELEMENTWISE = {
-    *tables.NUMPY_LOOPS, *tables.NUMPY_UNARY, *tables.COMPARISONS, *tables.LOGICAL, *tables.PREDICATES, "divide",
-    "where",
 }  # fmt: skip
 
 
@@ -431,6 +429,45 @@ def test_same_call_same_result(case):
     check(case.name, *case.arguments, **case.keywords)
 
 
+def leaves(value) -> list[np.ndarray]:
+    if isinstance(value, (tuple, list)):
+        return [leaf for item in value for leaf in leaves(item)]
+    return [value] if isinstance(value, np.ndarray) else []
+
+
+def with_tensors(value, tensors):
+    """`value` with the next of `tensors` in place of each array."""
+    if isinstance(value, (tuple, list)):
+        return type(value)(with_tensors(item, tensors) for item in value)
+    return next(tensors) if isinstance(value, np.ndarray) else value
+
+
+@pytest.fixture(scope="module")
+def context():
+    with (made := new_context()), ir.Location.unknown():
+        yield made
+
+
+@pytest.mark.parametrize("case", [*NUMPY, *TORCH, *NETWORKS], ids=str)
+def test_the_builder_of_kernels_gives_the_same_types(case, context):
+    """The same call with the builder that makes MLIR operations."""
+    arrays = leaves([*case.arguments, *case.keywords.values()])
+    types = [TensorType(array.shape, as_dtype(array.dtype)) for array in arrays]
+    module = ir.Module.create()
+    with ir.InsertionPoint(module.body):
+        block = func.FuncOp("kernel", ir.FunctionType.get([mlir_type(t) for t in types], [])).add_entry_block()
+    tensors = iter([Tensor(argument, t) for argument, t in zip(block.arguments, types, strict=True)])
+    builder = Language("torch" if case.name.startswith(("torch.", "Tensor.")) else "numpy")
+    arguments = [with_tensors(value, tensors) for value in case.arguments]
+    keywords = {key: with_tensors(value, tensors) for key, value in case.keywords.items()}
+    with ir.InsertionPoint(block):
+        result = flat(spellings.lookup(case.name).call(builder, *arguments, **keywords))
+    wanted = flat(call(case.name, *case.arguments, **case.keywords))
+    for mine, theirs in zip(result, wanted, strict=True):
+        expected = TensorType(theirs.shape, as_dtype(theirs.dtype)) if isinstance(theirs, np.ndarray) else theirs
+        assert (mine.type if isinstance(mine, Tensor) else mine) == expected
+
+
 @pytest.mark.parametrize("op", [*spellings_numpy._UNARY, *spellings_numpy._TESTS])
 def test_numpy_unary_rows(op):
     for word in (spellings_numpy._UNARY | spellings_numpy._TESTS)[op].split():
@@ -561,11 +598,6 @@ def test_own_functions_follow_the_semantics(semantics):
     assert [part.shape for part in own("split", X, 3, axis=1)] == [(2, 1)] * 3
 
 
-def test_every_elementwise_op_has_a_spelling_of_our_own():
-    known = {name for name in spellings.load() if name.startswith("mlirtri.")}
-    assert {f"mlirtri.{op}" for op in ELEMENTWISE} <= known
-
-
 # --- refusals ------------------------------------------------------------------------------------------------------
 
 
@@ -622,92 +654,6 @@ def test_a_wrong_call_shows_the_signature():
 def test_the_libraries_own_defaults_may_be_written_out():
     check("numpy.sum", X, None, None, None)
     check("torch.zeros", 2, device=None, requires_grad=False)
-
-
-# --- the registry --------------------------------------------------------------------------------------------------
-
-
-NUMPY_SIGNATURES = [n for n, s in spellings.load().items() if n.startswith("numpy.")]
-
-
-@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.4.0", reason="NumPy tells its signatures from 2.4 on")
-@pytest.mark.parametrize("name", NUMPY_SIGNATURES)
-def test_numpy_signatures_are_numpys(name):
-    """Names, order and kinds of the parameters; those at the end that kernels have no use for may be missing."""
-    ours = list(spellings.lookup(name).signature.parameters.values())
-    theirs = [p for p in inspect.signature(library_function(name)).parameters.values() if p.kind != p.VAR_KEYWORD]
-    if name == "numpy.array":
-        theirs = list(inspect.signature(np.asarray).parameters.values())
-    by_name = {p.name: p for p in theirs}
-    positional = [p for p in theirs if p.kind != p.KEYWORD_ONLY]
-    mine = [p for p in ours if p.kind != p.KEYWORD_ONLY]
-    assert [(p.name, p.kind) for p in mine] == [(p.name, p.kind) for p in positional][: len(mine)]
-    assert all(p.name in by_name for p in ours)
-    for p in ours:
-        default, wanted = p.default, by_name[p.name].default
-        default = default.default if isinstance(default, spellings.Unsupported) else default
-        if wanted is not np._NoValue:
-            assert default == wanted or (default is inspect.Parameter.empty) == (wanted is inspect.Parameter.empty), p
-
-
-@pytest.mark.parametrize("name", [n for n in spellings.load() if n.startswith("torch.nn.functional.")])
-def test_torch_functional_signatures_are_torchs(name):
-    try:
-        theirs = inspect.signature(library_function(name)).parameters.values()
-    except ValueError:
-        pytest.skip("torch does not tell the signature of a builtin")
-    ours = spellings.lookup(name).signature.parameters.values()
-    assert [(p.name, p.kind) for p in ours] == [(p.name, p.kind) for p in theirs]
-    for mine, their in zip(ours, theirs, strict=True):
-        default = mine.default.default if isinstance(mine.default, spellings.Unsupported) else mine.default
-        assert default == their.default
-
-
-@pytest.mark.parametrize("name", [n for n in spellings.load() if not n.startswith("mlirtri.")])
-def test_what_is_spelled_exists(name):
-    owner = name.split(".")[0]
-    where = {"ndarray": np.ndarray, "Tensor": torch.Tensor}.get(owner) or sys.modules[owner]
-    assert operator.attrgetter(name.split(".", 1)[1])(where) is not None
-
-
-def test_functions_are_found_by_identity():
-    assert spellings.qualified_name(np.absolute) == spellings.qualified_name(np.abs) == "numpy.absolute"
-    assert spellings.qualified_name(np.add) == "numpy.add"
-    assert spellings.qualified_name(torch.add) == "torch.add"
-    assert spellings.qualified_name(torch.nn.functional.gelu) == "torch.nn.functional.gelu"
-    assert spellings.qualified_name(math.exp) == "math.exp"
-    assert spellings.qualified_name(len) is None
-
-
-def test_near_names():
-    assert spellings.near("numpy.lgo")[0] == "numpy.log"
-    assert "torch.softmax" in spellings.near("numpy.softmax")
-    assert spellings.near("numpy.zzzz") == []
-
-
-def test_spellings_of_an_op():
-    assert {"numpy.sum", "torch.sum", "ndarray.sum", "Tensor.sum", "mlirtri.sum"} <= set(spellings.spellings_of("sum"))
-    assert spellings.lookup("numpy.no_such") is None
-
-
-def test_a_name_is_spelled_once():
-    with pytest.raises(ValueError, match="spelled twice"):
-        spellings.register("numpy.sum", lambda b, x: x, "")
-
-
-def test_constants():
-    for name, value in spellings.CONSTANTS.items():
-        theirs = operator.attrgetter(name.split(".", 1)[1])(sys.modules[name.split(".")[0]])
-        assert value is theirs or value == theirs or math.isnan(value)
-
-
-def test_loading_imports_neither_torch_nor_mlir():
-    program = (
-        "import sys; from mlirtri.dialect import spellings, promotion; spellings.load(); import math;"
-        "assert spellings.qualified_name(math.exp) == 'math.exp';"
-        "assert not {'torch', 'torch_mlir', 'tvm'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_errors_are_kernel_errors():
