@@ -18,18 +18,20 @@ from mlirtri.lowering.tvm_names import PrimFunc, SBlock, Schedule, WalkResult, d
 
 MOST_THREADS = 1024
 MOST_BLOCKS = {"blockIdx.x": 2**31 - 1, "blockIdx.y": 65535, "blockIdx.z": 65535, "threadIdx.z": 64}
-SHARED_BYTES = 48 * 1024
-"""What a block may have without a launch attribute that asks for more."""
+SHARED_BYTES = {"shared": 48 * 1024, "shared.dyn": 96 * 1024}
+"""What a block may declare, and what it may have when the launch asks for it (99 KiB on the smallest since sm_80)."""
 TENSOR_CORE_POINTS = 2**24
 """Products smaller than 256³ stay off the tensor cores: TVM takes 20 seconds to load the intrinsics of the first."""
-NO_TENSOR_CORES = "dlight.do_not_tensorize"
+OLD_DEVICE = {"kind": "cuda", "arch": "sm_60", "max_threads_per_block": 1024, "max_shared_memory_per_block": 49152}
+"""A device without tensor cores: the only way to keep Dlight from loading their intrinsics."""
 
 
-def _checked(rule) -> Callable[[PrimFunc, Target], Schedule | None]:
+def _checked(rule, without_tensor_cores: bool = False) -> Callable[[PrimFunc, Target], Schedule | None]:
     """A Dlight rule in our form, whose schedules are given only if they launch."""
 
     def apply(function: PrimFunc, _target: Target) -> Schedule | None:
-        schedule = rule.apply(function, tvm.target.Target.current(), False)
+        target = tvm.target.Target(OLD_DEVICE) if without_tensor_cores else tvm.target.Target.current()
+        schedule = rule.apply(function, target, False)
         if schedule is not None:
             check_launch(schedule.mod["main"])
         return schedule
@@ -37,11 +39,12 @@ def _checked(rule) -> Callable[[PrimFunc, Target], Schedule | None]:
     return apply
 
 
-def matmul(function: PrimFunc, target: Target) -> Schedule | None:
-    """Tiles in shared memory; tensor cores for large half-precision products."""
-    if not _fits_tensor_cores(function):
-        function = function.with_attr(NO_TENSOR_CORES, True)
-    return _checked(dlight.gpu.Matmul())(function, target)
+matmul = _checked(dlight.gpu.Matmul(), without_tensor_cores=True)
+
+
+def tensor_core_matmul(function: PrimFunc, target: Target) -> Schedule | None:
+    """Large half-precision products by wmma instructions."""
+    return _checked(dlight.gpu.Matmul())(function, target) if _fits_tensor_cores(function) else None
 
 
 def _fits_tensor_cores(function: PrimFunc) -> bool:
@@ -50,11 +53,6 @@ def _fits_tensor_cores(function: PrimFunc) -> bool:
         if not block.is_spatial and block.points >= TENSOR_CORE_POINTS and operands == {"float16"}:
             return True
     return False
-
-
-def matmul_without_tensor_cores(function: PrimFunc, target: Target) -> Schedule | None:
-    """The same where TVM's tensor core schedule cannot be made into source."""
-    return _checked(dlight.gpu.Matmul())(function.with_attr(NO_TENSOR_CORES, True), target)
 
 
 def one_thread(function: PrimFunc, _target: Target) -> Schedule:
@@ -80,10 +78,12 @@ def check_launch(function: PrimFunc) -> None:
 
 
 def _check_bound(function: PrimFunc) -> None:
-    """Refuse a block that no thread loop surrounds."""
+    """Refuse a block that no thread loop surrounds, and a thread loop inside a plain one."""
 
     def skip_threads(loop):
-        return WalkResult.SKIP if loop.kind == tirx.ForKind.THREAD_BINDING else WalkResult.ADVANCE
+        if loop.kind != tirx.ForKind.THREAD_BINDING:
+            raise CodegenError(f"the loop {loop.loop_var.name} is around the threads")
+        return WalkResult.SKIP
 
     def refuse(block):
         if block.name_hint != "root":
@@ -94,28 +94,28 @@ def _check_bound(function: PrimFunc) -> None:
 
 def _check_limits(kernel: PrimFunc) -> None:
     extents: dict[str, int] = {}
-    shared = []
+    shared = dict.fromkeys(SHARED_BYTES, 0)
 
     def note(attribute):
         if attribute.attr_key == "thread_extent":
             extents[str(attribute.node.thread_tag)] = int(attribute.value)
 
     def allocate(statement):
-        if statement.buffer.scope().startswith("shared"):
+        if (scope := statement.buffer.scope()) in shared:
             size = prod(int(extent) for extent in statement.buffer.shape)
-            shared.append(size * int(statement.buffer.dtype.bits) // 8)
+            shared[scope] += size * int(statement.buffer.dtype.bits) // 8
 
     structural_walk(kernel.body, [(tirx.AttrStmt, note), (tirx.AllocBuffer, allocate)], order="pre")
     threads = prod(extent for tag, extent in extents.items() if tag.startswith("threadIdx"))
     if threads > MOST_THREADS or any(extent > MOST_BLOCKS.get(tag, threads) for tag, extent in extents.items()):
         raise CodegenError(f"a launch of {extents} is too large")
-    if sum(shared) > SHARED_BYTES:
-        raise CodegenError(f"{sum(shared)} bytes of shared memory are too many")
+    if any(size > SHARED_BYTES[scope] for scope, size in shared.items()):
+        raise CodegenError(f"{sum(shared.values())} bytes of shared memory are too many")
 
 
 CUDA_RULES = (
+    ("TensorCoreMatmul", tensor_core_matmul),
     ("Matmul", matmul),
-    ("MatmulWithoutTensorCores", matmul_without_tensor_cores),
     ("GEMV", _checked(dlight.gpu.GEMV())),
     ("Reduction", _checked(dlight.gpu.Reduction())),
     ("GeneralReduction", _checked(dlight.gpu.GeneralReduction())),
