@@ -152,54 +152,54 @@ def _row(name, operands, infer, reference, relax=None, relax_dtypes="bifuv", att
 
 # name, kinds it takes, NumPy reference, Relax operator, kinds for which the Relax operator is exact
 _UNARY = (
-    ("negative", NUMBERS, np.negative, "negative", "iufv"),
-    ("abs", ALL, np.abs, "abs", "fv"),
+    ("negative", NUMBERS, np.negative, "negative", "ifhv"),
+    ("abs", ALL, np.abs, "abs", "fh"),
     ("sign", NUMBERS, np.sign, None, ""),
-    ("floor", FLOATS, np.floor, "floor", "fv"),
-    ("ceil", FLOATS, np.ceil, "ceil", "fv"),
+    ("floor", FLOATS, np.floor, "floor", "fh"),
+    ("ceil", FLOATS, np.ceil, "ceil", "fh"),
     ("round", FLOATS, np.round, None, ""),
-    ("trunc", FLOATS, np.trunc, "trunc", "fv"),
-    ("exp", FLOATS, np.exp, "exp", "fv"),
+    ("trunc", FLOATS, np.trunc, "trunc", "fh"),
+    ("exp", FLOATS, np.exp, "exp", "f"),
     ("exp2", FLOATS, np.exp2, None, ""),
-    ("log", FLOATS, np.log, "log", "fv"),
+    ("log", FLOATS, np.log, "log", "f"),
     ("log2", FLOATS, np.log2, None, ""),
     ("log10", FLOATS, np.log10, None, ""),
     ("log1p", FLOATS, np.log1p, None, ""),
     ("expm1", FLOATS, np.expm1, None, ""),
-    ("sqrt", FLOATS, np.sqrt, "sqrt", "fv"),
-    ("rsqrt", FLOATS, lambda x: 1 / np.sqrt(x), "rsqrt", "fv"),
-    ("square", NUMBERS, np.square, "square", "iufv"),
+    ("sqrt", FLOATS, np.sqrt, "sqrt", "f"),
+    ("rsqrt", FLOATS, lambda x: 1 / np.sqrt(x), "rsqrt", "f"),
+    ("square", NUMBERS, np.square, "square", "iufhv"),
     ("reciprocal", FLOATS, np.reciprocal, None, ""),
-    ("sin", FLOATS, np.sin, "sin", "fv"),
-    ("cos", FLOATS, np.cos, "cos", "fv"),
-    ("tan", FLOATS, np.tan, "tan", "fv"),
-    ("asin", FLOATS, np.arcsin, "asin", "fv"),
-    ("acos", FLOATS, np.arccos, "acos", "fv"),
-    ("atan", FLOATS, np.arctan, "atan", "fv"),
-    ("sinh", FLOATS, np.sinh, "sinh", "fv"),
-    ("cosh", FLOATS, np.cosh, "cosh", "fv"),
+    ("sin", FLOATS, np.sin, "sin", "f"),
+    ("cos", FLOATS, np.cos, "cos", "f"),
+    ("tan", FLOATS, np.tan, "tan", "f"),
+    ("asin", FLOATS, np.arcsin, "asin", "f"),
+    ("acos", FLOATS, np.arccos, "acos", "f"),
+    ("atan", FLOATS, np.arctan, "atan", "f"),
+    ("sinh", FLOATS, np.sinh, "sinh", "f"),
+    ("cosh", FLOATS, np.cosh, "cosh", "f"),
     ("tanh", FLOATS, np.tanh, None, ""),
-    ("asinh", FLOATS, np.arcsinh, "asinh", "fv"),
-    ("acosh", FLOATS, np.arccosh, "acosh", "fv"),
-    ("atanh", FLOATS, np.arctanh, "atanh", "fv"),
-    ("erf", FLOATS, _each(python_math.erf), "erf", "fv"),
-    ("sigmoid", FLOATS, lambda x: 1 / (1 + np.exp(-x)), "sigmoid", "fv"),
+    ("asinh", FLOATS, np.arcsinh, None, ""),
+    ("acosh", FLOATS, np.arccosh, None, ""),
+    ("atanh", FLOATS, np.arctanh, None, ""),
+    ("erf", FLOATS, _each(python_math.erf), "erf", "f"),
+    ("sigmoid", FLOATS, lambda x: 1 / (1 + np.exp(-x)), "sigmoid", "f"),
     ("relu", NUMBERS, lambda x: np.maximum(x, 0), None, ""),
-    ("gelu", FLOATS, lambda x: 0.5 * x * (1 + _each(python_math.erf)(x * 0.7071067811865476)), "nn.gelu", "fv"),
+    ("gelu", FLOATS, lambda x: 0.5 * x * (1 + _each(python_math.erf)(x * 0.7071067811865476)), "nn.gelu", "f"),
     ("gelu_tanh", FLOATS, lambda x: 0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))), None, ""),
-    ("silu", FLOATS, lambda x: x / (1 + np.exp(-x)), "nn.silu", "fv"),
+    ("silu", FLOATS, lambda x: x / (1 + np.exp(-x)), "nn.silu", "f"),
     ("bitwise_not", BITS, np.invert, "bitwise_not", "iu"),
     ("logical_not", "b", np.logical_not, "logical_not", "b"),
 )  # fmt: skip
 
 _BINARY = (
-    ("add", ALL, np.add, "add", "iufv"),
-    ("subtract", NUMBERS, np.subtract, "subtract", "iufv"),
-    ("multiply", ALL, np.multiply, "multiply", "iufv"),
-    ("divide", FLOATS, np.true_divide, "divide", "fv"),
+    ("add", ALL, np.add, "add", "iufhv"),
+    ("subtract", NUMBERS, np.subtract, "subtract", "iufhv"),
+    ("multiply", ALL, np.multiply, "multiply", "iufhv"),
+    ("divide", FLOATS, np.true_divide, "divide", "fhv"),
     ("floor_divide", NUMBERS, np.floor_divide, None, ""),
     ("remainder", NUMBERS, np.remainder, None, ""),
-    ("power", NUMBERS, np.power, "power", "fv"),
+    ("power", NUMBERS, np.power, "power", "f"),
     ("atan2", FLOATS, np.arctan2, None, ""),
     ("minimum", ALL, np.minimum, "minimum", "iu"),
     ("maximum", ALL, np.maximum, "maximum", "iu"),
@@ -214,15 +214,15 @@ _BINARY = (
 )  # fmt: skip
 
 _PREDICATE = (
-    ("isnan", ("x",), FLOATS, np.isnan, "isnan"),
-    ("isinf", ("x",), FLOATS, np.isinf, None),
-    ("isfinite", ("x",), FLOATS, np.isfinite, None),
-    ("equal", ("x", "y"), ALL, np.equal, "equal"),
-    ("not_equal", ("x", "y"), ALL, np.not_equal, "not_equal"),
-    ("less", ("x", "y"), ALL, np.less, "less"),
-    ("less_equal", ("x", "y"), ALL, np.less_equal, "less_equal"),
-    ("greater", ("x", "y"), ALL, np.greater, "greater"),
-    ("greater_equal", ("x", "y"), ALL, np.greater_equal, "greater_equal"),
+    ("isnan", ("x",), FLOATS, np.isnan, "isnan", "fh"),
+    ("isinf", ("x",), FLOATS, np.isinf, None, ""),
+    ("isfinite", ("x",), FLOATS, np.isfinite, None, ""),
+    ("equal", ("x", "y"), ALL, np.equal, "equal", "iufh"),
+    ("not_equal", ("x", "y"), ALL, np.not_equal, "not_equal", "iu"),
+    ("less", ("x", "y"), ALL, np.less, "less", "iufh"),
+    ("less_equal", ("x", "y"), ALL, np.less_equal, "less_equal", "iufh"),
+    ("greater", ("x", "y"), ALL, np.greater, "greater", "iufh"),
+    ("greater_equal", ("x", "y"), ALL, np.greater_equal, "greater_equal", "iufh"),
 )
 
 
@@ -231,9 +231,9 @@ def fill() -> None:
         _row(name, ("x",), _same(kinds), reference, relax, exact)
     for name, kinds, reference, relax, exact in _BINARY:
         _row(name, ("x", "y"), _same(kinds), reference, relax, exact)
-    for name, operands, kinds, reference, relax in _PREDICATE:
-        _row(name, operands, _same(kinds, result_is_bool=True), reference, relax, "iufv")
-    _row("where", ("condition", "x", "y"), _where, np.where, "where", "iufv")
+    for name, operands, kinds, reference, relax, exact in _PREDICATE:
+        _row(name, operands, _same(kinds, result_is_bool=True), reference, relax, exact)
+    _row("where", ("condition", "x", "y"), _where, np.where, "where", "iufh")
     _row(
         "softplus", ("x",), _same(FLOATS), _reference_softplus, attributes={"beta": "float", "threshold": "float"}
     )

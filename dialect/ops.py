@@ -42,8 +42,8 @@ class Op:
     structured: bool = False
     relax: str | Callable[..., Any] | None = None
     """A name under `relax.op`, or a function ``(relax_ops, arguments, attributes, result_type) -> expression``."""
-    relax_dtypes: str = "bifuv"
-    """The dtype kinds for which the Relax operator is exact; others go down to linalg for that op."""
+    relax_dtypes: str = "bifhuv"
+    """The dtype kinds (``h`` is fp16) for which the Relax operator is exact; others go down to linalg for that op."""
     derived: bool = False
     summary: str = ""
 

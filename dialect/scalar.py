@@ -160,9 +160,8 @@ def _float_floor_divide(x: Scalar, y: Scalar) -> Scalar:
     down = Scalar(math.floor(quotient.value), x.dtype)
     too_low = compare("gt", subtract(quotient, down), constant(0.5, x.dtype))
     down = select(too_low, add(down, one), down)
-    snapped = select(
-        compare("eq", quotient, zero), Scalar(math.copysign(zero.value, divide(x, y).value), x.dtype), down
-    )
+    # A quotient of zero has the sign of x / y, which is finite then.
+    snapped = select(compare("eq", quotient, zero), multiply(zero, divide(x, y)), down)
     return select(compare("eq", y, zero), divide(x, y), snapped)
 
 
@@ -173,7 +172,8 @@ def remainder(x: Scalar, y: Scalar) -> Scalar:
         rest = _float_remainder(x, y)
         adjust = bit_and(compare("ne", rest, zero), bit_xor(compare("lt", y, zero), compare("lt", rest, zero)))
         # IEEE: fmod keeps the dividend's sign on zero; Python gives zero the divisor's.
-        rest = select(compare("eq", rest, zero), Scalar(math.copysign(zero.value, y.value), x.dtype), rest)
+        signed_zero = select(compare("lt", y, zero), constant(-0.0, x.dtype), zero)
+        rest = select(compare("eq", rest, zero), signed_zero, rest)
         return select(adjust, add(rest, y), rest)
     one = constant(1, x.dtype)
     degenerate = compare("eq", y, zero)

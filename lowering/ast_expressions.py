@@ -89,6 +89,12 @@ class Expressions:
         name, function = BINARY[type(sign)]
         if not isinstance(left, Tensor) and not isinstance(right, Tensor):
             return fold(function, left, right)
+        if name == "power" and self.b.semantics == "numpy" and isinstance(right, (int, float)) and right in (2, 0.5):
+            # ndarray's operator, unlike numpy.power, squares and roots here: other dtypes, another result at -inf.
+            if right == 2:
+                return self.b.square(left)
+            if left.type.dtype.name != "bfloat16":
+                return self.b.sqrt(left)
         return getattr(self.b, name)(left, right)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:

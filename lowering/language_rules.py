@@ -87,7 +87,7 @@ def power(b: Language, x: Any, y: Any) -> Tensor:
             return b.tri.square(base)
         if y == 3:
             return b.tri.multiply(b.tri.square(base), base)
-        if result.is_float and y == 0.5:
+        if result.is_float and y == 0.5 and b.semantics == "torch" and result.bits > 16:
             return b.tri.sqrt(base)
         if result.is_float and y == -1:
             return b.tri.reciprocal(base)

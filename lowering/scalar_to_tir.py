@@ -122,6 +122,11 @@ def _wrapping(node: Callable[[Expr, Expr], Expr]) -> Build:
     return build
 
 
+def _minus(x: Expr, y: Expr) -> Expr:
+    """x - y as x + ~y + 1: TVM takes an unsigned difference to be positive, and folds ``0 - y`` to 0."""
+    return x + tirx.bitwise_not(y) + literal(1, dtype_name(x)) if dtype_name(x).startswith("u") else x - y
+
+
 def _combine_bits(function: Callable[[Expr, Expr], Expr]) -> Build:
     # Bitwise on bools as well: TVM's logical simplifications (`not a <= b` is `b < a`) are wrong when NaN is around.
     return lambda operation, operands: function(*operands)
@@ -146,7 +151,7 @@ _BOOLEAN_ARITHMETIC = {
 }
 
 _rule("arith.addi")(_wrapping(tirx.Add))
-_rule("arith.subi")(_wrapping(tirx.Sub))
+_rule("arith.subi")(_wrapping(_minus))
 _rule("arith.muli")(_wrapping(tirx.Mul))
 _rule("arith.andi")(_combine_bits(tirx.bitwise_and))
 _rule("arith.ori")(_combine_bits(tirx.bitwise_or))
@@ -293,7 +298,7 @@ _rule("arith.minnumf", repeats=True)(_extremum(tirx.LT, propagates_nan=False))
 # Numbers of MLIR's predicates. The unordered ones are "ordered, or a NaN": TVM would turn `not a <= b` into `b < a`.
 _CMPF = (
     None, tirx.EQ, tirx.GT, tirx.GE, tirx.LT, tirx.LE, "one", "ord",
-    "ueq", tirx.GT, tirx.GE, tirx.LT, tirx.LE, tirx.NE, "uno", None,
+    "ueq", tirx.GT, tirx.GE, tirx.LT, tirx.LE, "une", "uno", None,
 )  # fmt: skip
 _CMPI = (tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 _FIRST_UNSIGNED = 6
@@ -309,6 +314,9 @@ def _compare_floats(operation, operands):
         return literal(number == 15, "bool")
     if node in ("ord", "uno"):
         return tirx.bitwise_xor(either_nan, literal(True, "bool")) if node == "ord" else either_nan
+    if node == "une":
+        # TVM's own != is false for NaN.
+        return tirx.bitwise_xor(_compared(tirx.EQ, x, y), literal(True, "bool"))
     if node == "one":
         return tirx.Or(_compared(tirx.LT, x, y), _compared(tirx.GT, x, y))
     if node == "ueq":

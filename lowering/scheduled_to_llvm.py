@@ -6,6 +6,8 @@ The module is compiled once; `llvm_to_asm` reads the same one. Raises `CodegenEr
 
 from __future__ import annotations
 
+import re
+
 from mlirtri.errors import CodegenError
 from mlirtri.lowering.buffer_alignment import without_alignment
 from mlirtri.lowering.launch_plan import make_plan
@@ -13,7 +15,7 @@ from mlirtri.lowering.stage import Code, CompileContext
 from mlirtri.lowering.tvm_executable import MachineExecutable, make_executable, use_threads
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, relax, tvm
 from mlirtri.lowering.tvm_passes import place_of, prim_funcs, relax_functions, short_message
-from mlirtri.lowering.tvm_targets import tvm_target
+from mlirtri.lowering.tvm_targets import BUILD_PIPELINE, tvm_target
 
 
 def lower(mod: IRModule, context: CompileContext) -> Code:
@@ -27,16 +29,22 @@ def lower(mod: IRModule, context: CompileContext) -> Code:
     if not functions:
         return Code("; no kernel\n", make_executable(plan, _none))
     library = build(functions, target)
-    return Code(library.inspect_source("ll"), make_executable(plan, library.__getitem__), library)
+    return Code(stable_text(library.inspect_source("ll")), make_executable(plan, library.__getitem__), library)
 
 
 def build(functions, target):
     """The runtime module of these PrimFuncs; raises `CodegenError` on the line of one that TVM refuses."""
     try:
-        return tvm.tirx.build(_public(functions), target=target)
+        return tvm.tirx.build(_public(functions), target=target, pipeline=BUILD_PIPELINE)
     except Exception as error:
         place = next((place_of(function) for pair in functions if _fails(pair, target) for function in pair[1:]), None)
         raise CodegenError(f"TVM made no code: {short_message(error)}", place) from None
+
+
+def stable_text(text: str) -> str:
+    """LLVM IR in which the addresses that TVM names memory regions by are numbered in order of appearance."""
+    numbers: dict[str, int] = {}
+    return re.sub(r'!"0x[0-9a-f]+"', lambda match: f'!"region{numbers.setdefault(match.group(), len(numbers))}"', text)
 
 
 def _public(functions) -> IRModule:
@@ -47,7 +55,7 @@ def _public(functions) -> IRModule:
 
 def _fails(pair, target) -> bool:
     try:
-        tvm.tirx.build(_public([pair]), target=target)
+        tvm.tirx.build(_public([pair]), target=target, pipeline=BUILD_PIPELINE)
     except Exception:
         return True
     return False
@@ -70,5 +78,5 @@ def _for_machine(mod: IRModule, target) -> Code:
     (name, _), *_ = relax_functions(mod)
     machine = MachineExecutable(compiled, name, len(prim_funcs(mod)), tvm.cpu())
     libraries = [module for module in compiled.mod.imports if module.kind == "llvm"]
-    text = "".join(module.inspect_source("ll") for module in libraries)
+    text = "".join(stable_text(module.inspect_source("ll")) for module in libraries)
     return Code(text, machine, libraries[0] if libraries else None)

@@ -107,7 +107,7 @@ def _eye(op, operation, operands):
 
 
 def _index(dimension: int) -> Scalar:
-    return Scalar(arith.index_cast(ir.IntegerType.get_signless(64), linalg.index(dimension)), INT64)
+    return Scalar(arith.index_cast(ir.IntegerType.get_signless(64), linalg.IndexOp(dimension).result), INT64)
 
 
 @rule("reshape")

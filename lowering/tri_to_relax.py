@@ -44,7 +44,7 @@ def has_operator(op: Op, operation: ir.Operation) -> bool:
         return False
     dtypes = [type_of(operand.type).dtype for operand in operation.operands] or [type_of(operation.results[0].type).dtype]
     of = dtypes[1] if op.name == "where" else dtypes[0]
-    return of.kind in op.relax_dtypes
+    return ("h" if of.name == "float16" else of.kind) in op.relax_dtypes
 
 
 def _to_linalg(op: Op, operation: ir.Operation) -> None:

@@ -42,3 +42,15 @@ def _cuda(architecture: str) -> dict:
         "max_shared_memory_per_block": 49152,
         "thread_warp_size": 32,
     }
+
+
+BUILD_PIPELINE = "mlirtri"
+
+
+def _build_pipeline():
+    """TVM's own lowering, after which no `let` variable is bound twice: unrolling and the bf16 pass repeat them."""
+    lowering, host, device = tvm_names.tvm.tirx.get_tir_pipeline("s_tir")
+    return tvm_names.Sequential([lowering, tvm_names.tirx.transform.ConvertSSA()]), host, device
+
+
+tvm_names.tvm.tirx.register_tir_pipeline(BUILD_PIPELINE, _build_pipeline)

@@ -46,8 +46,13 @@ class Kernel:
 
         Compiles once more, with text kept after each pass, unless that was asked for from the start.
         """
-        walked = self.walked if self.walked.context.keep_passes else self._walk_with_passes()
+        walked = self.observed
         return {name: Passes(walked.context.passes.get(name, [])) for name in walked.records}
+
+    @cached_property
+    def observed(self) -> Walk:
+        """A walk that kept the text after each pass: the kernel's own, or one more."""
+        return self.walked if self.walked.context.keep_passes else self._walk_with_passes()
 
     @property
     def stats(self) -> dict[str, Any]:

@@ -31,8 +31,9 @@ def compile_function(
     walked = walk(source, front, context, observer)
     key, digest = _keys(walked, pipeline, target, schedule, specialization.semantics)
     if (kernel := cache.get(key)) is not None and observer.override_folder is None:
-        observer.replay(kernel.walked if kernel.walked.context.keep_passes else kernel.walk_again())
-        observer.dump(kernel.walked, digest, manifest(kernel))
+        if observer.wants_passes:
+            observer.replay(kernel.observed)
+            observer.dump(kernel.observed, digest, manifest(kernel))
         return kernel, context.captures, False
     rest = walk(walked.ir, back, context, observer)
     walked.records |= rest.records
