@@ -12,6 +12,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass, replace
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from mlirtri.errors import UnknownOptionError, did_you_mean
@@ -19,30 +20,34 @@ from mlirtri.lowering.stage import CompileContext, Stage
 from mlirtri.lowering.target import Target
 
 
-def _room(name: str):
-    """``<room>.lower``, imported on the first run: TVM takes seconds and the `mlir` pipeline must not need it."""
+@dataclass(frozen=True)
+class Room:
+    """``<name>.lower``, imported on the first run: TVM takes seconds and the `mlir` pipeline must not need it."""
 
-    def run(ir: Any, context: CompileContext) -> Any:
-        return import_module(f"mlirtri.lowering.{name}").lower(ir, context)
+    name: str
 
-    return run
+    def load(self) -> ModuleType:
+        return import_module(f"mlirtri.lowering.{self.name}")
+
+    def __call__(self, ir: Any, context: CompileContext) -> Any:
+        return self.load().lower(ir, context)
 
 
-AST = Stage("ast", "python", _room("python_to_ast"))
-TRI = Stage("tri", "mlir", _room("ast_to_tri"))
-LINALG = Stage("linalg", "mlir", _room("tri_to_linalg"))
-FUSED = Stage("fused", "mlir", _room("linalg_to_fused"))
-RELAX_FROM_FUSED = Stage("relax", "tvmscript", _room("fused_to_relax"))
-RELAX_FROM_TRI = Stage("relax", "tvmscript", _room("tri_to_relax"))
-TIR = Stage("tir", "tvmscript", _room("relax_to_tir"))
-SCHEDULED = Stage("scheduled", "tvmscript", _room("tir_to_scheduled"))
-LLVM = Stage("llvm", "llvm", _room("scheduled_to_llvm"))
-ASM = Stage("asm", "asm", _room("llvm_to_asm"))
-CUDA = Stage("cuda", "cuda", _room("scheduled_to_cuda"))
-PTX = Stage("ptx", "ptx", _room("cuda_to_ptx"))
-BUFFERIZED = Stage("bufferized", "mlir", _room("fused_to_bufferized"))
-LLVM_DIALECT = Stage("llvmdialect", "mlir", _room("bufferized_to_llvmdialect"))
-ASM_FROM_MLIR = Stage("asm", "asm", _room("llvmdialect_to_asm"))
+AST = Stage("ast", "python", Room("python_to_ast"))
+TRI = Stage("tri", "mlir", Room("ast_to_tri"))
+LINALG = Stage("linalg", "mlir", Room("tri_to_linalg"))
+FUSED = Stage("fused", "mlir", Room("linalg_to_fused"))
+RELAX_FROM_FUSED = Stage("relax", "tvmscript", Room("fused_to_relax"))
+RELAX_FROM_TRI = Stage("relax", "tvmscript", Room("tri_to_relax"))
+TIR = Stage("tir", "tvmscript", Room("relax_to_tir"))
+SCHEDULED = Stage("scheduled", "tvmscript", Room("tir_to_scheduled"))
+LLVM = Stage("llvm", "llvm", Room("scheduled_to_llvm"))
+ASM = Stage("asm", "asm", Room("llvm_to_asm"))
+CUDA = Stage("cuda", "cuda", Room("scheduled_to_cuda"))
+PTX = Stage("ptx", "ptx", Room("cuda_to_ptx"))
+BUFFERIZED = Stage("bufferized", "mlir", Room("fused_to_bufferized"))
+LLVM_DIALECT = Stage("llvmdialect", "mlir", Room("bufferized_to_llvmdialect"))
+ASM_FROM_MLIR = Stage("asm", "asm", Room("llvmdialect_to_asm"))
 
 FRONT = (AST, TRI)
 FROM_TIR = (TIR, SCHEDULED)

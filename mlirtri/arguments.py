@@ -1,7 +1,8 @@
 """Kernel arguments as the command line writes them: ``a=f32[2,3]``, ``n=3``, ``axis=(0,1)``, ``dtype=f16``.
 
-Takes the text after ``--arg``. Gives a name and a value: an abstract tensor, a dtype or a Python literal; and, for runs,
-seeded random data in a tensor's place. Refuses anything else with the spellings that exist.
+Takes the text after ``--arg``. Gives a name and a value: an abstract tensor, a dtype or a Python literal; and, for
+runs, seeded random data in a tensor's place, and a summary of what comes out.
+Refuses anything else with the spellings that exist.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect.dtypes import DTYPES, DType, find_dtype
+from mlirtri.dialect.dtypes import DTYPES, find_dtype
+from mlirtri.dialect.types import TensorType
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.language import Tensor
+from mlirtri.lowering.target import Target
 
 _TENSOR = re.compile(r"(?:(?:mlirtri|mt|torch|np|numpy)\.)?(\w+)\s*(?:\[([\d\s,]*)\])?")
+_FIRST = 8
+"""How many values of a result are shown."""
 _SPELLINGS = "write NAME=f32[2,3] for a tensor, or a Python literal such as n=3, axis=(0,1), mode='\"mean\"'"
 
 
@@ -44,22 +49,40 @@ def _value(name: str, text: str) -> Any:
     raise KernelValueError(f"{name}: {text!r} is neither a tensor nor a Python literal", help=_SPELLINGS)
 
 
-def random_array(name: str, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
+def device_for(target: Target) -> str:
+    """torch's device for a target; the host where the target's own is missing, so that the kernel can say so."""
+    import torch
+
+    return "cuda" if target.is_cuda and torch.cuda.is_available() else "cpu"
+
+
+def random_array(name: str, type_: TensorType) -> np.ndarray:
     """Data for a parameter, the same in every process: normal floats, small integers, coin flips.
 
     Integers are 1 to 9, so that division by them is defined and products stay exact.
     """
     generator = np.random.default_rng(zlib.crc32(name.encode()))
-    if dtype.is_float:
-        return generator.standard_normal(shape).astype(dtype.numpy)
-    if dtype.is_bool:
-        return generator.integers(0, 2, shape).astype(bool)
-    return generator.integers(1, 10, shape).astype(dtype.numpy)
+    if type_.dtype.is_float:
+        return np.asarray(generator.standard_normal(type_.shape)).astype(type_.dtype.numpy)
+    if type_.dtype.is_bool:
+        return np.asarray(generator.integers(0, 2, type_.shape)).astype(bool)
+    return np.asarray(generator.integers(1, 10, type_.shape)).astype(type_.dtype.numpy)
 
 
-def random_tensor(name: str, shape: tuple[int, ...], dtype: DType, device: str = "cpu") -> Any:
+def random_tensor(name: str, type_: TensorType, device: str = "cpu") -> Any:
     """`random_array` as a torch tensor."""
-    import torch
+    from mlirtri.runtime import as_torch
 
-    array = random_array(name, shape, dtype if dtype.name != "bfloat16" else DTYPES["float32"])
-    return torch.from_numpy(np.asarray(array)).to(dtype.torch).to(device)
+    return as_torch(random_array(name, type_)).to(device)
+
+
+def summary(result: Any, name: str = "result") -> list[str]:
+    """A line or two for each tensor of a kernel's result: dtype, shape, and the first values."""
+    if result is None:
+        return [f"{name}: None"]
+    if isinstance(result, (tuple, list)):
+        return [line for index, each in enumerate(result) for line in summary(each, f"{name}[{index}]")]
+    values = result.detach().cpu().double() if result.dtype.is_floating_point else result.cpu()
+    shown = np.array2string(values.numpy().reshape(-1)[:_FIRST], precision=6, separator=", ", max_line_width=200)
+    rest = ", ..." if result.numel() > _FIRST else ""
+    return [f"{name}: {str(result.dtype).removeprefix('torch.')}{list(result.shape)}", f"  {shown[1:-1]}{rest}"]

@@ -1,20 +1,28 @@
-"""The command line. IR and results go to stdout, everything else to stderr.
+"""The command line: options in, text out. IR and results go to stdout, everything else to stderr.
 
-Exit status: 0 done, 1 the kernel or its environment is at fault (a `KernelError`, without a traceback), 2 the command is
-not understood, 130 interrupted.
+Exit status: 0 done, 1 the kernel or its environment is at fault (a `KernelError`, shown without a traceback), 2 the
+command is not understood, 130 interrupted.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlirtri.errors import KernelError, ParseError, UnknownOptionError
+from mlirtri.errors import KernelError, UnknownOptionError
 from mlirtri.lowering.pipelines import STAGES
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from rich.console import RenderableType
+
+    from mlirtri.compiler import StageRecord
+    from mlirtri.jit import Options
+    from mlirtri.kernel import Kernel
 
 COMMENTS = {"python": "#", "tvmscript": "#", "asm": "#", "llvm": ";"}
 """Kind of IR to what starts a comment in it; the others have ``//``."""
@@ -28,27 +36,22 @@ def main() -> None:
 def run_command(arguments: list[str]) -> int:
     """Run one command line and give its exit status."""
     try:
-        commands.main(arguments, prog_name="mlirtri", standalone_mode=False)
+        status = commands.main(arguments, prog_name="mlirtri", standalone_mode=False)
         sys.stdout.flush()
     except KernelError as error:
-        _say(str(error))
+        print(error, file=sys.stderr)
         return 1
     except click.ClickException as error:
         error.show(sys.stderr)
         return error.exit_code
-    except click.exceptions.Exit as status:
-        return status.exit_code
     except (click.Abort, KeyboardInterrupt):
-        _say("interrupted")
+        print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
         # The reader has what it wanted; the rest goes where Python's flush at exit does no harm.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)
+        return 0
+    return status if isinstance(status, int) else 0
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -72,51 +75,79 @@ class _Argument(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-def _argument_option(command: Any) -> Any:
+def _file(command: Any) -> Any:
+    return click.argument("file", metavar="FILE[::KERNEL]")(command)
+
+
+def _arguments(command: Any) -> Any:
     text = "An argument: a=f32[2,3] is a tensor, n=3 a value. Again for more."
     return click.option("--arg", "arguments", type=_Argument(), multiple=True, help=text)(command)
 
 
-def _compile_options(command: Any) -> Any:
-    command = click.option("--schedule", type=click.Choice(["default", "none"]), help="How loops are scheduled.")(
-        command
-    )
-    command = _target_option(command)
-    return _pipeline_option(command)
+def _start(command: Any) -> Any:
+    text = "FILE is IR of this stage, MLIR or TVMScript; the file - is stdin."
+    return click.option("--from", "start", metavar="STAGE", help=text)(command)
 
 
-def _target_option(command: Any) -> Any:
+def _pipeline(command: Any) -> Any:
+    return click.option("--pipeline", type=click.Choice(list(STAGES)), help="The way down; linalg is usual.")(command)
+
+
+def _target(command: Any) -> Any:
     return click.option("--target", metavar="TARGET", help="cpu, gpu, cuda or cuda:sm_NN.")(command)
 
 
-def _pipeline_option(command: Any) -> Any:
-    return click.option("--pipeline", type=click.Choice(list(STAGES)), help="Which way down; linalg by default.")(
-        command
-    )
+def _schedule(command: Any) -> Any:
+    return click.option("--schedule", type=click.Choice(["default", "none"]), help="How loops are scheduled.")(command)
 
 
-# --- emit ----------------------------------------------------------------------------------------------------------
+def _options(pipeline: str | None, target: str | None, schedule: str | None) -> Options:
+    from mlirtri.jit import Options
+
+    return Options(target, pipeline, schedule)
+
+
+def _show(renderable: RenderableType) -> None:
+    """A table to stdout; as wide as it needs to be where no terminal cuts it."""
+    from rich.console import Console
+
+    is_free = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    Console(width=200 if is_free else None, highlight=False).print(renderable)
+
+
+def _waiting(what: str) -> AbstractContextManager[Any]:
+    """A spinner on stderr while something takes long; nothing where stderr is no terminal."""
+    from rich.console import Console
+
+    return Console(stderr=True).status(what)
+
+
+# --- kernels -------------------------------------------------------------------------------------------------------
 
 
 @commands.command()
-@click.argument("file", metavar="FILE[::KERNEL]")
-@click.option("--stage", "stages", multiple=True, help="Which stage to print, or all (the default). Again for more.")
-@click.option("--pass", "pass_name", help="Print the IR after this pass; all for each that changed something.")
-@click.option("--from", "start", metavar="STAGE", help="FILE is IR of this stage (MLIR or TVMScript; - is stdin).")
+@_file
+@click.option("--stage", "stages", multiple=True, help="A stage to print, or all (the default). Again for more.")
+@click.option("--pass", "pass_name", help="The IR after this pass; all for each that changed something.")
 @click.option("--complete", is_flag=True, help="The text that loses nothing: with locations and constants.")
-@_argument_option
-@_compile_options
-def emit(file, stages, pass_name, start, complete, arguments, pipeline, target, schedule) -> None:
+@_start
+@_arguments
+@_pipeline
+@_target
+@_schedule
+def emit(file, stages, pass_name, complete, start, arguments, pipeline, target, schedule) -> None:
     """Print the IR of a kernel, stage by stage.
 
     FILE.py is imported; the kernel's name may be left out when it has only one. Parameters annotated with a whole
     Tensor need no --arg.
     """
-    wanted = [name for text in stages for name in text.split(",") if name] or ["all"]
-    # A pass may belong to any stage, so without --stage all of them run.
-    kernel = _compile(file, start, dict(arguments), (pipeline, target, schedule), _last(wanted))
-    names = list(kernel.ir) if "all" in wanted else [kernel.pipeline.find(name).name for name in wanted]
-    _check_reached(kernel, names, start)
+    from mlirtri.programs import compile_program
+
+    named = [name for text in stages for name in text.split(",") if name and name != "all"]
+    everything = not named or any("all" in text.split(",") for text in stages)
+    options = _options(pipeline, target, schedule)
+    kernel = compile_program(file, start, dict(arguments), options, None if everything else named)
+    names = list(kernel.ir) if everything else [kernel.pipeline.find(name).name for name in named]
     texts = _pass_texts(kernel, names, pass_name) if pass_name else _stage_texts(kernel, names, complete)
     for banner, text in texts:
         if len(texts) > 1:
@@ -124,78 +155,118 @@ def emit(file, stages, pass_name, start, complete, arguments, pipeline, target, 
         print(text.rstrip("\n"))
 
 
-def _last(wanted: list[str]) -> list[str] | None:
-    return None if "all" in wanted else wanted
-
-
-def _compile(
-    file: str, start: str | None, arguments: dict[str, Any], how: tuple[Any, ...], wanted: list[str] | None
-) -> Any:
-    """The kernel, compiled no further than the last of the stages that are wanted."""
-    from mlirtri.jit import Options, checked
-
-    pipeline, target, schedule = how
-    options = Options(target, pipeline, schedule)
-    if start is None and Path(file.partition("::")[0]).suffix not in ("", ".py"):
-        raise UnknownOptionError(f"{file} is not Python", help="--from STAGE says what IR it holds")
-    if start is not None:
-        return _resume(file, start, options, wanted)
-    from mlirtri.programs import load_kernel
-
-    function = load_kernel(file)
-    _, _, whole = checked(options.over(function.options))
-    return function.compile(target=target, schedule=schedule, pipeline=_until(whole, wanted), **arguments)
-
-
-def _resume(file: str, start: str, options: Any, wanted: list[str] | None) -> Any:
-    from dataclasses import replace
-
-    from mlirtri.jit import checked
-    from mlirtri.session import resume
-
-    text = sys.stdin.read() if file == "-" else None
-    if text is None and not Path(file).is_file():
-        raise ParseError(f"there is no file {file}")
-    _, _, whole = checked(options)
-    return resume("<stdin>" if file == "-" else file, start, replace(options, pipeline=_until(whole, wanted)), text)
-
-
-def _until(pipeline: Any, wanted: list[str] | None) -> Any:
-    if wanted is None:
-        return pipeline
-    last = max((pipeline.find(name).name for name in wanted), key=pipeline.names.index)
-    return pipeline.until(last)
-
-
-def _check_reached(kernel: Any, names: list[str], start: str | None) -> None:
-    for name in names:
-        if name not in kernel.ir:
-            raise UnknownOptionError(
-                f"stage {name!r} does not come after {start!r}",
-                help=f"choose from {', '.join(kernel.ir) or 'later ones'}",
-            )
-
-
-def _stage_texts(kernel: Any, names: list[str], complete: bool) -> list[tuple[str, str]]:
+def _stage_texts(kernel: Kernel, names: list[str], complete: bool) -> list[tuple[str, str]]:
     records = [kernel.walked.records[name] for name in names]
     return [(_banner(record), record.complete() if complete else record.readable()) for record in records]
 
 
-def _pass_texts(kernel: Any, names: list[str], pass_name: str) -> list[tuple[str, str]]:
+def _pass_texts(kernel: Kernel, names: list[str], wanted: str) -> list[tuple[str, str]]:
     found = [
         (_banner(kernel.walked.records[stage], f": {name}"), text)
         for stage in names
         for name, text in kernel.passes[stage].items()
-        if name == pass_name or (pass_name == "all" and name in kernel.passes[stage].changed)
+        if name == wanted or (wanted == "all" and name in kernel.passes[stage].changed)
     ]
-    if not found and pass_name != "all":
+    if not found and wanted != "all":
         ran = [name for stage in names for name in kernel.passes[stage]]
-        raise UnknownOptionError(f"no pass {pass_name!r} ran", help=f"the passes were {', '.join(ran) or 'none'}")
+        raise UnknownOptionError(f"no pass {wanted!r} ran", help=f"the passes were {', '.join(ran) or 'none'}")
     return found
 
 
-def _banner(record: Any, suffix: str = "") -> str:
+def _banner(record: StageRecord, suffix: str = "") -> str:
     return f"{COMMENTS.get(record.stage.kind, '//')} ===== {record.stage.name}{suffix} ====="
+
+
+@commands.command()
+@_file
+@_start
+@_arguments
+@_pipeline
+@_target
+@_schedule
+def run(file, start, arguments, pipeline, target, schedule) -> None:
+    """Compile a kernel, run it once on random data (the same each time) and print what comes out."""
+    from mlirtri.arguments import device_for, random_tensor, summary
+    from mlirtri.programs import compile_program
+
+    given = dict(arguments)
+    kernel = compile_program(file, start, given, _options(pipeline, target, schedule))
+    device = device_for(kernel.target)
+    values = []
+    for parameter in kernel.interface.parameters:
+        value = given.get(parameter.name)
+        is_number = isinstance(value, (bool, int, float))
+        values.append(value if is_number else random_tensor(parameter.name, parameter.type, device))
+    for line in summary(kernel(*values)):
+        print(line)
+
+
+@commands.command()
+@_file
+@_arguments
+@_target
+@_schedule
+@click.option(
+    "--pipeline", "pipelines", type=click.Choice(list(STAGES)), multiple=True, help="Only this. Again for more."
+)
+@click.option("--repeat", type=click.IntRange(1), help="Rounds of timing; by default as many as fit half a second.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+def compare(file, arguments, target, schedule, pipelines, repeat, as_json) -> None:
+    """Compile a kernel by every pipeline, run it on random data beside torch, and show what each way costs."""
+    from mlirtri.compare import compare as compare_pipelines
+    from mlirtri.programs import load_kernel
+
+    names = pipelines or tuple(STAGES)
+    function = load_kernel(file)
+    how = {"pipelines": names, "target": target, "schedule": schedule, "repeat": repeat}
+    with _waiting(f"compiling and running {function.__name__}"):
+        found = compare_pipelines(function, **how, **dict(arguments))
+    if as_json:
+        print(found.to_json())
+    else:
+        _show(found)
+
+
+# --- IR, settings, machine -----------------------------------------------------------------------------------------
+
+
+@commands.command()
+@click.option("--mlir-to-relax", "direction", flag_value="mlir-to-relax", required=True, help="MLIR to a Relax module.")
+@click.argument("file", metavar="FILE")
+def translate(direction, file) -> None:
+    """Print one IR's program in another IR; the file - is stdin."""
+    from mlirtri.programs import mlir_to_relax
+
+    print(mlir_to_relax(file).rstrip("\n"))
+
+
+@commands.command()
+@_pipeline
+@_target
+def stages(pipeline, target) -> None:
+    """List the stages of each pipeline: what their text is, AKG's name for them, and the file of the room."""
+    from mlirtri.reports import stages_table
+
+    _show(stages_table([pipeline] if pipeline else list(STAGES), target))
+
+
+@commands.command()
+def env() -> None:
+    """List the MLIRTRI_* variables, what they are now, and what they mean."""
+    from mlirtri.reports import settings_table
+
+    _show(settings_table())
+
+
+@commands.command()
+def doctor() -> int:
+    """Look at this machine: what works, and what to do about the rest."""
+    from mlirtri.doctor import as_table, collect
+
+    with _waiting("looking at this machine"):
+        checks = collect()
+    _show(as_table(checks))
+    return int(any(check.ok is False for check in checks))
 
 
 if __name__ == "__main__":

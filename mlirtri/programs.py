@@ -1,7 +1,7 @@
-"""From ``FILE.py::name`` on the command line to the kernel that it names.
+"""From ``FILE.py::name`` on the command line to the kernel that it names, and to its compiled form.
 
-Takes a path and, when the file holds more than one kernel, a name (dots reach into classes).
-Gives a `JitFunction`. The file is imported, so its top level runs; what that prints goes to stderr.
+Takes a path and, when the file holds more than one kernel, a name (dots reach into classes); or a file of IR.
+Gives a `JitFunction` or a `Kernel`. A Python file is imported, so its top level runs; its prints go to stderr.
 Refuses files that do not import, at the line that fails, and names that are not there.
 """
 
@@ -11,13 +11,26 @@ import contextlib
 import importlib.util
 import sys
 import traceback
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from mlirtri.errors import KernelError, SourceNotAvailableError, Span, UnknownNameError, did_you_mean
-from mlirtri.jit import JitFunction, jit
+from mlirtri.errors import (
+    KernelError,
+    ParseError,
+    SourceNotAvailableError,
+    Span,
+    UnknownNameError,
+    UnknownOptionError,
+    did_you_mean,
+)
+from mlirtri.jit import JitFunction, Options, checked, jit
+from mlirtri.kernel import Kernel
+from mlirtri.lowering.pipelines import Pipeline
+from mlirtri.session import resume
 
 
 def load_kernel(spec: str) -> JitFunction:
@@ -93,3 +106,61 @@ def _kernels(module: ModuleType, path: Path) -> dict[str, JitFunction]:
         for name, value in vars(module).items()
         if isinstance(value, JitFunction) and value.__mlirtri_function__.__code__.co_filename == file
     }
+
+
+# --- compiling what the command line names -------------------------------------------------------------------------
+
+
+def compile_program(
+    file: str, start: str | None, arguments: dict[str, Any], options: Options, wanted: Sequence[str] | None = None
+) -> Kernel:
+    """The kernel of ``FILE.py[::name]`` for these arguments, or of IR of the stage `start` (``-`` is stdin).
+
+    Compiles no further than the last of the `wanted` stages, so that what a later room refuses can be looked at.
+    """
+    if start is not None:
+        return _resume(file, start, options, wanted)
+    path = Path(file.partition("::")[0])
+    if path.suffix not in ("", ".py"):
+        raise UnknownOptionError(f"{file} is not Python", help="say with --from STAGE which stage's IR it is")
+    function = load_kernel(file)
+    _, _, pipeline = checked(options.over(function.options))
+    options = replace(options, pipeline=_until(pipeline, wanted))
+    return function.compile(target=options.target, schedule=options.schedule, pipeline=options.pipeline, **arguments)
+
+
+def _resume(file: str, start: str, options: Options, wanted: Sequence[str] | None) -> Kernel:
+    text = _read(file)
+    _, _, pipeline = checked(options)
+    later = pipeline.after(start).names
+    early = [name for name in wanted or () if pipeline.find(name).name not in later]
+    if early:
+        raise UnknownOptionError(
+            f"stage {early[0]!r} does not come after {start!r}", help=f"the stages after it are {', '.join(later)}"
+        )
+    options = replace(options, pipeline=_until(pipeline, wanted))
+    return resume("<stdin>" if file == "-" else file, start, options, text)
+
+
+def _read(file: str) -> str:
+    if file == "-":
+        return sys.stdin.read()
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ParseError(f"{file} cannot be read: {error}") from None
+
+
+def _until(pipeline: Pipeline, wanted: Sequence[str] | None) -> Pipeline:
+    if wanted is None:
+        return pipeline
+    return pipeline.until(max((pipeline.find(name).name for name in wanted), key=pipeline.names.index))
+
+
+def mlir_to_relax(file: str) -> str:
+    """The Relax module of an MLIR file (``-`` is stdin): `tri` operations become Relax operators, linalg PrimFuncs."""
+    text = _read(file)
+    name, start = ("relax", "tri") if '"tri.' in text else ("linalg", "fused")
+    _, _, pipeline = checked(Options(pipeline=name))
+    kernel = resume("<stdin>" if file == "-" else file, start, Options(pipeline=pipeline.until("relax")), text)
+    return kernel.ir["relax"]

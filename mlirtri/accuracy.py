@@ -1,0 +1,54 @@
+"""How far results are from what they should be: absolutely, and in units in the last place of their dtype.
+
+Takes arrays of one shape, of any dtype with a name here (ml_dtypes' bfloat16 too). Gives floats.
+"""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+from mlirtri.dialect.dtypes import find_dtype
+
+
+def is_float(array: np.ndarray) -> bool:
+    dtype = find_dtype(array.dtype)
+    return dtype is not None and dtype.is_float
+
+
+def absolute_error(got: np.ndarray, wanted: np.ndarray) -> float:
+    """The largest |got - wanted|, exact for integers; infinite where only one of them is NaN or infinite."""
+    if got.size == 0:
+        return 0.0
+    if not is_float(got) and not is_float(wanted):
+        differ = got != wanted
+        pairs = zip(got[differ].flat, wanted[differ].flat, strict=True)
+        return float(max((abs(int(a) - int(b)) for a, b in pairs), default=0))
+    return float(_differences(got, wanted).max())
+
+
+def ulp_error(got: np.ndarray, wanted: np.ndarray) -> float:
+    """The largest difference in units in the last place that `wanted` has in the dtype of `got`.
+
+    The unit of x is 2^(floor(log2 |x|) - p), where p is the dtype's number of fraction bits, and for |x| below the
+    smallest normal number the distance between subnormal ones.
+    """
+    if got.size == 0:
+        return 0.0
+    facts = ml_dtypes.finfo(got.dtype)
+    with np.errstate(all="ignore"):
+        # frexp's fraction is in [0.5, 1), so its exponent is one more than floor(log2).
+        exponent = np.frexp(np.abs(wanted.astype(np.float64)))[1] - 1
+        unit = np.ldexp(1.0, np.maximum(exponent, facts.minexp) - facts.nmant)
+        ulps = _differences(got, wanted) / unit
+    # A wanted value that the dtype cannot hold is infinite in it, and rightly so.
+    overflows = np.isinf(got.astype(np.float64)) & (wanted.astype(got.dtype) == got)
+    return float(np.where(overflows, 0.0, ulps).max())
+
+
+def _differences(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """|got - wanted| in float64; 0 where both are NaN or the same infinity."""
+    with np.errstate(all="ignore"):
+        a, b = got.astype(np.float64), wanted.astype(np.float64)
+        difference = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+    return np.where(np.isnan(difference), np.inf, difference)

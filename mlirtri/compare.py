@@ -1,0 +1,273 @@
+"""One kernel, every pipeline, side by side with torch or NumPy: launches, compile time, run time, errors.
+
+Takes a jit function and arguments (abstract ones become random data). Gives a `Comparison`.
+A pipeline that refuses the kernel is a row that says why; errors of the arguments themselves are raised.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlirtri.accuracy import absolute_error, is_float, ulp_error
+from mlirtri.arguments import device_for, random_tensor
+from mlirtri.eager import as_plain, leaves
+from mlirtri.errors import KernelError, KernelTypeError
+from mlirtri.jit import JitFunction, Options, checked
+from mlirtri.language import Tensor
+from mlirtri.lowering.specialization import ConstantParameter, Specialization
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from mlirtri.kernel import Kernel
+
+PIPELINES = ("linalg", "relax", "mlir")
+_SAMPLE_SECONDS = 0.002
+"""One sample calls as often as this takes, so that the clock's own cost vanishes."""
+_BUDGET_SECONDS = 0.5
+"""Timing of one contender takes about this long when the caller names no number of rounds."""
+_ROUNDS = (5, 30)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to run the kernel. Times are in seconds; None is what was not or cannot be measured."""
+
+    name: str
+    """A pipeline, or the library that ran the plain function."""
+    kernels: int | None = None
+    """Launches per call."""
+    bytes: int | None = None
+    """Read and written by those launches."""
+    compile_seconds: dict[str, float] | None = None
+    """By stage: compiled anew, in a process where everything is imported."""
+    run_seconds: float | None = None
+    """Median over the rounds."""
+    run_min: float | None = None
+    run_max: float | None = None
+    max_error: float | None = None
+    """Largest absolute difference from the reference; infinite where one is NaN or infinite and the other is not."""
+    max_ulp: float | None = None
+    """The same in units in the last place of the result's dtype; None without floating-point results."""
+    refusal: str | None = None
+    """Why there is no kernel, or none that runs."""
+
+    @property
+    def compile_total(self) -> float | None:
+        return None if self.compile_seconds is None else sum(self.compile_seconds.values())
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `compare` found; prints as a table."""
+
+    kernel: str
+    target: str
+    arguments: tuple[str, ...]
+    reference: str
+    """What the errors are measured against."""
+    rows: tuple[Row, ...]
+
+    def __getitem__(self, name: str) -> Row:
+        return {row.name: row for row in self.rows}[name]
+
+    def __rich__(self) -> Group:
+        from mlirtri.compare_table import as_tables
+
+        return as_tables(self)
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        text = io.StringIO()
+        Console(file=text, width=160, no_color=True, highlight=False).print(self)
+        return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+    def to_json(self) -> str:
+        """Strict JSON: numbers that it lacks are the strings "inf" and "nan"."""
+        return json.dumps(_strict(asdict(self)), indent=2)
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _strict(each) for key, each in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_strict(each) for each in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@dataclass
+class _Contender:
+    """What is timed and compared."""
+
+    row: Row
+    call: Callable[[], Any] | None = None
+    result: list[np.ndarray] | None = None
+    samples: tuple[float, ...] = ()
+
+
+def compare(
+    f: JitFunction,
+    *arguments: Any,
+    pipelines: Sequence[str] = PIPELINES,
+    target: str | None = None,
+    schedule: str | None = None,
+    repeat: int | None = None,
+    **keywords: Any,
+) -> Comparison:
+    """Compile `f` by each pipeline, run the kernels on the arguments and the plain function beside them.
+
+    Errors are measured against the plain function run in float64, else as it is, else against the first pipeline;
+    `Comparison.reference` says which. Timing rounds of all contenders alternate. Raises `KernelTypeError` for what is
+    no jit function, and errors of arguments that do not fit the signature.
+    """
+    if not isinstance(f, JitFunction):
+        raise KernelTypeError(f"compare takes a jit function, not {f!r}", help="decorate it with @mlirtri.jit")
+    options = Options(target, None, schedule).over(f.options)
+    where, _, _ = checked(replace(options, pipeline="linalg"))
+    device = device_for(where)
+    named = _with_data(f.signature.bind(arguments, keywords, abstract=True), device)
+    specialization = f.signature.specialize(named)
+    values = list(named.values())
+    contenders = [_compiled(f, specialization, replace(options, pipeline=name), values) for name in pipelines]
+    contenders.append(_first_run(Row(specialization.semantics), as_plain(f, named)))
+    reference, expected = _reference(as_plain(f, named, widen=True), contenders)
+    _time(contenders, repeat, device == "cuda")
+    rows = tuple(_finished(contender, expected, reference) for contender in contenders)
+    shown = tuple(f"{name}: {_argument(value)}" for name, value in named.items())
+    return Comparison(f.__name__, str(where), shown, reference, rows)
+
+
+def _with_data(named: dict[str, Any], device: str) -> dict[str, Any]:
+    from mlirtri.signature import tensor_type
+
+    return {
+        name: random_tensor(name, tensor_type(value), device) if isinstance(value, Tensor) else value
+        for name, value in named.items()
+    }
+
+
+def _argument(value: Any) -> str:
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, value.shape))}]"
+    return repr(value)
+
+
+# --- the contenders ------------------------------------------------------------------------------------------------
+
+
+def _compiled(f: JitFunction, specialization: Specialization, options: Options, values: list[Any]) -> _Contender:
+    """A kernel compiled anew, with a first result; what a room or the device refuses is in its row."""
+    from mlirtri.session import compile_function
+
+    row = Row(options.pipeline)
+    try:
+        # Twice, for the first compile of a process also imports rooms and fills tables; each with an empty cache.
+        for _ in range(2):
+            kernel, _, _ = compile_function(f.__mlirtri_function__, specialization, options, {})
+    except KernelError as error:
+        return _Contender(replace(row, refusal=str(error)))
+    stats = kernel.stats
+    row = replace(row, kernels=stats["kernels"], bytes=stats["bytes"], compile_seconds=dict(stats["compile_seconds"]))
+    given = [v for p, v in zip(specialization.parameters, values, strict=True) if not isinstance(p, ConstantParameter)]
+    return _first_run(row, _caller(kernel, given))
+
+
+def _caller(kernel: Kernel, values: list[Any]) -> Callable[[], Any]:
+    return lambda: kernel(*values)
+
+
+def _first_run(row: Row, call: Callable[[], Any]) -> _Contender:
+    import torch
+
+    try:
+        with torch.no_grad(), np.errstate(all="ignore"):
+            return _Contender(row, call, leaves(call()))
+    except Exception as error:
+        # A plain function may raise anything, and whatever it is belongs into its row.
+        refusal = str(error) if isinstance(error, KernelError) else f"{type(error).__name__}: {error}"
+        if row.compile_seconds is None:
+            refusal = f"does not run as plain Python: {refusal.splitlines()[0]}"
+        return _Contender(replace(row, refusal=refusal))
+
+
+# --- errors --------------------------------------------------------------------------------------------------------
+
+
+def _reference(widened: Callable[[], Any], contenders: Sequence[_Contender]) -> tuple[str, list[np.ndarray] | None]:
+    """What to measure against, in words, and its results."""
+    eager = contenders[-1]
+    if eager.result is not None:
+        wide = _first_run(Row(""), widened).result
+        if wide is not None and [leaf.shape for leaf in wide] == [leaf.shape for leaf in eager.result]:
+            return f"{eager.row.name} in float64", wide
+        return eager.row.name, eager.result
+    for contender in contenders:
+        if contender.result is not None:
+            return f"pipeline {contender.row.name!r}, since the function {eager.row.refusal}", contender.result
+    return "nothing, since nothing ran", None
+
+
+def _finished(contender: _Contender, expected: list[np.ndarray] | None, reference: str) -> Row:
+    """The row with its errors and times."""
+    row, found = contender.row, contender.result
+    if found is None or expected is None:
+        return row
+    if [leaf.shape for leaf in found] != [leaf.shape for leaf in expected]:
+        shapes = [[list(leaf.shape) for leaf in each] for each in (found, expected)]
+        return replace(row, refusal=f"results have shapes {shapes[0]}, but {reference} gives {shapes[1]}")
+    pairs = list(zip(found, expected, strict=True))
+    ulps = [ulp_error(got, wanted) for got, wanted in pairs if is_float(got)]
+    return replace(
+        row,
+        run_seconds=statistics.median(contender.samples),
+        run_min=min(contender.samples),
+        run_max=max(contender.samples),
+        max_error=max((absolute_error(got, wanted) for got, wanted in pairs), default=0.0),
+        max_ulp=max(ulps, default=None),
+    )
+
+
+# --- time ----------------------------------------------------------------------------------------------------------
+
+
+def _time(contenders: Sequence[_Contender], repeat: int | None, cuda: bool) -> None:
+    """Samples for every contender that runs, in rounds, so that a slow moment of the machine hits all of them."""
+    import torch
+
+    running = [contender for contender in contenders if contender.result is not None]
+    wait = torch.cuda.synchronize if cuda else None
+    with torch.no_grad(), np.errstate(all="ignore"):
+        calls = [_calls_per_sample(contender.call, wait) for contender in running]
+        longest = max((seconds for _, seconds in calls), default=_SAMPLE_SECONDS)
+        fewest, most = _ROUNDS
+        rounds = repeat or min(most, max(fewest, int(_BUDGET_SECONDS / longest)))
+        for _ in range(rounds):
+            for contender, (count, _) in zip(running, calls, strict=True):
+                contender.samples += (_sample(contender.call, count, wait) / count,)
+
+
+def _calls_per_sample(call: Callable[[], Any], wait: Callable[[], None] | None) -> tuple[int, float]:
+    """How many calls make one sample, and about how long that takes."""
+    _sample(call, 1, wait)
+    single = _sample(call, 1, wait)
+    count = max(1, math.ceil(_SAMPLE_SECONDS / max(single, 1e-7)))
+    return count, count * single
+
+
+def _sample(call: Callable[[], Any], count: int, wait: Callable[[], None] | None) -> float:
+    start = time.perf_counter()
+    for _ in range(count):
+        call()
+    if wait is not None:
+        wait()
+    return time.perf_counter() - start

@@ -1,0 +1,78 @@
+"""Runs a kernel's Python function as plain Python on torch or NumPy: the yardstick of `compare`.
+
+Takes a function and arguments. Gives what the libraries themselves make of it, in the arguments' dtypes or in float64.
+Kernels that the function calls run as plain functions too. Refuses nothing: what the function raises comes through.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mlirtri.jit import JitFunction
+from mlirtri.signature import is_array, is_torch
+
+
+def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with every kernel that it can reach by name replaced by its plain function."""
+    return _Plain().of(function)
+
+
+class _Plain:
+    """Copies of functions; a function that reaches itself meets its own copy."""
+
+    def __init__(self) -> None:
+        self.made: dict[int, Callable[..., Any]] = {}
+
+    def of(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        if id(function) in self.made:
+            return self.made[id(function)]
+        names = dict(function.__globals__)
+        cells = tuple(types.CellType() for _ in function.__closure__ or ())
+        copy = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, cells)
+        copy.__kwdefaults__ = function.__kwdefaults__
+        self.made[id(function)] = copy
+        for name in function.__code__.co_names:
+            if name in names:
+                names[name] = self._value(names[name])
+        for cell, original in zip(cells, function.__closure__ or (), strict=True):
+            cell.cell_contents = self._value(original.cell_contents)
+        return copy
+
+    def _value(self, value: Any) -> Any:
+        return self.of(value.__mlirtri_function__) if isinstance(value, JitFunction) else value
+
+
+def as_plain(f: JitFunction, named: dict[str, Any], widen: bool = False) -> Callable[[], Any]:
+    """A call of the plain function on copies of the arguments; `widen` makes floating tensors and arrays float64."""
+    function = plain(f.__mlirtri_function__)
+    own = {name: _copied(value, widen) for name, value in named.items()}
+    by_name = {name: own.pop(name) for name, p in f.signature.parameters.items() if p.kind is p.KEYWORD_ONLY}
+    return lambda: function(*own.values(), **by_name)
+
+
+def _copied(value: Any, widen: bool) -> Any:
+    if is_torch(value):
+        import torch
+
+        return value.to(torch.float64, copy=True) if widen and value.is_floating_point() else value.clone()
+    if is_array(value):
+        is_float = value.dtype.kind == "f" or value.dtype.name == "bfloat16"
+        return np.array(value, dtype=np.float64 if widen and is_float else value.dtype)
+    return value
+
+
+def leaves(result: Any) -> list[np.ndarray]:
+    """The tensors of a nested result, in order, as arrays on the host."""
+    if result is None:
+        return []
+    if isinstance(result, (tuple, list)):
+        return [leaf for each in result for leaf in leaves(each)]
+    if is_torch(result):
+        from mlirtri.runtime import as_array
+
+        result = as_array(result.detach().cpu().contiguous())
+    return [np.asarray(result)]

@@ -1,0 +1,56 @@
+"""Tables about mlirtri itself for the terminal: its stages and its settings."""
+
+from __future__ import annotations
+
+import os
+
+from rich.markup import escape
+from rich.table import Table
+
+from mlirtri.errors import UnknownOptionError
+from mlirtri.lowering.pipelines import AKG_ALIASES, Room, pipeline_for
+from mlirtri.lowering.target import as_target
+from mlirtri.settings import SETTINGS, get
+
+
+def stages_table(pipelines: list[str], target: str | None) -> Table:
+    """Every stage in order; a pipeline with no way to the target is left out unless only it was asked for."""
+    table = _table("pipeline", "stage", "text", "AKG", "room")
+    for name in pipelines:
+        try:
+            pipeline = pipeline_for(name, as_target(target if target is not None else get("MLIRTRI_TARGET")))
+        except UnknownOptionError:
+            if len(pipelines) == 1:
+                raise
+            continue
+        for number, stage in enumerate(pipeline.stages):
+            aliases = [alias for alias, stages in AKG_ALIASES.items() if stage.name in stages]
+            room = f"lowering/{stage.run.name}.py" if isinstance(stage.run, Room) else "yours"
+            table.add_row(name if number == 0 else "", stage.name, stage.kind, ", ".join(aliases), room)
+        table.add_section()
+    return table
+
+
+def settings_table() -> Table:
+    """Every variable; a value that is set but does not parse is shown with what it should be."""
+    table = _table("variable", "now", "default", "meaning")
+    for name, setting in SETTINGS.items():
+        try:
+            value = _shown(get(name))
+        except UnknownOptionError:
+            value = f"{os.environ[name]} (not {setting.kind})"
+        table.add_row(name, escape(value), escape(_shown(setting.default)), escape(setting.meaning))
+    return table
+
+
+def _shown(value: object) -> str:
+    if value is None or value == ():
+        return "-"
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table
