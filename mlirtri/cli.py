@@ -75,8 +75,8 @@ class _Argument(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-def _file(command: Any) -> Any:
-    return click.argument("file", metavar="FILE[::KERNEL]")(command)
+def _file(metavar: str = "FILE[::KERNEL]") -> Any:
+    return click.argument("file", metavar=metavar)
 
 
 def _arguments(command: Any) -> Any:
@@ -126,7 +126,7 @@ def _waiting(what: str) -> AbstractContextManager[Any]:
 
 
 @commands.command()
-@_file
+@_file("FILE[::KERNEL,…]")
 @click.option("--stage", "stages", multiple=True, help="A stage to print, or all (the default). Again for more.")
 @click.option("--pass", "pass_name", help="The IR after this pass; all for each that changed something.")
 @click.option("--complete", is_flag=True, help="The text that loses nothing: with locations and constants.")
@@ -136,19 +136,21 @@ def _waiting(what: str) -> AbstractContextManager[Any]:
 @_target
 @_schedule
 def emit(file, stages, pass_name, complete, start, arguments, pipeline, target, schedule) -> None:
-    """Print the IR of a kernel, stage by stage.
+    """Print the IR of a kernel, stage by stage; of several, as FILE::a,b or FILE::*, one after the other.
 
     FILE.py is imported; the kernel's name may be left out when it has only one. Parameters annotated with a whole
     Tensor need no --arg.
     """
-    from mlirtri.programs import compile_program
+    from mlirtri.programs import compile_program, each_kernel
 
     named = [name for text in stages for name in text.split(",") if name and name != "all"]
     everything = not named or any("all" in text.split(",") for text in stages)
     options = _options(pipeline, target, schedule)
-    kernel = compile_program(file, start, dict(arguments), options, None if everything else named)
-    names = list(kernel.ir) if everything else [kernel.pipeline.find(name).name for name in named]
-    texts = _pass_texts(kernel, names, pass_name) if pass_name else _stage_texts(kernel, names, complete)
+    texts = []
+    for spec in [file] if start else each_kernel(file):
+        kernel = compile_program(spec, start, dict(arguments), options, None if everything else named)
+        names = list(kernel.ir) if everything else [kernel.pipeline.find(name).name for name in named]
+        texts += _pass_texts(kernel, names, pass_name) if pass_name else _stage_texts(kernel, names, complete)
     for banner, text in texts:
         if len(texts) > 1:
             print(banner)
@@ -157,12 +159,12 @@ def emit(file, stages, pass_name, complete, start, arguments, pipeline, target, 
 
 def _stage_texts(kernel: Kernel, names: list[str], complete: bool) -> list[tuple[str, str]]:
     records = [kernel.walked.records[name] for name in names]
-    return [(_banner(record), record.complete() if complete else record.readable()) for record in records]
+    return [(_banner(kernel, record), record.complete() if complete else record.readable()) for record in records]
 
 
 def _pass_texts(kernel: Kernel, names: list[str], wanted: str) -> list[tuple[str, str]]:
     found = [
-        (_banner(kernel.walked.records[stage], f": {name}"), text)
+        (_banner(kernel, kernel.walked.records[stage], f": {name}"), text)
         for stage in names
         for name, text in kernel.passes[stage].items()
         if name == wanted or (wanted == "all" and name in kernel.passes[stage].changed)
@@ -173,12 +175,12 @@ def _pass_texts(kernel: Kernel, names: list[str], wanted: str) -> list[tuple[str
     return found
 
 
-def _banner(record: StageRecord, suffix: str = "") -> str:
-    return f"{COMMENTS.get(record.stage.kind, '//')} ===== {record.stage.name}{suffix} ====="
+def _banner(kernel: Kernel, record: StageRecord, suffix: str = "") -> str:
+    return f"{COMMENTS.get(record.stage.kind, '//')} ===== {kernel.name}: {record.stage.name}{suffix} ====="
 
 
 @commands.command()
-@_file
+@_file()
 @_start
 @_arguments
 @_pipeline
@@ -202,7 +204,7 @@ def run(file, start, arguments, pipeline, target, schedule) -> None:
 
 
 @commands.command()
-@_file
+@_file()
 @_arguments
 @_target
 @_schedule

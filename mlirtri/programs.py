@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -37,14 +37,22 @@ def load_kernel(spec: str) -> JitFunction:
     """The kernel that ``FILE.py`` or ``FILE.py::name`` names; a plain function counts as decorated with `jit`."""
     file, _, name = spec.partition("::")
     path = Path(file)
-    if not path.is_file():
-        raise SourceNotAvailableError(f"there is no file {file}")
     module = import_file(path)
     return _named(module, path, name) if name else _only_one(module, path)
 
 
+def each_kernel(spec: str) -> list[str]:
+    """``FILE.py::a,b`` or ``FILE.py::*``, for all kernels of the file, as one spec for each; others as they are."""
+    file, _, names = spec.partition("::")
+    if names == "*":
+        path = Path(file)
+        return [f"{file}::{name}" for name in _kernels(import_file(path), path)]
+    return [f"{file}::{name}" for name in names.split(",")] if names else [spec]
+
+
+@cache
 def import_file(path: Path) -> ModuleType:
-    """Import a Python file as a module of its own name, with its folder first on the import path."""
+    """Import a Python file, once, as a module of its own name, with its folder first on the import path."""
     name = (
         path.stem if path.stem.isidentifier() and path.stem not in sys.modules else f"_mlirtri_file_{len(sys.modules)}"
     )
@@ -95,7 +103,7 @@ def _only_one(module: ModuleType, path: Path) -> JitFunction:
         return next(iter(kernels.values()))
     if not kernels:
         raise UnknownNameError(f"{path} has no function decorated with @mlirtri.jit", help=f"name one: {path}::NAME")
-    raise UnknownNameError(f"{path} has {len(kernels)} kernels", help=f"name one: {path}::{{{','.join(kernels)}}}")
+    raise UnknownNameError(f"{path} has {len(kernels)} kernels", help=f"name one: {path}::{'|'.join(kernels)}")
 
 
 def _kernels(module: ModuleType, path: Path) -> dict[str, JitFunction]:
