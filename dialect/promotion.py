@@ -48,7 +48,7 @@ def result_dtypes(semantics: str, op: str, operands: Sequence[Operand], dtype: D
     if op in LOGICAL or op in ("any", "all"):
         return _truth(semantics, op, operands)
     if op in PREDICATES:
-        source = operands[0].dtype or default_dtype(semantics, operands[0].weak)
+        source = operands[0].own
         # An integer is finite: any float dtype gives the answer.
         return Plan((source if source.is_float else FLOAT32,), BOOL)
     plan = numpy_plan(op, operands) if semantics == "numpy" else torch_plan(op, operands)
@@ -73,7 +73,7 @@ def _with_dtype(semantics: str, op: str, dtype: DType) -> Plan:
 def _python(op: str, operands: Sequence[Operand]) -> Plan:
     """Python's rule: NumPy's for bool, int64 and float64, except that arithmetic on bools is on integers."""
     keeps_bool = (*COMPARISONS, *LOGICAL, "bitwise_and", "bitwise_or", "bitwise_xor", "minimum", "maximum", "where")
-    strong = [Operand(INT64 if x.weak == "bool" and op not in keeps_bool else WEAK_DTYPES[x.weak]) for x in operands]
+    strong = [Operand(INT64 if x.weak == "bool" and op not in keeps_bool else x.own) for x in operands]
     plan = result_dtypes("numpy", op, strong)
     weak = "bool" if plan.result.is_bool else "int" if plan.result.is_integer else "float"
     return Plan(plan.compute, plan.result, plan.identity, weak=weak)
@@ -81,22 +81,22 @@ def _python(op: str, operands: Sequence[Operand]) -> Plan:
 
 def _check_values(semantics: str, op: str, operands: Sequence[Operand], plan: Plan) -> None:
     """Python ints that are known: NumPy refuses one that does not fit the dtype, torch mostly wraps it."""
-    last = operands[-1] if operands else None
-    if op == "power" and plan.result.is_integer and last.weak == "int" and (last.value or 0) < 0:
+    last = operands[-1].known_int if operands else None
+    if op == "power" and plan.result.is_integer and last is not None and last < 0:
         raise KernelValueError(
-            f"{plan.result} to the negative integer power {last.value} is no integer",
+            f"{plan.result} to the negative integer power {last} is no integer",
             help="use a float exponent, or cast the base to a float",
         )
     divides = op in ("floor_divide", "remainder") and plan.result.is_integer
-    if semantics == "torch" and divides and last.weak == "int" and last.value == 0:
+    if semantics == "torch" and divides and last == 0:
         raise KernelDivisionError(f"{op} of {plan.result} by zero, which torch raises ZeroDivisionError for")
     checked = op != "where" if semantics == "numpy" else op in ("where", "power", "clip")
     for operand, dtype in zip(operands, plan.compute, strict=True):
-        if operand.weak != "int" or operand.value is None:
+        if (value := operand.known_int) is None:
             continue
-        outside_all = semantics == "torch" and not -(2**63) <= operand.value < 2**64
-        if outside_all or (checked and dtype.is_integer and not fits(operand.value, dtype)):
+        outside_all = semantics == "torch" and not -(2**63) <= value < 2**64
+        if outside_all or (checked and dtype.is_integer and not fits(value, dtype)):
             raise KernelValueError(
-                f"Python int {operand.value} does not fit {dtype}",
+                f"Python int {value} does not fit {dtype}",
                 help=f"cast the tensor to a wider dtype, or write a value that {dtype} holds",
             )

@@ -62,7 +62,7 @@ def _loop(op: str, operands: Sequence[Operand]) -> Plan:
 def _strong(operands: Sequence[Operand], weak_float_beside_bfloat16: str) -> list[str]:
     """Letters of the operands, where Python scalars add a letter only if they are of a higher kind (NEP 50)."""
     # A Python bool is as strong as NumPy's.
-    strong = [LETTER_OF[(x.dtype or BOOL).name] for x in operands if x.weak in (None, "bool")]
+    strong = [LETTER_OF[x.own.name] for x in operands if x.weak in (None, "bool")]
     weak = {x.weak for x in operands if x.weak}
     has_float = any(LETTERS[letter].is_float for letter in strong)
     if "float" in weak and not has_float:
@@ -88,7 +88,7 @@ def _join(op: str, operands: Sequence[Operand]) -> DType:
         # With three operands and more, NumPy's own answer depends on their order; this one refuses more.
         if letter in strong and set(strong) & set(strangers):
             refuse("numpy", op, operands)
-    return LETTERS[_first_loop(NUMPY_LOOP_ORDER, strong)]
+    return LETTERS[_first_loop(NUMPY_LOOP_ORDER, strong) or "d"]
 
 
 def _mixed_comparison(strong: Sequence[str], operands: Sequence[Operand]) -> Plan | None:
@@ -96,7 +96,7 @@ def _mixed_comparison(strong: Sequence[str], operands: Sequence[Operand]) -> Pla
     dtypes = [LETTERS[letter] for letter in strong]
     if any(not dtype.is_integer for dtype in dtypes):
         return None
-    values = [x.value for x in operands if x.weak == "int" and x.value is not None]
+    values = [x.known_int for x in operands if x.known_int is not None]
     if len(operands) == 2 and len(dtypes) == 1 and values and not fits(values[0], dtypes[0]):
         return _comparison_with_large_int(operands, values[0])
     if UINT64 in dtypes and any(not dtype.is_unsigned for dtype in dtypes):
@@ -111,6 +111,6 @@ def _comparison_with_large_int(operands: Sequence[Operand], value: int) -> Plan:
         raise KernelValueError(f"Python int {value} fits neither int64 nor uint64", help="compare with a float")
     # The tensor is compared in 64 bits of its own sign.
     sides = tuple(
-        value_dtype if x.weak else UINT64 if x.dtype.is_unsigned and x.dtype.bits == 64 else INT64 for x in operands
+        value_dtype if x.weak else UINT64 if x.own.is_unsigned and x.own.bits == 64 else INT64 for x in operands
     )
     return Plan(sides, BOOL, mixed_signs=sides[0] != sides[1])

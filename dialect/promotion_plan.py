@@ -27,6 +27,16 @@ class Operand:
     value: bool | int | float | None = None
     """The Python scalar itself, when it is known: NumPy refuses an int that does not fit."""
 
+    @property
+    def own(self) -> DType:
+        """The dtype it has by itself."""
+        return WEAK_DTYPES[self.weak or "float"] if self.dtype is None else self.dtype
+
+    @property
+    def known_int(self) -> int | None:
+        """The Python int that it is, when it is one and known."""
+        return int(self.value) if self.weak == "int" and self.value is not None else None
+
     def __str__(self) -> str:
         if self.weak is None:
             return str(self.dtype)

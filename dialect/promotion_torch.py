@@ -6,9 +6,10 @@ Takes op and operands, gives a `Plan`, refuses what torch refuses. Checks no val
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from mlirtri.dialect.dtypes import DTYPES, DType
-from mlirtri.dialect.promotion_plan import BOOL, FLOAT32, WEAK_DTYPES, Operand, Plan, listed, plan, refuse, row
+from mlirtri.dialect.promotion_plan import BOOL, FLOAT32, Operand, Plan, listed, plan, refuse, row
 from mlirtri.dialect.promotion_tables import LETTER_OF, LETTERS, TORCH_PROMOTION, TORCH_ROWS
 from mlirtri.errors import KernelTypeError
 
@@ -19,7 +20,7 @@ def torch_plan(op: str, operands: Sequence[Operand]) -> Plan:
     """The plan of a table op in torch's semantics."""
     if op in ("layer_norm", "rms_norm"):
         return _normalization(op, operands)
-    if op == "where" and (operands[0].dtype or BOOL) not in (BOOL, UINT8):
+    if op == "where" and operands[0].own not in (BOOL, UINT8):
         raise KernelTypeError(f"torch.where takes a bool condition, not {operands[0]}", help="compare with 0 first")
     if op == "subtract" and any(x.dtype == BOOL or x.weak == "bool" for x in operands):
         refuse("torch", op, operands)
@@ -44,28 +45,24 @@ def torch_common_dtype(op: str, operands: Sequence[Operand]) -> DType:
         [x for x in operands if x.weak is None and x.rank == 0],
         [x for x in operands if x.weak is not None],
     )
-    result: DType | None = None
-    for tier in tiers:
-        dtype: DType | None = None
-        for operand in tier:
-            dtype = _promote(op, dtype, _own_dtype(operand), operands)
-        if result is None or (dtype is not None and _category(dtype) > _category(result)):
-            result = _promote(op, result, dtype, operands) if dtype is not None else result
+    dtypes = [
+        reduce(lambda left, right: _promote(op, left, right, operands), map(_own_dtype, tier)) for tier in tiers if tier
+    ]
+    result = dtypes[0]
+    for dtype in dtypes[1:]:
+        if _category(dtype) > _category(result):
+            result = _promote(op, result, dtype, operands)
     return result
 
 
-def _promote(op: str, left: DType | None, right: DType, operands: Sequence[Operand]) -> DType:
-    if left is None:
-        return right
+def _promote(op: str, left: DType, right: DType, operands: Sequence[Operand]) -> DType:
     if (letter := TORCH_PROMOTION[LETTER_OF[left.name]][list(LETTERS.values()).index(right)]) == "-":
         refuse("torch", op, operands, f"torch does not promote {left} with {right}: cast one of them")
     return LETTERS[letter]
 
 
 def _own_dtype(operand: Operand) -> DType:
-    if operand.weak == "float":
-        return FLOAT32
-    return operand.dtype if operand.weak is None else WEAK_DTYPES[operand.weak]
+    return FLOAT32 if operand.weak == "float" else operand.own
 
 
 def _category(dtype: DType) -> int:
@@ -75,9 +72,9 @@ def _category(dtype: DType) -> int:
 def _normalization(op: str, operands: Sequence[Operand]) -> Plan:
     """`layer_norm` also takes half inputs with float32 weights; `rms_norm` takes any weight; both give x's dtype."""
     x, *weights = operands
-    weight_dtypes = {weight.dtype for weight in weights}
-    mixes = op == "rms_norm" or weight_dtypes <= {x.dtype} or (x.dtype.is_half and weight_dtypes == {FLOAT32})
-    if not all(operand.dtype and operand.dtype.is_float for operand in operands) or not mixes:
-        refuse("torch", op, operands, f"cast weight and bias to {x.dtype}, the dtype of the input")
-    compute = torch_common_dtype(op, [Operand(operand.dtype, rank=1) for operand in operands])
-    return Plan((compute,) * len(operands), x.dtype)
+    weight_dtypes = {weight.own for weight in weights}
+    mixes = op == "rms_norm" or weight_dtypes <= {x.own} or (x.own.is_half and weight_dtypes == {FLOAT32})
+    if not all(operand.own.is_float for operand in operands) or not mixes:
+        refuse("torch", op, operands, f"cast weight and bias to {x.own}, the dtype of the input")
+    compute = torch_common_dtype(op, [Operand(operand.own, rank=1) for operand in operands])
+    return Plan((compute,) * len(operands), x.own)

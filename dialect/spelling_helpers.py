@@ -125,8 +125,8 @@ def trimmed(b: Builder, name: str, x: Any, diagonal: int, lower: bool) -> Any:
     """`tril` and `triu`: `x` with zeros off its triangle; batches go first."""
     if rank_of(b, x) < 2:
         b.fail(f"{name} takes a tensor of rank 2 or more, not {b.type_of(x)}")
-    kind = b.type_of(x)
-    return b.where(triangle(b, *kind.shape[-2:], diagonal, lower), x, b.full((), 0, kind.dtype))
+    rows, columns = shape_of(b, x)[-2:]
+    return b.where(triangle(b, rows, columns, diagonal, lower), x, b.full((), 0, b.type_of(x).dtype))
 
 
 def flattened(b: Builder, x: Any, first: int = 0, last: int = -1) -> Any:

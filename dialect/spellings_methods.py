@@ -6,11 +6,13 @@ Most are the functions of the library with the tensor as first argument; here ar
 
 from __future__ import annotations
 
+from typing import Any
+
 from mlirtri.dialect import spelling_helpers as helpers
 from mlirtri.dialect import spellings_numpy, spellings_numpy_arrays, spellings_torch, spellings_torch_arrays
 from mlirtri.dialect import spellings_torch_networks as networks
 from mlirtri.dialect.dtypes import DTYPES, DType, find_dtype
-from mlirtri.dialect.spellings import register, share, spelling, unsupported
+from mlirtri.dialect.spellings import Builder, register, share, spelling, unsupported
 from mlirtri.dialect.spellings_numpy import numpy_dtype
 
 # The tables of functions come first: these methods are made of them.
@@ -139,10 +141,11 @@ def _(b, input, *arguments, dtype=None, non_blocking=False, copy=False, memory_f
     return input if dtype is None else b.cast(input, _torch_dtype(b, dtype))
 
 
-def _torch_dtype(b, dtype) -> DType:
-    if isinstance(dtype, str) or (found := find_dtype(dtype)) is None:
-        b.fail(f"{dtype!r} is no dtype; tensors do not move between devices in a kernel", help="x.to(torch.float32)")
-    return found
+def _torch_dtype(b: Builder, dtype: Any) -> DType:
+    found = None if isinstance(dtype, str) else find_dtype(dtype)
+    if found is not None:
+        return found
+    b.fail(f"{dtype!r} is no dtype; tensors do not move between devices in a kernel", help="x.to(torch.float32)")
 
 
 @spelling("Tensor.type", ops="cast")

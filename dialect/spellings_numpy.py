@@ -63,8 +63,8 @@ def numpy_dtype(b: Builder, dtype: Any) -> DType | None:
 
 def _strong(b: Builder, *operands: Any) -> tuple[Any, ...]:
     """NumPy's functions give NumPy scalars, which are strong, even when all operands are Python scalars."""
-    kinds = [b.weak_kind(x) for x in operands]
-    if b.semantics != "numpy" or None in kinds:
+    kinds = [kind for x in operands if (kind := b.weak_kind(x)) is not None]
+    if b.semantics != "numpy" or len(kinds) < len(operands):
         return operands
     return tuple(b.cast(x, default_dtype("numpy", kind)) for x, kind in zip(operands, kinds, strict=True))
 
