@@ -11,8 +11,9 @@ Refuses arguments and results that are no tensors.
 from __future__ import annotations
 
 from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import bufferization, func, ir, linalg, operations_named, public_functions
+from mlirtri.dialect.mlir import bufferization, func, ir, linalg, memref, operations_named, public_functions
 from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.fusion_guard import RESHAPES
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.stage import CompileContext
 
@@ -36,6 +37,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     count = count_kernels(module)
     with module.context, ir.Location.unknown():
         module.operation.attributes["mlirtri.kernels"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count)
+        run_rewrite("one-fill-per-use", _one_fill_per_use, module, context)
         run_rewrite("results-to-arguments", _results_to_arguments, module, context)
         run_passes(module, PASSES, context)
         run_rewrite("strided-copies-to-linalg", _strided_copies_to_linalg, module, context)
@@ -46,6 +48,14 @@ def count_kernels(module: ir.Module) -> int:
     """Structured operations that become a loop nest of their own: all of linalg but `linalg.fill`."""
     operations = operations_named(module, "linalg.*")
     return sum(operation.name not in ("linalg.fill", "linalg.yield", "linalg.index") for operation in operations)
+
+
+def _one_fill_per_use(module: ir.Module) -> None:
+    """Operations that start from the same filled tensor would each copy it; filling again is cheaper."""
+    for fill in operations_named(module, "linalg.fill"):
+        for use in list(fill.results[0].uses)[1:]:
+            with ir.InsertionPoint(use.owner):
+                use.owner.operands[use.operand_number] = fill.clone().results[0]
 
 
 def _results_to_arguments(module: ir.Module) -> None:
@@ -62,8 +72,7 @@ def _results_of_function_to_arguments(function: func.FuncOp) -> None:
     with ir.InsertionPoint(terminator), terminator.location:
         for value, kind in zip(list(terminator.operands), outputs, strict=True):
             buffer = block.add_argument(kind, value.location)
-            # restrict: the caller's outputs overlap nothing; writable: that is what they are for.
-            bufferization.materialize_in_destination(None, value, buffer, restrict=True, writable=True)
+            _write(value, buffer)
         func.ReturnOp([])
     terminator.operation.erase()
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([*inputs, *outputs], []))
@@ -73,6 +82,21 @@ def _results_of_function_to_arguments(function: func.FuncOp) -> None:
     function.attributes["arg_attrs"] = ir.ArrayAttr.get(
         [read_only] * len(inputs) + [ir.DictAttr.get({})] * len(outputs)
     )
+
+
+def _write(value: ir.Value, buffer: ir.Value) -> None:
+    """Store a result. One that is a reshape is stored before it, through a view, or the reshape would copy."""
+    while isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.operation.name in RESHAPES:
+        reshape = value.owner.operation
+        value = reshape.operands[0]
+        kind = ir.MemRefType.get(value.type.shape, value.type.element_type)
+        groups = reshape.attributes["reassociation"]
+        if reshape.name == "tensor.expand_shape":
+            buffer = memref.collapse_shape(kind, buffer, groups)
+        else:
+            buffer = memref.expand_shape(kind, buffer, groups, [], value.type.shape)
+    # restrict: the caller's outputs overlap nothing; writable: that is what they are for.
+    bufferization.materialize_in_destination(None, value, buffer, restrict=True, writable=True)
 
 
 def _refuse_what_is_no_tensor(function: func.FuncOp, kinds: list[ir.Type]) -> None:

@@ -1,4 +1,4 @@
-"""The fusion room: linalg on tensors to fewer, larger linalg operations, by upstream MLIR passes alone.
+"""The fusion room: linalg on tensors to fewer, larger linalg operations, by upstream MLIR passes.
 
 Takes a module of one function in func, linalg, tensor, arith and math. Gives the same dialects back, in place.
 Refuses nothing of its own; a pass that fails is reported by `mlir_passes`.
@@ -8,15 +8,22 @@ Refuses nothing of its own; a pass that fails is reported by `mlir_passes`.
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import ir
-from mlirtri.lowering.mlir_passes import Pass, run_passes
+from dataclasses import replace
+
+from mlirtri.dialect.mlir import ir, operations_named
+from mlirtri.lowering import fusion_guard
+from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.stage import CompileContext
 
-PASSES = (
+PREPARE = (
     Pass("canonicalize", "folds what is known now, drops dead operations"),
     Pass("cse", "the same value is computed once"),
     Pass("func.func(convert-elementwise-to-linalg)", "arith and math on whole tensors fuse like any other operation"),
-    Pass("func.func(linalg-inline-scalar-operands)", "a scalar constant becomes part of the body, not an operand"),
+    Pass("func.func(linalg-fold-unit-extent-dims)", "axes kept at size 1 meet their broadcast without a reshape"),
+    Pass("canonicalize", "the reshapes of the pass before cancel out"),
+)
+
+FUSE = (
     Pass("func.func(linalg-fuse-elementwise-ops)", "elementwise producers move into the body of their only consumer"),
     Pass("canonicalize", "merges operands that became equal, drops unused ones: this opens new fusions"),
     Pass("cse", "bodies that became equal after fusion are computed once"),
@@ -24,8 +31,30 @@ PASSES = (
     Pass("canonicalize", "leaves no unused operand, empty or dead operation behind"),
 )
 
+TIDY = (
+    Pass("func.func(linalg-fold-unit-extent-dims)", "fusion moves reshapes through operations as axes of size 1"),
+    Pass("canonicalize", "the reshapes of the pass before cancel out"),
+)
+
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Fuse `module` in place; raises `PassFailedError`."""
-    run_passes(module, PASSES, context)
+    with module.context, ir.Location.unknown():
+        run_passes(module, PREPARE, context)
+        run_rewrite("guard-contractions", fusion_guard.guard, module, context)
+        run_passes(module, FUSE, context)
+        run_rewrite("release-contractions", fusion_guard.release, module, context)
+        if _reshapes_after_tidying(module, context) < _reshapes(module):
+            run_passes(module, TIDY, context)
     return module
+
+
+def _reshapes(module: ir.Module) -> int:
+    return sum(len(operations_named(module, name)) for name in fusion_guard.RESHAPES)
+
+
+def _reshapes_after_tidying(module: ir.Module, context: CompileContext) -> int:
+    """How many reshapes TIDY would leave; where the signature itself has axes of size 1 it can be more."""
+    trial = module.operation.clone()
+    run_passes(trial, TIDY, replace(context, keep_passes=False))
+    return _reshapes(trial)
