@@ -33,8 +33,13 @@ def translate(module: ir.Module) -> IRModule:
     functions = [each.operation for each in module.body.operations]
     _refuse_unsupported(functions)
     block = BlockBuilder()
-    names = Names(function.attributes["sym_name"].value for function in functions)
-    located = [(function, _translate_function(block, function, names)) for function in functions]
+    symbols = [function.attributes["sym_name"].value for function in functions]
+    names = Names(symbols)
+    located = []
+    for function in functions:
+        builder = RelaxBuilder(block, names, symbols)
+        _translate_function(builder, function)
+        located.append((function, builder.locations))
     result = block.get()
     for function, locations in located:
         callee = result.get_global_var(function.attributes["sym_name"].value)
@@ -42,20 +47,18 @@ def translate(module: ir.Module) -> IRModule:
     return result
 
 
-def _translate_function(block: BlockBuilder, function: ir.Operation, names: Names) -> dict[str, str]:
-    """Add the Relax function of `function` to `block`; gives the locations of its bindings."""
+def _translate_function(builder: RelaxBuilder, function: ir.Operation) -> None:
+    """Add the Relax function of `function` to the builder's block."""
     body = function.regions[0].blocks[0]
-    builder = RelaxBuilder(block, names)
     for at, argument in enumerate(body.arguments):
         name = builder.names.unique(name_of(argument.location) or f"arg{at}")
         builder.write(argument, relax.Var(name, builder.type_of(argument)))
     parameters = [builder.meaning(argument) for argument in body.arguments]
-    with block.function(function.attributes["sym_name"].value, parameters):
+    with builder.block.function(function.attributes["sym_name"].value, parameters):
         for operation in body.operations:
             _translate_operation(builder, operation.operation)
         results = builder.results
-        block.emit_func_output(results[0] if len(results) == 1 else relax.Tuple(results))
-    return builder.locations
+        builder.block.emit_func_output(results[0] if len(results) == 1 else relax.Tuple(results))
 
 
 def _translate_operation(builder: RelaxBuilder, operation: ir.Operation) -> None:

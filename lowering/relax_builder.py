@@ -65,9 +65,10 @@ class Uninitialized:
 class RelaxBuilder:
     """One function under construction: the values so far, and where the bindings came from."""
 
-    def __init__(self, block: BlockBuilder, function_names: Names):
+    def __init__(self, block: BlockBuilder, function_names: Names, symbols: Sequence[str] = ()):
         self.block = block
-        self.names = Names()
+        self.names = Names(symbols)
+        """Names of bindings; none is called like a function, since the block would rename that function then."""
         self.function_names = function_names
         self.locations: dict[str, str] = {}
         """Name of a binding to ``file:line:column``."""
