@@ -8,9 +8,11 @@ Refuses nothing of its own.
 from __future__ import annotations
 
 from mlirtri.dialect.mlir import ir, memref, public_functions
-from mlirtri.lowering import narrow_floats
+from mlirtri.lowering import loop_order, narrow_floats
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.stage import CompileContext
+
+TO_GENERIC = (Pass("func.func(linalg-generalize-named-ops)", "named operations become generic ones"),)
 
 TO_LOOPS = (
     Pass("func.func(convert-linalg-to-loops)", "structured operations become loop nests"),
@@ -47,6 +49,8 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Lower `module` in place; raises `PassFailedError`."""
     with module.context, ir.Location.unknown():
         run_rewrite("prepare-functions", _prepare_functions, module, context)
+        run_passes(module, TO_GENERIC, context)
+        run_rewrite("order-loops", loop_order.rewrite, module, context)
         run_passes(module, TO_LOOPS, context)
         run_rewrite("narrow-floats", narrow_floats.rewrite, module, context)
         run_passes(module, TO_LLVM, context)

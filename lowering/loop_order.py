@@ -1,0 +1,71 @@
+"""The order of the loops of reductions and contractions, and what LLVM may do with their sums.
+
+Takes a module of `linalg.generic` on memrefs. Gives it in place, with the loops of every reduction ordered by how far
+apart in memory their steps are, the nearest innermost: a matmul runs m, k, n and a column sum row by row, so that LLVM
+vectorizes the inner loop. Sums may be reassociated and contracted to fused multiply-adds, as BLAS and NumPy do it.
+Elementwise operations, and bodies that ask for their loop indices, keep their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mlirtri.dialect.mlir import ir, operations_named
+
+
+def rewrite(module: ir.Module) -> None:
+    """Order the loops of every generic that reduces."""
+    for generic in operations_named(module, "linalg.generic"):
+        iterators = [str(one) for one in generic.attributes["iterator_types"]]
+        if not any("reduction" in one for one in iterators):
+            continue
+        _relax_sums(generic)
+        if not any(inner.operation.name == "linalg.index" for inner in _body(generic).operations):
+            _reorder(generic, len(iterators))
+
+
+def _body(generic: ir.Operation) -> ir.Block:
+    return generic.regions[0].blocks[0]
+
+
+def _relax_sums(generic: ir.Operation) -> None:
+    """Free the operation that adds to (or multiplies) the accumulator, and the product that it adds; nothing else."""
+    body = _body(generic)
+    inputs = generic.attributes["operandSegmentSizes"][0]
+    for accumulator in list(body.arguments)[inputs:]:
+        for use in accumulator.uses:
+            step = use.owner.operation
+            if step.name not in ("arith.addf", "arith.mulf"):
+                continue
+            step.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<reassoc,contract>")
+            value = step.operands[1 - use.operand_number]
+            if isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.operation.name == "arith.mulf":
+                value.owner.operation.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<contract>")
+
+
+def _reorder(generic: ir.Operation, loops: int) -> None:
+    maps = [attribute.value for attribute in generic.attributes["indexing_maps"]]
+    distances = [0] * loops
+    for operand, one in zip(generic.operands, maps, strict=True):
+        strides, _ = operand.type.get_strides_and_offset()
+        for result, stride in zip(one.results, strides, strict=True):
+            for loop, factor in _terms(result, 1):
+                distances[loop] += abs(stride * factor)
+    order = sorted(range(loops), key=lambda loop: -distances[loop])
+    # Loop number p is now what was loop order[p], so an index that said d<order[p]> says d<p>.
+    renamed = ir.AffineMap.get(loops, 0, [ir.AffineDimExpr.get(order.index(loop)) for loop in range(loops)])
+    new_maps = [ir.AffineMap.get(loops, 0, [result.compose(renamed) for result in one.results]) for one in maps]
+    generic.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(one) for one in new_maps])
+    iterators = list(generic.attributes["iterator_types"])
+    generic.attributes["iterator_types"] = ir.ArrayAttr.get([iterators[loop] for loop in order])
+
+
+def _terms(index: ir.AffineExpr, factor: int) -> Iterator[tuple[int, int]]:
+    """The loops in an index like ``2 * d1 + d4``, with their factors."""
+    if isinstance(index, ir.AffineDimExpr):
+        yield index.position, factor
+    elif isinstance(index, ir.AffineAddExpr):
+        yield from _terms(index.lhs, factor)
+        yield from _terms(index.rhs, factor)
+    elif isinstance(index, ir.AffineMulExpr) and isinstance(index.rhs, ir.AffineConstantExpr):
+        yield from _terms(index.lhs, factor * index.rhs.value)
