@@ -114,5 +114,6 @@ class Kernel:
         return record.readable() if bare else record.complete()
 
     def __repr__(self) -> str:
-        types = ", ".join(f"{p.name}: {p.type}" for p in self.interface.parameters)
+        parameters = self.interface.parameters if self.interface is not None else ()
+        types = ", ".join(f"{p.name}: {p.type}" for p in parameters)
         return f"<mlirtri kernel {self.name}({types}) for {self.target}, pipeline {self.pipeline.name!r}>"

@@ -107,5 +107,6 @@ def manifest(kernel: Kernel) -> dict[str, Any]:
         "stages": list(kernel.pipeline.names),
         "target": str(kernel.target),
         "semantics": kernel.semantics,
-        "interface": to_json(kernel.interface),
+        # A pipeline that stops at `ast` knows no types yet.
+        "interface": to_json(kernel.interface) if kernel.interface is not None else None,
     }
