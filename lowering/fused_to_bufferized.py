@@ -11,11 +11,14 @@ Refuses arguments and results that are no tensors.
 from __future__ import annotations
 
 from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import bufferization, func, ir, linalg, memref, operations_named, public_functions
+from mlirtri.dialect.mlir import bufferization, func, ir, linalg, memref, operations_named, public_functions, tensor
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.fusion_guard import RESHAPES
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.stage import CompileContext
+
+NO_LOOPS = ("linalg.fill", "linalg.yield", "linalg.index")
+COPIES = ("tensor.concat", "tensor.insert_slice", "tensor.pad")
 
 PASSES = (
     Pass("eliminate-empty-tensors", "the last operation writes straight into the caller's buffer"),
@@ -38,6 +41,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     with module.context, ir.Location.unknown():
         module.operation.attributes["mlirtri.kernels"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count)
         run_rewrite("one-fill-per-use", _one_fill_per_use, module, context)
+        run_rewrite("concat-to-slices", _concat_to_slices, module, context)
         run_rewrite("results-to-arguments", _results_to_arguments, module, context)
         run_passes(module, PASSES, context)
         run_rewrite("strided-copies-to-linalg", _strided_copies_to_linalg, module, context)
@@ -45,9 +49,10 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
 
 
 def count_kernels(module: ir.Module) -> int:
-    """Structured operations that become a loop nest of their own: all of linalg but `linalg.fill`."""
-    operations = operations_named(module, "linalg.*")
-    return sum(operation.name not in ("linalg.fill", "linalg.yield", "linalg.index") for operation in operations)
+    """Operations that become a loop nest of their own: linalg's structured ones but fills, and tensor's that copy."""
+    structured = [one.name for one in operations_named(module, "linalg.*")]
+    copying = [one.name for one in operations_named(module, "tensor.*")]
+    return sum(name not in NO_LOOPS for name in structured) + sum(name in COPIES for name in copying)
 
 
 def _one_fill_per_use(module: ir.Module) -> None:
@@ -56,6 +61,20 @@ def _one_fill_per_use(module: ir.Module) -> None:
         for use in list(fill.results[0].uses)[1:]:
             with ir.InsertionPoint(use.owner):
                 use.owner.operands[use.operand_number] = fill.clone().results[0]
+
+
+def _concat_to_slices(module: ir.Module) -> None:
+    """Upstream fuses a slice with what computes it, so that the parts are written where they belong."""
+    for concat in operations_named(module, "tensor.concat"):
+        axis, kind = concat.attributes["dim"].value, concat.results[0].type
+        offsets, strides = [0] * kind.rank, [1] * kind.rank
+        with ir.InsertionPoint(concat), concat.location:
+            whole = tensor.empty(kind.shape, kind.element_type)
+            for part in concat.operands:
+                whole = tensor.insert_slice(part, whole, [], [], [], offsets, part.type.shape, strides)
+                offsets[axis] += part.type.shape[axis]
+        concat.results[0].replace_all_uses_with(whole)
+        concat.erase()
 
 
 def _results_to_arguments(module: ir.Module) -> None:
@@ -69,10 +88,13 @@ def _results_of_function_to_arguments(function: func.FuncOp) -> None:
     block = function.regions[0].blocks[0]
     terminator = block.operations[len(block.operations) - 1]
     outputs = [ir.MemRefType.get(kind.shape, kind.element_type) for kind in results]
+    top = ir.InsertionPoint.at_block_begin(block)
     with ir.InsertionPoint(terminator), terminator.location:
         for value, kind in zip(list(terminator.operands), outputs, strict=True):
             buffer = block.add_argument(kind, value.location)
-            _write(value, buffer)
+            value, buffer = _before_reshapes(value, buffer, top)
+            # restrict: the caller's outputs overlap nothing; writable: that is what they are for.
+            bufferization.materialize_in_destination(None, value, buffer, restrict=True, writable=True)
         func.ReturnOp([])
     terminator.operation.erase()
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([*inputs, *outputs], []))
@@ -84,19 +106,21 @@ def _results_of_function_to_arguments(function: func.FuncOp) -> None:
     )
 
 
-def _write(value: ir.Value, buffer: ir.Value) -> None:
-    """Store a result. One that is a reshape is stored before it, through a view, or the reshape would copy."""
+def _before_reshapes(value: ir.Value, buffer: ir.Value, top: ir.InsertionPoint) -> tuple[ir.Value, ir.Value]:
+    """A result that is a reshape, before it, with a view of the output to match: the reshape itself would copy.
+
+    Views stand at `top` of the function, so that the operations that make the result can already write there.
+    """
     while isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.operation.name in RESHAPES:
         reshape = value.owner.operation
         value = reshape.operands[0]
         kind = ir.MemRefType.get(value.type.shape, value.type.element_type)
         groups = reshape.attributes["reassociation"]
         if reshape.name == "tensor.expand_shape":
-            buffer = memref.collapse_shape(kind, buffer, groups)
+            buffer = memref.collapse_shape(kind, buffer, groups, ip=top)
         else:
-            buffer = memref.expand_shape(kind, buffer, groups, [], value.type.shape)
-    # restrict: the caller's outputs overlap nothing; writable: that is what they are for.
-    bufferization.materialize_in_destination(None, value, buffer, restrict=True, writable=True)
+            buffer = memref.expand_shape(kind, buffer, groups, [], value.type.shape, ip=top)
+    return value, buffer
 
 
 def _refuse_what_is_no_tensor(function: func.FuncOp, kinds: list[ir.Type]) -> None:

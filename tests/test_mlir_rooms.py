@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 import scipy.special
 import torch
 
+from mlirtri import opt
 from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.dialect.mlir import ir, print_complete, print_module
 from mlirtri.errors import PassFailedError, UnknownOptionError, UnsupportedOperationError
@@ -252,6 +254,83 @@ def test_fused_module_holds_only_what_the_bridge_reads():
 
 def test_matmul_keeps_its_name():
     assert "linalg.matmul" in text_after(matmul(4, 5, 6), "fused")
+
+
+# a softmax whose weights a matmul reads: rows(p) @ v
+WEIGHTED = """
+#id = affine_map<(i, j) -> (i, j)>
+func.func @f(%a: tensor<4x8xf32>, %v: tensor<8x6xf32>) -> tensor<2x2x6xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x8xf32>
+  %p = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%a : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = math.exp %x : f32
+    linalg.yield %r : f32
+  } -> tensor<4x8xf32>
+  %e1 = tensor.empty() : tensor<4x6xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e1 : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %m = linalg.matmul ins(%p, %v : tensor<4x8xf32>, tensor<8x6xf32>) outs(%f : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %s = tensor.expand_shape %m [[0, 1], [2]] output_shape [2, 2, 6] : tensor<4x6xf32> into tensor<2x2x6xf32>
+  return %s : tensor<2x2x6xf32>
+}"""
+
+
+def test_arithmetic_stays_out_of_a_matmul_that_a_reshape_made_generic(random):
+    fused = text_after(WEIGHTED, "fused")
+    (contraction,) = [one for one in fused.split("linalg.generic") if "reduction" in one]
+    assert "math.exp" not in contraction
+    assert fused.count("linalg.generic") == 2
+    assert "mlirtri.kept" not in fused
+    assert "return %" in fused
+    a, v = random.standard_normal((4, 8), dtype=np.float32), random.standard_normal((8, 6), dtype=np.float32)
+    (result,) = run(WEIGHTED, [a, v], [((2, 2, 6), "float32")])
+    np.testing.assert_allclose(result, (np.exp(a) @ v).reshape(2, 2, 6), rtol=1e-5)
+
+
+def test_transposes_and_widening_casts_do_enter_a_contraction():
+    text = WEIGHTED.replace("math.exp %x : f32", "arith.extf %x : f16 to f32").replace("%x: f32", "%x: f16")
+    text = text.replace("%a: tensor<4x8xf32>", "%a: tensor<4x8xf16>").replace(
+        "%a : tensor<4x8xf32>", "%a : tensor<4x8xf16>"
+    )
+    assert text_after(text, "fused").count("linalg.generic") == 1
+
+
+KEEPDIMS = """
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+#kept = affine_map<(i, j) -> (i, 0)>
+func.func @f(%a: tensor<3x4xf32>) -> tensor<3x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e1 = tensor.empty() : tensor<3xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e1 : tensor<3xf32>) -> tensor<3xf32>
+  %s = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%a : tensor<3x4xf32>) outs(%f : tensor<3xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %r = arith.addf %o, %x : f32
+    linalg.yield %r : f32
+  } -> tensor<3xf32>
+  %k = tensor.expand_shape %s [[0, 1]] output_shape [3, 1] : tensor<3xf32> into tensor<3x1xf32>
+  %e = tensor.empty() : tensor<3x4xf32>
+  %q = linalg.generic {indexing_maps = [#id, #kept, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%a, %k : tensor<3x4xf32>, tensor<3x1xf32>) outs(%e : tensor<3x4xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %r = arith.divf %x, %y : f32
+    linalg.yield %r : f32
+  } -> tensor<3x4xf32>
+  return %q : tensor<3x4xf32>
+}"""
+
+
+def test_kept_axes_of_size_one_leave_no_reshape():
+    assert "shape" not in text_after(KEEPDIMS, "fused")
+
+
+def test_axes_of_size_one_in_the_signature_stay():
+    text = matmul(1, 5, 6).replace("return %0", "%r = linalg.exp ins(%0 : T) outs(%e : T) -> T\n return %r")
+    fused = text_after(text.replace(": T", ": tensor<1x5xf32>").replace("-> T", "-> tensor<1x5xf32>"), "fused")
+    assert "shape" not in fused
+    assert "linalg.matmul" in fused
 
 
 # Numbers
@@ -573,6 +652,21 @@ def test_no_copy_and_one_buffer_per_intermediate():
     assert large.count("memref.alloc()") == large.count("memref.dealloc") == 1
 
 
+def test_shared_fills_and_reshaped_results_cost_no_copy():
+    second = """
+      %1 = linalg.matmul ins(%b, %a : tensor<4x4xf32>, tensor<4x4xf32>) outs(%f : tensor<4x4xf32>) -> tensor<4x4xf32>
+      %r = tensor.expand_shape %0 [[0, 1], [2]] output_shape [2, 2, 4] : tensor<4x4xf32> into tensor<2x2x4xf32>
+      %s = tensor.collapse_shape %1 [[0, 1]] : tensor<4x4xf32> into tensor<16xf32>
+      return %r, %s : tensor<2x2x4xf32>, tensor<16xf32>"""
+    text = matmul(4, 4, 4).replace("return %0 : tensor<4x4xf32>", second)
+    text = text.replace("-> tensor<4x4xf32> {", "-> (tensor<2x2x4xf32>, tensor<16xf32>) {", 1)
+    assert not re.search(r"copy|alloc", text_after(text, "bufferized"))
+    a, b = np.arange(16, dtype=np.float32).reshape(4, 4), np.eye(4, dtype=np.float32) * 2
+    first, second = run(text, [a, b], [((2, 2, 4), "float32"), ((16,), "float32")])
+    np.testing.assert_array_equal(first, (a @ b).reshape(2, 2, 4))
+    np.testing.assert_array_equal(second, (b @ a).reshape(16))
+
+
 def test_bufferized_function_takes_inputs_then_outputs():
     signature = "func.func @f(%arg0: memref<2x3xf32>, %arg1: memref<2x3xf32>, %out: memref<2x3xf32>) {"
     assert signature in text_after(ADD_TWICE, "bufferized")
@@ -581,7 +675,7 @@ def test_bufferized_function_takes_inputs_then_outputs():
 def test_kernels_are_the_loop_nests():
     assert compiled(ADD_TWICE).kernels == 1
     assert compiled(SOFTMAX).kernels == 4
-    assert compiled(SHAPES).kernels == 0
+    assert compiled(SHAPES).kernels == 3  # concat, pad, insert_slice
 
 
 def test_every_pass_is_recorded_with_a_name_of_its_own():
@@ -598,6 +692,52 @@ def test_keeping_no_passes_gives_the_same_ir():
         quick, context = walk(SOFTMAX, stage, keep_passes=False)
         assert print_complete(quick) == print_complete(walk(SOFTMAX, stage)[0])
         assert context.passes == {}
+
+
+def loops_of(text):
+    _, context = walk(text, "llvmdialect")
+    (ordered,) = [record.text for record in context.passes["llvmdialect"] if record.name == "order-loops"]
+    return ordered
+
+
+def test_loops_of_a_matmul_run_along_memory():
+    ordered = loops_of(matmul(4, 5, 6))
+    assert 'iterator_types = ["parallel", "reduction", "parallel"]' in ordered
+    assert "arith.mulf %in, %in_0 fastmath<contract>" in ordered
+    assert re.search(r"arith.addf %out, %\d+ fastmath<reassoc,contract>", ordered)
+
+
+def test_only_the_accumulation_is_reassociated():
+    ordered = loops_of(chain("%1 = f(%a, %a) addf", "%2 = f(%1, %a) mulf", "%3 = sum(%2)", shape="3x4", result="3"))
+    assert 'iterator_types = ["parallel", "reduction"]' in ordered
+    (first, _, last) = re.findall(r"arith\.(?:addf|mulf) .*", ordered)
+    assert "fastmath" not in first
+    assert "reassoc" in last
+
+
+def test_column_sums_run_row_by_row(random):
+    text = chain("%1 = sum(%a)", shape="3x4", result="3").replace("(d0, d1) -> (d0)", "(d0, d1) -> (d1)")
+    text = text.replace("tensor<3xf32>", "tensor<4xf32>").replace(
+        '["parallel", "reduction"]', '["reduction", "parallel"]'
+    )
+    assert 'iterator_types = ["reduction", "parallel"]' in loops_of(text)
+    a = random.standard_normal((3, 4), dtype=np.float32)
+    np.testing.assert_allclose(run(text, [a], [((4,), "float32")])[0], a.sum(0), rtol=1e-6)
+
+
+def test_convolution_with_compound_indices(random):
+    text = """
+    func.func @f(%a: tensor<1x7x3xf32>, %k: tensor<3x3x2xf32>) -> tensor<1x5x2xf32> {
+      %zero = arith.constant 0.0 : f32
+      %e = tensor.empty() : tensor<1x5x2xf32>
+      %i = linalg.fill ins(%zero : f32) outs(%e : tensor<1x5x2xf32>) -> tensor<1x5x2xf32>
+      %0 = linalg.conv_1d_nwc_wcf {dilations = dense<1> : tensor<1xi64>, strides = dense<1> : tensor<1xi64>}
+          ins(%a, %k : tensor<1x7x3xf32>, tensor<3x3x2xf32>) outs(%i : tensor<1x5x2xf32>) -> tensor<1x5x2xf32>
+      return %0 : tensor<1x5x2xf32>
+    }"""
+    a, k = random.standard_normal((1, 7, 3), dtype=np.float32), random.standard_normal((3, 3, 2), dtype=np.float32)
+    expected = sum(a[:, w : w + 5] @ k[w] for w in range(3))
+    np.testing.assert_allclose(run(text, [a, k], [((1, 5, 2), "float32")])[0], expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("stage", ["bufferized", "llvmdialect"])
@@ -646,6 +786,21 @@ def test_failing_pass_is_reported_on_the_users_line_with_a_command_that_repeats_
     (saved,) = tmp_path.iterdir()
     assert saved.read_text() == before
     assert f"mlirtri-opt --pass-pipeline='builtin.module(one-shot-bufferize)' {saved}" in caught.value.help
+
+
+def test_the_command_of_a_reproducer_repeats_the_failure(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("MLIRTRI_REPRODUCER_DIR", str(tmp_path))
+    text = """func.func @f(%a: tensor<4xf32>) -> memref<4xf32> {
+      %b = bufferization.to_buffer %a : tensor<4xf32> to memref<4xf32>
+      return %b : memref<4xf32> loc("/home/me/k.py":7:5)
+    }"""
+    with ir.Context():
+        module = ir.Module.parse(text)
+        with pytest.raises(PassFailedError) as caught:
+            run_passes(module, [Pass("convert-func-to-llvm", "fails")], CompileContext("f", as_target("cpu")))
+    command = shlex.split(caught.value.help.partition("reproduce with: ")[2])
+    assert opt.main(command[1:]) == 1
+    assert capfd.readouterr().err.startswith(f"/home/me/k.py:7:5: error: {caught.value.message.partition(': ')[2]}")
 
 
 @pytest.mark.parametrize(
