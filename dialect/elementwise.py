@@ -152,7 +152,7 @@ def _row(name, operands, infer, reference, relax=None, relax_dtypes="bifuv", att
 
 # name, kinds it takes, NumPy reference, Relax operator, kinds for which the Relax operator is exact
 _UNARY = (
-    ("negative", NUMBERS, np.negative, "negative", "ifhv"),
+    ("negative", NUMBERS, np.negative, "negative", "ifh"),
     ("abs", ALL, np.abs, "abs", "fh"),
     ("sign", NUMBERS, np.sign, None, ""),
     ("floor", FLOATS, np.floor, "floor", "fh"),
@@ -168,7 +168,7 @@ _UNARY = (
     ("expm1", FLOATS, np.expm1, None, ""),
     ("sqrt", FLOATS, np.sqrt, "sqrt", "f"),
     ("rsqrt", FLOATS, lambda x: 1 / np.sqrt(x), "rsqrt", "f"),
-    ("square", NUMBERS, np.square, "square", "iufhv"),
+    ("square", NUMBERS, np.square, "square", "iufh"),
     ("reciprocal", FLOATS, np.reciprocal, None, ""),
     ("sin", FLOATS, np.sin, "sin", "f"),
     ("cos", FLOATS, np.cos, "cos", "f"),
@@ -193,10 +193,10 @@ _UNARY = (
 )  # fmt: skip
 
 _BINARY = (
-    ("add", ALL, np.add, "add", "iufhv"),
-    ("subtract", NUMBERS, np.subtract, "subtract", "iufhv"),
-    ("multiply", ALL, np.multiply, "multiply", "iufhv"),
-    ("divide", FLOATS, np.true_divide, "divide", "fhv"),
+    ("add", ALL, np.add, "add", "iufh"),
+    ("subtract", NUMBERS, np.subtract, "subtract", "iufh"),
+    ("multiply", ALL, np.multiply, "multiply", "iufh"),
+    ("divide", FLOATS, np.true_divide, "divide", "fh"),
     ("floor_divide", NUMBERS, np.floor_divide, None, ""),
     ("remainder", NUMBERS, np.remainder, None, ""),
     ("power", NUMBERS, np.power, "power", "f"),

@@ -160,9 +160,15 @@ def _float_floor_divide(x: Scalar, y: Scalar) -> Scalar:
     down = Scalar(math.floor(quotient.value), x.dtype)
     too_low = compare("gt", subtract(quotient, down), constant(0.5, x.dtype))
     down = select(too_low, add(down, one), down)
-    # A quotient of zero has the sign of x / y, which is finite then.
-    snapped = select(compare("eq", quotient, zero), multiply(zero, divide(x, y)), down)
+    signed_zero = select(_sign_bit(divide(x, y)), constant(-0.0, x.dtype), zero)
+    snapped = select(compare("eq", quotient, zero), signed_zero, down)
     return select(compare("eq", y, zero), divide(x, y), snapped)
+
+
+def _sign_bit(x: Scalar) -> Scalar:
+    """Whether a float is negative, -0.0 among them."""
+    bits = DTYPES[f"int{x.dtype.bits}"]
+    return compare("lt", Scalar(arith.bitcast(ir.Type.parse(bits.mlir), x.value), bits), constant(0, bits))
 
 
 def remainder(x: Scalar, y: Scalar) -> Scalar:

@@ -93,8 +93,8 @@ class Expressions:
             # ndarray's operator, unlike numpy.power, squares and roots here: other dtypes, another result at -inf.
             if right == 2:
                 return self.b.square(left)
-            if left.type.dtype.name != "bfloat16":
-                return self.b.sqrt(left)
+            # A bfloat16 array to the power of a Python float is float32: NEP 50 does not cover ml_dtypes.
+            return self.b.sqrt(self.b.cast(left, "float32") if left.type.dtype.name == "bfloat16" else left)
         return getattr(self.b, name)(left, right)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:

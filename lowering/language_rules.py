@@ -87,7 +87,7 @@ def power(b: Language, x: Any, y: Any) -> Tensor:
             return b.tri.square(base)
         if y == 3:
             return b.tri.multiply(b.tri.square(base), base)
-        if result.is_float and y == 0.5 and b.semantics == "torch" and result.bits > 16:
+        if result.is_float and y == 0.5 and b.semantics == "torch" and result.name != "float16":
             return b.tri.sqrt(base)
         if result.is_float and y == -1:
             return b.tri.reciprocal(base)
@@ -190,7 +190,11 @@ def rms_norm(b, x, normalized_axes=1, weight=None, eps=None) -> Tensor:
 @language
 def matmul(b: Language, x: Any, y: Any) -> Tensor:
     """`numpy.matmul`: a vector is a row on the left and a column on the right, and that axis is dropped again."""
-    plan = promotion.result_dtypes(b.semantics, "matmul", [b.operand(x), b.operand(y)])
+    return _product(b, "matmul", x, y)
+
+
+def _product(b: Language, name: str, x: Any, y: Any) -> Tensor:
+    plan = promotion.result_dtypes(b.semantics, name, [b.operand(x), b.operand(y)])
     x, y = (b.tensor(each, dtype) for each, dtype in zip((x, y), plan.compute, strict=True))
     if x.type.rank == 0 or y.type.rank == 0:
         raise KernelTypeError(f"matmul takes no scalars: got {x.type} and {y.type}", help="use * to scale")
@@ -222,14 +226,14 @@ def dot(b: Language, x: Any, y: Any) -> Tensor:
     if 0 in ranks:
         return b.multiply(x, y)
     if ranks[1] <= 2 or b.semantics == "torch":
-        return matmul(b, x, y)
+        return _product(b, "dot", x, y)
     # y's batch axes do not pair with x's: they come after x's axes in the result.
     rows, inner = b.type_of(x).shape[:-1], b.type_of(x).shape[-1]
     last = b.type_of(y)
     moved = b.tri.transpose(y, permutation=(last.rank - 2, *range(last.rank - 2), last.rank - 1))
     if moved.type.shape[0] != inner:
         raise KernelTypeError(f"dot of {b.type_of(x)} and {last}: the inner sizes {inner} and {moved.type.shape[0]} differ")
-    flat = matmul(b, reshape(b, x, (prod(rows), inner)), reshape(b, moved, (inner, prod(moved.type.shape[1:]))))
+    flat = _product(b, "dot", reshape(b, x, (prod(rows), inner)), reshape(b, moved, (inner, prod(moved.type.shape[1:]))))
     return reshape(b, flat, (*rows, *moved.type.shape[1:]))
 
 

@@ -18,6 +18,7 @@ from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.dialect.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.mlir_reading import dtype_of, scalar_constant
+from mlirtri.lowering.tvm_names import ir as tvm_ir
 from mlirtri.lowering.tvm_names import tirx
 
 Expr = Any
@@ -68,7 +69,32 @@ def dtype_name(expression: Expr) -> str:
 
 
 def cast(expression: Expr, dtype: str) -> Expr:
-    return expression if dtype_name(expression) == dtype else tirx.Cast(dtype, expression)
+    if dtype_name(expression) == dtype:
+        return expression
+    if dtype == "bfloat16" and not isinstance(expression, tirx.FloatImm):
+        return _round_to_bfloat16(cast(expression, "float32"))
+    if dtype_name(expression) == "bfloat16" and not isinstance(expression, tirx.FloatImm):
+        return cast(_widen_bfloat16(expression), dtype)
+    return tirx.Cast(dtype, expression)
+
+
+def _widen_bfloat16(expression: Expr) -> Expr:
+    """bfloat16 is the upper half of float32. TVM forgets to widen the arguments of external calls."""
+    bits = tirx.Cast("uint32", tirx.reinterpret("uint16", expression))
+    return tirx.reinterpret("float32", tirx.shift_left(bits, literal(16, "uint32")))
+
+
+def _round_to_bfloat16(expression: Expr) -> Expr:
+    """To the nearest, ties to even, by bits. TVM's own rounding makes a number of some NaNs, and writes its operand out
+    twice: chains grow exponentially, and a variable in it is bound twice."""
+    bits = tirx.Var("bits", "uint32")
+    odd = tirx.bitwise_and(tirx.shift_right(bits, literal(16, "uint32")), literal(1, "uint32"))
+    rounded = tirx.shift_right(bits + odd + literal(0x7FFF, "uint32"), literal(16, "uint32"))
+    magnitude = tirx.bitwise_and(bits, literal(0x7FFFFFFF, "uint32"))
+    is_nan = tirx.reinterpret("int32", magnitude) > literal(0x7F800000, "int32")
+    kept = tirx.Select(is_nan, literal(0x7FC0, "uint32"), rounded)
+    half = tirx.reinterpret("bfloat16", tirx.Cast("uint16", kept))
+    return tirx.Let(bits, tirx.reinterpret("uint32", expression), half)
 
 
 def result_dtype(operation: ir.Operation) -> str:
@@ -79,20 +105,28 @@ def result_dtype(operation: ir.Operation) -> str:
 
 
 def _unsigned(expression: Expr) -> Expr:
-    """The same bits as an unsigned integer; takes off the cast that `_signed` put on."""
+    """The same bits as an unsigned integer; takes off what `_signed` put on."""
     dtype = dtype_name(expression)
-    if dtype == "bool" or dtype.startswith("u"):
-        return expression
-    wanted = f"u{dtype}"
-    if isinstance(expression, tirx.Cast) and dtype_name(expression.value) == wanted:
-        return expression.value
-    if isinstance(expression, tirx.IntImm):
-        return literal(expression.value, wanted)
-    return tirx.Cast(wanted, expression)
+    return expression if dtype == "bool" or dtype.startswith("u") else _same_bits(expression, f"u{dtype}")
 
 
 def _signed(expression: Expr) -> Expr:
-    return cast(expression, dtype_name(expression).removeprefix("u"))
+    return _same_bits(expression, dtype_name(expression).removeprefix("u"))
+
+
+def is_reinterpretation(expression: Expr) -> bool:
+    return isinstance(expression, tvm_ir.Call) and expression.op.same_as(tvm_ir.Op.get("tirx.reinterpret"))
+
+
+def _same_bits(expression: Expr, dtype: str) -> Expr:
+    """A reinterpretation, which TVM's analyzer does not look through: a cast of an unsigned sum is positive to it."""
+    if dtype_name(expression) == dtype:
+        return expression
+    if isinstance(expression, tirx.IntImm):
+        return literal(expression.value, dtype)
+    if is_reinterpretation(expression) and dtype_name(expression.args[0]) == dtype:
+        return expression.args[0]
+    return tirx.reinterpret(dtype, expression)
 
 
 def _is_index(operation: ir.Operation) -> bool:
@@ -196,7 +230,8 @@ def _ceiling_quotient(x: Expr, y: Expr) -> Expr:
     dtype = dtype_name(x)
     zero = literal(0, dtype)
     quotient, remainder = tirx.Div(x, y), tirx.Mod(x, y)
-    is_rounded_down = tirx.And(tirx.NE(remainder, zero), tirx.EQ(tirx.LT(remainder, zero), tirx.LT(y, zero)))
+    is_positive = tirx.And(tirx.GT(remainder, zero), tirx.GT(y, zero))
+    is_rounded_down = tirx.Or(is_positive, tirx.And(tirx.LT(remainder, zero), tirx.LT(y, zero)))
     return tirx.Select(is_rounded_down, tirx.Add(quotient, literal(1, dtype)), quotient)
 
 
@@ -235,9 +270,10 @@ def _hide_zero(expression: Expr) -> Expr:
     if not isinstance(expression, tirx.FloatImm) or expression.value != 0:
         return expression
     bits = DTYPES[dtype].bits
+    # TVM has no code for a reinterpretation of integer 0, so that +0.0 is the magnitude of -0.0.
+    negative_zero = tirx.reinterpret(dtype, literal(1 << (bits - 1), f"uint{bits}"))
     # str(-0.0) keeps the sign that `== 0` does not see.
-    pattern = 1 << (bits - 1) if str(expression.value).startswith("-") else 0
-    return tirx.reinterpret(dtype, literal(pattern, f"uint{bits}"))
+    return negative_zero if str(expression.value).startswith("-") else tirx.abs(negative_zero)
 
 
 def _in_float32(compute: Callable[..., Expr]) -> Callable[..., Expr]:
@@ -334,8 +370,17 @@ def _compare_integers(operation, operands):
         sign = 1 if number < 2 or number >= _FIRST_UNSIGNED else -1
         x, y = (tirx.Select(each, literal(sign, "int32"), literal(0, "int32")) for each in operands)
     elif number >= _FIRST_UNSIGNED:
-        x, y = _unsigned(x), _unsigned(y)
+        x, y = _ordered_as_unsigned(x), _ordered_as_unsigned(y)
     return _CMPI[number](x, y)
+
+
+def _ordered_as_unsigned(x: Expr) -> Expr:
+    """A signed number that compares as the unsigned `x`: TVM's simplifier computes negative unsigned differences."""
+    dtype = dtype_name(x)
+    lowest = 1 << (DTYPES[dtype].bits - 1)
+    if isinstance(x, tirx.IntImm):
+        return literal(x.value ^ lowest, dtype)
+    return tirx.bitwise_xor(x, literal(lowest, dtype))
 
 
 @_rule("arith.select")
@@ -483,38 +528,21 @@ def _float_to_integer_power(operation, operands):
     return _in_float32(lambda base: tirx.pow(base, cast(exponent, dtype_name(base))))(x)
 
 
-@_rule("math.ipowi", is_expensive=True, repeats=True)
-def _integer_power(operation, operands):
-    base, exponent = operands
-    return integer_power(base, exponent)
+def integer_power(base: Expr, exponent: Expr, name: Callable[[Expr, str], Expr]) -> Expr:
+    """``math.ipowi``: `base ** exponent` that wraps; a negative exponent gives 0 unless the base is 1 or -1.
 
-
-def integer_power(base: Expr, exponent: Expr) -> Expr:
-    """`base ** exponent` that wraps; as in MLIR, a negative exponent gives 0 unless the base is 1 or -1."""
+    `name` makes a variable of an expression: there are two for every bit.
+    """
     dtype = dtype_name(base)
     one, zero = literal(1, f"u{dtype}"), literal(0, dtype)
-    steps: list[tuple[Expr, Expr]] = []
-
-    def named(value: Expr) -> Expr:
-        variable = tirx.Var(f"p{len(steps)}", f"u{dtype}")
-        steps.append((variable, value))
-        return variable
-
-    power, square = one, named(_unsigned(base))
+    power, square = one, name(_unsigned(base), "square")
     for bit in range(DTYPES[dtype].bits - 1):
         is_set = tirx.NE(tirx.bitwise_and(exponent, literal(1 << bit, dtype)), zero)
-        power = named(tirx.Mul(power, tirx.Select(is_set, square, one)))
-        square = named(tirx.Mul(square, square))
-    is_odd = tirx.NE(tirx.bitwise_and(exponent, literal(1, dtype)), zero)
-    minus_one = tirx.And(tirx.EQ(base, literal(-1, dtype)), is_odd)
-    inverse = tirx.Select(
-        tirx.EQ(base, literal(1, dtype)), literal(1, dtype),
-        tirx.Select(tirx.EQ(base, literal(-1, dtype)), tirx.Select(minus_one, literal(-1, dtype), literal(1, dtype)), zero),
-    )  # fmt: skip
-    result = tirx.Select(tirx.LT(exponent, zero), inverse, _signed(power))
-    for variable, value in reversed(steps):
-        result = tirx.Let(variable, value, result)
-    return result
+        power = name(tirx.Mul(power, tirx.Select(is_set, square, one)), "power")
+        square = name(tirx.Mul(square, square), "square")
+    # The power of 1 and -1 is right for any exponent in two's complement.
+    is_unit = tirx.Or(tirx.EQ(base, literal(1, dtype)), tirx.EQ(base, literal(-1, dtype)))
+    return tirx.Select(tirx.Or(tirx.GE(exponent, zero), is_unit), _signed(power), zero)
 
 
 @_rule("arith.constant")

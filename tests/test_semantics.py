@@ -28,18 +28,19 @@ BINARY = {
     "lib.logical_and(x, y)", "lib.logical_or(x, y)", "lib.logical_xor(x, y)", "lib.where(x > y, x, y)",
 }  # fmt: skip
 EXACT_UNARY = {
-    "-x", "~x", "abs(x)", "lib.sign(x)", "lib.floor(x)", "lib.ceil(x)", "lib.trunc(x)", "lib.round(x)", "lib.sqrt(x)",
+    "-x", "~x", "abs(x)", "lib.sign(x)", "lib.floor(x)", "lib.ceil(x)", "lib.trunc(x)", "lib.round(x)",
     "lib.isnan(x)", "lib.isinf(x)", "lib.isfinite(x)", "lib.logical_not(x)", "lib.square(x)", "x ** 2", "x * 2", "x + 1",
     "x / 2", "x // 2", "x % 3", "1 - x", "x == 1", "x > 0.5",
 }  # fmt: skip
 INEXACT_UNARY = {
-    "lib.exp(x)", "lib.exp2(x)", "lib.log(x)", "lib.log2(x)", "lib.log10(x)", "lib.log1p(x)", "lib.expm1(x)",
+    "lib.sqrt(x)", "lib.exp(x)", "lib.exp2(x)", "lib.log(x)", "lib.log2(x)", "lib.log10(x)", "lib.log1p(x)", "lib.expm1(x)",
     "lib.sin(x)", "lib.cos(x)", "lib.tan(x)", "lib.arcsin(x)", "lib.arccos(x)", "lib.arctan(x)", "lib.sinh(x)",
-    "lib.cosh(x)", "lib.tanh(x)", "lib.arcsinh(x)", "lib.arccosh(x)", "lib.arctanh(x)", "x ** 0.5", "x ** 1.7",
+    "lib.cosh(x)", "lib.tanh(x)", "lib.arcsinh(x)", "lib.arccosh(x)", "lib.arctanh(x)", "x ** 0.5", "x ** 1.5",
 }  # fmt: skip
 TORCH_ONLY = {
-    "lib.rsqrt(x)", "lib.erf(x)", "lib.sigmoid(x)", "lib.relu(x)", "lib.nn.functional.gelu(x)",
-    "lib.nn.functional.gelu(x, approximate='tanh')", "lib.nn.functional.silu(x)", "lib.nn.functional.softplus(x)",
+    # Clamped: torch's own gelu of infinity is NaN for some lengths.
+    "lib.rsqrt(x)", "lib.erf(x)", "lib.sigmoid(x)", "lib.relu(x)", "lib.nn.functional.gelu(lib.clamp(x, -50, 50))",
+    "lib.nn.functional.gelu(lib.clamp(x, -50, 50), approximate='tanh')", "lib.nn.functional.silu(x)", "lib.nn.functional.softplus(x)",
 }  # fmt: skip
 ULPS = 8
 """What a float function of ours may differ from a float function of theirs, which are not exact themselves."""
