@@ -53,9 +53,10 @@ def each_kernel(spec: str) -> list[str]:
 @cache
 def import_file(path: Path) -> ModuleType:
     """Import a Python file, once, as a module of its own name, with its folder first on the import path."""
-    name = (
-        path.stem if path.stem.isidentifier() and path.stem not in sys.modules else f"_mlirtri_file_{len(sys.modules)}"
-    )
+    if not path.is_file():
+        raise SourceNotAvailableError(f"there is no file {path}")
+    is_free = path.stem.isidentifier() and path.stem not in sys.modules
+    name = path.stem if is_free else f"_mlirtri_file_{len(sys.modules)}"
     sys.path.insert(0, str(path.resolve().parent))
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:

@@ -1,4 +1,4 @@
-# Helpers, plain ones and kernels, are inlined; locations say the line in the helper and the line of the call.
+# Helpers, plain ones and kernels, are inlined; locations say the line in the helper.
 # RUN: mlirtri emit %s::caller --stage=tri | FileCheck %s
 # RUN: mlirtri emit %s::caller --stage=tri --complete | FileCheck %s --check-prefix=WHERE
 

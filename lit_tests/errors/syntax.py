@@ -1,0 +1,63 @@
+# Python that kernels do not have is refused at its place, with a caret and what to do instead.
+# RUN: not mlirtri emit %s::guarded --stage=tri 2>&1 | FileCheck %s --check-prefix=TRY
+# RUN: not mlirtri emit %s::listed --stage=tri 2>&1 | FileCheck %s --check-prefix=LIST
+# RUN: not mlirtri emit %s::yielding --stage=tri 2>&1 | FileCheck %s --check-prefix=YIELD
+# RUN: not mlirtri emit %s::choosing --stage=tri 2>&1 | FileCheck %s --check-prefix=IF
+# RUN: not mlirtri emit %s::starred --stage=tri 2>&1 | FileCheck %s --check-prefix=STAR
+
+import mlirtri as mt
+
+Vector = mt.Tensor[[4], mt.float32]
+
+
+@mt.jit
+def guarded(a: Vector):
+    try:
+        return a
+    except ValueError:
+        return a
+
+
+# TRY: {{.*}}syntax.py:15:5: error: a kernel cannot contain Try
+# TRY-NEXT: {{^}}        try:
+# TRY-NEXT: {{^}}        ^
+# TRY-NEXT: help:
+
+
+@mt.jit
+def listed(a: Vector):
+    return [each for each in a]
+
+
+# LIST: {{.*}}syntax.py:29:12: error: a kernel cannot contain ListComp
+# LIST-NEXT: return [each for each in a]
+# LIST-NEXT: {{^}}               ^~~~~~~~~~~~~~~~~~~~
+
+
+@mt.jit
+def yielding(a: Vector):
+    yield a
+
+
+# YIELD: {{.*}}syntax.py:39:5: error: a kernel cannot contain Yield
+
+
+@mt.jit
+def choosing(a: Vector):
+    if a.sum() > 0:
+        a = a + 1
+    return a
+
+
+# IF: {{.*}}syntax.py:47:8: error: {{.*}}known at run time only
+# IF-NEXT: if a.sum() > 0:
+# IF-NEXT: {{^}}           ^~~~~~~~~~~
+# IF-NEXT: help: use where(
+
+
+@mt.jit
+def starred(a: Vector, *rest):
+    return a
+
+
+# STAR: error: starred takes *rest, which a kernel cannot
