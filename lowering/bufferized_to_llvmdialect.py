@@ -42,6 +42,10 @@ TO_LLVM = (
     Pass("reconcile-unrealized-casts", "the casts between the passes above cancel out"),
     Pass("canonicalize", "for reading: constants once, no unused descriptor"),
     Pass("cse", "for reading: equal values once"),
+    Pass(
+        "ensure-debug-info-scope-on-llvm-func{emission-kind=LineTablesOnly}",
+        "the user's lines reach the machine code: disassembly, debuggers and profilers show them",
+    ),
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -55,10 +56,14 @@ def _disassemble(engine) -> str | None:
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "kernel.o")
         engine.dump_to_object_file(path)
-        command = [objdump, "--disassemble", "--reloc", "--no-show-raw-insn", *syntax, path]
+        command = [objdump, "--disassemble", "--line-numbers", "--reloc", "--no-show-raw-insn", *syntax, path]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-    # The first line names a temporary file.
-    return done.stdout.partition("Disassembly")[2].partition("\n")[2].strip() + "\n" if done.returncode == 0 else None
+    if done.returncode != 0:
+        return None
+    # What stands above "Disassembly" names a temporary file.
+    listing = done.stdout.partition("Disassembly")[2].partition("\n")[2].strip() + "\n"
+    listing = re.sub(r"^\w+\(\):\n", "", listing, flags=re.MULTILINE)
+    return re.sub(r"^(\S.*:\d+)(?: \(discriminator \d+\))?$", r"; \1", listing, flags=re.MULTILINE)
 
 
 def _llvm_ir(module: ir.Module) -> str:
