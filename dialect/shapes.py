@@ -95,7 +95,8 @@ def fill() -> None:
          lambda ops, a, attributes, r: ops.broadcast_to(a[0], list(attributes["shape"]))),
         ("slice", ("x",), {"offsets": "ints", "sizes": "ints", "strides": "ints"}, _slice, _reference_slice,
          _relax_slice),
-        ("concatenate", ("xs*",), {"axis": "int"}, _concatenate, lambda *xs, axis: np.concatenate(xs, axis),
+        # Two at a time: IRDL gives all operands of a variadic one type, and these differ in size.
+        ("concatenate", ("x", "y"), {"axis": "int"}, _concatenate, lambda x, y, axis: np.concatenate((x, y), axis),
          lambda ops, a, attributes, r: ops.concat(list(a), axis=attributes["axis"])),
         ("flip", ("x",), {"axes": "ints"}, _flip, lambda x, axes: np.flip(x, tuple(axes)), None),
     )  # fmt: skip

@@ -577,11 +577,12 @@ module {
     }
     irdl.operation @concatenate {
       %0 = irdl.base "!builtin.tensor" 
-      irdl.operands(xs: variadic %0)
-      %1 = irdl.base "#builtin.integer" 
-      irdl.attributes {"axis" = %1}
-      %2 = irdl.base "!builtin.tensor" 
-      irdl.results(result: %2)
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0, y: %1)
+      %2 = irdl.base "#builtin.integer" 
+      irdl.attributes {"axis" = %2}
+      %3 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %3)
     }
     irdl.operation @flip {
       %0 = irdl.base "!builtin.tensor" 

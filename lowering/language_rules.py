@@ -6,6 +6,7 @@ Each is ``name(b, …)`` with the Python signature that the frontend and the spe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from math import ceil, prod
 from typing import Any
 
@@ -311,7 +312,7 @@ def concatenate(b: Language, xs: Any, axis: Any = 0) -> Tensor:
     if tensors[0].type.rank == 0:
         raise KernelTypeError("scalars do not concatenate", help="use stack")
     axis = axis_of(axis, tensors[0].type.rank)
-    return tensors[0] if len(tensors) == 1 else b.tri.concatenate(*tensors, axis=axis)
+    return reduce(lambda joined, part: b.tri.concatenate(joined, part, axis=axis), tensors)
 
 
 @language

@@ -163,8 +163,13 @@ def _slice(op, operation, operands):
 
 @rule("concatenate")
 def _concatenate(op, operation, operands):
-    result = type_of(operation.results[0].type)
-    return tensor.concat(tensor_type(result), attributes.from_mlir(op, operation)["axis"], operands)
+    """One `tensor.concat` for a whole chain of them; the shorter ones are dead then."""
+    result, axis = type_of(operation.results[0].type), attributes.from_mlir(op, operation)["axis"]
+    first = operands[0].owner
+    is_chain = not isinstance(first, ir.Block) and first.operation.name == "tensor.concat"
+    if is_chain and first.attributes["dim"].value == axis:
+        operands = [*first.operands, *operands[1:]]
+    return tensor.concat(tensor_type(result), axis, operands)
 
 
 _IDENTITIES = {"sum": 0, "prod": 1, "any": 0, "all": 1}
