@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 from mlirtri.lowering.cpu_loops import lanes_of, parallel_if_worth, spatial
+from mlirtri.lowering.products import Product, find_product
 from mlirtri.lowering.schedule_blocks import Access, BlockFacts, block_facts, inline_cheap, leaf_blocks, loop_of
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tvm_names import PrimFunc, Schedule
@@ -20,47 +21,12 @@ PACK_BYTES = 512 * 1024
 
 
 @dataclass(frozen=True)
-class Product:
-    """Axis numbers of the block: outer ones (batch and the like), then row, column and reduction."""
-
-    outer: tuple[int, ...]
-    row: int
-    column: int
-    reduced: tuple[int, ...]
-    right: int
-    """Which of the two operands has the columns."""
-
-
-@dataclass(frozen=True)
 class TileSizes:
     """Rows and columns of a tile, and lanes of the vectors that its columns are cut into."""
 
     rows: int
     columns: int
     lanes: int
-
-
-def find_product(block: BlockFacts) -> Product | None:
-    """How the block is a matrix product; None if it is not."""
-    operands = [read for read in block.reads if not read.buffer.same_as(block.target)]
-    if len(operands) != 2 or len(block.writes) != 1 or block.calls:
-        return None
-    accesses = (*operands, block.writes[0])
-    if any(None in access.axes for access in accesses):
-        return None
-    sets = [set(access.axes) for access in accesses]
-    reduced = block.axes("R")
-    if not reduced or any(axis not in sets[0] & sets[1] for axis in reduced):
-        return None
-    column = block.writes[0].axes[-1] if block.writes[0].axes else None
-    right = next((side for side in (0, 1) if column in sets[side] and column not in sets[1 - side]), None)
-    if right is None:
-        return None
-    rows = [axis for axis in block.writes[0].axes if axis in sets[1 - right] and axis not in sets[right]]
-    if not rows:
-        return None
-    outer = tuple(axis for axis in block.axes("S") if axis not in (rows[-1], column))
-    return Product(outer, rows[-1], column, reduced, right)
 
 
 def matmul(function: PrimFunc, target: Target) -> Schedule | None:
@@ -214,5 +180,6 @@ def _follow(schedule: Schedule, name: str, tile: Any, sizes: TileSizes) -> bool:
     if int(schedule.get(inner).extent) == sizes.columns:
         vectors, vector = schedule.split(inner, [None, sizes.lanes])
         schedule.vectorize(vector)
-        schedule.unroll(vectors)
+        if not block_facts(schedule, handle).binds:
+            schedule.unroll(vectors)
     return True

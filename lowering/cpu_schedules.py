@@ -1,18 +1,21 @@
 """Schedule rules for the CPU, in the order in which they are tried.
 
-Each rule takes a PrimFunc and our target. Gives a `Schedule`, or None where it does not apply; it may raise where it
-finds the loops too strange, and the next rule is tried. `Fallback` takes everything.
+Each rule takes a PrimFunc and our target. Gives a `Schedule`, or None where it does not apply; it raises where it
+finds the loops too strange, or where TVM cannot lower what it made, and the next rule is tried. `Fallback` takes
+everything.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from mlirtri.lowering.bfloat16_storage import keep_bfloat16
 from mlirtri.lowering.cpu_loops import lanes_of, parallel_if_worth, spatial, vectorize, weight
 from mlirtri.lowering.cpu_matmul import matmul
 from mlirtri.lowering.schedule_blocks import BlockFacts, divide_loops, inline_cheap, leaf_blocks, loop_of
 from mlirtri.lowering.target import Target
-from mlirtri.lowering.tvm_names import PrimFunc, Schedule
+from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Schedule, tirx, tvm
 
 COLUMN_CHUNK = 256
 """Columns that a column reduction keeps in the first cache level while it runs down the rows."""
@@ -49,6 +52,26 @@ def reduction(function: PrimFunc, target: Target) -> Schedule | None:
         if loop is not None:
             schedule.decompose_reduction(block.handle, loop)
     return schedule
+
+
+def _checked(rule: Callable[[PrimFunc, Target], Schedule | None]) -> Callable[[PrimFunc, Target], Schedule | None]:
+    """The rule, whose schedules are given only if TVM can lower them."""
+
+    def apply(function: PrimFunc, target: Target) -> Schedule | None:
+        schedule = rule(function, target)
+        if schedule is not None:
+            _check_lowers(schedule.mod["main"])
+        return schedule
+
+    return apply
+
+
+def _check_lowers(function: PrimFunc) -> None:
+    """TVM's own passes for this target raise on loops that they cannot do."""
+    target = tvm.target.Target.current()
+    pipeline, _, _ = tirx.get_default_tir_pipeline(target)
+    public = IRModule({"kernel": keep_bfloat16(function).with_attr("global_symbol", "kernel")})
+    pipeline(tirx.transform.BindTarget(target.with_host(target))(public))
 
 
 def fallback(function: PrimFunc, _target: Target) -> Schedule:
@@ -152,8 +175,8 @@ def _accumulate(schedule: Schedule, block: BlockFacts, reduced: list[Any], inner
 
 
 CPU_RULES = (
-    ("Matmul", matmul),
-    ("Elementwise", elementwise),
-    ("Reduction", reduction),
+    ("Matmul", _checked(matmul)),
+    ("Elementwise", _checked(elementwise)),
+    ("Reduction", _checked(reduction)),
     ("Fallback", fallback),
 )

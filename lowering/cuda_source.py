@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mlirtri.lowering.bfloat16_storage import keep_bfloat16
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, tirx, tvm
 
 DEVICE_FUNCTION = 2
@@ -15,7 +16,7 @@ DEVICE_FUNCTION = 2
 
 def device_module(functions: Iterable[tuple[str, PrimFunc]], target) -> IRModule:
     """The functions that run on the device; ``<name>_kernel``, ``<name>_kernel_1``… for each PrimFunc."""
-    mod = IRModule({name: function.with_attr("global_symbol", name) for name, function in functions})
+    mod = IRModule({name: keep_bfloat16(function).with_attr("global_symbol", name) for name, function in functions})
     pipeline, _, finish_device = tirx.get_default_tir_pipeline(target)
     mod = pipeline(tirx.transform.BindTarget(target)(mod))
     on_device = tirx.transform.Filter(lambda each: int(each.attrs.get("calling_conv", 0)) == DEVICE_FUNCTION)(mod)

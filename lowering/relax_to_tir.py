@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.empty_reductions import fold_empty_loops
+from mlirtri.lowering.products import mark_products
 from mlirtri.lowering.reshape_views import mark_views
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tir_locations import locate_blocks
@@ -23,6 +24,7 @@ PASSES = (
     Pass("FoldEmptyLoops", fold_empty_loops, "a reduction over nothing is its initial value"),
     Pass("ConvertToDataflow", relax.transform.ConvertToDataflow(), "fusion looks into dataflow blocks only"),
     Pass("AnnotateTIROpPattern", relax.transform.AnnotateTIROpPattern(), "says which PrimFuncs fuse with which"),
+    Pass("MarkProducts", mark_products, "what follows a product of cast operands fuses into it, too"),
     Pass("FuseOps", relax.transform.FuseOps(), "groups elementwise chains, and what follows a matmul or reduction"),
     Pass("FuseTIR", relax.transform.FuseTIR(), "each group becomes one PrimFunc"),
     Pass("DeadCodeElimination", relax.transform.DeadCodeElimination(), "drops PrimFuncs that nothing calls any more"),

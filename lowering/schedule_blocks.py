@@ -16,6 +16,13 @@ from mlirtri.lowering.tvm_names import Schedule, TensorLoad, ir, structural_walk
 _realize = tvm.get_global_func("s_tir.schedule.GetSBlockRealize")
 
 
+CHEAP_CALLS = {
+    "if_then_else", "likely", "reinterpret", "shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor",
+    "bitwise_not", "fabs", "floor", "ceil", "trunc", "isnan",
+}  # fmt: skip
+"""Operations that TIR writes as calls but that are one instruction."""
+
+
 @dataclass(frozen=True)
 class Access:
     """One load or store: the buffer and, per dimension, the block axis that indexes it; None if it is no plain axis."""
@@ -37,8 +44,11 @@ class BlockFacts:
     writes: tuple[Access, ...]
     calls: bool
     """Whether the body calls a function such as `exp`, which is dear to compute twice."""
+    binds: bool
+    """Whether the body names intermediate values; TVM refuses such a body when a loop around it is unrolled."""
     vectorizes: bool
-    """False when it stores a bf16 constant, for which TVM cannot make vector code."""
+    """False when it stores a bf16 constant, for which TVM cannot make vector code, or has buffers of its own, which TVM
+    forgets to make one vector wide (and computes nonsense)."""
 
     @property
     def is_spatial(self) -> bool:
@@ -72,6 +82,8 @@ def block_facts(schedule: Schedule, handle: Any) -> BlockFacts:
     if any(axis.iter_type not in kinds or not _is_static(axis.dom.extent) for axis in block.iter_vars):
         raise ValueError(f"block {block.name_hint} has opaque or symbolic axes")
     reads, writes, calls = _accesses(block, axes)
+    own = {buffer.name for buffer in block.alloc_buffers}
+    reads, writes = (tuple(one for one in each if one.buffer.name not in own) for each in (reads, writes))
     return BlockFacts(
         handle,
         str(block.name_hint),
@@ -80,12 +92,19 @@ def block_facts(schedule: Schedule, handle: Any) -> BlockFacts:
         reads,
         writes,
         calls,
-        not _stores_bf16_constant(block),
+        _binds(block),
+        not (own or _stores_bf16_constant(block)),
     )
 
 
 def _is_static(extent) -> bool:
     return isinstance(extent, tirx.IntImm)
+
+
+def _binds(block) -> bool:
+    found = []
+    structural_walk(block.body, (tirx.Bind, found.append))
+    return bool(found)
 
 
 def _stores_bf16_constant(block) -> bool:
@@ -112,7 +131,7 @@ def _accesses(block, axes) -> tuple[tuple[Access, ...], tuple[Access, ...], bool
 
     def call(node):
         name = str(getattr(node.op, "name", ""))
-        if not name.endswith(("if_then_else", "likely", "bitwise_and", "bitwise_or", "fabs")):
+        if name.rsplit(".", 1)[-1] not in CHEAP_CALLS:
             calls.append(name)
 
     structural_walk(block.body, [(TensorLoad, load), (tirx.BufferStore, store), (ir.Call, call)], order="pre")

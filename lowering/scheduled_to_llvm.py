@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from mlirtri.errors import CodegenError
+from mlirtri.lowering.bfloat16_storage import keep_bfloat16
 from mlirtri.lowering.buffer_alignment import without_alignment
 from mlirtri.lowering.launch_plan import make_plan
 from mlirtri.lowering.stage import Code, CompileContext
@@ -41,6 +42,11 @@ def build(functions, target):
         raise CodegenError(f"TVM made no code: {short_message(error)}", place) from None
 
 
+def host_ready(function: PrimFunc) -> PrimFunc:
+    """The function without what TVM's lowering gets wrong on a CPU."""
+    return without_alignment(keep_bfloat16(function))
+
+
 def stable_text(text: str) -> str:
     """LLVM IR in which the addresses that TVM names memory regions by are numbered in order of appearance."""
     numbers: dict[str, int] = {}
@@ -48,9 +54,7 @@ def stable_text(text: str) -> str:
 
 
 def _public(functions) -> IRModule:
-    return IRModule(
-        {name: without_alignment(function).with_attr("global_symbol", name) for name, function in functions}
-    )
+    return IRModule({name: host_ready(function).with_attr("global_symbol", name) for name, function in functions})
 
 
 def _fails(pair, target) -> bool:
@@ -68,7 +72,7 @@ def _none(name: str):
 def _for_machine(mod: IRModule, target) -> Code:
     """Branches: Relax's own compiler and machine."""
     functions = {
-        gv: without_alignment(function) if isinstance(function, PrimFunc) else function
+        gv: host_ready(function) if isinstance(function, PrimFunc) else function
         for gv, function in mod.functions_items()
     }
     try:
