@@ -17,18 +17,33 @@ import tempfile
 from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import execution_engine, ir, public_functions, to_llvm_ir
 from mlirtri.errors import CodegenError, Note
+from mlirtri.lowering.bufferized_to_llvmdialect import symbol_of
 from mlirtri.lowering.mlir_executable import MlirExecutable
 from mlirtri.lowering.stage import Code, CompileContext
 
 
 def lower(module: ir.Module, context: CompileContext) -> Code:
     """Compile `module` for the host; raises `CodegenError`."""
+    function = _kernel_function(module, context)
     engine = _compile(module)
-    function = public_functions(module)[0]
-    kernels = module.operation.attributes["mlirtri.kernels"].value
+    counted = "mlirtri.kernels" in module.operation.attributes  # not in a program that enters after `bufferized`
+    kernels = module.operation.attributes["mlirtri.kernels"].value if counted else 1
     arguments = len(ir.TypeAttr(function.attributes["function_type"]).value.inputs)
     executable = MlirExecutable(engine, function.attributes["sym_name"].value, arguments, kernels)
     return Code(_disassemble(engine) or _llvm_ir(module), executable)
+
+
+def _kernel_function(module: ir.Module, context: CompileContext) -> ir.OpView:
+    functions = {one.attributes["sym_name"].value: one for one in public_functions(module)}
+    if (found := functions.get(symbol_of(context.kernel))) is not None:
+        return found
+    if len(functions) == 1:
+        return next(iter(functions.values()))
+    names = ", ".join(functions) or "none"
+    raise CodegenError(
+        f"no function stands for the kernel {context.kernel!r}; the module's public functions: {names}",
+        help=f"call it {symbol_of(context.kernel)}, or make the other functions private",
+    )
 
 
 def _compile(module: ir.Module):

@@ -122,7 +122,8 @@ def _pass_failed(error: ir.MLIRError, before: ir.Operation, pipeline: str, conte
     except OSError as problem:
         way_out = f"the input IR could not be saved ({problem}); set MLIRTRI_REPRODUCER_DIR to a writable folder"
     message, span, notes = explain(error)
-    return PassFailedError(f"{pipeline} failed: {message}", span, help=way_out, notes=notes)
+    name = Pass(pipeline.removeprefix("builtin.module(").removesuffix(")"), "").name
+    return PassFailedError(f"pass {name} failed: {message}", span, help=way_out, notes=notes)
 
 
 def explain(error: ir.MLIRError) -> tuple[str, Span | None, list[Note]]:

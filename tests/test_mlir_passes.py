@@ -45,7 +45,7 @@ def test_failing_pass_is_reported_on_the_users_line_with_a_command_that_repeats_
         before = print_complete(module)
         with pytest.raises(PassFailedError) as caught:
             run_passes(module, [Pass("cse", "runs"), Pass("one-shot-bufferize", "fails")], context)
-    assert str(caught.value).startswith("/home/me/k.py:12:9: error: ")
+    assert str(caught.value).startswith("/home/me/k.py:12:9: error: pass one-shot-bufferize failed: ")
     (saved,) = tmp_path.iterdir()
     assert saved.read_text() == before
     assert f"mlirtri-opt --pass-pipeline='builtin.module(one-shot-bufferize)' {saved}" in caught.value.help

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ import torch
 
 from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.dialect.mlir import ir, print_complete, print_module
-from mlirtri.errors import UnsupportedOperationError
+from mlirtri.errors import CodegenError, UnsupportedOperationError
 from mlirtri.lowering import bufferized_to_llvmdialect, fused_to_bufferized, linalg_to_fused, llvmdialect_to_asm
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.target import as_target
@@ -771,6 +772,34 @@ def test_without_objdump_the_text_is_llvm_ir(monkeypatch):
 def test_scalar_arguments_are_refused_with_the_way_out():
     with pytest.raises(UnsupportedOperationError, match=r"'f' takes or returns a f32; .*static shape only"):
         walk("func.func @f(%a: f32) { return }", "bufferized")
+
+
+def test_resuming_from_the_complete_text_gives_the_same_stages():
+    def resumed(stage, later):
+        context = CompileContext("f", as_target("cpu"), stage=later)
+        with ir.Context():
+            module = ir.Module.parse(print_complete(walk(SOFTMAX, stage)[0]))
+            return print_complete(ROOMS[later].lower(module, context))
+
+    for stage, later in (("fused", "bufferized"), ("bufferized", "llvmdialect")):
+        assert resumed(stage, later) == print_complete(walk(SOFTMAX, later)[0])
+
+
+def test_llvm_dialect_from_elsewhere_runs():
+    text = """
+    llvm.func @store(%p: !llvm.ptr) {
+      %c = llvm.mlir.constant(5.0 : f32) : f32
+      llvm.store %c, %p : f32, !llvm.ptr
+      llvm.return
+    }"""
+    context = CompileContext("store", as_target("cpu"), stage="asm")
+    result = torch.zeros(1)
+    with ir.Context():
+        llvmdialect_to_asm.lower(ir.Module.parse(text), context).executable.launch([], [result])
+        assert result.item() == 5
+        two = text + text.replace("@store", "@other")
+        with pytest.raises(CodegenError, match="public functions: store, other"):
+            llvmdialect_to_asm.lower(ir.Module.parse(two), replace(context, kernel="third"))
 
 
 def test_this_pipeline_needs_no_tvm():
