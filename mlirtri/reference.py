@@ -1,0 +1,251 @@
+"""The operation reference, `docs/operations.md`, made from the op table and the registry of spellings.
+
+    python -m mlirtri.reference           # print the page
+    python -m mlirtri.reference --write   # write it into the checkout
+
+Takes nothing but the tables. Gives Markdown, the same in every process. Dtypes are found by asking each row's type rule
+and Relax operators by calling each row's Relax rule with a recorder, so that the page says what the compiler does.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mlirtri.dialect.dtypes import DTYPES, DType
+from mlirtri.dialect.ops import Op, load
+from mlirtri.dialect.spellings import Spelling
+from mlirtri.dialect.spellings import load as load_spellings
+from mlirtri.dialect.types import TensorType
+from mlirtri.errors import KernelError, SourceNotAvailableError
+
+PAGE = Path(__file__).parent.parent / "docs" / "operations.md"
+SHORT = {"numpy.": "np.", "torch.nn.functional.": "F.", "mlirtri.": "mt."}
+"""Prefixes of spellings as the page abbreviates them."""
+GROUPS = ("elementwise", "reduction", "shape", "contraction", "normalization", "creation")
+LIBRARIES = {
+    "Operators": "Python's",
+    "mlirtri": "mlirtri.",
+    "numpy": "numpy.",
+    "torch": "torch.",
+    "math": "math.",
+    "Methods of NumPy arrays": "ndarray.",
+    "Methods of torch tensors": "Tensor.",
+}
+KINDS = {"integers": "iu", "signed integers": "i", "unsigned integers": "u", "floats": "fv", "bool": "b"}
+
+_HEAD = """\
+<!-- Generated from the op table by `python -m mlirtri.reference --write`; a test keeps the two equal. -->
+
+# Operations
+
+What a kernel may call, made from the tables that the compiler itself reads.
+
+- **dtypes** are those that the operation computes in. A call takes more: operands are first cast as NumPy or torch
+  would (`np.exp` of an int16 array computes in float32, of int32 in float64), or the call is refused as they refuse
+  it. *integers* are int8 to int64 and uint8 to uint64, *floats* are float16, bfloat16, float32 and float64. fp16 and
+  bf16 are computed in fp32 and rounded after each operation; their sums and products are carried in fp32.
+- **linalg, mlir**: what the operation is in the `linalg` room. *body*: one `linalg.generic` whose body is the row's
+  scalar rule. *structured*: a rule of its own. *of others*: composed of other operations first. All of them become
+  PrimFuncs at the bridge (pipeline `linalg`) or loops (pipeline `mlir`).
+- **relax**: the operator that the `relax` pipeline uses, with the dtypes for which it computes exactly this. With any
+  other dtype the operation goes down to linalg by itself and enters Relax as a PrimFunc.
+- **spelled**: the functions that are this operation. `np` is `numpy`, `F` is `torch.nn.functional`, `mt` is `mlirtri`;
+  `Tensor` and `ndarray` are methods. Functions made of several operations stand under [Spellings](#spellings) only.
+- A *language* operation is none of the `tri` dialect: the frontend spells it with others.
+"""
+
+_SPELLINGS_HEAD = """\
+## Spellings
+
+Every operator, function and method that a kernel may use, with the operations it is made of. A dash: none, since it
+moves or computes nothing at run time. A parameter that is not shown takes the library's default only.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    sections = [_HEAD, *(_group(group) for group in GROUPS), _spellings_section()]
+    return "\n".join(sections)
+
+
+# --- operations ----------------------------------------------------------------------------------------------------
+
+
+def _group(group: str) -> str:
+    rows = [_operation(op) for op in load().values() if op.group == group]
+    title = f"## {group.capitalize()}"
+    return "\n".join([title, "", _table(("operation", "dtypes", "linalg, mlir", "relax", "spelled"), rows)])
+
+
+def _operation(op: Op) -> tuple[str, ...]:
+    names = [_short(each.name) for each in load_spellings().values() if each.ops[:1] == (op.name,)]
+    spelled = ", ".join(f"`{sign}`" for sign in _signs(op.name)) + ", " * bool(_signs(op.name) and names)
+    spelled += " ".join(f"`{name}`" for name in names if _is_plain(op, name))
+    if op.derived:
+        return f"`{op.name}`", "", f"language: {op.summary}", "", spelled
+    signature = ", ".join([*(each.replace("*", "…") for each in op.operands), *op.attributes])
+    way = "body" if op.scalar else "of others" if op.decompose else "structured"
+    accepted = accepted_dtypes(op)
+    return f"`{op.name}({signature})`", _dtype_words(accepted), way, _relax(op, accepted), spelled
+
+
+def _is_plain(op: Op, short_name: str) -> bool:
+    """Whether a spelling is of this operation alone, or is the operation's own word."""
+    spelling = next(each for each in load_spellings().values() if _short(each.name) == short_name)
+    return set(spelling.ops) <= {op.name, "cast"} or spelling.name.rpartition(".")[2] == op.name
+
+
+def accepted_dtypes(op: Op) -> list[DType]:
+    """The dtypes with which the row's type rule lets the operation be; creation rows take them as an attribute."""
+    return [dtype for dtype in DTYPES.values() if _result_type(op, dtype) is not None]
+
+
+def _result_type(op: Op, dtype: DType) -> TensorType | None:
+    try:
+        return op.infer(_operand_types(op, dtype), _attributes(op, dtype))
+    except KernelError:
+        return None
+
+
+def _operand_types(op: Op, dtype: DType) -> list[TensorType]:
+    of = [DTYPES["bool"] if name == "condition" else dtype for name in op.operands if name != "parameters*"]
+    return [TensorType((2, 2), each) for each in of]
+
+
+def _attributes(op: Op, dtype: DType) -> dict[str, Any]:
+    """Values that fit a tensor of shape [2, 2]."""
+    by_name = {
+        "axes": (0,), "axis": 0, "keepdims": False, "shape": (4,) if op.name == "reshape" else (2, 2),
+        "permutation": (1, 0), "offsets": (0, 0), "sizes": (1, 1), "strides": (1, 1), "normalized": 1, "eps": 1e-5,
+        "correction": 0, "beta": 1.0, "threshold": 20.0, "dtype": dtype.name, "value": 0, "start": 0, "step": 1,
+        "size": 2, "rows": 2, "columns": 2, "diagonal": 0,
+    }  # fmt: skip
+    return {name: by_name[name] for name in op.attributes}
+
+
+def _dtype_words(dtypes: list[DType]) -> str:
+    if len(dtypes) == len(DTYPES):
+        return "all"
+    words, left = [], list(dtypes)
+    for word, kinds in KINDS.items():
+        of_word = [dtype for dtype in DTYPES.values() if dtype.kind in kinds]
+        if set(of_word) <= set(left):
+            words.append(word)
+            left = [dtype for dtype in left if dtype not in of_word]
+    return ", ".join([*words, *(dtype.name for dtype in left)])
+
+
+class _Recorder:
+    """Stands in for `relax.op` and remembers which functions a Relax rule calls."""
+
+    def __init__(self, path: str = "", called: list[str] | None = None):
+        self.path = path
+        self.called = [] if called is None else called
+
+    def __getattr__(self, name: str) -> _Recorder:
+        return _Recorder(f"{self.path}.{name}".lstrip("."), self.called)
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> None:
+        self.called.append(self.path)
+
+
+def relax_operator(op: Op) -> str | None:
+    """The name under `relax.op` of the operator that the row stands for."""
+    if op.relax is None or isinstance(op.relax, str):
+        return op.relax
+    recorder, dtype = _Recorder(), accepted_dtypes(op)[0]
+    arguments = [None] * (3 if "parameters*" in op.operands else len(op.operands))
+    op.relax(recorder, arguments, _attributes(op, dtype), _result_type(op, dtype))
+    return recorder.called[0]
+
+
+def _relax(op: Op, accepted: list[DType]) -> str:
+    operator = relax_operator(op)
+    exact = [dtype for dtype in accepted if _letter(dtype) in op.relax_dtypes]
+    if operator is None or not exact:
+        return "PrimFunc"
+    return f"`{operator}`" if exact == accepted else f"`{operator}`: {_dtype_words(exact)}"
+
+
+def _letter(dtype: DType) -> str:
+    return "h" if dtype.name == "float16" else dtype.kind
+
+
+# --- spellings -----------------------------------------------------------------------------------------------------
+
+
+def _spellings_section() -> str:
+    parts = [_SPELLINGS_HEAD]
+    for title, prefix in LIBRARIES.items():
+        rows = _sign_rows() if title == "Operators" else [_spelling(each) for each in _of_library(prefix)]
+        parts += [f"### {title}", "", _table(("written", "operations"), rows)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _of_library(prefix: str) -> list[Spelling]:
+    found = [each for each in load_spellings().values() if each.name.startswith(prefix)]
+    return sorted(found, key=lambda each: each.name)
+
+
+def _spelling(spelling: Spelling) -> tuple[str, ...]:
+    text = spelling.name if spelling.is_attribute else f"{spelling.name}{_shown_signature(spelling)}"
+    return f"`{_short(text)}`", ", ".join(spelling.ops) or "–"
+
+
+def _shown_signature(spelling: Spelling) -> str:
+    """The signature without the parameters of which mlirtri has the library's default only."""
+    from mlirtri.dialect.spellings import Unsupported
+
+    signature = spelling.signature
+    kept = [each for each in signature.parameters.values() if not isinstance(each.default, Unsupported)]
+    return str(signature.replace(parameters=kept)).replace("|", "\\|")
+
+
+def _short(name: str) -> str:
+    for long, short in SHORT.items():
+        if name.startswith(long):
+            return short + name.removeprefix(long)
+    return name
+
+
+def _signs(op: str) -> list[str]:
+    return [sign for sign, name in _all_signs() if name == op]
+
+
+def _sign_rows() -> list[tuple[str, ...]]:
+    return [(f"`{sign}`", name) for sign, name in _all_signs()]
+
+
+def _all_signs() -> list[tuple[str, str]]:
+    """Python's operators as text, each with its operation."""
+    from mlirtri.lowering.ast_expressions import BINARY, COMPARE, UNARY
+
+    x, y = ast.Name("x"), ast.Name("y")
+    binary = [(ast.BinOp(x, sign(), y), name) for sign, (name, _) in BINARY.items()]
+    compared = [(ast.Compare(x, [sign()], [y]), name) for sign, (name, _) in COMPARE.items()]
+    unary = [(ast.UnaryOp(sign(), x), name) for sign, (name, _) in UNARY.items() if name]
+    return [(ast.unparse(node).replace("|", "\\|"), name) for node, name in [*binary, *compared, *unary]]
+
+
+def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [headings, ("---",) * len(headings), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+@click.command(help="Print the operation reference as Markdown.")
+@click.option("--write", is_flag=True, help="Write it to docs/operations.md of this checkout instead.")
+def main(write: bool) -> None:
+    if not write:
+        click.echo(page(), nl=False)
+        return
+    if not PAGE.parent.is_dir():
+        raise SourceNotAvailableError("mlirtri is not installed from a checkout", help="use `pip install --editable .`")
+    PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""`docs/operations.md` is what the tables say, and the tables say what there is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import reduce
+
+import pytest
+
+from mlirtri import reference
+from mlirtri.dialect import spellings
+from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.ops import load
+
+OPS = load()
+
+
+def test_the_page_is_the_generated_one():
+    assert reference.PAGE.read_text() == reference.page(), "run python -m mlirtri.reference --write"
+
+
+def test_the_page_does_not_depend_on_the_hash_seed():
+    command = [sys.executable, "-m", "mlirtri.reference"]
+    pages = {
+        subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True).stdout
+        for seed in ("1", "2")
+    }
+    assert pages == {reference.page().encode()}
+
+
+def test_every_operation_and_every_spelling_is_on_the_page():
+    page = reference.page()
+    operations = [op.name for op in OPS.values() if f"| `{op.name}`" not in page and f"| `{op.name}(" not in page]
+    assert operations == []
+    library = {name for name in spellings.load() if not any(name.startswith(p) for p in reference.LIBRARIES.values())}
+    assert library == set()
+    assert page.count("\n| `") == len(OPS) + len(spellings.load()) + len(reference._all_signs())
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("add", "all"), ("exp", "floats"), ("negative", "integers, floats"), ("bitwise_and", "integers, bool"),
+        ("left_shift", "integers"), ("logical_not", "bool"), ("where", "all"), ("layer_norm", "floats"),
+        ("arange", "all"), ("sum", "integers, floats"),
+    ],
+)  # fmt: skip
+def test_dtypes_come_from_the_type_rule(name, words):
+    assert reference._dtype_words(reference.accepted_dtypes(OPS[name])) == words
+
+
+def test_dtype_words_name_what_no_word_covers():
+    chosen = [DTYPES[name] for name in ("int8", "int16", "int32", "int64", "uint8", "float32")]
+    assert reference._dtype_words(chosen) == "signed integers, uint8, float32"
+
+
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [
+        ("add", "`add`: integers, float16, float32, float64"), ("maximum", "`maximum`: integers"), ("tanh", "PrimFunc"),
+        ("softmax", "`nn.softmax`: float32, float64"), ("transpose", "`permute_dims`"), ("flip", "PrimFunc"),
+        ("logical_and", "`logical_and`"),
+    ],
+)  # fmt: skip
+def test_relax_operators_and_their_dtypes(name, cell):
+    assert reference._relax(OPS[name], reference.accepted_dtypes(OPS[name])) == cell
+
+
+def test_relax_has_every_operator_that_the_page_names():
+    from mlirtri.lowering.tvm_names import relax
+
+    names = [name for op in OPS.values() if (name := reference.relax_operator(op))]
+    assert len(names) > 50
+    assert all(callable(reduce(getattr, name.split("."), relax.op)) for name in names)
+
+
+def test_a_parameter_that_mlirtri_lacks_is_not_shown():
+    assert reference._spelling(spellings.lookup("numpy.sum"))[0] == "`np.sum(a, axis=None, dtype=None, keepdims=False)`"
+    assert reference._spelling(spellings.lookup("Tensor.T"))[0] == "`Tensor.T`"
