@@ -23,11 +23,16 @@ __version__ = "0.1.0"
 __all__ = ["JitFunction", "Kernel", "KernelError", "Tensor", "compare", "jit", "resume"]
 
 if TYPE_CHECKING:
-    from mlirtri.compare import compare
+    from mlirtri.comparison import compare
     from mlirtri.kernel import Kernel
 
 globals().update(DTYPES)
-_LAZY = {"compare": "mlirtri.compare", "Kernel": "mlirtri.kernel", "resume": "mlirtri.session", "Pipeline": "mlirtri.lowering.pipelines"}
+_LAZY = {
+    "compare": "mlirtri.comparison",
+    "Kernel": "mlirtri.kernel",
+    "resume": "mlirtri.session",
+    "Pipeline": "mlirtri.lowering.pipelines",
+}
 _STATIC = ("static_print", "static_assert")
 
 

@@ -215,7 +215,7 @@ def run(file, start, arguments, pipeline, target, schedule) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def compare(file, arguments, target, schedule, pipelines, repeat, as_json) -> None:
     """Compile a kernel by every pipeline, run it on random data beside torch, and show what each way costs."""
-    from mlirtri.compare import compare as compare_pipelines
+    from mlirtri.comparison import compare as compare_pipelines
     from mlirtri.programs import load_kernel
 
     names = pipelines or tuple(STAGES)

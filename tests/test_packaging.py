@@ -69,6 +69,15 @@ def test_no_test_lies_inside_a_package():
     assert [name for name in files_on_disk() if re.search(r"/(test_\w+|\w+_test|conftest)\.py$", name)] == []
 
 
+def test_no_module_takes_the_place_of_a_public_name():
+    # Importing mlirtri.compare as a module, wherever that happens, would put the module where mt.compare was.
+    import mlirtri
+
+    modules = {file.stem for file in (ROOT / "mlirtri").glob("*.py")}
+    late = set(mlirtri._LAZY) | set(mlirtri._STATIC)
+    assert modules & late == set()
+
+
 def test_the_installed_versions_are_the_pinned_ones():
     pins = [re.match(r"([\w-]+)==([\w.]+)$", line) for line in metadata.requires("mlirtri") or []]
     pinned = {pin[1]: pin[2] for pin in pins if pin}

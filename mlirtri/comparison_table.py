@@ -9,9 +9,9 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from mlirtri.compare import Comparison, Row
+    from mlirtri.comparison import Comparison, Row
 
-_HEADINGS = ("", "kernels", "bytes", "compile ms", "run", "min … max", "max error", "max ulp", "")
+_HEADINGS = ("", "kernels", "bytes", "compile ms", "run", "min … max", "max error", "max ulp")
 
 
 def as_tables(comparison: Comparison) -> Group:
@@ -21,14 +21,13 @@ def as_tables(comparison: Comparison) -> Group:
     lines = [_cells(row) for row in comparison.rows]
     shown = [position for position in range(len(_HEADINGS)) if position == 0 or any(line[position] for line in lines)]
     for position in shown:
-        is_text = position in (0, len(_HEADINGS) - 1)
-        table.add_column(
-            _HEADINGS[position], justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text
-        )
+        table.add_column(_HEADINGS[position], justify="right" if position else "left", no_wrap=True)
     for line in lines:
         table.add_row(*(line[position] for position in shown))
-    notes = f"errors against {escape(comparison.reference)}"
-    return Group(table, "", _compile_table(comparison.rows), "", notes)
+    # A sentence in a column of its own would squeeze the numbers.
+    refusals = [f"{row.name}: {escape(row.refusal)}" for row in comparison.rows if row.refusal]
+    notes = [f"errors against {escape(comparison.reference)}", *refusals]
+    return Group(table, "", _compile_table(comparison.rows), "", *notes)
 
 
 def _cells(row: Row) -> list[str]:
@@ -43,7 +42,6 @@ def _cells(row: Row) -> list[str]:
         spread,
         "" if row.max_error is None else f"{row.max_error:.2g}",
         "" if row.max_ulp is None else f"{row.max_ulp:.1f}",
-        escape(row.refusal or ""),
     ]
 
 
@@ -66,9 +64,9 @@ def _compile_table(rows: tuple[Row, ...]) -> Table:
     compiled = [row for row in rows if row.compile_seconds]
     stages = list(dict.fromkeys(stage for row in compiled for stage in row.compile_seconds or ()))
     table = Table(box=None, pad_edge=False)
-    table.add_column("compile ms")
+    table.add_column("compile ms", no_wrap=True)
     for stage in stages:
-        table.add_column(stage, justify="right")
+        table.add_column(stage, justify="right", no_wrap=True)
     for row in compiled:
         seconds = row.compile_seconds or {}
         table.add_row(row.name, *(f"{seconds[stage] * 1e3:.1f}" if stage in seconds else "" for stage in stages))

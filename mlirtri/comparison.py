@@ -81,7 +81,7 @@ class Comparison:
         return {row.name: row for row in self.rows}[name]
 
     def __rich__(self) -> Group:
-        from mlirtri.compare_table import as_tables
+        from mlirtri.comparison_table import as_tables
 
         return as_tables(self)
 
@@ -213,7 +213,7 @@ def _reference(widened: Callable[[], Any], contenders: Sequence[_Contender]) -> 
         return eager.row.name, eager.result
     for contender in contenders:
         if contender.result is not None:
-            return f"pipeline {contender.row.name!r}, since the function {eager.row.refusal}", contender.result
+            return f"pipeline {contender.row.name!r}, since the plain function does not run", contender.result
     return "nothing, since nothing ran", None
 
 
