@@ -73,7 +73,7 @@ def _rule_of(operation: ir.Operation) -> Rule | None:
         return RULES[operation.name]
     if is_structured(operation):
         return structured
-    return elementwise if operation.name in SCALAR_RULES else None
+    return elementwise if operation.name in SCALAR_RULES or operation.name == "math.ipowi" else None
 
 
 @dataclass

@@ -52,6 +52,8 @@ class Statements:
 
     body: Any
     init: Any = None
+    scratch: tuple = ()
+    """Buffers of one element that live for one iteration."""
 
 
 def index(value: int):
@@ -59,9 +61,9 @@ def index(value: int):
     return tirx.IntImm("int64", value)
 
 
-def buffer(name: str, shape: Sequence[int], dtype: str):
+def buffer(name: str, shape: Sequence[int], dtype: str, scope: str = ""):
     # A layout of None is what TVMScript and te give; FuseTIR refuses to mix it with the default one.
-    return tirx.decl_buffer([index(size) for size in shape], dtype, name, layout=None)
+    return tirx.decl_buffer([index(size) for size in shape], dtype, name, layout=None, scope=scope)
 
 
 def load(source, indices: Sequence):
@@ -112,4 +114,4 @@ def _block(name: str, iterators: list, made: Statements, buffers: list, annotati
     # The regions are found by TVM on a first block that has none.
     bare = SBlock(iterators, [], [], name, made.body, made.init)
     reads, writes = read_write_region(bare, {each: each for each in buffers})[:2]
-    return SBlock(iterators, reads, writes, name, made.body, made.init, annotations=annotations)
+    return SBlock(iterators, reads, writes, name, made.body, made.init, list(made.scratch), annotations=annotations)

@@ -1,7 +1,10 @@
 """The body of a linalg operation to TIR: a block of scalar operations becomes expressions and the stores of its results.
 
 Takes the block, what its arguments are, and where its results go. Gives one statement. A value that is used again and
-costs something becomes a variable, so that expressions stay as large as the body. Refuses operations without a rule.
+costs something becomes a variable, so that expressions stay as large as the body: a let where there are few, which
+leaves the block one store that schedules can inline, and a scratch element where there are many, since TVM's passes
+take time exponential in the depth of lets, and write the variables of statements out again.
+Refuses operations without a rule.
 """
 
 from __future__ import annotations
@@ -12,14 +15,15 @@ from typing import Any
 from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import ir
 from mlirtri.errors import KernelError, UnsupportedOperationError
-from mlirtri.lowering.primfunc import store
-from mlirtri.lowering.scalar_to_tir import SCALAR_RULES, ScalarRule, dtype_name
-from mlirtri.lowering.tvm_names import tirx
+from mlirtri.lowering.primfunc import buffer, index, load, store
+from mlirtri.lowering.scalar_to_tir import SCALAR_RULES, ScalarRule, dtype_name, integer_power
+from mlirtri.lowering.tvm_names import structural_map, tirx
 
 Expr = Any
-# linalg's and tensor's own operations inside a body; the methods below translate them.
-BODY_OPERATIONS = frozenset({"linalg.yield", "linalg.index", "tensor.extract"})
+# What only makes sense inside a body, or needs variables; `ScalarBody` translates it.
+BODY_OPERATIONS = frozenset({"linalg.yield", "linalg.index", "tensor.extract", "math.ipowi"})
 _CHEAP_WEIGHT = 2
+_MOST_LETS = 6
 _COMBINERS = {
     "arith.addf": tirx.Add, "arith.addi": tirx.Add, "arith.mulf": tirx.Mul, "arith.muli": tirx.Mul,
     "arith.maxsi": tirx.Max, "arith.minsi": tirx.Min,
@@ -55,27 +59,48 @@ class ScalarBody:
             self.values[value] = make() if make else self.read(value, [])
         return self.values[value]
 
-    def translate(self, block: ir.Block, targets: Sequence[tuple[Any, Sequence]]):
-        """The statement that computes `block` and stores its results into the (buffer, indices) of `targets`."""
+    def translate(self, block: ir.Block, targets: Sequence[tuple[Any, Sequence]]) -> tuple[Any, tuple]:
+        """The statement that computes `block` into the (buffer, indices) of `targets`, and its scratch buffers."""
         operations = [each.operation for each in block.operations]
         for operation in operations[:-1]:
-            self._translate_operation(operation)
-        results = list(operations[-1].operands)
-        if len(results) == 1:
-            return store(targets[0][0], self._single_result(results[0]), targets[0][1])
-        # Every value is bound before any store: a store may change what another value reads (argmax).
-        values = [self._bind(self.get(result), f"out{at}") for at, result in enumerate(results)]
-        bindings = [tirx.Bind(variable, value) for variable, value in self.variables]
-        stores = [store(target, value, to) for (target, to), value in zip(targets, values, strict=True)]
-        return tirx.SeqStmt([*bindings, *stores])
+            self.translate_operation(operation)
+        return self.finish(list(operations[-1].operands), targets)
 
-    def _translate_operation(self, operation: ir.Operation) -> None:
+    def finish(self, results: Sequence[ir.Value], targets: Sequence[tuple[Any, Sequence]]) -> tuple[Any, tuple]:
+        """The statement that stores `results`, and the scratch buffers that it needs."""
+        if len(results) == 1 and len(self.variables) <= _MOST_LETS:
+            buffer_, indices = targets[0]
+            return store(buffer_, self._single_result(results[0]), indices), ()
+        # Every value is computed before any store: a store may change what another value reads (argmax).
+        values = [self.get(result) for result in results]
+        if len(results) > 1:
+            values = [self._bind(value, f"out{at}") for at, value in enumerate(values)]
+        stores = [store(target, value, to) for (target, to), value in zip(targets, values, strict=True)]
+        if len(self.variables) <= _MOST_LETS:
+            return tirx.SeqStmt([*(tirx.Bind(*each) for each in self.variables), *stores]), ()
+        return self._with_scratch(stores)
+
+    def _with_scratch(self, stores: list) -> tuple[Any, tuple]:
+        """The statements with a scratch element for every variable."""
+        scratch = {variable: buffer(variable.name, (1,), dtype_name(variable), "local") for variable, _ in self.variables}
+        first = [index(0)]
+
+        def visit(variable):
+            return load(scratch[variable], first) if variable in scratch else variable
+
+        steps = [store(scratch[variable], value, first) for variable, value in self.variables]
+        return tirx.SeqStmt([_replace(step, visit) for step in (*steps, *stores)]), tuple(scratch.values())
+
+    def translate_operation(self, operation: ir.Operation) -> None:
         if operation.name == "linalg.index":
             dimension = operation.attributes["dim"].value
             return self.define(operation.results[0], self.dimensions[dimension])
         if operation.name == "tensor.extract":
             tensor, *indices = operation.operands
             return self.define(operation.results[0], self.read(tensor, [self.get(each) for each in indices]))
+        if operation.name == "math.ipowi":
+            power = integer_power(*(self.get(each) for each in operation.operands), self._bind)
+            return self.define(operation.results[0], power)
         rule = SCALAR_RULES.get(operation.name)
         if rule is None:
             raise UnsupportedOperationError(f"no rule for {operation.name} in a body", span_of(operation.location))
@@ -119,6 +144,12 @@ class ScalarBody:
         for variable, value in reversed(self.variables):
             expression = tirx.Let(variable, value, expression)
         return expression
+
+
+def _replace(statement: Any, visit: Callable[[Any], Any]) -> Any:
+    """`statement` with `visit` applied to its variables; the buffer it stores into is one as well, and stays."""
+    value = structural_map(statement.value, (tirx.Var, visit), order="post")
+    return store(statement.buffer, value, statement.indices)
 
 
 def _mentions(value: ir.Value) -> int:

@@ -19,7 +19,7 @@ from mlirtri.dialect.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.mlir_reading import dtype_of, scalar_constant
 from mlirtri.lowering.tvm_names import ir as tvm_ir
-from mlirtri.lowering.tvm_names import tirx
+from mlirtri.lowering.tvm_names import structural_equal, tirx
 
 Expr = Any
 Build = Callable[[ir.Operation, Sequence[Expr]], Expr]
@@ -205,6 +205,15 @@ def _signed_extremum(operation, operands):
 # --- integer division and shifts: total, because both arms of a select are evaluated --------------------------------
 
 
+def _hide_lowest(x: Expr) -> Expr:
+    """The smallest int32 as TVM does not see it: its simplifier takes ``x == INT_MIN`` and ``x <= INT_MIN`` for false."""
+    dtype = dtype_name(x)
+    lowest = -(1 << (DTYPES[dtype].bits - 1))
+    if not isinstance(x, tirx.IntImm) or x.value != lowest:
+        return x
+    return tirx.bitwise_not(literal(-1 - lowest, dtype))
+
+
 def _safe_divisor(x: Expr, y: Expr) -> Expr:
     """A divisor that cannot trap: 1 where `y` is 0, and where the quotient would overflow (which wraps to x / 1)."""
     dtype = dtype_name(y)
@@ -213,7 +222,7 @@ def _safe_divisor(x: Expr, y: Expr) -> Expr:
         return y
     is_bad = tirx.EQ(y, literal(0, dtype))
     if not dtype.startswith("u"):
-        lowest = literal(1 << (DTYPES[dtype].bits - 1), dtype)
+        lowest = _hide_lowest(literal(1 << (DTYPES[dtype].bits - 1), dtype))
         is_bad = tirx.Or(is_bad, tirx.And(tirx.EQ(x, lowest), tirx.EQ(y, literal(-1, dtype))))
     return tirx.Select(is_bad, one, y)
 
@@ -293,8 +302,15 @@ def _float_binary(node: Callable[[Expr, Expr], Expr]) -> Build:
     return lambda operation, operands: compute(*map(_hide_zero, operands))
 
 
+def _float_minus(x: Expr, y: Expr) -> Expr:
+    """x - y as x + y * -1: TVM cancels float differences, ``x - x`` to 0 (wrong for NaN) and ``(x + y) - x`` to y."""
+    if isinstance(y, tirx.FloatImm):
+        return tirx.Add(x, literal(-y.value, dtype_name(y)))
+    return tirx.Add(x, tirx.Mul(y, literal(-1, dtype_name(y))))
+
+
 _rule("arith.addf")(_float_binary(tirx.Add))
-_rule("arith.subf")(_float_binary(tirx.Sub))
+_rule("arith.subf")(_float_binary(_float_minus))
 _rule("arith.mulf")(_float_binary(tirx.Mul))
 _rule("arith.divf", is_expensive=True)(_float_binary(tirx.Div))
 
@@ -331,9 +347,18 @@ _rule("arith.minnumf", repeats=True)(_extremum(tirx.LT, propagates_nan=False))
 
 # --- comparisons and choice -----------------------------------------------------------------------------------------
 
+
+
+def _equal(x: Expr, y: Expr) -> Expr:
+    """x == y, also where both are the same expression, which TVM takes to be true for NaN."""
+    if structural_equal(x, y):
+        return tirx.bitwise_xor(_is_nan(x), literal(True, "bool"))
+    return tirx.EQ(x, y)
+
+
 # Numbers of MLIR's predicates. The unordered ones are "ordered, or a NaN": TVM would turn `not a <= b` into `b < a`.
 _CMPF = (
-    None, tirx.EQ, tirx.GT, tirx.GE, tirx.LT, tirx.LE, "one", "ord",
+    None, _equal, tirx.GT, tirx.GE, tirx.LT, tirx.LE, "one", "ord",
     "ueq", tirx.GT, tirx.GE, tirx.LT, tirx.LE, "une", "uno", None,
 )  # fmt: skip
 _CMPI = (tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
@@ -352,11 +377,11 @@ def _compare_floats(operation, operands):
         return tirx.bitwise_xor(either_nan, literal(True, "bool")) if node == "ord" else either_nan
     if node == "une":
         # TVM's own != is false for NaN.
-        return tirx.bitwise_xor(_compared(tirx.EQ, x, y), literal(True, "bool"))
+        return tirx.bitwise_xor(_compared(_equal, x, y), literal(True, "bool"))
     if node == "one":
         return tirx.Or(_compared(tirx.LT, x, y), _compared(tirx.GT, x, y))
     if node == "ueq":
-        return tirx.Or(_compared(tirx.EQ, x, y), either_nan)
+        return tirx.Or(_compared(_equal, x, y), either_nan)
     ordered = _compared(node, x, y)
     return tirx.Or(ordered, either_nan) if 8 < number < 13 else ordered
 
@@ -371,7 +396,7 @@ def _compare_integers(operation, operands):
         x, y = (tirx.Select(each, literal(sign, "int32"), literal(0, "int32")) for each in operands)
     elif number >= _FIRST_UNSIGNED:
         x, y = _ordered_as_unsigned(x), _ordered_as_unsigned(y)
-    return _CMPI[number](x, y)
+    return _CMPI[number](_hide_lowest(x), _hide_lowest(y))
 
 
 def _ordered_as_unsigned(x: Expr) -> Expr:
@@ -498,7 +523,7 @@ def _round_half_away(operation, operands):
 def _absolute_integer(operation, operands):
     (x,) = operands
     dtype = dtype_name(x)
-    negated = _signed(tirx.Sub(literal(0, f"u{dtype}"), _unsigned(x)))
+    negated = _signed(_minus(literal(0, f"u{dtype}"), _unsigned(x)))
     return tirx.Select(tirx.LT(x, literal(0, dtype)), negated, x)
 
 

@@ -21,7 +21,6 @@ from mlirtri.lowering.mlir_reading import affine_index, dtype_of, is_shaped, sha
 from mlirtri.lowering.primfunc import Axis, Names, Statements, buffer, build, index, load, store
 from mlirtri.lowering.primfunc_names import name_of_scalar, name_of_structured
 from mlirtri.lowering.scalar_body import ScalarBody
-from mlirtri.lowering.scalar_to_tir import SCALAR_RULES
 from mlirtri.lowering.tvm_names import PrimFunc, tirx
 
 Literal = Callable[[ir.Value], Any]
@@ -60,8 +59,12 @@ def build_elementwise(operation: ir.Operation, literal: Literal) -> BuiltFunctio
 
     def statements(variables: list) -> Statements:
         indices = variables[: len(shape_of(result.type))]
-        operands = [reader.read(each, indices if is_shaped(each.type) else []) for each in operation.operands]
-        return Statements(store(output, SCALAR_RULES[operation.name].build(operation, operands), indices))
+        body = ScalarBody(variables, reader.read)
+        for operand in operation.operands:
+            body.define(operand, reader.read(operand, indices if is_shaped(operand.type) else []))
+        body.translate_operation(operation)
+        statement, scratch = body.finish([result], [(output, indices)])
+        return Statements(statement, scratch=scratch)
 
     name, span = name_of_scalar(operation), span_of(operation.location)
     axes = [Axis(size) for size in shape_of(result.type)]
@@ -125,7 +128,8 @@ class _Nest:
             body.define(argument, load(self.outputs[output], accesses[at]), is_accumulator=True)
             initial.append(store(self.outputs[output], self.reader.read(value, accesses[at]), accesses[at]))
         targets = list(zip(self.outputs, accesses[self.first_output :], strict=True))
-        return Statements(body.translate(block, targets), _sequence(initial))
+        statement, scratch = body.translate(block, targets)
+        return Statements(statement, _sequence(initial), scratch)
 
     def _accumulates(self, at: int) -> bool:
         """Whether this output keeps its value over the reduction axes; otherwise each element is written once."""
