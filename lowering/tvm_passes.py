@@ -34,8 +34,17 @@ class Pass:
 
 
 def module_text(mod: IRModule) -> str:
-    """The TVMScript that people read; large constants are left to the metadata, which is not shown."""
-    return mod.script()
+    """The TVMScript that people read: without location tables, and with constants that need metadata left to it."""
+    shown = {}
+    for callee, function in mod.functions_items():
+        is_located = isinstance(function, relax.Function) and BINDING_LOCATIONS in (function.attrs or {})
+        shown[callee] = function.without_attr(BINDING_LOCATIONS) if is_located else function
+    return respelled(IRModule(shown, attrs=mod.attrs).script())
+
+
+def respelled(script: str) -> str:
+    """TVMScript with infinities and NaN as TVM's own parser takes them: it prints strings, and refuses strings."""
+    return re.sub(r'R\.const\("(-?(?:inf|nan))", ', r'R.const(float("\1"), ', script)
 
 
 def run_passes(mod: IRModule, passes: tuple[Pass, ...], context: CompileContext) -> IRModule:

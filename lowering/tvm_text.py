@@ -1,38 +1,60 @@
-"""TVMScript to read and TVMScript to resume from.
+"""TVMScript to read, TVMScript to resume from, and the way back.
 
-`print_readable` leaves out what is there for tools: binding locations and metadata. `print_complete` keeps all.
+`print_readable` leaves out what is there for tools: binding locations and metadata. `print_complete` keeps all, and
+`parse` reads either: TVM's parser marks every node with its place in the text, which would show in metadata and in
+debug information further on, so those marks are taken off. What `parse` gives prints as the text that it read.
 """
 
 from __future__ import annotations
 
+import json
+import re
+
 from mlirtri.errors import ParseError, Span
-from mlirtri.lowering.tvm_names import IRModule, from_source, relax, tvm
-from mlirtri.lowering.tvm_passes import BINDING_LOCATIONS, short_message
+from mlirtri.lowering.tvm_names import IRModule, from_source, ir, tvm
+from mlirtri.lowering.tvm_passes import module_text, respelled, short_message
+
+_PLACES = ("ir.Span", "ir.SequentialSpan", "ir.SourceName")
 
 
 def print_readable(mod: IRModule) -> str:
     """TVMScript without the location table of the Relax function."""
-    shown = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
-    for name, function in mod.functions_items():
-        if isinstance(function, relax.Function) and function.attrs and BINDING_LOCATIONS in function.attrs:
-            shown.update_func(name, function.without_attr(BINDING_LOCATIONS))
-    return shown.script()
+    return module_text(mod)
 
 
 def print_complete(mod: IRModule) -> str:
     """TVMScript with metadata: what `parse` reads back to a structurally equal module."""
-    return mod.script(show_meta=True)
+    return respelled(mod.script(show_meta=True))
 
 
 def parse(text: str, file: str) -> IRModule:
-    """The module of a TVMScript text; raises `ParseError`. The text is Python to TVM's parser, so it is trusted."""
+    """The module of a TVMScript text; raises `ParseError` at its line. The text is Python to TVM: it is trusted."""
     from tvm.script import ir as I  # noqa: N812 - the name that TVMScript uses
     from tvm.script import relax as R  # noqa: N812
     from tvm.script import tirx as T  # noqa: N812
 
     try:
-        return from_source(text, {"tvm": tvm, "I": I, "R": R, "T": T, "float": float})
+        mod = from_source(respelled(text), {"tvm": tvm, "I": I, "R": R, "T": T, "float": float})
     except Exception as error:
-        raise ParseError(f"this is not TVMScript: {short_message(error)}", Span(file, 1, 1)) from None
+        raise _parse_error(error, file) from None
+    if not isinstance(mod, IRModule):
+        raise ParseError("this TVMScript is a function, not a module", Span(file, 1, 1), help="put it in an @I.ir_module")
+    return without_places(mod)
 
 
+def without_places(mod: IRModule) -> IRModule:
+    """`mod` without source spans. They are fields of some fifty classes; in TVM's JSON they are nodes of their own."""
+    graph = json.loads(ir.save_json(mod))
+    graph["nodes"] = [{"type": "None"} if node["type"] in _PLACES else node for node in graph["nodes"]]
+    return ir.load_json(json.dumps(graph))
+
+
+def _parse_error(error: Exception, file: str) -> ParseError:
+    """What TVM says, at the line where it says it; it prints its own excerpt, which ours replaces."""
+    if isinstance(error, SyntaxError):
+        return ParseError(f"this is not TVMScript: {error.msg}", Span(file, error.lineno or 1, error.offset or 1))
+    message = short_message(error)
+    reason = message.partition("\n")[0].removeprefix("error: ")
+    place = re.search(r"^ *--> .*:(\d+):(\d+)$", message, re.MULTILINE)
+    span = Span(file, int(place.group(1)), int(place.group(2))) if place else Span(file, 1, 1)
+    return ParseError(f"this is not TVMScript: {reason}", span)
