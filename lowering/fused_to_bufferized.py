@@ -42,6 +42,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         module.operation.attributes["mlirtri.kernels"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count)
         run_rewrite("one-fill-per-use", _one_fill_per_use, module, context)
         run_rewrite("concat-to-slices", _concat_to_slices, module, context)
+        run_rewrite("elementwise-in-place", _elementwise_in_place, module, context)
         run_rewrite("results-to-arguments", _results_to_arguments, module, context)
         run_passes(module, PASSES, context)
         run_rewrite("strided-copies-to-linalg", _strided_copies_to_linalg, module, context)
@@ -75,6 +76,35 @@ def _concat_to_slices(module: ir.Module) -> None:
                 offsets[axis] += part.type.shape[axis]
         concat.results[0].replace_all_uses_with(whole)
         concat.erase()
+
+
+def _elementwise_in_place(module: ir.Module) -> None:
+    """An elementwise operation overwrites an operand that nobody reads afterwards, not a new buffer."""
+    for generic in operations_named(module, "linalg.generic"):
+        if len(generic.results) != 1 or "reduction" in str(generic.attributes["iterator_types"]):
+            continue
+        *inputs, target = generic.operands
+        *maps, target_map = generic.attributes["indexing_maps"]
+        if not _made_by(target, "tensor.empty"):
+            continue
+        for value, one in zip(inputs, maps, strict=True):
+            fits = one == target_map and value.type == target.type and inputs.count(value) == 1
+            if fits and _made_by(value, "linalg.") and _reads_last(generic, value):
+                generic.operands[len(inputs)] = value
+                break
+
+
+def _made_by(value: ir.Value, prefix: str) -> bool:
+    return isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.operation.name.startswith(prefix)
+
+
+def _reads_last(operation: ir.Operation, value: ir.Value) -> bool:
+    """Whether every other reader of `value` comes before, and keeps no view of it."""
+    readers = [use.owner.operation for use in value.uses if use.owner.operation != operation]
+    return all(
+        reader.block == operation.block and reader.is_before_in_block(operation) and reader.name.startswith("linalg.")
+        for reader in readers
+    )
 
 
 def _results_to_arguments(module: ir.Module) -> None:
