@@ -1,0 +1,37 @@
+# Products go through shared memory, reductions through the threads of a block, halves through float.
+# RUN: mlirtri emit "%s::*" --stage=cuda --target=cuda:sm_90 > %t
+# RUN: FileCheck %s --input-file %t
+
+import torch
+
+import mlirtri as mt
+
+
+@mt.jit
+def product(a: mt.Tensor[[128, 128], mt.float32], b: mt.Tensor[[128, 128], mt.float32]):
+    return a @ b
+
+
+# CHECK-LABEL: ===== product: cuda =====
+# CHECK: __shared__
+# CHECK: __syncthreads();
+
+
+@mt.jit
+def softmax(x: mt.Tensor[[64, 256], mt.float32]):
+    return torch.softmax(x, -1)
+
+
+# CHECK-LABEL: ===== softmax: cuda =====
+# CHECK: __global__
+# CHECK: exp
+
+
+@mt.jit
+def doubled(x: mt.Tensor[[256], mt.float16]):
+    return x * 2
+
+
+# CHECK-LABEL: ===== doubled: cuda =====
+# CHECK: #include <cuda_fp16.h>
+# CHECK: half* __restrict__ x
