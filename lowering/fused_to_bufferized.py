@@ -28,7 +28,7 @@ PASSES = (
     ),
     Pass("canonicalize", "drops views of views and copies of a buffer onto itself"),
     Pass("cse", "equal views are made once"),
-    Pass("func.func(promote-buffers-to-stack{max-alloc-size-in-bytes=4096})", "small buffers need no malloc"),
+    Pass("func.func(promote-buffers-to-stack{max-alloc-size-in-bytes=1024})", "small buffers need no malloc"),
     Pass("buffer-deallocation-pipeline", "every buffer that is allocated is freed"),
     Pass("convert-bufferization-to-memref", "what bufferization still says about buffers becomes plain memref"),
     Pass("canonicalize", "leaves nothing dead"),
