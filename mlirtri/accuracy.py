@@ -41,8 +41,8 @@ def ulp_error(got: np.ndarray, wanted: np.ndarray) -> float:
         exponent = np.frexp(np.abs(wanted.astype(np.float64)))[1] - 1
         unit = np.ldexp(1.0, np.maximum(exponent, facts.minexp) - facts.nmant)
         ulps = _differences(got, wanted) / unit
-    # A wanted value that the dtype cannot hold is infinite in it, and rightly so.
-    overflows = np.isinf(got.astype(np.float64)) & (wanted.astype(got.dtype) == got)
+        # A wanted value that the dtype cannot hold is infinite in it, and rightly so.
+        overflows = np.isinf(got.astype(np.float64)) & (wanted.astype(got.dtype) == got)
     return float(np.where(overflows, 0.0, ulps).max())
 
 

@@ -48,9 +48,9 @@ def run_command(arguments: list[str]) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader has what it wanted; the rest goes where Python's flush at exit does no harm.
+        # The reader left. The rest goes where Python's flush at exit does no harm; click gives 1 as well when it notices.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 1
     return status if isinstance(status, int) else 0
 
 
@@ -112,7 +112,11 @@ def _show(renderable: RenderableType) -> None:
     from rich.console import Console
 
     is_free = not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    Console(width=200 if is_free else None, highlight=False).print(renderable)
+    console = Console(width=200 if is_free else None, highlight=False)
+    # Printed by us: rich would end the process where a reader leaves early.
+    with console.capture() as text:
+        console.print(renderable)
+    print(text.get(), end="")
 
 
 def _waiting(what: str) -> AbstractContextManager[Any]:

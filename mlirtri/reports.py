@@ -16,9 +16,10 @@ from mlirtri.settings import SETTINGS, get
 def stages_table(pipelines: list[str], target: str | None) -> Table:
     """Every stage in order; a pipeline with no way to the target is left out unless only it was asked for."""
     table = _table("pipeline", "stage", "text", "AKG", "room")
+    where = as_target(target if target is not None else get("MLIRTRI_TARGET"))
     for name in pipelines:
         try:
-            pipeline = pipeline_for(name, as_target(target if target is not None else get("MLIRTRI_TARGET")))
+            pipeline = pipeline_for(name, where)
         except UnknownOptionError:
             if len(pipelines) == 1:
                 raise

@@ -3,7 +3,7 @@
 # RUN: not mlirtri emit %s::broadcast --stage=tri 2>&1 | FileCheck %s --check-prefix=BROADCAST
 # RUN: not mlirtri emit %s::axis --stage=tri 2>&1 | FileCheck %s --check-prefix=AXIS
 # RUN: not mlirtri emit %s::asserted --stage=tri 2>&1 | FileCheck %s --check-prefix=ASSERT
-# RUN: not mlirtri emit %s::inner_sizes --stage=tri --arg a=f16[4] --arg b=f32[3] 2>&1 | FileCheck %s --check-prefix=BOTH
+# RUN: not mlirtri emit %s::inner_sizes --arg a=f16[4] --arg b=f32[3] 2>&1 | FileCheck %s --check-prefix=BOTH
 
 import mlirtri as mt
 

@@ -1,0 +1,248 @@
+"""The command line in this process: what goes to stdout, what to stderr, and the exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mlirtri import cli
+from mlirtri.arguments import parse_argument
+from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.errors import KernelError
+from mlirtri.language import Tensor
+from mlirtri.programs import each_kernel, load_kernel
+
+KERNELS = """
+import mlirtri as mt
+
+print("imported")
+
+@mt.jit
+def chain(a: mt.Tensor[[4, 8], mt.float32], b):
+    out = a + b
+    return out + a
+
+@mt.jit
+def scaled(x: mt.Tensor[[3], mt.float32], alpha=2.0, n: int = 3):
+    return x * alpha + n, x.sum()
+
+def undecorated(a):
+    return -a
+"""
+
+
+@pytest.fixture
+def kernels(tmp_path: Path) -> str:
+    file = tmp_path / "some_kernels.py"
+    file.write_text(KERNELS)
+    return str(file)
+
+
+@pytest.fixture
+def run(capsys):
+    """Run a command line; gives status, stdout and stderr."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        status = cli.run_command(list(arguments))
+        return status, *capsys.readouterr()
+
+    return call
+
+
+def test_ir_goes_to_stdout_and_everything_else_to_stderr(run, kernels):
+    status, out, err = run("emit", f"{kernels}::chain", "--stage=tri", "--arg", "b=f32[4,8]")
+    assert status == 0
+    assert out.startswith("module {")
+    assert "imported" not in out
+    assert "imported" in err
+
+
+def test_several_stages_have_banners_in_the_comment_of_their_language(run, kernels):
+    _, out, _ = run("emit", f"{kernels}::chain", "--stage=ast,tri", "--stage=fused", "--arg", "b=f32[8]")
+    banners = [line for line in out.splitlines() if "=====" in line]
+    assert banners == ["# ===== chain: ast =====", "// ===== chain: tri =====", "// ===== chain: fused ====="]
+
+
+def test_all_stages_up_to_the_machine(run, kernels):
+    status, out, _ = run("emit", f"{kernels}::chain", "--arg", "b=f32[8]", "--pipeline=mlir")
+    assert status == 0
+    names = [line.split()[-2] for line in out.splitlines() if "===== chain:" in line]
+    assert names == ["ast", "tri", "linalg", "fused", "bufferized", "llvmdialect", "asm"]
+
+
+def test_a_pass_is_found_in_whatever_stage_it_runs(run, kernels):
+    _, out, _ = run(
+        "emit", f"{kernels}::chain", "--arg", "b=f32[8]", "--pass=linalg-fuse-elementwise-ops", "--stage=fused"
+    )
+    assert out.count("linalg.generic") == 1
+
+
+def test_constants_and_run_time_scalars_are_arguments(run, kernels):
+    status, out, _ = run("emit", f"{kernels}::scaled", "--stage=tri", "--arg", "n=7", "--arg", "alpha=0.5")
+    assert status == 0
+    assert "%alpha: tensor<f64>" in out
+    assert "value = 7" in out
+
+
+def test_a_plain_function_counts_as_a_kernel(run, kernels):
+    assert "tri.negative" in run("emit", f"{kernels}::undecorated", "--stage=tri", "--arg", "a=f32[2]")[1]
+
+
+def test_run_is_the_same_each_time(run, kernels):
+    first, second = (run("run", f"{kernels}::scaled", "--pipeline=mlir")[1] for _ in range(2))
+    assert first == second
+    lines = first.splitlines()
+    assert lines[0] == "result[0]: float32[3]"
+    assert len(lines[1].split(",")) == 3
+    assert lines[2] == "result[1]: float32[]"
+
+
+def test_run_uses_the_given_float(run, kernels):
+    values = [
+        run("run", f"{kernels}::scaled", "--pipeline=mlir", "--arg", f"alpha={alpha}", "--arg", "n=0")[1]
+        for alpha in (1.0, 2.0)
+    ]
+    one, two = ([float(part) for part in text.splitlines()[1].split(",")] for text in values)
+    assert two == pytest.approx([2 * each for each in one], rel=1e-5)
+
+
+def test_compare_as_json(run, kernels):
+    line = ("compare", f"{kernels}::chain", "--arg", "b=f32[8]", "--pipeline=mlir", "--repeat=1", "--json")
+    status, out, _ = run(*line)
+    found = json.loads(out)
+    assert status == 0
+    assert [row["name"] for row in found["rows"]] == ["mlir", "torch"]
+    assert found["rows"][0]["kernels"] == 1
+
+
+def test_a_kernel_error_is_its_text_and_status_1(run, kernels):
+    status, out, err = run("emit", f"{kernels}::chain", "--stage=tri", "--arg", "b=f32[5]")
+    assert status == 1
+    assert out == ""
+    assert "some_kernels.py:8:11: error:" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        (["nonsense"], 2),
+        (["emit"], 2),
+        (["emit", "x.py", "--pipeline=nonsense"], 2),
+        (["emit", "x.py", "--arg", "a"], 2),
+        (["emit", "absent.py"], 1),
+        (["emit", "absent.mlir"], 1),
+        (["translate", "--mlir-to-relax", "absent.mlir"], 1),
+        (["stages", "--target=tpu"], 1),
+        (["stages", "--pipeline=mlir", "--target=cuda"], 1),
+        (["--help"], 0),
+        (["--version"], 0),
+        (["stages"], 0),
+        (["env"], 0),
+    ],
+)
+def test_exit_status(run, line, status):
+    assert run(*line)[0] == status
+
+
+def test_broken_import_names_the_line(run, tmp_path):
+    file = tmp_path / "broken_module.py"
+    file.write_text("import mlirtri\n\nraise SystemExit(3)\n")
+    status, _, err = run("emit", str(file))
+    assert status == 1
+    assert "broken_module.py:3:1: error: broken_module.py does not import: SystemExit: 3" in err
+
+
+def test_syntax_error_names_the_place(run, tmp_path):
+    file = tmp_path / "unfinished.py"
+    file.write_text("def f(:\n    pass\n")
+    _, _, err = run("emit", str(file))
+    assert "unfinished.py:1:7: error: unfinished.py is not valid Python" in err
+
+
+def test_a_name_near_a_kernel_is_suggested(run, kernels):
+    status, _, err = run("emit", f"{kernels}::chian")
+    assert status == 1
+    assert "did you mean 'chain'?" in err
+
+
+def test_several_kernels_and_no_name(run, kernels):
+    status, _, err = run("emit", kernels)
+    assert status == 1
+    assert "chain|scaled" in err
+
+
+def test_each_kernel(kernels):
+    assert each_kernel(f"{kernels}::*") == [f"{kernels}::chain", f"{kernels}::scaled"]
+    assert each_kernel(f"{kernels}::a,b") == [f"{kernels}::a", f"{kernels}::b"]
+    assert each_kernel(kernels) == [kernels]
+
+
+def test_files_of_one_name_are_different_modules(tmp_path):
+    for number in (1, 2):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "twin_module.py").write_text(
+            f"import mlirtri as mt\n@mt.jit\ndef k(a):\n    return a + {number}\n"
+        )
+    found = [load_kernel(str(tmp_path / str(number) / "twin_module.py")) for number in (1, 2)]
+    assert found[0].__mlirtri_function__.__code__.co_filename != found[1].__mlirtri_function__.__code__.co_filename
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value"),
+    [
+        ("a=f32[2,3]", "a", Tensor((2, 3), DTYPES["float32"])),
+        ("a=mt.float32[2, 3]", "a", Tensor((2, 3), DTYPES["float32"])),
+        ("a=torch.int8[4]", "a", Tensor((4,), DTYPES["int8"])),
+        ("a=ui8[0]", "a", Tensor((0,), DTYPES["uint8"])),
+        ("a=bf16[]", "a", Tensor((), DTYPES["bfloat16"])),
+        ("dtype=f16", "dtype", DTYPES["float16"]),
+        ("n=3", "n", 3),
+        ("axis=(0, -1)", "axis", (0, -1)),
+        ("alpha=2.5", "alpha", 2.5),
+        ("keep=True", "keep", True),
+        ("dim=None", "dim", None),
+        ("mode='mean'", "mode", "mean"),
+    ],
+)
+def test_arguments(text, name, value):
+    assert parse_argument(text) == (name, value)
+
+
+@pytest.mark.parametrize(
+    "text", ["a", "=3", "a b=3", "a=f33[2]", "a=mean", "a=f32[2", "a=f32[x]", "a=__import__('os')"]
+)
+def test_arguments_that_are_none(text):
+    with pytest.raises(KernelError):
+        parse_argument(text)
+
+
+def _start(*arguments: str, **options) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-m", "mlirtri.cli", *arguments], stderr=subprocess.PIPE, **options)
+
+
+def test_a_reader_that_leaves_early_sees_no_traceback():
+    reading, writing = os.pipe()
+    os.close(reading)
+    with _start("stages", stdout=writing) as process:
+        os.close(writing)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (1, b"")
+
+
+def test_interrupt_is_status_130(tmp_path):
+    file = tmp_path / "sleeper.py"
+    file.write_text("import sys, time\nprint('ready', file=sys.stderr, flush=True)\ntime.sleep(60)\n")
+    with _start("emit", str(file)) as process:
+        assert process.stderr.readline() == b"ready\n"
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err.strip()) == (130, b"interrupted")
