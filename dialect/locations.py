@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.mlir import ir, operations_named
 from mlirtri.errors import Note, Span
 
 _KINDS = (ir.FileLineColLoc, ir.NameLoc, ir.CallSiteLoc, ir.FusedLoc)
+_SHOWN_BODIES = ("linalg.generic", "linalg.map", "linalg.reduce")
 
 
 def span_of(location: ir.Location | None) -> Span | None:
@@ -60,6 +61,18 @@ def callers_of(location: ir.Location | None) -> list[Note]:
     span = span_of(location.caller)
     here = [Note("called from here", span)] if span else []
     return [*callers_of(location.callee), *here, *callers_of(location.caller)]
+
+
+def locate_implied_bodies(module: ir.Module) -> None:
+    """Give the bodies of named linalg operations, which no text shows, the place of their operation."""
+    for operation in operations_named(module, "linalg.*"):
+        if operation.name in _SHOWN_BODIES or not operation.regions:
+            continue
+        for block in operation.regions[0].blocks:
+            for argument in block.arguments:
+                argument.set_location(operation.location)
+            for inner in block.operations:
+                inner.operation.location = operation.location
 
 
 def _downcast(location: ir.Location) -> ir.Location:

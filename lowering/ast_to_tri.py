@@ -19,7 +19,7 @@ from mlirtri.lowering.ast_expressions import Expressions
 from mlirtri.lowering.language import Language, describe
 from mlirtri.lowering.python_to_ast import KernelTree, span_of_node
 from mlirtri.lowering.scope import POISON, Poisoned, Scope
-from mlirtri.lowering.specialization import ConstantParameter, Interface, Leaf, RuntimeCheck, TensorParameter
+from mlirtri.lowering.specialization import ConstantParameter, Interface, Leaf, RuntimeCheck, TensorParameter, like
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tri_builder import Tensor
 
@@ -269,7 +269,7 @@ def _result_tree(value: Any, builder: Language, results: list[Tensor], span) -> 
     if value is None:
         return None
     if isinstance(value, (tuple, list)):
-        return type(value)(_result_tree(each, builder, results, span) for each in value)
+        return like(value, [_result_tree(each, builder, results, span) for each in value])
     if not isinstance(value, (Tensor, bool, int, float)):
         raise KernelTypeError(f"a kernel cannot return {describe(value)}", span, help="return tensors, numbers, tuples")
     result = value if isinstance(value, Tensor) else builder.tensor(value)

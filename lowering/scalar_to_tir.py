@@ -141,24 +141,23 @@ def _is_widened(expression: Expr, dtype: str) -> bool:
     return source is not None and not source.is_float and source.bits * 2 < DTYPES[dtype].bits
 
 
+_TWICE_AS_WIDE = {"int32": "int64", "int64": "int128"}
+
+
 def _wrapping(node: Callable[[Expr, Expr], Expr]) -> Build:
-    """Integers that wrap. TVM marks signed overflow of 32 and 64 bits as undefined, and simplifies accordingly."""
+    """Integers that wrap: exact in twice the width, then cut. TVM's LLVM code marks overflow of 32 and 64 bits as
+    undefined, signed and unsigned alike, and its simplifier relies on that. LLVM makes the wide code narrow again."""
 
     def build(operation: ir.Operation, operands: Sequence[Expr]) -> Expr:
         dtype = result_dtype(operation)
         if dtype == "bool":
             return _BOOLEAN_ARITHMETIC[operation.name](*operands)
         exact = all(_is_widened(operand, dtype) for operand in operands)
-        if _is_index(operation) or exact or DTYPES[dtype].bits < 32:
+        if _is_index(operation) or exact or dtype not in _TWICE_AS_WIDE:
             return node(*operands)
-        return _signed(node(*map(_unsigned, operands)))
+        return tirx.Cast(dtype, node(*(tirx.Cast(_TWICE_AS_WIDE[dtype], operand) for operand in operands)))
 
     return build
-
-
-def _minus(x: Expr, y: Expr) -> Expr:
-    """x - y as x + ~y + 1: TVM takes an unsigned difference to be positive, and folds ``0 - y`` to 0."""
-    return x + tirx.bitwise_not(y) + literal(1, dtype_name(x)) if dtype_name(x).startswith("u") else x - y
 
 
 def _combine_bits(function: Callable[[Expr, Expr], Expr]) -> Build:
@@ -185,7 +184,7 @@ _BOOLEAN_ARITHMETIC = {
 }
 
 _rule("arith.addi")(_wrapping(tirx.Add))
-_rule("arith.subi")(_wrapping(_minus))
+_rule("arith.subi")(_wrapping(tirx.Sub))
 _rule("arith.muli")(_wrapping(tirx.Mul))
 _rule("arith.andi")(_combine_bits(tirx.bitwise_and))
 _rule("arith.ori")(_combine_bits(tirx.bitwise_or))
@@ -346,7 +345,6 @@ _rule("arith.minnumf", repeats=True)(_extremum(tirx.LT, propagates_nan=False))
 
 
 # --- comparisons and choice -----------------------------------------------------------------------------------------
-
 
 
 def _equal(x: Expr, y: Expr) -> Expr:

@@ -65,6 +65,11 @@ ResultTree = Any
 """Python's return value with a `Leaf` for each tensor: a leaf, None, or a tuple of trees."""
 
 
+def like(tree: Any, parts: Any) -> Any:
+    """A tuple, list or named tuple of the same class as `tree` with other parts."""
+    return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+
+
 @dataclass(frozen=True)
 class RuntimeCheck:
     """An extra rank-0 bool result that must be false after the call, else `error` is raised at `span`."""

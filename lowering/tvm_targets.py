@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from mlirtri.lowering import tvm_names
+from mlirtri.lowering.index_bits import cast_index_bits
 from mlirtri.lowering.target import Target
 
 
@@ -50,7 +51,10 @@ BUILD_PIPELINE = "mlirtri"
 def _build_pipeline():
     """TVM's own lowering, after which no `let` variable is bound twice: unrolling and the bf16 pass repeat them."""
     lowering, host, device = tvm_names.tvm.tirx.get_tir_pipeline("s_tir")
-    return tvm_names.Sequential([lowering, tvm_names.tirx.transform.ConvertSSA()]), host, device
+    # Before, because fusion and inlining repeat `let` variables too, and TVM's simplifier refuses that.
+    unique = tvm_names.tirx.transform.ConvertSSA()
+    index_bits = tvm_names.tvm.transform.module_pass(lambda mod, _: cast_index_bits(mod), opt_level=0, name="IndexBits")
+    return tvm_names.Sequential([unique, index_bits, lowering, unique]), host, device
 
 
 tvm_names.tvm.tirx.register_tir_pipeline(BUILD_PIPELINE, _build_pipeline)

@@ -16,7 +16,7 @@ import torch
 
 from mlirtri.dialect.dtypes import DType
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
-from mlirtri.lowering.specialization import Interface, Leaf, TensorParameter
+from mlirtri.lowering.specialization import Interface, Leaf, TensorParameter, like
 from mlirtri.lowering.stage import Executable
 
 _SIGNED = {"uint8": torch.int8, "uint16": torch.int16, "uint32": torch.int32, "uint64": torch.int64}
@@ -66,7 +66,7 @@ class Runner:
         """Python's return value from the flat results."""
         if isinstance(tree, Leaf):
             return as_array(results[tree.index]) if self.returns_arrays else results[tree.index]
-        return None if tree is None else type(tree)(self.rebuild(each, results) for each in tree)
+        return None if tree is None else like(tree, [self.rebuild(each, results) for each in tree])
 
     def into(self, out: Any, inputs: list[Any], device: torch.device) -> Any:
         """Write results into the caller's tensors and return those."""
