@@ -48,7 +48,7 @@ def run_command(arguments: list[str]) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader left. The rest goes where Python's flush at exit does no harm; click gives 1 as well when it notices.
+        # The reader left. What is still buffered goes where the flush at exit does no harm; click gives 1 as well.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return status if isinstance(status, int) else 0
