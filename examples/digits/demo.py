@@ -1,11 +1,12 @@
 """`make demo`: train a digit classifier with torch, then run it through kernels compiled by all three pipelines.
 
-Prints the accuracy of each beside torch's, one kernel's walk through its stages, and the table of `mlirtri.compare`.
-Ends with status 1 when a pipeline classifies any image otherwise than torch does.
+Prints one kernel's walk through its stages, the table of `mlirtri.compare`, and the accuracy of each pipeline beside
+torch's. Ends with status 1 when a pipeline classifies any image otherwise than torch does.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 
 import click
@@ -20,17 +21,37 @@ from rich.table import Table
 import mlirtri as mt
 
 PIPELINES = ("linalg", "relax", "mlir")
-LANGUAGES = {"ast": "python", "relax": "python", "tir": "python", "scheduled": "python", "asm": "gas"}
+LANGUAGES = {"ast": "python", "relax": "python", "tir": "python", "scheduled": "python", "asm": "gas", "cuda": "cuda"}
 """How rich colours a stage's text; the other stages are MLIR or LLVM IR."""
+STARTS = {
+    "linalg": r" *func\.func", "fused": r" *func\.func", "relax": r" *@R\.function", "tir": r" *@T\.prim_func",
+    "scheduled": r" *@T\.prim_func", "llvm": r"define internal.*compute_", "asm": r"\w+:",
+    "cuda": r"extern \"C\" __global__.*\{$",
+}  # fmt: skip
+"""The first line worth seeing of a long text: what stands above is the same for every kernel."""
 
-out, progress = Console(), Console(stderr=True)
+# A pipe has no width to fit into; a terminal's own is taken.
+out = Console(width=None if sys.stdout.isatty() else 140)
+progress = Console(stderr=True)
 
 
-def classify_with(pipeline: str, arguments: list[torch.Tensor]) -> tuple[mt.Kernel, torch.Tensor]:
-    """Compile for `pipeline` and run on the CPU."""
-    with progress.status(f"compiling for pipeline {pipeline}"):
-        kernel = classify_digits.compile(*arguments, pipeline=pipeline)
-    return kernel, kernel(*arguments)
+def walk(lines: int) -> None:
+    """Print the text of each stage of the feed-forward kernel for four tokens, up to `lines` lines of each."""
+    shapes = ((4, 32), (64, 32), (64,), (32, 64), (32,))
+    abstract = [mt.Tensor(shape, mt.float32) for shape in shapes]
+    with progress.status("compiling the feed-forward kernel for the CPU and for CUDA"):
+        kernel = feed_forward.compile(*abstract)
+        cuda = feed_forward.compile(*abstract, target="cuda:sm_80")
+    for name, text in (*kernel.ir.items(), ("cuda", cuda.ir["cuda"])):
+        show(name, text.splitlines(), lines)
+
+
+def show(name: str, text: list[str], lines: int) -> None:
+    """Print `lines` lines of a stage's text from the first that is worth seeing."""
+    first = next((at for at, line in enumerate(text) if re.match(STARTS.get(name, ""), line)), 0)
+    shown = text[first : first + lines]
+    out.print(Rule(f"[bold]{name}[/], lines {first + 1} to {first + len(shown)} of {len(text)}", align="left"))
+    out.print(Syntax("\n".join(shown), LANGUAGES.get(name, "llvm"), background_color="default"))
 
 
 def compare_accuracy(arguments: list[torch.Tensor], expected: torch.Tensor, labels: torch.Tensor) -> bool:
@@ -41,7 +62,9 @@ def compare_accuracy(arguments: list[torch.Tensor], expected: torch.Tensor, labe
     table.add_row("torch", f"{accuracy(expected, labels):.2%}", *[""] * 4)
     all_equal = True
     for pipeline in PIPELINES:
-        kernel, logits = classify_with(pipeline, arguments)
+        with progress.status(f"compiling for pipeline {pipeline}"):
+            kernel = classify_digits.compile(*arguments, pipeline=pipeline)
+        logits = kernel(*arguments)
         equal = (logits.argmax(1) == expected.argmax(1)).sum().item()
         all_equal &= equal == len(labels)
         error = (logits - expected).abs().max().item()
@@ -54,22 +77,10 @@ def compare_accuracy(arguments: list[torch.Tensor], expected: torch.Tensor, labe
     return all_equal
 
 
-def walk(lines: int) -> None:
-    """Print the text of each stage of the feed-forward kernel for four tokens, up to `lines` lines of each."""
-    shapes = ((4, 32), (64, 32), (64,), (32, 64), (32,))
-    with progress.status("compiling the feed-forward kernel"):
-        kernel = feed_forward.compile(*(mt.Tensor(shape, mt.float32) for shape in shapes))
-    for name, text in kernel.ir.items():
-        shown = text.splitlines()
-        out.print(Rule(f"[bold]{name}[/], {len(shown)} lines", align="left"))
-        out.print(Syntax("\n".join(shown[:lines]), LANGUAGES.get(name, "llvm"), background_color="default"))
-        if len(shown) > lines:
-            out.print(f"… {len(shown) - lines} more lines (--lines {len(shown)} shows them)", style="dim")
-
-
 @click.command(help=__doc__)
 @click.option("--lines", default=24, show_default=True, help="Lines to show of each stage.")
-def main(lines: int) -> None:
+@click.option("--repeat", type=click.IntRange(1), help="Rounds of timing; by default as many as fit half a second.")
+def main(lines: int, repeat: int | None) -> None:
     digits = load()
     model = train(digits)
     with torch.no_grad():
@@ -79,8 +90,8 @@ def main(lines: int) -> None:
     out.print(Rule("The walk of one kernel", characters="═"))
     walk(lines)
     out.print(Rule("The pipelines side by side", characters="═"))
-    with progress.status("timing the pipelines"):
-        comparison = mt.compare(classify_digits, *arguments, pipelines=PIPELINES)
+    with progress.status("compiling and timing the pipelines"):
+        comparison = mt.compare(classify_digits, *arguments, pipelines=PIPELINES, repeat=repeat)
     out.print(comparison)
     out.print(Rule("Accuracy", characters="═"))
     if not compare_accuracy(arguments, expected, digits.test_labels):

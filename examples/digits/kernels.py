@@ -1,28 +1,26 @@
-"""The model of `model.py` once more, as kernels: plain functions over tensors that mlirtri compiles."""
+"""The model of `model.py` once more, as kernels: plain functions over tensors that mlirtri compiles.
+
+They are written with torch's own functions, so they run as plain Python too: `mlirtri.compare` times torch on them.
+"""
 
 from __future__ import annotations
 
 import torch
+from torch.nn import functional
 
 import mlirtri as mt
 
 
 @mt.jit
-def linear(x, weight, bias):
-    """torch's layout: `weight` is `[outputs, inputs]`."""
-    return x @ weight.T + bias
-
-
-@mt.jit
 def attention(x, query, key, value, mix, mix_bias):
     """One head over tokens `[n, tokens, width]`; scores are scaled by the root of the width."""
-    scores = (x @ query.T) @ mt.transpose(x @ key.T, (0, 2, 1)) / x.shape[2] ** 0.5
-    return linear(mt.softmax(scores, axis=-1) @ (x @ value.T), mix, mix_bias)
+    scores = (x @ query.T) @ (x @ key.T).mT / x.shape[2] ** 0.5
+    return functional.linear(functional.softmax(scores, dim=-1) @ (x @ value.T), mix, mix_bias)
 
 
 @mt.jit
 def feed_forward(x, expand, expand_bias, contract, contract_bias):
-    return linear(mt.gelu(linear(x, expand, expand_bias)), contract, contract_bias)
+    return functional.linear(functional.gelu(functional.linear(x, expand, expand_bias)), contract, contract_bias)
 
 
 @mt.jit
@@ -33,12 +31,12 @@ def classify_digits(
     classify, classify_bias,
 ):  # fmt: skip
     """Images `[n, 8, 8]` → logits `[n, 10]`."""
-    x = linear(images, embed, embed_bias) + position
-    y = mt.layer_norm(x, 1, attention_scale, attention_shift, 1e-5)
+    x = functional.linear(images, embed, embed_bias) + position
+    y = functional.layer_norm(x, (x.shape[2],), attention_scale, attention_shift)
     x = x + attention(y, query, key, value, mix, mix_bias)
-    y = mt.layer_norm(x, 1, hidden_scale, hidden_shift, 1e-5)
+    y = functional.layer_norm(x, (x.shape[2],), hidden_scale, hidden_shift)
     x = x + feed_forward(y, expand, expand_bias, contract, contract_bias)
-    return linear(mt.reshape(x, (x.shape[0], -1)), classify, classify_bias)
+    return functional.linear(x.flatten(1), classify, classify_bias)
 
 
 def weights_of(model: torch.nn.Module) -> list[torch.Tensor]:

@@ -6,6 +6,8 @@ layer norm before and a residual around; all tokens together are classified.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +19,7 @@ from torch import nn
 from torch.nn import functional
 
 ROWS, PIXELS, WIDTH, HIDDEN, CLASSES = 8, 8, 32, 64, 10
-EPOCHS, BATCH, LEARNING_RATE, SEED = 30, 64, 1e-2, 0
+EPOCHS, BATCH, LEARNING_RATE, SEED = 15, 64, 1e-2, 0
 
 
 class DigitClassifier(nn.Module):
@@ -66,17 +68,18 @@ def load() -> Digits:
     return Digits(images[train], labels[train], images[test], labels[test])
 
 
-def train(digits: Digits) -> DigitClassifier:
+def train(digits: Digits, epochs: int = EPOCHS) -> DigitClassifier:
     """The trained model, in evaluation mode."""
     torch.manual_seed(SEED)
     model = DigitClassifier()
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, LEARNING_RATE, epochs=EPOCHS, steps_per_epoch=-(-len(digits.train_labels) // BATCH)
+        optimizer, LEARNING_RATE, epochs=epochs, steps_per_epoch=-(-len(digits.train_labels) // BATCH)
     )
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        for _ in progress.track(range(EPOCHS), description="training with torch"):
+    console = Console(stderr=True)
+    with _one_thread(), Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        for _ in progress.track(range(epochs), description="training with torch"):
             for chosen in torch.randperm(len(digits.train_labels)).split(BATCH):
                 loss = functional.cross_entropy(model(digits.train_images[chosen]), digits.train_labels[chosen])
                 optimizer.zero_grad()
@@ -84,6 +87,17 @@ def train(digits: Digits) -> DigitClassifier:
                 optimizer.step()
                 schedule.step()
     return model.eval()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Batches this small gain nothing from more, and lose much where another program wants the cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def accuracy(logits: torch.Tensor, labels: torch.Tensor) -> float:
