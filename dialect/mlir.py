@@ -51,11 +51,20 @@ def public_functions(module: ir.Module) -> list[ir.OpView]:
 
 def operations_named(module: ir.Module, name: str) -> list[ir.Operation]:
     """All operations called `name`, or all of a dialect (``linalg.*``), at any depth, in order."""
+    prefix = name[:-1] if name.endswith(".*") else None
+    return [
+        operation
+        for operation in all_operations(module)
+        if (operation.name == name if prefix is None else operation.name.startswith(prefix))
+    ]
+
+
+def all_operations(module: ir.Module) -> list[ir.Operation]:
+    """The operations of a module at any depth, the module itself first."""
     found: list[ir.Operation] = []
 
     def visit(operation: ir.Operation) -> ir.WalkResult:
-        if operation.name == name or (name.endswith(".*") and operation.name.startswith(name[:-1])):
-            found.append(operation)
+        found.append(operation)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)

@@ -12,6 +12,8 @@ from mlirtri.lowering import loop_order, narrow_floats
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.stage import CompileContext
 
+_PREFIX = "mlirtri_"
+
 TO_GENERIC = (Pass("func.func(linalg-generalize-named-ops)", "named operations become generic ones"),)
 
 TO_LOOPS = (
@@ -63,7 +65,12 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
 
 def symbol_of(kernel: str) -> str:
     """The kernel's symbol: prefixed, so that a kernel called `exp` or `malloc` does not stand in for libc's."""
-    return f"mlirtri_{kernel}"
+    return f"{_PREFIX}{kernel}"
+
+
+def kernel_of(symbol: str) -> str:
+    """The kernel's own name."""
+    return symbol.removeprefix(_PREFIX)
 
 
 def _prepare_functions(module: ir.Module) -> None:

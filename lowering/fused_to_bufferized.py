@@ -17,6 +17,8 @@ from mlirtri.lowering.fusion_guard import RESHAPES
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.stage import CompileContext
 
+SIGNATURE = "mlirtri.signature"
+"""Attribute of the module: the type that its function had while it was one of tensors."""
 NO_LOOPS = ("linalg.fill", "linalg.yield", "linalg.index")
 COPIES = ("tensor.concat", "tensor.insert_slice", "tensor.pad")
 
@@ -39,6 +41,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Bufferize `module` in place; raises `PassFailedError` and `UnsupportedOperationError`."""
     count = count_kernels(module)
     with module.context, ir.Location.unknown():
+        _note_signature(module)
         module.operation.attributes["mlirtri.kernels"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count)
         run_rewrite("one-fill-per-use", _one_fill_per_use, module, context)
         run_rewrite("concat-to-slices", _concat_to_slices, module, context)
@@ -47,6 +50,12 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_passes(module, PASSES, context)
         run_rewrite("strided-copies-to-linalg", _strided_copies_to_linalg, module, context)
     return module
+
+
+def _note_signature(module: ir.Module) -> None:
+    """From here on nothing else says which buffers are results, and which shapes pointers point to."""
+    if len(functions := public_functions(module)) == 1:
+        module.operation.attributes[SIGNATURE] = functions[0].attributes["function_type"]
 
 
 def count_kernels(module: ir.Module) -> int:

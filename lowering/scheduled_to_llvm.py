@@ -50,7 +50,7 @@ def host_ready(function: PrimFunc) -> PrimFunc:
 def stable_text(text: str) -> str:
     """LLVM IR in which the addresses that TVM names memory regions by are numbered in order of appearance."""
     numbers: dict[str, int] = {}
-    return re.sub(r'!"0x[0-9a-f]+"', lambda match: f'!"region{numbers.setdefault(match.group(), len(numbers))}"', text)
+    return re.sub(r'!"0x[0-9a-f]+', lambda match: f'!"region{numbers.setdefault(match.group(), len(numbers))}', text)
 
 
 def _public(functions) -> IRModule:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mlirtri.errors import UnknownOptionError
 from mlirtri.lowering.pipelines import Pipeline
 from mlirtri.lowering.stage import Code, CompileContext, Executable, PassRecord, Stage
-from mlirtri.printing import complete, readable
+from mlirtri.printing import complete, readable, settle
 
 Hook = Callable[[Stage, Any, CompileContext], Any]
 """Called after each stage with its IR; gives the IR to go on with (the same, or another that was read from a file)."""
@@ -31,11 +32,13 @@ class StageRecord:
     complete_text: str | None = None
 
     def readable(self) -> str:
+        """What `kernel.ir` shows."""
         if self.text is None:
             self.text = readable(self.stage.kind, self.ir)
         return self.text
 
     def complete(self) -> str:
+        """What a dump holds."""
         if self.complete_text is None:
             self.complete_text = complete(self.stage.kind, self.ir)
         return self.complete_text
@@ -67,12 +70,23 @@ class Texts(Mapping[str, str]):
         self._pipeline = pipeline
 
     def __getitem__(self, name: str) -> str:
-        if name not in self._walk.records:
-            name = self._pipeline.find(name).name
-        return self._walk.records[name].readable()
+        """Raises `UnknownOptionError` for a stage that the pipeline lacks, or that a resumed kernel did not run."""
+        stage = name if name in self._walk.records else self._pipeline.find(name).name
+        if stage not in self._walk.records:
+            raise UnknownOptionError(
+                f"stage {stage!r} did not run for this kernel", help=f"it was resumed; its stages are {', '.join(self)}"
+            )
+        return self._walk.records[stage].readable()
 
     def __contains__(self, name: object) -> bool:
-        return name in self._walk.records
+        try:
+            return name in self._walk.records or self._pipeline.find(str(name)).name in self._walk.records
+        except UnknownOptionError:
+            return False
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The text of a stage, or `default` where there is none."""
+        return self[name] if name in self else default
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._walk.records)
@@ -95,16 +109,17 @@ def walk(ir: Any, pipeline: Pipeline, context: CompileContext, hook: Hook | None
     for stage in pipeline.stages:
         context.stage = stage.name
         start = time.perf_counter()
-        ir = stage.run(ir, context)
+        ir = settle(stage.kind, stage.run(ir, context))
+        seconds = time.perf_counter() - start
         if hook is not None:
             ir = hook(stage, ir, context)
-        seconds = time.perf_counter() - start
-        result.records[stage.name] = _record(stage, ir, seconds)
+        result.records[stage.name] = record_of(stage, ir, seconds)
     result.ir = ir
     return result
 
 
-def _record(stage: Stage, ir: Any, seconds: float) -> StageRecord:
+def record_of(stage: Stage, ir: Any, seconds: float) -> StageRecord:
+    """The record of a stage; the text of MLIR is made now, before the next room changes it."""
     record = StageRecord(stage, seconds, ir)
     if stage.kind == "mlir":
         record.readable()

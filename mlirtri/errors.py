@@ -170,5 +170,9 @@ class DeviceError(KernelError, RuntimeError):
     """A kernel was called where its device is missing, or tensors lie on different devices."""
 
 
+class DumpError(KernelError, OSError):
+    """A folder that IR should go to cannot be written."""
+
+
 class KernelDivisionError(KernelError, ZeroDivisionError):
     """Integer division by zero where the chosen semantics raises."""

@@ -1,72 +1,147 @@
-"""How to call IR that did not come from Python: an `Interface` read off a module, or off a dump's manifest."""
+"""How to call IR that did not come from Python: an `Interface` read off a module, or off a dump's manifest.
+
+Takes a parsed module, or the JSON of a manifest. Gives the function's name and how Python's tensors meet it.
+Refuses modules of no or several functions, and functions of anything but tensors of static shape.
+"""
 
 from __future__ import annotations
 
-import json
+import builtins
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mlirtri import errors
 from mlirtri.dialect.dtypes import as_dtype
 from mlirtri.dialect.types import TensorType
-from mlirtri.errors import ParseError, Span
+from mlirtri.dumps import MANIFEST, read_manifest
+from mlirtri.errors import KernelError, ParseError, Span
 from mlirtri.lowering.specialization import Interface, Leaf, RuntimeCheck, TensorParameter
 
 
-def interface_of(kind: str, ir: Any, path: Path) -> tuple[str, Interface]:
-    """The function's name and interface; the manifest beside a dumped file knows more than the module does."""
-    name, interface = _of_mlir(ir, path) if kind == "mlir" else _of_relax(ir, path)
-    manifest = path.parent / "manifest.json"
-    if manifest.is_file():
-        recorded = json.loads(manifest.read_text())
-        if recorded.get("kernel") == name:
-            return name, from_json(recorded["interface"])
-    return name, interface
+def interface_of(kind: str, ir: Any, path: Path) -> tuple[str, Interface, str]:
+    """Name, interface and semantics; the manifest beside a dumped file knows more than the module does.
+
+    Signs of integers, how results nest, and run-time checks are in no module. A file whose shapes or dtypes were edited
+    is what it says it is now.
+    """
+    name, interface = function_of(kind, ir, path)
+    recorded = read_manifest(path.parent) if path.is_file() else None
+    if recorded is None or recorded["kernel"] != name:
+        return name, interface, "torch"
+    known = from_json(recorded["interface"], path.parent / MANIFEST)
+    return name, known if fits(interface, known) else interface, recorded.get("semantics", "torch")
 
 
-def _interface(parameters: list[TensorParameter], results: list[TensorType]) -> Interface:
+def function_of(kind: str, ir: Any, path: Path) -> tuple[str, Interface]:
+    """The name of the module's only function and what can be said of its interface without a manifest."""
+    return _of_mlir(ir, path) if kind == "mlir" else _of_relax(ir, path)
+
+
+def fits(found: Interface, known: Interface) -> bool:
+    """Whether both have the same parameters and results, apart from names and from signs, which linalg drops."""
+    return _bits(found) == _bits(known)
+
+
+def _bits(interface: Interface) -> tuple[Any, ...]:
+    types = [parameter.type for parameter in interface.parameters]
+    groups = (types, interface.leaves)
+    return tuple(tuple((each.shape, each.dtype.name.removeprefix("u")) for each in group) for group in groups)
+
+
+def _interface(names: Sequence[str], types: Sequence[TensorType], results: Sequence[TensorType]) -> Interface:
+    parameters = tuple(TensorParameter(name, of) for name, of in zip(names, types, strict=True))
     leaves = tuple(Leaf(index, of) for index, of in enumerate(results))
     tree = None if not leaves else leaves[0] if len(leaves) == 1 else leaves
-    return Interface(tuple(parameters), tuple(results), tree)
+    return Interface(parameters, tuple(results), tree)
+
+
+# --- MLIR ----------------------------------------------------------------------------------------------------------
 
 
 def _of_mlir(module: Any, path: Path) -> tuple[str, Interface]:
-    from mlirtri.dialect.definition import type_of
     from mlirtri.dialect.locations import name_of
+    from mlirtri.dialect.mlir import public_functions
 
-    functions = [op for op in module.body.operations if op.operation.name == "func.func"]
+    functions = public_functions(module)
     if len(functions) != 1:
         raise ParseError(f"expected a module of one function, found {len(functions)}", Span(str(path), 1, 1))
     [function] = functions
-    block = function.regions[0].blocks[0]
-    parameters = [
-        TensorParameter(name_of(argument.location) or f"arg{position}", type_of(argument.type))
-        for position, argument in enumerate(block.arguments)
-    ]
-    return function.name.value, _interface(parameters, [type_of(result) for result in function.type.results])
+    arguments = function.regions[0].blocks[0].arguments
+    inputs, results = _signature(module, function, path)
+    names = [name_of(argument.location) or f"arg{at}" for at, argument in enumerate(arguments)][: len(inputs)]
+    symbol = function.attributes["sym_name"].value
+    if function.operation.name == "llvm.func":
+        from mlirtri.lowering.bufferized_to_llvmdialect import kernel_of
+
+        symbol = kernel_of(symbol)
+    return symbol, _interface(names, inputs, results)
+
+
+def _signature(module: Any, function: Any, path: Path) -> tuple[list[TensorType], list[TensorType]]:
+    """Parameters and results as tensors; where the function is one of buffers, the module's attribute says them."""
+    from mlirtri.dialect.definition import type_of
+    from mlirtri.dialect.locations import span_of
+    from mlirtri.dialect.mlir import ir
+    from mlirtri.lowering.fused_to_bufferized import SIGNATURE
+
+    attributes = module.operation.attributes
+    of = ir.TypeAttr(function.attributes["function_type"]).value
+    is_tensors = function.operation.name == "func.func" and not any(
+        isinstance(each, ir.MemRefType) for each in (*of.inputs, *of.results)
+    )
+    if not is_tensors:
+        count = len(function.regions[0].blocks[0].arguments)
+        if SIGNATURE not in attributes:
+            raise ParseError(
+                f"which buffers of {function.attributes['sym_name'].value!r} are results is not said",
+                Span(str(path), 1, 1),
+                help=f"resume at an earlier stage, or give the module the attribute {SIGNATURE} = (tensor<…>) -> tensor<…>",
+            )
+        of = ir.FunctionType(ir.TypeAttr(attributes[SIGNATURE]).value)
+        if len(of.inputs) + len(of.results) != count:
+            raise ParseError(f"{SIGNATURE} has not as many types as the function has buffers", Span(str(path), 1, 1))
+    try:
+        return [type_of(each) for each in of.inputs], [type_of(each) for each in of.results]
+    except KernelError as error:
+        place = span_of(function.location) or Span(str(path), 1, 1)
+        raise ParseError(error.message, place, help="kernels take and return tensors of static shape") from None
+
+
+# --- Relax ---------------------------------------------------------------------------------------------------------
 
 
 def _of_relax(module: Any, path: Path) -> tuple[str, Interface]:
     from mlirtri.lowering.tvm_names import relax
+    from mlirtri.lowering.tvm_passes import relax_functions
 
-    functions = [(g.name_hint, f) for g, f in module.functions_items() if isinstance(f, relax.Function)]
+    functions = relax_functions(module)
     if len(functions) != 1:
         raise ParseError(f"expected a module of one Relax function, found {len(functions)}", Span(str(path), 1, 1))
     [(name, function)] = functions
     returned = function.ret_ty
     results = list(returned.fields) if isinstance(returned, relax.TupleType) else [returned]
-    parameters = [TensorParameter(parameter.name, _relax_type(parameter.ty)) for parameter in function.params]
-    return name, _interface(parameters, [_relax_type(result) for result in results])
+    names = [parameter.name for parameter in function.params]
+    types = [_relax_type(parameter.ty, name, path) for parameter in function.params]
+    return name, _interface(names, types, [_relax_type(result, name, path) for result in results])
 
 
-def _relax_type(of: Any) -> TensorType:
-    return TensorType(tuple(int(size) for size in of.shape), as_dtype(str(of.dtype)))
+def _relax_type(of: Any, name: str, path: Path) -> TensorType:
+    try:
+        return TensorType(tuple(int(size) for size in of.shape), as_dtype(str(of.dtype)))
+    except (AttributeError, TypeError, KernelError):
+        raise ParseError(
+            f"{name!r} takes or returns a {of}", Span(str(path), 1, 1), help="kernels take and return tensors of static shape"
+        ) from None
 
 
 # --- manifests -----------------------------------------------------------------------------------------------------
 
 
-def to_json(interface: Interface) -> dict[str, Any]:
-    """Parameters, result types, how results nest, and the run-time checks."""
+def to_json(interface: Interface | None) -> dict[str, Any] | None:
+    """Parameters, result types, how results nest, and the run-time checks; None before there are types."""
+    if interface is None:
+        return None
     return {
         "parameters": [{"name": p.name, "type": _type_json(p.type), "weak": p.weak} for p in interface.parameters],
         "results": [_type_json(leaf) for leaf in interface.leaves],
@@ -78,16 +153,22 @@ def to_json(interface: Interface) -> dict[str, Any]:
     }
 
 
-def from_json(data: dict[str, Any]) -> Interface:
-    from mlirtri import errors
+def from_json(data: dict[str, Any], path: Path) -> Interface:
+    """The interface that `to_json` wrote; raises `ParseError` for anything else."""
+    try:
+        results = tuple(_type_of_json(each) for each in data["results"])
+        checks = tuple(
+            RuntimeCheck(c["index"], _error_class(c["error"]), c["message"], Span(*c["span"]) if c["span"] else None)
+            for c in data["checks"]
+        )
+        parameters = tuple(TensorParameter(p["name"], _type_of_json(p["type"]), p["weak"]) for p in data["parameters"])
+        return Interface(parameters, results, _tree_of_json(data["tree"], results), checks)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, KernelError):
+        raise ParseError("the interface in this manifest is not one", Span(str(path), 1, 1), help="remove it") from None
 
-    results = tuple(_type_of_json(each) for each in data["results"])
-    checks = tuple(
-        RuntimeCheck(c["index"], getattr(errors, c["error"]), c["message"], Span(*c["span"]) if c["span"] else None)
-        for c in data["checks"]
-    )
-    parameters = tuple(TensorParameter(p["name"], _type_of_json(p["type"]), p["weak"]) for p in data["parameters"])
-    return Interface(parameters, results, _tree_of_json(data["tree"], results), checks)
+
+def _error_class(name: str) -> type[Exception]:
+    return getattr(errors, name, None) or getattr(builtins, name)
 
 
 def _type_json(of: TensorType) -> list[Any]:

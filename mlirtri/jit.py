@@ -14,11 +14,12 @@ from hashlib import blake2b
 from typing import Any
 
 from mlirtri import settings
-from mlirtri.errors import KernelTypeError, SourceNotAvailableError, UnknownOptionError
+from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError, UnknownOptionError
 from mlirtri.kernel import Kernel
 from mlirtri.lowering.specialization import Capture, ConstantParameter, Specialization
 from mlirtri.lowering.target import Target, as_target
 from mlirtri.signature import Signature, is_array, is_torch
+from mlirtri.tracebacks import shown_to_user
 
 SCHEDULES = ("default", "none")
 _RESERVED = ("pipeline", "target", "schedule")
@@ -73,6 +74,15 @@ class JitFunction:
         self._signature: Signature | None = None
         self._entries: dict[Any, _Entry] = {}
 
+    def __get__(self, instance: Any, owner: type | None = None) -> JitFunction:
+        """A kernel in a class body is no method: there is no tensor in `self`."""
+        if instance is not None:
+            raise SourceNotAvailableError(
+                f"{self.__name__!r} is a method, and a kernel is a function of tensors alone",
+                self.signature.span, help="move it out of the class and pass what it needs as arguments",
+            )  # fmt: skip
+        return self
+
     @property
     def signature(self) -> Signature:
         if self._signature is None:
@@ -88,17 +98,23 @@ class JitFunction:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run, compiling on the first call with such arguments. ``out=`` takes a tensor to write into, or a tuple."""
-        out = keywords.pop("out", None) if keywords and "out" not in self.signature.parameters else None
-        if keywords or len(arguments) != len(self.signature.parameters):
-            arguments = tuple(self.signature.bind(arguments, keywords).values())
-        key = tuple([_key(argument) for argument in arguments])
-        entry = self._entries.get(key)
-        if entry is None or not entry.is_current():
-            entry = self._compile_entry(key, arguments)
-        return entry.kernel.runner([arguments[position] for position in entry.runtime], out)
+        try:
+            out = keywords.pop("out", None) if keywords and "out" not in self.signature.parameters else None
+            if keywords or len(arguments) != len(self.signature.parameters):
+                arguments = tuple(self.signature.bind(arguments, keywords).values())
+            key = tuple([_key(argument) for argument in arguments])
+            entry = self._entries.get(key)
+            if entry is None or not entry.is_current():
+                entry = self._compile_entry(key, arguments)
+            return entry.kernel.runner([arguments[position] for position in entry.runtime], out)
+        except KernelError as error:
+            raise shown_to_user(error)
 
     def _compile_entry(self, key: Any, arguments: tuple[Any, ...]) -> _Entry:
         with _compiling:
+            # Another thread may have been faster.
+            if (entry := self._entries.get(key)) is not None and entry.is_current():
+                return entry
             named = dict(zip(self.signature.parameters, arguments, strict=True))
             entry = self._entries[key] = self._compiled(self.signature.specialize(named), self.options)
             return entry
@@ -109,20 +125,23 @@ class JitFunction:
         Parameters annotated with a full `Tensor` may be left out. Raises the `KernelError` of the first room that
         refuses. Keyword arguments are the function's own, compile-time constants among them.
         """
-        named = self.signature.bind(arguments, keywords, abstract=True)
-        options = Options(target, pipeline, schedule).over(self.options)
-        with _compiling:
-            return self._compiled(self.signature.specialize(named), options).kernel
+        try:
+            named = self.signature.bind(arguments, keywords, abstract=True)
+            options = Options(target, pipeline, schedule).over(self.options)
+            with _compiling:
+                return self._compiled(self.signature.specialize(named), options).kernel
+        except KernelError as error:
+            raise shown_to_user(error)
 
     def _compiled(self, specialization: Specialization, options: Options) -> _Entry:
         from mlirtri.session import compile_function
 
-        kernel, captures, is_new = compile_function(self.__mlirtri_function__, specialization, options, _kernels)
-        self.compiles += is_new
+        compiled = compile_function(self.__mlirtri_function__, specialization, options, _kernels)
+        self.compiles += compiled.is_new
         runtime = tuple(
             position for position, p in enumerate(specialization.parameters) if not isinstance(p, ConstantParameter)
         )
-        return _Entry(kernel, runtime, captures)
+        return _Entry(compiled.kernel, runtime, compiled.captures)
 
     def __repr__(self) -> str:
         return f"<mlirtri.jit function {self.__name__}>"

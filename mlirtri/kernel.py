@@ -7,10 +7,11 @@ from functools import cached_property
 from typing import Any
 
 from mlirtri.compiler import Passes, Texts, Walk
-from mlirtri.errors import ArgumentMismatchError, DeviceError, UnknownOptionError
+from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelError, UnknownOptionError
 from mlirtri.lowering.pipelines import Pipeline
 from mlirtri.lowering.specialization import Interface
 from mlirtri.lowering.target import Target
+from mlirtri.tracebacks import shown_to_user
 
 
 class Kernel:
@@ -51,7 +52,7 @@ class Kernel:
 
     @cached_property
     def observed(self) -> Walk:
-        """A walk that kept the text after each pass: the kernel's own, or one more."""
+        """A walk that kept the text after each pass: the kernel's own, or one more, which may not run."""
         return self.walked if self.walked.context.keep_passes else self._walk_with_passes()
 
     @property
@@ -82,9 +83,12 @@ class Kernel:
 
     def __call__(self, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
         """Run on run-time arguments, in the order of the function's parameters; constants are compiled in."""
-        if keywords or len(arguments) != len(self.interface.parameters):
-            arguments = self._ordered(arguments, keywords)
-        return self.runner(arguments, out)
+        try:
+            if keywords or len(arguments) != len(self.interface.parameters):
+                arguments = self._ordered(arguments, keywords)
+            return self.runner(arguments, out)
+        except KernelError as error:
+            raise shown_to_user(error)
 
     def _ordered(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
         names = [parameter.name for parameter in self.interface.parameters]

@@ -1,27 +1,24 @@
 """What happens between two stages besides compiling: verify, print, dump, take an edited file instead.
 
-Made anew for each compile from arguments and ``MLIRTRI_*`` settings. A dump appears whole or not at all.
+Made anew for each compile from arguments and ``MLIRTRI_*`` settings. `Observer` is the hook of the compile loop.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import sys
-import tempfile
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from mlirtri import settings
 from mlirtri.compiler import StageRecord, Walk
-from mlirtri.errors import UnknownOptionError
-from mlirtri.lowering.pipelines import AKG_ALIASES, Pipeline
+from mlirtri.dumps import edited_file, write_dump
+from mlirtri.errors import ParseError, Span, UnknownOptionError, did_you_mean
+from mlirtri.lowering.pipelines import AKG_ALIASES, BACK, STAGES, Pipeline
+from mlirtri.lowering.specialization import Capture
 from mlirtri.lowering.stage import CompileContext, PassRecord, Stage
-from mlirtri.printing import RESUMABLE, SUFFIXES, parse
+from mlirtri.printing import RESUMABLE, parse
 
-BANNER = "// -----// IR Dump After {name} ({where}) //----- //"
+BANNER = "// -----// IR Dump After {name} ({kernel}: {stage}) //----- //"
 
 
 class Observer:
@@ -34,86 +31,96 @@ class Observer:
         self.dump_folder: Path | None = settings.get("MLIRTRI_DUMP_DIR")
         self.override_folder: Path | None = settings.get("MLIRTRI_OVERRIDE_DIR")
         self.verifies: bool = settings.get("MLIRTRI_VERIFY")
+        self._last_shown = ""
 
     @property
     def wants_passes(self) -> bool:
-        return bool(self.printed) or self.dump_folder is not None
+        """Whether the walk has to keep the text after each pass; one with edited files cannot be walked again later."""
+        return bool(self.printed) or self.dump_folder is not None or self.override_folder is not None
 
     def __call__(self, stage: Stage, ir: Any, context: CompileContext) -> Any:
-        ir = self._overridden(stage, ir)
+        ir = self._overridden(stage, ir, context)
         if self.verifies:
             from mlirtri.verify import verify
 
-            verify(stage, ir)
-        if stage.name in self.printed and not context.passes.get(stage.name):
+            verify(stage, ir, context)
+        if stage.name in self.printed:
             self._show(stage.name, stage.name, StageRecord(stage, 0.0, ir).readable())
         return ir
+
+    # --- printing --------------------------------------------------------------------------------------------------
 
     def on_pass(self, stage: str, record: PassRecord) -> None:
         """Print the IR after a pass that changed something."""
         if stage in self.printed and record.changed:
             self._show(record.name, stage, record.text)
 
-    def replay(self, walked: Walk) -> None:
-        """Print what a compile from the cache printed when it was made."""
+    def replay(self, walked: Walk, already: tuple[str, ...] = ()) -> None:
+        """Print what a compile from the cache printed when it was made; the stages of `already` have run this time."""
         for name, record in walked.records.items():
-            if name not in self.printed:
+            if name not in self.printed or name in already:
                 continue
-            passes = walked.context.passes.get(name)
-            for each in passes or ():
+            for each in walked.context.passes.get(name, ()):
                 self.on_pass(name, each)
-            if not passes:
-                self._show(name, name, record.readable())
+            self._show(name, name, record.readable())
 
-    def _show(self, name: str, where: str, text: str) -> None:
-        print(BANNER.format(name=name, where=f"{self.kernel}: {where}"), text.rstrip("\n"), sep="\n", file=sys.stderr)
+    def _show(self, name: str, stage: str, text: str) -> None:
+        """Print to stderr, unless it is what was printed last: the last pass of a room leaves the room's own text."""
+        if text == self._last_shown:
+            return
+        self._last_shown = text
+        banner = BANNER.format(name=name, kernel=self.kernel, stage=stage)
+        print(f"{banner}\n{text.rstrip()}\n", file=sys.stderr)
 
     # --- edited files ----------------------------------------------------------------------------------------------
 
-    def _overridden(self, stage: Stage, ir: Any) -> Any:
+    def _overridden(self, stage: Stage, ir: Any, context: CompileContext) -> Any:
         if self.override_folder is None or stage.kind not in RESUMABLE:
             return ir
-        number, suffix = self.pipeline.names.index(stage.name), SUFFIXES[stage.kind]
-        names = (f"{number:02}_{stage.name}.{suffix}", f"{stage.name}.{suffix}")
-        for folder in (self.override_folder, *sorted(self.override_folder.glob(f"{self.kernel}*"))):
-            for name in names:
-                if (path := folder / name).is_file():
-                    return parse(stage.kind, path.read_text(), str(path))
-        return ir
+        from mlirtri.interfaces import fits, function_of, to_json
+
+        facts = {"kernel": self.kernel, "pipeline": self.pipeline.name, "interface": to_json(context.interface)}
+        found = edited_file(self.override_folder, self.kernel, self.pipeline, stage, facts)
+        if found is None:
+            return ir
+        path, text = found
+        edited = parse(stage.kind, text, str(path))
+        name, interface = function_of(stage.kind, edited, path)
+        if name != self.kernel or not fits(interface, context.interface):
+            raise ParseError(
+                f"this file's function {name!r} cannot stand for the kernel {self.kernel!r}: {describe(interface)} "
+                f"instead of {describe(context.interface)}",
+                Span(str(path), 1, 1),
+                help="an edited stage keeps the kernel's name and signature",
+            )
+        return edited
+
+    def overrides(self) -> list[Capture]:
+        """What has to be as it is now for a kernel that was made with edited files to be used again."""
+        if self.override_folder is None:
+            return []
+        return [Capture(_override_state, _override_state(), "MLIRTRI_OVERRIDE_DIR")]
 
     # --- dumps -----------------------------------------------------------------------------------------------------
 
-    def dump(self, walked: Walk, digest: str, manifest: dict[str, Any]) -> None:
-        """Write every stage and pass, and a manifest; moved into place at once when all is there."""
-        if self.dump_folder is None:
-            return
-        self.dump_folder.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{self.kernel}-", dir=self.dump_folder))
-        try:
-            self._write(temporary, walked, manifest)
-            final = self.dump_folder / f"{self.kernel}-{digest[:8]}"
-            shutil.rmtree(final, ignore_errors=True)
-            os.replace(temporary, final)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-
-    def _write(self, folder: Path, walked: Walk, manifest: dict[str, Any]) -> None:
-        for number, (name, record) in enumerate(walked.records.items()):
-            suffix = SUFFIXES[record.stage.kind]
-            (folder / f"{number:02}_{name}.{suffix}").write_text(record.complete())
-            passes = walked.context.passes.get(name, ())
-            if passes:
-                (folder / f"{number:02}_{name}").mkdir()
-            for step, each in enumerate(passes):
-                safe = "".join(c if c.isalnum() or c in "-_#" else "_" for c in each.name)[:80]
-                (folder / f"{number:02}_{name}" / f"{step:03}_{safe}.{suffix}").write_text(each.text)
-        facts = {"versions": versions(), "seconds": walked.seconds, **manifest}
-        (folder / "manifest.json").write_text(json.dumps(facts, indent=2) + "\n")
+    def dump(self, walked: Walk, digest: str, facts: dict[str, Any]) -> None:
+        """Write every stage and pass, and a manifest, when ``MLIRTRI_DUMP_DIR`` says where."""
+        if self.dump_folder is not None:
+            write_dump(self.dump_folder, f"{self.kernel}-{digest[:8]}", self.pipeline, walked, facts)
 
 
-def versions() -> dict[str, str]:
-    """What decides the generated code besides the program."""
-    return {name: version(name) for name in ("mlirtri", "apache-tvm", "apache-tvm-ffi", "torch-mlir")}
+def describe(interface: Any) -> str:
+    """``(f32[2], f32[2]) -> (f32[2])``."""
+    parameters = ", ".join(str(each.type) for each in interface.parameters)
+    return f"({parameters}) -> ({', '.join(map(str, interface.leaves))})"
+
+
+def _override_state() -> Any:
+    folder: Path | None = settings.get("MLIRTRI_OVERRIDE_DIR")
+    if folder is None:
+        return None
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return str(folder), tuple((str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in files)
 
 
 def _stages_to_print(argument: bool | tuple[str, ...] | None, pipeline: Pipeline) -> tuple[str, ...]:
@@ -122,13 +129,18 @@ def _stages_to_print(argument: bool | tuple[str, ...] | None, pipeline: Pipeline
     asked = tuple(argument) if argument else settings.get("MLIRTRI_PRINT_IR")
     if "all" in asked or asked == ("1",):
         return pipeline.names
-    known = {stage for name in asked for stage in AKG_ALIASES.get(name, (name,))}
+    stages = all_stages()
     for name in asked:
-        if name not in (*_ALL_STAGES, *pipeline.names, *AKG_ALIASES):
-            raise UnknownOptionError(f"no pipeline has a stage {name!r}", help=f"stages are {', '.join(_ALL_STAGES)}")
+        if name not in (*stages, *pipeline.names, *AKG_ALIASES):
+            raise UnknownOptionError(
+                f"no pipeline has a stage {name!r}",
+                help=f"{did_you_mean(name, stages)}the stages are {', '.join(stages)}",
+            )
+    known = {stage for name in asked for stage in AKG_ALIASES.get(name, (name,))}
     return tuple(name for name in pipeline.names if name in known)
 
 
-_ALL_STAGES = (
-    "ast", "tri", "linalg", "fused", "relax", "tir", "scheduled", "llvm", "asm", "cuda", "ptx", "bufferized", "llvmdialect",
-)  # fmt: skip
+def all_stages() -> tuple[str, ...]:
+    """The names of all stages of all pipelines and targets, in order of first appearance."""
+    found = [stage.name for stages in (*STAGES.values(), *BACK.values()) for stage in stages]
+    return tuple(dict.fromkeys(found))

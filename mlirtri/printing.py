@@ -12,7 +12,7 @@ from mlirtri.errors import ParseError, Span
 from mlirtri.lowering.stage import Code
 
 SUFFIXES = {
-    "python": "ast.txt", "mlir": "mlir", "tvmscript": "py", "llvm": "ll", "cuda": "cu", "asm": "s", "ptx": "ptx",
+    "python": "txt", "mlir": "mlir", "tvmscript": "py", "llvm": "ll", "cuda": "cu", "asm": "s", "ptx": "ptx",
 }  # fmt: skip
 RESUMABLE = ("mlir", "tvmscript")
 
@@ -47,10 +47,19 @@ def complete(kind: str, ir: Any) -> str:
     return readable(kind, ir)
 
 
+def settle(kind: str, ir: Any) -> Any:
+    """`ir` without what its text cannot carry, so that a module behaves alike whether it was made or read."""
+    if kind == "mlir":
+        from mlirtri.dialect.locations import locate_implied_bodies
+
+        locate_implied_bodies(ir)
+    return ir
+
+
 def parse(kind: str, text: str, file: str = "<text>") -> Any:
     """IR of a complete (or readable) text; raises `ParseError` at the place that does not parse."""
     if kind == "mlir":
-        return _parse_mlir(text, file)
+        return settle(kind, _parse_mlir(text, file))
     if kind == "tvmscript":
         from mlirtri.lowering.tvm_text import parse as parse_tvm
 

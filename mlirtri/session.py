@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlirtri.compiler import Walk, walk
-from mlirtri.errors import ParseError, Span
+from mlirtri import settings
+from mlirtri.compiler import Walk, record_of, walk
+from mlirtri.dumps import read_manifest, read_text, versions
+from mlirtri.errors import KernelError, UnknownOptionError
+from mlirtri.interfaces import interface_of, to_json
 from mlirtri.jit import Options, checked, content_key
 from mlirtri.kernel import Kernel
-from mlirtri.lowering.pipelines import Pipeline
+from mlirtri.lowering.pipelines import STAGES, Pipeline
 from mlirtri.lowering.python_to_ast import symbol_of
-from mlirtri.lowering.specialization import Capture, Interface, KernelSource, Specialization
+from mlirtri.lowering.specialization import Capture, KernelSource, Specialization
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.target import Target
-from mlirtri.observe import Observer, versions
+from mlirtri.observe import Observer
 from mlirtri.printing import RESUMABLE, parse
+from mlirtri.tracebacks import shown_to_user
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What came of compiling a function."""
+
+    kernel: Kernel
+    captures: list[Capture]
+    """What has to be as it is now for the kernel to be used again: what the function read from outside."""
+    is_new: bool
+    """False for a kernel from the cache."""
 
 
 def compile_function(
     function: Callable[..., Any], specialization: Specialization, options: Options, cache: dict[Any, Kernel]
-) -> tuple[Kernel, list[Capture], bool]:
-    """The kernel, what the function read from outside, and whether it was compiled anew."""
+) -> Compiled:
+    """The kernel of a function for a specialization; raises the `KernelError` of the first room that refuses."""
     target, schedule, pipeline = checked(options)
     source = KernelSource(function, symbol_of(function), specialization)
     observer = Observer(source.symbol, pipeline, options.print_ir)
@@ -30,23 +46,20 @@ def compile_function(
     front, back = _split(pipeline)
     walked = walk(source, front, context, observer)
     key, digest = _keys(walked, pipeline, target, schedule, specialization.semantics)
-    if (kernel := cache.get(key)) is not None and observer.override_folder is None:
-        if observer.wants_passes:
-            observer.replay(kernel.observed)
-            observer.dump(kernel.observed, digest, manifest(kernel))
-        return kernel, context.captures, False
-    rest = walk(walked.ir, back, context, observer)
-    walked.records |= rest.records
-    walked.ir = rest.ir
-
-    def walk_again() -> Walk:
-        return walk(source, pipeline, CompileContext(source.symbol, target, schedule))
-
-    kernel = cache[key] = Kernel(
-        source.symbol, pipeline, target, specialization.semantics, walked, context.interface, walk_again
-    )
-    observer.dump(walked, digest, manifest(kernel))
-    return kernel, context.captures, True
+    is_shared = observer.override_folder is None
+    kernel = cache.get(key) if is_shared else None
+    if is_new := kernel is None:
+        again = _walking_again(walked, front, back)
+        rest = walk(walked.ir, back, context, observer)
+        whole = Walk(context, {**walked.records, **rest.records}, rest.ir)
+        kernel = Kernel(source.symbol, pipeline, target, specialization.semantics, whole, context.interface, again)
+        if is_shared:
+            cache[key] = kernel
+    elif observer.printed:
+        observer.replay(kernel.observed, already=front.names)
+    if observer.dump_folder is not None:
+        observer.dump(kernel.observed, digest, manifest(kernel, schedule))
+    return Compiled(kernel, [*context.captures, *observer.overrides()], is_new)
 
 
 def _split(pipeline: Pipeline) -> tuple[Pipeline, Pipeline]:
@@ -63,50 +76,95 @@ def _keys(walked: Walk, pipeline: Pipeline, target: Target, schedule: str, seman
     return (digest, pipeline.stages), digest
 
 
+def _walking_again(front_walk: Walk, front: Pipeline, back: Pipeline) -> Callable[[], Walk]:
+    """Compile once more with the text of each pass, from the text of `tri`: the function may have changed meanwhile."""
+    first, start = front_walk.context, front.stages[-1]
+    records, text = dict(front_walk.records), front_walk.records[start.name].complete()
+
+    def run() -> Walk:
+        context = CompileContext(first.kernel, first.target, first.schedule, interface=first.interface)
+        rest = walk(parse(start.kind, text), back, context) if back.stages else Walk(context)
+        return Walk(context, {**records, **rest.records}, rest.ir)
+
+    return run
+
+
 def resume(
-    file: str | Path, stage: str, options: Options | None = None, text: str | None = None
+    file: str | Path,
+    stage: str,
+    options: Options | None = None,
+    text: str | None = None,
+    *,
+    target: str | Target | None = None,
+    pipeline: str | Pipeline | None = None,
+    schedule: str | None = None,
+    print_ir: bool | tuple[str, ...] | None = None,
 ) -> Kernel:
     """A kernel from the text of a stage: a dumped (and perhaps edited) file, or any `.mlir` or TVMScript of that stage.
 
-    Raises `ParseError` if the text is not of that kind, `UnknownOptionError` for an unknown stage.
+    What is not said comes from the manifest beside the file, where there is one: pipeline, target, schedule, and how to
+    call the kernel. TVMScript is Python to TVM's parser: it is trusted like code. Raises `ParseError` if the text is not
+    of that kind, `UnknownOptionError` for an unknown stage.
     """
-    target, schedule, pipeline = checked(options or Options())
+    given = Options(target, pipeline, schedule, print_ir)
+    try:
+        return _resume(Path(file), stage, given.over(options) if options else given, text)
+    except KernelError as error:
+        raise shown_to_user(error)
+
+
+def _resume(path: Path, stage: str, options: Options, text: str | None) -> Kernel:
+    target, schedule, pipeline = checked(options.over(_recorded_options(path)))
     start = pipeline.find(stage)
     if start.kind not in RESUMABLE:
-        raise ParseError(f"stage {start.name!r} cannot be resumed from text", Span(str(file), 1, 1))
-    path = Path(file)
-    content = path.read_text() if text is None else text
+        raise UnknownOptionError(
+            f"stage {start.name!r} cannot be resumed from text",
+            help=f"resume from {', '.join(each.name for each in pipeline.stages if each.kind in RESUMABLE)}",
+        )
+    content = read_text(path) if text is None else text
+    ir = parse(start.kind, content, str(path))
+    name, interface, semantics = interface_of(start.kind, ir, path)
+    observer = Observer(name, pipeline, options.print_ir)
 
-    def run(keep_passes: bool, observer: Observer | None) -> Walk:
-        from mlirtri.interfaces import interface_of
-
-        ir = parse(start.kind, content, str(path))
-        name, interface = interface_of(start.kind, ir, path)
+    def run(module: Any, keep_passes: bool, hook: Observer | None) -> Walk:
         context = CompileContext(name, target, schedule, interface=interface, keep_passes=keep_passes)
-        if observer is not None:
-            context.on_pass = observer.on_pass
-        return walk(ir, pipeline.after(start.name), context, observer)
+        context.on_pass = hook.on_pass if hook else None
+        first = record_of(start, module, 0.0)
+        rest = walk(module, pipeline.after(start.name), context, hook)
+        return Walk(context, {start.name: first, **rest.records}, rest.ir)
 
-    observer = Observer(path.stem, pipeline, options.print_ir if options else None)
-    walked = run(observer.wants_passes, observer)
-    interface: Interface = walked.context.interface
+    walked = run(ir, observer.wants_passes, observer)
     kernel = Kernel(
-        walked.context.kernel, pipeline, target, "torch", walked, interface, lambda: run(True, None)
+        name, pipeline, target, semantics, walked, interface, lambda: run(parse(start.kind, content, str(path)), True, None)
     )
-    observer.dump(walked, content_key(content, pipeline.name, target), manifest(kernel))
+    if observer.dump_folder is not None:
+        digest = content_key(content, pipeline.name, pipeline.names, target, schedule, semantics, versions())
+        observer.dump(walked, digest, manifest(kernel, schedule))
     return kernel
 
 
-def manifest(kernel: Kernel) -> dict[str, Any]:
-    """What a dump's manifest.json says beside versions and times; enough to call what is resumed from it."""
-    from mlirtri.interfaces import to_json
+def _recorded_options(path: Path) -> Options:
+    """How the dump was compiled that the file lies in."""
+    recorded = read_manifest(path.parent) if path.is_file() else None
+    if recorded is None:
+        return Options()
+    pipeline = recorded.get("pipeline")
+    return Options(
+        target=settings.get("MLIRTRI_TARGET", recorded.get("target")),
+        pipeline=pipeline if pipeline in STAGES else None,
+        schedule=recorded.get("schedule"),
+    )
 
+
+def manifest(kernel: Kernel, schedule: str) -> dict[str, Any]:
+    """What a dump's manifest says beside versions and times; enough to resume it, and to call what comes of that."""
     return {
         "kernel": kernel.name,
         "pipeline": kernel.pipeline.name,
         "stages": list(kernel.pipeline.names),
         "target": str(kernel.target),
+        "schedule": schedule,
         "semantics": kernel.semantics,
-        # A pipeline that stops at `ast` knows no types yet.
-        "interface": to_json(kernel.interface) if kernel.interface is not None else None,
+        "interface": to_json(kernel.interface),
     }
+

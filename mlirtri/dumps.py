@@ -1,0 +1,149 @@
+"""A kernel's stages as files in a folder, and those of the files that somebody has edited since.
+
+    DUMP_DIR/add-1f2e3d4c/03_fused.mlir        the complete text of a stage
+    DUMP_DIR/add-1f2e3d4c/03_fused/002_cse.mlir     what a pass inside it left, for reading
+    DUMP_DIR/add-1f2e3d4c/manifest.json        versions, times, how to call the kernel, a digest of each stage's file
+
+Takes a `Walk` and facts for the manifest. A dump appears whole or not at all. Texts hold nothing of the machine or the
+day, so that two dumps of one kernel can be compared: all of that is in the manifest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from mlirtri.compiler import StageRecord, Walk
+from mlirtri.errors import DumpError, ParseError, Span
+from mlirtri.lowering.pipelines import Pipeline
+from mlirtri.lowering.stage import PassRecord, Stage
+from mlirtri.printing import SUFFIXES
+
+MANIFEST = "manifest.json"
+
+
+@lru_cache(maxsize=1)
+def versions() -> dict[str, str]:
+    """What decides the generated code besides the program."""
+    return {name: version(name) for name in ("mlirtri", "apache-tvm", "apache-tvm-ffi", "torch-mlir")}
+
+
+def write_dump(root: Path, name: str, pipeline: Pipeline, walked: Walk, facts: dict[str, Any]) -> Path:
+    """Write `root`/`name` in one piece, in place of what is there; raises `DumpError` when it cannot be written."""
+    temporary = root / f".{name}-{os.getpid()}-{threading.get_ident()}"
+    try:
+        temporary.mkdir(parents=True)
+        _write(temporary, pipeline, walked, facts)
+        return _put_in_place(temporary, root / name)
+    except OSError as problem:
+        raise DumpError(f"the IR could not be written to {root}: {problem}", help="set MLIRTRI_DUMP_DIR anew") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _put_in_place(temporary: Path, final: Path) -> Path:
+    for _ in range(10):
+        shutil.rmtree(final, ignore_errors=True)
+        try:
+            return temporary.rename(final)
+        except OSError:
+            # Another process has put its dump of the same kernel there meanwhile.
+            continue
+    return temporary.rename(final)
+
+
+def file_name(pipeline: Pipeline, stage: Stage) -> str:
+    """The file of a stage, numbered in the order of the pipeline."""
+    return f"{pipeline.names.index(stage.name):02}_{stage.name}.{SUFFIXES.get(stage.kind, 'txt')}"
+
+
+def _write(folder: Path, pipeline: Pipeline, walked: Walk, facts: dict[str, Any]) -> None:
+    digests = {}
+    for name, record in walked.records.items():
+        file = file_name(pipeline, record.stage)
+        text = record.complete()
+        (folder / file).write_text(text, encoding="utf-8")
+        digests[file] = digest_of(text)
+        _write_passes(folder / Path(file).stem, record, walked.context.passes.get(name, ()))
+    command = [os.path.basename(sys.argv[0]), *sys.argv[1:]] if sys.argv else []
+    manifest = {**facts, "files": digests, "seconds": walked.seconds, "versions": versions(), "command": command}
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+
+
+def _write_passes(folder: Path, record: StageRecord, passes: Sequence[PassRecord]) -> None:
+    if passes:
+        folder.mkdir()
+    for step, each in enumerate(passes):
+        safe = "".join(c if c.isalnum() or c in "-_#" else "_" for c in each.name)[:80]
+        # A room on the border of MLIR and TVM has passes on both sides.
+        is_mlir = record.stage.kind == "tvmscript" and "@I.ir_module" not in each.text
+        suffix = "mlir" if is_mlir else SUFFIXES.get(record.stage.kind, "txt")
+        (folder / f"{step:03}_{safe}.{suffix}").write_text(each.text, encoding="utf-8")
+
+
+def digest_of(text: str) -> str:
+    """What tells an edited file from one that is as it was written."""
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest of a dump; None where there is none. Raises `ParseError` for one that is broken."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ParseError(f"this manifest cannot be read: {problem}", Span(str(path), 1, 1)) from None
+    except json.JSONDecodeError as problem:
+        raise ParseError(f"this manifest is not JSON: {problem.msg}", Span(str(path), problem.lineno, problem.colno)) from None
+    if not isinstance(found, dict) or "kernel" not in found or "interface" not in found:
+        raise ParseError("this is not the manifest of a dump", Span(str(path), 1, 1), help="remove it")
+    return found
+
+
+def edited_file(root: Path, kernel: str, pipeline: Pipeline, stage: Stage, facts: dict[str, Any]) -> tuple[Path, str] | None:
+    """The file under `root` that replaces a stage, with its text; None where nothing is to be replaced.
+
+    A file counts in `root` itself, or in a dump of the same kernel, interface and pipeline; one that is as it was
+    dumped is no replacement, so that a whole dump with one edited file is a fine `root`.
+    """
+    names = (file_name(pipeline, stage), f"{stage.name}.{SUFFIXES[stage.kind]}")
+    for folder, manifest in _folders(root, kernel, facts):
+        for name in names:
+            if not (path := folder / name).is_file():
+                continue
+            text = read_text(path)
+            if manifest is None or manifest.get("files", {}).get(name) != digest_of(text):
+                return path, text
+    return None
+
+
+def _folders(root: Path, kernel: str, facts: dict[str, Any]) -> Iterator[tuple[Path, dict[str, Any] | None]]:
+    manifest = read_manifest(root)
+    if manifest is None or _is_of(manifest, facts):
+        yield root, manifest
+    for folder in sorted(root.glob(f"{kernel}-*")):
+        if (manifest := read_manifest(folder)) is not None and _is_of(manifest, facts):
+            yield folder, manifest
+
+
+def _is_of(manifest: dict[str, Any], facts: dict[str, Any]) -> bool:
+    return all(manifest.get(name) == value for name, value in facts.items())
+
+
+def read_text(path: Path) -> str:
+    """The text of a file; raises `ParseError` when it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ParseError(f"{path} cannot be read: {problem}") from None
