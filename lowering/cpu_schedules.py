@@ -16,6 +16,7 @@ from mlirtri.lowering.cpu_matmul import matmul
 from mlirtri.lowering.schedule_blocks import BlockFacts, divide_loops, inline_cheap, leaf_blocks, loop_of
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Schedule, tirx, tvm
+from mlirtri.lowering.tvm_targets import BUILD_PIPELINE
 
 COLUMN_CHUNK = 256
 """Columns that a column reduction keeps in the first cache level while it runs down the rows."""
@@ -69,7 +70,7 @@ def _checked(rule: Callable[[PrimFunc, Target], Schedule | None]) -> Callable[[P
 def _check_lowers(function: PrimFunc) -> None:
     """TVM's own passes for this target raise on loops that they cannot do."""
     target = tvm.target.Target.current()
-    pipeline, _, _ = tirx.get_default_tir_pipeline(target)
+    pipeline, _, _ = tvm.tirx.get_tir_pipeline(BUILD_PIPELINE)
     public = IRModule({"kernel": keep_bfloat16(function).with_attr("global_symbol", "kernel")})
     pipeline(tirx.transform.BindTarget(target.with_host(target))(public))
 

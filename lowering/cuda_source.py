@@ -5,10 +5,12 @@ Takes named PrimFuncs and TVM's CUDA target. Gives the module of device function
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from mlirtri.lowering.bfloat16_storage import keep_bfloat16
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, tirx, tvm
+from mlirtri.lowering.tvm_targets import BUILD_PIPELINE
 
 DEVICE_FUNCTION = 2
 """TVM's `calling_conv` of a function that runs on the device."""
@@ -17,7 +19,7 @@ DEVICE_FUNCTION = 2
 def device_module(functions: Iterable[tuple[str, PrimFunc]], target) -> IRModule:
     """The functions that run on the device; ``<name>_kernel``, ``<name>_kernel_1``… for each PrimFunc."""
     mod = IRModule({name: keep_bfloat16(function).with_attr("global_symbol", name) for name, function in functions})
-    pipeline, _, finish_device = tirx.get_default_tir_pipeline(target)
+    pipeline, _, finish_device = tvm.tirx.get_tir_pipeline(BUILD_PIPELINE)
     mod = pipeline(tirx.transform.BindTarget(target)(mod))
     on_device = tirx.transform.Filter(lambda each: int(each.attrs.get("calling_conv", 0)) == DEVICE_FUNCTION)(mod)
     return finish_device()(on_device)
@@ -25,4 +27,7 @@ def device_module(functions: Iterable[tuple[str, PrimFunc]], target) -> IRModule
 
 def source_of(device: IRModule, target) -> str:
     """The CUDA C++ of a module of device functions."""
-    return tvm.get_global_func("target.build.cuda")(device, target).inspect_source()
+    text = tvm.get_global_func("target.build.cuda")(device, target).inspect_source()
+    # TVM writes infinities and NaN of 16-bit floats by names that no header has.
+    text = re.sub(r"\binff\b", "__int_as_float(0x7f800000)", text)
+    return re.sub(r"\bnanf\b(?!\()", "__int_as_float(0x7fc00000)", text)
