@@ -7,7 +7,7 @@ so it is part of the cache key.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mlirtri.dialect.types import TensorType
@@ -98,18 +98,35 @@ class Capture:
     read: Callable[[], Any]
     value: Any
     name: str
+    content: Any = field(init=False, repr=False, compare=False)
+    """What the value held when it was compiled in: a list may have changed since."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "content", _content(self.value))
 
     def is_current(self) -> bool:
         """Whether the name still holds what was compiled in."""
         try:
             now = self.read()
-        except (KeyError, ValueError):
+        except (KeyError, ValueError, AttributeError):
             return False
-        return now is self.value or (type(now) is type(self.value) and _same(now, self.value))
+        if now is self.value and type(now) in _FIXED:
+            return True
+        try:
+            return bool(_content(now) == self.content)
+        except (TypeError, ValueError):
+            return False
 
 
-def _same(now: Any, then: Any) -> bool:
-    try:
-        return bool(now == then)
-    except (TypeError, ValueError):
-        return False
+_FIXED = (int, float, bool, str, type(None))
+
+
+def _content(value: Any) -> Any:
+    """What decides the code made from a value: equal numbers of another type, and zeros of another sign, differ."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return kind, tuple(_content(each) for each in value)
+    if kind is float:
+        return kind, repr(value)
+    # A reloaded module may put new code into the old function.
+    return kind, value, getattr(value, "__code__", None)

@@ -105,13 +105,17 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     except (OSError, UnicodeDecodeError) as problem:
         raise ParseError(f"this manifest cannot be read: {problem}", Span(str(path), 1, 1)) from None
     except json.JSONDecodeError as problem:
-        raise ParseError(f"this manifest is not JSON: {problem.msg}", Span(str(path), problem.lineno, problem.colno)) from None
+        raise ParseError(
+            f"this manifest is not JSON: {problem.msg}", Span(str(path), problem.lineno, problem.colno)
+        ) from None
     if not isinstance(found, dict) or "kernel" not in found or "interface" not in found:
         raise ParseError("this is not the manifest of a dump", Span(str(path), 1, 1), help="remove it")
     return found
 
 
-def edited_file(root: Path, kernel: str, pipeline: Pipeline, stage: Stage, facts: dict[str, Any]) -> tuple[Path, str] | None:
+def edited_file(
+    root: Path, kernel: str, pipeline: Pipeline, stage: Stage, facts: dict[str, Any]
+) -> tuple[Path, str] | None:
     """The file under `root` that replaces a stage, with its text; None where nothing is to be replaced.
 
     A file counts in `root` itself, or in a dump of the same kernel, interface and pipeline; one that is as it was

@@ -96,7 +96,7 @@ def _signature(module: Any, function: Any, path: Path) -> tuple[list[TensorType]
             raise ParseError(
                 f"which buffers of {function.attributes['sym_name'].value!r} are results is not said",
                 Span(str(path), 1, 1),
-                help=f"resume at an earlier stage, or give the module the attribute {SIGNATURE} = (tensor<…>) -> tensor<…>",
+                help=f"resume at an earlier stage, or give the module an attribute {SIGNATURE} = (tensor<…>) -> tensor<…>",
             )
         of = ir.FunctionType(ir.TypeAttr(attributes[SIGNATURE]).value)
         if len(of.inputs) + len(of.results) != count:
@@ -131,7 +131,9 @@ def _relax_type(of: Any, name: str, path: Path) -> TensorType:
         return TensorType(tuple(int(size) for size in of.shape), as_dtype(str(of.dtype)))
     except (AttributeError, TypeError, KernelError):
         raise ParseError(
-            f"{name!r} takes or returns a {of}", Span(str(path), 1, 1), help="kernels take and return tensors of static shape"
+            f"{name!r} takes or returns a {of}",
+            Span(str(path), 1, 1),
+            help="kernels take and return tensors of static shape",
         ) from None
 
 
@@ -147,7 +149,12 @@ def to_json(interface: Interface | None) -> dict[str, Any] | None:
         "results": [_type_json(leaf) for leaf in interface.leaves],
         "tree": _tree_json(interface.tree),
         "checks": [
-            {"index": check.index, "error": check.error.__name__, "message": check.message, "span": _span_json(check.span)}
+            {
+                "index": check.index,
+                "error": check.error.__name__,
+                "message": check.message,
+                "span": _span_json(check.span),
+            }
             for check in interface.checks
         ],
     }

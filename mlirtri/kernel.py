@@ -77,7 +77,12 @@ class Kernel:
                     help="compile it without stopping early",
                 )
             self._runner = Runner(
-                self.name, self.interface, self.walked.executable, self.semantics, self.pipeline.signless, self.target.is_cuda
+                self.name,
+                self.interface,
+                self.walked.executable,
+                self.semantics,
+                self.pipeline.signless,
+                self.target.is_cuda,
             )
         return self._runner
 

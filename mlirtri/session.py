@@ -42,7 +42,9 @@ def compile_function(
     target, schedule, pipeline = checked(options)
     source = KernelSource(function, symbol_of(function), specialization)
     observer = Observer(source.symbol, pipeline, options.print_ir)
-    context = CompileContext(source.symbol, target, schedule, keep_passes=observer.wants_passes, on_pass=observer.on_pass)
+    context = CompileContext(
+        source.symbol, target, schedule, keep_passes=observer.wants_passes, on_pass=observer.on_pass
+    )
     front, back = _split(pipeline)
     walked = walk(source, front, context, observer)
     key, digest = _keys(walked, pipeline, target, schedule, specialization.semantics)
@@ -71,7 +73,16 @@ def _split(pipeline: Pipeline) -> tuple[Pipeline, Pipeline]:
 def _keys(walked: Walk, pipeline: Pipeline, target: Target, schedule: str, semantics: str) -> tuple[Any, str]:
     """The cache key (with the stages themselves, which a user may have replaced) and its printable digest."""
     last = list(walked.records.values())[-1]
-    facts = (last.complete(), walked.context.interface, pipeline.name, pipeline.names, target, schedule, semantics, versions())
+    facts = (
+        last.complete(),
+        walked.context.interface,
+        pipeline.name,
+        pipeline.names,
+        target,
+        schedule,
+        semantics,
+        versions(),
+    )
     digest = content_key(*facts)
     return (digest, pipeline.stages), digest
 
@@ -135,7 +146,13 @@ def _resume(path: Path, stage: str, options: Options, text: str | None) -> Kerne
 
     walked = run(ir, observer.wants_passes, observer)
     kernel = Kernel(
-        name, pipeline, target, semantics, walked, interface, lambda: run(parse(start.kind, content, str(path)), True, None)
+        name,
+        pipeline,
+        target,
+        semantics,
+        walked,
+        interface,
+        lambda: run(parse(start.kind, content, str(path)), True, None),
     )
     if observer.dump_folder is not None:
         digest = content_key(content, pipeline.name, pipeline.names, target, schedule, semantics, versions())
@@ -167,4 +184,3 @@ def manifest(kernel: Kernel, schedule: str) -> dict[str, Any]:
         "semantics": kernel.semantics,
         "interface": to_json(kernel.interface),
     }
-

@@ -84,7 +84,14 @@ def _verify_mlir(stage: Stage, module: Any) -> None:
 
 def _relax_problems(mod: Any, stage: str, context: CompileContext) -> Iterable[Problem]:
     from mlirtri.lowering.tvm_names import ir, relax
-    from mlirtri.lowering.tvm_passes import BINDING_LOCATIONS, bindings_of, place_of, prim_funcs, relax_functions, span_of
+    from mlirtri.lowering.tvm_passes import (
+        BINDING_LOCATIONS,
+        bindings_of,
+        place_of,
+        prim_funcs,
+        relax_functions,
+        span_of,
+    )
 
     functions = relax_functions(mod)
     if len(functions) != 1:
