@@ -173,7 +173,7 @@ def _compiled(f: JitFunction, specialization: Specialization, options: Options, 
     try:
         # Twice, for the first compile of a process also imports rooms and fills tables; each with an empty cache.
         for _ in range(2):
-            kernel, _, _ = compile_function(f.__mlirtri_function__, specialization, options, {})
+            kernel = compile_function(f.__mlirtri_function__, specialization, options, {}).kernel
     except KernelError as error:
         return _Contender(replace(row, refusal=str(error)))
     stats = kernel.stats

@@ -30,7 +30,7 @@ from mlirtri.errors import (
 from mlirtri.jit import JitFunction, Options, checked, jit
 from mlirtri.kernel import Kernel
 from mlirtri.lowering.pipelines import Pipeline
-from mlirtri.session import resume
+from mlirtri.session import recorded_options, resume
 
 
 def load_kernel(spec: str) -> JitFunction:
@@ -140,6 +140,7 @@ def compile_program(
 
 def _resume(file: str, start: str, options: Options, wanted: Sequence[str] | None) -> Kernel:
     text = _read(file)
+    options = options.over(recorded_options(Path(file)))
     _, _, pipeline = checked(options)
     later = pipeline.after(start).names
     early = [name for name in wanted or () if pipeline.find(name).name not in later]

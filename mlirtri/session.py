@@ -125,7 +125,7 @@ def resume(
 
 
 def _resume(path: Path, stage: str, options: Options, text: str | None) -> Kernel:
-    target, schedule, pipeline = checked(options.over(_recorded_options(path)))
+    target, schedule, pipeline = checked(options.over(recorded_options(path)))
     start = pipeline.find(stage)
     if start.kind not in RESUMABLE:
         raise UnknownOptionError(
@@ -160,7 +160,7 @@ def _resume(path: Path, stage: str, options: Options, text: str | None) -> Kerne
     return kernel
 
 
-def _recorded_options(path: Path) -> Options:
+def recorded_options(path: Path) -> Options:
     """How the dump was compiled that the file lies in."""
     recorded = read_manifest(path.parent) if path.is_file() else None
     if recorded is None:
