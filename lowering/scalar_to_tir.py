@@ -10,6 +10,7 @@ Math functions are a few ulp exact on the CPU, and their names exist in CUDA as 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -162,7 +163,16 @@ def _wrapping(node: Callable[[Expr, Expr], Expr]) -> Build:
 
 def _combine_bits(function: Callable[[Expr, Expr], Expr]) -> Build:
     # Bitwise on bools as well: TVM's logical simplifications (`not a <= b` is `b < a`) are wrong when NaN is around.
-    return lambda operation, operands: function(*operands)
+    def build(operation: ir.Operation, operands: Sequence[Expr]) -> Expr:
+        x, y = operands
+        if isinstance(x, tirx.IntImm) and isinstance(y, tirx.IntImm):
+            return literal(_BITS_OF_NUMBERS[operation.name](x.value, y.value), dtype_name(x))
+        return function(x, y)
+
+    return build
+
+
+_BITS_OF_NUMBERS = {"arith.andi": operator.and_, "arith.ori": operator.or_, "arith.xori": operator.xor}
 
 
 def _unsigned_binary(node: Callable[[Expr, Expr], Expr]) -> Build:
@@ -360,6 +370,10 @@ _CMPF = (
     "ueq", tirx.GT, tirx.GE, tirx.LT, tirx.LE, "une", "uno", None,
 )  # fmt: skip
 _CMPI = (tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
+_COMPARE_NUMBERS = (
+    operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge,
+    operator.lt, operator.le, operator.gt, operator.ge,
+)  # fmt: skip
 _FIRST_UNSIGNED = 6
 
 
@@ -408,7 +422,10 @@ def _ordered_as_unsigned(x: Expr) -> Expr:
 
 @_rule("arith.select")
 def _select(operation, operands):
-    return tirx.Select(*operands)
+    condition, x, y = operands
+    if isinstance(condition, tirx.IntImm):
+        return x if condition.value else y
+    return tirx.Select(condition, x, y)
 
 
 # --- conversions ----------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError
 from mlirtri.kernel import Kernel
 from mlirtri.lowering.specialization import Capture, ConstantParameter, Specialization
 from mlirtri.lowering.target import Target, as_target
-from mlirtri.signature import Signature, is_array, is_torch
+from mlirtri.signature import Signature, key_of
 from mlirtri.tracebacks import shown_to_user
 
 SCHEDULES = ("default", "none")
@@ -38,7 +38,9 @@ class Options:
 
     def over(self, other: Options) -> Options:
         """These options where they are given, else the other's."""
-        pairs = {name: getattr(self, name) if getattr(self, name) is not None else getattr(other, name) for name in _FIELDS}
+        pairs = {
+            name: getattr(self, name) if getattr(self, name) is not None else getattr(other, name) for name in _FIELDS
+        }
         return Options(**pairs)
 
 
@@ -102,7 +104,11 @@ class JitFunction:
             out = keywords.pop("out", None) if keywords and "out" not in self.signature.parameters else None
             if keywords or len(arguments) != len(self.signature.parameters):
                 arguments = tuple(self.signature.bind(arguments, keywords).values())
-            key = tuple([_key(argument) for argument in arguments])
+            makers = self.signature.key_makers
+            if makers is None:
+                key = tuple([key_of(argument) for argument in arguments])
+            else:
+                key = tuple([make(argument) for make, argument in zip(makers, arguments, strict=True)])
             entry = self._entries.get(key)
             if entry is None or not entry.is_current():
                 entry = self._compile_entry(key, arguments)
@@ -145,24 +151,6 @@ class JitFunction:
 
     def __repr__(self) -> str:
         return f"<mlirtri.jit function {self.__name__}>"
-
-
-def _key(argument: Any) -> Any:
-    """What a compile depends on in one argument; cheap, since every call makes it."""
-    if is_torch(argument):
-        return argument.shape, argument.dtype
-    if is_array(argument):
-        return argument.shape, argument.dtype, "numpy"
-    kind = type(argument)
-    if kind is float:
-        return float
-    if kind is tuple or kind is list:
-        return kind, tuple([_key(each) if type(each) is not float else each for each in argument])
-    try:
-        hash(argument)
-    except TypeError:
-        return kind, id(argument)
-    return kind, argument
 
 
 def jit(

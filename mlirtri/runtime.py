@@ -119,7 +119,7 @@ class _Entry:
         elif isinstance(value, (np.ndarray, np.generic)):
             tensor = as_torch(np.asarray(value), self.warn)
         elif not self.shape and isinstance(value, (bool, int, float)):
-            tensor = torch.tensor(value, dtype=self.torch_dtype, device=self.runner.device)
+            tensor = self.scalar(value)
         else:
             raise self.mismatch(value)
         if tensor.shape != self.shape or tensor.dtype != self.torch_dtype:
@@ -131,10 +131,21 @@ class _Entry:
             )
         if tensor.device.type != self.runner.device.type:
             raise self.wrong_device(tensor)
+        if tensor.layout is not torch.strided:
+            raise KernelTypeError(
+                f"{self.runner.name}(): {self.parameter.name!r} has layout {tensor.layout}", help="pass tensor.to_dense()"
+            )
         if not tensor.is_contiguous() or tensor.is_neg():
             self.warn()
             tensor = tensor.resolve_neg().contiguous()
         return tensor if self.view is None else tensor.view(self.view)
+
+    def scalar(self, value: bool | int | float) -> Any:
+        """A run-time scalar as a tensor of rank 0; refused when its dtype does not hold it."""
+        try:
+            return torch.tensor(value, dtype=self.torch_dtype, device=self.runner.device)
+        except (RuntimeError, OverflowError):
+            raise self.mismatch(value) from None
 
     def mismatch(self, value: Any) -> ArgumentMismatchError:
         if hasattr(value, "shape") and hasattr(value, "dtype"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,12 @@ class Signature:
         code = self.function.__code__
         return Span(code.co_filename, code.co_firstlineno, 1)
 
+    @cached_property
+    def key_makers(self) -> list[Callable[[Any], Any]] | None:
+        """`key_of`, or what an annotation changes it to, by parameter; None when no annotation does."""
+        makers = [_key_maker(self.annotations.get(name)) for name in self.parameters]
+        return makers if any(make is not key_of for make in makers) else None
+
     def bind(self, arguments: tuple[Any, ...], keywords: dict[str, Any], abstract: bool = False) -> dict[str, Any]:
         """Arguments by parameter name, defaults filled in. `abstract` lets fully annotated tensors be left out."""
         if abstract:
@@ -77,6 +84,39 @@ class Signature:
             shown = "\n  ".join(problems)
             raise ArgumentMismatchError(f"{self.function.__name__}(): arguments do not fit\n  {shown}", self.span)
         return Specialization(tuple(parameters), semantics_of(arguments.values()))
+
+
+def key_of(argument: Any) -> Any:
+    """What a compile depends on in one argument; cheap, since every call makes it."""
+    if is_torch(argument):
+        return argument.shape, argument.dtype
+    if is_array(argument):
+        return argument.shape, argument.dtype, "numpy"
+    kind = type(argument)
+    return float if kind is float else _constant_key(argument)
+
+
+def _constant_key(value: Any) -> Any:
+    """A compile-time value with its type: 1, 1.0 and True are different constants, and so are the two zeros."""
+    kind = type(value)
+    if kind is float:
+        return float, value.hex()
+    if kind is tuple or kind is list:
+        return kind, tuple([_constant_key(each) for each in value])
+    try:
+        hash(value)
+    except TypeError:
+        return kind, id(value)
+    return kind, value
+
+
+def _key_maker(annotation: Any) -> Callable[[Any], Any]:
+    if isinstance(annotation, DType):
+        # A run-time scalar, whatever its value.
+        return lambda argument: type(argument) if isinstance(argument, (bool, int, float)) else key_of(argument)
+    if annotation is float:
+        return lambda argument: _constant_key(argument) if isinstance(argument, float) else key_of(argument)
+    return key_of
 
 
 def _annotation(value: Any) -> Any:
@@ -111,10 +151,10 @@ def parameter_of(name: str, value: Any, annotation: Any) -> TensorParameter | Co
         raise KernelTypeError(f"expected a tensor {annotation}, got {_shown(value)}")
     if isinstance(annotation, DType):
         return TensorParameter(name, _scalar(value, annotation))
+    if isinstance(annotation, type) and not isinstance(value, _accepted(annotation)):
+        raise KernelTypeError(f"expected {annotation.__name__}, got {_shown(value)}")
     if isinstance(value, float) and annotation is not float:
         return TensorParameter(name, TensorType((), DTYPES["float64"]), weak=True)
-    if isinstance(annotation, type) and annotation in _COMPILE_TIME and not isinstance(value, _accepted(annotation)):
-        raise KernelTypeError(f"expected {annotation.__name__}, got {_shown(value)}")
     return ConstantParameter(name, constant_of(value))
 
 

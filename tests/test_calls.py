@@ -70,7 +70,7 @@ def groups():
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
-@pytest.mark.parametrize(("library", "calls"), groups())
+@pytest.mark.parametrize(("library", "calls"), list(groups()))
 def test_compiled_calls(tmp_path, library, calls, pipeline):
     arrays: list[np.ndarray] = []
     lines = [expression(case, arrays) for case in calls]

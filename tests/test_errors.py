@@ -1,0 +1,301 @@
+"""What users get wrong: every refusal is of its class, stands under its caret, and says the way out.
+
+A case is a kernel with the offending text in ⟦brackets⟧; the file that is compiled has none, and their position is the
+line and column that the error must name.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+import mlirtri as mt
+from mlirtri import errors
+
+X = np.ones((2, 3), np.float32)
+V = np.ones(3, np.float32)
+ROW = np.ones((1, 4), np.float32)
+N = np.array([1, 2, 3], np.int32)
+
+SYNTAX = [
+    ("    ⟦try⟧: pass\n    finally: pass", "cannot contain Try", "check arguments before the call"),
+    ("    return (⟦yield x⟧)", "cannot contain Yield", ""),
+    ("    return (⟦lambda y: y⟧)(x)", "cannot contain Lambda", ""),
+    ("    return ⟦[y for y in x]⟧", "cannot contain ListComp", ""),
+    ("    return ⟦{y for y in x}⟧", "cannot contain SetComp", ""),
+    ("    return ⟦{1: x}⟧", "cannot contain Dict", ""),
+    ("    ⟦del x⟧", "cannot contain Delete", "names end with the function"),
+    ("    ⟦for i in range(3): x = x + i⟧\n    return x", "cannot contain For", "element loops are not part"),
+    ("    ⟦while True: x = x + 1⟧\n    return x", "cannot contain While", "run-time loops"),
+    ("    ⟦with x: pass⟧", "cannot contain With", "context managers"),
+    ("    ⟦raise ValueError⟧", "cannot contain Raise", "static_assert"),
+    ("    ⟦assert x⟧", "cannot contain Assert", "static_assert"),
+    ("    ⟦import numpy⟧", "cannot contain Import", "top of the file"),
+    ("    ⟦global x1⟧", "cannot contain Global", "as an argument"),
+    ("    ⟦def f(): pass⟧", "cannot contain FunctionDef", "top of the file"),
+    ("    ⟦class A: pass⟧", "cannot contain ClassDef", ""),
+    ("    return helper(*⟦x⟧)".replace("*⟦x⟧", "⟦*x⟧"), "star-expressions are not supported", "every element"),
+    ("    return helper(**⟦x⟧)", "** arguments are not supported", "every keyword"),
+    ("    ⟦x[0]⟧ = 1\n    return x", "assigning to 'x[0]'", "assign to a name"),
+    ("    ⟦x += 1⟧\n    return x", "'x' shares with an argument", "write `x = x + 1`"),
+    ("    y = x * 2\n    z = y\n    ⟦y += 1⟧\n    return z", "would also change 'z'", "write `y = y + 1`"),
+    ("    return ⟦b'a'⟧", "bytes constants are not supported", ""),
+]  # fmt: skip
+
+NAMES = [
+    ("    return ⟦y⟧ + x", "name 'y' is not defined", ""),
+    ("    return ⟦helpr⟧(x)", "name 'helpr' is not defined", "did you mean helper"),
+    ("    return ⟦np.summ⟧(x)", "module 'numpy' has no attribute 'summ'", "did you mean sum"),
+    ("    return ⟦np.fft.fft(x)⟧", "np.fft.fft is not a function that kernels have", ""),
+    ("    return ⟦x.summ⟧()", "a tensor has no attribute 'summ'", "did you mean sum"),
+    ("    return ⟦print⟧(x)", "name 'print' is not defined", "static_print"),
+]
+
+TYPES = [
+    ("    return ⟦x + np.ones((4,))⟧", "shapes (2, 3) and (4,) do not broadcast together", ""),
+    ("    return ⟦x @ x⟧", "matmul of float32[2, 3] and float32[2, 3]: the inner sizes 3 and 2 differ", ""),
+    ("    return ⟦x & x⟧", "bitwise_and", ""),
+    ("    return ⟦x + 'a'⟧", "expected a tensor or a number, got str 'a'", ""),
+    ("    return ⟦x + helper⟧", "expected a tensor or a number, got the function helper", ""),
+    ("    if ⟦x > 0⟧: return x\n    return -x", "known at run time only", "where(condition"),
+    ("    return x if ⟦x⟧ else -x", "known at run time only", "where(condition"),
+    ("    return ⟦x⟧ and x", "`and` needs values known at compile time", "`&`"),
+    ("    return ⟦not x⟧", "`not` needs a value known at compile time", "logical_not"),
+    ("    return ⟦0 < x < 1⟧", "a chained comparison", "(a < b) & (b < c)"),
+    ("    return ⟦np.sum(x, wher=1)⟧", "numpy.sum() has no parameter 'wher'", "its signature is"),
+    ("    return ⟦np.sum(x, where=x)⟧", "numpy.sum(where=…) is not supported", ""),
+    ("    a, b, c = ⟦x⟧\n    return a".replace("a, b, c = ⟦x⟧", "⟦a, b, c⟧ = x"), "cannot unpack 2 values into 3 names", ""),
+    ("    return ⟦GLOBAL_ARRAY⟧ + x", "the captured value 'GLOBAL_ARRAY' is an array", "as an argument"),
+    ("    return ⟦OBJECT⟧ + x", "which a kernel cannot hold", ""),
+    ("    return ⟦'text'⟧".replace("⟦'text'⟧", "'text'").replace("return", "⟦return").replace("'text'", "'text'⟧"),
+     "a kernel cannot return str 'text'", "return tensors"),
+    ("    return ⟦np.concatenate([x, np.ones((3, 4))])⟧", "do not concatenate along axis 0", ""),
+    ("    return ⟦np.split(x, 2, axis=1)⟧", "do not split into 2 equal parts", "array_split"),
+    ("    return ⟦helper(x, x)⟧", "helper(): too many positional arguments", ""),
+    ("    return ⟦x[x > 0]⟧", "cannot index with a tensor bool[2, 3]", ""),
+    ("    return ⟦max(x, x)⟧", "not known at compile time", "maximum(x, y)"),
+]  # fmt: skip
+
+VALUES = [
+    ("    return ⟦x.sum(axis=2)⟧", "axis 2 is out of range for a tensor of rank 2", ""),
+    ("    return ⟦x.reshape(4)⟧", "does not reshape to (4,)", ""),
+    ("    return ⟦x[2]⟧", "index 2 is out of bounds for axis 0 of float32[2, 3]", ""),
+    ("    return ⟦x[0, 0, 0]⟧", "3 indices for float32[2, 3]", ""),
+    ("    return ⟦1 / 0⟧ + x", "division by zero", ""),
+    ("    return ⟦np.transpose(x, (0, 0))⟧", "not a permutation", ""),
+    ("    return ⟦np.max(x[0:0])⟧", "no elements", ""),
+    ("    return ⟦np.squeeze(x, 0)⟧", "has size 2, not 1", ""),
+    ("    return ⟦np.arange(3, dtype='int8') + 300⟧", "Python int 300 does not fit int8", ""),
+    ("    return ⟦np.arange(3) ** -1⟧", "negative integer power", ""),
+]
+
+PRELUDE = """import numpy as np
+import torch
+import mlirtri as mt
+
+GLOBAL_ARRAY = np.zeros(3)
+OBJECT = object()
+
+def helper(x):
+    return x @ x
+
+"""
+
+
+def kernel_of(tmp_path, body: str, parameters: str = "x"):
+    """The function, and the (line, column, end column) that the brackets stood at."""
+    text = f"{PRELUDE}def kernel({parameters}):\n{body}\n"
+    place = None
+    if "⟦" in text:
+        before, _, rest = text.partition("⟦")
+        line, column = before.count("\n") + 1, len(before.rpartition("\n")[2]) + 1
+        place = (line, column)
+        text = text.replace("⟦", "").replace("⟧", "")
+    file = tmp_path / "case.py"
+    file.write_text(text)
+    specification = importlib.util.spec_from_file_location("case", file)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module.kernel, str(file), place
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "message", "way_out"),
+    [
+        *((errors.UnsupportedSyntaxError, *case) for case in SYNTAX),
+        *((errors.UnknownNameError, *case) for case in NAMES),
+        *((errors.KernelTypeError, *case) for case in TYPES),
+        *((errors.KernelValueError, *case) for case in VALUES),
+    ],
+)
+def test_refusals(tmp_path, kind, body, message, way_out):
+    function, file, place = kernel_of(tmp_path, body)
+    with pytest.raises(kind) as caught:
+        mt.jit(function)(X)
+    error = caught.value
+    assert message in error.message
+    assert way_out in (error.help or "")
+    assert (error.span.file, error.span.line, error.span.column) == (file, *place)
+    shown = str(error).splitlines()
+    assert shown[0].startswith(f"{file}:{place[0]}:{place[1]}: error: ")
+    assert shown[-1 - bool(error.help)].index("^") == place[1] - 1 + len("    ")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_several_problems_are_reported_together(tmp_path):
+    body = "    a = x @ x\n    b = nothing + x\n    c = a + b\n    d = x.reshape(7)\n    return c"
+    function, file, _ = kernel_of(tmp_path, body)
+    with pytest.raises(errors.SeveralErrors) as caught:
+        mt.jit(function)(X)
+    # `c` and `d` use or follow what failed: only true mistakes are listed.
+    assert [type(each).__name__ for each in caught.value.errors] == [
+        "KernelTypeError", "UnknownNameError", "KernelValueError",
+    ]  # fmt: skip
+    assert [each.span.line for each in caught.value.errors] == [12, 13, 15]
+
+
+def test_an_error_in_a_helper_names_the_call(tmp_path):
+    function, file, _ = kernel_of(tmp_path, "    return helper(x)")
+    with pytest.raises(errors.KernelTypeError) as caught:
+        mt.jit(function)(X)
+    assert caught.value.span.line == 9
+    [note] = caught.value.notes
+    assert note.message == "in helper, called from here"
+    assert (note.span.file, note.span.line, note.span.column) == (file, 12, 12)
+
+
+def test_unbounded_recursion_is_refused(tmp_path):
+    file = tmp_path / "recursive.py"
+    file.write_text("def again(x):\n    return again(x)\n")
+    specification = importlib.util.spec_from_file_location("recursive", file)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    with pytest.raises(errors.KernelValueError, match="more than 64 calls deep"):
+        mt.jit(module.again)(X)
+
+
+ARGUMENTS = [
+    ("x, y", (X,), {}, "missing a required argument: 'y'"),
+    ("x", (X, X), {}, "too many positional arguments"),
+    ("x", (X,), {"z": 1}, "unexpected keyword argument 'z'"),
+    ("x: mt.Tensor[[2, 4], mt.float32]", (X,), {}, "'x': expected float32[2, 4], got float32[2, 3]"),
+    ("x: mt.Tensor((2, 3), 'float64')", (X,), {}, "'x': expected float64[2, 3], got float32[2, 3]"),
+    ("x: mt.Tensor[[int, int, int], None]", (X,), {}, "expected any dtype[?, ?, ?], got float32[2, 3]"),
+    ("x, n: int", (X, "a"), {}, "'n': expected int, got str 'a'"),
+    ("x, n: int", (X, 2.5), {}, "'n': expected int, got float 2.5"),
+    ("x, n: mt.int32", (X, 2**40), {}, "does not fit int32"),
+    ("x, n: mt.float32", (X, "a"), {}, "expected a float32 scalar"),
+    ("x", (np.array(["a"]),), {}, "dtype <U1 is not supported"),
+    ("x", (np.ones(2, complex),), {}, "dtype complex128 is not supported"),
+    ("x", (X.astype(">f4"),), {}, "is not supported"),
+    ("x", ({},), {}, "a dict is not an argument kernels take"),
+    ("x", ((X, X),), {}, "a tuple of tensors"),
+]
+
+
+@pytest.mark.parametrize(("parameters", "arguments", "keywords", "message"), ARGUMENTS)
+def test_arguments_that_do_not_fit(tmp_path, parameters, arguments, keywords, message):
+    function, file, _ = kernel_of(tmp_path, "    return x", parameters)
+    with pytest.raises(errors.ArgumentMismatchError) as caught:
+        mt.jit(function)(*arguments, **keywords)
+    assert message in caught.value.message
+    assert (caught.value.span.file, caught.value.span.line) == (file, 11)
+
+
+def test_all_argument_mismatches_are_in_one_message(tmp_path):
+    function, _, _ = kernel_of(tmp_path, "    return x", "x: mt.Tensor[[1], mt.float32], y: mt.Tensor[[1], mt.int8], n: int")
+    with pytest.raises(errors.ArgumentMismatchError) as caught:
+        mt.jit(function)(X, N, "n")
+    assert all(f"'{name}': expected" in caught.value.message for name in ("x", "y", "n"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "way_out"),
+    [
+        ({"target": "tpu"}, "unknown target 'tpu'", '"cuda:sm_90"'),
+        ({"pipeline": "linlg"}, "unknown pipeline 'linlg'", "did you mean 'linalg'"),
+        ({"schedule": "fast"}, "unknown schedule 'fast'", "default"),
+        ({"pipeline": "mlir", "target": "cuda"}, "makes CPU code only", "linalg"),
+    ],
+)
+def test_unknown_options(options, message, way_out):
+    with pytest.raises(errors.UnknownOptionError) as caught:
+        mt.jit(lambda x: x, **options)
+    assert message in caught.value.message
+    assert way_out in caught.value.help
+
+
+def test_unknown_stage():
+    kernel = mt.jit(lambda x: x + 1).compile(X)
+    with pytest.raises(errors.UnknownOptionError, match="did you mean 'fused'"):
+        kernel.ir["fusd"]
+    with pytest.raises(errors.UnknownOptionError, match="is not MLIR"):
+        kernel.to_mlir("relax")
+
+
+def test_source_that_is_not_there():
+    namespace: dict = {}
+    exec("def f(x): return x", namespace)
+    with pytest.raises(errors.SourceNotAvailableError, match="the source of 'f' is not available"):
+        mt.jit(namespace["f"])(X)
+    with pytest.raises(errors.SourceNotAvailableError, match="jit takes a Python function"):
+        mt.jit(len)
+
+
+class Owner:
+    @mt.jit
+    def method(self, x):
+        return x
+
+
+def test_methods_are_refused():
+    with pytest.raises(errors.SourceNotAvailableError, match="is a method"):
+        Owner().method(X)
+
+
+async def coroutine(x):
+    return x
+
+
+def test_coroutines_are_refused():
+    with pytest.raises(errors.UnsupportedSyntaxError, match="cannot be async"):
+        mt.jit(coroutine)(X)
+
+
+def test_language_functions_outside_of_a_kernel():
+    with pytest.raises(errors.KernelError, match="called outside of one"):
+        mt.exp(1.0)
+    with pytest.raises(AttributeError, match="no attribute 'exq'"):
+        _ = mt.exq
+
+
+def test_static_assert_and_print(tmp_path, capsys):
+    body = "    mt.static_print('shape', x.shape, x)\n    ⟦mt.static_assert(x.shape[0] == 3, f'{x.shape}')⟧\n    return x"
+    function, file, place = kernel_of(tmp_path, body)
+    with pytest.raises(errors.StaticAssertionError, match=r"static assertion failed: \(2, 3\)") as caught:
+        mt.jit(function)(X)
+    assert (caught.value.span.line, caught.value.span.column) == place
+    assert capsys.readouterr().err == "shape (2, 3) float32[2, 3]\n"
+
+
+def test_integer_division_by_zero_raises_as_torch_does():
+    divide = mt.jit(lambda x, y: x // y)
+    x, zero = torch.tensor([1, 2]), torch.tensor([1, 0])
+    for pipeline in ("linalg", "relax", "mlir"):
+        kernel = divide.compile(x, zero, pipeline=pipeline)
+        with pytest.raises(errors.KernelDivisionError, match="integer division by zero") as caught:
+            kernel(x, zero)
+        assert isinstance(caught.value, ZeroDivisionError)
+        assert caught.value.span.file == __file__
+        assert torch.equal(kernel(x, x), torch.tensor([1, 1]))
+
+
+def test_negative_integer_powers_raise_as_numpy_does():
+    power = mt.jit(lambda x, y: x**y)
+    with pytest.raises(errors.KernelValueError, match="negative integer powers"):
+        power(N, np.array([1, -1, 2], np.int32))
+    assert np.array_equal(power(N, N), N**N)
