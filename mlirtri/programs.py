@@ -142,11 +142,11 @@ def _resume(file: str, start: str, options: Options, wanted: Sequence[str] | Non
     text = _read(file)
     options = options.over(recorded_options(Path(file)))
     _, _, pipeline = checked(options)
-    later = pipeline.after(start).names
+    later = (pipeline.find(start).name, *pipeline.after(start).names)
     early = [name for name in wanted or () if pipeline.find(name).name not in later]
     if early:
         raise UnknownOptionError(
-            f"stage {early[0]!r} does not come after {start!r}", help=f"the stages after it are {', '.join(later)}"
+            f"stage {early[0]!r} does not come after {start!r}", help=f"the stages from there are {', '.join(later)}"
         )
     options = replace(options, pipeline=_until(pipeline, wanted))
     return resume("<stdin>" if file == "-" else file, start, options, text)
