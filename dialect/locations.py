@@ -9,9 +9,10 @@ and callers it carries. Refuses nothing: a location that leads nowhere has no sp
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from mlirtri.dialect.mlir import ir, operations_named
-from mlirtri.errors import Note, Span
+from mlirtri.errors import CompilerBugError, KernelError, Note, Span
 
 _KINDS = (ir.FileLineColLoc, ir.NameLoc, ir.CallSiteLoc, ir.FusedLoc)
 _SHOWN_BODIES = ("linalg.generic", "linalg.map", "linalg.reduce")
@@ -61,6 +62,21 @@ def callers_of(location: ir.Location | None) -> list[Note]:
     span = span_of(location.caller)
     here = [Note("called from here", span)] if span else []
     return [*callers_of(location.callee), *here, *callers_of(location.caller)]
+
+
+@contextmanager
+def errors_at(operation: ir.Operation) -> Iterator[None]:
+    """Errors inside get the operation's place and the calls it was inlined through; unexpected ones become ours."""
+    name, location = operation.name, operation.location
+    try:
+        yield
+    except KernelError as error:
+        if error.span is None:
+            error.span = span_of(location)
+            error.notes = (*error.notes, *callers_of(location))
+        raise
+    except Exception as error:
+        raise CompilerBugError(error, name, span_of(location), notes=callers_of(location)) from error
 
 
 def locate_implied_bodies(module: ir.Module) -> None:

@@ -140,7 +140,7 @@ class Calls:
         self.scope.captures.append(Capture(lambda: function.__code__, function.__code__, function.__qualname__))
         scope = Scope(function, self.scope.captures)
         scope.locals.update(bind(function, arguments, keywords))
-        visitor = type(self)(self.b, scope, file, self.depth + 1)
+        visitor = type(self)(self.b, scope, file, self.depth + 1, self.location_of(here))
         try:
             return visitor.run(node.body)
         except KernelError as error:

@@ -13,7 +13,7 @@ from typing import Any
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.locations import location_of, span_of
 from mlirtri.dialect.mlir import func, ir
-from mlirtri.errors import KernelError, KernelTypeError, UnsupportedSyntaxError, raise_all
+from mlirtri.errors import CompilerBugError, KernelError, KernelTypeError, Span, UnsupportedSyntaxError, raise_all
 from mlirtri.lowering.ast_calls import Calls
 from mlirtri.lowering.ast_expressions import Expressions
 from mlirtri.lowering.language import Language, describe
@@ -50,12 +50,14 @@ INSTEAD = {
 class FunctionVisitor(Expressions, Calls):
     """Visits one Python function. Inlined functions get a visitor each; all share the language builder."""
 
-    def __init__(self, builder: Language, scope: Scope, file: str, depth: int = 0):
+    def __init__(self, builder: Language, scope: Scope, file: str, depth: int = 0, call: ir.Location | None = None):
         self.b = builder
         self.scope = scope
         self.file = file
         self.depth = depth
         """How many calls deep this function is inlined."""
+        self.call = call
+        """Where it is called from, when it is inlined."""
         self.errors: list[KernelError] = []
 
     def visit(self, node: ast.AST) -> Any:
@@ -66,13 +68,22 @@ class FunctionVisitor(Expressions, Calls):
             raise UnsupportedSyntaxError(
                 f"a kernel cannot contain {type(node).__name__}", span, help=INSTEAD.get(type(node).__name__)
             )
-        outer, self.b.tri.location = self.b.tri.location, location_of(span)
+        outer, self.b.tri.location = self.b.tri.location, self.location_of(span)
         try:
             return handler(node)
         except KernelError as error:
             raise error.at(span) from error.__cause__
+        except (Poisoned, RecursionError):
+            raise
+        except Exception as error:
+            raise CompilerBugError(error, type(node).__name__, span) from error
         finally:
             self.b.tri.location = outer
+
+    def location_of(self, span: Span) -> ir.Location:
+        """A place in this function, and the call that it is inlined at."""
+        place = location_of(span)
+        return place if self.call is None else ir.Location.callsite(place, [self.call])
 
     def run(self, body: list[ast.stmt]) -> Any:
         """The value the function returns; raises every error found in it."""
@@ -156,7 +167,9 @@ class FunctionVisitor(Expressions, Calls):
                 f"`{ast.unparse(node)}` would write into memory that {name!r} shares with an argument or another tensor",
                 help=f"write `{spelled}`, which makes a new tensor",
             )
-        aliases = [n for n, v in self.scope.locals.items() if n != name and isinstance(v, Tensor) and v.value == old.value]
+        aliases = [
+            n for n, v in self.scope.locals.items() if n != name and isinstance(v, Tensor) and v.value == old.value
+        ]
         if aliases:
             raise UnsupportedSyntaxError(
                 f"`{ast.unparse(node)}` would also change {aliases[0]!r}, which is the same tensor",

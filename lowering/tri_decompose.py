@@ -11,6 +11,7 @@ from collections.abc import Callable
 from mlirtri.dialect import attributes
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.locations import errors_at
 from mlirtri.dialect.mlir import ir
 from mlirtri.dialect.ops import Op
 from mlirtri.lowering.tri_builder import Tensor, TriBuilder
@@ -38,7 +39,8 @@ def decompose(module: ir.Module, wanted: Callable[[Op, ir.Operation], bool]) -> 
         if (op := builder.table[operation.name[4:]]).decompose is not None and wanted(op, operation)
     ]:
         for operation in composites:
-            _replace(builder, operation)
+            with errors_at(operation):
+                _replace(builder, operation)
 
 
 def _replace(builder: TriBuilder, operation: ir.Operation) -> None:

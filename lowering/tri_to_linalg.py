@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from mlirtri.dialect import attributes
 from mlirtri.dialect.definition import type_of
+from mlirtri.dialect.locations import errors_at
 from mlirtri.dialect.mlir import func, ir, print_module
 from mlirtri.dialect.ops import Op, load
 from mlirtri.lowering import tri_to_linalg_rules
@@ -53,7 +54,7 @@ def _translate_function(function) -> None:
 
 def _translate_operation(operation: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
     operands = [values[operand] for operand in operation.operands]
-    with operation.location:
+    with errors_at(operation), operation.location:
         if operation.name == "func.return":
             func.ReturnOp(operands)
             return

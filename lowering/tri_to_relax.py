@@ -11,6 +11,7 @@ from typing import Any
 
 from mlirtri.dialect import attributes
 from mlirtri.dialect.definition import mlir_type, type_of
+from mlirtri.dialect.locations import errors_at
 from mlirtri.dialect.mlir import ir, print_module, tensor
 from mlirtri.dialect.ops import Op, dialect_ops, load
 from mlirtri.lowering.linalg_builder import tensor_type
@@ -33,7 +34,8 @@ def lower(module: ir.Module, context: CompileContext) -> IRModule:
         for operation in tri_operations(source):
             op = load()[operation.name[4:]]
             if not has_operator(op, operation) and op.name != "constant":
-                _to_linalg(op, operation)
+                with errors_at(operation):
+                    _to_linalg(op, operation)
         context.record("linalg-for-the-rest", print_module(source), decomposed)
         return translate(source)
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlirtri.errors import UnknownOptionError
-from mlirtri.lowering.pipelines import Pipeline
+from mlirtri.errors import CompilerBugError, KernelError, UnknownOptionError
+from mlirtri.lowering.pipelines import Pipeline, Room
 from mlirtri.lowering.stage import Code, CompileContext, Executable, PassRecord, Stage
 from mlirtri.printing import complete, readable, settle
 
@@ -104,18 +104,30 @@ class Passes(dict[str, str]):
 
 
 def walk(ir: Any, pipeline: Pipeline, context: CompileContext, hook: Hook | None = None) -> Walk:
-    """Run every stage of the pipeline on `ir`; errors of the rooms come through as they are."""
+    """Run every stage of the pipeline on `ir`; raises the `KernelError` of the first that refuses."""
     result = Walk(context)
     for stage in pipeline.stages:
         context.stage = stage.name
         start = time.perf_counter()
-        ir = settle(stage.kind, stage.run(ir, context))
+        ir = settle(stage.kind, _run(stage, ir, context))
         seconds = time.perf_counter() - start
         if hook is not None:
             ir = hook(stage, ir, context)
         result.records[stage.name] = record_of(stage, ir, seconds)
     result.ir = ir
     return result
+
+
+def _run(stage: Stage, ir: Any, context: CompileContext) -> Any:
+    try:
+        return stage.run(ir, context)
+    except KernelError:
+        raise
+    except Exception as error:
+        # A stage of the user's own fails as their code does.
+        if not isinstance(stage.run, Room):
+            raise
+        raise CompilerBugError(error, f"stage {stage.name!r}") from error
 
 
 def record_of(stage: Stage, ir: Any, seconds: float) -> StageRecord:

@@ -170,6 +170,18 @@ class DeviceError(KernelError, RuntimeError):
     """A kernel was called where its device is missing, or tensors lie on different devices."""
 
 
+class CompilerBugError(KernelError):
+    """mlirtri itself failed: an exception that no room expected, with the user's place that it was working on."""
+
+    def __init__(self, error: BaseException, what: str, span: Span | None = None, *, notes: Sequence[Note] = ()):
+        super().__init__(
+            f"mlirtri failed on {what}: {type(error).__name__}: {error}",
+            span,
+            help="this is a mistake in mlirtri, not in the kernel: please report it with what MLIRTRI_DEBUG=1 shows",
+            notes=notes,
+        )
+
+
 class DumpError(KernelError, OSError):
     """A folder that IR should go to cannot be written."""
 
