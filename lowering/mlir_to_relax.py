@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from mlirtri.dialect.locations import name_of, span_of
+from mlirtri.dialect.locations import errors_at, name_of, span_of
 from mlirtri.dialect.mlir import ir
-from mlirtri.errors import KernelError, Note, Span, UnsupportedOperationError
+from mlirtri.errors import Note, Span, UnsupportedOperationError
 from mlirtri.lowering import linalg_rules, tensor_rules
 from mlirtri.lowering.linalg_rules import elementwise, structured
 from mlirtri.lowering.mlir_reading import dtype_of, shape_of
@@ -62,10 +62,8 @@ def _translate_function(builder: RelaxBuilder, function: ir.Operation) -> None:
 
 
 def _translate_operation(builder: RelaxBuilder, operation: ir.Operation) -> None:
-    try:
+    with errors_at(operation):
         _rule_of(operation)(builder, operation)
-    except KernelError as error:
-        raise error.at(span_of(operation.location)) from None
 
 
 def _rule_of(operation: ir.Operation) -> Rule | None:
