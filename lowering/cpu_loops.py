@@ -14,6 +14,8 @@ from mlirtri.lowering.tvm_targets import vector_bits
 
 PARALLEL_POINTS = 32768
 """Loop bodies below which a second thread costs more than it saves: a launch takes about 3 µs."""
+ROWS_OF_A_TRANSPOSE = 64
+"""Rows that a transpose does for one vector of columns, so that each line of memory that it read is used up."""
 CALL_POINTS = 16
 """How many plain loop bodies one with a function call such as `exp` is worth."""
 
@@ -47,10 +49,23 @@ def spatial(schedule: Schedule, block: BlockFacts, target: Target) -> None:
     *outer, inner = loops
     outer_points = block.points // int(schedule.get(inner).extent)
     halves = vectorize(schedule, inner, lanes_of(block))
+    if (crossing := _crossing_axis(block)) is not None and len(loops) == len(block.extents):
+        outer[crossing], within = schedule.split(outer[crossing], [None, ROWS_OF_A_TRANSPOSE])
+        schedule.reorder(*outer, *halves, within)
     if outer_points < 4 * target.threads:
         outer = [*outer, *halves[:1]]
     if outer:
         parallel_if_worth(schedule, schedule.fuse(*outer) if len(outer) > 1 else outer[0], weight(block), target)
+
+
+def _crossing_axis(block: BlockFacts) -> int | None:
+    """The axis along which a transposing read runs through memory, where it is long enough to cut."""
+    last = len(block.extents) - 1
+    for access in block.reads:
+        axis = access.axes[-1] if access.axes else None
+        if axis is not None and axis != last and last in access.axes:
+            return axis if block.extents[axis] % ROWS_OF_A_TRANSPOSE == 0 else None
+    return None
 
 
 def vectorize(schedule: Schedule, loop: Any, lanes: int) -> list[Any]:

@@ -131,7 +131,7 @@ def _pack(schedule: Schedule, block: BlockFacts, product: Product, sizes: TileSi
 
 def _operand(block: BlockFacts, product: Product) -> tuple[int, Access]:
     """The right operand among the block's reads: its position in the block's signature and its access."""
-    operands = [read for read in block.reads if not read.buffer.same_as(block.target)]
+    operands = block.operands
     access = operands[product.right]
     distinct: list[Any] = []
     for read in operands:

@@ -81,11 +81,14 @@ def fallback(function: PrimFunc, _target: Target) -> Schedule:
 
 
 def _reads_along_rows(block: BlockFacts) -> bool:
-    """Whether the innermost index of a read is a reduction axis, so that one result adds up neighbours in memory."""
-    for access in block.reads:
-        if access.axes and access.axes[-1] is not None and block.kinds[access.axes[-1]] == "R":
-            return True
-    return False
+    """Whether neighbours in memory are added up: a read's innermost index is a reduction axis, and no read's is the
+    innermost axis of the result, which would rather be a vector of results."""
+    reduced = set(block.axes("R"))
+    innermost = {access.axes[-1] for access in block.operands if reduced & set(access.axes)}
+    column = block.writes[0].axes[-1] if block.writes[0].axes else None
+    if column in innermost and column is not None and block.extents[column] > 1:
+        return False
+    return any(axis is not None and block.kinds[axis] == "R" for axis in innermost)
 
 
 def _partial_lanes(schedule: Schedule, block: BlockFacts) -> None:
@@ -106,12 +109,14 @@ def _partial_lanes(schedule: Schedule, block: BlockFacts) -> None:
 
 
 def _common_rows(blocks: list[BlockFacts]) -> int:
-    """How many leading axes all blocks share, such that each block's part of a row needs that row alone."""
+    """How many leading dimensions all blocks share, such that each block's part of a row needs that row alone."""
     last = blocks[-1]
     rows = 0
     while all(_is_row(block, rows, last) for block in blocks):
         rows += 1
-    return rows
+    # What adds up rows of memory keeps its last dimension inside, to run along it.
+    down = [block for block in blocks if not block.is_spatial and not _reads_along_rows(block)]
+    return min([rows, *(len(block.writes[0].axes) - 1 for block in down)])
 
 
 def _is_row(block: BlockFacts, dimension: int, last: BlockFacts) -> bool:

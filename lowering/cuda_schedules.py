@@ -49,7 +49,7 @@ def tensor_core_matmul(function: PrimFunc, target: Target) -> Schedule | None:
 
 def _fits_tensor_cores(function: PrimFunc) -> bool:
     for block in leaf_blocks(Schedule(function)):
-        operands = {str(read.buffer.dtype) for read in block.reads if not read.buffer.same_as(block.target)}
+        operands = {str(read.buffer.dtype) for read in block.operands}
         if not block.is_spatial and block.points >= TENSOR_CORE_POINTS and operands == {"float16"}:
             return True
     return False

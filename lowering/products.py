@@ -30,7 +30,7 @@ class Product:
 
 def find_product(block: BlockFacts) -> Product | None:
     """How the block is a matrix product; None if it is not."""
-    operands = [read for read in block.reads if not read.buffer.same_as(block.target)]
+    operands = block.operands
     if len(operands) != 2 or len(block.writes) != 1 or block.calls or block.binds:
         return None
     accesses = (*operands, block.writes[0])

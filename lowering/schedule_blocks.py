@@ -60,6 +60,12 @@ class BlockFacts:
         return self.writes[0].buffer
 
     @property
+    def operands(self) -> tuple[Access, ...]:
+        """The reads of what the block does not write itself, as a reduction does its result."""
+        own = [write.buffer for write in self.writes]
+        return tuple(read for read in self.reads if not any(read.buffer.same_as(buffer) for buffer in own))
+
+    @property
     def points(self) -> int:
         """Number of times that the body runs."""
         return prod(self.extents)
