@@ -54,6 +54,7 @@ def has_cuda_device():
 
 features = {
     "nvcc": shutil.which("nvcc") is not None,
+    "objdump": shutil.which("objdump") is not None,
     "native-filecheck": native_filecheck is not None,
     "cuda": has_cuda_device(),
     "x86": os.uname().machine in ("x86_64", "amd64") if hasattr(os, "uname") else False,
