@@ -41,8 +41,17 @@ class Runner:
         self.has_views = any(view is not None for view in self.views)
         tree = interface.tree
         self.is_single = isinstance(tree, Leaf) and len(interface.leaves) == 1 and not self.returns_arrays
+        self.types = [(entry.shape, entry.torch_dtype) for entry in self.entries]
+        has_views = self.has_views or any(entry.view is not None for entry in self.entries)
+        self.is_plain = self.is_single and not cuda and not has_views
 
     def __call__(self, arguments: Sequence[Any], out: Any = None) -> Any:
+        if out is None and self.is_plain and _are_plain(arguments, self.types):
+            # The common case, with nothing to convert: a third of the time of the general one.
+            [(shape, dtype)] = self.outputs
+            result = torch.empty(shape, dtype=dtype)
+            self.executable.launch(arguments, (result,))
+            return result
         inputs = [entry(argument) for entry, argument in zip(self.entries, arguments, strict=True)]
         device = self.device if self.device.type == "cpu" else _device_of(inputs, self.device)
         if out is None:
@@ -101,6 +110,16 @@ class Runner:
         return found
 
 
+def _are_plain(arguments: Sequence[Any], types: list[tuple[Any, Any]]) -> bool:
+    """Whether all are contiguous CPU tensors of the compiled types, which kernels take as they are."""
+    for tensor, (shape, dtype) in zip(arguments, types, strict=True):
+        if type(tensor) is not torch.Tensor or tensor.dtype is not dtype or tensor.shape != shape or not tensor.is_cpu:
+            return False
+        if tensor.requires_grad or tensor.layout is not torch.strided or not tensor.is_contiguous() or tensor.is_neg():
+            return False
+    return True
+
+
 class _Entry:
     """How one run-time parameter gets in."""
 
@@ -109,7 +128,7 @@ class _Entry:
         self.parameter = parameter
         self.dtype: DType = parameter.type.dtype
         self.torch_dtype = self.dtype.torch
-        self.shape = tuple(parameter.type.shape)
+        self.shape = torch.Size(parameter.type.shape)
         self.view = _SIGNED.get(self.dtype.name) if signless else None
         self.has_warned = False
 
