@@ -5,6 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 LIT_JOBS ?= 2
+PYTEST_FLAGS ?= -n 2
 # The first interpreter of a version that mlirtri supports; `make PYTHON=/path/to/python test` chooses another.
 PYTHON ?= $(shell for candidate in python3 python3.13 python3.12 python3.11 python3.10 python3.14 python; do \
 	"$$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null \
