@@ -9,9 +9,21 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import count
+from typing import Any
 
 from mlirtri.errors import ParseError, Span
-from mlirtri.lowering.tvm_names import IRModule, from_source, ir, tvm
+from mlirtri.lowering.tvm_names import (
+    IRModule,
+    PrimFunc,
+    from_source,
+    ir,
+    relax,
+    structural_map,
+    structural_walk,
+    tirx,
+    tvm,
+)
 from mlirtri.lowering.tvm_passes import module_text, respelled, short_message
 
 _PLACES = ("ir.Span", "ir.SequentialSpan", "ir.SourceName")
@@ -33,12 +45,18 @@ def parse(text: str, file: str) -> IRModule:
     from tvm.script import relax as R  # noqa: N812
     from tvm.script import tirx as T  # noqa: N812
 
+    names = {"tvm": tvm, "I": I, "R": R, "T": T, "float": float}
     try:
-        mod = from_source(respelled(text), {"tvm": tvm, "I": I, "R": R, "T": T, "float": float})
+        # The parser's own check of form is stricter than what TVM's schedules make: inlining repeats a `T.Let`.
+        mod = from_source(respelled(text), names, check_well_formed=False)
+        if isinstance(mod, IRModule):
+            relax.analysis.well_formed(mod)
     except Exception as error:
         raise _parse_error(error, file) from None
     if not isinstance(mod, IRModule):
-        raise ParseError("this TVMScript is a function, not a module", Span(file, 1, 1), help="put it in an @I.ir_module")
+        raise ParseError(
+            "this TVMScript is a function, not a module", Span(file, 1, 1), help="put it in an @I.ir_module"
+        )
     return without_places(mod)
 
 
@@ -47,6 +65,49 @@ def without_places(mod: IRModule) -> IRModule:
     graph = json.loads(ir.save_json(mod))
     graph["nodes"] = [{"type": "None"} if node["type"] in _PLACES else node for node in graph["nodes"]]
     return ir.load_json(json.dumps(graph))
+
+
+def with_names_as_printed(mod: IRModule) -> IRModule:
+    """`mod` where every `T.Let` of a function defines a variable of its own name.
+
+    Inlining repeats a `T.Let` with its variable, or with another of the same name. The text tells them apart by numbers,
+    so names (which generated code shows) would change by being read back.
+    """
+    changed = {}
+    for callee, function in mod.functions_items():
+        if isinstance(function, PrimFunc) and _has_repeated_lets(function):
+            single = tirx.transform.ConvertSSA()(IRModule({callee: function}))[callee]
+            changed[callee] = single.with_body(_renamed(single))
+    return IRModule({**dict(mod.functions_items()), **changed}, attrs=mod.attrs) if changed else mod
+
+
+def _let_names(function: PrimFunc) -> list[tuple[Any, str]]:
+    found = []
+
+    def note(let) -> None:
+        found.append((let.var, let.var.name))
+
+    structural_walk(function.body, (tirx.Let, note), order="pre")
+    return found
+
+
+def _has_repeated_lets(function: PrimFunc) -> bool:
+    names = [name for _, name in _let_names(function)]
+    return len(names) != len(set(names))
+
+
+def _renamed(function: PrimFunc) -> Any:
+    taken: set[str] = set()
+    structural_walk(function, (tirx.Var, lambda variable: taken.add(variable.name)), order="pre")
+    seen: set[str] = set()
+    new: dict[Any, Any] = {}
+    for variable, name in _let_names(function):
+        if name in seen:
+            number = next(n for n in count(1) if f"{name}_{n}" not in taken)
+            new[variable] = tirx.Var(f"{name}_{number}", variable.ty)
+            taken.add(new[variable].name)
+        seen.add(name)
+    return structural_map(function.body, (tirx.Var, lambda variable: new.get(variable, variable)), order="post")
 
 
 def _parse_error(error: Exception, file: str) -> ParseError:

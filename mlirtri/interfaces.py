@@ -7,6 +7,7 @@ Refuses modules of no or several functions, and functions of anything but tensor
 from __future__ import annotations
 
 import builtins
+from collections import namedtuple
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -193,7 +194,12 @@ def _span_json(span: Span | None) -> list[Any] | None:
 def _tree_json(tree: Any) -> Any:
     if isinstance(tree, Leaf):
         return tree.index
-    return None if tree is None else {type(tree).__name__: [_tree_json(each) for each in tree]}
+    if tree is None:
+        return None
+    parts = [_tree_json(each) for each in tree]
+    if hasattr(tree, "_fields"):
+        return {"name": type(tree).__name__, "fields": list(tree._fields), "parts": parts}
+    return {"list" if isinstance(tree, list) else "tuple": parts}
 
 
 def _tree_of_json(data: Any, results: tuple[TensorType, ...]) -> Any:
@@ -201,5 +207,8 @@ def _tree_of_json(data: Any, results: tuple[TensorType, ...]) -> Any:
         return Leaf(data, results[data])
     if data is None:
         return None
+    if "fields" in data:
+        parts = [_tree_of_json(each, results) for each in data["parts"]]
+        return namedtuple(data["name"], data["fields"])(*parts)
     [(kind, parts)] = data.items()
     return {"tuple": tuple, "list": list}[kind](_tree_of_json(each, results) for each in parts)

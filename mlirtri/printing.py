@@ -53,6 +53,10 @@ def settle(kind: str, ir: Any) -> Any:
         from mlirtri.dialect.locations import locate_implied_bodies
 
         locate_implied_bodies(ir)
+    if kind == "tvmscript":
+        from mlirtri.lowering.tvm_text import with_names_as_printed
+
+        return with_names_as_printed(ir)
     return ir
 
 

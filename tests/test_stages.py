@@ -1,0 +1,367 @@
+"""Stages: read, listed, edited, stopped at, started from, resumed from text, and checked against their contracts."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import mlirtri as mt
+from mlirtri.dialect.mlir import operations_named
+from mlirtri.errors import KernelError, ParseError, PassFailedError, UnknownOptionError
+from mlirtri.lowering.pipelines import FUSED, LINALG, Pipeline, pipeline_for
+from mlirtri.lowering.stage import Stage
+from mlirtri.lowering.target import as_target
+from mlirtri.printing import RESUMABLE
+
+PIPELINES = ("linalg", "relax", "mlir")
+STAGES = {
+    "linalg": ["ast", "tri", "linalg", "fused", "relax", "tir", "scheduled", "llvm", "asm"],
+    "relax": ["ast", "tri", "relax", "tir", "scheduled", "llvm", "asm"],
+    "mlir": ["ast", "tri", "linalg", "fused", "bufferized", "llvmdialect", "asm"],
+}
+
+
+def scaled(x, s):
+    y = x * s
+    return y - 1
+
+
+@mt.jit
+def mixed(a, w, n, s):
+    """Tensors of three dtypes, a weak scalar, an inlined helper, infinities, a non-splat constant, a nested result."""
+    t = scaled(a @ w, s)
+    kept = mt.where(t > 0, t, float("-inf"))
+    best = kept.max(1)
+    return best, (n // 2, n > 2), a + mt.eye(4)
+
+
+@mt.jit
+def add_chain(a: mt.Tensor[[2, 3], mt.float32], b: mt.Tensor[[2, 3], mt.float32]):
+    out = a + b
+    out = out + a
+    return out
+
+
+def mixed_arguments():
+    generator = torch.Generator().manual_seed(0)
+    a = torch.randn(4, 4, generator=generator).bfloat16()
+    return a, a.T.contiguous(), torch.tensor([0, 3, 200], dtype=torch.uint8), 0.5
+
+
+def cpu(pipeline="linalg"):
+    return pipeline_for(pipeline, as_target("cpu"))
+
+
+@pytest.fixture(scope="module", params=PIPELINES)
+def dumped(request, tmp_path_factory):
+    """A kernel of each pipeline, and its dump."""
+    folder = tmp_path_factory.mktemp("dump")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLIRTRI_DUMP_DIR", str(folder))
+        kernel = mixed.compile(*mixed_arguments(), pipeline=request.param)
+    [dump] = folder.iterdir()
+    return kernel, dump
+
+
+# --- resuming ------------------------------------------------------------------------------------------------------
+
+
+def test_every_text_stage_resumes_to_the_same_text_and_numbers(dumped):
+    kernel, dump = dumped
+    stages = [stage for stage in kernel.pipeline.stages if stage.kind in RESUMABLE]
+    wanted = kernel(*mixed_arguments())
+    for stage in stages:
+        [file] = dump.glob(f"??_{stage.name}.*")
+        resumed = mt.resume(file, stage.name)
+        later = kernel.pipeline.names[kernel.pipeline.names.index(stage.name) :]
+        assert tuple(resumed.ir) == later
+        for name in later:
+            assert resumed.ir[name] == kernel.ir[name], f"{name} after {stage.name}"
+            assert resumed.walked.records[name].complete() == kernel.walked.records[name].complete()
+        found = resumed(*mixed_arguments())
+        assert isinstance(found[1], tuple)
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0)
+        assert found[1][0].dtype == torch.uint8
+        assert resumed.stats["kernels"] == kernel.stats["kernels"]
+
+
+def test_a_relax_module_read_back_is_structurally_equal():
+    from mlirtri.lowering.tvm_names import structural_equal
+    from mlirtri.printing import complete, parse
+
+    kernel = mixed.compile(*mixed_arguments(), pipeline="relax")
+    made = kernel.walked.records["relax"].ir
+    assert structural_equal(parse("tvmscript", complete("tvmscript", made)), made, map_free_vars=True)
+
+
+def test_resuming_keeps_numpy_semantics(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLIRTRI_DUMP_DIR", str(tmp_path))
+    x = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    kernel = mt.jit(lambda a: a.sum(0)).compile(x)
+    [file] = tmp_path.glob("*/03_fused.mlir")
+    found = mt.resume(file, "fused")(x)
+    assert isinstance(found, np.ndarray)
+    assert found.dtype == kernel(x).dtype == np.sum(x, 0).dtype
+    np.testing.assert_array_equal(found, x.sum(0))
+
+
+def test_mlir_of_somebody_else_resumes_without_a_manifest(tmp_path):
+    file = tmp_path / "theirs.mlir"
+    file.write_text("""
+        func.func @double(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+          %y = arith.addf %x, %x : tensor<4xf32>
+          return %y, %x : tensor<4xf32>, tensor<4xf32>
+        }""")
+    x = torch.arange(4.0)
+    for pipeline in ("linalg", "mlir"):
+        doubled, same = mt.resume(file, "linalg", pipeline=pipeline)(x)
+        torch.testing.assert_close(doubled, x + x)
+        torch.testing.assert_close(same, x)
+
+
+def test_an_edited_shape_is_what_the_file_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLIRTRI_DUMP_DIR", str(tmp_path))
+    add_chain.compile()
+    [file] = tmp_path.glob("*/02_linalg.mlir")
+    file.write_text(file.read_text().replace("2x3", "5x3"))
+    x = torch.ones(5, 3)
+    torch.testing.assert_close(mt.resume(file, "linalg")(x, x), 3 * x)
+
+
+def test_what_does_not_parse_is_shown_at_its_line(tmp_path):
+    file = tmp_path / "broken.mlir"
+    file.write_text("func.func @f() {\n  return %nothing : f32\n}\n")
+    with pytest.raises(ParseError) as caught:
+        mt.resume(file, "fused")
+    assert (caught.value.span.file, caught.value.span.line, caught.value.span.column) == (str(file), 2, 10)
+    script = add_chain.compile().walked.records["relax"].complete()
+    lines = script.splitlines()
+    at = next(number for number, line in enumerate(lines) if "R.call_tir" in line)
+    lines[at] = lines[at].replace("R.call_tir", "R.call_tier")
+    file = tmp_path / "broken.py"
+    file.write_text("\n".join(lines))
+    with pytest.raises(ParseError, match="call_tier") as caught:
+        mt.resume(file, "relax")
+    assert (caught.value.span.file, caught.value.span.line) == (str(file), at + 1)
+    file.write_text("@I.ir_module\nclass Module(\n")
+    with pytest.raises(ParseError, match="not TVMScript") as caught:
+        mt.resume(file, "relax")
+    assert caught.value.span.line == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("module {}", "expected a module of one function"),
+        ("func.func @f(%x: tensor<?xf32>) { return }", "not a ranked tensor of static shape"),
+        ("func.func @f(%x: memref<4xf32>) { return }", "which buffers of 'f' are results is not said"),
+    ],
+)
+def test_modules_that_cannot_be_called_are_refused(tmp_path, text, message):
+    file = tmp_path / "f.mlir"
+    file.write_text(text)
+    with pytest.raises(ParseError, match=re.escape(message)):
+        mt.resume(file, "fused", pipeline="mlir")
+
+
+def test_resuming_refuses_files_and_stages_it_cannot_read(tmp_path):
+    with pytest.raises(ParseError, match="cannot be read"):
+        mt.resume(tmp_path / "none.mlir", "fused")
+    with pytest.raises(UnknownOptionError, match="no stage 'fusd'"):
+        mt.resume(tmp_path / "none.mlir", "fusd")
+    with pytest.raises(UnknownOptionError, match="cannot be resumed"):
+        mt.resume(tmp_path / "none.s", "asm")
+    (tmp_path / "manifest.json").write_text("{")
+    (tmp_path / "f.mlir").write_text("func.func @f() { return }")
+    with pytest.raises(ParseError, match="not JSON"):
+        mt.resume(tmp_path / "f.mlir", "fused")
+
+
+# --- reading and editing pipelines -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_the_stages_are_those_of_the_page(pipeline):
+    kernel = add_chain.compile(pipeline=pipeline)
+    assert list(kernel.ir) == list(cpu(pipeline).names) == STAGES[pipeline]
+    assert all(kernel.ir.values())
+    assert "/" not in kernel.ir["tri"]
+    assert __file__ in kernel.to_mlir()
+    assert __file__ not in kernel.to_mlir(bare=True)
+
+
+def test_akg_names_find_their_stages():
+    kernel = add_chain.compile()
+    assert kernel.ir["Poly"] == kernel.ir["fused"]
+    assert kernel.ir["Flattern"] == kernel.ir["Flatten"] == kernel.ir["scheduled"]
+    assert kernel.ir["BeforeLowerFunc"] == kernel.ir["llvm"]
+    assert "End" in kernel.ir
+    assert kernel.ir.get("nothing") is None
+    with pytest.raises(UnknownOptionError, match="did you mean 'fused'"):
+        kernel.ir["fusd"]
+    with pytest.raises(UnknownOptionError, match="not MLIR"):
+        kernel.to_mlir("tir")
+
+
+def test_a_resumed_kernel_says_what_it_did_not_run(tmp_path):
+    (tmp_path / "add.mlir").write_text(add_chain.compile().to_mlir())
+    kernel = mt.resume(tmp_path / "add.mlir", "fused")
+    assert "tri" not in kernel.ir
+    with pytest.raises(UnknownOptionError, match="did not run"):
+        kernel.ir["tri"]
+
+
+def test_passes_of_each_stage_are_kept():
+    kernel = add_chain.compile()
+    assert "T.prim_func" in kernel.passes["tir"]["LegalizeOps"]
+    assert kernel.passes["fused"]["linalg-fuse-elementwise-ops"].count("linalg.generic") == 1
+    assert "linalg-fuse-elementwise-ops" in kernel.passes["fused"].changed
+    assert "convert-elementwise-to-linalg" in kernel.passes["fused"]
+    assert "convert-elementwise-to-linalg" not in kernel.passes["fused"].changed
+    legalized = add_chain.compile(pipeline="relax").passes["tir"]
+    assert "R.add" not in legalized["LegalizeOps"]
+    assert "fused_add_add" in legalized["FuseOps"]
+    assert list(legalized).index("LegalizeOps") < list(legalized).index("FuseOps") < list(legalized).index("FuseTIR")
+
+
+def test_stopping_before_code_gives_a_kernel_to_read():
+    kernel = add_chain.compile(pipeline=cpu().until("Poly"))
+    assert list(kernel.ir) == ["ast", "tri", "linalg", "fused"]
+    with pytest.raises(KernelError, match="cannot be called"):
+        kernel(torch.ones(2, 3), torch.ones(2, 3))
+
+
+def test_a_stage_can_be_inserted_and_replaced():
+    seen = []
+
+    def look(module, context):
+        seen.append(context.stage)
+        return module
+
+    def unfused(module, context):
+        return module
+
+    x = torch.ones(2, 3)
+    inserted = add_chain.compile(pipeline=cpu().insert_after("fused", Stage("look", "mlir", look)))
+    assert seen == ["look"]
+    assert inserted.ir["look"] == inserted.ir["fused"]
+    replaced = add_chain.compile(pipeline=cpu("mlir").replace("fused", replace(FUSED, run=unfused)))
+    assert replaced.ir["fused"].count("linalg.generic") == 2
+    for kernel in (inserted, replaced):
+        torch.testing.assert_close(kernel(x, x), 3 * x)
+    with pytest.raises(UnknownOptionError, match="already"):
+        cpu().insert_before("tir", LINALG)
+
+
+def test_a_users_stage_fails_as_their_own_code():
+    def broken(module, context):
+        raise ZeroDivisionError("theirs")
+
+    with pytest.raises(ZeroDivisionError, match="theirs"):
+        add_chain.compile(pipeline=cpu().insert_after("fused", Stage("broken", "mlir", broken)))
+
+
+def test_a_jit_function_can_have_a_pipeline_of_its_own():
+    x = torch.ones(2, 3)
+    short = Pipeline("short", tuple(stage for stage in cpu("mlir").stages if stage.name != "fused"))
+    function = mt.jit(add_chain.__mlirtri_function__, pipeline=short)
+    torch.testing.assert_close(function(x, x), 3 * x)
+    assert "fused" not in function.compile().ir
+
+
+# --- printing --------------------------------------------------------------------------------------------------------
+
+
+def banners(text):
+    return re.findall(r"^// -----// IR Dump After (.+) \((\w+): (\w+)\) //----- //$", text, re.MULTILINE)
+
+
+def test_print_ir_shows_each_pass_that_changed_something_and_shows_it_again(capfd):
+    def chain(a: mt.Tensor[[2, 3], mt.float32]):
+        return (a * 2).exp() + a
+
+    kernel = mt.jit(chain, print_ir=True).compile()
+    printed = capfd.readouterr().err
+    shown = banners(printed)
+    assert {stage for _, _, stage in shown} >= {"ast", "tri", "linalg", "fused", "relax", "tir", "llvm", "asm"}
+    assert {kernel for _, kernel, _ in shown} == {chain.__qualname__.rpartition(".")[2]}
+    for stage, passes in kernel.passes.items():
+        names = [name for name, _, where in shown if where == stage]
+        assert [name for name in names if name != stage] == list(passes.changed)
+        assert not set(names) & (set(passes) - set(passes.changed))
+    assert "IR Dump After linalg-fuse-elementwise-ops" in printed
+    again = mt.jit(chain, print_ir=True)
+    assert again.compile() is kernel
+    assert again.compiles == 0
+    assert capfd.readouterr().err == printed
+
+
+def test_printing_follows_the_setting_and_the_cache_does_not_mind(capfd, monkeypatch):
+    def chain(a: mt.Tensor[[3, 2], mt.float32]):
+        return (a + 2).exp() + a
+
+    kernel = mt.jit(chain).compile()
+    assert not banners(capfd.readouterr().err)
+    monkeypatch.setenv("MLIRTRI_PRINT_IR", "tri,Poly")
+    assert mt.jit(chain).compile() is kernel
+    shown = banners(capfd.readouterr().err)
+    assert {stage for _, _, stage in shown} == {"tri", "fused"}
+    monkeypatch.setenv("MLIRTRI_PRINT_IR", "fusd")
+    with pytest.raises(UnknownOptionError, match="no pipeline has a stage 'fusd'"):
+        mt.jit(chain).compile()
+
+
+# --- contracts of stages ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_the_compilers_own_ir_keeps_the_contracts(monkeypatch, pipeline):
+    monkeypatch.setenv("MLIRTRI_VERIFY", "1")
+    function = mt.jit(lambda a, n: (a.softmax(-1) @ a, n // 3))
+    function.compile(mt.Tensor((4, 4), mt.float32), mt.Tensor((3,), mt.int32), pipeline=pipeline)
+
+
+def test_what_a_stage_may_not_hold_is_named_with_its_line(monkeypatch):
+    monkeypatch.setenv("MLIRTRI_VERIFY", "1")
+    lazy = cpu().replace("linalg", replace(LINALG, run=lambda module, context: module))
+    with pytest.raises(PassFailedError, match=r"stage 'linalg' holds what it may not: tri.add \(2×\)") as caught:
+        add_chain.compile(pipeline=lazy)
+    assert caught.value.span.file == __file__
+    assert "out = a + b" in str(caught.value)
+
+
+def test_relax_operators_after_tir_are_named_with_their_line(monkeypatch):
+    monkeypatch.setenv("MLIRTRI_VERIFY", "1")
+    pipeline = cpu("relax")
+    lazy = pipeline.replace("tir", replace(pipeline.find("tir"), run=lambda module, context: module))
+    with pytest.raises(PassFailedError, match="may not: relax.add") as caught:
+        add_chain.compile(pipeline=lazy)
+    assert "out = a + b" in str(caught.value)
+
+
+def test_ir_that_mlir_refuses_is_refused(monkeypatch):
+    monkeypatch.setenv("MLIRTRI_VERIFY", "1")
+
+    def breaking(module, context):
+        [generic] = operations_named(module, "linalg.generic")
+        del generic.attributes["iterator_types"]
+        return module
+
+    broken = Stage("broken", "mlir", breaking)
+    with pytest.raises(PassFailedError, match="MLIR refuses the IR of stage 'broken'"):
+        add_chain.compile(pipeline=cpu().until("fused").insert_after("fused", broken))
+
+
+def test_a_manifest_says_how_the_kernel_was_made(dumped):
+    kernel, dump = dumped
+    manifest = json.loads((dump / "manifest.json").read_text())
+    assert manifest["kernel"] == "mixed"
+    assert manifest["pipeline"] == kernel.pipeline.name
+    assert manifest["stages"] == list(kernel.pipeline.names) == list(manifest["seconds"])
+    assert set(manifest["versions"]) == {"mlirtri", "apache-tvm", "apache-tvm-ffi", "torch-mlir"}
+    assert [p["name"] for p in manifest["interface"]["parameters"]] == ["a", "w", "n", "s"]
