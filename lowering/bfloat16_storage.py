@@ -8,6 +8,7 @@ A function that only computes in bf16 stays as it is: TVM widens it all.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from mlirtri.lowering.tvm_names import PrimFunc, SBlock, TensorLoad, ir, structural_map, structural_walk, tirx
@@ -23,7 +24,7 @@ def keep_bfloat16(function: PrimFunc) -> PrimFunc:
     bits = set(buffers.values())
 
     def load(node):
-        return tirx.reinterpret(HALF, tirx.BufferLoad(node.source, node.indices)) if node.source in bits else node
+        return _half(tirx.BufferLoad(node.source, node.indices)) if node.source in bits else node
 
     def store(node):
         return tirx.BufferStore(node.buffer, bits_of(node.value), node.indices) if node.buffer in bits else node
@@ -32,10 +33,9 @@ def keep_bfloat16(function: PrimFunc) -> PrimFunc:
         return bits_of(node.args[0]) if _is_reinterpret(node, HALF, BITS) else node
 
     def cast(node):
-        if not _is_reinterpret(node.value, BITS, HALF):
+        if (inside := _bits_inside(node.value)) is None:
             return node
-        wide = _widened(node.value.args[0])
-        return wide if str(node.ty.dtype) == "float32" else tirx.Cast(node.ty.dtype, wide)
+        return _widened(inside) if str(node.ty.dtype) == "float32" else tirx.Cast(node.ty.dtype, _widened(inside))
 
     rules = [
         (TensorLoad, load), (tirx.BufferStore, store), (ir.Call, call), (tirx.Cast, cast),
@@ -56,7 +56,7 @@ class _Variables:
             self._fresh[variable] = tirx.Var(variable.name, BITS)
         fresh = self._fresh.get(variable, variable)
         is_value = isinstance(variable.ty, ir.PrimType) and not fresh.same_as(variable)
-        return tirx.reinterpret(HALF, fresh) if is_value and region == USE else fresh
+        return _half(fresh) if is_value and region == USE else fresh
 
 
 def _bind_bits(node: Any) -> Any:
@@ -90,22 +90,40 @@ def _buffers_read_as_bits(function: PrimFunc) -> dict:
 
 def bits_of(value: Any) -> Any:
     """The bits of a bf16 expression as uint16."""
-    if isinstance(value, tirx.FloatImm):
-        return tirx.IntImm(BITS, struct.unpack("<I", struct.pack("<f", float(value.value)))[0] >> 16)
     if isinstance(value, TensorLoad):
         return tirx.reinterpret(BITS, value)
-    if isinstance(value, tirx.Let):
-        return tirx.Let(value.var, value.value, bits_of(value.body))
-    if isinstance(value, tirx.Select):
-        return tirx.Select(value.condition, bits_of(value.true_value), bits_of(value.false_value))
+    if isinstance(value, tirx.FloatImm):
+        return tirx.IntImm(BITS, struct.unpack("<I", struct.pack("<f", float(value.value)))[0] >> 16)
+    if (inside := _bits_inside(value)) is not None:
+        return inside
+    chosen = _choice(value, bits_of)
+    return _rounded(_wide(value)) if chosen is None else chosen
+
+
+def _wide(value: Any) -> Any:
+    """A bf16 expression computed in fp32, rounded nowhere inside, as TVM's own widening computes it."""
+    if isinstance(value, tirx.FloatImm):
+        return tirx.FloatImm("float32", float(value.value))
+    if isinstance(value, TensorLoad) or _bits_inside(value) is not None:
+        return _widened(bits_of(value))
     if isinstance(value, tirx.Cast):
-        return _rounded(tirx.Cast("float32", value.value))
-    if _is_reinterpret(value, BITS, HALF):
-        return value.args[0]
+        return tirx.Cast("float32", value.value)
+    if hasattr(value, "a") and hasattr(value, "b"):
+        return type(value)(_wide(value.a), _wide(value.b))
+    if (chosen := _choice(value, _wide)) is not None:
+        return chosen
+    return tirx.call_intrin("float32", value.op.name, *(_wide(argument) for argument in value.args))
+
+
+def _choice(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A `let` or a choice with `change` made to the values it gives; None for anything else."""
+    if isinstance(value, tirx.Let):
+        return tirx.Let(value.var, value.value, change(value.body))
+    if isinstance(value, tirx.Select):
+        return tirx.Select(value.condition, change(value.true_value), change(value.false_value))
     if _name(value) == "if_then_else":
-        return tirx.if_then_else(value.args[0], bits_of(value.args[1]), bits_of(value.args[2]))
-    # Arithmetic: TVM computes it in fp32, unrounded, when its result is asked for in fp32.
-    return _rounded(tirx.Cast("float32", value))
+        return tirx.if_then_else(value.args[0], change(value.args[1]), change(value.args[2]))
+    return None
 
 
 def _rounded(wide: Any) -> Any:
@@ -116,6 +134,24 @@ def _rounded(wide: Any) -> Any:
     is_nan = tirx.bitwise_and(bits, _literal(0x7FFFFFFF)) > _literal(0x7F800000)
     kept = tirx.Select(is_nan, _literal(0x7FC0), nearest)
     return tirx.Let(bits, tirx.reinterpret("uint32", wide), tirx.Cast(BITS, kept))
+
+
+def _half(bits: Any) -> Any:
+    """A bf16 expression with these bits, in the form that TVM's widening takes."""
+    return tirx.Cast(HALF, _widened(bits))
+
+
+def _bits_inside(value: Any) -> Any:
+    """The bits that a bf16 expression was made from, or None."""
+    if _is_reinterpret(value, BITS, HALF):
+        return value.args[0]
+    if not isinstance(value, tirx.Cast) or not _is_reinterpret(value.value, "uint32", "float32"):
+        return None
+    shifted = value.value.args[0]
+    if not isinstance(shifted, tirx.LShift) or not isinstance(shifted.a, tirx.Cast):
+        return None
+    bits = shifted.a.value
+    return bits if str(bits.ty.dtype) == BITS and str(value.ty.dtype) == HALF else None
 
 
 def _widened(bits: Any) -> Any:

@@ -10,6 +10,8 @@ Refuses arguments and results that are no tensors.
 
 from __future__ import annotations
 
+from math import prod
+
 from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import bufferization, func, ir, linalg, memref, operations_named, public_functions, tensor
 from mlirtri.errors import UnsupportedOperationError
@@ -39,10 +41,11 @@ PASSES = (
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Bufferize `module` in place; raises `PassFailedError` and `UnsupportedOperationError`."""
-    count = count_kernels(module)
+    count, moved = count_kernels(module), count_bytes(module)
     with module.context, ir.Location.unknown():
         _note_signature(module)
         module.operation.attributes["mlirtri.kernels"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count)
+        module.operation.attributes["mlirtri.bytes"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), moved)
         run_rewrite("one-fill-per-use", _one_fill_per_use, module, context)
         run_rewrite("concat-to-slices", _concat_to_slices, module, context)
         run_rewrite("elementwise-in-place", _elementwise_in_place, module, context)
@@ -63,6 +66,31 @@ def count_kernels(module: ir.Module) -> int:
     structured = [one.name for one in operations_named(module, "linalg.*")]
     copying = [one.name for one in operations_named(module, "tensor.*")]
     return sum(name not in NO_LOOPS for name in structured) + sum(name in COPIES for name in copying)
+
+
+def count_bytes(module: ir.Module) -> int:
+    """What those operations read and write, each tensor once per operation; a fresh destination is written only."""
+    total = 0
+    for one in operations_named(module, "linalg.*"):
+        if one.name in NO_LOOPS:
+            continue
+        read = {each for each in one.operands if not _is_fresh(each) and isinstance(each.type, ir.RankedTensorType)}
+        total += sum(_size_in_bytes(each.type) for each in (*read, *one.results))
+    for one in operations_named(module, "tensor.*"):
+        if one.name in COPIES:
+            total += sum(_size_in_bytes(each.type) for each in (*one.operands, *one.results))
+    return total
+
+
+def _is_fresh(value: ir.Value) -> bool:
+    return not isinstance(value.owner, ir.Block) and value.owner.name in ("tensor.empty", "linalg.fill")
+
+
+def _size_in_bytes(kind: ir.Type) -> int:
+    if not isinstance(kind, ir.RankedTensorType) or not kind.has_static_shape:
+        return 0
+    width = getattr(kind.element_type, "width", 64)
+    return prod(kind.shape) * max(1, width // 8)
 
 
 def _one_fill_per_use(module: ir.Module) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import prod
 
+from mlirtri.dialect.dtypes import as_dtype
 from mlirtri.lowering.reshape_views import VIEW
 from mlirtri.lowering.tvm_names import IRModule, ir, relax
 from mlirtri.lowering.tvm_passes import bindings_of, relax_functions
@@ -24,6 +25,10 @@ class Value:
     @property
     def size(self) -> int:
         return prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.size * as_dtype(self.dtype).bytes
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,12 @@ class Plan:
     @property
     def kernels(self) -> int:
         return sum(step.kernel is not None for step in self.steps)
+
+    @property
+    def bytes(self) -> int:
+        """Read and written per call: each launch counts its distinct inputs and its outputs once."""
+        launches = (step for step in self.steps if step.kernel is not None)
+        return sum(self.values[number].bytes for step in launches for number in {*step.inputs, *step.outputs})
 
 
 class _NeedsMachine(Exception):

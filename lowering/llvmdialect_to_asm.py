@@ -26,11 +26,15 @@ def lower(module: ir.Module, context: CompileContext) -> Code:
     """Compile `module` for the host; raises `CodegenError`."""
     function = _kernel_function(module, context)
     engine = _compile(module)
-    counted = "mlirtri.kernels" in module.operation.attributes  # not in a program that enters after `bufferized`
-    kernels = module.operation.attributes["mlirtri.kernels"].value if counted else 1
+    # A program that enters after `bufferized` has no counts.
+    counts = {name: module.operation.attributes[name].value for name in COUNTS if name in module.operation.attributes}
     arguments = len(ir.TypeAttr(function.attributes["function_type"]).value.inputs)
-    executable = MlirExecutable(engine, function.attributes["sym_name"].value, arguments, kernels)
+    executable = MlirExecutable(engine, function.attributes["sym_name"].value, arguments, *map(counts.get, COUNTS))
     return Code(_disassemble(engine) or _llvm_ir(module), executable)
+
+
+COUNTS = ("mlirtri.kernels", "mlirtri.bytes")
+"""What `fused_to_bufferized` noted of the fused module: loop nests, and the bytes that they read and write."""
 
 
 def _kernel_function(module: ir.Module, context: CompileContext) -> ir.OpView:

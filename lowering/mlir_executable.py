@@ -19,8 +19,9 @@ _Packed = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 class MlirExecutable:
     """A compiled function over bare pointers: the inputs first, then the outputs."""
 
-    def __init__(self, engine: Any, symbol: str, arguments: int, kernels: int):
-        self.kernels = kernels
+    def __init__(self, engine: Any, symbol: str, arguments: int, kernels: int | None, bytes_moved: int | None):
+        self.kernels = 1 if kernels is None else kernels
+        self.bytes = bytes_moved
         self._engine = engine  # owns the machine code
         self._arguments = arguments
         self._frames = threading.local()

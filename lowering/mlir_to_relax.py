@@ -93,11 +93,13 @@ def _refuse_unsupported(functions: Sequence[ir.Operation]) -> None:
     if not refusals:
         return
     lines = [f"{reason} ({each.count}×)" if each.count > 1 else reason for reason, each in refusals.items()]
-    notes = [Note(f"{reason} is here", span) for reason, each in refusals.items() for span in each.places[:_SHOWN_PLACES]]
+    notes = [
+        Note(f"{reason} is here", span) for reason, each in refusals.items() for span in each.places[:_SHOWN_PLACES]
+    ]
     raise UnsupportedOperationError(
         f"no translation to Relax for {', '.join(lines)}",
         notes[0].span if notes else None,
-        help="write it with other operations, or use pipeline=\"mlir\"",
+        help='write it with other operations, or use pipeline="mlir"',
         notes=notes[1:] if len(notes) > 1 else (),
     )
 

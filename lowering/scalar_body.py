@@ -2,8 +2,8 @@
 
 Takes the block, what its arguments are, and where its results go. Gives one statement. A value that is used again and
 costs something becomes a variable, so that expressions stay as large as the body: a let where there are few, which
-leaves the block one store that schedules can inline, and a scratch element where there are many, since TVM's passes
-take time exponential in the depth of lets, and write the variables of statements out again.
+leaves the block one store that schedules can inline, and a scratch element where there are many, since TVM substitutes
+lets and bound variables while it analyses: in time, it writes every expression out. Loads stop that.
 Refuses operations without a rule.
 """
 
@@ -17,13 +17,14 @@ from mlirtri.dialect.mlir import ir
 from mlirtri.errors import KernelError, UnsupportedOperationError
 from mlirtri.lowering.primfunc import buffer, index, load, store
 from mlirtri.lowering.scalar_to_tir import SCALAR_RULES, ScalarRule, dtype_name, integer_power
-from mlirtri.lowering.tvm_names import structural_map, tirx
+from mlirtri.lowering.tvm_names import structural_map, structural_walk, tirx
 
 Expr = Any
 # What only makes sense inside a body, or needs variables; `ScalarBody` translates it.
 BODY_OPERATIONS = frozenset({"linalg.yield", "linalg.index", "tensor.extract", "math.ipowi"})
 _CHEAP_WEIGHT = 2
-_MOST_LETS = 6
+_MOST_COPIES = 32
+"""How often an expression may be written out in TVM's analysis before scratch elements take over."""
 _COMBINERS = {
     "arith.addf": tirx.Add, "arith.addi": tirx.Add, "arith.mulf": tirx.Mul, "arith.muli": tirx.Mul,
     "arith.maxsi": tirx.Max, "arith.minsi": tirx.Min,
@@ -42,6 +43,7 @@ class ScalarBody:
         self.weights: dict[ir.Value, int] = {}
         self.accumulators: set[ir.Value] = set()
         self.variables: list[tuple[Any, Expr]] = []
+        self.copies = 1
 
     def define(self, value: ir.Value, expression: Expr, *, is_accumulator: bool = False) -> None:
         self.values[value] = expression
@@ -68,7 +70,7 @@ class ScalarBody:
 
     def finish(self, results: Sequence[ir.Value], targets: Sequence[tuple[Any, Sequence]]) -> tuple[Any, tuple]:
         """The statement that stores `results`, and the scratch buffers that it needs."""
-        if len(results) == 1 and len(self.variables) <= _MOST_LETS:
+        if len(results) == 1 and self.copies <= _MOST_COPIES:
             buffer_, indices = targets[0]
             return store(buffer_, self._single_result(results[0]), indices), ()
         # Every value is computed before any store: a store may change what another value reads (argmax).
@@ -76,13 +78,16 @@ class ScalarBody:
         if len(results) > 1:
             values = [self._bind(value, f"out{at}") for at, value in enumerate(values)]
         stores = [store(target, value, to) for (target, to), value in zip(targets, values, strict=True)]
-        if len(self.variables) <= _MOST_LETS:
+        if self.copies <= _MOST_COPIES:
             return tirx.SeqStmt([*(tirx.Bind(*each) for each in self.variables), *stores]), ()
         return self._with_scratch(stores)
 
     def _with_scratch(self, stores: list) -> tuple[Any, tuple]:
         """The statements with a scratch element for every variable."""
-        scratch = {variable: buffer(variable.name, (1,), dtype_name(variable), "local") for variable, _ in self.variables}
+        scratch = {
+            variable: buffer(f"{variable.name}_{at}", (1,), dtype_name(variable), "local")
+            for at, (variable, _) in enumerate(self.variables)
+        }
         first = [index(0)]
 
         def visit(variable):
@@ -99,7 +104,7 @@ class ScalarBody:
             tensor, *indices = operation.operands
             return self.define(operation.results[0], self.read(tensor, [self.get(each) for each in indices]))
         if operation.name == "math.ipowi":
-            power = integer_power(*(self.get(each) for each in operation.operands), self._bind)
+            power = integer_power(*(self.get(each) for each in operation.operands), self._bind_twice)
             return self.define(operation.results[0], power)
         rule = SCALAR_RULES.get(operation.name)
         if rule is None:
@@ -115,17 +120,33 @@ class ScalarBody:
 
     def _define_result(self, operation: ir.Operation, rule: ScalarRule, expression: Expr) -> None:
         result = operation.results[0]
+        expression = structural_map(expression, (tirx.Let, self._lift), order="post")
         weight = 1 + sum(self.weights.get(operand, 0) for operand in operation.operands)
         is_worth_it = rule.is_expensive or rule.repeats or weight > _CHEAP_WEIGHT
-        if is_worth_it and _mentions(result) > 1:
-            expression, weight = self._bind(expression, operation.name.split(".")[-1]), 0
+        if is_worth_it and (mentions := _mentions(result)) > 1:
+            expression, weight = self._bind(expression, operation.name.split(".")[-1], mentions), 0
         self.weights[result] = weight
         self.define(result, expression)
 
-    def _bind(self, expression: Expr, wish: str) -> Expr:
+    def _lift(self, let: tirx.Let) -> Expr:
+        """Make a let of a rule one of the body's variables, so that it can become a scratch element."""
+        uses: list = []
+        structural_walk(let.body, (tirx.Var, lambda variable: uses.append(variable) if variable.same_as(let.var) else None))
+        self._count(len(uses))
+        self.variables.append((let.var, let.value))
+        return let.body
+
+    def _bind(self, expression: Expr, wish: str, mentions: int = 1) -> Expr:
         variable = tirx.Var(f"{wish}_{len(self.variables)}", dtype_name(expression))
+        self._count(mentions)
         self.variables.append((variable, expression))
         return variable
+
+    def _bind_twice(self, expression: Expr, wish: str) -> Expr:
+        return self._bind(expression, wish, 2)
+
+    def _count(self, mentions: int) -> None:
+        self.copies = min(self.copies * max(mentions, 1), _MOST_COPIES + 1)
 
     def _single_result(self, result: ir.Value) -> Expr:
         """The value to store, its variables as lets; a reduction keeps the shape `accumulator + rest`."""

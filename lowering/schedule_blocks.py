@@ -184,8 +184,17 @@ def inline_cheap(schedule: Schedule) -> None:
                 break
 
 
+def _names_values(schedule: Schedule, block: BlockFacts) -> bool:
+    found = []
+    structural_walk(schedule.get(block.handle).body, (tirx.Let, found.append))
+    return bool(found)
+
+
 def _may_inline(schedule: Schedule, block: BlockFacts) -> bool:
     consumers = [block_facts(schedule, handle) for handle in schedule.get_consumers(block.handle)]
+    if _names_values(schedule, block) and any(_names_values(schedule, consumer) for consumer in consumers):
+        # TVM's analysis takes time exponential in the depth of lets.
+        return False
     reads = [consumer.points for consumer in consumers for read in consumer.reads if read.buffer.same_as(block.target)]
     if not reads or sum(reads) <= block.points:
         return bool(reads)

@@ -2,32 +2,37 @@
 
 Takes the scheduled module. Gives `Code` with the source of all kernels; a ``#line`` at the head of each names the
 user's file and line, so that nvcc's and a profiler's messages do. Raises `CodegenError` on the line of a kernel
-for which TVM makes no source. The executable refuses every call where there is no CUDA device (`DeviceError`).
+for which TVM makes no source. The executable compiles that for the device at its first call, and refuses every call
+where TVM's CUDA runtime finds none (`DeviceError`).
 """
 
 from __future__ import annotations
 
+import os
+import shutil
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.errors import CodegenError, DeviceError
+from mlirtri.lowering.bfloat16_storage import keep_bfloat16
 from mlirtri.lowering.cuda_source import device_module, source_of
-from mlirtri.lowering.launch_plan import make_plan
+from mlirtri.lowering.launch_plan import Plan, make_plan
 from mlirtri.lowering.stage import Code, CompileContext
-from mlirtri.lowering.tvm_names import IRModule, PrimFunc, tirx
+from mlirtri.lowering.tvm_executable import KernelExecutable, make_executable
+from mlirtri.lowering.tvm_names import IRModule, PrimFunc, tirx, tvm
 from mlirtri.lowering.tvm_passes import locations_of, place_of, prim_funcs, short_message, span_of
-from mlirtri.lowering.tvm_targets import tvm_target
+from mlirtri.lowering.tvm_targets import BUILD_PIPELINE, tvm_target
 
 
 def lower(mod: IRModule, context: CompileContext) -> Code:
     """The CUDA source of all kernels."""
     functions = prim_funcs(mod)
     plan = make_plan(mod)
-    executable = CudaExecutable(plan.kernels if plan else len(functions))
+    target = tvm_target(context.target)
+    executable = CudaExecutable(functions, plan, target)
     if not functions:
         return Code("// no kernel\n", executable)
-    target = tvm_target(context.target)
     try:
         return Code(_source(functions, target), executable)
     except Exception as error:
@@ -73,14 +78,34 @@ def _fails(name: str, function: PrimFunc, target) -> bool:
     return False
 
 
-@dataclass(frozen=True)
 class CudaExecutable:
-    """Stands for kernels that need a device."""
+    """Kernels that a device is needed for: built for it when they are first launched."""
 
-    kernels: int
+    def __init__(self, functions: list[tuple[str, PrimFunc]], plan: Plan | None, target: Any):
+        self.kernels = plan.kernels if plan else len(functions)
+        self.bytes = plan.bytes if plan else None
+        self._functions, self._plan, self._target = functions, plan, target
+        self._building = threading.Lock()
+        self._built: KernelExecutable | None = None
 
     def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        raise DeviceError(
-            "this kernel was compiled for CUDA, and this TVM has no CUDA runtime to launch it",
-            help='compile with target="cpu" to run it; the CUDA source is kernel.ir["cuda"]',
-        )
+        """On CUDA tensors, in the current stream; raises `DeviceError` where TVM has no CUDA runtime."""
+        if self._built is None:
+            with self._building:
+                self._built = self._built or self._build()
+        self._built.launch(inputs, outputs)
+
+    def _build(self) -> KernelExecutable:
+        if tvm.get_global_func("device_api.cuda", allow_missing=True) is None or self._plan is None:
+            raise DeviceError(
+                "this kernel was compiled for CUDA, and TVM finds no CUDA runtime to launch it",
+                help='compile with target="cpu" to run it; the CUDA source is kernel.ir["cuda"]',
+            )
+        # TVM's own default needs the cuda-bindings package.
+        os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc" if shutil.which("nvcc") else "nvrtc")
+        mod = IRModule({n: keep_bfloat16(f).with_attr("global_symbol", n) for n, f in self._functions})
+        try:
+            library = tvm.tirx.build(mod, target=self._target, pipeline=BUILD_PIPELINE)
+        except Exception as error:
+            raise CodegenError(f"TVM made no CUDA code: {short_message(error)}") from None
+        return make_executable(self._plan, library.__getitem__)

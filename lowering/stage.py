@@ -16,8 +16,15 @@ from mlirtri.lowering.target import Target
 class Executable(Protocol):
     """What a pipeline ends in: something that runs."""
 
-    kernels: int
-    """Launches per call (loop nests in the `mlir` pipeline)."""
+    @property
+    def kernels(self) -> int:
+        """Launches per call (loop nests in the `mlir` pipeline)."""
+        ...
+
+    @property
+    def bytes(self) -> int | None:
+        """Bytes that the launches of a call read and write, each tensor once per launch; None where that is unknown."""
+        ...
 
     def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Run on contiguous torch tensors, one per function argument, writing every output tensor in full.

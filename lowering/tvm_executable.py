@@ -35,6 +35,7 @@ class KernelExecutable:
     """Straight-line launches."""
 
     kernels: int
+    bytes: int
     launch: Launch
 
 
@@ -52,8 +53,8 @@ def make_executable(plan: Plan, kernel: Callable[[str], Callable]) -> KernelExec
     """The executable of `plan`; `kernel` looks a compiled function up by its name."""
     store = _place(plan)
     if _is_single(plan, store):
-        return KernelExecutable(1, _single(plan, store, kernel(plan.steps[0].kernel)))
-    return KernelExecutable(plan.kernels, _several(plan, store, kernel))
+        return KernelExecutable(1, plan.bytes, _single(plan, store, kernel(plan.steps[0].kernel)))
+    return KernelExecutable(plan.kernels, plan.bytes, _several(plan, store, kernel))
 
 
 def _place(plan: Plan) -> Store:
@@ -196,6 +197,7 @@ class MachineExecutable:
 
     def __init__(self, compiled, function: str, kernels: int, device):
         self.kernels = kernels
+        self.bytes = None
         self._compiled, self._function, self._device = compiled, function, device
         self._local = threading.local()
 

@@ -61,7 +61,7 @@ class Kernel:
         executable = self.walked.executable
         return {
             "kernels": executable.kernels if executable else None,
-            "bytes": getattr(executable, "bytes", None),
+            "bytes": executable.bytes if executable else None,
             "compile_seconds": self.walked.seconds,
         }
 

@@ -79,7 +79,13 @@ class Observer:
             return ir
         from mlirtri.interfaces import fits, function_of, to_json
 
-        facts = {"kernel": self.kernel, "pipeline": self.pipeline.name, "interface": to_json(context.interface)}
+        facts = {
+            "kernel": self.kernel,
+            "pipeline": self.pipeline.name,
+            "target": str(context.target),
+            "schedule": context.schedule,
+            "interface": to_json(context.interface),
+        }
         found = edited_file(self.override_folder, self.kernel, self.pipeline, stage, facts)
         if found is None:
             return ir
