@@ -1,0 +1,147 @@
+"""What runs compiled kernels: outputs that are anything, tensors without elements, branches, threads, texts."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from tvm_room_helpers import add_chain, compiled, context_for, module, op, random, run
+
+from mlirtri.lowering import llvm_to_asm
+from mlirtri.lowering.tvm_names import BlockBuilder, TensorType, relax
+
+
+def test_results_may_be_arguments_constants_views_and_repeated():
+    def make(emit, a, b):
+        added = emit(op.add(a, b))
+        flat = emit(op.reshape(added, (50, 37)))
+        soft = emit(op.nn.softmax(flat))
+        scaled = emit(op.multiply(soft, relax.const(np.arange(37, dtype="float32"), "float32")))
+        back = emit(op.reshape(scaled, (37, 50)))
+        return [added, flat, soft, back, back, a, added, relax.const(3.5, "float32")]
+
+    a, b = random(37, 50), random(37, 50)
+    added = a + b
+    soft = added.view(50, 37).softmax(-1)
+    back = (soft * torch.arange(37)).view(37, 50)
+    results = run(module(make, (37, 50), (37, 50)), a, b)
+    expected = [added, added.view(50, 37), soft, back, back, a, added, torch.tensor(3.5)]
+    for result, wanted in zip(results, expected, strict=True):
+        torch.testing.assert_close(result, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_pure_reshape_costs_no_launch():
+    code = compiled(module(lambda emit, a: emit(op.exp(emit(op.reshape(a, (20,))))), (4, 5)))
+    assert code.executable.kernels == 1
+    only_reshape = compiled(module(lambda emit, a: emit(op.reshape(a, (20,))), (4, 5)))
+    assert only_reshape.executable.kernels == 0
+    x, out = random(4, 5), torch.empty(20)
+    only_reshape.executable.launch([x], [out])
+    assert torch.equal(out, x.view(20))
+
+
+def test_tensors_without_elements():
+    def make(emit, a):
+        return [emit(op.sum(a, [1])), emit(op.add(a, a)), emit(op.sum(a)), emit(op.exp(emit(op.sum(a, [1]))))]
+
+    sums, doubled, total, one = run(module(make, (4, 0)), torch.empty(4, 0))
+    assert sums.tolist() == [0, 0, 0, 0]
+    assert doubled.shape == (4, 0)
+    assert total.item() == 0
+    assert one.tolist() == [1, 1, 1, 1]
+
+
+def test_no_results_and_no_kernels():
+    executable = compiled(module(lambda emit, a: a, (4,))).executable
+    out = torch.zeros(4)
+    executable.launch([torch.arange(4.0)], [out])
+    assert executable.kernels == 0
+    assert out.tolist() == [0, 1, 2, 3]
+
+
+def branching():
+    builder = BlockBuilder()
+    condition, x = relax.Var("c", TensorType((), "bool")), relax.Var("x", TensorType((8,), "float32"))
+    with builder.function("kernel", [condition, x]):
+        taken = relax.SeqExpr([], relax.op.add(x, x))
+        other = relax.SeqExpr([], relax.op.multiply(x, x))
+        builder.emit_func_output(builder.emit(relax.If(condition, taken, other)))
+    return relax.transform.Normalize()(builder.get())
+
+
+def launch_in_threads(executable, inputs, expected, outputs_like):
+    def call(_number):
+        outputs = [torch.empty_like(each) for each in outputs_like]
+        for _ in range(50):
+            executable.launch(inputs, outputs)
+        return outputs
+
+    with ThreadPoolExecutor(4) as pool:
+        for outputs in pool.map(call, range(8)):
+            for output, wanted in zip(outputs, expected, strict=True):
+                torch.testing.assert_close(output, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_branch_runs_on_the_virtual_machine_from_several_threads():
+    executable = compiled(branching()).executable
+    x = torch.arange(8.0)
+    for condition, expected in ((True, x + x), (False, x * x)):
+        launch_in_threads(executable, [torch.tensor(condition), x], [expected], [x])
+
+
+def test_one_executable_is_called_from_several_threads():
+    def make(emit, a, b):
+        product = emit(op.matmul(a, b))
+        return [emit(op.nn.softmax(product)), emit(op.sum(product, [0]))]
+
+    a, b = random(200, 100), random(100, 300)
+    expected = [(a @ b).softmax(-1), (a @ b).sum(0)]
+    executable = compiled(module(make, (200, 100), (100, 300))).executable
+    launch_in_threads(executable, [a, b], expected, expected)
+
+
+def test_llvm_and_assembly_texts():
+    context = context_for()
+    code = compiled(module(add_chain, (64, 48), (64, 48)), context)
+    assert re.search(r"define .*@__tvm_ffi_fused_add_add", code.text)
+    assembly = llvm_to_asm.lower(code, context)
+    assert ".text" in assembly.text
+    assert assembly.executable is code.executable
+
+
+TEXTS = """
+import sys
+sys.path.insert(0, {folder!r})
+import tvm_room_helpers as rooms
+def make(emit, a, b):
+    product = emit(rooms.op.matmul(a, b), "product")
+    soft = emit(rooms.op.nn.softmax(product), "soft")
+    return [soft, emit(rooms.op.add(soft, soft), "twice"), emit(rooms.op.sum(product, [0]), "total")]
+for target in ("cpu", "cuda"):
+    context = rooms.context_for(target)
+    mod = rooms.module(make, (33, 20), (20, 50), locations=dict(product=3, soft=4, twice=5, total=6))
+    tir = rooms.tir_of(mod, context)
+    scheduled = rooms.tir_to_scheduled.lower(tir, context)
+    room = rooms.scheduled_to_cuda if target == "cuda" else rooms.scheduled_to_llvm
+    print(tir.script(), scheduled.script(), room.lower(scheduled, context).text)
+"""
+
+
+def test_texts_are_equal_across_processes_and_hash_seeds():
+    texts = []
+    for seed in ("1", "2"):
+        ran = subprocess.run(
+            [sys.executable, "-c", TEXTS.format(folder=os.path.dirname(__file__))],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        texts.append(ran.stdout)
+    assert texts[0] == texts[1]
+    assert "__global__" in texts[0]
