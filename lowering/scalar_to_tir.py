@@ -154,11 +154,17 @@ def _wrapping(node: Callable[[Expr, Expr], Expr]) -> Build:
         if dtype == "bool":
             return _BOOLEAN_ARITHMETIC[operation.name](*operands)
         exact = all(_is_widened(operand, dtype) for operand in operands)
-        if _is_index(operation) or exact or dtype not in _TWICE_AS_WIDE:
-            return node(*operands)
-        return tirx.Cast(dtype, node(*(tirx.Cast(_TWICE_AS_WIDE[dtype], operand) for operand in operands)))
+        return node(*operands) if _is_index(operation) or exact else _wrapped(node, *operands)
 
     return build
+
+
+def _wrapped(node: Callable[[Expr, Expr], Expr], x: Expr, y: Expr) -> Expr:
+    dtype = dtype_name(x)
+    if dtype not in _TWICE_AS_WIDE:
+        return node(x, y)
+    wide = _TWICE_AS_WIDE[dtype]
+    return tirx.Cast(dtype, node(tirx.Cast(wide, x), tirx.Cast(wide, y)))
 
 
 def _combine_bits(function: Callable[[Expr, Expr], Expr]) -> Build:
@@ -538,8 +544,7 @@ def _round_half_away(operation, operands):
 def _absolute_integer(operation, operands):
     (x,) = operands
     dtype = dtype_name(x)
-    negated = _signed(_minus(literal(0, f"u{dtype}"), _unsigned(x)))
-    return tirx.Select(tirx.LT(x, literal(0, dtype)), negated, x)
+    return tirx.Select(tirx.LT(x, literal(0, dtype)), _wrapped(tirx.Sub, literal(0, dtype), x), x)
 
 
 @_rule("math.isnan")
@@ -574,15 +579,15 @@ def integer_power(base: Expr, exponent: Expr, name: Callable[[Expr, str], Expr])
     `name` makes a variable of an expression: there are two for every bit.
     """
     dtype = dtype_name(base)
-    one, zero = literal(1, f"u{dtype}"), literal(0, dtype)
-    power, square = one, name(_unsigned(base), "square")
+    one, zero = literal(1, dtype), literal(0, dtype)
+    power, square = one, name(base, "square")
     for bit in range(DTYPES[dtype].bits - 1):
         is_set = tirx.NE(tirx.bitwise_and(exponent, literal(1 << bit, dtype)), zero)
-        power = name(tirx.Mul(power, tirx.Select(is_set, square, one)), "power")
-        square = name(tirx.Mul(square, square), "square")
+        power = name(_wrapped(tirx.Mul, power, tirx.Select(is_set, square, one)), "power")
+        square = name(_wrapped(tirx.Mul, square, square), "square")
     # The power of 1 and -1 is right for any exponent in two's complement.
-    is_unit = tirx.Or(tirx.EQ(base, literal(1, dtype)), tirx.EQ(base, literal(-1, dtype)))
-    return tirx.Select(tirx.Or(tirx.GE(exponent, zero), is_unit), _signed(power), zero)
+    is_unit = tirx.Or(tirx.EQ(base, one), tirx.EQ(base, literal(-1, dtype)))
+    return tirx.Select(tirx.Or(tirx.GE(exponent, zero), is_unit), power, zero)
 
 
 @_rule("arith.constant")

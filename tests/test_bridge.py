@@ -5,6 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+
 from mlirtri.dialect.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering import relax_to_tir
@@ -41,6 +42,7 @@ def function(arguments: str, body: str, returned: str, types: str) -> str:
 
 def generic(name, inputs, outputs, maps, iterators, body):
     """Text of a linalg.generic; inputs and outputs are (value, type) pairs."""
+
     def group(pairs):
         return f"({', '.join(value for value, _ in pairs)} : {', '.join(kind for _, kind in pairs)})"
 
@@ -263,7 +265,8 @@ UNARY = {
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(
-    ("kind", "dtype", "ulps"), [("f32", np.float32, 3), ("f64", np.float64, 4), ("f16", np.float16, 1), ("bf16", BF16, 1)]
+    ("kind", "dtype", "ulps"),
+    [("f32", np.float32, 3), ("f64", np.float64, 4), ("f16", np.float16, 1), ("bf16", BF16, 1)],
 )
 def test_unary_functions_are_a_few_ulp_exact(kind, dtype, ulps):
     rng = np.random.default_rng(6)
@@ -286,7 +289,9 @@ def assert_close_in_ulps(name, result, expected, ulps):
     assert worst <= ulps, f"{name}: {worst} ulp"
 
 
-PAIRS = np.array([(x, y) for x in SPECIAL[:2] + SPECIAL[6:10] + SPECIAL[-3:] for y in SPECIAL[:2] + SPECIAL[6:10] + SPECIAL[-3:]])
+PAIRS = np.array(
+    [(x, y) for x in SPECIAL[:2] + SPECIAL[6:10] + SPECIAL[-3:] for y in SPECIAL[:2] + SPECIAL[6:10] + SPECIAL[-3:]]
+)
 PREDICATES = {
     "oeq": lambda x, y: x == y, "one": lambda x, y: (x < y) | (x > y), "olt": lambda x, y: x < y,
     "ole": lambda x, y: x <= y, "ogt": lambda x, y: x > y, "oge": lambda x, y: x >= y,
@@ -296,7 +301,9 @@ PREDICATES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "dtype"), [("f32", np.float32), ("f64", np.float64), ("f16", np.float16), ("bf16", BF16)])
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [("f32", np.float32), ("f64", np.float64), ("f16", np.float16), ("bf16", BF16)]
+)
 def test_comparisons_with_nan(kind, dtype):
     x, y = PAIRS[:, 0].astype(dtype), PAIRS[:, 1].astype(dtype)
     tensor, answer = f"tensor<{len(x)}x{kind}>", f"tensor<{len(x)}xi1>"
@@ -317,7 +324,9 @@ BINARY = {
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize(("kind", "dtype"), [("f32", np.float32), ("f64", np.float64), ("f16", np.float16), ("bf16", BF16)])
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [("f32", np.float32), ("f64", np.float64), ("f16", np.float16), ("bf16", BF16)]
+)
 def test_binary_float_operations(kind, dtype):
     x, y = PAIRS[:, 0].astype(dtype), PAIRS[:, 1].astype(dtype)
     tensor = f"tensor<{len(x)}x{kind}>"
@@ -326,7 +335,10 @@ def test_binary_float_operations(kind, dtype):
     for (name, reference), result in zip(BINARY.items(), results, strict=True):
         expected = reference(x.astype(np.float64), y.astype(np.float64)).astype(dtype)
         np.testing.assert_allclose(
-            result.astype(np.float64), expected.astype(np.float64), rtol=4 * float(ml_dtypes.finfo(dtype).eps), err_msg=name
+            result.astype(np.float64),
+            expected.astype(np.float64),
+            rtol=4 * float(ml_dtypes.finfo(dtype).eps),
+            err_msg=name,
         )
 
 
@@ -377,6 +389,7 @@ def integers(dtype) -> tuple[np.ndarray, np.ndarray]:
 
 def guarded(divide):
     """A division with our answer where MLIR leaves it open: by 1 for a divisor of 0 or an overflowing quotient."""
+
     def reference(x, y):
         bad = y == 0
         if np.issubdtype(y.dtype, np.signedinteger):
@@ -426,7 +439,9 @@ def test_integer_operations_wrap_and_never_trap(dtype):
     np.testing.assert_array_equal(power[is_small], np.power(x[is_small], y[is_small]))
     np.testing.assert_array_equal(power[y < 0], np.where(np.abs(x) == 1, np.where(y & 1, x, 1), 0)[y < 0])
     np.testing.assert_array_equal(absolute, np.abs(x))
-    np.testing.assert_array_equal(ones, np.bitwise_count(x.view(f"u{x.dtype}")) if hasattr(np, "bitwise_count") else ones)
+    np.testing.assert_array_equal(
+        ones, np.bitwise_count(x.view(f"u{x.dtype}")) if hasattr(np, "bitwise_count") else ones
+    )
 
 
 def test_wrapping_is_not_simplified_away():
@@ -479,7 +494,9 @@ def test_bool_arithmetic_is_that_of_one_bit():
         "arith.addi": x ^ y, "arith.muli": x & y, "arith.maxui": x | y, "arith.minui": x & y, "arith.maxsi": x & y,
         "arith.minsi": x | y, "arith.cmpi slt,": x & ~y, "arith.cmpi ult,": ~x & y, "arith.cmpi eq,": x == y,
     }  # fmt: skip
-    results = run(elementwise([f"{name} %x, %y : {kind}" for name in cases], f"%x: {kind}, %y: {kind}", [kind] * 9), x, y)
+    results = run(
+        elementwise([f"{name} %x, %y : {kind}" for name in cases], f"%x: {kind}, %y: {kind}", [kind] * 9), x, y
+    )
     for (name, expected), result in zip(cases.items(), results, strict=True):
         np.testing.assert_array_equal(result, expected, err_msg=name)
 
@@ -649,6 +666,10 @@ func.func @k(%a: tensor<2x2xf32>, %c: tensor<2xcomplex<f32>>) -> tensor<2x2xf32>
 
 
 def test_dynamic_shapes_and_foreign_types_are_refused():
-    for kind, word in (("tensor<?xf32>", "dynamic"), ("tensor<2xcomplex<f32>>", "complex<f32>"), ("tensor<2xi4>", "i4")):
+    for kind, word in (
+        ("tensor<?xf32>", "dynamic"),
+        ("tensor<2xcomplex<f32>>", "complex<f32>"),
+        ("tensor<2xi4>", "i4"),
+    ):
         with pytest.raises(UnsupportedOperationError, match=word):
             bridge(f"func.func @k(%a: {kind}) -> {kind} {{ return %a : {kind} }}")
