@@ -1,4 +1,4 @@
-"""Rows of the op table that multiply matrices: `matmul` with NumPy's batching and broadcasting; `dot` is spelled with it.
+"""Rows of the op table that multiply matrices: `matmul` with NumPy's batching; `dot` is spelled with it.
 
 fp16 and bf16 products are accumulated in fp32 and rounded once at the end.
 """
@@ -43,6 +43,6 @@ def _relax(relax_ops, arguments, attributes, result):
 def fill() -> None:
     add(
         Op("matmul", "contraction", ("x", "y"), {}, _infer, _reference, structured=True, relax=_relax,
-           relax_dtypes="iufv")
+           relax_dtypes="iufhv")
     )  # fmt: skip
     add(Op("dot", "contraction", ("x", "y"), derived=True, numpy=np.dot, summary="matmul, or multiply for scalars"))

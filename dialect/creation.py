@@ -1,4 +1,7 @@
-"""Rows of the op table that make tensors from nothing: `constant`, `arange`, `eye`; `full` and `empty` are spelled with them."""
+"""Rows of the op table that make tensors from nothing: `constant`, `arange`, `eye`.
+
+`full` and `empty` are language functions spelled with `constant`.
+"""
 
 from __future__ import annotations
 
@@ -45,4 +48,13 @@ def fill() -> None:
            structured=True)
     )  # fmt: skip
     add(Op("full", "creation", (), derived=True, numpy=np.full, summary="a constant, or a scalar broadcast"))
-    add(Op("empty", "creation", (), derived=True, numpy=np.zeros, summary="zeros: reading what was never written gives 0"))
+    add(
+        Op(
+            "empty",
+            "creation",
+            (),
+            derived=True,
+            numpy=np.zeros,
+            summary="zeros: reading what was never written gives 0",
+        )
+    )

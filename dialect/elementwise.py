@@ -65,80 +65,15 @@ def _reference_softplus(x, beta, threshold):
         return np.where(x * beta > threshold, x, np.log1p(np.exp(x * beta)) / beta).astype(x.dtype)
 
 
-def _rules():
-    """Scalar rules by op name; MLIR loads here, when the first kernel compiles."""
-    from mlirtri.dialect import scalar as s
-    from mlirtri.dialect.mlir import math
-
-    def number(x, value):
-        return s.constant(value, x.dtype)
-
-    def sigmoid(x):
-        return s.divide(number(x, 1), s.add(number(x, 1), s.unary(math.exp)(s.negate(x))))
-
-    def silu(x):
-        return s.divide(x, s.add(number(x, 1), s.unary(math.exp)(s.negate(x))))
-
-    def half_of_one_plus(x, y):
-        return s.multiply(s.multiply(number(x, 0.5), x), s.add(number(x, 1), y))
-
-    def gelu(x):
-        # Hendrycks & Gimpel, "Gaussian Error Linear Units", arXiv:1606.08415: x * Phi(x).
-        return half_of_one_plus(x, s.unary(math.erf)(s.multiply(x, number(x, python_math.sqrt(0.5)))))
-
-    def gelu_tanh(x):
-        # The same paper's tanh approximation.
-        cube = s.multiply(s.multiply(x, x), x)
-        inner = s.add(x, s.multiply(number(x, 0.044715), cube))
-        return half_of_one_plus(x, s.unary(math.tanh)(s.multiply(number(x, python_math.sqrt(2 / python_math.pi)), inner)))
-
-    def softplus(x, beta, threshold):
-        scaled = s.multiply(x, number(x, beta))
-        soft = s.divide(s.unary(math.log1p)(s.unary(math.exp)(scaled)), number(x, beta))
-        return s.select(s.compare("gt", scaled, number(x, threshold)), x, soft)
-
-    def cast(x, dtype):
-        return s.cast(x, as_dtype(dtype))
-
-    named = {
-        "add": s.add, "subtract": s.subtract, "multiply": s.multiply, "divide": s.divide,
-        "floor_divide": s.floor_divide, "remainder": s.remainder, "power": s.power, "atan2": s.atan2,
-        "maximum": s.maximum, "minimum": s.minimum, "where": s.select, "cast": cast,
-        "bitwise_and": s.bit_and, "bitwise_or": s.bit_or, "bitwise_xor": s.bit_xor, "bitwise_not": s.bit_not,
-        "logical_and": s.bit_and, "logical_or": s.bit_or, "logical_xor": s.bit_xor, "logical_not": s.logical_not,
-        "left_shift": s.left_shift, "right_shift": s.right_shift,
-        "negative": s.negate, "abs": s.absolute, "sign": s.sign,
-        "isnan": s.is_nan, "isinf": s.is_infinite, "isfinite": s.is_finite,
-        "square": lambda x: s.multiply(x, x), "reciprocal": lambda x: s.divide(number(x, 1), x),
-        "relu": lambda x: s.maximum(x, number(x, 0)), "round": s.unary(math.roundeven),
-        "rsqrt": lambda x: s.divide(number(x, 1), s.unary(math.sqrt)(x)),
-        "sigmoid": sigmoid, "silu": silu, "gelu": gelu, "gelu_tanh": gelu_tanh, "softplus": softplus,
-    }  # fmt: skip
-    comparisons = {"equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge"}
-    for name, predicate in comparisons.items():
-        named[name] = lambda x, y, predicate=predicate: s.compare(predicate, x, y)
-    for name in _MATH:
-        named[name] = s.unary(getattr(math, name))
-    return named
-
-
-_MATH = (
-    "exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan",
-    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "floor", "ceil", "trunc",
-)  # fmt: skip
-
-
-class _LazyRules(dict):
-    def __missing__(self, name):
-        self.update(_rules())
-        return self[name]
-
-
-_RULES = _LazyRules()
-
-
 def _scalar(name):
-    return lambda *arguments, **attributes: _RULES[name](*arguments, **attributes)
+    """The scalar rule of that name; MLIR loads with it, when the first kernel compiles."""
+
+    def apply(*arguments, **attributes):
+        from mlirtri.dialect.scalar_functions import RULES
+
+        return RULES[name](*arguments, **attributes)
+
+    return apply
 
 
 def _row(name, operands, infer, reference, relax=None, relax_dtypes="bifuv", attributes=None, summary=""):
@@ -234,9 +169,7 @@ def fill() -> None:
     for name, operands, kinds, reference, relax, exact in _PREDICATE:
         _row(name, operands, _same(kinds, result_is_bool=True), reference, relax, exact)
     _row("where", ("condition", "x", "y"), _where, np.where, "where", "iufh")
-    _row(
-        "softplus", ("x",), _same(FLOATS), _reference_softplus, attributes={"beta": "float", "threshold": "float"}
-    )
+    _row("softplus", ("x",), _same(FLOATS), _reference_softplus, attributes={"beta": "float", "threshold": "float"})
     _row("cast", ("x",), _cast, _reference_cast, attributes={"dtype": "string"}, relax=_relax_cast, relax_dtypes="iub")
     add(Op("clip", "elementwise", ("x",), derived=True, numpy=np.clip, summary="minimum(maximum(x, low), high)"))
 

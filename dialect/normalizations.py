@@ -126,8 +126,10 @@ def _relax_layer_norm(relax_ops, arguments, attributes, result):
 
 def _relax_rms_norm(relax_ops, arguments, attributes, result):
     axes = list(range(result.rank - attributes["normalized"], result.rank))
-    weight = arguments[1] if len(arguments) > 1 else relax_ops.ones(
-        result.shape[-attributes["normalized"] :], result.dtype.name
+    weight = (
+        arguments[1]
+        if len(arguments) > 1
+        else relax_ops.ones(result.shape[-attributes["normalized"] :], result.dtype.name)
     )
     return relax_ops.nn.rms_norm(arguments[0], weight, axes, epsilon=attributes["eps"])
 

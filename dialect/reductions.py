@@ -1,7 +1,7 @@
-"""Rows of the op table that fold axes away. Attribute `axes` is sorted, non-negative and complete; `keepdims` keeps size 1.
+"""Rows of the op table that fold axes away. `axes` is sorted, non-negative and complete; `keepdims` keeps size 1.
 
 `sum prod max min any all argmax argmin` are structured operations; `mean var std` are composed of others.
-Sums and products of fp16 and bf16 are carried in fp32. A maximum with a NaN in it is NaN, and argmax finds the first NaN.
+Sums and products of fp16 and bf16 are carried in fp32. A maximum with a NaN in it is NaN; argmax finds the first NaN.
 """
 
 from __future__ import annotations
@@ -106,14 +106,14 @@ def fill() -> None:
            relax=_relax_reduce("mean"), relax_dtypes="f")
     )  # fmt: skip
     for name, decompose, function in (("var", _var, np.var), ("std", _std, np.std)):
-        add(
-            Op(name, "reduction", ("x",), with_correction, _infer("fv"), _corrected(function), decompose=decompose)
-        )
+        add(Op(name, "reduction", ("x",), with_correction, _infer("fv"), _corrected(function), decompose=decompose))
 
 
 def _corrected(function):
     def reference(x, axes, keepdims, correction):
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(function(x.astype(np.float64), axis=tuple(axes), keepdims=keepdims, ddof=correction)).astype(x.dtype)
+            return np.asarray(
+                function(x.astype(np.float64), axis=tuple(axes), keepdims=keepdims, ddof=correction)
+            ).astype(x.dtype)
 
     return reference

@@ -136,7 +136,7 @@ def sign(x: Scalar) -> Scalar:
 
 
 def floor_divide(x: Scalar, y: Scalar) -> Scalar:
-    """Python's ``//``. Integers: x // 0 is 0 and INT_MIN // -1 wraps, as in NumPy. Floats: see `_float_floor_divide`."""
+    """Python's ``//``. Integers: x // 0 is 0 and INT_MIN // -1 wraps, as in NumPy."""
     if x.dtype.is_float:
         return _float_floor_divide(x, y)
     zero, one = constant(0, x.dtype), constant(1, x.dtype)
@@ -267,9 +267,7 @@ def _float_to_integer(x: Scalar, dtype: DType) -> Scalar:
         return _float_to_uint64(x)
     wide = INT64 if dtype.bits == 64 or dtype.name == "uint32" else INT32
     limit = float(2 ** (wide.bits - 1))
-    in_range = bit_and(
-        compare("ge", x, constant(-limit, x.dtype)), compare("lt", x, constant(limit, x.dtype))
-    )
+    in_range = bit_and(compare("ge", x, constant(-limit, x.dtype)), compare("lt", x, constant(limit, x.dtype)))
     safe = select(in_range, x, constant(0, x.dtype))
     number = Scalar(arith.fptosi(ir.Type.parse(wide.mlir), safe.value), wide)
     number = select(in_range, number, constant(-(1 << (wide.bits - 1)), wide))

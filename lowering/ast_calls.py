@@ -126,7 +126,9 @@ class Calls:
 
     # --- inlining --------------------------------------------------------------------------------------------------
 
-    def inline(self, function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any], call: ast.Call) -> Any:
+    def inline(
+        self, function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any], call: ast.Call
+    ) -> Any:
         """The value of a Python function's body for these arguments; errors inside name this call."""
         here = span_of_node(self.file, call)
         if self.depth >= INLINE_LIMIT:
@@ -183,5 +185,3 @@ def _is_library(function: Callable[..., Any]) -> bool:
 
 def _flat(values: Any) -> list[Any]:
     return [each for value in values for each in (_flat(value) if isinstance(value, (tuple, list)) else [value])]
-
-

@@ -21,7 +21,7 @@ from mlirtri.errors import (
     UnsupportedSyntaxError,
 )  # fmt: skip
 from mlirtri.lowering.language import describe
-from mlirtri.lowering.language_rules import reshape, strided
+from mlirtri.lowering.language_shapes import reshape, strided
 from mlirtri.lowering.python_to_ast import span_of_node
 from mlirtri.lowering.tri_builder import Tensor
 

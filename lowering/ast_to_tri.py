@@ -1,7 +1,7 @@
-"""From Python's syntax to the `tri` dialect: statements. Expressions and calls are in `ast_expressions` and `ast_calls`.
+"""From Python's syntax to the `tri` dialect: statements. `ast_expressions` and `ast_calls` have the rest.
 
-Takes a `KernelTree`. Gives a module with one `func.func` of `tri` operations on tensors, each at its true line, and sets
-`context.interface`. Nothing of the user's function is executed: tensors are SSA values, everything else is known now.
+Takes a `KernelTree`. Gives a module with one `func.func` of `tri` operations, each at its true line, and sets
+`context.interface`. Nothing of the user's function is executed: tensors are SSA values, all else is known now.
 Refuses, each with a caret, all mistakes of the function that can be found in one go.
 """
 
@@ -146,7 +146,7 @@ class FunctionVisitor(Expressions, Calls):
             self.assign(each, part)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        """``x += y`` is ``x = x + y`` for a local of its own; where Python would write into shared memory, it is refused."""
+        """``x += y`` is ``x = x + y`` for a local of its own; a write into shared memory is refused."""
         if not isinstance(node.target, ast.Name):
             raise UnsupportedSyntaxError(
                 f"updating {ast.unparse(node.target)!r} in place is not supported", help="assign a new tensor to a name"
@@ -164,7 +164,7 @@ class FunctionVisitor(Expressions, Calls):
         spelled = f"{name} = {name} {OPERATOR_SIGNS.get(type(node.op), '…')} {ast.unparse(node.value)}"
         if isinstance(old.value.owner, ir.Block) or is_view(old):
             raise UnsupportedSyntaxError(
-                f"`{ast.unparse(node)}` would write into memory that {name!r} shares with an argument or another tensor",
+                f"`{ast.unparse(node)}` would write into memory that {name!r} shares with an argument or other tensor",
                 help=f"write `{spelled}`, which makes a new tensor",
             )
         aliases = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any, NoReturn
 
 from mlirtri.dialect import promotion
@@ -33,9 +34,8 @@ class Language:
     """One method per language function: ``b.add(x, y)``, ``b.sum(x, axis=0)``, ``b.reshape(x, (2, 3))``."""
 
     def __init__(self, semantics: str):
-        from mlirtri.lowering import language_rules
-
-        language_rules.load()
+        # The rules are written with this module, and register their functions when they are imported.
+        import_module("mlirtri.lowering.language_rules")
         self.semantics = semantics
         self.tri = TriBuilder()
         self.pending_checks: list[tuple[Tensor, type[Exception], str, ir.Location | None]] = []

@@ -1,4 +1,4 @@
-"""What the irregular language functions mean: reductions, shapes, contractions, normalisations, creation.
+"""What the irregular language functions that compute mean: reductions, contractions, normalisations.
 
 Each is ``name(b, …)`` with the Python signature that the frontend and the spellings call; `b` is the `Language`.
 """
@@ -6,28 +6,22 @@ Each is ``name(b, …)`` with the Python signature that the frontend and the spe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from math import ceil, prod
+from math import prod
 from typing import Any
 
 from mlirtri.dialect import promotion
-from mlirtri.dialect.dtypes import DTYPES, DType, as_dtype
-from mlirtri.errors import KernelTypeError, KernelValueError
+from mlirtri.dialect.dtypes import DTYPES, as_dtype
+from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.language import (
     Language,
     axes_of,
     axis_of,
     dtype_or_none,
     integer,
-    integers,
     language,
 )  # fmt: skip
+from mlirtri.lowering.language_shapes import full, reshape
 from mlirtri.lowering.tri_builder import Tensor
-
-
-def load() -> None:
-    """Importing this module registers everything."""
-
 
 # --- elementwise with a shape of their own -------------------------------------------------------------------------
 
@@ -233,184 +227,10 @@ def dot(b: Language, x: Any, y: Any) -> Tensor:
     last = b.type_of(y)
     moved = b.tri.transpose(y, permutation=(last.rank - 2, *range(last.rank - 2), last.rank - 1))
     if moved.type.shape[0] != inner:
-        raise KernelTypeError(f"dot of {b.type_of(x)} and {last}: the inner sizes {inner} and {moved.type.shape[0]} differ")
-    flat = _product(b, "dot", reshape(b, x, (prod(rows), inner)), reshape(b, moved, (inner, prod(moved.type.shape[1:]))))
-    return reshape(b, flat, (*rows, *moved.type.shape[1:]))
-
-
-# --- shapes --------------------------------------------------------------------------------------------------------
-
-
-@language
-def reshape(b: Language, x: Any, shape: Any) -> Tensor:
-    x, shape = b.tensor(x), list(integers(shape, "a size"))
-    if shape.count(-1) > 1:
-        raise KernelValueError(f"only one size of {tuple(shape)} can be -1")
-    if -1 in shape:
-        known = prod(size for size in shape if size != -1)
-        if known == 0 or x.type.size % known:
-            raise KernelValueError(f"{x.type} with {x.type.size} elements does not reshape to {tuple(shape)}")
-        shape[shape.index(-1)] = x.type.size // known
-    return x if tuple(shape) == x.type.shape else b.tri.reshape(x, shape=tuple(shape))
-
-
-@language
-def transpose(b: Language, x: Any, axes: Any = None) -> Tensor:
-    x = b.tensor(x)
-    rank = x.type.rank
-    if axes is None:
-        permutation = tuple(reversed(range(rank)))
-    else:
-        permutation = tuple(axis_of(axis, rank) for axis in integers(axes, "axis"))
-    if sorted(permutation) != list(range(rank)):
-        raise KernelValueError(f"axes {axes} are not a permutation of the {rank} axes of {x.type}")
-    return x if permutation == tuple(range(rank)) else b.tri.transpose(x, permutation=permutation)
-
-
-@language
-def broadcast_to(b: Language, x: Any, shape: Any) -> Tensor:
-    x, shape = b.tensor(x), integers(shape, "a size")
-    return x if shape == x.type.shape else b.tri.broadcast_to(x, shape=shape)
-
-
-@language
-def squeeze(b: Language, x: Any, axis: Any = None) -> Tensor:
-    x = b.tensor(x)
-    shape = x.type.shape
-    axes = [i for i, size in enumerate(shape) if size == 1] if axis is None else axes_of(axis, len(shape))
-    wrong = [i for i in axes if shape[i] != 1]
-    if wrong and b.semantics == "numpy":
-        raise KernelValueError(f"axis {wrong[0]} of {x.type} has size {shape[wrong[0]]}, not 1, and cannot be squeezed")
-    return reshape(b, x, [size for i, size in enumerate(shape) if i not in axes or size != 1])
-
-
-@language
-def unsqueeze(b: Language, x: Any, axis: Any) -> Tensor:
-    """A new axis (or several) of size 1, counted in the result."""
-    x = b.tensor(x)
-    axes = integers(axis, "axis")
-    rank = x.type.rank + len(axes)
-    new = sorted(axis_of(each, rank) for each in axes)
-    if len(set(new)) != len(new):
-        raise KernelValueError(f"an axis stands twice in {axis}")
-    sizes = iter(x.type.shape)
-    return reshape(b, x, [1 if i in new else next(sizes) for i in range(rank)])
-
-
-def _common(b: Language, name: str, xs: Any) -> list[Tensor]:
-    if not isinstance(xs, (tuple, list)) or not xs:
-        b.fail(f"{name} takes a tuple or list of at least one tensor")
-    plan = promotion.result_dtypes(b.semantics, name, [b.operand(x) for x in xs])
-    return [b.tensor(x, plan.result) for x in xs]
-
-
-@language
-def concatenate(b: Language, xs: Any, axis: Any = 0) -> Tensor:
-    tensors = _common(b, "concatenate", xs)
-    if axis is None:
-        tensors, axis = [reshape(b, x, (-1,) if x.type.size else (0,)) for x in tensors], 0
-    if tensors[0].type.rank == 0:
-        raise KernelTypeError("scalars do not concatenate", help="use stack")
-    axis = axis_of(axis, tensors[0].type.rank)
-    return reduce(lambda joined, part: b.tri.concatenate(joined, part, axis=axis), tensors)
-
-
-@language
-def stack(b: Language, xs: Any, axis: Any = 0) -> Tensor:
-    tensors = _common(b, "stack", xs)
-    shapes = {x.type.shape for x in tensors}
-    if len(shapes) > 1:
-        raise KernelTypeError(f"stack takes tensors of one shape, got {', '.join(str(x.type) for x in tensors)}")
-    axis = axis_of(axis, tensors[0].type.rank + 1)
-    return concatenate(b, [unsqueeze(b, x, axis) for x in tensors], axis)
-
-
-@language
-def split(b: Language, x: Any, sections_or_indices: Any, axis: Any = 0) -> tuple[Tensor, ...]:
-    """`numpy.split`: a number of equal parts, or the positions to cut at."""
-    x = b.tensor(x)
-    axis = axis_of(axis, x.type.rank)
-    size = x.type.shape[axis]
-    if isinstance(sections_or_indices, (tuple, list)):
-        cuts = [min(max(cut + size if cut < 0 else cut, 0), size) for cut in integers(sections_or_indices, "a cut")]
-    else:
-        parts = integer(sections_or_indices, "the number of parts")
-        if parts < 1 or size % parts:
-            raise KernelValueError(f"axis {axis} of {x.type} does not split into {parts} equal parts")
-        cuts = [size // parts * i for i in range(1, parts)]
-    return tuple(
-        slice_axis(b, x, axis, start, max(start, stop)) for start, stop in zip([0, *cuts], [*cuts, size], strict=True)
-    )
-
-
-def slice_axis(b: Language, x: Tensor, axis: int, start: int, stop: int) -> Tensor:
-    """x[..., start:stop, ...] along one axis."""
-    return strided(b, x, [range(start, stop) if i == axis else range(n) for i, n in enumerate(x.type.shape)])
-
-
-def strided(b: Language, x: Tensor, ranges: Sequence[range]) -> Tensor:
-    """The elements at these positions of each axis; a negative step is a slice that is flipped."""
-    backwards = tuple(axis for axis, r in enumerate(ranges) if r.step < 0 and len(r))
-    forward = [r[::-1] if axis in backwards else r for axis, r in enumerate(ranges)]
-    if any(tuple(r) != tuple(range(n)) for r, n in zip(forward, x.type.shape, strict=True)):
-        x = b.tri.slice(
-            x,
-            offsets=tuple(r[0] if len(r) else 0 for r in forward),
-            sizes=tuple(len(r) for r in forward),
-            strides=tuple(abs(r.step) if len(r) > 1 else 1 for r in forward),
+        raise KernelTypeError(
+            f"dot of {b.type_of(x)} and {last}: the inner sizes {inner} and {moved.type.shape[0]} differ"
         )
-    return b.tri.flip(x, axes=backwards) if backwards else x
-
-
-@language
-def flip(b: Language, x: Any, axis: Any = None) -> Tensor:
-    x = b.tensor(x)
-    axes = axes_of(axis, x.type.rank)
-    return b.tri.flip(x, axes=axes) if axes else x
-
-
-# --- creation ------------------------------------------------------------------------------------------------------
-
-
-def _sizes(shape: Any) -> tuple[int, ...]:
-    sizes = integers(shape, "a size")
-    if any(size < 0 for size in sizes):
-        raise KernelValueError(f"negative size in shape {sizes}")
-    return sizes
-
-
-@language
-def full(b: Language, shape: Any, value: Any, dtype: Any = None) -> Tensor:
-    sizes, dtype = _sizes(shape), dtype_or_none(dtype)
-    if isinstance(value, Tensor):
-        return broadcast_to(b, b.tensor(value, dtype), sizes)
-    dtype = dtype or promotion.default_dtype(b.semantics, b.operand(value).weak)
-    return b.tri.constant(int(value) if dtype.is_integer else value, dtype, sizes)
-
-
-@language
-def empty(b: Language, shape: Any, dtype: Any) -> Tensor:
-    return full(b, shape, 0, as_dtype(dtype))
-
-
-@language
-def arange(b: Language, start: Any, stop: Any, step: Any, dtype: Any) -> Tensor:
-    for each in (start, stop, step):
-        if isinstance(each, Tensor):
-            b.fail("arange takes numbers known at compile time, since they decide its size")
-    if step == 0:
-        raise KernelValueError("the step of arange is 0")
-    return b.tri.arange(start=start, step=step, size=max(0, ceil((stop - start) / step)), dtype=_name(dtype))
-
-
-def _name(dtype: Any) -> str:
-    found: DType = as_dtype(dtype)
-    return found.name
-
-
-@language
-def eye(b: Language, n: Any, m: Any, k: Any, dtype: Any) -> Tensor:
-    rows = integer(n, "a size")
-    return b.tri.eye(
-        rows=rows, columns=rows if m is None else integer(m, "a size"), diagonal=integer(k, "k"), dtype=_name(dtype)
+    flat = _product(
+        b, "dot", reshape(b, x, (prod(rows), inner)), reshape(b, moved, (inner, prod(moved.type.shape[1:])))
     )
+    return reshape(b, flat, (*rows, *moved.type.shape[1:]))

@@ -1,4 +1,4 @@
-"""Small words for building linalg on tensors: `generic`, `empty`, `filled`, `reshape`. Knows our types, no op of the table."""
+"""Small words for building linalg on tensors: `generic`, `empty`, `filled`, `reshape`. Knows no op of the table."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
 """The first room: a Python function to its syntax tree, with true file positions.
 
-Takes a `KernelSource`. Gives a `KernelTree`: the `ast.FunctionDef`, whose line and column numbers are those of the file.
+Takes a `KernelSource`. Gives a `KernelTree`: the `ast.FunctionDef`, with the file's own line and column numbers.
 Refuses functions whose source cannot be read, methods, generators and coroutines. Runs nothing of the user's.
 """
 
 from __future__ import annotations
 
 import ast
+import keyword
 import linecache
 import re
 from collections.abc import Callable
@@ -41,18 +42,14 @@ def print_tree(tree: KernelTree) -> str:
 
 
 def symbol_of(function: Callable[..., Any]) -> str:
-    """A name that is a valid symbol in MLIR, LLVM and C: dots, angle brackets and non-ASCII letters are replaced."""
+    """A valid symbol in MLIR, LLVM, C and TVMScript: dots, brackets, non-ASCII letters and keywords are replaced."""
     name = getattr(function, "__qualname__", None) or function.__name__
     name = name.rsplit("<locals>.", 1)[-1].replace("<lambda>", "lambda")
     ascii_only = "".join(c if c.isascii() else f"u{ord(c):04x}" for c in name)
     symbol = re.sub(r"\W", "_", ascii_only)
+    if keyword.iskeyword(symbol):
+        return f"{symbol}_"
     return f"_{symbol}" if symbol[0].isdigit() else symbol
-
-
-def source_text(function: Callable[..., Any]) -> str:
-    """The function's own lines, for the cache key."""
-    file, node = parse_function(function)
-    return ast.dump(node)
 
 
 def span_of_node(file: str, node: Any) -> Span:

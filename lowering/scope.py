@@ -1,4 +1,4 @@
-"""Which value a name has inside a kernel: locals of the kernel, then what the Python function closes over, then globals.
+"""Which value a name has inside a kernel: its locals, then what the Python function closes over, then globals.
 
 Reading a captured value notes it as a `Capture`, so that the cache knows what went into the code. Refuses values that
 a kernel cannot hold: arrays, tensors and arbitrary objects have to be arguments.
@@ -52,7 +52,8 @@ class Scope:
             return BUILTINS[name]
         near = difflib.get_close_matches(name, self._known(), n=3)
         raise UnknownNameError(
-            f"name {name!r} is not defined", help=INSTEAD.get(name) or (f"did you mean {' or '.join(near)}?" if near else None)
+            f"name {name!r} is not defined",
+            help=INSTEAD.get(name) or (f"did you mean {' or '.join(near)}?" if near else None),
         )
 
     def capture(self, name: str, value: Any, read: Callable[[], Any]) -> Any:

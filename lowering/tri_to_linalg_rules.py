@@ -1,4 +1,4 @@
-"""The way down from each `tri` operation to linalg on tensors: one rule for all elementwise ones, one each for the rest.
+"""The way down from each `tri` operation to linalg: one rule for all elementwise ones, one each for the rest.
 
 Every rule is ``rule(op, operation, operands) -> value``; the driver has set the location and the insertion point.
 """
@@ -45,9 +45,7 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 def elementwise(op: Op, operation: ir.Operation, operands: list[ir.Value]) -> ir.Value:
     result = type_of(operation.results[0].type)
     types = [type_of(operand.type) for operand in operation.operands]
-    values, maps = zip(
-        *(_aligned(value, of, result) for value, of in zip(operands, types, strict=True)), strict=True
-    )
+    values, maps = zip(*(_aligned(value, of, result) for value, of in zip(operands, types, strict=True)), strict=True)
     parameters = attributes.from_mlir(op, operation)
 
     def body(*elements: ir.Value) -> Scalar:

@@ -44,7 +44,9 @@ def has_operator(op: Op, operation: ir.Operation) -> bool:
     """Whether Relax has an operator with this meaning for the dtype of the first operand."""
     if op.relax is None:
         return False
-    dtypes = [type_of(operand.type).dtype for operand in operation.operands] or [type_of(operation.results[0].type).dtype]
+    dtypes = [type_of(operand.type).dtype for operand in operation.operands] or [
+        type_of(operation.results[0].type).dtype
+    ]
     of = dtypes[1] if op.name == "where" else dtypes[0]
     return ("h" if of.name == "float16" else of.kind) in op.relax_dtypes
 

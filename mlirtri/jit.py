@@ -164,8 +164,8 @@ def jit(
     """Make a kernel of a plain Python function over tensors. The function is read, never run.
 
     `target` is ``"cpu"`` (default), ``"gpu"``, ``"cuda"`` or ``"cuda:sm_90"``; `pipeline` is ``"linalg"`` (default),
-    ``"relax"``, ``"mlir"`` or a `Pipeline`; `schedule` is ``"default"`` or ``"none"``; `print_ir` prints to stderr the IR
-    after each pass of all stages (True) or of those named.
+    ``"relax"``, ``"mlir"`` or a `Pipeline`; `schedule` is ``"default"`` or ``"none"``; `print_ir` prints to stderr the
+    IR after each pass of all stages (True) or of those named.
     """
     options = Options(target, pipeline, schedule, print_ir)
     checked(options)

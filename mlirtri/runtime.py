@@ -29,7 +29,9 @@ class NonContiguousWarning(UserWarning):
 class Runner:
     """A kernel's executable with the way in and out for Python's tensors. Thread-safe."""
 
-    def __init__(self, name: str, interface: Interface, executable: Executable, semantics: str, signless: bool, cuda: bool):
+    def __init__(
+        self, name: str, interface: Interface, executable: Executable, semantics: str, signless: bool, cuda: bool
+    ):
         self.name = name
         self.interface = interface
         self.executable = executable
@@ -152,7 +154,8 @@ class _Entry:
             raise self.wrong_device(tensor)
         if tensor.layout is not torch.strided:
             raise KernelTypeError(
-                f"{self.runner.name}(): {self.parameter.name!r} has layout {tensor.layout}", help="pass tensor.to_dense()"
+                f"{self.runner.name}(): {self.parameter.name!r} has layout {tensor.layout}",
+                help="pass tensor.to_dense()",
             )
         if not tensor.is_contiguous() or tensor.is_neg():
             self.warn()
@@ -181,7 +184,8 @@ class _Entry:
         if wanted == "cuda" and not torch.cuda.is_available():
             help_text = "no CUDA device is at hand here: the source is in kernel.ir['cuda']"
         return DeviceError(
-            f"{self.runner.name}() was compiled for {wanted}, and {self.parameter.name!r} is on {tensor.device}", help=help_text
+            f"{self.runner.name}() was compiled for {wanted}, and {self.parameter.name!r} is on {tensor.device}",
+            help=help_text,
         )
 
     def warn(self) -> None:

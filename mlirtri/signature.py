@@ -43,7 +43,9 @@ class Signature:
         try:
             found = inspect.get_annotations(self.function, eval_str=True, locals=closure or None)
         except (NameError, AttributeError, SyntaxError, TypeError) as error:
-            raise KernelTypeError(f"an annotation of {self.function.__name__} does not evaluate: {error}", self.span) from None
+            raise KernelTypeError(
+                f"an annotation of {self.function.__name__} does not evaluate: {error}", self.span
+            ) from None
         return {name: _annotation(value) for name, value in found.items() if name in self.parameters}
 
     @property
@@ -191,7 +193,7 @@ def constant_of(value: Any) -> Any:
     if callable(value):
         return value
     raise KernelTypeError(
-        f"a {type(value).__name__} is not an argument kernels take: pass tensors, arrays, numbers, strings, dtypes, tuples"
+        f"a {type(value).__name__} is not an argument kernels take: pass tensors, arrays, numbers, strings or tuples"
     )
 
 

@@ -43,8 +43,10 @@ def written(value, arrays: list[np.ndarray]) -> str:
         return f"({inner}{',' * bool(value)})" if isinstance(value, tuple) else f"[{inner}]"
     if isinstance(value, np.dtype):
         return f"numpy.{value.name}"
-    return f"numpy.{value.__name__}" if isinstance(value, type) and issubclass(value, np.generic) else (
-        value.__name__ if isinstance(value, type) else repr(value)
+    return (
+        f"numpy.{value.__name__}"
+        if isinstance(value, type) and issubclass(value, np.generic)
+        else (value.__name__ if isinstance(value, type) else repr(value))
     )
 
 
@@ -77,7 +79,9 @@ def test_compiled_calls(tmp_path, library, calls, pipeline):
     parameters = ", ".join(f"a{position}" for position in range(len(arrays)))
     body = ",\n        ".join(lines)
     file = tmp_path / f"calls_{library}.py"
-    file.write_text(f"import math\nimport numpy\nimport torch\n\ndef kernel({parameters}):\n    return (\n        {body},\n    )\n")
+    file.write_text(
+        f"import math\nimport numpy\nimport torch\n\ndef kernel({parameters}):\n    return (\n        {body},\n    )\n"
+    )
     function = module_from(file).kernel
     arguments = arrays if library == "numpy" else [torch.from_numpy(np.array(each)) for each in arrays]
     with warnings.catch_warnings(), np.errstate(all="ignore"):

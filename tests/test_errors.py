@@ -38,7 +38,7 @@ SYNTAX = [
     ("    ⟦global x1⟧", "cannot contain Global", "as an argument"),
     ("    ⟦def f(): pass⟧", "cannot contain FunctionDef", "top of the file"),
     ("    ⟦class A: pass⟧", "cannot contain ClassDef", ""),
-    ("    return helper(*⟦x⟧)".replace("*⟦x⟧", "⟦*x⟧"), "star-expressions are not supported", "every element"),
+    ("    return helper(⟦*x⟧)", "star-expressions are not supported", "every element"),
     ("    return helper(**⟦x⟧)", "** arguments are not supported", "every keyword"),
     ("    ⟦x[0]⟧ = 1\n    return x", "assigning to 'x[0]'", "assign to a name"),
     ("    ⟦x += 1⟧\n    return x", "'x' shares with an argument", "write `x = x + 1`"),
@@ -68,11 +68,10 @@ TYPES = [
     ("    return ⟦0 < x < 1⟧", "a chained comparison", "(a < b) & (b < c)"),
     ("    return ⟦np.sum(x, wher=1)⟧", "numpy.sum() has no parameter 'wher'", "its signature is"),
     ("    return ⟦np.sum(x, where=x)⟧", "numpy.sum(where=…) is not supported", ""),
-    ("    a, b, c = ⟦x⟧\n    return a".replace("a, b, c = ⟦x⟧", "⟦a, b, c⟧ = x"), "cannot unpack 2 values into 3 names", ""),
+    ("    ⟦a, b, c⟧ = x\n    return a", "cannot unpack 2 values into 3 names", ""),
     ("    return ⟦GLOBAL_ARRAY⟧ + x", "the captured value 'GLOBAL_ARRAY' is an array", "as an argument"),
     ("    return ⟦OBJECT⟧ + x", "which a kernel cannot hold", ""),
-    ("    return ⟦'text'⟧".replace("⟦'text'⟧", "'text'").replace("return", "⟦return").replace("'text'", "'text'⟧"),
-     "a kernel cannot return str 'text'", "return tensors"),
+    ("    ⟦return 'text'⟧", "a kernel cannot return str 'text'", "return tensors"),
     ("    return ⟦np.concatenate([x, np.ones((3, 4))])⟧", "do not concatenate along axis 0", ""),
     ("    return ⟦np.split(x, 2, axis=1)⟧", "do not split into 2 equal parts", "array_split"),
     ("    return ⟦helper(x, x)⟧", "helper(): too many positional arguments", ""),
@@ -111,7 +110,7 @@ def kernel_of(tmp_path, body: str, parameters: str = "x"):
     text = f"{PRELUDE}def kernel({parameters}):\n{body}\n"
     place = None
     if "⟦" in text:
-        before, _, rest = text.partition("⟦")
+        before, _, _ = text.partition("⟦")
         line, column = before.count("\n") + 1, len(before.rpartition("\n")[2]) + 1
         place = (line, column)
         text = text.replace("⟦", "").replace("⟧", "")
@@ -148,7 +147,7 @@ def test_refusals(tmp_path, kind, body, message, way_out):
 
 def test_several_problems_are_reported_together(tmp_path):
     body = "    a = x @ x\n    b = nothing + x\n    c = a + b\n    d = x.reshape(7)\n    return c"
-    function, file, _ = kernel_of(tmp_path, body)
+    function, _, _ = kernel_of(tmp_path, body)
     with pytest.raises(errors.SeveralErrors) as caught:
         mt.jit(function)(X)
     # `c` and `d` use or follow what failed: only true mistakes are listed.
@@ -207,7 +206,9 @@ def test_arguments_that_do_not_fit(tmp_path, parameters, arguments, keywords, me
 
 
 def test_all_argument_mismatches_are_in_one_message(tmp_path):
-    function, _, _ = kernel_of(tmp_path, "    return x", "x: mt.Tensor[[1], mt.float32], y: mt.Tensor[[1], mt.int8], n: int")
+    function, _, _ = kernel_of(
+        tmp_path, "    return x", "x: mt.Tensor[[1], mt.float32], y: mt.Tensor[[1], mt.int8], n: int"
+    )
     with pytest.raises(errors.ArgumentMismatchError) as caught:
         mt.jit(function)(X, N, "n")
     assert all(f"'{name}': expected" in caught.value.message for name in ("x", "y", "n"))
@@ -274,8 +275,10 @@ def test_language_functions_outside_of_a_kernel():
 
 
 def test_static_assert_and_print(tmp_path, capsys):
-    body = "    mt.static_print('shape', x.shape, x)\n    ⟦mt.static_assert(x.shape[0] == 3, f'{x.shape}')⟧\n    return x"
-    function, file, place = kernel_of(tmp_path, body)
+    body = (
+        "    mt.static_print('shape', x.shape, x)\n    ⟦mt.static_assert(x.shape[0] == 3, f'{x.shape}')⟧\n    return x"
+    )
+    function, _, place = kernel_of(tmp_path, body)
     with pytest.raises(errors.StaticAssertionError, match=r"static assertion failed: \(2, 3\)") as caught:
         mt.jit(function)(X)
     assert (caught.value.span.line, caught.value.span.column) == place

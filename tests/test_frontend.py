@@ -83,13 +83,13 @@ def walrus_and_format(x):
 
 
 def chained_constants(x):
-    return x * (1 if 0 < x.shape[0] <= 3 else 0) + (x.shape[0] and 5 or 7) + (not x.shape)
+    return x * (1 if 0 < x.shape[0] <= 3 else 0) + ((x.shape[0] and 5) or 7) + (not x.shape)
 
 
 @pytest.mark.parametrize(
     "function",
-    [uses_globals, uses_helpers, reassigns, unpacks_shape, branches_on_shape, compares_dtypes, early_return, walrus_and_format,
-     chained_constants],
+    [uses_globals, uses_helpers, reassigns, unpacks_shape, branches_on_shape, compares_dtypes, early_return,
+     walrus_and_format, chained_constants],
 )  # fmt: skip
 def test_programs(function):
     if function in (branches_on_shape, walrus_and_format):
@@ -152,8 +152,8 @@ def test_closures():
 
 @pytest.mark.parametrize(
     "index",
-    ["0", "-1", "1:", "::2", "::-1", "..., 0", "None", "1, 2", ":, None, 1:3", "..., ::-2", "-2:, -3:-1", "2:1", "1:100",
-     "..., None", "0, ..., None", "5:, 0"],
+    ["0", "-1", "1:", "::2", "::-1", "..., 0", "None", "1, 2", ":, None, 1:3", "..., ::-2", "-2:, -3:-1", "2:1",
+     "1:100", "..., None", "0, ..., None", "5:, 0"],
 )  # fmt: skip
 @pytest.mark.parametrize("pipeline", ["linalg", "relax", "mlir"])
 def test_basic_indexing(tmp_path, index, pipeline):

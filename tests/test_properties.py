@@ -87,7 +87,11 @@ def test_elementwise_programs(tmp_path_factory, data):
 def test_reductions(tmp_path_factory, data):
     shape = data.draw(array_shapes(min_dims=1, max_dims=4, max_side=5))
     axis = data.draw(st.one_of(st.none(), st.integers(-len(shape), len(shape) - 1)))
-    names = data.draw(st.lists(st.sampled_from(["sum", "max", "min", "mean", "prod", "std", "argmax", "argmin"]), min_size=1, max_size=3))
+    names = data.draw(
+        st.lists(
+            st.sampled_from(["sum", "max", "min", "mean", "prod", "std", "argmax", "argmin"]), min_size=1, max_size=3
+        )
+    )
     keep = data.draw(st.booleans())
     parts = ", ".join(f"np.{name}(np.sin(x) * 2, axis={axis}, keepdims={keep})" for name in names)
     agree(function_of(tmp_path_factory, f"return ({parts},)", "x"), filled(shape, 3))

@@ -29,18 +29,20 @@ BINARY = {
 }  # fmt: skip
 EXACT_UNARY = {
     "-x", "~x", "abs(x)", "lib.sign(x)", "lib.floor(x)", "lib.ceil(x)", "lib.trunc(x)", "lib.round(x)",
-    "lib.isnan(x)", "lib.isinf(x)", "lib.isfinite(x)", "lib.logical_not(x)", "lib.square(x)", "x ** 2", "x * 2", "x + 1",
-    "x / 2", "x // 2", "x % 3", "1 - x", "x == 1", "x > 0.5",
+    "lib.isnan(x)", "lib.isinf(x)", "lib.isfinite(x)", "lib.logical_not(x)", "lib.square(x)", "x ** 2", "x * 2",
+    "x + 1", "x / 2", "x // 2", "x % 3", "1 - x", "x == 1", "x > 0.5",
 }  # fmt: skip
 INEXACT_UNARY = {
-    "lib.sqrt(x)", "lib.exp(x)", "lib.exp2(x)", "lib.log(x)", "lib.log2(x)", "lib.log10(x)", "lib.log1p(x)", "lib.expm1(x)",
+    "lib.sqrt(x)", "lib.exp(x)", "lib.exp2(x)", "lib.log(x)", "lib.log2(x)", "lib.log10(x)", "lib.log1p(x)",
+    "lib.expm1(x)",
     "lib.sin(x)", "lib.cos(x)", "lib.tan(x)", "lib.arcsin(x)", "lib.arccos(x)", "lib.arctan(x)", "lib.sinh(x)",
     "lib.cosh(x)", "lib.tanh(x)", "lib.arcsinh(x)", "lib.arccosh(x)", "lib.arctanh(x)", "x ** 0.5", "x ** 1.5",
 }  # fmt: skip
 TORCH_ONLY = {
     # Clamped: torch's own gelu of infinity is NaN for some lengths.
     "lib.rsqrt(x)", "lib.erf(x)", "lib.sigmoid(x)", "lib.relu(x)", "lib.nn.functional.gelu(lib.clamp(x, -50, 50))",
-    "lib.nn.functional.gelu(lib.clamp(x, -50, 50), approximate='tanh')", "lib.nn.functional.silu(x)", "lib.nn.functional.softplus(x)",
+    "lib.nn.functional.gelu(lib.clamp(x, -50, 50), approximate='tanh')", "lib.nn.functional.silu(x)",
+    "lib.nn.functional.softplus(x)",
 }  # fmt: skip
 ULPS = 8
 """What a float function of ours may differ from a float function of theirs, which are not exact themselves."""
@@ -57,8 +59,29 @@ def samples(name: str) -> np.ndarray:
         return np.array([False, True])
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
-        return np.array([0, 1, 2, 3, 7, limits.max, limits.max - 1, limits.min, limits.min // 2, limits.max // 3], dtype)
-    values = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -2.5, 2.5, 3.7, -7.3, 0.1, 11.0, 25.0, np.inf, -np.inf, np.nan, 1e-4]
+        return np.array(
+            [0, 1, 2, 3, 7, limits.max, limits.max - 1, limits.min, limits.min // 2, limits.max // 3], dtype
+        )
+    values = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        -0.5,
+        1.5,
+        -2.5,
+        2.5,
+        3.7,
+        -7.3,
+        0.1,
+        11.0,
+        25.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        1e-4,
+    ]
     return np.array(values).astype(dtype)
 
 
@@ -100,7 +123,9 @@ def accepted(expressions, library, **values) -> list[str]:
 
 def to_numpy(value) -> np.ndarray:
     if isinstance(value, torch.Tensor):
-        return value.view(torch.int16).numpy().view(ml_dtypes.bfloat16) if value.dtype == torch.bfloat16 else value.numpy()
+        return (
+            value.view(torch.int16).numpy().view(ml_dtypes.bfloat16) if value.dtype == torch.bfloat16 else value.numpy()
+        )
     return np.asarray(value)
 
 

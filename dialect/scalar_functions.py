@@ -1,0 +1,84 @@
+"""The scalar rule of every elementwise op of the table: one element in, one out, in `arith` and `math` operations.
+
+Most are the algebra's own functions (`dialect.scalar`) or one operation of `math`; the rest is written with those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import pi, sqrt
+
+from mlirtri.dialect import scalar as s
+from mlirtri.dialect.dtypes import as_dtype
+from mlirtri.dialect.mlir import math
+from mlirtri.dialect.scalar import Scalar
+
+
+def _number(x: Scalar, value: float) -> Scalar:
+    return s.constant(value, x.dtype)
+
+
+def _one_plus_exp_of_minus(x: Scalar) -> Scalar:
+    return s.add(_number(x, 1), s.unary(math.exp)(s.negate(x)))
+
+
+def sigmoid(x: Scalar) -> Scalar:
+    return s.divide(_number(x, 1), _one_plus_exp_of_minus(x))
+
+
+def silu(x: Scalar) -> Scalar:
+    return s.divide(x, _one_plus_exp_of_minus(x))
+
+
+def _half_of_one_plus(x: Scalar, y: Scalar) -> Scalar:
+    return s.multiply(s.multiply(_number(x, 0.5), x), s.add(_number(x, 1), y))
+
+
+def gelu(x: Scalar) -> Scalar:
+    """x * Phi(x): Hendrycks & Gimpel, "Gaussian Error Linear Units", arXiv:1606.08415."""
+    return _half_of_one_plus(x, s.unary(math.erf)(s.multiply(x, _number(x, sqrt(0.5)))))
+
+
+def gelu_tanh(x: Scalar) -> Scalar:
+    """The same paper's approximation by tanh."""
+    cube = s.multiply(s.multiply(x, x), x)
+    inner = s.add(x, s.multiply(_number(x, 0.044715), cube))
+    return _half_of_one_plus(x, s.unary(math.tanh)(s.multiply(_number(x, sqrt(2 / pi)), inner)))
+
+
+def softplus(x: Scalar, beta: float, threshold: float) -> Scalar:
+    """log(1 + exp(beta x)) / beta, and x itself beyond the threshold, where the two are the same."""
+    scaled = s.multiply(x, _number(x, beta))
+    soft = s.divide(s.unary(math.log1p)(s.unary(math.exp)(scaled)), _number(x, beta))
+    return s.select(s.compare("gt", scaled, _number(x, threshold)), x, soft)
+
+
+def cast(x: Scalar, dtype: str) -> Scalar:
+    return s.cast(x, as_dtype(dtype))
+
+
+_MATH = (
+    "exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan",
+    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "floor", "ceil", "trunc",
+)  # fmt: skip
+_COMPARISONS = {
+    "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
+}  # fmt: skip
+
+RULES: dict[str, Callable[..., Scalar]] = {
+    "add": s.add, "subtract": s.subtract, "multiply": s.multiply, "divide": s.divide,
+    "floor_divide": s.floor_divide, "remainder": s.remainder, "power": s.power, "atan2": s.atan2,
+    "maximum": s.maximum, "minimum": s.minimum, "where": s.select, "cast": cast,
+    "bitwise_and": s.bit_and, "bitwise_or": s.bit_or, "bitwise_xor": s.bit_xor, "bitwise_not": s.bit_not,
+    "logical_and": s.bit_and, "logical_or": s.bit_or, "logical_xor": s.bit_xor, "logical_not": s.logical_not,
+    "left_shift": s.left_shift, "right_shift": s.right_shift,
+    "negative": s.negate, "abs": s.absolute, "sign": s.sign,
+    "isnan": s.is_nan, "isinf": s.is_infinite, "isfinite": s.is_finite,
+    "square": lambda x: s.multiply(x, x), "reciprocal": lambda x: s.divide(_number(x, 1), x),
+    "relu": lambda x: s.maximum(x, _number(x, 0)), "round": s.unary(math.roundeven),
+    "rsqrt": lambda x: s.divide(_number(x, 1), s.unary(math.sqrt)(x)),
+    "sigmoid": sigmoid, "silu": silu, "gelu": gelu, "gelu_tanh": gelu_tanh, "softplus": softplus,
+    **{name: partial(s.compare, predicate) for name, predicate in _COMPARISONS.items()},
+    **{name: s.unary(getattr(math, name)) for name in _MATH},
+}  # fmt: skip
