@@ -1,7 +1,7 @@
 """README.md does what it says: its Python runs, its commands print what it shows, its links lead somewhere.
 
-A Python block whose first line is ``# name.py`` is also that file, for the blocks after it. In what a block of output
-shows, ``…`` stands for anything. Blocks of `sh` are make's and pip's, of which only the targets are checked.
+The blocks are one story: a Python block whose first line is ``# name.py`` is also that file for those after it. In what
+a block of output shows, ``…`` stands for anything. Blocks of `sh` are make's, of which only the targets are checked.
 """
 
 from __future__ import annotations
@@ -32,70 +32,48 @@ def blocks_of(text: str) -> list[Block]:
 
 
 BLOCKS = blocks_of(README)
-PYTHON = [block for block in BLOCKS if block.language == "python"]
-COMMANDS = [
-    (block.line, *re.match(r"\$ ([^\n]*)\n(.*)", part, re.DOTALL).groups())
-    for block in BLOCKS
-    if block.language == "console"
-    for part in re.split(r"^(?=\$ )", block.text, flags=re.MULTILINE)
-    if part
-]
 
 
-def assert_shown(shown: str, found: str) -> None:
+def assert_shown(shown: str, found: str, line: int) -> None:
     """`found` has the lines of `shown`; spaces count as one, since numbers in tables change their width."""
     squeezed = " ".join(found.split())
     pattern = ".*?".join(re.escape(" ".join(part.split())) for part in shown.split("…"))
-    # The spaces around a gap may themselves be part of what it stands for.
-    assert re.search(pattern, squeezed, re.DOTALL), f"expected\n{shown}\nin\n{found}"
+    assert re.search(pattern, squeezed, re.DOTALL), f"README.md:{line} shows\n{shown}\nand this came\n{found}"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A folder in which the Python blocks have run, in order; with what they printed."""
-    folder = tmp_path_factory.mktemp("readme")
-    for block in PYTHON:
-        if name := re.match(r"# (\w+\.py)\n", block.text):
-            (folder / name[1]).write_text(block.text)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def printed(folder):
-    """What each Python block prints."""
-    return [run_block(folder, number, block) for number, block in enumerate(PYTHON)]
-
-
-def run_block(folder: Path, number: int, block: Block) -> str:
-    file = folder / f"block_{number}.py"
+def run_python(folder: Path, block: Block) -> str:
+    """What the block prints; it is also the file that its first line names."""
+    named = re.match(r"# (\w+\.py)\n", block.text)
+    file = folder / (named[1] if named else f"line_{block.line}.py")
     file.write_text(block.text)
     run = subprocess.run([sys.executable, file], cwd=folder, capture_output=True, text=True, check=False)
     assert run.returncode == 0, f"README.md:{block.line}\n{run.stderr}"
     return run.stdout
 
 
-def test_python_blocks_run_and_print_what_is_shown(printed):
-    first = BLOCKS.index(PYTHON[0])
-    shown = [block for block in BLOCKS[first + 1 : first + 3] if block.language == "mlir"]
-    assert len(shown) == 2
-    for block in shown:
-        assert_shown(block.text, printed[0])
-
-
-@pytest.mark.parametrize(
-    ("line", "command", "shown"), COMMANDS, ids=[f"line {line}: {c[:40]}" for line, c, _ in COMMANDS]
-)
-def test_commands_print_what_is_shown(folder, printed, line, command, shown):
+def run_console(folder: Path, block: Block) -> None:
+    """Run each line after a ``$`` and compare what it prints with the lines below."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = os.environ | {"PATH": path}
-    piped = f"set -o pipefail; {command}"
-    run = subprocess.run(
-        ["bash", "-c", piped], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    is_error = "error:" in shown
-    assert run.returncode == int(is_error), f"README.md:{line}\n{run.stderr}"
-    assert_shown(shown, run.stderr if is_error else run.stdout)
-    assert (run.stdout == "") == is_error
+    environment = os.environ | {"PATH": path, "COLUMNS": "200"}
+    for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE):
+        shell = ["bash", "-c", f"set -o pipefail; {command}"]
+        run = subprocess.run(shell, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        is_error = "error:" in shown
+        assert run.returncode == int(is_error), f"{command}\n{run.stderr}"
+        assert (run.stdout == "") == is_error, "IR and results go to stdout, errors to stderr"
+        assert_shown(shown, run.stderr if is_error else run.stdout, block.line)
+
+
+def test_the_blocks_do_what_they_show_in_their_order(tmp_path):
+    printed = ""
+    for block in BLOCKS:
+        if block.language == "python":
+            printed = run_python(tmp_path, block)
+        elif block.language == "mlir":
+            assert_shown(block.text, printed, block.line)
+        elif block.language == "console":
+            run_console(tmp_path, block)
+    assert [block.language for block in BLOCKS].count("mlir") == 2
 
 
 def test_make_targets_exist():
