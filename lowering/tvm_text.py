@@ -41,9 +41,9 @@ def print_complete(mod: IRModule) -> str:
 
 def parse(text: str, file: str) -> IRModule:
     """The module of a TVMScript text; raises `ParseError` at its line. The text is Python to TVM: it is trusted."""
-    from tvm.script import ir as I  # noqa: N812 - the name that TVMScript uses
-    from tvm.script import relax as R  # noqa: N812
-    from tvm.script import tirx as T  # noqa: N812
+    from tvm.script import ir as I
+    from tvm.script import relax as R
+    from tvm.script import tirx as T
 
     names = {"tvm": tvm, "I": I, "R": R, "T": T, "float": float}
     try:
