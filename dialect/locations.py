@@ -51,12 +51,14 @@ def name_of(location: ir.Location | None) -> str | None:
 
 
 def callers_of(location: ir.Location | None) -> list[Note]:
-    """One "called from here" note per call site around `location`, innermost first."""
+    """One "called from here" note per call site around the place of `span_of`, innermost first."""
     if location is None:
         return []
     location = _downcast(location)
     if isinstance(location, ir.NameLoc):
         return callers_of(location.child_loc)
+    if isinstance(location, ir.FusedLoc):
+        return callers_of(next((inner for inner in location.locations if span_of(inner)), None))
     if not isinstance(location, ir.CallSiteLoc):
         return []
     span = span_of(location.caller)
