@@ -90,7 +90,7 @@ def _bfloat16_bits(word: str, dtype: np.dtype) -> int:
 
 
 def static_integers(operation: ir.Operation, name: str) -> list[int]:
-    """A ``static_…`` attribute; raises `UnsupportedOperationError` when one of the numbers is only known at run time."""
+    """A ``static_…`` attribute; raises `UnsupportedOperationError` when a number is only known at run time."""
     numbers = list(operation.attributes[name])
     if any(number == ir.ShapedType.get_dynamic_size() for number in numbers):
         raise UnsupportedOperationError(

@@ -93,9 +93,8 @@ def _refuse_unsupported(functions: Sequence[ir.Operation]) -> None:
     if not refusals:
         return
     lines = [f"{reason} ({each.count}×)" if each.count > 1 else reason for reason, each in refusals.items()]
-    notes = [
-        Note(f"{reason} is here", span) for reason, each in refusals.items() for span in each.places[:_SHOWN_PLACES]
-    ]
+    places = [(reason, span) for reason, each in refusals.items() for span in each.places[:_SHOWN_PLACES]]
+    notes = [Note(f"{reason} is here", span) for reason, span in places]
     raise UnsupportedOperationError(
         f"no translation to Relax for {', '.join(lines)}",
         notes[0].span if notes else None,
@@ -127,9 +126,9 @@ def _unsupported_in_body(operation: ir.Operation) -> Iterator[tuple[ir.Operation
 
 
 def _type_problem(operation: ir.Operation) -> str | None:
-    for value in (*operation.operands, *operation.results):
-        try:
+    try:
+        for value in (*operation.operands, *operation.results):
             TensorType(shape_of(value.type), dtype_of(value.type))
-        except UnsupportedOperationError as error:
-            return f"{operation.name} ({error.message})"
+    except UnsupportedOperationError as error:
+        return f"{operation.name} ({error.message})"
     return None

@@ -1,4 +1,4 @@
-"""The body of a linalg operation to TIR: a block of scalar operations becomes expressions and the stores of its results.
+"""The body of a linalg operation to TIR: a block of scalar operations becomes the stores of its results.
 
 Takes the block, what its arguments are, and where its results go. Gives one statement. A value that is used again and
 costs something becomes a variable, so that expressions stay as large as the body: a let where there are few, which
@@ -15,10 +15,13 @@ from typing import Any
 from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import ir
 from mlirtri.errors import KernelError, UnsupportedOperationError
+from mlirtri.lowering import scalar_conversions, scalar_floats
 from mlirtri.lowering.primfunc import buffer, index, load, store
-from mlirtri.lowering.scalar_to_tir import SCALAR_RULES, ScalarRule, dtype_name, integer_power
+from mlirtri.lowering.scalar_integers import integer_power
+from mlirtri.lowering.scalar_to_tir import SCALAR_RULES, ScalarRule, dtype_name
 from mlirtri.lowering.tvm_names import structural_map, structural_walk, tirx
 
+__all__ = ["BODY_OPERATIONS", "ScalarBody", "scalar_conversions", "scalar_floats"]
 Expr = Any
 # What only makes sense inside a body, or needs variables; `ScalarBody` translates it.
 BODY_OPERATIONS = frozenset({"linalg.yield", "linalg.index", "tensor.extract", "math.ipowi"})
@@ -131,8 +134,8 @@ class ScalarBody:
     def _lift(self, let: tirx.Let) -> Expr:
         """Make a let of a rule one of the body's variables, so that it can become a scratch element."""
         uses: list = []
-        structural_walk(let.body, (tirx.Var, lambda variable: uses.append(variable) if variable.same_as(let.var) else None))
-        self._count(len(uses))
+        structural_walk(let.body, (tirx.Var, uses.append))
+        self._count(sum(variable.same_as(let.var) for variable in uses))
         self.variables.append((let.var, let.value))
         return let.body
 

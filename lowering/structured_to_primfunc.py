@@ -156,7 +156,7 @@ def _axes(operation: ir.Operation, maps: list[ir.AffineMap], values: list[ir.Val
 
 
 def _reduction_dimensions(operation: ir.Operation, maps: list[ir.AffineMap]) -> set[int]:
-    """From the iterator types of a generic; the bindings hide those of named ones, where no output has a reduced one."""
+    """From the iterator types of a generic; the bindings hide those of named ones: there no output map has one."""
     count = maps[0].n_dims
     if "iterator_types" in operation.attributes:
         return {at for at, kind in enumerate(operation.attributes["iterator_types"]) if "reduction" in str(kind)}

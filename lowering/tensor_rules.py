@@ -52,9 +52,7 @@ def _extract_slice(builder: RelaxBuilder, operation: ir.Operation) -> None:
     def element(variables: Sequence, read):
         position = iter(variables)
         steps = [next(position) if is_kept else index(0) for is_kept in kept]
-        return read(
-            0, [_affine(step, *each) for step, each in zip(steps, zip(offsets, strides, strict=True), strict=True)]
-        )
+        return read(0, [_affine(*each) for each in zip(steps, offsets, strides, strict=True)])
 
     _emit_copy(builder, operation, "slice", [source], element)
 
@@ -182,9 +180,8 @@ def _within(variable, bounds: tuple[int, int, int], whole: int) -> tuple[list, o
         conditions.append(tirx.LT(distance, index((size - 1) * stride + 1)))
     if stride == 1:
         return conditions, distance
-    return [*conditions, tirx.EQ(tirx.floormod(distance, index(stride)), index(0))], tirx.floordiv(
-        distance, index(stride)
-    )
+    conditions.append(tirx.EQ(tirx.floormod(distance, index(stride)), index(0)))
+    return conditions, tirx.floordiv(distance, index(stride))
 
 
 def _choose(inside: list, then, otherwise):
