@@ -17,7 +17,7 @@ _HEADINGS = ("", "kernels", "bytes", "compile ms", "run", "min … max", "max er
 def as_tables(comparison: Comparison) -> Group:
     """Everything that the comparison knows."""
     title = f"{comparison.kernel}({', '.join(comparison.arguments)}) on {comparison.target}"
-    table = Table(box=None, pad_edge=False, title=escape(title), title_justify="left")
+    table = Table(box=None, pad_edge=False)
     lines = [_cells(row) for row in comparison.rows]
     shown = [position for position in range(len(_HEADINGS)) if position == 0 or any(line[position] for line in lines)]
     for position in shown:
@@ -27,7 +27,7 @@ def as_tables(comparison: Comparison) -> Group:
     # A sentence in a column of its own would squeeze the numbers.
     refusals = [f"{row.name}: {escape(row.refusal)}" for row in comparison.rows if row.refusal]
     notes = [f"errors against {escape(comparison.reference)}", *refusals]
-    return Group(table, "", _compile_table(comparison.rows), "", *notes)
+    return Group(escape(title), table, "", _compile_table(comparison.rows), "", *notes)
 
 
 def _cells(row: Row) -> list[str]:
