@@ -66,6 +66,9 @@ def _verifier(op: Op):
         # IRDL checks presence after this runs, and says it better.
         if any(name not in self.operation.attributes for name in op.attributes):
             return True
+        if not op.is_variadic and len(self.operation.operands) != len(op.operands):
+            self.location.emit_error(f"'tri.{op.name}' op takes {len(op.operands)} operands")
+            return False
         for name, kind in op.attributes.items():
             wanted_class = _ATTRIBUTE_CLASSES.get(kind, ir.Attribute)
             if not isinstance(self.operation.attributes[name], wanted_class):
@@ -109,6 +112,8 @@ def load(context: ir.Context) -> None:
 def new_context() -> ir.Context:
     """A context with `tri` registered; one per compilation, since contexts are not for sharing between threads."""
     context = ir.Context()
+    # Verifiers are Python: on a worker thread of MLIR's they could wait for the GIL that its caller holds.
+    context.enable_multithreading(False)
     load(context)
     return context
 
