@@ -78,7 +78,7 @@ def _keys(walked: Walk, pipeline: Pipeline, target: Target, schedule: str, seman
         walked.context.interface,
         pipeline.name,
         pipeline.names,
-        target,
+        repr(target),
         schedule,
         semantics,
         versions(),
@@ -155,7 +155,7 @@ def _resume(path: Path, stage: str, options: Options, text: str | None) -> Kerne
         lambda: run(parse(start.kind, content, str(path)), True, None),
     )
     if observer.dump_folder is not None:
-        digest = content_key(content, pipeline.name, pipeline.names, target, schedule, semantics, versions())
+        digest = content_key(content, pipeline.name, pipeline.names, repr(target), schedule, semantics, versions())
         observer.dump(walked, digest, manifest(kernel, schedule))
     return kernel
 

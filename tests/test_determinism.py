@@ -1,0 +1,68 @@
+"""The text of every stage and every pass is equal in two processes whose hashes differ."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+KERNEL = """
+import hashlib
+
+import mlirtri as mt
+
+
+def helper(x, s):
+    y = x * s
+    return y - 1
+
+
+@mt.jit
+def many(a: mt.Tensor[[8, 16], mt.float32], b: mt.Tensor[[8, 16], mt.float32], w: mt.Tensor[[16, 16], mt.float32],
+         n: mt.Tensor[[8], mt.uint8], s: mt.float32):
+    t = a + b
+    t = mt.exp(t * 2) - a
+    t = helper(t, s)
+    u = t @ w
+    v = mt.softmax(u, -1)
+    m = v.mean(1, keepdim=True)
+    q = mt.maximum(mt.where(v > m, v, float("-inf")), -1.0)
+    c = mt.concatenate((v, q), axis=1)
+    z = mt.sqrt(abs(c)) / 3 + mt.layer_norm(c, 1)
+    i = v.argmax(1)
+    i = i // 2 + i % 3 + (n >> 1).astype(mt.int64)
+    return z, q.sum(0), i, a[::2, 1:] * 0.5, mt.arange(5), mt.eye(3), n // 3, v.T.reshape(4, 32)
+
+
+def show(where, text):
+    print(where, hashlib.blake2b(text.encode(), digest_size=8).hexdigest(), len(text))
+
+
+for pipeline, target in (("linalg", "cpu"), ("relax", "cpu"), ("mlir", "cpu"), ("linalg", "cuda"), ("relax", "cuda")):
+    kernel = many.compile(s=0.5, pipeline=pipeline, target=target)
+    for stage, record in kernel.walked.records.items():
+        show(f"{pipeline} {target} {stage} readable", record.readable())
+        show(f"{pipeline} {target} {stage} complete", record.complete())
+        for name, text in kernel.passes[stage].items():
+            show(f"{pipeline} {target} {stage} {name}", text)
+"""
+
+
+def texts(file, seed):
+    environment = {**os.environ, "PYTHONHASHSEED": seed, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, str(file)], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_all_texts_are_equal_under_two_hash_seeds(tmp_path):
+    file = tmp_path / "kernels.py"
+    file.write_text(KERNEL)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda seed: texts(file, seed), ("1", "4321"))
+    assert len(first) > 200
+    assert {"linalg cpu asm", "mlir cpu asm", "relax cpu llvm", "relax cuda cuda"} <= {
+        line.rpartition(" readable ")[0] for line in first if " readable " in line
+    }
+    assert [pair for pair in zip(first, second, strict=True) if pair[0] != pair[1]] == []
