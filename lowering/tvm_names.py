@@ -39,6 +39,9 @@ from tvm import ir, relax, runtime, s_tir, target, tirx  # noqa: E402
 from tvm.relax import BlockBuilder, VirtualMachine  # noqa: E402
 from tvm.s_tir import SBlock, SBlockRealize, Schedule, dlight  # noqa: E402
 from tvm.script import from_source  # noqa: E402
+from tvm.script import ir as script_ir  # noqa: E402
+from tvm.script import relax as script_relax  # noqa: E402
+from tvm.script import tirx as script_tirx  # noqa: E402
 from tvm_ffi import WalkResult, structural_equal, structural_map, structural_walk  # noqa: E402
 
 IRModule = ir.IRModule
@@ -56,9 +59,12 @@ TVMError = RuntimeError
 Target = target.Target
 read_write_region = s_tir.analysis.get_sblock_read_write_region
 
+SCRIPT_NAMES = {"tvm": tvm, "I": script_ir, "R": script_relax, "T": script_tirx, "float": float}
+"""What a TVMScript text may name, under the names that TVM's printer uses."""
+
 __all__ = [
-    "PINNED", "BlockBuilder", "GlobalVar", "IRModule", "PassContext", "PrimFunc", "Range", "SBlock", "SBlockRealize",
-    "Schedule", "Sequential", "TVMError", "Target", "TensorLoad", "TensorType", "VirtualMachine", "WalkResult",
+    "PINNED", "SCRIPT_NAMES", "BlockBuilder", "GlobalVar", "IRModule", "PassContext", "PrimFunc", "Range", "SBlock",
+    "SBlockRealize", "Schedule", "Sequential", "TVMError", "Target", "TensorLoad", "TensorType", "VirtualMachine", "WalkResult",
     "check_versions", "dlight", "from_source", "ir", "pass_instrument", "read_write_region", "relax", "runtime",
     "s_tir", "structural_equal", "structural_map", "structural_walk", "tirx", "tvm", "tvm_ffi",
 ]  # fmt: skip

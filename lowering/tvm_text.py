@@ -14,6 +14,7 @@ from typing import Any
 
 from mlirtri.errors import ParseError, Span
 from mlirtri.lowering.tvm_names import (
+    SCRIPT_NAMES,
     IRModule,
     PrimFunc,
     from_source,
@@ -22,7 +23,6 @@ from mlirtri.lowering.tvm_names import (
     structural_map,
     structural_walk,
     tirx,
-    tvm,
 )
 from mlirtri.lowering.tvm_passes import module_text, respelled, short_message
 
@@ -41,14 +41,9 @@ def print_complete(mod: IRModule) -> str:
 
 def parse(text: str, file: str) -> IRModule:
     """The module of a TVMScript text; raises `ParseError` at its line. The text is Python to TVM: it is trusted."""
-    from tvm.script import ir as I
-    from tvm.script import relax as R
-    from tvm.script import tirx as T
-
-    names = {"tvm": tvm, "I": I, "R": R, "T": T, "float": float}
     try:
         # The parser's own check of form is stricter than what TVM's schedules make: inlining repeats a `T.Let`.
-        mod = from_source(respelled(text), names, check_well_formed=False)
+        mod = from_source(respelled(text), dict(SCRIPT_NAMES), check_well_formed=False)
         if isinstance(mod, IRModule):
             relax.analysis.well_formed(mod)
     except Exception as error:
@@ -70,8 +65,8 @@ def without_places(mod: IRModule) -> IRModule:
 def with_names_as_printed(mod: IRModule) -> IRModule:
     """`mod` where every `T.Let` of a function defines a variable of its own name.
 
-    Inlining repeats a `T.Let` with its variable, or with another of the same name. The text tells them apart by numbers,
-    so names (which generated code shows) would change by being read back.
+    Inlining repeats a `T.Let` with its variable, or with another of the same name. The text tells them apart by
+    numbers, so names (which generated code shows) would change by being read back.
     """
     changed = {}
     for callee, function in mod.functions_items():

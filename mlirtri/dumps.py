@@ -118,8 +118,8 @@ def edited_file(
 ) -> tuple[Path, str] | None:
     """The file under `root` that replaces a stage, with its text; None where nothing is to be replaced.
 
-    A file counts in `root` itself, or in a dump of the same kernel for the same interface, pipeline and target. One that
-    is as it was dumped is no replacement, so that a whole dump with one edited file is a fine `root`.
+    A file counts in `root` itself, or in a dump of the same kernel for the same interface, pipeline and target. One
+    that is as it was dumped is no replacement, so that a whole dump with one edited file is a fine `root`.
     """
     names = (file_name(pipeline, stage), f"{stage.name}.{SUFFIXES[stage.kind]}")
     for folder, manifest in _folders(root, kernel, facts):

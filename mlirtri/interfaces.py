@@ -80,33 +80,38 @@ def _of_mlir(module: Any, path: Path) -> tuple[str, Interface]:
 
 
 def _signature(module: Any, function: Any, path: Path) -> tuple[list[TensorType], list[TensorType]]:
-    """Parameters and results as tensors; where the function is one of buffers, the module's attribute says them."""
+    """Parameters and results as tensors."""
     from mlirtri.dialect.definition import type_of
     from mlirtri.dialect.locations import span_of
     from mlirtri.dialect.mlir import ir
-    from mlirtri.lowering.fused_to_bufferized import SIGNATURE
 
-    attributes = module.operation.attributes
     of = ir.TypeAttr(function.attributes["function_type"]).value
-    is_tensors = function.operation.name == "func.func" and not any(
-        isinstance(each, ir.MemRefType) for each in (*of.inputs, *of.results)
-    )
-    if not is_tensors:
-        count = len(function.regions[0].blocks[0].arguments)
-        if SIGNATURE not in attributes:
-            raise ParseError(
-                f"which buffers of {function.attributes['sym_name'].value!r} are results is not said",
-                Span(str(path), 1, 1),
-                help=f"resume at an earlier stage, or give the module an attribute {SIGNATURE} = (tensor<…>) -> tensor<…>",
-            )
-        of = ir.FunctionType(ir.TypeAttr(attributes[SIGNATURE]).value)
-        if len(of.inputs) + len(of.results) != count:
-            raise ParseError(f"{SIGNATURE} has not as many types as the function has buffers", Span(str(path), 1, 1))
+    is_func = function.operation.name == "func.func"
+    if not is_func or any(isinstance(each, ir.MemRefType) for each in (*of.inputs, *of.results)):
+        of = _signature_before_buffers(module, function, path)
     try:
         return [type_of(each) for each in of.inputs], [type_of(each) for each in of.results]
     except KernelError as error:
         place = span_of(function.location) or Span(str(path), 1, 1)
         raise ParseError(error.message, place, help="kernels take and return tensors of static shape") from None
+
+
+def _signature_before_buffers(module: Any, function: Any, path: Path) -> Any:
+    """The function type that bufferization noted on the module."""
+    from mlirtri.dialect.mlir import ir
+    from mlirtri.lowering.fused_to_bufferized import SIGNATURE
+
+    place, attributes = Span(str(path), 1, 1), module.operation.attributes
+    if SIGNATURE not in attributes:
+        raise ParseError(
+            f"which buffers of {function.attributes['sym_name'].value!r} are results is not said",
+            place,
+            help=f"resume at an earlier stage, or give the module {{{SIGNATURE} = (tensor<…>) -> tensor<…>}}",
+        )
+    of = ir.FunctionType(ir.TypeAttr(attributes[SIGNATURE]).value)
+    if len(of.inputs) + len(of.results) != len(function.regions[0].blocks[0].arguments):
+        raise ParseError(f"{SIGNATURE} has not as many types as the function has buffers", place)
+    return of
 
 
 # --- Relax ---------------------------------------------------------------------------------------------------------

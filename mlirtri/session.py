@@ -114,8 +114,8 @@ def resume(
     """A kernel from the text of a stage: a dumped (and perhaps edited) file, or any `.mlir` or TVMScript of that stage.
 
     What is not said comes from the manifest beside the file, where there is one: pipeline, target, schedule, and how to
-    call the kernel. TVMScript is Python to TVM's parser: it is trusted like code. Raises `ParseError` if the text is not
-    of that kind, `UnknownOptionError` for an unknown stage.
+    call the kernel. TVMScript is Python to TVM's parser: it is trusted like code. Raises `ParseError` if the text is
+    not of that kind, `UnknownOptionError` for an unknown stage.
     """
     given = Options(target, pipeline, schedule, print_ir)
     try:
