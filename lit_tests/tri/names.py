@@ -23,7 +23,7 @@ def größe(länge: mt.Tensor[[4], mt.float32]):
 
 # CHECK-LABEL: ===== inner: tri =====
 # CHECK: func.func @inner(
-# CHECK-LABEL: ===== lambda: tri =====
-# CHECK: func.func @lambda(
+# CHECK-LABEL: ===== lambda_: tri =====
+# CHECK: func.func @lambda_(
 # CHECK: func.func @gr{{[a-z0-9_]*}}e(
 # CHECK-SAME: tensor<4xf32>
