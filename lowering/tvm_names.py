@@ -65,6 +65,6 @@ SCRIPT_NAMES = {"tvm": tvm, "I": script_ir, "R": script_relax, "T": script_tirx,
 __all__ = [
     "PINNED", "SCRIPT_NAMES", "BlockBuilder", "GlobalVar", "IRModule", "PassContext", "PrimFunc", "Range", "SBlock",
     "SBlockRealize", "Schedule", "Sequential", "TVMError", "Target", "TensorLoad", "TensorType", "VirtualMachine",
-    "WalkResult", "check_versions", "dlight", "from_source", "ir", "pass_instrument", "read_write_region", "relax", "runtime",
-    "s_tir", "structural_equal", "structural_map", "structural_walk", "tirx", "tvm", "tvm_ffi",
+    "WalkResult", "check_versions", "dlight", "from_source", "ir", "pass_instrument", "read_write_region", "relax",
+    "runtime", "s_tir", "structural_equal", "structural_map", "structural_walk", "tirx", "tvm", "tvm_ffi",
 ]  # fmt: skip
