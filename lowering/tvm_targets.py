@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from mlirtri.lowering import tvm_names
+from mlirtri.lowering.exact_products import fence_products
 from mlirtri.lowering.index_bits import cast_index_bits
 from mlirtri.lowering.target import Target
 
@@ -53,8 +54,12 @@ def _build_pipeline():
     lowering, host, device = tvm_names.tvm.tirx.get_tir_pipeline("s_tir")
     # Before, because fusion and inlining repeat `let` variables too, and TVM's simplifier refuses that.
     unique = tvm_names.tirx.transform.ConvertSSA()
-    index_bits = tvm_names.tvm.transform.module_pass(lambda mod, _: cast_index_bits(mod), opt_level=0, name="IndexBits")
-    return tvm_names.Sequential([unique, index_bits, lowering, unique]), host, device
+    passes = [unique, _pass("IndexBits", cast_index_bits), lowering, _pass("FenceProducts", fence_products), unique]
+    return tvm_names.Sequential(passes), host, device
+
+
+def _pass(name: str, rewrite):
+    return tvm_names.tvm.transform.module_pass(lambda mod, _: rewrite(mod), opt_level=0, name=name)
 
 
 tvm_names.tvm.tirx.register_tir_pipeline(BUILD_PIPELINE, _build_pipeline)

@@ -185,3 +185,19 @@ def test_binary_same_dtype(tmp_path, dtype, library, pipeline):
         warnings.simplefilter("ignore")
         expressions = accepted(BINARY, library, x=x, y=y)
     run(tmp_path, library, "x, y", expressions, (x, y), 0, pipeline)
+
+
+def products_and_sums(x, y, z):
+    return x * y + z, x * y - z, z - x * y, (x * y) + (y * z), x * 2.5 + z, (x + y) / z - x
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("size", [64, 77])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_fused_arithmetic_is_bit_equal(dtype, size, pipeline):
+    """Each operation rounds by itself, as in the libraries: nothing is contracted into a fused multiply-add."""
+    torch.manual_seed(0)
+    x, y, z = (torch.randn(size).to(getattr(torch, dtype)) for _ in range(3))
+    found = mt.jit(products_and_sums, pipeline=pipeline)(x, y, z)
+    for f, w in zip(found, products_and_sums(x, y, z), strict=True):
+        assert torch.equal(f, w)

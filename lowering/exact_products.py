@@ -1,0 +1,64 @@
+"""Products that are rounded before they are added, as the source says, on the CPU.
+
+TVM lets LLVM contract ``a * b + c`` into one instruction with one rounding, everywhere. That is right for the sums of
+a matmul, which are never bit-equal to a library's, and wrong for `a * b + c` of a user, whose library rounds twice.
+Takes and gives a lowered module of PrimFuncs. A product that is added to the very element that is stored is a
+reduction's and stays free.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.lowering.tvm_names import IRModule, PrimFunc, TensorLoad, structural_equal, structural_map, tirx
+
+_FENCE = "llvm.arithmetic.fence"
+_SUMS = (tirx.Add, tirx.Sub)
+
+
+def fence_products(mod: IRModule) -> IRModule:
+    """Fence every floating product that is an operand of a sum, but for reductions' updates."""
+    functions = {}
+    for name, function in mod.functions_items():
+        if isinstance(function, PrimFunc) and function.attrs["target"].kind.name == "llvm":
+            function = function.with_body(structural_map(function.body, (tirx.BufferStore, _fenced), order="post"))
+        functions[name] = function
+    return IRModule(functions, attrs=mod.attrs)
+
+
+def _fenced(store: Any) -> Any:
+    if isinstance(store.value, _SUMS) and _is_update(store):
+        return store
+    value = structural_map(store.value, [(kind, _with_fences) for kind in _SUMS], order="post")
+    return tirx.BufferStore(store.buffer, value, store.indices)
+
+
+def _is_update(store: Any) -> bool:
+    return any(
+        isinstance(operand, TensorLoad)
+        and operand.source.same_as(store.buffer)
+        and all(structural_equal(i, j) for i, j in zip(operand.indices, store.indices, strict=True))
+        for operand in (store.value.a, store.value.b)
+    )
+
+
+def _with_fences(total: Any) -> Any:
+    if not _is_float(total):
+        return total
+    return type(total)(*(_fence(operand) for operand in (total.a, total.b)))
+
+
+def _fence(operand: Any) -> Any:
+    if not isinstance(operand, tirx.Mul) or any(_is_unit(factor) for factor in (operand.a, operand.b)):
+        return operand
+    return tirx.call_llvm_pure_intrin(operand.ty.dtype, _FENCE, operand)
+
+
+def _is_unit(factor: Any) -> bool:
+    """1 or -1, also as a vector: the product needs no rounding."""
+    number = factor.value if isinstance(factor, tirx.Broadcast) else factor
+    return isinstance(number, tirx.FloatImm) and abs(number.value) == 1
+
+
+def _is_float(expression: Any) -> bool:
+    return str(expression.ty.dtype).startswith(("float32", "float64"))
