@@ -27,13 +27,14 @@ def fence_products(mod: IRModule) -> IRModule:
 
 
 def _fenced(store: Any) -> Any:
-    if isinstance(store.value, _SUMS) and _is_update(store):
+    if isinstance(store.value, _SUMS) and is_update(store):
         return store
     value = structural_map(store.value, [(kind, _with_fences) for kind in _SUMS], order="post")
     return tirx.BufferStore(store.buffer, value, store.indices)
 
 
-def _is_update(store: Any) -> bool:
+def is_update(store: Any) -> bool:
+    """Whether a store of a sum or product adds to, or multiplies, the very element that it stores."""
     return any(
         isinstance(operand, TensorLoad)
         and operand.source.same_as(store.buffer)
@@ -49,8 +50,11 @@ def _with_fences(total: Any) -> Any:
 
 
 def _fence(operand: Any) -> Any:
-    if not isinstance(operand, tirx.Mul) or any(_is_unit(factor) for factor in (operand.a, operand.b)):
+    if not isinstance(operand, tirx.Mul):
         return operand
+    if any(_is_unit(factor) for factor in (operand.a, operand.b)):
+        # A change of sign: LLVM looks through it at the product behind.
+        return tirx.Mul(_fence(operand.a), _fence(operand.b))
     return tirx.call_llvm_pure_intrin(operand.ty.dtype, _FENCE, operand)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.empty_reductions import fold_empty_loops
 from mlirtri.lowering.products import mark_products
+from mlirtri.lowering.protected_arithmetic import protect_arithmetic
 from mlirtri.lowering.reshape_views import mark_views
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tir_locations import locate_blocks
@@ -18,6 +19,7 @@ from mlirtri.lowering.tvm_passes import BINDING_LOCATIONS, Pass, bindings_of, re
 
 PASSES = (
     Pass("LegalizeOps", relax.transform.LegalizeOps(), "every operator becomes a call of a PrimFunc"),
+    Pass("ProtectArithmetic", protect_arithmetic, "TVM's simplifier must not see what rounds or overflows"),
     Pass(
         "LocateBlocks", locate_blocks, "the user's lines, from bindings' names into blocks, before names are fused away"
     ),

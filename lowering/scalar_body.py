@@ -73,7 +73,7 @@ class ScalarBody:
 
     def finish(self, results: Sequence[ir.Value], targets: Sequence[tuple[Any, Sequence]]) -> tuple[Any, tuple]:
         """The statement that stores `results`, and the scratch buffers that it needs."""
-        if len(results) == 1 and self.copies <= _MOST_COPIES:
+        if len(results) == 1 and self._fits_lets():
             buffer_, indices = targets[0]
             return store(buffer_, self._single_result(results[0]), indices), ()
         # Every value is computed before any store: a store may change what another value reads (argmax).
@@ -81,9 +81,14 @@ class ScalarBody:
         if len(results) > 1:
             values = [self._bind(value, f"out{at}") for at, value in enumerate(values)]
         stores = [store(target, value, to) for (target, to), value in zip(targets, values, strict=True)]
-        if self.copies <= _MOST_COPIES:
+        if self._fits_lets():
             return tirx.SeqStmt([*(tirx.Bind(*each) for each in self.variables), *stores]), ()
         return self._with_scratch(stores)
+
+    def _fits_lets(self) -> bool:
+        """Few copies, and no int32 or int64: TVM remembers a bound of such a variable and fails on a tighter one."""
+        has_integer = any(dtype_name(variable) in ("int32", "int64") for variable, _ in self.variables)
+        return self.copies <= _MOST_COPIES and not has_integer
 
     def _with_scratch(self, stores: list) -> tuple[Any, tuple]:
         """The statements with a scratch element for every variable."""

@@ -37,7 +37,7 @@ def _is_widened(expression: Expr, dtype: str) -> bool:
     return source is not None and not source.is_float and source.bits * 2 < DTYPES[dtype].bits
 
 
-_TWICE_AS_WIDE = {"int32": "int64", "int64": "int128"}
+TWICE_AS_WIDE = {"int32": "int64", "int64": "int128"}
 
 
 def _wrapping(node: Callable[[Expr, Expr], Expr]) -> Build:
@@ -56,9 +56,9 @@ def _wrapping(node: Callable[[Expr, Expr], Expr]) -> Build:
 
 def _wrapped(node: Callable[[Expr, Expr], Expr], x: Expr, y: Expr) -> Expr:
     dtype = dtype_name(x)
-    if dtype not in _TWICE_AS_WIDE:
+    if dtype not in TWICE_AS_WIDE:
         return node(x, y)
-    wide = _TWICE_AS_WIDE[dtype]
+    wide = TWICE_AS_WIDE[dtype]
     return tirx.Cast(dtype, node(tirx.Cast(wide, x), tirx.Cast(wide, y)))
 
 

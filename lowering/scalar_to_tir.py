@@ -71,6 +71,9 @@ def dtype_name(expression: Expr) -> str:
 def cast(expression: Expr, dtype: str) -> Expr:
     if dtype_name(expression) == dtype:
         return expression
+    if isinstance(expression, tirx.FloatImm) and dtype.startswith(("float", "bfloat")):
+        # A number now, not a cast of one: rules that look for constants have to see it.
+        return tirx.FloatImm(dtype, expression.value)
     if dtype == "bfloat16" and not isinstance(expression, tirx.FloatImm):
         return _round_to_bfloat16(cast(expression, "float32"))
     if dtype_name(expression) == "bfloat16" and not isinstance(expression, tirx.FloatImm):

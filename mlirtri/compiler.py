@@ -6,6 +6,7 @@ what runs at the end. The hook verifies, prints, dumps and replaces: every stage
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,10 @@ from mlirtri.printing import complete, readable, settle
 
 Hook = Callable[[Stage, Any, CompileContext], Any]
 """Called after each stage with its IR; gives the IR to go on with (the same, or another that was read from a file)."""
+
+
+COMPILING = threading.RLock()
+"""One walk at a time: MLIR's bindings and TVM's compiler share state between threads. Running kernels do not wait."""
 
 
 @dataclass
@@ -105,6 +110,11 @@ class Passes(dict[str, str]):
 
 def walk(ir: Any, pipeline: Pipeline, context: CompileContext, hook: Hook | None = None) -> Walk:
     """Run every stage of the pipeline on `ir`; raises the `KernelError` of the first that refuses."""
+    with COMPILING:
+        return _walk(ir, pipeline, context, hook)
+
+
+def _walk(ir: Any, pipeline: Pipeline, context: CompileContext, hook: Hook | None) -> Walk:
     result = Walk(context)
     for stage in pipeline.stages:
         context.stage = stage.name

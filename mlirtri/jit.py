@@ -7,13 +7,13 @@ whose text, with pipeline, target, schedule and versions, is the content key of 
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
 from mlirtri import settings
+from mlirtri.compiler import COMPILING
 from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError, UnknownOptionError
 from mlirtri.kernel import Kernel
 from mlirtri.lowering.specialization import Capture, ConstantParameter, Specialization
@@ -23,7 +23,6 @@ from mlirtri.tracebacks import shown_to_user
 
 SCHEDULES = ("default", "none")
 _RESERVED = ("pipeline", "target", "schedule")
-_compiling = threading.RLock()
 _kernels: dict[Any, Kernel] = {}
 
 
@@ -117,7 +116,7 @@ class JitFunction:
             raise shown_to_user(error)
 
     def _compile_entry(self, key: Any, arguments: tuple[Any, ...]) -> _Entry:
-        with _compiling:
+        with COMPILING:
             # Another thread may have been faster.
             if (entry := self._entries.get(key)) is not None and entry.is_current():
                 return entry
@@ -134,7 +133,7 @@ class JitFunction:
         try:
             named = self.signature.bind(arguments, keywords, abstract=True)
             options = Options(target, pipeline, schedule).over(self.options)
-            with _compiling:
+            with COMPILING:
                 return self._compiled(self.signature.specialize(named), options).kernel
         except KernelError as error:
             raise shown_to_user(error)

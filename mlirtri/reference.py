@@ -62,7 +62,8 @@ _SPELLINGS_HEAD = """\
 ## Spellings
 
 Every operator, function and method that a kernel may use, with the operations it is made of. A dash: none, since it
-moves or computes nothing at run time. A parameter that is not shown takes the library's default only.
+moves or computes nothing at run time. A parameter that is not shown takes the library's default only. Every other
+function of Python's `math` folds on numbers that are known at compile time.
 """
 
 
@@ -187,8 +188,13 @@ def _spellings_section() -> str:
 
 
 def _of_library(prefix: str) -> list[Spelling]:
-    found = [each for each in load_spellings().values() if each.name.startswith(prefix)]
+    found = [each for each in load_spellings().values() if each.name.startswith(prefix) and not is_folded(each)]
     return sorted(found, key=lambda each: each.name)
+
+
+def is_folded(spelling: Spelling) -> bool:
+    """Functions of Python's `math` that only fold; which there are depends on the Python that makes the page."""
+    return spelling.name.startswith("math.") and not spelling.ops
 
 
 def _spelling(spelling: Spelling) -> tuple[str, ...]:

@@ -240,7 +240,7 @@ def test_unknown_stage():
 
 def test_source_that_is_not_there():
     namespace: dict = {}
-    exec("def f(x): return x", namespace)
+    exec(compile("def f(x): return x", "<nowhere>", "exec"), namespace)
     with pytest.raises(errors.SourceNotAvailableError, match="the source of 'f' is not available"):
         mt.jit(namespace["f"])(X)
     with pytest.raises(errors.SourceNotAvailableError, match="jit takes a Python function"):

@@ -1,0 +1,52 @@
+"""Arithmetic of Relax's own operators, out of reach of TVM's simplifier.
+
+TVM simplifies floats as if they were numbers of mathematics, ``(x + y) - x`` to ``y``, and takes int32 and int64 never
+to overflow, ``x + 1 > x`` to true. The bridge's PrimFuncs are written around that; those that LegalizeOps makes get
+the same here. Takes and gives a Relax module, right after LegalizeOps. Index arithmetic stays as it is, and so does the
+update of a reduction, which schedules recognise by its form.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.lowering.exact_products import is_update
+from mlirtri.lowering.scalar_integers import TWICE_AS_WIDE
+from mlirtri.lowering.tvm_names import IRModule, PrimFunc, TensorLoad, structural_map, structural_walk, tirx
+
+_OPERATORS = (tirx.Add, tirx.Sub, tirx.Mul)
+
+
+def protect_arithmetic(mod: IRModule) -> IRModule:
+    """Differences of floats become sums, and integers are computed in twice their width, in every PrimFunc."""
+    result = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
+    for name, function in mod.functions_items():
+        if isinstance(function, PrimFunc):
+            body = structural_map(function.body, (tirx.BufferStore, _protected), order="post")
+            result.update_func(name, function.with_body(body))
+    return result
+
+
+def _protected(store: Any) -> Any:
+    if isinstance(store.value, _OPERATORS) and is_update(store):
+        return store
+    value = structural_map(store.value, [(kind, _rewritten) for kind in _OPERATORS], order="post")
+    return tirx.BufferStore(store.buffer, value, store.indices)
+
+
+def _rewritten(node: Any) -> Any:
+    dtype = str(node.ty.dtype)
+    if not _reads_memory(node):
+        return node
+    if dtype.startswith("float") and isinstance(node, tirx.Sub):
+        return tirx.Add(node.a, tirx.Mul(node.b, tirx.FloatImm(dtype, -1.0)))
+    if dtype not in TWICE_AS_WIDE:
+        return node
+    wide = TWICE_AS_WIDE[dtype]
+    return tirx.Cast(dtype, type(node)(tirx.Cast(wide, node.a), tirx.Cast(wide, node.b)))
+
+
+def _reads_memory(expression: Any) -> bool:
+    found: list[Any] = []
+    structural_walk(expression, (TensorLoad, found.append), order="post")
+    return bool(found)
