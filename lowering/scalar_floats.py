@@ -122,11 +122,11 @@ _TVM_MATH = {
     "powf": tirx.pow, "copysign": tirx.copysign,
 }  # fmt: skip
 _LIBM = {
-    # TVM computes tanh as a rational function that is 0 near 0, atanh by logarithms; it has no expm1, erfc and cbrt.
+    # TVM computes tanh as a rational function that is 0 near 0 and atanh by logarithms, other inverse functions by
+    # approximations; it has no expm1, erfc and cbrt, and no vector code for sinh and cosh.
     "math.asin": "asin", "math.acos": "acos", "math.atan": "atan", "math.sinh": "sinh", "math.cosh": "cosh",
-    # TVM computes tanh as a rational function that is 0 near 0, atanh by logarithms, other inverses by approximations; it
-    # has no expm1, erfc and cbrt, and no vector code for sinh and cosh.
-    "arith.remf": "fmod", "math.fma": "fma",
+    "math.asinh": "asinh", "math.acosh": "acosh", "math.tanh": "tanh", "math.atanh": "atanh",
+    "math.expm1": "expm1", "math.erfc": "erfc", "math.cbrt": "cbrt", "arith.remf": "fmod", "math.fma": "fma",
 }  # fmt: skip
 _CHEAP = {"absf", "ceil", "floor", "trunc", "roundeven", "copysign"}
 
