@@ -10,7 +10,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from mlirtri.dialect import spellings
 from mlirtri.dialect.dtypes import DType, find_dtype
@@ -58,12 +58,14 @@ class Calls:
         self.refuse_call(callee, node)
 
     def keywords(self, nodes: list[ast.keyword]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
         for each in nodes:
             if each.arg is None:
                 raise UnsupportedSyntaxError(
                     "** arguments are not supported", span_of_node(self.file, each.value), help="write every keyword"
                 )
-        return {each.arg: self.visit(each.value) for each in nodes}
+            found[each.arg] = self.visit(each.value)
+        return found
 
     def one(self, arguments: list[Any], keywords: dict[str, Any], what: str) -> list[Any]:
         if len(arguments) != 1 or keywords:
@@ -142,7 +144,7 @@ class Calls:
         self.scope.captures.append(Capture(lambda: function.__code__, function.__code__, function.__qualname__))
         scope = Scope(function, self.scope.captures)
         scope.locals.update(bind(function, arguments, keywords))
-        visitor = type(self)(self.b, scope, file, self.depth + 1, self.location_of(here))
+        visitor = cast(Any, type(self))(self.b, scope, file, self.depth + 1, self.location_of(here))
         try:
             return visitor.run(node.body)
         except KernelError as error:

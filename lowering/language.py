@@ -83,11 +83,15 @@ class Language:
     def tensor(self, x: Any, dtype: DType | None = None) -> Tensor:
         """x as a strong tensor of `dtype` (default: its own, or the library's for a Python number)."""
         if not isinstance(x, Tensor):
-            kind = self.operand(x).weak
-            return self.tri.constant(_literal(x, dtype), dtype or promotion.default_dtype(self.semantics, kind))
+            self.operand(x)  # refuses what is no number
+            return self.tri.constant(_literal(x, dtype), dtype or self.default_dtype(x))
         if dtype is None and x.weak:
             dtype = promotion.default_dtype(self.semantics, "float")
         return self.tri.cast(x, dtype or x.type.dtype)
+
+    def default_dtype(self, x: bool | int | float) -> DType:
+        """The dtype of a tensor made of a Python number."""
+        return promotion.default_dtype(self.semantics, type(x).__name__)
 
     def elementwise(self, name: str, *operands: Any, **attributes: Any) -> Any:
         """Cast, apply, cast: the dtypes come from the semantics' table."""

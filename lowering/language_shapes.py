@@ -162,7 +162,8 @@ def full(b: Language, shape: Any, value: Any, dtype: Any = None) -> Tensor:
     sizes, dtype = _sizes(shape), dtype_or_none(dtype)
     if isinstance(value, Tensor):
         return broadcast_to(b, b.tensor(value, dtype), sizes)
-    dtype = dtype or promotion.default_dtype(b.semantics, b.operand(value).weak)
+    b.operand(value)  # refuses what is no number
+    dtype = dtype or b.default_dtype(value)
     return b.tri.constant(int(value) if dtype.is_integer else value, dtype, sizes)
 
 

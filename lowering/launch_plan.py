@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 from mlirtri.dialect.dtypes import as_dtype
 from mlirtri.lowering.reshape_views import VIEW
@@ -95,13 +96,13 @@ class _Planner:
         """A number for a value of this Relax type."""
         if not isinstance(kind, relax.TensorType) or not isinstance(kind.shape, relax.ShapeExpr):
             raise _NeedsMachine
-        sizes = [getattr(size, "value", None) for size in kind.shape]
-        if None in sizes:
+        sizes = [int(size.value) for size in kind.shape if hasattr(size, "value")]
+        if len(sizes) != len(kind.shape):
             raise _NeedsMachine
-        self.plan.values.append(Value(tuple(int(size) for size in sizes), str(kind.dtype)))
+        self.plan.values.append(Value(tuple(sizes), str(kind.dtype)))
         return len(self.plan.values) - 1
 
-    def value(self, expression) -> int | tuple:
+    def value(self, expression) -> Any:
         """The number, or the tuple of numbers, of an expression."""
         if isinstance(expression, relax.Var):
             return self.bound[expression]

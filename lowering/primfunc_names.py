@@ -36,7 +36,7 @@ def name_of_structured(operation: ir.Operation) -> str:
 
 
 def name_of_scalar(operation: ir.Operation) -> str:
-    word = operation.name.split(".")[-1]
+    word = str(operation.name).split(".")[-1]
     return _SHORT.get(word, word)
 
 

@@ -42,9 +42,9 @@ def find_product(block: BlockFacts) -> Product | None:
         return None
     column = block.writes[0].axes[-1] if block.writes[0].axes else None
     right = next((side for side in (0, 1) if column in sets[side] and column not in sets[1 - side]), None)
-    if right is None:
+    if right is None or column is None:
         return None
-    rows = [axis for axis in block.writes[0].axes if axis in sets[1 - right] and axis not in sets[right]]
+    rows = [a for a in block.writes[0].axes if a is not None and a in sets[1 - right] and a not in sets[right]]
     if not rows:
         return None
     outer = tuple(axis for axis in block.axes("S") if axis not in (rows[-1], column))

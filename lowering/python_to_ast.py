@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from mlirtri.errors import SourceNotAvailableError, Span, UnsupportedSyntaxError
 from mlirtri.lowering.specialization import KernelSource, Specialization
@@ -129,7 +129,7 @@ def _checked(found: list[tuple[ast.AST, ast.AST]], file: str, name: str) -> ast.
         )
     if isinstance(node, ast.AsyncFunctionDef):
         raise UnsupportedSyntaxError("a kernel cannot be async", span_of_node(file, node), help="write a plain def")
-    return _from_lambda(node) if isinstance(node, ast.Lambda) else node
+    return _from_lambda(node) if isinstance(node, ast.Lambda) else cast(ast.FunctionDef, node)
 
 
 def _from_lambda(node: ast.Lambda) -> ast.FunctionDef:

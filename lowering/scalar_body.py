@@ -112,7 +112,8 @@ class ScalarBody:
             tensor, *indices = operation.operands
             return self.define(operation.results[0], self.read(tensor, [self.get(each) for each in indices]))
         if operation.name == "math.ipowi":
-            power = integer_power(*(self.get(each) for each in operation.operands), self._bind_twice)
+            base, exponent = (self.get(each) for each in operation.operands)
+            power = integer_power(base, exponent, self._bind_twice)
             return self.define(operation.results[0], power)
         rule = SCALAR_RULES.get(operation.name)
         if rule is None:

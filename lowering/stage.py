@@ -26,7 +26,7 @@ class Executable(Protocol):
         """Bytes that the launches of a call read and write, each tensor once per launch; None where that is unknown."""
         ...
 
-    def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    def launch(self, inputs: Sequence[Any], outputs: Sequence[Any], /) -> None:
         """Run on contiguous torch tensors, one per function argument, writing every output tensor in full.
 
         Thread-safe. Shapes, dtypes and devices were checked by the caller; integers are signless

@@ -53,7 +53,7 @@ def make_executable(plan: Plan, kernel: Callable[[str], Callable]) -> KernelExec
     """The executable of `plan`; `kernel` looks a compiled function up by its name."""
     store = _place(plan)
     if _is_single(plan, store):
-        return KernelExecutable(1, plan.bytes, _single(plan, store, kernel(plan.steps[0].kernel)))
+        return KernelExecutable(1, plan.bytes, _single(plan, store, kernel(str(plan.steps[0].kernel))))
     return KernelExecutable(plan.kernels, plan.bytes, _several(plan, store, kernel))
 
 
@@ -110,7 +110,7 @@ def _several(plan: Plan, store: Store, kernel: Callable[[str], Callable]) -> Lau
     count, arguments, copies = len(plan.values), plan.arguments, store.copies
 
     def launch(inputs, outputs):
-        values = [None] * count
+        values: list[Any] = [None] * count
         values[:arguments] = inputs
         device = next((tensor.device for tensor in (*inputs, *outputs)), None)
         constants.fill(values, device)

@@ -25,6 +25,7 @@ __all__ = ["JitFunction", "Kernel", "KernelError", "Tensor", "compare", "jit", "
 if TYPE_CHECKING:
     from mlirtri.comparison import compare
     from mlirtri.kernel import Kernel
+    from mlirtri.session import resume
 
 globals().update(DTYPES)
 _LAZY = {

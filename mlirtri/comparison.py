@@ -244,16 +244,16 @@ def _time(contenders: Sequence[_Contender], repeat: int | None, cuda: bool) -> N
     """Samples for every contender that runs, in rounds, so that a slow moment of the machine hits all of them."""
     import torch
 
-    running = [contender for contender in contenders if contender.result is not None]
+    running = [(each, each.call) for each in contenders if each.result is not None and each.call is not None]
     wait = torch.cuda.synchronize if cuda else None
     with torch.no_grad(), np.errstate(all="ignore"):
-        calls = [_calls_per_sample(contender.call, wait) for contender in running]
+        calls = [_calls_per_sample(call, wait) for _, call in running]
         longest = max((seconds for _, seconds in calls), default=_SAMPLE_SECONDS)
         fewest, most = _ROUNDS
         rounds = repeat or min(most, max(fewest, int(_BUDGET_SECONDS / longest)))
         for _ in range(rounds):
-            for contender, (count, _) in zip(running, calls, strict=True):
-                contender.samples += (_sample(contender.call, count, wait) / count,)
+            for (contender, call), (count, _) in zip(running, calls, strict=True):
+                contender.samples += (_sample(call, count, wait) / count,)
 
 
 def _calls_per_sample(call: Callable[[], Any], wait: Callable[[], None] | None) -> tuple[int, float]:

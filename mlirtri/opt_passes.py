@@ -136,7 +136,7 @@ def registered_passes() -> list[str]:
     MLIR has no function that lists them, but every name is a string in its library: each string that could be one is
     tried on the pipeline parser. Linkers store "cse" inside of "…-cse", so every tail of a string counts.
     """
-    (library,) = (Path(ir.__file__).parent / "_mlir_libs").glob("*Aggregate*")
+    (library,) = (Path(str(ir.__file__)).parent / "_mlir_libs").glob("*Aggregate*")
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         strings = {match.decode() for match in re.findall(rb"[a-z][a-z0-9_\-]{2,70}(?=\x00)", data)}
     candidates = {text[start:] for text in strings for start in range(len(text) - 2) if text[start].isalpha()}

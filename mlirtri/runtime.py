@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -212,7 +212,7 @@ def as_torch(array: np.ndarray, on_copy: Callable[[], None] | None = None) -> to
         # torch warns about read-only memory, which kernels never write: see the same bytes as writable.
         memory = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
         memory.owner = array
-        array = np.frombuffer(memory, dtype=array.dtype).reshape(array.shape)
+        array = np.frombuffer(cast(Any, memory), dtype=array.dtype).reshape(array.shape)
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 

@@ -168,7 +168,7 @@ def _scalar(value: Any, dtype: DType) -> TensorType:
     """A run-time scalar of an annotated dtype."""
     if not isinstance(value, (bool, int, float)) or (isinstance(value, float) and not dtype.is_float):
         raise KernelTypeError(f"expected a {dtype} scalar, got {_shown(value)}")
-    if dtype.is_integer and not _holds(value, dtype):
+    if dtype.is_integer and not _holds(int(value), dtype):
         raise KernelTypeError(f"{value} does not fit {dtype}")
     return TensorType((), dtype)
 

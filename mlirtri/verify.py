@@ -102,7 +102,7 @@ def _relax_problems(mod: Any, stage: str, context: CompileContext) -> Iterable[P
         for binding in bindings_of(function):
             value = getattr(binding, "value", None)
             name = str(value.op.name) if isinstance(value, relax.Call) and isinstance(value.op, ir.Op) else None
-            if name and name.startswith("relax.") and name not in allowed:
+            if name and name.startswith("relax.") and name not in (allowed or ()):
                 yield name, span_of(locations.get(binding.var.name))
     if stage == "scheduled" and (context.target.is_cuda or context.schedule != "none"):
         for name, function in prim_funcs(mod):
