@@ -96,7 +96,12 @@ class CudaExecutable:
         self._built.launch(inputs, outputs)
 
     def _build(self) -> KernelExecutable:
-        if tvm.get_global_func("device_api.cuda", allow_missing=True) is None or self._plan is None:
+        if self._plan is None:
+            raise DeviceError(
+                "a CUDA kernel whose launches depend on run-time values cannot be launched here",
+                help="the CUDA source is kernel.ir[\"cuda\"]",
+            )
+        if tvm.get_global_func("device_api.cuda", allow_missing=True) is None:
             raise DeviceError(
                 "this kernel was compiled for CUDA, and TVM finds no CUDA runtime to launch it",
                 help='compile with target="cpu" to run it; the CUDA source is kernel.ir["cuda"]',

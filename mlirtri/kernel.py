@@ -89,6 +89,9 @@ class Kernel:
     def __call__(self, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
         """Run on run-time arguments, in the order of the function's parameters; constants are compiled in."""
         try:
+            if out is not None and any(parameter.name == "out" for parameter in self.interface.parameters):
+                # A parameter of that name is the kernel's own, as in a call of the function.
+                keywords, out = {**keywords, "out": out}, None
             if keywords or len(arguments) != len(self.interface.parameters):
                 arguments = self._ordered(arguments, keywords)
             return self.runner(arguments, out)
@@ -110,17 +113,21 @@ class Kernel:
             )
         return tuple(given[name] for name in names)
 
-    def to_mlir(self, stage: str | None = None, bare: bool = False) -> str:
-        """MLIR text that stock tools parse: the last MLIR stage by default; `bare` leaves out locations.
+    def to_mlir(self, stage: str = "fused", bare: bool = False) -> str:
+        """MLIR text that stock tools parse; `bare` leaves out locations and attributes of ours.
 
-        Raises `UnknownOptionError` for a stage that is not MLIR.
+        Raises `UnknownOptionError` for a stage that is not MLIR or that this kernel did not walk through.
         """
         stages = [name for name, record in self.walked.records.items() if record.stage.kind == "mlir"]
-        name = self.pipeline.find(stage).name if stage else ("fused" if "fused" in stages else stages[-1])
+        name = self.pipeline.find(stage).name
         if name not in stages:
-            raise UnknownOptionError(f"stage {name!r} is not MLIR", help=f"the MLIR stages are {', '.join(stages)}")
-        record = self.walked.records[name]
-        return record.readable() if bare else record.complete()
+            help_text = f"its MLIR stages are {', '.join(stages)}" if stages else "it has no MLIR stage"
+            raise UnknownOptionError(f"stage {name!r} of kernel {self.name!r} is not MLIR", help=help_text)
+        if not bare:
+            return self.walked.records[name].complete()
+        from mlirtri.dialect.bare import print_bare
+
+        return print_bare(self.walked.records[name].complete())
 
     def __repr__(self) -> str:
         parameters = self.interface.parameters if self.interface is not None else ()

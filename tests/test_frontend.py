@@ -229,3 +229,35 @@ def test_string_annotations_are_read():
     torch.testing.assert_close(kernel(x, y), torch.relu(x @ y))
     with pytest.raises(errors.ArgumentMismatchError, match=r"'x': expected float32\[2, 3\]"):
         kernel(y, x)
+
+
+def takes_out(x, out):
+    return x + out
+
+
+def test_a_parameter_may_be_called_out():
+    x = torch.ones(3)
+    assert torch.equal(mt.jit(takes_out)(x, out=x * 2), x * 3)
+    assert torch.equal(mt.jit(takes_out).compile(x, x)(x, out=x * 2), x * 3)
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_bare_mlir_has_nothing_of_ours(pipeline):
+    kernel = mt.jit(relu_of_product).compile(pipeline=pipeline)
+    stages = ("linalg", "fused") if pipeline == "linalg" else ("fused", "bufferized", "llvmdialect")
+    for stage in stages:
+        text = kernel.to_mlir(stage, bare=True)
+        assert "mlirtri." not in text
+        assert "loc(" not in text
+        assert "func @" in text
+    assert kernel.to_mlir() == kernel.to_mlir("fused")
+    assert f'"{__file__}":' in kernel.to_mlir()
+
+
+def test_only_mlir_stages_are_given_out():
+    kernel = mt.jit(relu_of_product).compile(pipeline="relax")
+    with pytest.raises(errors.UnknownOptionError, match="has no stage 'fused'"):
+        kernel.to_mlir()
+    with pytest.raises(errors.UnknownOptionError, match="is not MLIR") as caught:
+        kernel.to_mlir("tir")
+    assert caught.value.help == "its MLIR stages are tri"
