@@ -29,13 +29,17 @@ def softmax(x: Matrix):
 
 
 # CHECK-LABEL: func.func @softmax
-# CHECK: "reduction"
+# CHECK: %[[HIGHEST:.*]] = linalg.generic {{.*}}["parallel", "reduction"]
 # CHECK: arith.maximumf
+# CHECK: %[[EXP:.*]] = linalg.generic {{.*}}["parallel", "parallel"]{{.*}} ins(%x, %[[HIGHEST]] :
 # CHECK: arith.subf
 # CHECK-NEXT: math.exp
-# CHECK: "reduction"
+# CHECK: %[[TOTAL:.*]] = linalg.generic {{.*}}["parallel", "reduction"]{{.*}} ins(%[[EXP]] :
 # CHECK: arith.addf
+# CHECK: %[[OUT:.*]] = linalg.generic {{.*}}["parallel", "parallel"]{{.*}} ins(%[[EXP]], %[[TOTAL]] :
 # CHECK: arith.divf
+# CHECK-NOT: linalg.generic
+# CHECK: return %[[OUT]]
 
 
 @mt.jit

@@ -35,7 +35,20 @@ def largest(x: mt.Tensor[[4, 8], mt.float32]):
 
 # CHECK-LABEL: func.func @largest
 # CHECK-SAME: -> tensor<4xi64>
-# CHECK: linalg.index
+# CHECK: %[[LOWEST:.*]] = arith.constant 0xFF800000 : f32
+# CHECK: %[[VALUES:.*]] = linalg.fill ins(%[[LOWEST]] : f32)
+# CHECK: %[[PLACES:.*]] = linalg.fill ins(%{{.*}} : i64)
+# CHECK: %[[BOTH:.*]]:2 = linalg.generic {{.*}}["parallel", "reduction"]{{.*}} outs(%[[VALUES]], %[[PLACES]] :
+# CHECK-NEXT: ^bb0(%[[IN:.*]]: f32, %[[OUT:.*]]: f32, %[[PLACE:.*]]: i64):
+# CHECK-NEXT: %[[INDEX:.*]] = linalg.index 1 : index
+# CHECK-NEXT: %[[HERE:.*]] = arith.index_cast %[[INDEX]] : index to i64
+# CHECK-NEXT: arith.cmpf ogt, %[[IN]], %[[OUT]] : f32
+# Of equal values the first wins, whatever order the loop runs in.
+# CHECK: arith.cmpi slt, %[[HERE]], %[[PLACE]] : i64
+# CHECK: %[[VALUE:.*]] = arith.select %[[BETTER:.*]], %[[IN]], %[[OUT]] : f32
+# CHECK-NEXT: %[[WHERE:.*]] = arith.select %[[BETTER]], %[[HERE]], %[[PLACE]] : i64
+# CHECK-NEXT: linalg.yield %[[VALUE]], %[[WHERE]] : f32, i64
+# CHECK: return %[[BOTH]]#1 : tensor<4xi64>
 
 
 @mt.jit

@@ -36,5 +36,15 @@ def product(a: mt.Tensor[[64, 64], mt.float32], b: mt.Tensor[[64, 64], mt.float3
 
 
 # CHECK-LABEL: ===== product: scheduled =====
-# CHECK: T.vectorized(
+# CHECK: T.func_attr({{.*}}"mlirtri.schedule": "Matmul"{{.*}}"tirx.is_scheduled": True
+# The tile lies in a buffer of its own: its rows and vectors are unrolled inside the loop over the summed axis.
+# CHECK: out_global = T.sblock_alloc_buffer(
+# CHECK: T.parallel(
+# CHECK: T.sblock("matmul_init")
+# CHECK: for k{{.*}} in range(T.int64(64)):
+# CHECK-NEXT: T.unroll(
+# CHECK-NEXT: T.unroll(
+# CHECK-NEXT: T.vectorized(
+# CHECK-NEXT: T.sblock("matmul_update")
+# CHECK: T.sblock("out_global")
 # CHECK: def product(
