@@ -22,6 +22,7 @@ from mlirtri.errors import (
     StaticAssertionError,
     UnknownNameError,
     UnsupportedSyntaxError,
+    offer,
 )  # fmt: skip
 from mlirtri.lowering.ast_expressions import Method, fold
 from mlirtri.lowering.language import describe
@@ -43,6 +44,8 @@ class Calls:
         keywords = self.keywords(node.keywords)
         if isinstance(callee, Method):
             return callee.spelling.call(self.b, callee.tensor, *arguments, **keywords)
+        if not callable(callee) and find_dtype(callee) is None:
+            raise KernelTypeError(f"{describe(callee)} is not a function")
         if (dtype := find_dtype(callee)) is not None and callee not in (bool, float, int):
             return self.b.tensor(*self.one(arguments, keywords, f"{dtype}(…)"), dtype)
         name = getattr(callee, "__mlirtri_name__", None) or _qualified(callee)
@@ -50,7 +53,7 @@ class Calls:
             return self.static[name](self, arguments, keywords)
         if name is not None and (found := spellings.lookup(name)) is not None:
             return found.call(self.b, *arguments, **keywords)
-        if callee in _BUILTIN_SET:
+        if callable(callee) and callee in _BUILTIN_SET:
             return self.builtin(callee, arguments, keywords)
         function = getattr(callee, "__mlirtri_function__", callee)
         if inspect.isfunction(function) and not _is_library(function):
@@ -98,12 +101,10 @@ class Calls:
 
     def refuse_call(self, callee: Any, node: ast.Call) -> None:
         name = ast.unparse(node.func)
-        if not callable(callee):
-            raise KernelTypeError(f"{describe(callee)} is not a function")
         near = spellings.near(_full_name(callee) or name)
         raise UnknownNameError(
             f"{name} is not a function that kernels have",
-            help=f"did you mean {' or '.join(near)}?" if near else "the operation reference lists every function",
+            help=offer(near).rstrip() or "the operation reference lists every function",
         )
 
     # --- compile-time statements -----------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ Python computes them; with a tensor on either side they become operations.
 from __future__ import annotations
 
 import ast
-import difflib
 import operator
+from difflib import get_close_matches
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +19,8 @@ from mlirtri.errors import (
     KernelValueError,
     UnknownNameError,
     UnsupportedSyntaxError,
+    did_you_mean,
+    offer,
 )  # fmt: skip
 from mlirtri.lowering.language import describe
 from mlirtri.lowering.language_shapes import reshape, strided
@@ -195,10 +197,9 @@ class Expressions:
 
     def module_attribute(self, module: ModuleType, name: str) -> Any:
         if not hasattr(module, name):
-            near = difflib.get_close_matches(name, dir(module), n=3)
             raise UnknownNameError(
                 f"module {module.__name__!r} has no attribute {name!r}",
-                help=f"did you mean {' or '.join(near)}?" if near else None,
+                help=did_you_mean(name, dir(module), count=3).rstrip(),
             )
         return self.scope.capture(f"{module.__name__}.{name}", getattr(module, name), lambda: getattr(module, name))
 
@@ -214,11 +215,8 @@ class Expressions:
             if (found := spellings.lookup(f"{owner}.{name}")) is not None:
                 return found.call(self.b, tensor) if found.is_attribute else Method(tensor, found)
         near = [n.split(".", 1)[1] for n in spellings.near(f"{owners[0]}.{name}")]
-        near += difflib.get_close_matches(name, facts, n=1)
-        raise UnknownNameError(
-            f"a tensor has no attribute {name!r} in a kernel",
-            help=f"did you mean {' or '.join(near)}?" if near else None,
-        )
+        near += get_close_matches(name, facts, n=1)
+        raise UnknownNameError(f"a tensor has no attribute {name!r} in a kernel", help=offer(near).rstrip())
 
     # --- subscripts ------------------------------------------------------------------------------------------------
 

@@ -7,13 +7,12 @@ a kernel cannot hold: arrays, tensors and arbitrary objects have to be arguments
 from __future__ import annotations
 
 import builtins
-import difflib
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
 from mlirtri.dialect.dtypes import find_dtype
-from mlirtri.errors import KernelTypeError, UnknownNameError
+from mlirtri.errors import KernelTypeError, UnknownNameError, did_you_mean
 from mlirtri.lowering.specialization import Capture
 
 BUILTINS: dict[str, Any] = {
@@ -50,10 +49,9 @@ class Scope:
             return self.capture(name, found, read)
         if name in BUILTINS:
             return BUILTINS[name]
-        near = difflib.get_close_matches(name, self._known(), n=3)
         raise UnknownNameError(
             f"name {name!r} is not defined",
-            help=INSTEAD.get(name) or (f"did you mean {' or '.join(near)}?" if near else None),
+            help=INSTEAD.get(name) or did_you_mean(name, self._known(), count=3).rstrip(),
         )
 
     def capture(self, name: str, value: Any, read: Callable[[], Any]) -> Any:

@@ -105,10 +105,15 @@ class SeveralErrors(KernelError):
         return SeveralErrors, (self.errors,)
 
 
-def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """The start of a help line: the nearest of the known names as a question, or nothing when none is near."""
-    near = get_close_matches(str(name), list(known), n=1)
-    return f"did you mean {near[0]!r}? " if near else ""
+def did_you_mean(name: object, known: Iterable[str], count: int = 1) -> str:
+    """The start of a help line: the nearest (up to `count`) of the known names as a question, or nothing."""
+    return offer(get_close_matches(str(name), list(known), n=count))
+
+
+def offer(names: Iterable[str]) -> str:
+    """The question of `did_you_mean` for names that were found already; nothing when there are none."""
+    near = " or ".join(repr(name) for name in names)
+    return f"did you mean {near}? " if near else ""
 
 
 def raise_all(errors: Sequence[KernelError]) -> None:

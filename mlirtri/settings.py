@@ -12,11 +12,10 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from mlirtri.errors import UnknownOptionError
+from mlirtri.errors import UnknownOptionError, did_you_mean
 
 PREFIX = "MLIRTRI_"
 
@@ -97,6 +96,5 @@ def _warn_about_unknown_names() -> None:
     unknown = {name for name in os.environ if name.startswith(PREFIX)} - SETTINGS.keys() - _warned
     for name in sorted(unknown):
         _warned.add(name)
-        near = get_close_matches(name, SETTINGS, n=1)
-        hint = f"did you mean {near[0]}?" if near else "`mlirtri env` lists them"
+        hint = did_you_mean(name, SETTINGS).rstrip() or "`mlirtri env` lists them"
         warnings.warn(f"{name} is no setting of mlirtri: {hint}", stacklevel=3)

@@ -48,10 +48,10 @@ SYNTAX = [
 
 NAMES = [
     ("    return ⟦y⟧ + x", "name 'y' is not defined", ""),
-    ("    return ⟦helpr⟧(x)", "name 'helpr' is not defined", "did you mean helper"),
-    ("    return ⟦np.summ⟧(x)", "module 'numpy' has no attribute 'summ'", "did you mean sum"),
+    ("    return ⟦helpr⟧(x)", "name 'helpr' is not defined", "did you mean 'helper'"),
+    ("    return ⟦np.summ⟧(x)", "module 'numpy' has no attribute 'summ'", "did you mean 'sum'"),
     ("    return ⟦np.fft.fft(x)⟧", "np.fft.fft is not a function that kernels have", ""),
-    ("    return ⟦x.summ⟧()", "a tensor has no attribute 'summ'", "did you mean sum"),
+    ("    return ⟦x.summ⟧()", "a tensor has no attribute 'summ'", "did you mean 'sum'"),
     ("    return ⟦print⟧(x)", "name 'print' is not defined", "static_print"),
 ]
 

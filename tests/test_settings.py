@@ -68,7 +68,7 @@ def test_a_bad_value_names_the_variable_and_what_it_takes(monkeypatch, name, tex
 
 def test_an_unknown_name_warns_once_with_the_nearest(monkeypatch):
     monkeypatch.setenv("MLIRTRI_DUMPDIR", "x")
-    with pytest.warns(UserWarning, match="MLIRTRI_DUMPDIR is no setting.*did you mean MLIRTRI_DUMP_DIR"):
+    with pytest.warns(UserWarning, match="MLIRTRI_DUMPDIR is no setting.*did you mean 'MLIRTRI_DUMP_DIR'"):
         settings.get("MLIRTRI_TARGET")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

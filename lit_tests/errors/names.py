@@ -27,7 +27,7 @@ def method(a: Vector):
 
 
 # METHOD: {{.*}}names.py:26:12: error: a tensor has no attribute 'summ' in a kernel
-# METHOD: help: did you mean sum
+# METHOD: help: did you mean 'sum'
 
 
 def helper(x):
