@@ -27,12 +27,12 @@ from mlirtri.errors import (
 from mlirtri.lowering.ast_expressions import Method, fold
 from mlirtri.lowering.language import describe
 from mlirtri.lowering.python_to_ast import parse_function, span_of_node
-from mlirtri.lowering.scope import Scope, check_constant
+from mlirtri.lowering.scope import BUILTINS, Scope, check_constant
 from mlirtri.lowering.specialization import Capture
 from mlirtri.lowering.tri_builder import Tensor
 
 INLINE_LIMIT = 64
-_FOLDED = (len, max, min, divmod, pow, round, tuple, list, sum, abs, bool, float, int, range)
+_BUILTINS = set(BUILTINS.values())
 
 
 class Calls:
@@ -53,7 +53,7 @@ class Calls:
             return self.static[name](self, arguments, keywords)
         if name is not None and (found := spellings.lookup(name)) is not None:
             return found.call(self.b, *arguments, **keywords)
-        if callable(callee) and callee in _BUILTIN_SET:
+        if callable(callee) and callee in _BUILTINS:
             return self.builtin(callee, arguments, keywords)
         function = getattr(callee, "__mlirtri_function__", callee)
         if inspect.isfunction(function) and not _is_library(function):
@@ -153,9 +153,6 @@ class Calls:
             raise
 
 
-_BUILTIN_SET = {*_FOLDED, isinstance}
-
-
 def bind(function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]) -> dict[str, Any]:
     """Parameter names to values, defaults filled in; raises what Python would say about a wrong call."""
     try:
@@ -172,7 +169,7 @@ def bind(function: Callable[..., Any], arguments: list[Any], keywords: dict[str,
 
 
 def _qualified(callee: Any) -> str | None:
-    return None if isinstance(callee, DType) or callee in _BUILTIN_SET else spellings.qualified_name(callee)
+    return None if isinstance(callee, DType) or callee in _BUILTINS else spellings.qualified_name(callee)
 
 
 def _full_name(callee: Any) -> str | None:

@@ -21,7 +21,7 @@ BUILTINS: dict[str, Any] = {
                  "sum", "tuple", "list")
 }  # fmt: skip
 # What Python code reaches for and kernels do not have, with what to write instead.
-INSTEAD = {"print": "static_print prints at compile time", "sum": "write x.sum()", "sorted": "sorting is not supported"}
+INSTEAD = {"print": "static_print prints at compile time", "sorted": "sorting is not supported"}
 
 
 class Poisoned(Exception):
