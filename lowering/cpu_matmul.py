@@ -14,7 +14,7 @@ from mlirtri.lowering.cpu_loops import lanes_of, parallel_if_worth, spatial
 from mlirtri.lowering.products import Product, find_product
 from mlirtri.lowering.schedule_blocks import Access, BlockFacts, block_facts, inline_cheap, leaf_blocks, loop_of
 from mlirtri.lowering.target import Target
-from mlirtri.lowering.tvm_names import PrimFunc, Schedule
+from mlirtri.lowering.tvm_names import SCHEDULE_ERRORS, PrimFunc, Schedule
 
 PACK_BYTES = 512 * 1024
 """Below this the right operand stays in cache as it is."""
@@ -173,7 +173,7 @@ def _follow(schedule: Schedule, name: str, tile: Any, sizes: TileSizes) -> bool:
     trial = schedule.copy()
     try:
         trial.reverse_compute_at(trial.get_sblock(name), tile)
-    except Exception:  # TVM's own conditions decide
+    except SCHEDULE_ERRORS:  # TVM's own conditions decide
         return False
     schedule.reverse_compute_at(handle, tile)
     *_, inner = schedule.get_loops(handle)

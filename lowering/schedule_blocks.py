@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.tvm_names import Schedule, TensorLoad, ir, structural_walk, tirx, tvm
+from mlirtri.lowering.tvm_names import SCHEDULE_ERRORS, Schedule, TensorLoad, ir, structural_walk, tirx, tvm
 
 _realize = tvm.get_global_func("s_tir.schedule.GetSBlockRealize")
 
@@ -204,6 +204,6 @@ def _may_inline(schedule: Schedule, block: BlockFacts) -> bool:
 def _inlined(schedule: Schedule, block: BlockFacts) -> bool:
     try:
         schedule.compute_inline(block.handle)
-    except Exception:  # TVM's own conditions, such as outputs, decide
+    except SCHEDULE_ERRORS:  # TVM's own conditions, such as outputs, decide
         return False
     return True

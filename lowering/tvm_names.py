@@ -54,8 +54,8 @@ TensorType = relax.TensorType
 PassContext = tvm.transform.PassContext
 Sequential = tvm.transform.Sequential
 pass_instrument = ir.instrument.pass_instrument
-TVMError = RuntimeError
-"""The base of the errors that TVM's C++ raises: `tvm.error.InternalError` and its relatives derive from it."""
+SCHEDULE_ERRORS = (s_tir.ScheduleError, tvm.error.InternalError)
+"""What a step of a `Schedule` raises where TVM cannot do it: a condition of the step's, or a failed check inside it."""
 Target = target.Target
 read_write_region = s_tir.analysis.get_sblock_read_write_region
 
@@ -63,8 +63,9 @@ SCRIPT_NAMES = {"tvm": tvm, "I": script_ir, "R": script_relax, "T": script_tirx,
 """What a TVMScript text may name, under the names that TVM's printer uses."""
 
 __all__ = [
-    "PINNED", "SCRIPT_NAMES", "BlockBuilder", "GlobalVar", "IRModule", "PassContext", "PrimFunc", "Range", "SBlock",
-    "SBlockRealize", "Schedule", "Sequential", "TVMError", "Target", "TensorLoad", "TensorType", "VirtualMachine",
-    "WalkResult", "check_versions", "dlight", "from_source", "ir", "pass_instrument", "read_write_region", "relax",
-    "runtime", "s_tir", "structural_equal", "structural_map", "structural_walk", "tirx", "tvm", "tvm_ffi",
+    "PINNED", "SCHEDULE_ERRORS", "SCRIPT_NAMES", "BlockBuilder", "GlobalVar", "IRModule", "PassContext", "PrimFunc",
+    "Range", "SBlock", "SBlockRealize", "Schedule", "Sequential", "Target", "TensorLoad", "TensorType",
+    "VirtualMachine", "WalkResult", "check_versions", "dlight", "from_source", "ir", "pass_instrument",
+    "read_write_region", "relax", "runtime", "s_tir", "structural_equal", "structural_map", "structural_walk", "tirx",
+    "tvm", "tvm_ffi",
 ]  # fmt: skip

@@ -244,6 +244,38 @@ def test_a_rule_that_raises_is_named_and_the_next_one_taken(monkeypatch):
     assert "Broken: oops" in scheduled.script()
 
 
+def attention(emit, q, k, v):
+    scores = emit(op.matmul(q, emit(op.permute_dims(k, [0, 2, 1]))))
+    return emit(op.matmul(emit(op.nn.softmax(scores)), v))
+
+
+def two_layers(emit, x, first, bias, second):
+    hidden = emit(op.nn.gelu(emit(op.add(emit(op.matmul(x, first)), bias))))
+    return emit(op.matmul(hidden, second))
+
+
+@pytest.mark.parametrize(
+    ("make", "shapes"),
+    [
+        (attention, [(4, 40, 32)] * 3),
+        (two_layers, [(64, 96), (96, 128), (128,), (128, 50)]),
+        (lambda emit, x, w, b: emit(op.nn.layer_norm(x, w, b, [-1])), [(30, 64), (64,), (64,)]),
+        (lambda emit, x: emit(op.sum(x, [0])), [(96, 512)]),
+        (lambda emit, x: emit(op.nn.softmax(x)), [(30, 100)]),
+    ],
+    ids=["attention", "two layers", "layer norm", "column sum", "softmax"],
+)
+def test_no_cpu_rule_fails_on_common_kernels(make, shapes):
+    """A rule that raises costs speed only, so that nothing else would show it."""
+    scheduled = tir_to_scheduled.lower(tir_of(module(make, *shapes)), context_for())
+    failures = {
+        name: list(map(str, function.attrs.get(tir_to_scheduled.FAILURES, ())))
+        for name, function in prim_funcs(scheduled)
+    }
+    assert {name: said for name, said in failures.items() if said} == {}
+    assert "Fallback" not in rules_of(scheduled)
+
+
 @pytest.mark.parametrize("shape", [(128, 64), (64, 192), (37, 50), (3, 130, 64)], ids=str)
 def test_transposes(shape):
     axes = [*range(1, len(shape)), 0]
