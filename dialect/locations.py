@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mlirtri.dialect.mlir import ir, operations_named
-from mlirtri.errors import CompilerBugError, KernelError, Note, Span
+from mlirtri.errors import CompilerBugError, KernelError, Note, ParseError, Span
 
 _KINDS = (ir.FileLineColLoc, ir.NameLoc, ir.CallSiteLoc, ir.FusedLoc)
 _SHOWN_BODIES = ("linalg.generic", "linalg.map", "linalg.reduce")
@@ -91,6 +91,18 @@ def locate_implied_bodies(module: ir.Module) -> None:
                 argument.set_location(operation.location)
             for inner in block.operations:
                 inner.operation.location = operation.location
+
+
+def parse_text(text: str, file: str, context: ir.Context) -> ir.Module:
+    """A module of MLIR text; raises `ParseError` at the place that does not parse."""
+    try:
+        return ir.Module.parse(text, context)
+    except ir.MLIRError as error:
+        first = error.error_diagnostics[0] if error.error_diagnostics else None
+        span = span_of(first.location) if first else None
+        # Text is parsed under the name "-": show the file that it came from.
+        place = Span(file, span.line, span.column) if span and span.file == "-" else span or Span(file, 1, 1)
+        raise ParseError(first.message if first else str(error), place) from None
 
 
 def _downcast(location: ir.Location) -> ir.Location:

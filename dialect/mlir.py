@@ -9,8 +9,6 @@ from __future__ import annotations
 from torch_mlir import execution_engine, ir, passmanager
 from torch_mlir.dialects import arith, bufferization, complex, ext, func, linalg, math, memref, scf, tensor
 
-from mlirtri.errors import ParseError, Span
-
 __all__ = [
     "arith", "bufferization", "complex", "execution_engine", "ext", "func", "ir", "linalg", "math", "memref",
     "passmanager", "scf", "tensor",
@@ -69,17 +67,3 @@ def all_operations(module: ir.Module) -> list[ir.Operation]:
 
     module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
     return found
-
-
-def parse_text(text: str, file: str, context: ir.Context) -> ir.Module:
-    """A module of MLIR text; raises `ParseError` at the place that does not parse."""
-    from mlirtri.dialect.locations import span_of
-
-    try:
-        return ir.Module.parse(text, context)
-    except ir.MLIRError as error:
-        first = error.error_diagnostics[0] if error.error_diagnostics else None
-        span = span_of(first.location) if first else None
-        # Text is parsed under the name "-": show the file that it came from.
-        place = Span(file, span.line, span.column) if span and span.file == "-" else span or Span(file, 1, 1)
-        raise ParseError(first.message if first else str(error), place) from None

@@ -14,6 +14,7 @@ import click
 
 from mlirtri.errors import KernelError, UnknownOptionError
 from mlirtri.lowering.pipelines import STAGES
+from mlirtri.options import SCHEDULES
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from mlirtri.compiler import StageRecord
-    from mlirtri.jit import Options
     from mlirtri.kernel import Kernel
+    from mlirtri.options import Options
 
 COMMENTS = {"python": "#", "tvmscript": "#", "asm": "#", "llvm": ";"}
 """Kind of IR to what starts a comment in it; the others have ``//``."""
@@ -98,11 +99,11 @@ def _target(command: Any) -> Any:
 
 
 def _schedule(command: Any) -> Any:
-    return click.option("--schedule", type=click.Choice(["default", "none"]), help="How loops are scheduled.")(command)
+    return click.option("--schedule", type=click.Choice(SCHEDULES), help="How loops are scheduled.")(command)
 
 
 def _options(pipeline: str | None, target: str | None, schedule: str | None) -> Options:
-    from mlirtri.jit import Options
+    from mlirtri.options import Options
 
     return Options(target, pipeline, schedule)
 

@@ -21,16 +21,17 @@ from mlirtri.accuracy import absolute_error, is_float, ulp_error
 from mlirtri.arguments import device_for, random_tensor
 from mlirtri.eager import as_plain, leaves
 from mlirtri.errors import KernelError, KernelTypeError
-from mlirtri.jit import JitFunction, Options, checked
+from mlirtri.jit import JitFunction
 from mlirtri.language import Tensor
+from mlirtri.lowering.pipelines import STAGES
 from mlirtri.lowering.specialization import ConstantParameter, Specialization
+from mlirtri.options import Options, resolved
 
 if TYPE_CHECKING:
     from rich.console import Group
 
     from mlirtri.kernel import Kernel
 
-PIPELINES = ("linalg", "relax", "mlir")
 _SAMPLE_SECONDS = 0.002
 """One sample calls as often as this takes, so that the clock's own cost vanishes."""
 _BUDGET_SECONDS = 0.5
@@ -118,7 +119,7 @@ class _Contender:
 def compare(
     f: JitFunction,
     *arguments: Any,
-    pipelines: Sequence[str] = PIPELINES,
+    pipelines: Sequence[str] = tuple(STAGES),
     target: str | None = None,
     schedule: str | None = None,
     repeat: int | None = None,
@@ -133,7 +134,7 @@ def compare(
     if not isinstance(f, JitFunction):
         raise KernelTypeError(f"compare takes a jit function, not {f!r}", help="decorate it with @mlirtri.jit")
     options = Options(target, None, schedule).over(f.options)
-    where, _, _ = checked(replace(options, pipeline="linalg"))
+    where, _, _ = resolved(replace(options, pipeline="linalg"))
     device = device_for(where)
     named = _with_data(f.signature.bind(arguments, keywords, abstract=True), device)
     specialization = f.signature.specialize(named)

@@ -9,41 +9,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any
 
-from mlirtri import settings
 from mlirtri.compiler import COMPILING
-from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError, UnknownOptionError
+from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError
 from mlirtri.kernel import Kernel
 from mlirtri.lowering.specialization import Capture, ConstantParameter, Specialization
-from mlirtri.lowering.target import Target, as_target
+from mlirtri.options import Options, resolved
+from mlirtri.session import compile_function
 from mlirtri.signature import Signature, key_of
 from mlirtri.tracebacks import shown_to_user
 
-SCHEDULES = ("default", "none")
 _RESERVED = ("pipeline", "target", "schedule")
 _kernels: dict[Any, Kernel] = {}
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to compile; None takes the setting, then the default."""
-
-    target: str | Target | None = None
-    pipeline: Any = None
-    schedule: str | None = None
-    print_ir: bool | tuple[str, ...] | None = None
-
-    def over(self, other: Options) -> Options:
-        """These options where they are given, else the other's."""
-        pairs = {
-            name: getattr(self, name) if getattr(self, name) is not None else getattr(other, name) for name in _FIELDS
-        }
-        return Options(**pairs)
-
-
-_FIELDS = ("target", "pipeline", "schedule", "print_ir")
 
 
 @dataclass
@@ -139,8 +117,6 @@ class JitFunction:
             raise shown_to_user(error)
 
     def _compiled(self, specialization: Specialization, options: Options) -> _Entry:
-        from mlirtri.session import compile_function
-
         compiled = compile_function(self.__mlirtri_function__, specialization, options, _kernels)
         self.compiles += compiled.is_new
         runtime = tuple(
@@ -167,26 +143,7 @@ def jit(
     IR after each pass of all stages (True) or of those named.
     """
     options = Options(target, pipeline, schedule, print_ir)
-    checked(options)
+    resolved(options)
     if function is None:
         return lambda decorated: JitFunction(decorated, options)
     return JitFunction(function, options)
-
-
-def checked(options: Options) -> tuple[Target, str, Any]:
-    """Target, schedule and pipeline with settings and defaults filled in; raises `UnknownOptionError`."""
-    from mlirtri.lowering.pipelines import pipeline_for
-
-    target = as_target(options.target if options.target is not None else settings.get("MLIRTRI_TARGET"))
-    schedule = options.schedule if options.schedule is not None else "default"
-    if schedule == "meta":
-        raise UnknownOptionError("schedule 'meta' is not available yet", help=f"use one of {', '.join(SCHEDULES)}")
-    if schedule not in SCHEDULES:
-        raise UnknownOptionError(f"unknown schedule {schedule!r}", help=f"use one of {', '.join(SCHEDULES)}")
-    pipeline = options.pipeline if options.pipeline is not None else settings.get("MLIRTRI_PIPELINE")
-    return target, schedule, pipeline_for(pipeline, target)
-
-
-def content_key(*parts: Any) -> str:
-    """A digest of the texts that decide a kernel."""
-    return blake2b("\0".join(str(part) for part in parts).encode(), digest_size=16).hexdigest()

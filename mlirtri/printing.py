@@ -73,6 +73,6 @@ def parse(kind: str, text: str, file: str = "<text>") -> Any:
 
 def _parse_mlir(text: str, file: str) -> Any:
     from mlirtri.dialect.definition import new_context
-    from mlirtri.dialect.mlir import parse_text
+    from mlirtri.dialect.locations import parse_text
 
     return parse_text(text, file, new_context())

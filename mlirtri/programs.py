@@ -27,9 +27,10 @@ from mlirtri.errors import (
     UnknownOptionError,
     did_you_mean,
 )
-from mlirtri.jit import JitFunction, Options, checked, jit
+from mlirtri.jit import JitFunction, jit
 from mlirtri.kernel import Kernel
 from mlirtri.lowering.pipelines import Pipeline
+from mlirtri.options import Options, resolved
 from mlirtri.session import recorded_options, resume
 
 
@@ -133,7 +134,7 @@ def compile_program(
     if path.suffix not in ("", ".py"):
         raise UnknownOptionError(f"{file} is not Python", help="say with --from STAGE which stage's IR it is")
     function = load_kernel(file)
-    _, _, pipeline = checked(options.over(function.options))
+    _, _, pipeline = resolved(options.over(function.options))
     options = replace(options, pipeline=_until(pipeline, wanted))
     return function.compile(target=options.target, schedule=options.schedule, pipeline=options.pipeline, **arguments)
 
@@ -141,7 +142,7 @@ def compile_program(
 def _resume(file: str, start: str, options: Options, wanted: Sequence[str] | None) -> Kernel:
     text = _read(file)
     options = options.over(recorded_options(Path(file)))
-    _, _, pipeline = checked(options)
+    _, _, pipeline = resolved(options)
     later = (pipeline.find(start).name, *pipeline.after(start).names)
     early = [name for name in wanted or () if pipeline.find(name).name not in later]
     if early:
@@ -171,6 +172,6 @@ def mlir_to_relax(file: str) -> str:
     """The Relax module of an MLIR file (``-`` is stdin): `tri` operations become Relax operators, linalg PrimFuncs."""
     text = _read(file)
     name, start = ("relax", "tri") if '"tri.' in text else ("linalg", "fused")
-    _, _, pipeline = checked(Options(pipeline=name))
+    _, _, pipeline = resolved(Options(pipeline=name))
     kernel = resume("<stdin>" if file == "-" else file, start, Options(pipeline=pipeline.until("relax")), text)
     return kernel.ir["relax"]

@@ -12,7 +12,6 @@ from mlirtri.compiler import Walk, record_of, walk
 from mlirtri.dumps import read_manifest, read_text, versions
 from mlirtri.errors import KernelError, UnknownOptionError
 from mlirtri.interfaces import interface_of, to_json
-from mlirtri.jit import Options, checked, content_key
 from mlirtri.kernel import Kernel
 from mlirtri.lowering.pipelines import STAGES, Pipeline
 from mlirtri.lowering.python_to_ast import symbol_of
@@ -20,6 +19,7 @@ from mlirtri.lowering.specialization import Capture, KernelSource, Specializatio
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.target import Target
 from mlirtri.observe import Observer
+from mlirtri.options import Options, content_key, resolved
 from mlirtri.printing import RESUMABLE, parse
 from mlirtri.tracebacks import shown_to_user
 
@@ -39,7 +39,7 @@ def compile_function(
     function: Callable[..., Any], specialization: Specialization, options: Options, cache: dict[Any, Kernel]
 ) -> Compiled:
     """The kernel of a function for a specialization; raises the `KernelError` of the first room that refuses."""
-    target, schedule, pipeline = checked(options)
+    target, schedule, pipeline = resolved(options)
     source = KernelSource(function, symbol_of(function), specialization)
     observer = Observer(source.symbol, pipeline, options.print_ir)
     context = CompileContext(
@@ -125,7 +125,7 @@ def resume(
 
 
 def _resume(path: Path, stage: str, options: Options, text: str | None) -> Kernel:
-    target, schedule, pipeline = checked(options.over(recorded_options(path)))
+    target, schedule, pipeline = resolved(options.over(recorded_options(path)))
     start = pipeline.find(stage)
     if start.kind not in RESUMABLE:
         raise UnknownOptionError(

@@ -1,0 +1,55 @@
+"""How to compile, as a user says it: target, pipeline, schedule, printing; and the key of what is compiled so.
+
+Takes `Options` with gaps. Gives target, schedule and pipeline, from the settings and defaults where nothing is said.
+Refuses names that do not exist with an `UnknownOptionError`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from mlirtri import settings
+from mlirtri.errors import UnknownOptionError
+from mlirtri.lowering.pipelines import pipeline_for
+from mlirtri.lowering.target import Target, as_target
+
+SCHEDULES = ("default", "none")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to compile; None takes the setting, then the default."""
+
+    target: str | Target | None = None
+    pipeline: Any = None
+    schedule: str | None = None
+    print_ir: bool | tuple[str, ...] | None = None
+
+    def over(self, other: Options) -> Options:
+        """These options where they are given, else the other's."""
+        pairs = {
+            name: getattr(self, name) if getattr(self, name) is not None else getattr(other, name) for name in _FIELDS
+        }
+        return Options(**pairs)
+
+
+_FIELDS = ("target", "pipeline", "schedule", "print_ir")
+
+
+def resolved(options: Options) -> tuple[Target, str, Any]:
+    """Target, schedule and pipeline with settings and defaults filled in; raises `UnknownOptionError`."""
+    target = as_target(options.target if options.target is not None else settings.get("MLIRTRI_TARGET"))
+    schedule = options.schedule if options.schedule is not None else "default"
+    if schedule == "meta":
+        raise UnknownOptionError("schedule 'meta' is not available", help=f"use one of {', '.join(SCHEDULES)}")
+    if schedule not in SCHEDULES:
+        raise UnknownOptionError(f"unknown schedule {schedule!r}", help=f"use one of {', '.join(SCHEDULES)}")
+    pipeline = options.pipeline if options.pipeline is not None else settings.get("MLIRTRI_PIPELINE")
+    return target, schedule, pipeline_for(pipeline, target)
+
+
+def content_key(*parts: Any) -> str:
+    """A digest of the texts that decide a kernel."""
+    return blake2b("\0".join(str(part) for part in parts).encode(), digest_size=16).hexdigest()
