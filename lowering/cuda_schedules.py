@@ -15,14 +15,17 @@ from mlirtri.lowering.cuda_source import device_module, source_of
 from mlirtri.lowering.schedule_blocks import leaf_blocks
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tvm_names import PrimFunc, SBlock, Schedule, WalkResult, dlight, structural_walk, tirx, tvm
+from mlirtri.lowering.tvm_targets import MOST_THREADS, SHARED_BYTES
 
-MOST_THREADS = 1024
 MOST_BLOCKS = {"blockIdx.x": 2**31 - 1, "blockIdx.y": 65535, "blockIdx.z": 65535, "threadIdx.z": 64}
-SHARED_BYTES = {"shared": 48 * 1024, "shared.dyn": 96 * 1024}
+SHARED_LIMITS = {"shared": SHARED_BYTES, "shared.dyn": 96 * 1024}
 """What a block may declare, and what it may have when the launch asks for it (99 KiB on the smallest since sm_80)."""
 TENSOR_CORE_POINTS = 2**24
 """Products smaller than 256³ stay off the tensor cores: TVM takes 20 seconds to load the intrinsics of the first."""
-OLD_DEVICE = {"kind": "cuda", "arch": "sm_60", "max_threads_per_block": 1024, "max_shared_memory_per_block": 49152}
+OLD_DEVICE = {
+    "kind": "cuda", "arch": "sm_60",
+    "max_threads_per_block": MOST_THREADS, "max_shared_memory_per_block": SHARED_BYTES,
+}  # fmt: skip
 """A device without tensor cores: the only way to keep Dlight from loading their intrinsics."""
 
 
@@ -94,7 +97,7 @@ def _check_bound(function: PrimFunc) -> None:
 
 def _check_limits(kernel: PrimFunc) -> None:
     extents: dict[str, int] = {}
-    shared = dict.fromkeys(SHARED_BYTES, 0)
+    shared = dict.fromkeys(SHARED_LIMITS, 0)
 
     def note(attribute):
         if attribute.attr_key == "thread_extent":
@@ -109,7 +112,7 @@ def _check_limits(kernel: PrimFunc) -> None:
     threads = prod(extent for tag, extent in extents.items() if tag.startswith("threadIdx"))
     if threads > MOST_THREADS or any(extent > MOST_BLOCKS.get(tag, threads) for tag, extent in extents.items()):
         raise CodegenError(f"a launch of {extents} is too large")
-    if any(size > SHARED_BYTES[scope] for scope, size in shared.items()):
+    if any(size > SHARED_LIMITS[scope] for scope, size in shared.items()):
         raise CodegenError(f"{sum(shared.values())} bytes of shared memory are too many")
 
 

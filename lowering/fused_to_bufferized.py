@@ -2,7 +2,8 @@
 
 Takes a module of public functions over static tensors. Gives the same function over memrefs, with one more argument
 per result and no result. Arguments are never written; a result that is an argument, or that is returned twice, is
-copied. The module's attribute ``mlirtri.kernels`` counts the loop nests that the fused module stood for.
+copied. The module gets the attributes ``mlirtri.kernels`` and ``mlirtri.bytes`` (the loop nests that the fused module
+stood for, and what they read and write) and ``mlirtri.signature`` (the type that its function had over tensors).
 Refuses arguments and results that are no tensors.
 
     func @f(%a: tensor<4xf32>) -> tensor<4xf32>   ──►   func @f(%a: memref<4xf32>, %out: memref<4xf32>)
@@ -21,6 +22,8 @@ from mlirtri.lowering.stage import CompileContext
 
 SIGNATURE = "mlirtri.signature"
 """Attribute of the module: the type that its function had while it was one of tensors."""
+COUNTS = ("mlirtri.kernels", "mlirtri.bytes")
+"""Attributes of the module: loop nests of the fused module, and the bytes that they read and write."""
 NO_LOOPS = ("linalg.fill", "linalg.yield", "linalg.index")
 COPIES = ("tensor.concat", "tensor.insert_slice", "tensor.pad")
 
@@ -44,8 +47,8 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     count, moved = count_kernels(module), count_bytes(module)
     with module.context, ir.Location.unknown():
         _note_signature(module)
-        module.operation.attributes["mlirtri.kernels"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count)
-        module.operation.attributes["mlirtri.bytes"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), moved)
+        for name, number in zip(COUNTS, (count, moved), strict=True):
+            module.operation.attributes[name] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
         run_rewrite("one-fill-per-use", _one_fill_per_use, module, context)
         run_rewrite("concat-to-slices", _concat_to_slices, module, context)
         run_rewrite("elementwise-in-place", _elementwise_in_place, module, context)

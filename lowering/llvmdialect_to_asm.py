@@ -18,6 +18,7 @@ from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import execution_engine, ir, public_functions, to_llvm_ir
 from mlirtri.errors import CodegenError, Note
 from mlirtri.lowering.bufferized_to_llvmdialect import symbol_of
+from mlirtri.lowering.fused_to_bufferized import COUNTS
 from mlirtri.lowering.mlir_executable import MlirExecutable
 from mlirtri.lowering.stage import Code, CompileContext
 
@@ -31,10 +32,6 @@ def lower(module: ir.Module, context: CompileContext) -> Code:
     arguments = len(ir.TypeAttr(function.attributes["function_type"]).value.inputs)
     executable = MlirExecutable(engine, function.attributes["sym_name"].value, arguments, *map(counts.get, COUNTS))
     return Code(_disassemble(engine) or _llvm_ir(module), executable)
-
-
-COUNTS = ("mlirtri.kernels", "mlirtri.bytes")
-"""What `fused_to_bufferized` noted of the fused module: loop nests, and the bytes that they read and write."""
 
 
 def _kernel_function(module: ir.Module, context: CompileContext) -> ir.OpView:

@@ -9,6 +9,10 @@ from mlirtri.lowering.exact_products import fence_products
 from mlirtri.lowering.index_bits import cast_index_bits
 from mlirtri.lowering.target import Target
 
+MOST_THREADS = 1024
+SHARED_BYTES = 48 * 1024
+"""What one block may have on every CUDA device since sm_75, without opting in to more shared memory."""
+
 
 @lru_cache(maxsize=8)
 def tvm_target(target: Target) -> tvm_names.Target:
@@ -35,13 +39,12 @@ def vector_bits() -> int:
 
 
 def _cuda(architecture: str) -> dict:
-    """Limits are those every CUDA device since sm_75 has without opting in to more shared memory."""
     return {
         "kind": "cuda",
         "arch": architecture,
-        "max_threads_per_block": 1024,
-        "max_num_threads": 1024,
-        "max_shared_memory_per_block": 49152,
+        "max_threads_per_block": MOST_THREADS,
+        "max_num_threads": MOST_THREADS,
+        "max_shared_memory_per_block": SHARED_BYTES,
         "thread_warp_size": 32,
     }
 
