@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mlirtri.lowering.bfloat16_storage import keep_bfloat16
+from mlirtri.lowering.build_modules import host_module
 from mlirtri.lowering.cpu_loops import lanes_of, parallel_if_worth, spatial, vectorize, weight
 from mlirtri.lowering.cpu_matmul import matmul
 from mlirtri.lowering.schedule_blocks import BlockFacts, divide_loops, inline_cheap, leaf_blocks, loop_of
 from mlirtri.lowering.target import Target
-from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Schedule, tirx, tvm
+from mlirtri.lowering.tvm_names import SCHEDULE_ERRORS, PrimFunc, Schedule, tirx, tvm
 from mlirtri.lowering.tvm_targets import BUILD_PIPELINE
 
 COLUMN_CHUNK = 256
@@ -71,8 +71,7 @@ def _check_lowers(function: PrimFunc) -> None:
     """TVM's own passes for this target raise on loops that they cannot do."""
     target = tvm.target.Target.current()
     pipeline, _, _ = tvm.tirx.get_tir_pipeline(BUILD_PIPELINE)
-    public = IRModule({"kernel": keep_bfloat16(function).with_attr("global_symbol", "kernel")})
-    pipeline(tirx.transform.BindTarget(target.with_host(target))(public))
+    pipeline(tirx.transform.BindTarget(target.with_host(target))(host_module([("kernel", function)])))
 
 
 def fallback(function: PrimFunc, _target: Target) -> Schedule:
@@ -102,7 +101,7 @@ def _partial_lanes(schedule: Schedule, block: BlockFacts) -> None:
     try:
         _, inner = trial.split(loop_of(trial, block, axis), [None, width])
         trial.rfactor(inner, len(block.axes("S")))
-    except Exception:  # a reduction that TVM does not know as associative keeps its order
+    except SCHEDULE_ERRORS:  # a reduction that TVM does not know as associative keeps its order
         return
     _, inner = schedule.split(loop_of(schedule, block, axis), [None, width])
     schedule.rfactor(inner, len(block.axes("S")))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from mlirtri.lowering.bfloat16_storage import keep_bfloat16
+from mlirtri.lowering.build_modules import cuda_module
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, tirx, tvm
 from mlirtri.lowering.tvm_targets import BUILD_PIPELINE
 
@@ -18,9 +18,8 @@ DEVICE_FUNCTION = 2
 
 def device_module(functions: Iterable[tuple[str, PrimFunc]], target) -> IRModule:
     """The functions that run on the device; ``<name>_kernel``, ``<name>_kernel_1``… for each PrimFunc."""
-    mod = IRModule({name: keep_bfloat16(function).with_attr("global_symbol", name) for name, function in functions})
     pipeline, _, finish_device = tvm.tirx.get_tir_pipeline(BUILD_PIPELINE)
-    mod = pipeline(tirx.transform.BindTarget(target)(mod))
+    mod = pipeline(tirx.transform.BindTarget(target)(cuda_module(functions)))
     on_device = tirx.transform.Filter(lambda each: int(each.attrs.get("calling_conv", 0)) == DEVICE_FUNCTION)(mod)
     return finish_device()(on_device)
 

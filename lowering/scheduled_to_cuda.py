@@ -14,14 +14,14 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.errors import CodegenError, DeviceError
-from mlirtri.lowering.bfloat16_storage import keep_bfloat16
+from mlirtri.errors import CodegenError, DeviceError, KernelError
+from mlirtri.lowering.build_modules import cuda_module
 from mlirtri.lowering.cuda_source import device_module, source_of
 from mlirtri.lowering.launch_plan import Plan, make_plan
 from mlirtri.lowering.stage import Code, CompileContext
 from mlirtri.lowering.tvm_executable import KernelExecutable, make_executable
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, tirx, tvm
-from mlirtri.lowering.tvm_passes import locations_of, place_of, prim_funcs, short_message, span_of
+from mlirtri.lowering.tvm_passes import first_failing, locations_of, prim_funcs, short_message, span_of
 from mlirtri.lowering.tvm_targets import BUILD_PIPELINE, tvm_target
 
 
@@ -33,10 +33,16 @@ def lower(mod: IRModule, context: CompileContext) -> Code:
     executable = CudaExecutable(functions, plan, target)
     if not functions:
         return Code("// no kernel\n", executable)
+
+    def attempt(some):
+        return _source(some, target)
+
     try:
-        return Code(_source(functions, target), executable)
+        return Code(attempt(functions), executable)
+    except KernelError as error:
+        raise error.at(first_failing(functions, attempt)) from None
     except Exception as error:
-        place = next((place_of(function) for name, function in functions if _fails(name, function, target)), None)
+        place = first_failing(functions, attempt)
         raise CodegenError(f"TVM made no CUDA source: {short_message(error)}", place) from None
 
 
@@ -70,14 +76,6 @@ def _after(head: Any, body: Any) -> Any:
     return body if head is None else tirx.SeqStmt([head, body])
 
 
-def _fails(name: str, function: PrimFunc, target) -> bool:
-    try:
-        _source([(name, function)], target)
-    except Exception:
-        return True
-    return False
-
-
 class CudaExecutable:
     """Kernels that a device is needed for: built for it when they are first launched."""
 
@@ -108,9 +106,10 @@ class CudaExecutable:
             )
         # TVM's own default needs the cuda-bindings package.
         os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc" if shutil.which("nvcc") else "nvrtc")
-        mod = IRModule({n: keep_bfloat16(f).with_attr("global_symbol", n) for n, f in self._functions})
         try:
-            library = tvm.tirx.build(mod, target=self._target, pipeline=BUILD_PIPELINE)
+            library = tvm.tirx.build(cuda_module(self._functions), target=self._target, pipeline=BUILD_PIPELINE)
+        except KernelError:
+            raise
         except Exception as error:
             raise CodegenError(f"TVM made no CUDA code: {short_message(error)}") from None
         return make_executable(self._plan, library.__getitem__)

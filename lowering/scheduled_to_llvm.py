@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 
-from mlirtri.errors import CodegenError
-from mlirtri.lowering.bfloat16_storage import keep_bfloat16
-from mlirtri.lowering.buffer_alignment import without_alignment
+from mlirtri.errors import CodegenError, KernelError
+from mlirtri.lowering.build_modules import host_module, host_ready
 from mlirtri.lowering.launch_plan import make_plan
 from mlirtri.lowering.stage import Code, CompileContext
 from mlirtri.lowering.tvm_executable import MachineExecutable, make_executable, use_threads
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, relax, tvm
-from mlirtri.lowering.tvm_passes import place_of, prim_funcs, relax_functions, short_message
+from mlirtri.lowering.tvm_passes import first_failing, prim_funcs, relax_functions, short_message
 from mlirtri.lowering.tvm_targets import BUILD_PIPELINE, tvm_target
 
 
@@ -35,34 +34,23 @@ def lower(mod: IRModule, context: CompileContext) -> Code:
 
 def build(functions, target):
     """The runtime module of these PrimFuncs; raises `CodegenError` on the line of one that TVM refuses."""
+
+    def attempt(some):
+        return tvm.tirx.build(host_module(some), target=target, pipeline=BUILD_PIPELINE)
+
     try:
-        return tvm.tirx.build(_public(functions), target=target, pipeline=BUILD_PIPELINE)
+        return attempt(functions)
+    except KernelError as error:
+        raise error.at(first_failing(functions, attempt)) from None
     except Exception as error:
-        place = next((place_of(function) for pair in functions if _fails(pair, target) for function in pair[1:]), None)
+        place = first_failing(functions, attempt)
         raise CodegenError(f"TVM made no code: {short_message(error)}", place) from None
-
-
-def host_ready(function: PrimFunc) -> PrimFunc:
-    """The function without what TVM's lowering gets wrong on a CPU."""
-    return without_alignment(keep_bfloat16(function))
 
 
 def stable_text(text: str) -> str:
     """LLVM IR in which the addresses that TVM names memory regions by are numbered in order of appearance."""
     numbers: dict[str, int] = {}
     return re.sub(r'!"0x[0-9a-f]+', lambda match: f'!"region{numbers.setdefault(match.group(), len(numbers))}', text)
-
-
-def _public(functions) -> IRModule:
-    return IRModule({name: host_ready(function).with_attr("global_symbol", name) for name, function in functions})
-
-
-def _fails(pair, target) -> bool:
-    try:
-        tvm.tirx.build(_public([pair]), target=target, pipeline=BUILD_PIPELINE)
-    except Exception:
-        return True
-    return False
 
 
 def _none(name: str):
@@ -77,6 +65,8 @@ def _for_machine(mod: IRModule, target) -> Code:
     }
     try:
         compiled = relax.build(IRModule(functions, attrs=mod.attrs), target)
+    except KernelError:
+        raise
     except Exception as error:
         raise CodegenError(f"TVM made no code: {short_message(error)}") from None
     (name, _), *_ = relax_functions(mod)

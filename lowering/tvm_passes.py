@@ -8,12 +8,13 @@ Refuses nothing itself: a pass that fails becomes a `PassFailedError` without C+
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from mlirtri.errors import KernelError, PassFailedError, Span
 from mlirtri.lowering.stage import CompileContext
-from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, PrimFunc, SBlock, ir, relax, structural_walk
+from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, PrimFunc, SBlock, relax, structural_walk
 
 LOCATION = "mlirtri.loc"
 """Annotation of an SBlock: ``"/abs/file.py:line:column"`` of the user's expression that it computes."""
@@ -136,23 +137,28 @@ def _bindings(body) -> Iterator[relax.Binding]:
 
 def _failing_place(mod: IRModule, step: Pass) -> Span | None:
     """Run the failed pass again on each part of the module alone; the first that fails is the place."""
-    for name, function in prim_funcs(mod):
-        if (place := place_of(function)) and _fails(IRModule({ir.GlobalVar(name): function}), step):
-            return place
+    if place := first_failing(prim_funcs(mod), lambda parts: step.run(IRModule(dict(parts)))):
+        return place
     for _, function in relax_functions(mod):
         locations = (function.attrs or {}).get(BINDING_LOCATIONS, {})
         for binding in bindings_of(function):
             place = span_of(locations.get(binding.var.name))
-            if place and _fails(_alone(mod, binding), step):
+            if place and (part := _alone(mod, binding)) and _fails(step.run, part):
                 return place
     return None
 
 
-def _fails(mod: IRModule | None, step: Pass) -> bool:
-    if mod is None:
-        return False
+def first_failing(functions: Iterable[tuple[str, PrimFunc]], attempt: Callable[[Any], object]) -> Span | None:
+    """Where the user wrote the first of these functions on which `attempt`, given a list of it alone, fails."""
+    for name, function in functions:
+        if (place := place_of(function)) and _fails(attempt, [(name, function)]):
+            return place
+    return None
+
+
+def _fails(attempt: Callable[[Any], object], part: Any) -> bool:
     try:
-        step.run(mod)
+        attempt(part)
     except Exception:
         return True
     return False

@@ -18,12 +18,12 @@ from mlirtri.dialect.locations import callers_of, name_of, span_of
 from mlirtri.dialect.mlir import ir, operations_named
 from mlirtri.errors import CodegenError, CompilerBugError, KernelError, PassFailedError, UnsupportedOperationError
 from mlirtri.lowering import (
+    build_modules,
     linalg_to_fused,
     mlir_passes,
     mlir_to_relax,
     relax_to_tir,
     scheduled_to_cuda,
-    scheduled_to_llvm,
     tri_decompose,
     tri_to_relax,
 )
@@ -206,7 +206,7 @@ def test_a_failure_in_scheduling(monkeypatch):
 
 @pytest.mark.parametrize(
     ("target", "room", "name"),
-    [("cpu", scheduled_to_llvm, "host_ready"), ("cuda", scheduled_to_cuda, "_line_directive")],
+    [("cpu", build_modules, "host_ready"), ("cuda", scheduled_to_cuda, "_line_directive")],
 )
 def test_a_failure_in_code_generation(monkeypatch, target, room, name):
     real = getattr(room, name)

@@ -5,10 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tvm_room_helpers import FILE, add_chain, compiled, context_for, module, op, random, rules_of, run, tir_of
+from tvm_room_helpers import (
+    FILE,
+    add_chain,
+    compiled,
+    context_for,
+    cuda_code,
+    module,
+    op,
+    random,
+    rules_of,
+    run,
+    tir_of,
+)
 
-from mlirtri.errors import PassFailedError
-from mlirtri.lowering import scheduled_to_llvm, tir_to_scheduled
+from mlirtri.errors import PassFailedError, UnsupportedOperationError
+from mlirtri.lowering import build_modules, scheduled_to_llvm, tir_to_scheduled
 from mlirtri.lowering.target import Target, as_target
 from mlirtri.lowering.tvm_names import relax
 from mlirtri.lowering.tvm_passes import Pass, prim_funcs, run_passes
@@ -242,6 +254,17 @@ def test_a_rule_that_raises_is_named_and_the_next_one_taken(monkeypatch):
     scheduled = tir_to_scheduled.lower(tir_of(module(add_chain, (8, 8), (8, 8))), context_for())
     assert rules_of(scheduled) == ["Elementwise"]
     assert "Broken: oops" in scheduled.script()
+
+
+@pytest.mark.parametrize("make_code", [compiled, cuda_code])
+def test_an_error_of_ours_in_code_generation_stays_what_it_is_on_the_users_line(monkeypatch, make_code):
+    def refuse(_function):
+        raise UnsupportedOperationError("no code for this")
+
+    monkeypatch.setattr(build_modules, "keep_bfloat16", refuse)
+    with pytest.raises(UnsupportedOperationError, match="no code for this") as caught:
+        make_code(module(add_chain, (8, 8), (8, 8), locations={"out": 3, "out1": 4}))
+    assert (caught.value.span.file, caught.value.span.line) == (FILE, 4)
 
 
 def attention(emit, q, k, v):

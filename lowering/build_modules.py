@@ -1,0 +1,33 @@
+"""Scheduled PrimFuncs as the modules that TVM's lowering takes: what is tried is what is built.
+
+Takes names and PrimFuncs. Gives a module of public functions, without what TVM's lowering gets wrong for the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mlirtri.lowering.bfloat16_storage import keep_bfloat16
+from mlirtri.lowering.buffer_alignment import without_alignment
+from mlirtri.lowering.tvm_names import IRModule, PrimFunc
+
+Named = tuple[str, PrimFunc]
+
+
+def host_module(functions: Iterable[Named]) -> IRModule:
+    """The module of functions that run on this CPU."""
+    return _public((name, host_ready(function)) for name, function in functions)
+
+
+def cuda_module(functions: Iterable[Named]) -> IRModule:
+    """The module of functions with loops on CUDA's threads, each of which launches its kernels."""
+    return _public((name, keep_bfloat16(function)) for name, function in functions)
+
+
+def host_ready(function: PrimFunc) -> PrimFunc:
+    """The function without what TVM's lowering gets wrong on a CPU."""
+    return without_alignment(keep_bfloat16(function))
+
+
+def _public(functions: Iterable[Named]) -> IRModule:
+    return IRModule({name: function.with_attr("global_symbol", name) for name, function in functions})
