@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from mlirtri.lowering.tir_arithmetic import rounded_to_bfloat16, widened_bfloat16
 from mlirtri.lowering.tvm_names import PrimFunc, SBlock, TensorLoad, ir, structural_map, structural_walk, tirx
 
 HALF, BITS = "bfloat16", "uint16"
@@ -35,7 +36,8 @@ def keep_bfloat16(function: PrimFunc) -> PrimFunc:
     def cast(node):
         if (inside := _bits_inside(node.value)) is None:
             return node
-        return _widened(inside) if str(node.ty.dtype) == "float32" else tirx.Cast(node.ty.dtype, _widened(inside))
+        wide = widened_bfloat16(inside)
+        return wide if str(node.ty.dtype) == "float32" else tirx.Cast(node.ty.dtype, wide)
 
     rules = [
         (TensorLoad, load), (tirx.BufferStore, store), (ir.Call, call), (tirx.Cast, cast),
@@ -97,7 +99,10 @@ def bits_of(value: Any) -> Any:
     if (inside := _bits_inside(value)) is not None:
         return inside
     chosen = _choice(value, bits_of)
-    return _rounded(_wide(value)) if chosen is None else chosen
+    if chosen is not None:
+        return chosen
+    bits = tirx.Var("wide", "uint32")
+    return tirx.Let(bits, tirx.reinterpret("uint32", _wide(value)), rounded_to_bfloat16(bits))
 
 
 def _wide(value: Any) -> Any:
@@ -105,7 +110,7 @@ def _wide(value: Any) -> Any:
     if isinstance(value, tirx.FloatImm):
         return tirx.FloatImm("float32", float(value.value))
     if isinstance(value, TensorLoad) or _bits_inside(value) is not None:
-        return _widened(bits_of(value))
+        return widened_bfloat16(bits_of(value))
     if isinstance(value, tirx.Cast):
         return tirx.Cast("float32", value.value)
     if hasattr(value, "a") and hasattr(value, "b"):
@@ -126,19 +131,9 @@ def _choice(value: Any, change: Callable[[Any], Any]) -> Any:
     return None
 
 
-def _rounded(wide: Any) -> Any:
-    """The bf16 nearest to an fp32 value, ties to even, as bits; NaN stays NaN."""
-    bits = tirx.Var("wide", "uint32")
-    odd = tirx.bitwise_and(tirx.shift_right(bits, _literal(16)), _literal(1))
-    nearest = tirx.shift_right(bits + odd + _literal(0x7FFF), _literal(16))
-    is_nan = tirx.bitwise_and(bits, _literal(0x7FFFFFFF)) > _literal(0x7F800000)
-    kept = tirx.Select(is_nan, _literal(0x7FC0), nearest)
-    return tirx.Let(bits, tirx.reinterpret("uint32", wide), tirx.Cast(BITS, kept))
-
-
 def _half(bits: Any) -> Any:
     """A bf16 expression with these bits, in the form that TVM's widening takes."""
-    return tirx.Cast(HALF, _widened(bits))
+    return tirx.Cast(HALF, widened_bfloat16(bits))
 
 
 def _bits_inside(value: Any) -> Any:
@@ -152,15 +147,6 @@ def _bits_inside(value: Any) -> Any:
         return None
     bits = shifted.a.value
     return bits if str(bits.ty.dtype) == BITS and str(value.ty.dtype) == HALF else None
-
-
-def _widened(bits: Any) -> Any:
-    """The fp32 value of a bf16's bits: its upper half."""
-    return tirx.reinterpret("float32", tirx.shift_left(tirx.Cast("uint32", bits), _literal(16)))
-
-
-def _literal(value: int) -> Any:
-    return tirx.IntImm("uint32", value)
 
 
 def _name(node: Any) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.tvm_names import IRModule, PrimFunc, TensorLoad, structural_equal, structural_map, tirx
+from mlirtri.lowering.tir_arithmetic import is_update
+from mlirtri.lowering.tvm_names import IRModule, PrimFunc, structural_map, tirx
 
 _FENCE = "llvm.arithmetic.fence"
 _SUMS = (tirx.Add, tirx.Sub)
@@ -31,16 +32,6 @@ def _fenced(store: Any) -> Any:
         return store
     value = structural_map(store.value, [(kind, _with_fences) for kind in _SUMS], order="post")
     return tirx.BufferStore(store.buffer, value, store.indices)
-
-
-def is_update(store: Any) -> bool:
-    """Whether a store of a sum or product adds to, or multiplies, the very element that it stores."""
-    return any(
-        isinstance(operand, TensorLoad)
-        and operand.source.same_as(store.buffer)
-        and all(structural_equal(i, j) for i, j in zip(operand.indices, store.indices, strict=True))
-        for operand in (store.value.a, store.value.b)
-    )
 
 
 def _with_fences(total: Any) -> Any:

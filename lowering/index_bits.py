@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.tvm_names import IRModule, PrimFunc, TensorLoad, ir, structural_map, structural_walk, tirx
+from mlirtri.lowering.tir_arithmetic import reads_memory
+from mlirtri.lowering.tvm_names import IRModule, PrimFunc, ir, structural_map, tirx
 
 
 def cast_index_bits(mod: IRModule) -> IRModule:
@@ -21,7 +22,7 @@ def cast_index_bits(mod: IRModule) -> IRModule:
             return call
         [bits] = call.args
         to, source = str(call.ty.dtype), str(bits.ty.dtype)
-        if to != f"u{source}" or _reads_memory(bits):
+        if to != f"u{source}" or reads_memory(bits):
             return call
         return tirx.Cast(to, bits)
 
@@ -31,9 +32,3 @@ def cast_index_bits(mod: IRModule) -> IRModule:
             function = function.with_body(structural_map(function.body, (ir.Call, visit), order="post"))
         functions[name] = function
     return IRModule(functions, attrs=mod.attrs)
-
-
-def _reads_memory(expression: Any) -> bool:
-    found = []
-    structural_walk(expression, (TensorLoad, found.append), order="post")
-    return bool(found)

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.exact_products import is_update
-from mlirtri.lowering.scalar_integers import TWICE_AS_WIDE
-from mlirtri.lowering.tvm_names import IRModule, PrimFunc, TensorLoad, structural_map, structural_walk, tirx
+from mlirtri.lowering.tir_arithmetic import TWICE_AS_WIDE, difference, is_update, reads_memory, wrapped
+from mlirtri.lowering.tvm_names import IRModule, PrimFunc, structural_map, tirx
 
 _OPERATORS = (tirx.Add, tirx.Sub, tirx.Mul)
 
@@ -36,17 +35,8 @@ def _protected(store: Any) -> Any:
 
 def _rewritten(node: Any) -> Any:
     dtype = str(node.ty.dtype)
-    if not _reads_memory(node):
+    if not reads_memory(node):
         return node
     if dtype.startswith("float") and isinstance(node, tirx.Sub):
-        return tirx.Add(node.a, tirx.Mul(node.b, tirx.FloatImm(dtype, -1.0)))
-    if dtype not in TWICE_AS_WIDE:
-        return node
-    wide = TWICE_AS_WIDE[dtype]
-    return tirx.Cast(dtype, type(node)(tirx.Cast(wide, node.a), tirx.Cast(wide, node.b)))
-
-
-def _reads_memory(expression: Any) -> bool:
-    found: list[Any] = []
-    structural_walk(expression, (TensorLoad, found.append), order="post")
-    return bool(found)
+        return difference(node.a, node.b)
+    return wrapped(type(node), node.a, node.b) if dtype in TWICE_AS_WIDE else node

@@ -21,6 +21,7 @@ from mlirtri.lowering.scalar_to_tir import (
     literal,
     scalar_rule,
 )  # fmt: skip
+from mlirtri.lowering.tir_arithmetic import difference
 from mlirtri.lowering.tvm_names import structural_equal, tirx
 
 
@@ -41,15 +42,8 @@ def _float_binary(node: Callable[[Expr, Expr], Expr]) -> Build:
     return lambda operation, operands: compute(*map(_hide_zero, operands))
 
 
-def _float_minus(x: Expr, y: Expr) -> Expr:
-    """x - y as x + y * -1: TVM cancels float differences, ``x - x`` to 0 (wrong for NaN) and ``(x + y) - x`` to y."""
-    if isinstance(y, tirx.FloatImm):
-        return tirx.Add(x, literal(-y.value, dtype_name(y)))
-    return tirx.Add(x, tirx.Mul(y, literal(-1, dtype_name(y))))
-
-
 scalar_rule("arith.addf")(_float_binary(tirx.Add))
-scalar_rule("arith.subf")(_float_binary(_float_minus))
+scalar_rule("arith.subf")(_float_binary(difference))
 scalar_rule("arith.mulf")(_float_binary(tirx.Mul))
 scalar_rule("arith.divf", is_expensive=True)(_float_binary(tirx.Div))
 

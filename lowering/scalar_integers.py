@@ -22,6 +22,7 @@ from mlirtri.lowering.scalar_to_tir import (
     signed,
     unsigned,
 )  # fmt: skip
+from mlirtri.lowering.tir_arithmetic import wrapped
 from mlirtri.lowering.tvm_names import tirx
 
 
@@ -37,29 +38,17 @@ def _is_widened(expression: Expr, dtype: str) -> bool:
     return source is not None and not source.is_float and source.bits * 2 < DTYPES[dtype].bits
 
 
-TWICE_AS_WIDE = {"int32": "int64", "int64": "int128"}
-
-
 def _wrapping(node: Callable[[Expr, Expr], Expr]) -> Build:
-    """Integers that wrap: exact in twice the width, then cut. TVM's LLVM code marks overflow of 32 and 64 bits as
-    undefined, signed and unsigned alike, and its simplifier relies on that. LLVM makes the wide code narrow again."""
+    """Integers that wrap, where they can overflow at all."""
 
     def build(operation: ir.Operation, operands: Sequence[Expr]) -> Expr:
         dtype = result_dtype(operation)
         if dtype == "bool":
             return _BOOLEAN_ARITHMETIC[operation.name](*operands)
         exact = all(_is_widened(operand, dtype) for operand in operands)
-        return node(*operands) if _is_index(operation) or exact else _wrapped(node, *operands)
+        return node(*operands) if _is_index(operation) or exact else wrapped(node, *operands)
 
     return build
-
-
-def _wrapped(node: Callable[[Expr, Expr], Expr], x: Expr, y: Expr) -> Expr:
-    dtype = dtype_name(x)
-    if dtype not in TWICE_AS_WIDE:
-        return node(x, y)
-    wide = TWICE_AS_WIDE[dtype]
-    return tirx.Cast(dtype, node(tirx.Cast(wide, x), tirx.Cast(wide, y)))
 
 
 def _combine_bits(function: Callable[[Expr, Expr], Expr]) -> Build:
@@ -213,7 +202,7 @@ def _ordered_as_unsigned(x: Expr) -> Expr:
 def _absolute_integer(operation, operands):
     (x,) = operands
     dtype = dtype_name(x)
-    return tirx.Select(tirx.LT(x, literal(0, dtype)), _wrapped(tirx.Sub, literal(0, dtype), x), x)
+    return tirx.Select(tirx.LT(x, literal(0, dtype)), wrapped(tirx.Sub, literal(0, dtype), x), x)
 
 
 @scalar_rule("math.ctpop")
@@ -233,8 +222,8 @@ def integer_power(base: Expr, exponent: Expr, name: Callable[[Expr, str], Expr])
     power, square = one, name(base, "square")
     for bit in range(DTYPES[dtype].bits - 1):
         is_set = tirx.NE(tirx.bitwise_and(exponent, literal(1 << bit, dtype)), zero)
-        power = name(_wrapped(tirx.Mul, power, tirx.Select(is_set, square, one)), "power")
-        square = name(_wrapped(tirx.Mul, square, square), "square")
+        power = name(wrapped(tirx.Mul, power, tirx.Select(is_set, square, one)), "power")
+        square = name(wrapped(tirx.Mul, square, square), "square")
     # The power of 1 and -1 is right for any exponent in two's complement.
     is_unit = tirx.Or(tirx.EQ(base, one), tirx.EQ(base, literal(-1, dtype)))
     return tirx.Select(tirx.Or(tirx.GE(exponent, zero), is_unit), power, zero)

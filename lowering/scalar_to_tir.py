@@ -18,6 +18,7 @@ from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.dialect.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.mlir_reading import dtype_of, scalar_constant
+from mlirtri.lowering.tir_arithmetic import rounded_to_bfloat16, widened_bfloat16
 from mlirtri.lowering.tvm_names import ir as tvm_ir
 from mlirtri.lowering.tvm_names import tirx
 
@@ -75,29 +76,13 @@ def cast(expression: Expr, dtype: str) -> Expr:
         # A number now, not a cast of one: rules that look for constants have to see it.
         return tirx.FloatImm(dtype, expression.value)
     if dtype == "bfloat16" and not isinstance(expression, tirx.FloatImm):
-        return _round_to_bfloat16(cast(expression, "float32"))
+        bits = tirx.Var("bits", "uint32")
+        half = tirx.reinterpret("bfloat16", rounded_to_bfloat16(bits))
+        return tirx.Let(bits, tirx.reinterpret("uint32", cast(expression, "float32")), half)
     if dtype_name(expression) == "bfloat16" and not isinstance(expression, tirx.FloatImm):
-        return cast(_widen_bfloat16(expression), dtype)
+        # TVM forgets to widen the arguments of external calls.
+        return cast(widened_bfloat16(tirx.reinterpret("uint16", expression)), dtype)
     return tirx.Cast(dtype, expression)
-
-
-def _widen_bfloat16(expression: Expr) -> Expr:
-    """bfloat16 is the upper half of float32. TVM forgets to widen the arguments of external calls."""
-    bits = tirx.Cast("uint32", tirx.reinterpret("uint16", expression))
-    return tirx.reinterpret("float32", tirx.shift_left(bits, literal(16, "uint32")))
-
-
-def _round_to_bfloat16(expression: Expr) -> Expr:
-    """To the nearest, ties to even, by bits. TVM's own rounding makes a number of some NaNs, and writes its operand out
-    twice: chains grow exponentially, and a variable in it is bound twice."""
-    bits = tirx.Var("bits", "uint32")
-    odd = tirx.bitwise_and(tirx.shift_right(bits, literal(16, "uint32")), literal(1, "uint32"))
-    rounded = tirx.shift_right(bits + odd + literal(0x7FFF, "uint32"), literal(16, "uint32"))
-    magnitude = tirx.bitwise_and(bits, literal(0x7FFFFFFF, "uint32"))
-    is_nan = tirx.reinterpret("int32", magnitude) > literal(0x7F800000, "int32")
-    kept = tirx.Select(is_nan, literal(0x7FC0, "uint32"), rounded)
-    half = tirx.reinterpret("bfloat16", tirx.Cast("uint16", kept))
-    return tirx.Let(bits, tirx.reinterpret("uint32", expression), half)
 
 
 def result_dtype(operation: ir.Operation) -> str:

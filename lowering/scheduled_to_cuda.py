@@ -97,7 +97,7 @@ class CudaExecutable:
         if self._plan is None:
             raise DeviceError(
                 "a CUDA kernel whose launches depend on run-time values cannot be launched here",
-                help="the CUDA source is kernel.ir[\"cuda\"]",
+                help='the CUDA source is kernel.ir["cuda"]',
             )
         if tvm.get_global_func("device_api.cuda", allow_missing=True) is None:
             raise DeviceError(

@@ -1,0 +1,75 @@
+"""Arithmetic on TIR expressions that TVM cannot get wrong, and the two questions that tell where it is needed.
+
+Takes and gives TIR expressions. Below the scalar rules, which write with it what MLIR means, and the passes, which put
+it into what TVM wrote. TVM's simplifier treats floats as reals and int32 and int64 as unbounded; its own conversion
+to bf16 makes numbers of some NaNs, and writes its operand out twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mlirtri.lowering.tvm_names import TensorLoad, structural_equal, structural_walk, tirx
+
+TWICE_AS_WIDE = {"int32": "int64", "int64": "int128"}
+"""Integers of which TVM takes overflow for impossible, and what holds every sum and product of two of them."""
+
+
+def difference(x: Any, y: Any) -> Any:
+    """x - y as x + y * -1: TVM cancels float differences, ``x - x`` to 0 (wrong for NaN) and ``(x + y) - x`` to y."""
+    dtype = str(y.ty.dtype)
+    if isinstance(y, tirx.FloatImm):
+        return tirx.Add(x, tirx.FloatImm(dtype, -y.value))
+    return tirx.Add(x, tirx.Mul(y, tirx.FloatImm(dtype, -1.0)))
+
+
+def wrapped(node: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
+    """A sum, difference or product of integers that wraps: exact in twice the width, then cut.
+
+    TVM's LLVM code marks overflow of 32 and 64 bits as undefined, signed and unsigned alike, and its simplifier relies
+    on that. LLVM makes the wide code narrow again.
+    """
+    dtype = str(x.ty.dtype)
+    if dtype not in TWICE_AS_WIDE:
+        return node(x, y)
+    wide = TWICE_AS_WIDE[dtype]
+    return tirx.Cast(dtype, node(tirx.Cast(wide, x), tirx.Cast(wide, y)))
+
+
+def widened_bfloat16(bits: Any) -> Any:
+    """The fp32 value of a bf16's bits (uint16), which are its upper half."""
+    return tirx.reinterpret("float32", tirx.shift_left(tirx.Cast("uint32", bits), _word(16)))
+
+
+def rounded_to_bfloat16(bits: Any) -> Any:
+    """The bits (uint16) of the bf16 nearest to an fp32 value, ties to even; NaN stays NaN.
+
+    `bits` are the fp32 value's as uint32. They should be a variable, for they are named twice.
+    """
+    odd = tirx.bitwise_and(tirx.shift_right(bits, _word(16)), _word(1))
+    nearest = tirx.shift_right(bits + odd + _word(0x7FFF), _word(16))
+    magnitude = tirx.reinterpret("int32", tirx.bitwise_and(bits, _word(0x7FFFFFFF)))
+    is_nan = magnitude > tirx.IntImm("int32", 0x7F800000)
+    return tirx.Cast("uint16", tirx.Select(is_nan, _word(0x7FC0), nearest))
+
+
+def _word(number: int) -> Any:
+    return tirx.IntImm("uint32", number)
+
+
+def is_update(store: Any) -> bool:
+    """Whether a store of a sum or product adds to, or multiplies, the very element that it stores."""
+    return any(
+        isinstance(operand, TensorLoad)
+        and operand.source.same_as(store.buffer)
+        and all(structural_equal(i, j) for i, j in zip(operand.indices, store.indices, strict=True))
+        for operand in (store.value.a, store.value.b)
+    )
+
+
+def reads_memory(expression: Any) -> bool:
+    """Whether there is a load in the expression; without one it is made of loop indices and constants."""
+    found: list[Any] = []
+    structural_walk(expression, (TensorLoad, found.append), order="post")
+    return bool(found)
