@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from bridge_helpers import BF16, MAPS, ROWS, bridge, elementwise, function, fused, generic, prim_functions, run
+from tolerances import tolerance, within
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.tvm_names import relax
@@ -25,7 +26,7 @@ def test_matmul_accumulates_in_the_output_dtype(kind, dtype):
     a, b = rng.normal(size=(5, 4)).astype(dtype), rng.normal(size=(4, 3)).astype(dtype)
     arguments = f"%a: tensor<5x4x{kind}>, %b: tensor<4x3x{kind}>"
     (c,) = run(function(arguments, MATMUL.replace("TYPE", kind), "%c", "tensor<5x3xf32>"), a, b)
-    np.testing.assert_allclose(c, a.astype(np.float32) @ b.astype(np.float32), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(c, a.astype(np.float32) @ b.astype(np.float32), **within("float32", 4))
 
 
 def test_fill_before_a_matmul_is_the_init_and_what_follows_fuses():
@@ -44,7 +45,7 @@ def test_a_tensor_as_initial_value_is_added_to():
     )
     arguments = "%a: tensor<2x5x4xf32>, %b: tensor<2x4x3xf32>, %c: tensor<2x5x3xf32>"
     (result,) = run(function(arguments, body, "%r", "tensor<2x5x3xf32>"), a, b, c)
-    np.testing.assert_allclose(result, c + a @ b, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result, c + a @ b, **within("float32", 4))
 
 
 def reduction(kind: str, start: str, combine: str, shape: str = "4x3", out: str = "4", maps=(MAPS[2], ROWS)) -> str:
@@ -148,8 +149,8 @@ def test_named_convolution_transpose_broadcast_and_reduce():
     arguments = "%x: tensor<1x6x2xf32>, %w: tensor<3x2x4xf32>"
     conv, both = run(function(arguments, body, "%c, %b", "tensor<1x4x4xf32>, tensor<1x4x2xf32>"), x, w)
     expected = np.stack([np.einsum("wc,wcf->f", x[0, at : at + 3], w) for at in range(4)])[None]
-    np.testing.assert_allclose(conv, expected, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(both, np.repeat(expected.sum(1)[..., None], 2, -1), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(conv, expected, **within("float32", 6))
+    np.testing.assert_allclose(both, np.repeat(expected.sum(1)[..., None], 2, -1), **within("float32", 24))
 
 
 def test_gather_reads_a_captured_tensor_by_index():
@@ -251,7 +252,7 @@ def test_arguments_and_values_may_be_returned_again_and_again():
     a = np.array([0, 1], np.float32)
     results = run(text, a, np.float64(3))
     for result, expected in zip(results, (np.exp(a), a, np.exp(a), 3.0), strict=True):
-        np.testing.assert_allclose(result, expected, rtol=1e-6)
+        np.testing.assert_allclose(result, expected, rtol=tolerance("float32"))
     (same,) = run(function("%a: tensor<2xf32>", "", "%a", "tensor<2xf32>"), a)
     np.testing.assert_array_equal(same, a)
     assert run("func.func @k(%a: tensor<2xf32>) { return }", a) == []

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tolerances import within
 
 import mlirtri as mt
 
@@ -101,6 +102,6 @@ def difference(line: str, found, wanted) -> str | None:
         f, w = np.asarray(f), np.asarray(w)
         if (f.dtype, f.shape) != (w.dtype, w.shape):
             return f"{line}: {f.dtype}{f.shape}, the library has {w.dtype}{w.shape}"
-        if not np.allclose(f, w, rtol=1e-5, atol=1e-6, equal_nan=True):
+        if not np.allclose(f, w, **within(w.dtype), equal_nan=True):
             return f"{line}: {f}, the library has {w}"
     return None

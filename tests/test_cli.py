@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tolerances import tolerance
 
 from mlirtri import cli
 from mlirtri.arguments import parse_argument
@@ -110,7 +111,7 @@ def test_run_uses_the_given_float(run, kernels):
         for alpha in (1.0, 2.0)
     ]
     one, two = ([float(part) for part in text.splitlines()[1].split(",")] for text in values)
-    assert two == pytest.approx([2 * each for each in one], rel=1e-5)
+    assert two == pytest.approx([2 * each for each in one], rel=tolerance("float32"))
 
 
 def test_compare_as_json(run, kernels):

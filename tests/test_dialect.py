@@ -8,6 +8,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from tolerances import within
 
 import mlirtri as mt
 from mlirtri.dialect import definition, ops
@@ -113,7 +114,7 @@ def test_every_row_computes_its_reference(tmp_path, name, pipeline):
         if wanted.dtype.kind in EXACT_KINDS:
             assert np.array_equal(found, wanted), dtype
         else:
-            np.testing.assert_allclose(found, wanted, rtol=4e-6, atol=1e-6, err_msg=dtype)
+            np.testing.assert_allclose(found, wanted, **within(wanted.dtype), err_msg=dtype)
     assert tested
 
 

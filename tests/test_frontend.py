@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from tolerances import tolerance
 
 import mlirtri as mt
 from mlirtri import errors
@@ -21,7 +22,7 @@ PARTS = (2, 1.5)
 def run(function, *arguments, **keywords):
     """The kernel's result, after checking it against the function itself."""
     result = mt.jit(function)(*arguments, **keywords)
-    np.testing.assert_allclose(result, function(*arguments, **keywords), rtol=1e-6)
+    np.testing.assert_allclose(result, function(*arguments, **keywords), rtol=tolerance("float32"))
     return result
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import scipy.special
 import torch
+from tolerances import tolerance, within
 
 from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.dialect.mlir import ir, print_complete, print_module
@@ -283,7 +284,7 @@ def test_arithmetic_stays_out_of_a_matmul_that_a_reshape_made_generic(random):
     assert "return %" in fused
     a, v = random.standard_normal((4, 8), dtype=np.float32), random.standard_normal((8, 6), dtype=np.float32)
     (result,) = run(WEIGHTED, [a, v], [((2, 2, 6), "float32")])
-    np.testing.assert_allclose(result, (np.exp(a) @ v).reshape(2, 2, 6), rtol=1e-5)
+    np.testing.assert_allclose(result, (np.exp(a) @ v).reshape(2, 2, 6), rtol=tolerance("float32", 8))
 
 
 def test_transposes_and_widening_casts_do_enter_a_contraction():
@@ -344,7 +345,7 @@ def test_softmax(random):
     a = random.standard_normal((5, 33), dtype=np.float32) * 10
     (result,) = run(SOFTMAX, [a], [((5, 33), "float32")])
     e = np.exp(a - a.max(1, keepdims=True))
-    np.testing.assert_allclose(result, e / e.sum(1, keepdims=True), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(result, e / e.sum(1, keepdims=True), rtol=tolerance("float32", 33))
 
 
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-30, 1e-8, 20.0, -20.0, 100.0]
@@ -355,7 +356,6 @@ FUNCTIONS = {
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "erf": scipy.special.erf, "absf": np.abs,
     "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "roundeven": np.rint,
 }  # fmt: skip
-TOLERANCE = {"f64": 1e-14, "f32": 1e-6, "f16": 1e-3, "bf16": 8e-3}
 NAMES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 
@@ -377,7 +377,7 @@ def test_math_functions_are_accurate(kind, random):
     with np.errstate(all="ignore"):
         for result, (name, reference) in zip(results, FUNCTIONS.items(), strict=True):
             expected = to_numpy(torch.tensor(reference(x.double().numpy())).to(dtype.torch))
-            np.testing.assert_allclose(result, expected, rtol=TOLERANCE[kind], atol=1e-30, err_msg=name)
+            np.testing.assert_allclose(result, expected, rtol=tolerance(dtype.name), atol=1e-30, err_msg=name)
 
 
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
@@ -459,14 +459,14 @@ def test_matmul(shape, random):
     m, n, k = shape
     a, b = random.standard_normal((m, k), dtype=np.float32), random.standard_normal((k, n), dtype=np.float32)
     (result,) = run(matmul(m, n, k), [a, b], [((m, n), "float32")])
-    np.testing.assert_allclose(result, a @ b, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result, a @ b, **within("float32", k))
 
 
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 def test_half_matmul_accumulates_in_float32(kind, random):
     a, b = (torch.tensor(random.standard_normal((33, 33)), dtype=DTYPES[NAMES[kind]].torch) for _ in range(2))
     (result,) = run(matmul(33, 33, 33, kind), [a, b], [((33, 33), "float32")])
-    np.testing.assert_allclose(result, (a.double() @ b.double()).numpy(), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result, (a.double() @ b.double()).numpy(), **within("float32", 33))
 
 
 def test_batch_matmul(random):
@@ -481,7 +481,7 @@ def test_batch_matmul(random):
       return %0 : tensor<3x5x4xf32>
     }"""
     (result,) = run(text, [a, b], [((3, 5, 4), "float32")])
-    np.testing.assert_allclose(result, a @ b, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result, a @ b, **within("float32", 9))
 
 
 def test_argmax_has_two_results_from_one_loop(random):
@@ -561,7 +561,7 @@ def test_results_that_are_arguments_duplicates_or_constants(random):
     results = run(text, [a, s], [square, ((), "float64"), square, ((3,), "int64"), square, square])
     expected = [a, s, np.exp(a), np.array([1, 2, 3]), np.exp(a), np.exp(a) + a]
     for result, wanted in zip(results, expected, strict=True):
-        np.testing.assert_allclose(result, wanted, rtol=1e-6)
+        np.testing.assert_allclose(result, wanted, rtol=tolerance(wanted.dtype))
 
 
 def test_function_without_results():
@@ -580,7 +580,7 @@ def test_scalar_and_empty_shapes(shape):
 def test_kernel_may_bear_the_name_of_a_c_function(kernel):
     text = elementwise(["f32"], "f32", "%r = math.exp %x0 : f32").replace("@f(", f"@{kernel}(")
     (result,) = run(text, [np.ones(4, np.float32)], [((4,), "float32")], kernel)
-    np.testing.assert_allclose(result, np.e, rtol=1e-6)
+    np.testing.assert_allclose(result, np.e, rtol=tolerance("float32"))
 
 
 def test_integer_power_stays_private():
@@ -599,7 +599,7 @@ def test_one_executable_from_several_threads(random):
         for _ in range(300):
             result.zero_()
             executable.launch([a], [result])
-            if not torch.allclose(result, torch.softmax(a, 1), atol=1e-6):
+            if not torch.allclose(result, torch.softmax(a, 1), **within("float32", 33)):
                 failures.append(seed)
                 return
 
@@ -657,10 +657,10 @@ def test_elementwise_works_in_place_only_on_what_nobody_needs(random):
     a = random.standard_normal((3, 3), dtype=np.float32)
     square = ((3, 3), "float32")
     exponential, sine = run(first, [a], [square, square])
-    np.testing.assert_allclose(exponential, np.exp(a), rtol=1e-6)
-    np.testing.assert_allclose(sine, np.sin(np.exp(a)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(exponential, np.exp(a), rtol=tolerance("float32"))
+    np.testing.assert_allclose(sine, np.sin(np.exp(a)), **within("float32"))
     (result,) = run(TRANSPOSED_SUM, [a, a], [square])
-    np.testing.assert_allclose(result, a @ a + (a @ a).T, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result, a @ a + (a @ a).T, **within("float32", 3))
 
 
 TRANSPOSED_SUM = """
@@ -751,7 +751,7 @@ def test_column_sums_run_row_by_row(random):
     )
     assert 'iterator_types = ["reduction", "parallel"]' in loops_of(text)
     a = random.standard_normal((3, 4), dtype=np.float32)
-    np.testing.assert_allclose(run(text, [a], [((4,), "float32")])[0], a.sum(0), rtol=1e-6)
+    np.testing.assert_allclose(run(text, [a], [((4,), "float32")])[0], a.sum(0), rtol=tolerance("float32", 3))
 
 
 def test_convolution_with_compound_indices(random):
@@ -766,7 +766,7 @@ def test_convolution_with_compound_indices(random):
     }"""
     a, k = random.standard_normal((1, 7, 3), dtype=np.float32), random.standard_normal((3, 3, 2), dtype=np.float32)
     expected = sum(a[:, w : w + 5] @ k[w] for w in range(3))
-    np.testing.assert_allclose(run(text, [a, k], [((1, 5, 2), "float32")])[0], expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(run(text, [a, k], [((1, 5, 2), "float32")])[0], expected, **within("float32", 9))
 
 
 @pytest.mark.parametrize("stage", ["bufferized", "llvmdialect"])
