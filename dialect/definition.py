@@ -13,7 +13,7 @@ from pathlib import Path
 from types import new_class
 from typing import Any, TypeVar
 
-from mlirtri.dialect import attributes
+from mlirtri.dialect import attributes, ops
 from mlirtri.dialect.dtypes import find_dtype
 from mlirtri.dialect.mlir import ext, ir
 from mlirtri.dialect.ops import Op, dialect_ops
@@ -30,6 +30,11 @@ def type_of(value_type: ir.Type) -> TensorType:
     if (dtype := find_dtype(str(value_type.element_type))) is None:
         raise KernelError(f"{value_type.element_type} is no element type of mlirtri")
     return TensorType(tuple(value_type.shape), dtype)
+
+
+def op_of(operation: ir.Operation) -> Op:
+    """The op table's entry of a `tri` operation."""
+    return ops.load()[operation.name.removeprefix("tri.")]
 
 
 def mlir_type(tensor_type: TensorType) -> ir.Type:

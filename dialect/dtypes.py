@@ -46,6 +46,18 @@ class DType:
         return self.is_float and self.bits == 16
 
     @property
+    def letter(self) -> str:
+        """`kind`, but ``h`` for fp16: how a row of the op table names the dtypes of its Relax operator."""
+        return "h" if self.name == "float16" else self.kind
+
+    @property
+    def epsilon(self) -> float:
+        """The smallest increment at 1 of a float dtype."""
+        import ml_dtypes
+
+        return float(ml_dtypes.finfo(self.numpy).eps)
+
+    @property
     def bytes(self) -> int:
         return max(1, self.bits // 8)
 

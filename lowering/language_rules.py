@@ -174,8 +174,8 @@ def layer_norm(b, x, normalized_axes=1, weight=None, bias=None, eps=1e-5) -> Ten
 def rms_norm(b, x, normalized_axes=1, weight=None, eps=None) -> Tensor:
     if eps is None:
         # torch's default: the smallest increment at 1 of the input's dtype.
-        bits = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
-        eps = 2.0 ** -bits.get(b.type_of(x).dtype.name if b.type_of(x) else "float32", 23)
+        of = b.type_of(x)
+        eps = (of.dtype if of and of.dtype.is_float else DTYPES["float32"]).epsilon
     return _normalized(b, "rms_norm", x, normalized_axes, [] if weight is None else [weight], eps)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mlirtri.dialect import attributes
-from mlirtri.dialect.definition import type_of
+from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.dialect.locations import errors_at
 from mlirtri.dialect.mlir import ir
@@ -36,7 +36,7 @@ def decompose(module: ir.Module, wanted: Callable[[Op, ir.Operation], bool]) -> 
     while composites := [
         operation
         for operation in tri_operations(module)
-        if (op := builder.table[operation.name[4:]]).decompose is not None and wanted(op, operation)
+        if (op := op_of(operation)).decompose is not None and wanted(op, operation)
     ]:
         for operation in composites:
             with errors_at(operation):
@@ -44,7 +44,7 @@ def decompose(module: ir.Module, wanted: Callable[[Op, ir.Operation], bool]) -> 
 
 
 def _replace(builder: TriBuilder, operation: ir.Operation) -> None:
-    op = builder.table[operation.name[4:]]
+    op = op_of(operation)
     builder.location = operation.location
     operands = [Tensor(value, type_of(value.type)) for value in operation.operands]
     dtype = operands[0].type.dtype

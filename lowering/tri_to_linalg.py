@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mlirtri.dialect import attributes
-from mlirtri.dialect.definition import type_of
+from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.locations import errors_at
 from mlirtri.dialect.mlir import func, ir, print_module
-from mlirtri.dialect.ops import Op, load
+from mlirtri.dialect.ops import Op
 from mlirtri.lowering import tri_to_linalg_rules
 from mlirtri.lowering.linalg_builder import tensor_type
 from mlirtri.lowering.stage import CompileContext
@@ -58,15 +57,10 @@ def _translate_operation(operation: ir.Operation, values: dict[ir.Value, ir.Valu
         if operation.name == "func.return":
             func.ReturnOp(operands)
             return
-        op = load()[operation.name.removeprefix("tri.")]
+        op = op_of(operation)
         values[operation.results[0]] = rule_of(op)(op, operation, operands)
 
 
 def rule_of(op: Op) -> Callable[..., ir.Value]:
     """``rule(op, operation, operands) -> value``: the elementwise rule for all scalar rules, else the op's own."""
     return tri_to_linalg_rules.elementwise if op.scalar is not None else tri_to_linalg_rules.RULES[op.name]
-
-
-def parameters_of(op: Op, operation: ir.Operation) -> dict:
-    """The attributes of an operation as Python values."""
-    return attributes.from_mlir(op, operation)

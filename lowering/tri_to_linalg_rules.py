@@ -6,6 +6,7 @@ Every rule is ``rule(op, operation, operands) -> value``; the driver has set the
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from mlirtri.dialect import attributes, scalar
 from mlirtri.dialect.definition import type_of
@@ -265,12 +266,12 @@ def _matmul(op, operation, operands):
     rows, inner, columns = x.shape[-2], x.shape[-1], y.shape[-1]
     if y.rank == 2:
         # One matrix on the right: the batch is more rows.
-        count = rows * _product(x.shape[:-2])
+        count = rows * prod(x.shape[:-2])
         left = reshape(operands[0], (count, inner), x.dtype)
         value = _named(linalg.matmul, left, operands[1], TensorType((count, columns), carried))
         flat = TensorType((count, columns), carried)
     elif x.shape[:-2] == y.shape[:-2]:
-        batch = _product(x.shape[:-2])
+        batch = prod(x.shape[:-2])
         left = reshape(operands[0], (batch, rows, inner), x.dtype)
         right = reshape(operands[1], (batch, inner, columns), y.dtype)
         flat = TensorType((batch, rows, columns), carried)
@@ -279,13 +280,6 @@ def _matmul(op, operation, operands):
         flat = result.with_dtype(carried)
         value = _broadcast_matmul(operands, x, y, flat)
     return reshape(_converted(value, flat, result.dtype), result.shape, result.dtype)
-
-
-def _product(sizes) -> int:
-    result = 1
-    for size in sizes:
-        result *= size
-    return result
 
 
 def _named(builder, left, right, result: TensorType) -> ir.Value:

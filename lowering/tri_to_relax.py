@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.dialect import attributes
-from mlirtri.dialect.definition import mlir_type, type_of
+from mlirtri.dialect.definition import mlir_type, op_of, type_of
 from mlirtri.dialect.locations import errors_at
 from mlirtri.dialect.mlir import ir, print_module, tensor
 from mlirtri.dialect.ops import Op, dialect_ops, load
@@ -32,7 +32,7 @@ def lower(module: ir.Module, context: CompileContext) -> IRModule:
         decompose(source, lambda op, operation: not has_operator(op, operation))
         context.record("decompose", decomposed := print_module(source), before)
         for operation in tri_operations(source):
-            op = load()[operation.name[4:]]
+            op = op_of(operation)
             if not has_operator(op, operation) and op.name != "constant":
                 with errors_at(operation):
                     _to_linalg(op, operation)
@@ -48,7 +48,7 @@ def has_operator(op: Op, operation: ir.Operation) -> bool:
         type_of(operation.results[0].type).dtype
     ]
     of = dtypes[1] if op.name == "where" else dtypes[0]
-    return ("h" if of.name == "float16" else of.kind) in op.relax_dtypes
+    return of.letter in op.relax_dtypes
 
 
 def _to_linalg(op: Op, operation: ir.Operation) -> None:
@@ -83,7 +83,7 @@ def _constant(builder: RelaxBuilder, operation: ir.Operation) -> None:
 
 
 def _operator(builder: RelaxBuilder, operation: ir.Operation) -> None:
-    op = load()[operation.name[4:]]
+    op = op_of(operation)
     arguments = builder.read_all(operation.operands)
     if isinstance(op.relax, str):
         expression = _named(op.relax)(*arguments)

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.lowering.launch_plan import Plan, Step, Value
 from mlirtri.lowering.tvm_names import relax, tvm
 
@@ -129,7 +130,7 @@ def _several(plan: Plan, store: Store, kernel: Callable[[str], Callable]) -> Lau
 def _empty(value: Value) -> torch.Tensor:
     """A tensor of no elements with the strides that kernels check for; torch's own differ."""
     strides = [prod(value.shape[axis + 1 :]) for axis in range(len(value.shape))]
-    return torch.empty(0, dtype=getattr(torch, value.dtype)).as_strided(value.shape, strides)
+    return torch.empty(0, dtype=DTYPES[value.dtype].torch).as_strided(value.shape, strides)
 
 
 def _action(plan: Plan, store: Store, step: Step, kernel: Callable[[str], Callable]) -> Callable:
@@ -155,7 +156,7 @@ def _action(plan: Plan, store: Store, step: Step, kernel: Callable[[str], Callab
 
 def _maker(plan: Plan, store: Store, number: int) -> Callable:
     """What gives a launch the memory of its output."""
-    shape, dtype = plan.values[number].shape, getattr(torch, plan.values[number].dtype)
+    shape, dtype = plan.values[number].shape, DTYPES[plan.values[number].dtype].torch
     if number not in store.home:
         return lambda outputs, device: torch.empty(shape, dtype=dtype, device=device)
     position = store.home[number]

@@ -19,6 +19,7 @@ from mlirtri.dialect.types import TensorType
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.language import Tensor
 from mlirtri.lowering.target import Target
+from mlirtri.signature import shown_type
 
 _TENSOR = re.compile(r"(?:(?:mlirtri|mt|torch|np|numpy)\.)?(\w+)\s*(?:\[([\d\s,]*)\])?")
 _FIRST = 8
@@ -85,4 +86,4 @@ def summary(result: Any, name: str = "result") -> list[str]:
     values = result.detach().cpu().double() if result.dtype.is_floating_point else result.cpu()
     shown = np.array2string(values.numpy().reshape(-1)[:_FIRST], precision=6, separator=", ", max_line_width=200)
     rest = ", ..." if result.numel() > _FIRST else ""
-    return [f"{name}: {str(result.dtype).removeprefix('torch.')}{list(result.shape)}", f"  {shown[1:-1]}{rest}"]
+    return [f"{name}: {shown_type(result)}", f"  {shown[1:-1]}{rest}"]

@@ -26,6 +26,7 @@ from mlirtri.language import Tensor
 from mlirtri.lowering.pipelines import STAGES
 from mlirtri.lowering.specialization import ConstantParameter, Specialization
 from mlirtri.options import Options, resolved
+from mlirtri.signature import shown_type, tensor_type
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -149,8 +150,6 @@ def compare(
 
 
 def _with_data(named: dict[str, Any], device: str) -> dict[str, Any]:
-    from mlirtri.signature import tensor_type
-
     return {
         name: random_tensor(name, tensor_type(value), device) if isinstance(value, Tensor) else value
         for name, value in named.items()
@@ -159,7 +158,7 @@ def _with_data(named: dict[str, Any], device: str) -> dict[str, Any]:
 
 def _argument(value: Any) -> str:
     if hasattr(value, "dtype") and hasattr(value, "shape"):
-        return f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, value.shape))}]"
+        return shown_type(value)
     return repr(value)
 
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+from mlirtri.dumps import read_text
 from mlirtri.errors import (
     KernelError,
-    ParseError,
     SourceNotAvailableError,
     Span,
     UnknownNameError,
@@ -154,12 +154,7 @@ def _resume(file: str, start: str, options: Options, wanted: Sequence[str] | Non
 
 
 def _read(file: str) -> str:
-    if file == "-":
-        return sys.stdin.read()
-    try:
-        return Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ParseError(f"{file} cannot be read: {error}") from None
+    return sys.stdin.read() if file == "-" else read_text(Path(file))
 
 
 def _until(pipeline: Pipeline, wanted: Sequence[str] | None) -> Pipeline:

@@ -166,14 +166,10 @@ def relax_operator(op: Op) -> str | None:
 
 def _relax(op: Op, accepted: list[DType]) -> str:
     operator = relax_operator(op)
-    exact = [dtype for dtype in accepted if _letter(dtype) in op.relax_dtypes]
+    exact = [dtype for dtype in accepted if dtype.letter in op.relax_dtypes]
     if operator is None or not exact:
         return "PrimFunc"
     return f"`{operator}`" if exact == accepted else f"`{operator}`: {_dtype_words(exact)}"
-
-
-def _letter(dtype: DType) -> str:
-    return "h" if dtype.name == "float16" else dtype.kind
 
 
 # --- spellings -----------------------------------------------------------------------------------------------------

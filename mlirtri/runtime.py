@@ -18,6 +18,7 @@ from mlirtri.dialect.dtypes import DType
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
 from mlirtri.lowering.specialization import Interface, Leaf, TensorParameter, like
 from mlirtri.lowering.stage import Executable
+from mlirtri.signature import shown_type
 
 _SIGNED = {"uint8": torch.int8, "uint16": torch.int16, "uint32": torch.int32, "uint64": torch.int64}
 
@@ -171,7 +172,7 @@ class _Entry:
 
     def mismatch(self, value: Any) -> ArgumentMismatchError:
         if hasattr(value, "shape") and hasattr(value, "dtype"):
-            found = f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, value.shape))}]"
+            found = shown_type(value)
         else:
             found = f"{type(value).__name__} {value!r}"
         return ArgumentMismatchError(

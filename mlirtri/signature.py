@@ -182,9 +182,7 @@ def constant_of(value: Any) -> Any:
     """A hashable compile-time value: lists become tuples, dtypes of any library ours."""
     if isinstance(value, (bool, int, float, str, type(None))):
         return value
-    if not isinstance(value, type) and (dtype := find_dtype(value)) is not None:
-        return dtype
-    if isinstance(value, type) and (dtype := find_dtype(value)) is not None:
+    if (dtype := find_dtype(value)) is not None:
         return dtype
     if isinstance(value, (tuple, list)):
         if any(is_array(each) or is_torch(each) for each in value):
@@ -206,6 +204,11 @@ def tensor_type(value: Any, annotation: Any = None) -> TensorType:
     if (dtype := find_dtype(value.dtype)) is None:
         raise KernelTypeError(f"dtype {value.dtype} is not supported; the dtypes are {', '.join(DTYPES)}")
     return TensorType(tuple(value.shape), dtype)
+
+
+def shown_type(value: Any) -> str:
+    """The dtype and shape of a tensor or an array, whether or not we have that dtype: ``float32[2, 3]``."""
+    return f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, value.shape))}]"
 
 
 def _fitting(found: TensorType, annotation: Any) -> TensorType:
