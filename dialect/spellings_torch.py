@@ -97,7 +97,11 @@ _register(_TWO_TENSORS, _binary, 2)
 
 def scaled(b, other, alpha):
     """`other` times alpha, as `torch.add` and `torch.addmm` have it."""
-    return other if alpha == 1 and type(alpha) is int else b.multiply(other, alpha)
+    if alpha == 1 and type(alpha) is int:
+        return other
+    product, of = b.multiply(other, alpha), b.type_of(other)
+    # Of a bool, alpha is a truth value too.
+    return b.cast(product, "bool") if of is not None and of.dtype.is_bool and type(alpha) is not float else product
 
 
 @spelling("torch.add", ops="add multiply")

@@ -165,6 +165,9 @@ register("torch.nn.functional.softmin", _functional(_along("softmax", -1)), "sof
 @spelling("torch.logsumexp torch.special.logsumexp", ops="max where isinf full subtract exp sum log add squeeze")
 def _(b, input, dim, keepdim=False, *, out=unsupported()):
     axes = helpers.many_axes(b, dim, helpers.rank_of(b, input))
+    if not b.type_of(input).dtype.is_float:
+        # Differences of unsigned integers would wrap.
+        input = b.cast(input, "float32")
     highest = b.max(input, axis=axes, keepdims=True)
     # An infinite maximum would give inf - inf.
     shift = b.where(b.isinf(highest), b.full((), 0, b.type_of(highest).dtype), highest)
