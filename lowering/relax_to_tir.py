@@ -14,8 +14,17 @@ from mlirtri.lowering.protected_arithmetic import protect_arithmetic
 from mlirtri.lowering.reshape_views import mark_views
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tir_locations import locate_blocks
-from mlirtri.lowering.tvm_names import IRModule, ir, relax
-from mlirtri.lowering.tvm_passes import BINDING_LOCATIONS, Pass, bindings_of, relax_functions, run_passes, span_of
+from mlirtri.lowering.tvm_names import IRModule, relax
+from mlirtri.lowering.tvm_passes import (
+    BINDING_LOCATIONS,
+    CALLS,
+    Pass,
+    bindings_of,
+    operator_of,
+    relax_functions,
+    run_passes,
+    span_of,
+)
 
 PASSES = (
     Pass("LegalizeOps", relax.transform.LegalizeOps(), "every operator becomes a call of a PrimFunc"),
@@ -47,20 +56,10 @@ def _refuse_operators(mod: IRModule) -> None:
     for _, function in relax_functions(mod):
         locations = (function.attrs or {}).get(BINDING_LOCATIONS, {})
         for binding in bindings_of(function):
-            operator = _operator(getattr(binding, "value", None))
-            if operator is not None:
+            operator = operator_of(binding)
+            if operator is not None and operator not in CALLS:
                 left.setdefault(operator, []).append(span_of(locations.get(binding.var.name)))
     if left:
         counts = ", ".join(f"{name} ({len(places)})" for name, places in sorted(left.items()))
         place = next((span for spans in left.values() for span in spans if span), None)
         raise UnsupportedOperationError(f"TVM has no TIR for these operators: {counts}", place)
-
-
-_KNOWN = {"relax.call_tir", "relax.call_packed", "relax.call_pure_packed", "relax.call_dps_packed"}
-
-
-def _operator(value) -> str | None:
-    if not isinstance(value, relax.Call) or not isinstance(value.op, ir.Op):
-        return None
-    name = str(value.op.name)
-    return None if name in _KNOWN or not name.startswith("relax.") else name

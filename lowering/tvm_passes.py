@@ -14,7 +14,7 @@ from typing import Any
 
 from mlirtri.errors import KernelError, PassFailedError, Span
 from mlirtri.lowering.stage import CompileContext
-from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, PrimFunc, SBlock, relax, structural_walk
+from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, PrimFunc, SBlock, ir, relax, structural_walk
 
 LOCATION = "mlirtri.loc"
 """Annotation of an SBlock: ``"/abs/file.py:line:column"`` of the user's expression that it computes."""
@@ -22,6 +22,8 @@ BINDING_LOCATIONS = "mlirtri.locations"
 """Attribute of the Relax function: name of a binding to its ``"/abs/file.py:line:column"``."""
 KERNEL_LOCATIONS = "mlirtri.lines"
 """Attribute of a scheduled PrimFunc: the locations of all its blocks, those that a schedule inlined away included."""
+CALLS = frozenset({"relax.call_tir", "relax.call_packed", "relax.call_pure_packed", "relax.call_dps_packed"})
+"""All that a Relax function may do from `tir` on: call what is compiled."""
 _MESSAGE_LINES = 6
 
 
@@ -119,6 +121,15 @@ def relax_functions(mod: IRModule) -> list[tuple[str, relax.Function]]:
     """Name and function of every Relax function, sorted by name."""
     found = [(gv.name_hint, func) for gv, func in mod.functions_items() if isinstance(func, relax.Function)]
     return sorted(found, key=lambda pair: pair[0])
+
+
+def operator_of(binding: relax.Binding) -> str | None:
+    """The name of Relax's own operator that a binding calls; None for a constant, a tuple, a call of a function…"""
+    value = getattr(binding, "value", None)
+    if not isinstance(value, relax.Call) or not isinstance(value.op, ir.Op):
+        return None
+    name = str(value.op.name)
+    return name if name.startswith("relax.") else None
 
 
 def bindings_of(function: relax.Function) -> Iterator[relax.Binding]:

@@ -25,12 +25,8 @@ MLIR_CONTRACTS: dict[str, tuple[str, ...]] = {
 }
 """Stage to the dialects, or whole operation names, that may be in it."""
 
-RELAX_CONTRACTS: dict[str, tuple[str, ...] | None] = {
-    "relax": None,
-    "tir": ("relax.call_tir", "relax.call_packed", "relax.call_pure_packed", "relax.call_dps_packed"),
-    "scheduled": ("relax.call_tir", "relax.call_packed", "relax.call_pure_packed", "relax.call_dps_packed"),
-}
-"""Stage to the operators that its Relax function may call; None for all."""
+CALLS_ONLY = ("tir", "scheduled")
+"""The stages whose Relax function calls what is compiled, and no operator of Relax's own."""
 
 Problem = tuple[str, "Span | None"]
 
@@ -83,10 +79,12 @@ def _verify_mlir(stage: Stage, module: Any) -> None:
 
 
 def _relax_problems(mod: Any, stage: str, context: CompileContext) -> Iterable[Problem]:
-    from mlirtri.lowering.tvm_names import ir, relax
+    from mlirtri.lowering.tir_to_scheduled import SCHEDULED
     from mlirtri.lowering.tvm_passes import (
         BINDING_LOCATIONS,
+        CALLS,
         bindings_of,
+        operator_of,
         place_of,
         prim_funcs,
         relax_functions,
@@ -96,17 +94,15 @@ def _relax_problems(mod: Any, stage: str, context: CompileContext) -> Iterable[P
     functions = relax_functions(mod)
     if len(functions) != 1:
         yield f"{len(functions)} Relax functions", None
-    allowed = RELAX_CONTRACTS.get(stage)
-    for _, function in functions if allowed is not None else ():
+    for _, function in functions if stage in CALLS_ONLY else ():
         locations = (function.attrs or {}).get(BINDING_LOCATIONS, {})
         for binding in bindings_of(function):
-            value = getattr(binding, "value", None)
-            name = str(value.op.name) if isinstance(value, relax.Call) and isinstance(value.op, ir.Op) else None
-            if name and name.startswith("relax.") and name not in (allowed or ()):
-                yield name, span_of(locations.get(binding.var.name))
+            operator = operator_of(binding)
+            if operator is not None and operator not in CALLS:
+                yield operator, span_of(locations.get(binding.var.name))
     if stage == "scheduled" and (context.target.is_cuda or context.schedule != "none"):
         for name, function in prim_funcs(mod):
-            if "tirx.is_scheduled" not in (function.attrs or {}):
+            if SCHEDULED not in (function.attrs or {}):
                 yield f"the unscheduled kernel {name}", place_of(function)
 
 
