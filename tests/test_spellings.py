@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from tolerances import tolerance, within
 
 from mlirtri.dialect import spellings, spellings_numpy, spellings_torch
 from mlirtri.dialect.definition import mlir_type, new_context
@@ -253,7 +254,7 @@ def check(name: str, *arguments, **keywords) -> None:
         mine, wanted = np.asarray(mine), np.asarray(wanted)
         assert (mine.shape, mine.dtype) == (wanted.shape, wanted.dtype)
         if "empty" not in name:
-            np.testing.assert_allclose(mine, wanted, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(mine, wanted, **within(wanted.dtype))
 
 
 def refused(sentence: str, name: str, *arguments, **keywords) -> KernelTypeError:
@@ -528,7 +529,7 @@ def test_math_of_run_time_scalars(name):
     for scalar in (Scalar(0.7), np.array(0.7), np.array(0.7, np.float32)):
         result = call(f"math.{name}", scalar)
         expected = getattr(math, name)(float(getattr(scalar, "value", scalar)))
-        assert float(getattr(result, "value", result)) == pytest.approx(float(expected), rel=1e-12)
+        assert float(getattr(result, "value", result)) == pytest.approx(float(expected), rel=tolerance("float64"))
         assert isinstance(result, Scalar) == isinstance(expected, float)
 
 
@@ -561,8 +562,9 @@ def test_own_functions_follow_the_semantics(semantics):
     of = (lambda x: x) if semantics == "numpy" else torch.from_numpy
 
     def same(mine, theirs):
-        np.testing.assert_allclose(mine, np.asarray(theirs), rtol=1e-5, atol=1e-6)
-        assert mine.dtype == np.asarray(theirs).dtype
+        theirs = np.asarray(theirs)
+        assert mine.dtype == theirs.dtype
+        np.testing.assert_allclose(mine, theirs, **within(theirs.dtype))
 
     same(own("std", X, 1), library.std(of(X), 1))
     same(own("sum", N, axis=0), library.sum(of(N), 0))
