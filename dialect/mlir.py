@@ -7,11 +7,11 @@ Loaded on the first compile, not on ``import mlirtri``.
 from __future__ import annotations
 
 from torch_mlir import execution_engine, ir, passmanager
-from torch_mlir.dialects import arith, bufferization, complex, ext, func, linalg, math, memref, scf, tensor
+from torch_mlir.dialects import arith, bufferization, ext, func, linalg, math, memref, tensor
 
 __all__ = [
-    "arith", "bufferization", "complex", "execution_engine", "ext", "func", "ir", "linalg", "math", "memref",
-    "passmanager", "scf", "tensor",
+    "arith", "bufferization", "execution_engine", "ext", "func", "ir", "linalg", "math", "memref",
+    "passmanager", "tensor",
 ]  # fmt: skip
 
 

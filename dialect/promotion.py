@@ -19,9 +19,8 @@ from mlirtri.dialect.promotion_tables import COMPARISONS, LOGICAL, PREDICATES, S
 from mlirtri.dialect.promotion_torch import torch_common_dtype, torch_plan
 from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError
 
-__all__ = ["SEMANTICS", "Operand", "Plan", "common_dtype", "default_dtype", "result_dtypes"]
+__all__ = ["Operand", "Plan", "common_dtype", "default_dtype", "result_dtypes"]
 
-SEMANTICS = ("numpy", "torch")
 UINT8 = DTYPES["uint8"]
 
 

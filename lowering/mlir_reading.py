@@ -43,12 +43,6 @@ def shape_of(kind: ir.Type) -> tuple[int, ...]:
     return tuple(kind.shape)
 
 
-def owner_name(value: ir.Value) -> str:
-    """Name of the operation that makes `value`; empty for a block argument."""
-    owner = value.owner
-    return "" if isinstance(owner, ir.Block) else owner.name
-
-
 def scalar_constant(attribute: ir.Attribute) -> int | float | None:
     """The number in a scalar or splat attribute; None for a constant whose elements differ."""
     if isinstance(attribute, (ir.IntegerAttr, ir.FloatAttr, ir.BoolAttr)):

@@ -35,8 +35,8 @@ check_versions()
 
 import tvm  # noqa: E402
 import tvm_ffi  # noqa: E402
-from tvm import ir, relax, runtime, s_tir, target, tirx  # noqa: E402
-from tvm.relax import BlockBuilder, VirtualMachine  # noqa: E402
+from tvm import ir, relax, s_tir, target, tirx  # noqa: E402
+from tvm.relax import BlockBuilder  # noqa: E402
 from tvm.s_tir import SBlock, SBlockRealize, Schedule, dlight  # noqa: E402
 from tvm.script import from_source  # noqa: E402
 from tvm.script import ir as script_ir  # noqa: E402
@@ -51,9 +51,7 @@ TensorLoad = ir.TensorLoad
 """A load from a buffer: `.source` and `.indices`; `tirx.BufferLoad` is the function that makes one."""
 PrimFunc = tirx.PrimFunc
 TensorType = relax.TensorType
-PassContext = tvm.transform.PassContext
 Sequential = tvm.transform.Sequential
-pass_instrument = ir.instrument.pass_instrument
 SCHEDULE_ERRORS = (s_tir.ScheduleError, tvm.error.InternalError)
 """What a step of a `Schedule` raises where TVM cannot do it: a condition of the step's, or a failed check inside it."""
 Target = target.Target
@@ -63,9 +61,9 @@ SCRIPT_NAMES = {"tvm": tvm, "I": script_ir, "R": script_relax, "T": script_tirx,
 """What a TVMScript text may name, under the names that TVM's printer uses."""
 
 __all__ = [
-    "PINNED", "SCHEDULE_ERRORS", "SCRIPT_NAMES", "BlockBuilder", "GlobalVar", "IRModule", "PassContext", "PrimFunc",
+    "PINNED", "SCHEDULE_ERRORS", "SCRIPT_NAMES", "BlockBuilder", "GlobalVar", "IRModule", "PrimFunc",
     "Range", "SBlock", "SBlockRealize", "Schedule", "Sequential", "Target", "TensorLoad", "TensorType",
-    "VirtualMachine", "WalkResult", "check_versions", "dlight", "from_source", "ir", "pass_instrument",
-    "read_write_region", "relax", "runtime", "s_tir", "structural_equal", "structural_map", "structural_walk", "tirx",
+    "WalkResult", "check_versions", "dlight", "from_source", "ir",
+    "read_write_region", "relax", "s_tir", "structural_equal", "structural_map", "structural_walk", "tirx",
     "tvm", "tvm_ffi",
 ]  # fmt: skip

@@ -148,7 +148,7 @@ def is_torch(value: Any) -> bool:
 def parameter_of(name: str, value: Any, annotation: Any) -> TensorParameter | ConstantParameter:
     """What a parameter becomes for this argument; raises `KernelTypeError` if it cannot be one."""
     if is_array(value) or is_torch(value) or isinstance(value, Tensor):
-        return TensorParameter(name, _fitting(tensor_type(value, annotation), annotation))
+        return TensorParameter(name, _fitting(tensor_type(value), annotation))
     if isinstance(annotation, Tensor):
         raise KernelTypeError(f"expected a tensor {annotation}, got {_shown(value)}")
     if isinstance(annotation, DType):
@@ -195,7 +195,7 @@ def constant_of(value: Any) -> Any:
     )
 
 
-def tensor_type(value: Any, annotation: Any = None) -> TensorType:
+def tensor_type(value: Any) -> TensorType:
     """The type of a torch tensor, an array or an abstract tensor; raises `KernelTypeError` for dtypes we lack."""
     if isinstance(value, Tensor):
         if value.type is None:

@@ -10,7 +10,7 @@ from mlirtri.lowering import relax_to_tir
 from mlirtri.lowering.fused_to_relax import lower
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.target import as_target
-from mlirtri.lowering.tvm_names import PrimFunc, VirtualMachine, tvm
+from mlirtri.lowering.tvm_names import PrimFunc, relax, tvm
 
 BF16 = ml_dtypes.bfloat16
 MAPS = {1: "affine_map<(d0) -> (d0)>", 2: "affine_map<(d0, d1) -> (d0, d1)>"}
@@ -29,7 +29,7 @@ def fused(text: str):
 
 def run(text: str, *arrays):
     """The results of function ``k`` in `text`, as a list of arrays."""
-    machine = VirtualMachine(tvm.compile(fused(text), target="llvm"), tvm.cpu())
+    machine = relax.VirtualMachine(tvm.compile(fused(text), target="llvm"), tvm.cpu())
     result = machine["k"](*(tvm.runtime.tensor(np.asarray(array)) for array in arrays))
     return [each.numpy() for each in ([result] if hasattr(result, "numpy") else result)]
 
