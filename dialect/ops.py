@@ -4,7 +4,7 @@ An entry has a type rule, a NumPy reference, and one way down to linalg:
 
 * `scalar`: an elementwise op says what happens to one element, with the algebra of `dialect.scalar`;
 * `decompose`: a composite op is written with other ops of the table;
-* `structured`: an irregular op has a function in `lowering.tri_to_linalg` (a test finds a missing one);
+* `structured`: an irregular op has a function in `lowering.tri_to_linalg_rules` (a test finds a missing one);
 * `derived`: a language function that has no operation of its own: it is spelled with others in the frontend.
 
 `relax` names the Relax operator of the `relax` pipeline; without one that pipeline uses the way down to linalg.
@@ -32,7 +32,7 @@ class Op:
     operands: tuple[str, ...] = ()
     """Names of the tensor operands; a name that ends in ``*`` takes any number."""
     attributes: Mapping[str, str] = field(default_factory=dict)
-    """Attribute name to kind: ``int``, ``ints``, ``float``, ``bool``, ``string`` or ``elements``."""
+    """Attribute name to kind: ``int``, ``ints``, ``float``, ``bool``, ``string`` or ``number``."""
     infer: Callable[[Types, Attributes], TensorType] | None = None
     """Result type from operand types; raises `KernelTypeError` or `KernelValueError` with a sentence."""
     numpy: Callable[..., Any] | None = None

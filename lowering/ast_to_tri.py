@@ -25,8 +25,8 @@ from mlirtri.lowering.tri_builder import Tensor
 
 # Statements that kernels do not have, with the way out; the rest is refused without one.
 INSTEAD = {
-    "For": "write whole-tensor operations; element loops are not part of the language yet",
-    "While": "write whole-tensor operations; run-time loops are not part of the language yet",
+    "For": "write whole-tensor operations; element loops are not part of the language",
+    "While": "write whole-tensor operations; run-time loops are not part of the language",
     "AsyncFor": "write whole-tensor operations",
     "Try": "a kernel raises nothing: check arguments before the call",
     "TryStar": "a kernel raises nothing: check arguments before the call",
@@ -221,6 +221,7 @@ def name_value(value: Any, name: str) -> None:
 
 
 def lower(tree: KernelTree, context: CompileContext) -> ir.Module:
+    """The `tri` module of a kernel, and `context.interface`; raises the function's `KernelError`s, all in one."""
     span = span_of_node(tree.file, tree.node)
     with new_context(), location_of(span):
         module = ir.Module.create()

@@ -1,7 +1,7 @@
 """The first room: a Python function to its syntax tree, with true file positions.
 
 Takes a `KernelSource`. Gives a `KernelTree`: the `ast.FunctionDef`, with the file's own line and column numbers.
-Refuses functions whose source cannot be read, methods, generators and coroutines. Runs nothing of the user's.
+Refuses functions whose source cannot be read, methods and coroutines. Runs nothing of the user's.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class KernelTree:
 
 
 def lower(source: KernelSource, context: CompileContext) -> KernelTree:
+    """The tree of a kernel's function; raises `SourceNotAvailableError` and `UnsupportedSyntaxError`."""
     file, node = parse_function(source.function)
     return KernelTree(source.function, source.symbol, file, node, source.specialization)
 

@@ -29,8 +29,8 @@ class Executable(Protocol):
     def launch(self, inputs: Sequence[Any], outputs: Sequence[Any], /) -> None:
         """Run on contiguous torch tensors, one per function argument, writing every output tensor in full.
 
-        Thread-safe. Shapes, dtypes and devices were checked by the caller; integers are signless
-        (an unsigned tensor arrives viewed as the signed one of its width).
+        Thread-safe. Shapes, dtypes and devices were checked by the caller. Where the pipeline loses signs
+        (`Pipeline.signless`) an unsigned tensor arrives viewed as the signed one of its width.
         """
 
 
@@ -60,7 +60,6 @@ class CompileContext:
     kernel: str
     target: Target
     schedule: str = "default"
-    options: dict[str, Any] = field(default_factory=dict)
     stage: str = ""
     """Name of the room that runs now; the compile loop sets it."""
     passes: dict[str, list[PassRecord]] = field(default_factory=dict)

@@ -20,6 +20,7 @@ from mlirtri.lowering.tri_decompose import decompose
 
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
+    """A linalg module of a `tri` module, which stays as it is; raises what a rule refuses, at its operation."""
     with module.context, ir.Location.unknown():
         before = print_module(module)
         # The module of the room before belongs to its readers: work on a copy.
