@@ -1,4 +1,4 @@
-"""Library calls compiled: the calls of test_spellings as kernels of numpy or torch, through all three pipelines.
+"""Library calls compiled: the calls of spelling_calls as kernels of numpy or torch, through all three pipelines.
 
 Twenty calls make one kernel, written to a file as a user would write it; the oracle is the library's own result.
 """
@@ -13,9 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from eager_builder import flat
+from spelling_calls import NETWORKS, NUMPY, TORCH
 from tolerances import within
 
 import mlirtri as mt
+from mlirtri.dialect import spellings
 
 PIPELINES = ("linalg", "relax", "mlir")
 CALLS_PER_KERNEL = 20
@@ -30,8 +33,7 @@ def module_from(file: Path):
     return module
 
 
-spelled = module_from(Path(__file__).with_name("test_spellings.py"))
-CALLS = [case for case in [*spelled.NUMPY, *spelled.TORCH, *spelled.NETWORKS] if "empty" not in case.name]
+CALLS = [case for case in [*NUMPY, *TORCH, *NETWORKS] if "empty" not in case.name]
 
 
 def written(value, arrays: list[np.ndarray]) -> str:
@@ -57,7 +59,7 @@ def expression(case, arrays: list[np.ndarray]) -> str:
     owner, _, name = case.name.partition(".")
     if owner not in ("ndarray", "Tensor"):
         return f"{case.name}({', '.join(arguments)})"
-    attribute = spelled.spellings.lookup(case.name).is_attribute
+    attribute = spellings.lookup(case.name).is_attribute
     return f"{arguments[0]}.{name}" + ("" if attribute else f"({', '.join(arguments[1:])})")
 
 
@@ -95,7 +97,7 @@ def test_compiled_calls(tmp_path, library, calls, pipeline):
 
 def difference(line: str, found, wanted) -> str | None:
     """What is wrong, in words: number of results, dtype, shape, or values beyond a few fp32 roundings."""
-    found, wanted = spelled.flat(found), spelled.flat(wanted)
+    found, wanted = flat(found), flat(wanted)
     if len(found) != len(wanted):
         return f"{line}: {len(found)} results for {len(wanted)}"
     for f, w in zip(found, wanted, strict=True):
