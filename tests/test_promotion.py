@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
-import warnings
 from itertools import product
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from promotion_helpers import (
+    NAMES,
+    OPERANDS,
+    WIDE_UNSIGNED,
+    differences,
+    numpy_2,
+    numpy_value,
+    operand,
+    ours,
+    outcome,
+    torch_value,
+)
 
 from mlirtri.dialect import promotion_tables as tables
-from mlirtri.dialect.dtypes import DTYPES, find_dtype
-from mlirtri.dialect.promotion import Operand, Plan, common_dtype, default_dtype, result_dtypes
-from mlirtri.errors import KernelDivisionError, KernelError, KernelTypeError, KernelValueError
-
-NAMES = list(DTYPES)
-SCALARS = {"bool": True, "int": 1, "float": 1.0}
-OPERANDS = [*NAMES, *(f"Python {kind}" for kind in SCALARS)]
-WIDE_UNSIGNED = {"uint16", "uint32", "uint64"}
-numpy_2 = pytest.mark.skipif(
-    np.lib.NumpyVersion(np.__version__) < "2.1.0", reason="the rules are those of NumPy 2.1 and newer"
-)
+from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.promotion import result_dtypes
+from mlirtri.errors import KernelTypeError
 
 # What each op is called in NumPy; ops without a function there follow `exp`.
 NUMPY_BINARY = {op: getattr(np, op) for op in tables.NUMPY_LOOPS if op not in ("atan2", "matmul", "clip")} | {
@@ -60,51 +62,6 @@ TORCH_SPECIAL = {
     "silu": F.silu,
     "softplus": F.softplus,
 }
-
-
-def operand(name: str, rank: int = 1) -> Operand:
-    kind = name.removeprefix("Python ")
-    return Operand(DTYPES[name], rank=rank) if name in DTYPES else Operand(None, kind, value=SCALARS[kind])
-
-
-def numpy_value(name: str):
-    return np.ones(2, DTYPES[name].numpy) if name in DTYPES else SCALARS[name.removeprefix("Python ")]
-
-
-def torch_value(name: str, rank: int = 1):
-    return (
-        torch.ones((2,) * rank, dtype=DTYPES[name].torch) if name in DTYPES else SCALARS[name.removeprefix("Python ")]
-    )
-
-
-def outcome(compute) -> str:
-    """The dtype a library gives, ``refused``, or why a call says nothing about the rule."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        try:
-            dtype = getattr(compute(), "dtype", None)
-        except RuntimeError as error:
-            # torch lacks kernels for wide unsigned integers; that is no rule.
-            return "no kernel" if "not implemented for 'UInt" in str(error) else "refused"
-        except TypeError as error:
-            # torch's function takes no Python number there; operators do.
-            return "no such call" if "must be Tensor" in str(error) or "combination of arg" in str(error) else "refused"
-    # NumPy's dot falls back to Python objects.
-    return "refused" if dtype is None else find_dtype(dtype).name
-
-
-def ours(semantics: str, op: str, operands) -> str:
-    try:
-        return result_dtypes(semantics, op, operands).result.name
-    except KernelError:
-        return "refused"
-
-
-def differences(cells) -> list[str]:
-    silent = ("no kernel", "no such call")
-    return [
-        f"{what}: {mine} is not {theirs}" for what, mine, theirs in cells if mine != theirs and theirs not in silent
-    ]
 
 
 # --- the tables ----------------------------------------------------------------------------------------------------
@@ -280,137 +237,3 @@ def test_torch_normalizations_with_weights(op):
         theirs = outcome(lambda: getattr(F, op)(torch_value(x), (2,), *(torch_value(name) for name in weights)))
         cells.append((f"{x} {weights}", ours("torch", op, [operand(x), *(operand(name) for name in weights)]), theirs))
     assert not differences(cells)
-
-
-# --- values, defaults and sentences --------------------------------------------------------------------------------
-
-
-def weak(value) -> Operand:
-    return Operand(None, type(value).__name__, value=value)
-
-
-@numpy_2
-@pytest.mark.parametrize("value", [300, -1, 2**40, 2**63, -(2**63), 5])
-@pytest.mark.parametrize("name", [name for name in NAMES if DTYPES[name].is_integer])
-def test_numpy_refuses_python_ints_that_do_not_fit(name, value):
-    fits = np.iinfo(name).min <= value <= np.iinfo(name).max
-    for op in ("add", "maximum", "bitwise_and"):
-        assert (ours("numpy", op, [operand(name), weak(value)]) == name) == fits
-        with contextlib.nullcontext() if fits else pytest.raises(OverflowError):
-            getattr(np, op)(numpy_value(name), value)
-
-
-@pytest.mark.parametrize("value", [300, -1, 2**40, 2**63, 2**64 - 1, -(2**63), 5])
-@pytest.mark.parametrize("name", [name for name in NAMES if DTYPES[name].is_integer])
-def test_numpy_compares_with_any_python_int(name, value):
-    """Both sides fit the dtypes they are compared in, so the comparison is exact."""
-    plan = result_dtypes("numpy", "less", [operand(name), weak(value)])
-    assert plan.result.is_bool
-    tensor, number = (np.iinfo(dtype.numpy) for dtype in plan.compute)
-    assert number.min <= value <= number.max
-    assert tensor.min <= np.iinfo(name).min
-    assert tensor.max >= np.iinfo(name).max
-    assert plan.mixed_signs == (plan.compute[0] != plan.compute[1])
-
-
-def test_uint64_and_int64_are_compared_each_in_its_own_sign():
-    plan = result_dtypes("numpy", "less", [operand("uint64"), operand("int8")])
-    assert plan == Plan((DTYPES["uint64"], DTYPES["int64"]), DTYPES["bool"], mixed_signs=True)
-    with pytest.raises(KernelValueError, match="fits neither int64 nor uint64"):
-        result_dtypes("numpy", "less", [operand("int8"), weak(2**70)])
-
-
-def test_numpy_says_which_python_int_does_not_fit():
-    with pytest.raises(KernelValueError, match="Python int 300 does not fit uint8") as caught:
-        result_dtypes("numpy", "add", [operand("uint8"), weak(300)])
-    assert "wider dtype" in caught.value.help
-
-
-def test_torch_wraps_python_ints_except_where_it_checks_them():
-    uint8 = operand("uint8")
-    assert ours("torch", "add", [uint8, weak(300)]) == "uint8"
-    for op, operands in {
-        "where": [operand("bool"), uint8, weak(300)],
-        "clip": [uint8, weak(0), weak(300)],
-        "power": [uint8, weak(300)],
-        "add": [uint8, weak(2**70)],
-    }.items():
-        with pytest.raises(KernelValueError, match="does not fit"):
-            result_dtypes("torch", op, operands)
-
-
-@pytest.mark.parametrize("semantics", ["numpy", "torch"])
-def test_negative_integer_powers_are_refused(semantics):
-    with pytest.raises(KernelValueError, match="negative integer power -1"):
-        result_dtypes(semantics, "power", [operand("int32"), weak(-1)])
-    assert ours(semantics, "power", [operand("float32"), weak(-1)]) == "float32"
-
-
-def test_torch_raises_for_integer_division_by_a_zero_that_is_known():
-    with pytest.raises(KernelDivisionError):
-        result_dtypes("torch", "floor_divide", [operand("int32"), weak(0)])
-    assert ours("torch", "floor_divide", [operand("float32"), weak(0)]) == "float32"
-    assert ours("numpy", "floor_divide", [operand("int32"), weak(0)]) == "int32"
-
-
-@pytest.mark.parametrize(
-    ("op", "left", "right", "result", "kind"),
-    [
-        ("add", 1, 2.0, "float64", "float"),
-        ("add", True, True, "int64", "int"),
-        ("divide", 1, 2, "float64", "float"),
-        ("floor_divide", 7, 2, "int64", "int"),
-        ("less", 1.0, 2, "bool", "bool"),
-        ("bitwise_and", True, False, "bool", "bool"),
-        ("maximum", 1, 2.5, "float64", "float"),
-    ],
-)
-def test_operators_on_python_scalars_stay_python_scalars(op, left, right, result, kind):
-    for semantics in ("numpy", "torch"):
-        plan = result_dtypes(semantics, op, [weak(left), weak(right)])
-        assert (plan.result.name, plan.weak) == (result, kind)
-
-
-def test_functions_of_one_python_scalar():
-    assert result_dtypes("numpy", "exp", [weak(2)]) == Plan((DTYPES["float64"],), DTYPES["float64"], weak="float")
-    assert result_dtypes("torch", "negative", [weak(True)]).result.name == "int64"
-    assert result_dtypes("torch", "sum", [weak(2.0)]) == Plan((DTYPES["float32"],), DTYPES["float32"])
-    assert result_dtypes("numpy", "stack", [weak(1), weak(2.0)]).result.name == np.stack([1, 2.0]).dtype.name
-
-
-def test_defaults_are_those_of_the_libraries():
-    for kind, value in SCALARS.items():
-        assert default_dtype("numpy", kind).name == np.full(2, value).dtype.name
-        assert default_dtype("torch", kind).torch == torch.full((2,), value).dtype
-    assert common_dtype("numpy", [operand("int8"), operand("uint8")]).name == "int16"
-    assert common_dtype("torch", [operand("int8"), operand("float64", rank=0)]).name == "float64"
-
-
-def test_roundings_of_integers_are_nothing():
-    for semantics, op in product(("numpy", "torch"), tables.ROUNDINGS):
-        assert result_dtypes(semantics, op, [operand("int16")]).identity
-        assert not result_dtypes(semantics, op, [operand("float16")]).identity
-
-
-def test_dtype_of_sums_and_means():
-    assert result_dtypes("numpy", "sum", [operand("int8")], dtype=DTYPES["int8"]).compute == (DTYPES["int8"],)
-    with pytest.raises(KernelTypeError, match="mean does not compute in int32"):
-        result_dtypes("torch", "mean", [operand("int8")], dtype=DTYPES["int32"])
-
-
-@pytest.mark.parametrize(
-    ("semantics", "op", "names", "sentence"),
-    [
-        ("numpy", "subtract", ["bool", "bool"], "subtract of bool and bool is refused, as NumPy does"),
-        ("torch", "mean", ["int32"], "mean of int32 is refused, as torch does"),
-        ("torch", "matmul", ["float32", "float16"], "one dtype, not float32 and float16"),
-        ("torch", "add", ["uint16", "int8"], "add of uint16 and int8 is refused, as torch does"),
-        ("torch", "where", ["int8", "int8", "int8"], "bool condition, not int8"),
-        ("numpy", "concatenate", ["bfloat16", "float16"], "is refused, as NumPy does"),
-        ("numpy", "frobnicate", ["int8"], "no dtype rule for operation 'frobnicate'"),
-    ],
-)  # fmt: skip
-def test_refusals_are_sentences(semantics, op, names, sentence):
-    with pytest.raises(KernelTypeError, match=sentence) as caught:
-        result_dtypes(semantics, op, [operand(name) for name in names])
-    assert op == "frobnicate" or caught.value.help
