@@ -78,12 +78,20 @@ def random_tensor(name: str, type_: TensorType, device: str = "cpu") -> Any:
 
 
 def summary(result: Any, name: str = "result") -> list[str]:
-    """A line or two for each tensor of a kernel's result: dtype, shape, and the first values."""
+    """A line or two for each value of a kernel's result, a tensor, an array or a scalar: dtype, shape, first values."""
     if result is None:
         return [f"{name}: None"]
     if isinstance(result, (tuple, list)):
         return [line for index, each in enumerate(result) for line in summary(each, f"{name}[{index}]")]
-    values = result.detach().cpu().double() if result.dtype.is_floating_point else result.cpu()
-    shown = np.array2string(values.numpy().reshape(-1)[:_FIRST], precision=6, separator=", ", max_line_width=200)
-    rest = ", ..." if result.numel() > _FIRST else ""
-    return [f"{name}: {shown_type(result)}", f"  {shown[1:-1]}{rest}"]
+    # NumPy has no bfloat16 to give a torch tensor's values in.
+    is_array = not hasattr(result, "detach")
+    values = np.asarray(result) if is_array else _widened(result).numpy()
+    shown = np.array2string(values.reshape(-1)[:_FIRST], precision=6, separator=", ", max_line_width=200)
+    rest = ", ..." if values.size > _FIRST else ""
+    return [f"{name}: {shown_type(values if is_array else result)}", f"  {shown[1:-1].strip()}{rest}"]
+
+
+def _widened(tensor: Any) -> Any:
+    """On the host, floats as float64."""
+    tensor = tensor.detach().cpu()
+    return tensor.double() if tensor.dtype.is_floating_point else tensor

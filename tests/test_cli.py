@@ -10,11 +10,13 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from tolerances import tolerance
 
 from mlirtri import cli
-from mlirtri.arguments import parse_argument
+from mlirtri.arguments import parse_argument, summary
 from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.errors import KernelError
 from mlirtri.language import Tensor
@@ -112,6 +114,35 @@ def test_run_uses_the_given_float(run, kernels):
     ]
     one, two = ([float(part) for part in text.splitlines()[1].split(",")] for text in values)
     assert two == pytest.approx([2 * each for each in one], rel=tolerance("float32"))
+
+
+def test_a_dump_of_a_kernel_that_was_called_with_arrays_runs(run, kernels, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLIRTRI_DUMP_DIR", str(tmp_path / "dumps"))
+    scaled = load_kernel(f"{kernels}::scaled")
+    scaled.compile(np.ones(3, np.float32), 2.0, pipeline="mlir")
+    monkeypatch.delenv("MLIRTRI_DUMP_DIR")
+    [dumped] = tmp_path.glob("dumps/*/03_fused.mlir")
+    status, out, _ = run("run", str(dumped), "--from=fused")
+    assert status == 0
+    lines = out.splitlines()
+    assert lines[0] == "result[0]: float32[3]"
+    assert len(lines[1].split(",")) == 3
+    assert lines[2] == "result[1]: float32[]"
+
+
+@pytest.mark.parametrize(
+    ("value", "lines"),
+    [
+        (np.arange(10), ["result: int64[10]", "  0, 1, 2, 3, 4, 5, 6, 7, ..."]),
+        (np.float32(1.5), ["result: float32[]", "  1.5"]),
+        (2.5, ["result: float64[]", "  2.5"]),
+        (True, ["result: bool[]", "  True"]),
+        (torch.tensor([[1.5, 2.0]], dtype=torch.bfloat16), ["result: bfloat16[1, 2]", "  1.5, 2."]),
+        ((np.zeros(0), None), ["result[0]: float64[0]", "  ", "result[1]: None"]),
+    ],
+)
+def test_summary(value, lines):
+    assert summary(value) == lines
 
 
 def test_compare_as_json(run, kernels):
