@@ -110,10 +110,11 @@ def _write(text: str, target: str, fine: bool) -> None:
         folder = Path(target).resolve().parent
         if not folder.is_dir():
             raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(folder))
-        handle, partial = tempfile.mkstemp(dir=folder)
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode())
-        os.replace(partial, target)
+        # A folder of its own is private; the file in it has the mode that the umask gives.
+        with tempfile.TemporaryDirectory(prefix=".mlirtri-opt-", dir=folder) as room:
+            partial = Path(room) / "output"
+            partial.write_bytes(text.encode())
+            os.replace(partial, target)
 
 
 if __name__ == "__main__":

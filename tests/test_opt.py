@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 
@@ -95,6 +96,17 @@ def test_output_file_is_written_only_when_all_went_well(call, tmp_path):
     assert call("func.func @f(", "-o", str(target))[0] == 1
     assert target.read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.mlir", "out.mlir"]
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027])
+def test_output_file_has_the_mode_of_the_umask(call, tmp_path, umask):
+    target = tmp_path / "out.mlir"
+    before = os.umask(umask)
+    try:
+        assert call(GOOD, "-o", str(target))[0] == 0
+    finally:
+        os.umask(before)
+    assert oct(target.stat().st_mode & 0o777) == oct(0o666 & ~umask)
 
 
 @pytest.mark.parametrize(
