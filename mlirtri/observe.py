@@ -29,7 +29,7 @@ class Observer:
         self.pipeline = pipeline
         self.printed = _stages_to_print(print_ir, pipeline)
         self.dump_folder: Path | None = settings.get("MLIRTRI_DUMP_DIR")
-        self.override_folder: Path | None = settings.get("MLIRTRI_OVERRIDE_DIR")
+        self.override_folder = _override_folder()
         self.verifies: bool = settings.get("MLIRTRI_VERIFY")
         self._last_shown = ""
 
@@ -119,6 +119,17 @@ def describe(interface: Any) -> str:
     """``(f32[2], f32[2]) -> (f32[2])``."""
     parameters = ", ".join(str(each.type) for each in interface.parameters)
     return f"({parameters}) -> ({', '.join(map(str, interface.leaves))})"
+
+
+def _override_folder() -> Path | None:
+    """Raises `UnknownOptionError` for one that is not there, which would override nothing without a word."""
+    folder: Path | None = settings.get("MLIRTRI_OVERRIDE_DIR")
+    if folder is not None and not folder.is_dir():
+        raise UnknownOptionError(
+            f"MLIRTRI_OVERRIDE_DIR={folder} is no folder",
+            help="name a folder of edited files, such as MLIRTRI_DUMP_DIR's",
+        )
+    return folder
 
 
 def _override_state() -> Any:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import mlirtri as mt
-from mlirtri.errors import DumpError, KernelError, ParseError
+from mlirtri.errors import DumpError, KernelError, ParseError, UnknownOptionError
 from mlirtri.lowering import linalg_to_fused
 
 
@@ -218,6 +218,15 @@ def test_a_bare_file_stands_for_its_stage(tmp_path, monkeypatch):
         other.compile(pipeline="mlir")
     (tmp_path / "fused.mlir").write_text(text.replace("2x3", "2x4"))
     with pytest.raises(ParseError, match="keeps the kernel's name and signature"):
+        scaled.compile(pipeline="mlir")
+
+
+@pytest.mark.parametrize("name", ["absent", "file"])
+def test_an_override_folder_that_is_none_is_a_sentence(tmp_path, monkeypatch, name):
+    (tmp_path / "file").write_text("")
+    scaled.compile(pipeline="mlir")
+    monkeypatch.setenv("MLIRTRI_OVERRIDE_DIR", str(tmp_path / name))
+    with pytest.raises(UnknownOptionError, match=f"MLIRTRI_OVERRIDE_DIR=.*{name} is no folder"):
         scaled.compile(pipeline="mlir")
 
 
