@@ -29,7 +29,8 @@ from mlirtri.errors import (
 )
 from mlirtri.jit import JitFunction, jit
 from mlirtri.kernel import Kernel
-from mlirtri.lowering.pipelines import Pipeline
+from mlirtri.lowering.pipelines import BACK, CUDA, Pipeline
+from mlirtri.lowering.stage import Stage
 from mlirtri.options import Options, resolved
 from mlirtri.session import recorded_options, resume
 
@@ -144,7 +145,7 @@ def _resume(file: str, start: str, options: Options, wanted: Sequence[str] | Non
     options = options.over(recorded_options(Path(file)))
     _, _, pipeline = resolved(options)
     later = (pipeline.find(start).name, *pipeline.after(start).names)
-    early = [name for name in wanted or () if pipeline.find(name).name not in later]
+    early = [name for name in wanted or () if _stage(pipeline, name).name not in later]
     if early:
         raise UnknownOptionError(
             f"stage {early[0]!r} does not come after {start!r}", help=f"the stages from there are {', '.join(later)}"
@@ -160,7 +161,21 @@ def _read(file: str) -> str:
 def _until(pipeline: Pipeline, wanted: Sequence[str] | None) -> Pipeline:
     if wanted is None:
         return pipeline
-    return pipeline.until(max((pipeline.find(name).name for name in wanted), key=pipeline.names.index))
+    return pipeline.until(max((_stage(pipeline, name).name for name in wanted), key=pipeline.names.index))
+
+
+def _stage(pipeline: Pipeline, name: str) -> Stage:
+    """`Pipeline.find` whose error says how to get at the code of the other target."""
+    try:
+        return pipeline.find(name)
+    except UnknownOptionError as error:
+        target = "cpu" if CUDA in pipeline.stages else "cuda"
+        if name not in (stage.name for stage in BACK[target]):
+            raise
+        way = "--pipeline=linalg " if pipeline.name == "mlir" else ""
+        raise UnknownOptionError(
+            error.message, help=f"{name!r} is a stage of target {target}: say {way}--target={target}"
+        ) from None
 
 
 def mlir_to_relax(file: str) -> str:

@@ -80,6 +80,29 @@ def test_all_stages_up_to_the_machine(run, kernels):
     assert names == ["ast", "tri", "linalg", "fused", "bufferized", "llvmdialect", "asm"]
 
 
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        (["--stage=cuda"], "help: 'cuda' is a stage of target cuda: say --target=cuda\n"),
+        (["--stage=tir,ptx", "--pipeline=relax"], "help: 'ptx' is a stage of target cuda: say --target=cuda\n"),
+        (
+            ["--stage=cuda", "--pipeline=mlir"],
+            "help: 'cuda' is a stage of target cuda: say --pipeline=linalg --target=cuda\n",
+        ),
+        (["--stage=llvm", "--target=cuda"], "help: 'llvm' is a stage of target cpu: say --target=cpu\n"),
+        (["--stage=bufferized"], "help: its stages are ast, tri, linalg, fused, relax, tir, scheduled, llvm, asm\n"),
+        (
+            ["--stage=llvm", "--pipeline=mlir"],
+            "help: its stages are ast, tri, linalg, fused, bufferized, llvmdialect, asm\n",
+        ),
+    ],
+)
+def test_a_stage_of_the_other_target_says_how_to_ask_for_it(run, kernels, line, hint):
+    status, _, err = run("emit", f"{kernels}::chain", "--arg", "b=f32[8]", *line)
+    assert status == 1
+    assert hint in err
+
+
 def test_a_pass_is_found_in_whatever_stage_it_runs(run, kernels):
     _, out, _ = run(
         "emit", f"{kernels}::chain", "--arg", "b=f32[8]", "--pass=linalg-fuse-elementwise-ops", "--stage=fused"
