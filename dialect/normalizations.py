@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlirtri.dialect.ops import Op, add
+from mlirtri.dialect.types import TensorType
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 
@@ -110,6 +111,11 @@ def _reference_scaled(x, wide, variance, parameters, eps):
     return (result + parameters[1] if len(parameters) > 1 else result).astype(x.dtype)
 
 
+def _is_single(operand: TensorType, attributes) -> bool:
+    """TVM's normalisations compute in fp32 whatever they are given, and refuse fp64."""
+    return operand.dtype.name == "float32"
+
+
 def _relax_axis(name):
     return lambda ops, arguments, attributes, result: getattr(ops.nn, name)(arguments[0], axis=attributes["axis"])
 
@@ -150,5 +156,5 @@ def fill() -> None:
     ):
         add(
             Op(name, "normalization", ("x", "parameters*"), attributes, _infer_normalized, reference,
-               decompose=decompose, relax=relax, relax_dtypes="f")
+               decompose=decompose, relax=relax, relax_dtypes="f", relax_when=_is_single)
         )  # fmt: skip

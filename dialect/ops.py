@@ -44,6 +44,8 @@ class Op:
     """A name under `relax.op`, or a function ``(relax_ops, arguments, attributes, result_type) -> expression``."""
     relax_dtypes: str = "bifhuv"
     """The dtype kinds (``h`` is fp16) for which the Relax operator is exact; others go down to linalg for that op."""
+    relax_when: Callable[[TensorType, Attributes], bool] | None = None
+    """A further condition, on the first operand's type and the attributes, for the Relax operator to be exact."""
     derived: bool = False
     summary: str = ""
 

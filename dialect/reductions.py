@@ -16,6 +16,8 @@ from mlirtri.dialect.types import TensorType
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 AXES = {"axes": "ints", "keepdims": "bool"}
+LONGEST_SUM, LONGEST_HALF_SUM = 256, 16384
+"""How many fp32 numbers, or halves in fp32, are added in fp32; a longer sum is carried in fp64."""
 
 
 def reduced_shape(shape, axes, keepdims) -> tuple[int, ...]:
@@ -75,6 +77,12 @@ def _std(t, x, axes, keepdims, correction):
     return t.sqrt(t.var(x, axes=axes, keepdims=keepdims, correction=correction))
 
 
+def _adds_few(operand: TensorType, attributes) -> bool:
+    """Relax adds fp32 in fp32, one after the other."""
+    is_single = operand.dtype.is_float and operand.dtype.bits < 64
+    return not is_single or prod(operand.shape[axis] for axis in attributes["axes"]) <= LONGEST_SUM
+
+
 def _relax_reduce(name):
     def rule(relax_ops, arguments, attributes, result):
         return getattr(relax_ops, name)(arguments[0], axis=list(attributes["axes"]), keepdims=attributes["keepdims"])
@@ -86,7 +94,7 @@ def fill() -> None:
     for name, kinds, reference in (("sum", "iufv", np.sum), ("prod", "iufv", np.prod)):
         add(
             Op(name, "reduction", ("x",), AXES, _infer(kinds), _reference(reference), structured=True,
-               relax=_relax_reduce(name), relax_dtypes="iuf")
+               relax=_relax_reduce(name), relax_dtypes="iuf", relax_when=_adds_few)
         )  # fmt: skip
     for name, reference in (("max", np.max), ("min", np.min)):
         add(
@@ -103,7 +111,7 @@ def fill() -> None:
     with_correction = AXES | {"correction": "int"}
     add(
         Op("mean", "reduction", ("x",), AXES, _infer("fv"), _reference(np.mean), decompose=_mean,
-           relax=_relax_reduce("mean"), relax_dtypes="f")
+           relax=_relax_reduce("mean"), relax_dtypes="f", relax_when=_adds_few)
     )  # fmt: skip
     for name, decompose, function in (("var", _var, np.var), ("std", _std, np.std)):
         add(Op(name, "reduction", ("x",), with_correction, _infer("fv"), _corrected(function), decompose=decompose))

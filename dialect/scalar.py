@@ -160,7 +160,9 @@ def _float_floor_divide(x: Scalar, y: Scalar) -> Scalar:
     down = Scalar(math.floor(quotient.value), x.dtype)
     too_low = compare("gt", subtract(quotient, down), constant(0.5, x.dtype))
     down = select(too_low, add(down, one), down)
-    signed_zero = select(_sign_bit(divide(x, y)), constant(-0.0, x.dtype), zero)
+    # Not constants: TVM takes -0.0 and 0.0 for the same.
+    size = absolute(quotient)
+    signed_zero = select(_sign_bit(divide(x, y)), negate(size), size)
     snapped = select(compare("eq", quotient, zero), signed_zero, down)
     return select(compare("eq", y, zero), divide(x, y), snapped)
 
@@ -178,7 +180,8 @@ def remainder(x: Scalar, y: Scalar) -> Scalar:
         rest = _float_remainder(x, y)
         adjust = bit_and(compare("ne", rest, zero), bit_xor(compare("lt", y, zero), compare("lt", rest, zero)))
         # IEEE: fmod keeps the dividend's sign on zero; Python gives zero the divisor's.
-        signed_zero = select(compare("lt", y, zero), constant(-0.0, x.dtype), zero)
+        size = absolute(rest)
+        signed_zero = select(compare("lt", y, zero), negate(size), size)
         rest = select(compare("eq", rest, zero), signed_zero, rest)
         return select(adjust, add(rest, y), rest)
     one = constant(1, x.dtype)

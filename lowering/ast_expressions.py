@@ -12,8 +12,10 @@ from difflib import get_close_matches
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from mlirtri.dialect import spellings
-from mlirtri.dialect.dtypes import DType, find_dtype
+from mlirtri.dialect.dtypes import DType, as_dtype, find_dtype
 from mlirtri.errors import (
     KernelTypeError,
     KernelValueError,
@@ -68,7 +70,11 @@ class Expressions:
         raise UnsupportedSyntaxError(f"{type(node.value).__name__} constants are not supported")
 
     def visit_Name(self, node: ast.Name) -> Any:
-        return self.scope.read(node.id)
+        return self.known(self.scope.read(node.id))
+
+    def known(self, value: Any) -> Any:
+        """A value from outside; a NumPy scalar is a tensor of rank 0, whose dtype counts in promotion."""
+        return self.b.tensor(value.item(), as_dtype(value.dtype)) if isinstance(value, np.generic) else value
 
     def visit_Tuple(self, node: ast.Tuple) -> tuple:
         return tuple(self.elements(node.elts))
@@ -91,13 +97,19 @@ class Expressions:
         name, function = BINARY[type(sign)]
         if not isinstance(left, Tensor) and not isinstance(right, Tensor):
             return fold(function, left, right)
-        if name == "power" and self.b.semantics == "numpy" and isinstance(right, (int, float)) and right in (2, 0.5):
-            # ndarray's operator, unlike numpy.power, squares and roots here: other dtypes, another result at -inf.
-            if right == 2:
-                return self.b.square(left)
+        if name == "power" and self.b.semantics == "numpy" and isinstance(left, Tensor):
+            return self.numpy_power(left, right)
+        return getattr(self.b, name)(left, right)
+
+    def numpy_power(self, left: Tensor, right: Any) -> Any:
+        """ndarray's operator, unlike numpy.power, squares and roots: other dtypes for bools, other results at -inf."""
+        is_number, is_float = isinstance(right, (int, float)), left.type.dtype.is_float
+        if is_number and right == 2 and (is_float or isinstance(right, int)):
+            return self.b.square(left)
+        if is_number and right == 0.5 and is_float:
             # A bfloat16 array to the power of a Python float is float32: NEP 50 does not cover ml_dtypes.
             return self.b.sqrt(self.b.cast(left, "float32") if left.type.dtype.name == "bfloat16" else left)
-        return getattr(self.b, name)(left, right)
+        return self.b.power(left, right)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         operand = self.visit(node.operand)
@@ -191,6 +203,8 @@ class Expressions:
             return self.tensor_attribute(owner, name)
         if isinstance(owner, ModuleType):
             return self.module_attribute(owner, name)
+        if isinstance(owner, tuple) and name in getattr(owner, "_fields", ()):
+            return getattr(owner, name)
         if isinstance(owner, DType) and name in ("name", "bits", "is_float", "is_integer"):
             return getattr(owner, name)
         raise UnknownNameError(f"{describe(owner)} has no attribute {name!r} in a kernel")
@@ -201,7 +215,8 @@ class Expressions:
                 f"module {module.__name__!r} has no attribute {name!r}",
                 help=did_you_mean(name, dir(module), count=3).rstrip(),
             )
-        return self.scope.capture(f"{module.__name__}.{name}", getattr(module, name), lambda: getattr(module, name))
+        value = self.scope.capture(f"{module.__name__}.{name}", getattr(module, name), lambda: getattr(module, name))
+        return self.known(value)
 
     def tensor_attribute(self, tensor: Tensor, name: str) -> Any:
         facts = {"shape": tensor.type.shape, "dtype": tensor.type.dtype, "ndim": tensor.type.rank}

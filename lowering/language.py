@@ -154,6 +154,8 @@ def describe(x: Any) -> str:
         return f"a tensor {x.type}"
     if isinstance(x, DType):
         return f"the dtype {x}"
+    if isinstance(x, (tuple, list)):
+        return f"a {type(x).__name__} of {', '.join(map(describe, x)) or 'nothing'}"
     name = getattr(x, "__name__", None)
     return f"the function {name}" if callable(x) and name else f"{type(x).__name__} {x!r}"
 

@@ -29,7 +29,12 @@ def reshape(b: Language, x: Any, shape: Any) -> Tensor:
         if known == 0 or x.type.size % known:
             raise KernelValueError(f"{x.type} with {x.type.size} elements does not reshape to {tuple(shape)}")
         shape[shape.index(-1)] = x.type.size // known
-    return x if tuple(shape) == x.type.shape else b.tri.reshape(x, shape=tuple(shape))
+    if tuple(shape) == x.type.shape:
+        return x
+    if x.type.size == 0 and prod(shape) == 0:
+        # Nothing to move; TVM's reshape reads a size of 0 as "the same as before".
+        return b.tri.constant(0, x.type.dtype, tuple(shape))
+    return b.tri.reshape(x, shape=tuple(shape))
 
 
 @language
@@ -90,6 +95,15 @@ def concatenate(b: Language, xs: Any, axis: Any = 0) -> Tensor:
     if tensors[0].type.rank == 0:
         raise KernelTypeError("scalars do not concatenate", help="use stack")
     axis = axis_of(axis, tensors[0].type.rank)
+    joined = _joined(b, tensors, axis)
+    parts = [x for x in tensors if x.type.size]
+    if len(parts) == len(tensors):
+        return joined
+    # Tensors of no elements were checked above, and add none.
+    return _joined(b, parts, axis) if parts else b.tri.constant(0, joined.type.dtype, joined.type.shape)
+
+
+def _joined(b: Language, tensors: list[Tensor], axis: int) -> Tensor:
     return reduce(lambda joined, part: b.tri.concatenate(joined, part, axis=axis), tensors)
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from mlirtri.dialect.dtypes import find_dtype
 from mlirtri.errors import KernelTypeError, UnknownNameError, did_you_mean
 from mlirtri.lowering.specialization import Capture
@@ -80,6 +82,8 @@ class Scope:
 
 def check_constant(value: Any, what: str) -> None:
     """Refuse what cannot be a compile-time value of a kernel."""
+    if isinstance(value, np.generic) and value.ndim == 0 and find_dtype(value.dtype) is not None:
+        return
     if value is None or isinstance(value, (bool, int, float, str)) or callable(value) or find_dtype(value) is not None:
         return
     if isinstance(value, (tuple, list)):

@@ -13,6 +13,7 @@ from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.dtypes import DTYPES, DType
 from mlirtri.dialect.mlir import arith, ir, linalg, tensor
 from mlirtri.dialect.ops import Op
+from mlirtri.dialect.reductions import LONGEST_HALF_SUM, LONGEST_SUM
 from mlirtri.dialect.scalar import Scalar
 from mlirtri.dialect.types import TensorType
 from mlirtri.lowering.linalg_builder import (
@@ -191,7 +192,7 @@ def extreme(dtype: DType, lowest: bool) -> float | int:
 def _reduce(op, operation, operands):
     operand, result = type_of(operation.operands[0].type), type_of(operation.results[0].type)
     axes = attributes.from_mlir(op, operation)["axes"]
-    carried = FLOAT32 if operand.dtype.is_half and op.name in ("sum", "prod") else operand.dtype
+    carried = _carried(op.name, operand, axes)
     identity = _IDENTITIES[op.name] if op.name in _IDENTITIES else extreme(carried, lowest=op.name == "max")
     kept = [axis for axis in range(operand.rank) if axis not in axes]
     folded = TensorType(tuple(operand.shape[axis] for axis in kept), carried)
@@ -205,6 +206,19 @@ def _reduce(op, operation, operands):
     [value] = generic(operands, [filled(folded, identity)], maps, _iterators(operand.rank, axes), body)
     value = _converted(value, folded, operand.dtype)
     return reshape(value, result.shape, operand.dtype)
+
+
+def _carried(name: str, operand: TensorType, axes) -> DType:
+    """The dtype of the accumulator: halves in fp32, and what is long enough for roundings to pile up one size wider.
+
+    Adding n numbers one after the other has a relative error of up to n/2 roundings (Higham 1993); libraries add in
+    pairs or blocks, whose error grows with log n.
+    """
+    if name not in ("sum", "prod") or not operand.dtype.is_float or operand.dtype.bits == 64:
+        return operand.dtype
+    count = prod(operand.shape[axis] for axis in axes)
+    longest = LONGEST_HALF_SUM if operand.dtype.is_half else LONGEST_SUM
+    return FLOAT64 if count > longest else FLOAT32
 
 
 def _iterators(rank: int, axes) -> list[str]:

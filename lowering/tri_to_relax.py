@@ -48,7 +48,11 @@ def has_operator(op: Op, operation: ir.Operation) -> bool:
         type_of(operation.results[0].type).dtype
     ]
     of = dtypes[1] if op.name == "where" else dtypes[0]
-    return of.letter in op.relax_dtypes
+    if of.letter not in op.relax_dtypes:
+        return False
+    if op.relax_when is None:
+        return True
+    return op.relax_when(type_of(operation.operands[0].type), attributes.from_mlir(op, operation))
 
 
 def _to_linalg(op: Op, operation: ir.Operation) -> None:

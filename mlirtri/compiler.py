@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlirtri.errors import CompilerBugError, KernelError, UnknownOptionError
+from mlirtri.errors import CompilerBugError, KernelError, KernelValueError, UnknownOptionError
 from mlirtri.lowering.pipelines import Pipeline, Room
 from mlirtri.lowering.stage import Code, CompileContext, Executable, PassRecord, Stage
 from mlirtri.printing import complete, readable, settle
@@ -133,6 +133,10 @@ def _run(stage: Stage, ir: Any, context: CompileContext) -> Any:
         return stage.run(ir, context)
     except KernelError:
         raise
+    except RecursionError:
+        raise KernelValueError(
+            "an expression of the kernel is nested too deeply", help="give parts of it names, in other statements"
+        ) from None
     except Exception as error:
         # A stage of the user's own fails as their code does.
         if not isinstance(stage.run, Room):

@@ -79,7 +79,7 @@ class JitFunction:
         """Run, compiling on the first call with such arguments. ``out=`` takes a tensor to write into, or a tuple."""
         try:
             out = keywords.pop("out", None) if keywords and "out" not in self.signature.parameters else None
-            if keywords or len(arguments) != len(self.signature.parameters):
+            if keywords or len(arguments) != self.signature.positional:
                 arguments = tuple(self.signature.bind(arguments, keywords).values())
             makers = self.signature.key_makers
             if makers is None:

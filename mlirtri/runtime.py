@@ -86,10 +86,12 @@ class Runner:
         leaves = [leaf.index for leaf in _leaves(self.interface.tree)]
         if len(given) != len(leaves):
             raise ArgumentMismatchError(f"{self.name}(): out has {len(given)} tensors for {len(leaves)} results")
+        targets = [self._checked_output(target, index) for index, target in zip(leaves, given, strict=True)]
+        if any(_overlap(a, b) for at, a in enumerate(targets) for b in targets[:at]):
+            raise ArgumentMismatchError(f"{self.name}(): the tensors of out share memory")
         results = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in self.outputs]
         late: list[tuple[Any, Any]] = []
-        for index, target in zip(leaves, given, strict=True):
-            target = self._checked_output(target, index)
+        for index, target in zip(leaves, targets, strict=True):
             if target.is_contiguous() and not any(_overlap(target, each) for each in (*inputs, *results)):
                 results[index] = target
             else:
@@ -110,6 +112,8 @@ class Runner:
             raise ArgumentMismatchError(f"{self.name}(): out is read-only")
         if found.requires_grad:
             raise ArgumentMismatchError(f"{self.name}(): out requires a gradient; pass out.detach()")
+        if any(stride == 0 and size > 1 for stride, size in zip(found.stride(), found.shape, strict=True)):
+            raise ArgumentMismatchError(f"{self.name}(): several elements of out share memory, as expand() makes them")
         return found
 
 
@@ -207,7 +211,8 @@ def as_torch(array: np.ndarray, on_copy: Callable[[], None] | None = None) -> to
         if on_copy is not None:
             on_copy()
         array = np.array(array, order="C")
-    if array.dtype.name == "bfloat16":
+    # The kind first: a dtype's name takes microseconds to make.
+    if array.dtype.kind == "V" and array.dtype.name == "bfloat16":
         return as_torch(array.view(np.int16)).view(torch.bfloat16)
     if not array.flags.writeable and array.size:
         # torch warns about read-only memory, which kernels never write: see the same bytes as writable.

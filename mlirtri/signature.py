@@ -38,6 +38,12 @@ class Signature:
             [p.replace(annotation=inspect.Parameter.empty) for p in self.parameters.values()]
         )
 
+    @cached_property
+    def positional(self) -> int:
+        """How many arguments make a call that names none; -1 when some have to be named."""
+        named = any(parameter.kind is parameter.KEYWORD_ONLY for parameter in self.parameters.values())
+        return -1 if named else len(self.parameters)
+
     def _annotations(self) -> dict[str, Any]:
         closure = inspect.getclosurevars(self.function).nonlocals if self.function.__closure__ else {}
         try:
@@ -147,6 +153,12 @@ def is_torch(value: Any) -> bool:
 
 def parameter_of(name: str, value: Any, annotation: Any) -> TensorParameter | ConstantParameter:
     """What a parameter becomes for this argument; raises `KernelTypeError` if it cannot be one."""
+    if isinstance(value, np.generic) and annotation in _COMPILE_TIME:
+        value = value.item()
+    if isinstance(value, (np.ma.MaskedArray, np.matrix)):
+        raise KernelTypeError(
+            f"a {type(value).__name__} has rules of its own, which kernels do not follow: pass np.asarray(…)"
+        )
     if is_array(value) or is_torch(value) or isinstance(value, Tensor):
         return TensorParameter(name, _fitting(tensor_type(value), annotation))
     if isinstance(annotation, Tensor):
