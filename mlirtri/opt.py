@@ -102,10 +102,13 @@ def _process(text: str, name: str, pipeline: str | None, options: Options) -> tu
 
 
 def _write(text: str, target: str, fine: bool) -> None:
-    """To stdout always; to a file in one piece, and only when all went well."""
+    """To stdout always; elsewhere only when all went well, and to a file in one piece."""
     if target == "-":
         sys.stdout.buffer.write(text.encode())
         sys.stdout.buffer.flush()
+    elif fine and Path(target).exists() and not Path(target).is_file():
+        # A device or a pipe is written to, never replaced.
+        Path(target).write_bytes(text.encode())
     elif fine:
         folder = Path(target).resolve().parent
         if not folder.is_dir():

@@ -98,6 +98,18 @@ def test_output_file_is_written_only_when_all_went_well(call, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.mlir", "out.mlir"]
 
 
+def test_an_output_that_is_no_file_is_written_to(call, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDWR)
+    try:
+        assert call(GOOD, "-o", str(pipe))[0] == 0
+        assert pipe.is_fifo()
+        assert b"tri.add" in os.read(reading, 1 << 16)
+    finally:
+        os.close(reading)
+
+
 @pytest.mark.parametrize("umask", [0o022, 0o027])
 def test_output_file_has_the_mode_of_the_umask(call, tmp_path, umask):
     target = tmp_path / "out.mlir"
