@@ -138,7 +138,7 @@ def compare(
     where, _, _ = resolved(replace(options, pipeline="linalg"))
     device = device_for(where)
     named = _with_data(f.signature.bind(arguments, keywords, abstract=True), device)
-    specialization = f.signature.specialize(named)
+    specialization = f.signature.specialize(named, f.options.semantics)
     values = list(named.values())
     contenders = [_compiled(f, specialization, replace(options, pipeline=name), values) for name in pipelines]
     contenders.append(_first_run(Row(specialization.semantics), as_plain(f, named)))

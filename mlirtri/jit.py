@@ -14,7 +14,7 @@ from typing import Any
 from mlirtri.compiler import COMPILING
 from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError
 from mlirtri.kernel import Kernel
-from mlirtri.lowering.specialization import Capture, ConstantParameter, Specialization
+from mlirtri.lowering.specialization import Capture, ConstantParameter
 from mlirtri.options import Options, resolved
 from mlirtri.session import compile_function
 from mlirtri.signature import Signature, key_of
@@ -99,7 +99,7 @@ class JitFunction:
             if (entry := self._entries.get(key)) is not None and entry.is_current():
                 return entry
             named = dict(zip(self.signature.parameters, arguments, strict=True))
-            entry = self._entries[key] = self._compiled(self.signature.specialize(named), self.options)
+            entry = self._entries[key] = self._compiled(named, self.options)
             return entry
 
     def compile(self, *arguments: Any, target=None, pipeline=None, schedule=None, **keywords: Any) -> Kernel:
@@ -112,11 +112,12 @@ class JitFunction:
             named = self.signature.bind(arguments, keywords, abstract=True)
             options = Options(target, pipeline, schedule).over(self.options)
             with COMPILING:
-                return self._compiled(self.signature.specialize(named), options).kernel
+                return self._compiled(named, options).kernel
         except KernelError as error:
             raise shown_to_user(error)
 
-    def _compiled(self, specialization: Specialization, options: Options) -> _Entry:
+    def _compiled(self, named: dict[str, Any], options: Options) -> _Entry:
+        specialization = self.signature.specialize(named, options.semantics)
         compiled = compile_function(self.__mlirtri_function__, specialization, options, _kernels)
         self.compiles += compiled.is_new
         runtime = tuple(
@@ -135,14 +136,16 @@ def jit(
     pipeline: Any = None,
     schedule: str | None = None,
     print_ir: bool | tuple[str, ...] | None = None,
+    semantics: str | None = None,
 ) -> Any:
     """Make a kernel of a plain Python function over tensors. The function is read, never run.
 
     `target` is ``"cpu"`` (default), ``"gpu"``, ``"cuda"`` or ``"cuda:sm_90"``; `pipeline` is ``"linalg"`` (default),
     ``"relax"``, ``"mlir"`` or a `Pipeline`; `schedule` is ``"default"`` or ``"none"``; `print_ir` prints to stderr the
-    IR after each pass of all stages (True) or of those named.
+    IR after each pass of all stages (True) or of those named. `semantics` is ``"numpy"`` or ``"torch"``, whose dtype
+    rules and defaults hold; by default NumPy's where all tensors of a call are NumPy arrays, else torch's.
     """
-    options = Options(target, pipeline, schedule, print_ir)
+    options = Options(target, pipeline, schedule, print_ir, semantics)
     resolved(options)
     if function is None:
         return lambda decorated: JitFunction(decorated, options)

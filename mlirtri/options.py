@@ -26,6 +26,8 @@ class Options:
     pipeline: Any = None
     schedule: str | None = None
     print_ir: bool | tuple[str, ...] | None = None
+    semantics: str | None = None
+    """``"numpy"`` or ``"torch"``; None follows the arguments."""
 
     def over(self, other: Options) -> Options:
         """These options where they are given, else the other's."""
@@ -35,11 +37,17 @@ class Options:
         return Options(**pairs)
 
 
-_FIELDS = ("target", "pipeline", "schedule", "print_ir")
+_FIELDS = ("target", "pipeline", "schedule", "print_ir", "semantics")
+SEMANTICS = ("numpy", "torch")
 
 
 def resolved(options: Options) -> tuple[Target, str, Any]:
     """Target, schedule and pipeline with settings and defaults filled in; raises `UnknownOptionError`."""
+    if options.semantics not in (None, *SEMANTICS):
+        raise UnknownOptionError(
+            f"unknown semantics {options.semantics!r}",
+            help=f"use one of {', '.join(SEMANTICS)}, or None",
+        )
     target = as_target(options.target if options.target is not None else settings.get("MLIRTRI_TARGET"))
     schedule = options.schedule if options.schedule is not None else "default"
     if schedule == "meta":

@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from mlirtri.dialect.dtypes import DType
+from mlirtri.dialect.dtypes import DType, find_dtype
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
 from mlirtri.lowering.specialization import Interface, Leaf, TensorParameter, like
 from mlirtri.lowering.stage import Executable
@@ -37,16 +37,17 @@ class Runner:
         self.interface = interface
         self.executable = executable
         self.returns_arrays = semantics == "numpy"
+        """What a kernel without tensor arguments returns; the others return what they are called with."""
         self.device = torch.device("cuda" if cuda else "cpu")
         self.entries = [_Entry(self, parameter, signless) for parameter in interface.parameters]
         self.outputs = [(tuple(leaf.shape), leaf.dtype.torch) for leaf in interface.leaves]
         self.views = [_SIGNED.get(leaf.dtype.name) if signless else None for leaf in interface.leaves]
         self.has_views = any(view is not None for view in self.views)
         tree = interface.tree
-        self.is_single = isinstance(tree, Leaf) and len(interface.leaves) == 1 and not self.returns_arrays
+        self.is_single = isinstance(tree, Leaf) and len(interface.leaves) == 1
         self.types = [(entry.shape, entry.torch_dtype) for entry in self.entries]
         has_views = self.has_views or any(entry.view is not None for entry in self.entries)
-        self.is_plain = self.is_single and not cuda and not has_views
+        self.is_plain = self.is_single and bool(self.entries) and not cuda and not has_views
 
     def __call__(self, arguments: Sequence[Any], out: Any = None) -> Any:
         if out is None and self.is_plain and _are_plain(arguments, self.types):
@@ -57,11 +58,17 @@ class Runner:
             return result
         inputs = [entry(argument) for entry, argument in zip(self.entries, arguments, strict=True)]
         device = self.device if self.device.type == "cpu" else _device_of(inputs, self.device)
-        if out is None:
-            results = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in self.outputs]
-            self.launch(inputs, results)
-            return results[0] if self.is_single else self.rebuild(self.interface.tree, results)
-        return self.into(out, inputs, device)
+        if out is not None:
+            return self.into(out, inputs, device, self.gives_arrays(arguments))
+        results = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in self.outputs]
+        self.launch(inputs, results)
+        return self.rebuild(self.interface.tree, results, self.gives_arrays(arguments))
+
+    def gives_arrays(self, arguments: Sequence[Any]) -> bool:
+        """Torch in, torch out; NumPy in, NumPy out; torch for a mixture."""
+        if any(isinstance(argument, torch.Tensor) for argument in arguments):
+            return False
+        return self.returns_arrays or any(isinstance(argument, (np.ndarray, np.generic)) for argument in arguments)
 
     def launch(self, inputs: list[Any], results: list[Any]) -> None:
         """Run, with unsigned results seen as signed, then look at the run-time checks."""
@@ -74,19 +81,19 @@ class Runner:
             if results[check.index].item():
                 raise check.error(check.message, check.span)
 
-    def rebuild(self, tree: Any, results: list[Any]) -> Any:
+    def rebuild(self, tree: Any, results: list[Any], arrays: bool) -> Any:
         """Python's return value from the flat results."""
         if isinstance(tree, Leaf):
-            return as_array(results[tree.index]) if self.returns_arrays else results[tree.index]
-        return None if tree is None else like(tree, [self.rebuild(each, results) for each in tree])
+            return as_array(results[tree.index]) if arrays else results[tree.index]
+        return None if tree is None else like(tree, [self.rebuild(each, results, arrays) for each in tree])
 
-    def into(self, out: Any, inputs: list[Any], device: torch.device) -> Any:
+    def into(self, out: Any, inputs: list[Any], device: torch.device, arrays: bool) -> Any:
         """Write results into the caller's tensors and return those."""
         given = _flatten(out)
         leaves = [leaf.index for leaf in _leaves(self.interface.tree)]
         if len(given) != len(leaves):
             raise ArgumentMismatchError(f"{self.name}(): out has {len(given)} tensors for {len(leaves)} results")
-        targets = [self._checked_output(target, index) for index, target in zip(leaves, given, strict=True)]
+        targets = [self._checked_output(target, index, arrays) for index, target in zip(leaves, given, strict=True)]
         if any(_overlap(a, b) for at, a in enumerate(targets) for b in targets[:at]):
             raise ArgumentMismatchError(f"{self.name}(): the tensors of out share memory")
         results = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in self.outputs]
@@ -101,15 +108,21 @@ class Runner:
             target.copy_(result)
         return out
 
-    def _checked_output(self, target: Any, index: int) -> Any:
+    def _checked_output(self, target: Any, index: int, arrays: bool) -> Any:
         leaf = self.interface.leaves[index]
+        wanted = np.ndarray if arrays else torch.Tensor
+        if (
+            not isinstance(target, wanted)
+            or tuple(target.shape) != leaf.shape
+            or find_dtype(target.dtype) != leaf.dtype
+        ):
+            shown = shown_type(target) if hasattr(target, "shape") else ""
+            raise ArgumentMismatchError(
+                f"{self.name}(): out has to be a {wanted.__name__} {leaf}, got {type(target).__name__} {shown}".rstrip()
+            )
+        if isinstance(target, np.ndarray) and (not target.flags.writeable or any(each < 0 for each in target.strides)):
+            raise ArgumentMismatchError(f"{self.name}(): out is read-only, or has a negative stride")
         found = as_torch(target) if isinstance(target, np.ndarray) else target
-        is_wrong_kind = isinstance(target, np.ndarray) != self.returns_arrays or not isinstance(found, torch.Tensor)
-        if is_wrong_kind or tuple(found.shape) != leaf.shape or found.dtype != leaf.dtype.torch:
-            shown = f"{found.dtype} {tuple(found.shape)}" if hasattr(found, "shape") else type(target).__name__
-            raise ArgumentMismatchError(f"{self.name}(): out has to be {leaf}, got {type(target).__name__} {shown}")
-        if isinstance(target, np.ndarray) and not target.flags.writeable:
-            raise ArgumentMismatchError(f"{self.name}(): out is read-only")
         if found.requires_grad:
             raise ArgumentMismatchError(f"{self.name}(): out requires a gradient; pass out.detach()")
         if any(stride == 0 and size > 1 for stride, size in zip(found.stride(), found.shape, strict=True)):

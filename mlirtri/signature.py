@@ -80,7 +80,7 @@ class Signature:
         bound.apply_defaults()
         return dict(bound.arguments)
 
-    def specialize(self, arguments: dict[str, Any]) -> Specialization:
+    def specialize(self, arguments: dict[str, Any], semantics: str | None = None) -> Specialization:
         """What the arguments stand for; raises `ArgumentMismatchError` for all that do not fit."""
         parameters, problems = [], []
         for name, value in arguments.items():
@@ -91,7 +91,7 @@ class Signature:
         if problems:
             shown = "\n  ".join(problems)
             raise ArgumentMismatchError(f"{self.function.__name__}(): arguments do not fit\n  {shown}", self.span)
-        return Specialization(tuple(parameters), semantics_of(arguments.values()))
+        return Specialization(tuple(parameters), semantics or semantics_of(arguments.values()))
 
 
 def key_of(argument: Any) -> Any:

@@ -124,3 +124,22 @@ def test_deep_expressions_end_in_a_sentence(tmp_path):
     exec(compile(file.read_text(), str(file), "exec"), namespace)
     with pytest.raises(errors.KernelValueError, match="nested too deeply"):
         mt.jit(namespace["deep"])(np.ones(3))
+
+
+def halves(x):
+    return x / 2, x.sum()
+
+
+def test_semantics_may_be_chosen():
+    array = np.array([1, 2], np.int8)
+    quotient, total = mt.jit(halves, semantics="torch")(array)
+    assert (type(quotient), quotient.dtype, total.dtype) == (np.ndarray, np.float32, np.int64)
+    quotient, total = mt.jit(halves, semantics="numpy")(torch.from_numpy(array))
+    assert (type(quotient), quotient.dtype) == (torch.Tensor, torch.float64)
+    with pytest.raises(errors.UnknownOptionError, match="unknown semantics 'jax'"):
+        mt.jit(halves, semantics="jax")
+
+
+def test_out_with_a_negative_stride_is_refused():
+    with pytest.raises(errors.ArgumentMismatchError, match="negative stride"):
+        mt.jit(keyword_only)(np.ones(3), out=np.zeros(3)[::-1])
