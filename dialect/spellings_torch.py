@@ -167,8 +167,10 @@ def rounded(b, input, decimals):
     if not b.type_of(input).dtype.is_float:
         b.fail(f"torch.round with decimals takes a float tensor, not {b.type_of(input)}")
     first, last = (b.multiply, b.divide) if decimals > 0 else (b.divide, b.multiply)
-    scale = 10.0 ** abs(decimals)
-    return last(b.round(first(input, scale)), scale)
+    scale, dtype = 10.0 ** abs(decimals), b.type_of(input).dtype
+    # Halves are scaled in fp32, where that cannot overflow.
+    wide = b.cast(input, "float32") if dtype.is_half else input
+    return b.cast(last(b.round(first(wide, scale)), scale), dtype)
 
 
 @spelling("torch.where", ops="where")

@@ -62,7 +62,8 @@ def as_target(spelling: str | Target) -> Target:
         return Target("cpu", host_cpu_digest(), host_threads())
     if spelling in ("gpu", "cuda"):
         return Target("cuda", DEFAULT_CUDA_ARCHITECTURE)
-    if isinstance(spelling, str) and (match := re.fullmatch(r"(?:cuda|gpu):(sm_\d+a?)", spelling)):
+    # From Volta on: older architectures lack instructions that the schedules use.
+    if isinstance(spelling, str) and (match := re.fullmatch(r"(?:cuda|gpu):(sm_(?:[7-9]\d|1[0-2]\d)a?)", spelling)):
         return Target("cuda", match.group(1))
     raise UnknownOptionError(
         f"unknown target {spelling!r}", help='use "cpu", "gpu", "cuda" or "cuda:sm_NN", for example "cuda:sm_90"'

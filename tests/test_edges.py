@@ -56,7 +56,12 @@ def wrapped_logsumexp(x):
     return torch.logsumexp(x, 0)
 
 
+def rounded(x):
+    return torch.round(x, decimals=1)
+
+
 CASES = [
+    (rounded, (torch.tensor([1e4, 0.26, -3.14]).half(),)),
     (totals, (torch.ones(5000, 401),)),
     (totals, (np.full(10**6, 0.1, np.float32),)),
     (totals, (torch.ones(300, 400).half(),)),
