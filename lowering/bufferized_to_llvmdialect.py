@@ -42,6 +42,9 @@ TO_LLVM = (
     Pass("convert-func-to-llvm{use-bare-ptr-memref-call-conv=true}", "arguments become bare pointers"),
     Pass("convert-cf-to-llvm", "branches"),
     Pass("reconcile-unrealized-casts", "the casts between the passes above cancel out"),
+)
+
+TO_READ = (
     Pass("canonicalize", "for reading: constants once, no unused descriptor"),
     Pass("cse", "for reading: equal values once"),
     Pass(
@@ -60,6 +63,8 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_passes(module, TO_LOOPS, context)
         run_rewrite("narrow-floats", narrow_floats.rewrite, module, context)
         run_passes(module, TO_LLVM, context)
+        run_rewrite("narrow-memory", narrow_floats.rewrite_memory, module, context)
+        run_passes(module, TO_READ, context)
     return module
 
 

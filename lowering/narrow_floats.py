@@ -1,27 +1,118 @@
-"""Conversions from fp64 to fp16 and bf16 as arithmetic, since LLVM calls a function that C runtimes before 2022 lack.
+"""Rounding to fp16 and bf16 as arithmetic, where LLVM's own is missing at run time or wrong.
 
-Takes a module with scalar `arith.truncf`. Gives, in place, a conversion by way of fp32 that still rounds only once:
+From fp64, LLVM calls a function that C runtimes before 2022 lack. To bf16, it uses vcvtneps2bf16 where the CPU has
+AVX512-BF16, which takes denormal numbers for zero; also for a bf16 that merely passes from one basic block to the next.
+
+Takes a module with scalar `arith`. Gives, in place, conversions from fp64 by way of fp32 that still round only once:
 the step to fp32 rounds to odd (an inexact result gets an odd last bit), which keeps what the second step must know.
-Refuses nothing; other conversions stay as they are.
+From fp32 to bf16 and back, integer arithmetic on the bits: to nearest, ties to even, every NaN 0x7FC0. Operations on
+bf16 are done in fp32, each rounded by itself. `rewrite_memory` does the rest once the module is in LLVM's dialect.
+Refuses nothing; fp32 to fp16, integers to floats and vectors stay.
 
-Source of the method: S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using
-rounding to odd", IEEE Transactions on Computers 57(4), 2008.
+Source of rounding to odd: S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms
+using rounding to odd", IEEE Transactions on Computers 57(4), 2008.
 """
 
 from __future__ import annotations
 
 from mlirtri.dialect.mlir import arith, ir, operations_named
 
+BFLOAT16_ARITHMETIC = tuple(
+    f"arith.{name}"
+    for name in ("addf", "subf", "mulf", "divf", "remf", "maximumf", "minimumf", "maxnumf", "minnumf", "negf")
+)
+"""What is computed in fp32, which is wide enough that rounding twice is rounding once."""
+
 
 def rewrite(module: ir.Module) -> None:
-    """Replace every scalar conversion of fp64 to a 16-bit float."""
-    for operation in operations_named(module, "arith.truncf"):
-        source, result = operation.operands[0], operation.results[0]
-        if not (isinstance(source.type, ir.F64Type) and isinstance(result.type, (ir.F16Type, ir.BF16Type))):
-            continue
-        with ir.InsertionPoint(operation), operation.location:
-            result.replace_all_uses_with(arith.truncf(result.type, _to_odd_float32(source)))
-        operation.erase()
+    """Replace every scalar conversion of fp64 to a 16-bit float, and every operation that makes or reads a bf16."""
+    rules = {**dict.fromkeys(BFLOAT16_ARITHMETIC, _arithmetic), "arith.cmpf": _comparison, "arith.select": _selection}
+    for name, rule in {**rules, "arith.truncf": _narrowed, "arith.extf": _widened}.items():
+        for operation in operations_named(module, name):
+            with ir.InsertionPoint(operation), operation.location:
+                value = rule(operation)
+            if value is not None:
+                operation.results[0].replace_all_uses_with(value)
+                operation.erase()
+
+
+def rewrite_memory(module: ir.Module) -> None:
+    """In LLVM's dialect: load and store every bf16 as 16 bits, or LLVM would carry its own bf16 out of a loop."""
+    half, short = ir.BF16Type.get(), ir.IntegerType.get_signless(16)
+    for load in operations_named(module, "llvm.load"):
+        loaded = load.results[0]
+        if isinstance(loaded.type, ir.BF16Type):
+            loaded.set_type(short)
+            with ir.InsertionPoint.after(load), load.location:
+                cast = ir.Operation.create("llvm.bitcast", [half], [loaded])
+            loaded.replace_all_uses_except(cast.result, cast)
+    for store in operations_named(module, "llvm.store"):
+        if isinstance(store.operands[0].type, ir.BF16Type):
+            with ir.InsertionPoint(store), store.location:
+                store.operands[0] = ir.Operation.create("llvm.bitcast", [short], [store.operands[0]]).result
+
+
+def _arithmetic(operation: ir.Operation) -> ir.Value | None:
+    """What stands for an operation on bf16, or None on other types; likewise below."""
+    if not isinstance(operation.results[0].type, ir.BF16Type):
+        return None
+    operands = [_float32_of(operand) for operand in operation.operands]
+    flags = {"fastmath": operation.attributes["fastmath"]} if "fastmath" in operation.attributes else {}
+    wide = ir.Operation.create(operation.name, [ir.F32Type.get()], operands, flags)
+    return _nearest_bfloat16(wide.result)
+
+
+def _comparison(operation: ir.Operation) -> ir.Value | None:
+    left, right = operation.operands
+    if not isinstance(left.type, ir.BF16Type):
+        return None
+    return arith.cmpf(operation.attributes["predicate"], _float32_of(left), _float32_of(right))
+
+
+def _selection(operation: ir.Operation) -> ir.Value | None:
+    kind, short = operation.results[0].type, ir.IntegerType.get_signless(16)
+    if not isinstance(kind, ir.BF16Type):
+        return None
+    condition, left, right = operation.operands
+    return arith.bitcast(kind, arith.select(condition, arith.bitcast(short, left), arith.bitcast(short, right)))
+
+
+def _narrowed(operation: ir.Operation) -> ir.Value | None:
+    source, kind = operation.operands[0], operation.results[0].type
+    if not isinstance(source.type, (ir.F32Type, ir.F64Type)):
+        return None
+    if isinstance(kind, ir.BF16Type):
+        return _nearest_bfloat16(_to_odd_float32(source) if isinstance(source.type, ir.F64Type) else source)
+    if isinstance(kind, ir.F16Type) and isinstance(source.type, ir.F64Type):
+        return arith.truncf(kind, _to_odd_float32(source))
+    return None
+
+
+def _widened(operation: ir.Operation) -> ir.Value | None:
+    source, kind = operation.operands[0], operation.results[0].type
+    if not isinstance(source.type, ir.BF16Type):
+        return None
+    wide = _float32_of(source)
+    return wide if isinstance(kind, ir.F32Type) else arith.extf(kind, wide)
+
+
+def _float32_of(half: ir.Value) -> ir.Value:
+    """The fp32 value of a bf16, whose bits are the upper half of it."""
+    integer, short = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(16)
+    bits = arith.extui(integer, arith.bitcast(short, half))
+    return arith.bitcast(ir.F32Type.get(), arith.shli(bits, arith.constant(integer, 16)))
+
+
+def _nearest_bfloat16(wide: ir.Value) -> ir.Value:
+    """The bf16 nearest to an fp32 value. Ties to even: half of the last bit is added, and less than half to an even."""
+    integer, short = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(16)
+    bits, sixteen = arith.bitcast(integer, wide), arith.constant(integer, 16)
+    odd = arith.andi(arith.shrui(bits, sixteen), arith.constant(integer, 1))
+    nearest = arith.shrui(arith.addi(arith.addi(bits, odd), arith.constant(integer, 0x7FFF)), sixteen)
+    # The sum of a NaN's bits may be those of an infinity or of a zero.
+    is_nan = arith.cmpf(arith.CmpFPredicate.UNO, wide, wide)
+    chosen = arith.select(is_nan, arith.constant(integer, 0x7FC0), nearest)
+    return arith.bitcast(ir.BF16Type.get(), arith.trunci(short, chosen))
 
 
 def _to_odd_float32(wide: ir.Value) -> ir.Value:
