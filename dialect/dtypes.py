@@ -45,6 +45,11 @@ class DType:
         """fp16 and bf16: arithmetic is done in fp32 and rounded after each operation."""
         return self.is_float and self.bits == 16
 
+    def holds(self, number: int) -> bool:
+        """Whether an integer is one of an integer dtype's."""
+        lowest = 0 if self.is_unsigned else -(1 << (self.bits - 1))
+        return lowest <= number < lowest + (1 << self.bits)
+
     @property
     def letter(self) -> str:
         """`kind`, but ``h`` for fp16: how a row of the op table names the dtypes of its Relax operator."""

@@ -178,6 +178,8 @@ def full(b: Language, shape: Any, value: Any, dtype: Any = None) -> Tensor:
         return broadcast_to(b, b.tensor(value, dtype), sizes)
     b.operand(value)  # refuses what is no number
     dtype = dtype or b.default_dtype(value)
+    if b.semantics == "numpy" and dtype.is_integer and not dtype.holds(int(value)):
+        raise KernelValueError(f"{value} does not fit {dtype}")
     return b.tri.constant(int(value) if dtype.is_integer else value, dtype, sizes)
 
 

@@ -180,14 +180,9 @@ def _scalar(value: Any, dtype: DType) -> TensorType:
     """A run-time scalar of an annotated dtype."""
     if not isinstance(value, (bool, int, float)) or (isinstance(value, float) and not dtype.is_float):
         raise KernelTypeError(f"expected a {dtype} scalar, got {_shown(value)}")
-    if dtype.is_integer and not _holds(int(value), dtype):
+    if dtype.is_integer and not dtype.holds(int(value)):
         raise KernelTypeError(f"{value} does not fit {dtype}")
     return TensorType((), dtype)
-
-
-def _holds(value: int, dtype: DType) -> bool:
-    low = 0 if dtype.is_unsigned else -(1 << (dtype.bits - 1))
-    return low <= value < low + (1 << dtype.bits)
 
 
 def constant_of(value: Any) -> Any:

@@ -148,3 +148,13 @@ def test_semantics_may_be_chosen():
 def test_out_with_a_negative_stride_is_refused():
     with pytest.raises(errors.ArgumentMismatchError, match="negative stride"):
         mt.jit(keyword_only)(np.ones(3), out=np.zeros(3)[::-1])
+
+
+def three_hundred(x):
+    return np.full_like(x, 300)
+
+
+def test_numbers_that_a_dtype_does_not_hold():
+    assert np.array_equal(mt.jit(three_hundred)(np.ones(2, np.int16)), np.full(2, 300, np.int16))
+    with pytest.raises(errors.KernelValueError, match="300 does not fit int8"):
+        mt.jit(three_hundred)(np.ones(2, np.int8))
