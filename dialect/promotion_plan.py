@@ -102,7 +102,9 @@ def listed(operands: Sequence[Operand]) -> str:
 def refuse(semantics: str, op: str, operands: Sequence[Operand], hint: str | None = None) -> NoReturn:
     """Raise that the library does not take these dtypes, with a way out."""
     library = {"numpy": "NumPy", "torch": "torch"}[semantics]
+    # NumPy does compute this one, to 0 for all numbers but 1 and -1.
+    like = "" if op == "reciprocal" else f", as {library} does"
     raise KernelTypeError(
-        f"{op} of {listed(operands)} is refused, as {library} does",
+        f"{op} of {listed(operands)} is refused{like}",
         help=hint or _HINTS.get(op, "cast the operands to a dtype that it takes, for example float32"),
     )

@@ -54,7 +54,7 @@ class Runner:
             # The common case, with nothing to convert: a third of the time of the general one.
             [(shape, dtype)] = self.outputs
             result = torch.empty(shape, dtype=dtype)
-            self.executable.launch(arguments, (result,))
+            self.run(arguments, (result,))
             return result
         inputs = [entry(argument) for entry, argument in zip(self.entries, arguments, strict=True)]
         device = self.device if self.device.type == "cpu" else _device_of(inputs, self.device)
@@ -74,12 +74,24 @@ class Runner:
         """Run, with unsigned results seen as signed, then look at the run-time checks."""
         if self.has_views:
             viewed = [r if v is None else r.view(v) for r, v in zip(results, self.views, strict=True)]
-            self.executable.launch(inputs, viewed)
+            self.run(inputs, viewed)
         else:
-            self.executable.launch(inputs, results)
+            self.run(inputs, results)
         for check in self.interface.checks:
             if results[check.index].item():
                 raise check.error(check.message, check.span)
+
+    def run(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """One call of the executable; tensors that only stand for others have no memory to give it."""
+        try:
+            self.executable.launch(inputs, outputs)
+        except RuntimeError as error:
+            if "data pointer" not in str(error) and "storage" not in str(error):
+                raise
+            raise KernelTypeError(
+                f"{self.name}() was called with a tensor that has no memory (of vmap, or fake)",
+                help="call the kernel with plain tensors, outside of torch.vmap and of tracing",
+            ) from None
 
     def rebuild(self, tree: Any, results: list[Any], arrays: bool) -> Any:
         """Python's return value from the flat results."""

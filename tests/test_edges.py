@@ -158,3 +158,16 @@ def test_numbers_that_a_dtype_does_not_hold():
     assert np.array_equal(mt.jit(three_hundred)(np.ones(2, np.int16)), np.full(2, 300, np.int16))
     with pytest.raises(errors.KernelValueError, match="300 does not fit int8"):
         mt.jit(three_hundred)(np.ones(2, np.int8))
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_tensors_without_memory_are_refused(pipeline):
+    kernel = mt.jit(totals, pipeline=pipeline)
+    with pytest.raises(errors.KernelTypeError, match="has no memory"):
+        torch.vmap(lambda x: kernel(x)[0])(torch.ones(3, 4))
+    with pytest.raises(errors.KernelTypeError, match="has no memory"):
+        torch.vmap(mt.jit(scaled_by_two, pipeline=pipeline))(torch.ones(3, 4))
+
+
+def scaled_by_two(x):
+    return x * 2
