@@ -60,13 +60,16 @@ def rounded(x):
     return torch.round(x, decimals=1)
 
 
+# Before 2.3 NumPy squared integers to the power of 2.0 as integers.
+IS_NEW_NUMPY = tuple(map(int, np.__version__.split(".")[:2])) >= (2, 3)
+POWER_DTYPES = (np.float32, np.float64, *((bool, np.int8, np.int32) if IS_NEW_NUMPY else ()))
 CASES = [
     (rounded, (torch.tensor([1e4, 0.26, -3.14]).half(),)),
     (totals, (torch.ones(5000, 401),)),
     (totals, (np.full(10**6, 0.1, np.float32),)),
     (totals, (torch.ones(300, 400).half(),)),
     (row_totals, (torch.linspace(1, 2, 25005).reshape(5, 5001),)),
-    *((powers, (np.array([100, 3, 1]).astype(dtype),)) for dtype in (bool, np.int8, np.int32, np.float32, np.float64)),
+    *((powers, (np.array([100, 3, 1]).astype(dtype),)) for dtype in POWER_DTYPES),
     (norms, (torch.linspace(-1, 1, 64, dtype=torch.float64).reshape(4, 16), torch.ones(16, dtype=torch.float64))),
     *((joined, (torch.ones(shape),)) for shape in ((0, 4), (3, 0), (2, 3))),
     (fields, (torch.linspace(-1, 1, 12).sin().reshape(3, 4),)),
