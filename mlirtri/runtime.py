@@ -7,8 +7,10 @@ Refuses tensors that need a gradient, lie on another device or have another layo
 from __future__ import annotations
 
 import ctypes
+import sys
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -226,8 +228,16 @@ class _Entry:
         warnings.warn(
             f"{self.runner.name}(): {self.parameter.name!r} is not contiguous and is copied at each call",
             NonContiguousWarning,
-            stacklevel=2,
+            stacklevel=_frames_of_ours(),
         )
+
+
+def _frames_of_ours() -> int:
+    """How far up the stack, seen from the caller, the user's own line is: a warning belongs there."""
+    package, frame, level = str(Path(__file__).parent), sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def as_torch(array: np.ndarray, on_copy: Callable[[], None] | None = None) -> torch.Tensor:

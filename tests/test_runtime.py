@@ -64,8 +64,9 @@ def test_strided_arguments_are_copied_and_that_is_said_once(pipeline):
     kernel = mt.jit(add, pipeline=pipeline)
     base = torch.arange(24.0).reshape(4, 6)
     left, right = base.t()[::2], base[:, :3].t()
-    with pytest.warns(NonContiguousWarning, match="'x' is not contiguous"):
+    with pytest.warns(NonContiguousWarning, match="'x' is not contiguous") as caught:
         assert torch.equal(kernel(left, right), left + right)
+    assert {warning.filename for warning in caught} == {__file__}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert torch.equal(kernel(left, right), left + right)
