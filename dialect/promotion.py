@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from mlirtri.dialect.dtypes import DTYPES, DType
 from mlirtri.dialect.promotion_numpy import numpy_plan
-from mlirtri.dialect.promotion_plan import BOOL, FLOAT32, INT64, WEAK_DTYPES, Operand, Plan, fits
+from mlirtri.dialect.promotion_plan import BOOL, FLOAT32, INT64, WEAK_DTYPES, Operand, Plan
 from mlirtri.dialect.promotion_tables import COMPARISONS, LOGICAL, PREDICATES, SCALAR_OPS
 from mlirtri.dialect.promotion_torch import torch_common_dtype, torch_plan
 from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError
@@ -94,7 +94,7 @@ def _check_values(semantics: str, op: str, operands: Sequence[Operand], plan: Pl
         if (value := operand.known_int) is None:
             continue
         outside_all = semantics == "torch" and not -(2**63) <= value < 2**64
-        if outside_all or (checked and dtype.is_integer and not fits(value, dtype)):
+        if outside_all or (checked and dtype.is_integer and not dtype.holds(value)):
             raise KernelValueError(
                 f"Python int {value} does not fit {dtype}",
                 help=f"cast the tensor to a wider dtype, or write a value that {dtype} holds",

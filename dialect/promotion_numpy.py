@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.dtypes import DTYPES, DType
-from mlirtri.dialect.promotion_plan import BOOL, INT64, Operand, Plan, fits, plan, refuse, row
+from mlirtri.dialect.promotion_plan import BOOL, INT64, Operand, Plan, plan, refuse, row
 from mlirtri.dialect.promotion_tables import (
     COMPARISONS,
     LETTER_OF,
@@ -97,7 +97,7 @@ def _mixed_comparison(strong: Sequence[str], operands: Sequence[Operand]) -> Pla
     if any(not dtype.is_integer for dtype in dtypes):
         return None
     values = [x.known_int for x in operands if x.known_int is not None]
-    if len(operands) == 2 and len(dtypes) == 1 and values and not fits(values[0], dtypes[0]):
+    if len(operands) == 2 and len(dtypes) == 1 and values and not dtypes[0].holds(values[0]):
         return _comparison_with_large_int(operands, values[0])
     if UINT64 in dtypes and any(not dtype.is_unsigned for dtype in dtypes):
         sides = tuple(UINT64 if dtype.is_unsigned else INT64 for dtype in dtypes)
@@ -106,8 +106,8 @@ def _mixed_comparison(strong: Sequence[str], operands: Sequence[Operand]) -> Pla
 
 
 def _comparison_with_large_int(operands: Sequence[Operand], value: int) -> Plan:
-    value_dtype = INT64 if fits(value, INT64) else UINT64
-    if not fits(value, value_dtype):
+    value_dtype = INT64 if INT64.holds(value) else UINT64
+    if not value_dtype.holds(value):
         raise KernelValueError(f"Python int {value} fits neither int64 nor uint64", help="compare with a float")
     # The tensor is compared in 64 bits of its own sign.
     sides = tuple(

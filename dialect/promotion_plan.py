@@ -73,12 +73,6 @@ def row(rows: dict[str, str], op: str, dtype: DType) -> str:
     return rows[op][list(LETTERS.values()).index(dtype)]
 
 
-def fits(value: int, dtype: DType) -> bool:
-    """Whether an integer dtype holds `value`."""
-    low, high = (0, 2**dtype.bits - 1) if dtype.is_unsigned else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
-    return low <= value <= high
-
-
 _HINTS = {
     "subtract": "use ^ (or logical_xor) on bools, or cast one side to an integer",
     "negative": "use ~ (or logical_not) on bools",
