@@ -17,7 +17,8 @@ from mlirtri.dialect import attributes, ops
 from mlirtri.dialect.dtypes import find_dtype
 from mlirtri.dialect.mlir import ext, ir
 from mlirtri.dialect.ops import Op, dialect_ops
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.sizes import UNKNOWN, is_dynamic
+from mlirtri.dialect.types import TensorType, same_shape
 from mlirtri.errors import KernelError
 
 IRDL_FILE = Path(__file__).with_name("tri.irdl.mlir")
@@ -25,11 +26,12 @@ IRDL_FILE = Path(__file__).with_name("tri.irdl.mlir")
 
 def type_of(value_type: ir.Type) -> TensorType:
     """Our type of an MLIR tensor type; unsigned stays unsigned. Raises `KernelError` for any other type."""
-    if not isinstance(value_type, ir.RankedTensorType) or not value_type.has_static_shape:
-        raise KernelError(f"{value_type} is not a ranked tensor of static shape")
+    if not isinstance(value_type, ir.RankedTensorType):
+        raise KernelError(f"{value_type} is not a ranked tensor")
     if (dtype := find_dtype(str(value_type.element_type))) is None:
         raise KernelError(f"{value_type.element_type} is no element type of mlirtri")
-    return TensorType(tuple(value_type.shape), dtype)
+    dynamic = ir.ShapedType.get_dynamic_size()
+    return TensorType(tuple(UNKNOWN if size == dynamic else size for size in value_type.shape), dtype)
 
 
 def op_of(operation: ir.Operation) -> Op:
@@ -39,7 +41,9 @@ def op_of(operation: ir.Operation) -> Op:
 
 def mlir_type(tensor_type: TensorType) -> ir.Type:
     """The MLIR tensor type of the `tri` room."""
-    return ir.RankedTensorType.get(list(tensor_type.shape), ir.Type.parse(tensor_type.dtype.mlir))
+    dynamic = ir.ShapedType.get_dynamic_size()
+    shape = [dynamic if is_dynamic(size) else size for size in tensor_type.shape]
+    return ir.RankedTensorType.get(shape, ir.Type.parse(tensor_type.dtype.mlir))
 
 
 _ATTRIBUTE_CLASSES = {
@@ -88,7 +92,7 @@ def _verifier(op: Op):
         except KernelError as error:
             self.location.emit_error(f"'tri.{op.name}' op {error.message}")
             return False
-        if wanted != found:
+        if wanted.dtype != found.dtype or not same_shape(wanted.shape, found.shape):
             self.location.emit_error(f"'tri.{op.name}' op result is {found}, but its operands give {wanted}")
             return False
         return True

@@ -1,4 +1,7 @@
-"""The type of a tensor value: a shape of static sizes and a dtype. Knows how shapes broadcast."""
+"""The type of a tensor value: a shape and a dtype. Knows how shapes broadcast.
+
+Arguments and results of kernels have sizes known at compile time; inside, a size may be a `Size` of run time.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,15 @@ from dataclasses import dataclass
 from math import prod
 
 from mlirtri.dialect.dtypes import DType
+from mlirtri.dialect.sizes import UNKNOWN, Size, fits, is_dynamic
 from mlirtri.errors import KernelTypeError
 
 
 @dataclass(frozen=True)
 class TensorType:
-    """A tensor of a static shape; rank 0 is a scalar."""
+    """A tensor; rank 0 is a scalar."""
 
-    shape: tuple[int, ...]
+    shape: tuple[int | Size, ...]
     dtype: DType
 
     @property
@@ -21,9 +25,13 @@ class TensorType:
         return len(self.shape)
 
     @property
-    def size(self) -> int:
-        """Number of elements."""
-        return prod(self.shape)
+    def is_static(self) -> bool:
+        return not any(map(is_dynamic, self.shape))
+
+    @property
+    def size(self) -> int | None:
+        """Number of elements; None when it is known at run time only."""
+        return prod(self.shape) if self.is_static else None
 
     def with_shape(self, shape) -> TensorType:
         return TensorType(tuple(shape), self.dtype)
@@ -35,15 +43,29 @@ class TensorType:
         return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]"
 
 
-def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """NumPy's broadcasting; raises `KernelTypeError` that shows every shape."""
+def broadcast_shapes(*shapes: tuple[int | Size, ...]) -> tuple[int | Size, ...]:
+    """NumPy's broadcasting; raises `KernelTypeError` that shows every shape.
+
+    A size of run time is never taken for 1: the frontend makes sure of that where it is not known.
+    """
     rank = max((len(shape) for shape in shapes), default=0)
     padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
     result = []
     for sizes in zip(*padded, strict=True):
         distinct = {size for size in sizes if size != 1}
-        if len(distinct) > 1:
-            shown = " and ".join(str(tuple(shape)) for shape in shapes)
+        known = distinct - {UNKNOWN} or distinct
+        if len(known) > 1:
+            shown = " and ".join(shown_shape(shape) for shape in shapes)
             raise KernelTypeError(f"shapes {shown} do not broadcast together")
-        result.append(distinct.pop() if distinct else 1)
+        result.append(known.pop() if known else 1)
     return tuple(result)
+
+
+def shown_shape(shape: tuple[int | Size, ...]) -> str:
+    """A shape as Python would print it."""
+    return f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
+
+
+def same_shape(shape: tuple[int | Size, ...], other: tuple[int | Size, ...]) -> bool:
+    """Whether two shapes are the same, as far as the IR says."""
+    return len(shape) == len(other) and all(fits(a, b) for a, b in zip(shape, other, strict=True))
