@@ -7,6 +7,7 @@ from typing import Any
 
 from mlirtri.dialect.mlir import ir
 from mlirtri.dialect.ops import Op
+from mlirtri.dialect.sizes import DYNAMIC, is_dynamic
 
 
 def _integer(value) -> ir.Attribute:
@@ -23,7 +24,7 @@ def _number(value) -> ir.Attribute:
 
 KINDS = {
     "int": _integer,
-    "ints": lambda value: ir.DenseI64ArrayAttr.get(list(value)),
+    "ints": lambda value: ir.DenseI64ArrayAttr.get([DYNAMIC if is_dynamic(each) else each for each in value]),
     "float": lambda value: ir.FloatAttr.get_f64(float(value)),
     "bool": ir.BoolAttr.get,
     "string": lambda value: ir.StringAttr.get(str(value)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlirtri.dialect.ops import Op, add
+from mlirtri.dialect.sizes import fits
 from mlirtri.dialect.types import broadcast_shapes
 from mlirtri.errors import KernelTypeError
 
@@ -18,7 +19,7 @@ def _infer(types, attributes):
         raise KernelTypeError(f"matmul needs matrices, got {x} and {y}")
     if x.dtype != y.dtype:
         raise KernelTypeError(f"matmul operands have different dtypes: {x} and {y}")
-    if x.shape[-1] != y.shape[-2]:
+    if not fits(x.shape[-1], y.shape[-2]):
         raise KernelTypeError(
             f"matmul of {x} and {y}: the last size of the first, {x.shape[-1]}, "
             f"is not the size {y.shape[-2]} of the second's last axis but one"

@@ -1,6 +1,6 @@
 """Rows of the op table that make tensors from nothing: `constant`, `arange`, `eye`.
 
-`full` and `empty` are language functions spelled with `constant`.
+`full` is a language function spelled with `constant`, and so is `empty` of a size known at compile time.
 """
 
 from __future__ import annotations
@@ -48,13 +48,3 @@ def fill() -> None:
            structured=True)
     )  # fmt: skip
     add(Op("full", "creation", (), derived=True, numpy=np.full, summary="a constant, or a scalar broadcast"))
-    add(
-        Op(
-            "empty",
-            "creation",
-            (),
-            derived=True,
-            numpy=np.zeros,
-            summary="zeros: reading what was never written gives 0",
-        )
-    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlirtri.dialect.ops import Op, add
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.types import TensorType, same_shape
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 
@@ -28,7 +28,7 @@ def _infer_normalized(types, attributes):
     if not x.dtype.is_float or not 1 <= count <= x.rank:
         raise KernelTypeError(f"normalising the last {count} axes of {x} is not possible")
     for parameter in parameters:
-        if parameter.shape != x.shape[-count:] or parameter.dtype != x.dtype:
+        if not same_shape(parameter.shape, x.shape[-count:]) or parameter.dtype != x.dtype:
             raise KernelTypeError(
                 f"the weight and bias for the last {count} axes of {x} have to be {x.with_shape(x.shape[-count:])}, "
                 f"got {parameter}"

@@ -28,7 +28,8 @@ class Op:
 
     name: str
     group: str
-    """``elementwise``, ``reduction``, ``shape``, ``contraction``, ``normalization`` or ``creation``."""
+    """``elementwise``, ``reduction``, ``shape``, ``contraction``, ``normalization``, ``creation`` or
+    ``indexing``."""
     operands: tuple[str, ...] = ()
     """Names of the tensor operands; a name that ends in ``*`` takes any number."""
     attributes: Mapping[str, str] = field(default_factory=dict)
@@ -67,9 +68,9 @@ def add(op: Op) -> Op:
 
 def load() -> Mapping[str, Op]:
     """The full table: importing the row files fills it."""
-    from mlirtri.dialect import contractions, creation, elementwise, normalizations, reductions, shapes
+    from mlirtri.dialect import contractions, creation, elementwise, indexing, normalizations, reductions, shapes
 
-    for rows in (elementwise, reductions, shapes, contractions, normalizations, creation):
+    for rows in (elementwise, reductions, shapes, contractions, normalizations, creation, indexing):
         if rows.__name__ not in _LOADED:
             _LOADED.add(rows.__name__)
             rows.fill()

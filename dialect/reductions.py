@@ -6,12 +6,14 @@ Sums and products of fp16 and bf16 are carried in fp32. A maximum with a NaN in 
 
 from __future__ import annotations
 
+from functools import reduce
 from math import prod
 
 import numpy as np
 
 from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.dialect.ops import Op, add
+from mlirtri.dialect.sizes import is_dynamic
 from mlirtri.dialect.types import TensorType
 from mlirtri.errors import KernelTypeError, KernelValueError
 
@@ -34,7 +36,7 @@ def _infer(kinds: str, result=None, needs_elements: bool = False):
             raise KernelTypeError(f"this reduction does not take {operand.dtype}")
         if list(axes) != sorted(set(axes)) or any(not 0 <= axis < operand.rank for axis in axes):
             raise KernelValueError(f"axes {list(axes)} are not sorted axes of {operand}")
-        if needs_elements and prod(operand.shape[axis] for axis in axes) == 0:
+        if needs_elements and any(operand.shape[axis] == 0 for axis in axes):
             raise KernelValueError(f"a reduction of {operand} over axes {list(axes)} has no elements and no identity")
         shape = reduced_shape(operand.shape, axes, attributes["keepdims"])
         return TensorType(shape, DTYPES[result] if result else operand.dtype)
@@ -62,15 +64,24 @@ def _arg_reference(function):
 
 def _mean(t, x, axes, keepdims):
     total = t.sum(x, axes=axes, keepdims=keepdims)
-    return t.divide(total, t.constant(prod(x.type.shape[axis] for axis in axes), x.type.dtype))
+    return t.divide(total, _count(t, x, axes))
+
+
+def _count(t, x, axes, correction=0):
+    """How many elements are reduced, less the correction, but not less than none, in x's dtype."""
+    sizes = [x.type.shape[axis] for axis in axes]
+    if not any(map(is_dynamic, sizes)):
+        return t.constant(max(0, prod(sizes) - correction), x.type.dtype)
+    int64 = DTYPES["int64"]
+    count = reduce(t.multiply, (t.size(x, axis=axis) for axis in axes))
+    return t.cast(t.maximum(t.subtract(count, t.constant(correction, int64)), t.constant(0, int64)), x.type.dtype)
 
 
 def _var(t, x, axes, keepdims, correction):
     """Two passes, mean first: the one-pass formula cancels (Chan, Golub & LeVeque 1983)."""
     centered = t.subtract(x, t.mean(x, axes=axes, keepdims=True))
     total = t.sum(t.multiply(centered, centered), axes=axes, keepdims=keepdims)
-    count = prod(x.type.shape[axis] for axis in axes)
-    return t.divide(total, t.constant(max(0, count - correction), x.type.dtype))
+    return t.divide(total, _count(t, x, axes, correction))
 
 
 def _std(t, x, axes, keepdims, correction):

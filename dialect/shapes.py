@@ -10,13 +10,16 @@ from math import prod
 import numpy as np
 
 from mlirtri.dialect.ops import Op, add
-from mlirtri.dialect.types import TensorType, broadcast_shapes
+from mlirtri.dialect.sizes import fits, is_dynamic, shape_of, total
+from mlirtri.dialect.types import TensorType, broadcast_shapes, same_shape
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 
 def _reshape(types, attributes):
     [operand] = types
-    shape = tuple(attributes["shape"])
+    shape = shape_of(attributes["shape"])
+    if not operand.is_static or any(map(is_dynamic, shape)):
+        return operand.with_shape(shape)
     if prod(shape) != operand.size or any(size < 0 for size in shape):
         raise KernelValueError(f"{operand} with {operand.size} elements does not reshape to {shape}")
     return operand.with_shape(shape)
@@ -33,7 +36,7 @@ def _transpose(types, attributes):
 def _broadcast_to(types, attributes):
     [operand] = types
     shape = tuple(attributes["shape"])
-    if any(size < 0 for size in shape) or broadcast_shapes(operand.shape, shape) != shape:
+    if any(size < 0 for size in shape) or not same_shape(broadcast_shapes(operand.shape, shape), shape):
         raise KernelTypeError(f"{operand} does not broadcast to shape {shape}")
     return operand.with_shape(shape)
 
@@ -44,8 +47,8 @@ def _slice(types, attributes):
     if not len(offsets) == len(sizes) == len(strides) == operand.rank:
         raise KernelValueError(f"a slice of {operand} needs {operand.rank} offsets, sizes and strides")
     for axis, (offset, size, stride) in enumerate(zip(offsets, sizes, strides, strict=True)):
-        last = offset + (size - 1) * stride
-        if size < 0 or stride < 1 or (size and not 0 <= offset <= last < operand.shape[axis]):
+        last, whole = offset + (size - 1) * stride, operand.shape[axis]
+        if size < 0 or stride < 1 or (size and not (0 <= offset <= last and (is_dynamic(whole) or last < whole))):
             raise KernelValueError(f"slice {offset}:{last + 1}:{stride} is outside axis {axis} of {operand}")
     return operand.with_shape(sizes)
 
@@ -57,11 +60,16 @@ def _concatenate(types, attributes):
         raise KernelValueError(f"axis {axis} is not an axis of {first}")
     for other in types[1:]:
         same_rank = other.rank == first.rank and other.dtype == first.dtype
-        if not same_rank or any(other.shape[i] != first.shape[i] for i in range(first.rank) if i != axis):
+        if not same_rank or any(not fits(other.shape[i], first.shape[i]) for i in range(first.rank) if i != axis):
             shown = ", ".join(str(operand) for operand in types)
             raise KernelTypeError(f"{shown} do not concatenate along axis {axis}: all other sizes have to be equal")
-    total = sum(operand.shape[axis] for operand in types)
-    return first.with_shape([total if i == axis else size for i, size in enumerate(first.shape)])
+    joined = total(operand.shape[axis] for operand in types)
+    shape = broadcast_shapes(*(_without(operand.shape, axis) for operand in types))
+    return first.with_shape((*shape[:axis], joined, *shape[axis:]))
+
+
+def _without(shape, axis):
+    return (*shape[:axis], *shape[axis + 1 :])
 
 
 def _flip(types, attributes):

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,8 +103,23 @@ UNKNOWN = Size(((Symbol("?", "?"), 1),))
 """What ``?`` in IR text stands for: a size that says nothing of itself. Where two meet on one axis they are equal."""
 
 
+DYNAMIC = -(1 << 63)
+"""MLIR's marker of an unknown number in an attribute of sizes or offsets: an operand has it."""
+
+
 def is_dynamic(size: int | Size) -> bool:
     return isinstance(size, Size)
+
+
+def shape_of(numbers: Iterable[int | Size]) -> tuple[int | Size, ...]:
+    """An attribute of sizes or offsets as a shape has it: `DYNAMIC` is a size that says nothing of itself."""
+    return tuple(UNKNOWN if number == DYNAMIC else number for number in numbers)
+
+
+def total(sizes: Iterable[int | Size]) -> int | Size:
+    """The sum of sizes; it says nothing of itself when one of them does not."""
+    sizes = tuple(sizes)
+    return UNKNOWN if UNKNOWN in sizes else Size.of(sum(sizes)).simplified()
 
 
 def fits(size: int | Size, other: int | Size) -> bool:

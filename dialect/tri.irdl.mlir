@@ -661,5 +661,114 @@ module {
       %4 = irdl.base "!builtin.tensor" 
       irdl.results(result: %4)
     }
+    irdl.operation @extract_slice {
+      %0 = irdl.base "!builtin.tensor" 
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0, indices: variadic %1)
+      %2 = irdl.any
+      %3 = irdl.any
+      %4 = irdl.any
+      %5 = irdl.any
+      irdl.attributes {"offsets" = %2, "sizes" = %3, "strides" = %4, "drop" = %5}
+      %6 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %6)
+    }
+    irdl.operation @insert_slice {
+      %0 = irdl.base "!builtin.tensor" 
+      %1 = irdl.base "!builtin.tensor" 
+      %2 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0, update: %1, indices: variadic %2)
+      %3 = irdl.any
+      %4 = irdl.any
+      %5 = irdl.any
+      %6 = irdl.any
+      irdl.attributes {"offsets" = %3, "sizes" = %4, "strides" = %5, "drop" = %6}
+      %7 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %7)
+    }
+    irdl.operation @fill {
+      %0 = irdl.base "!builtin.tensor" 
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.operands(value: %0, indices: variadic %1)
+      %2 = irdl.any
+      irdl.attributes {"shape" = %2}
+      %3 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %3)
+    }
+    irdl.operation @empty {
+      %0 = irdl.base "!builtin.tensor" 
+      irdl.operands(indices: variadic %0)
+      %1 = irdl.any
+      %2 = irdl.base "#builtin.string" 
+      irdl.attributes {"shape" = %1, "dtype" = %2}
+      %3 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %3)
+    }
+    irdl.operation @iota {
+      %0 = irdl.base "!builtin.tensor" 
+      irdl.operands(indices: variadic %0)
+      %1 = irdl.any
+      %2 = irdl.base "#builtin.integer" 
+      %3 = irdl.base "#builtin.string" 
+      irdl.attributes {"shape" = %1, "axis" = %2, "dtype" = %3}
+      %4 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %4)
+    }
+    irdl.operation @dynamic_broadcast {
+      %0 = irdl.base "!builtin.tensor" 
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0, indices: variadic %1)
+      %2 = irdl.any
+      irdl.attributes {"shape" = %2}
+      %3 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %3)
+    }
+    irdl.operation @dynamic_reshape {
+      %0 = irdl.base "!builtin.tensor" 
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0, indices: variadic %1)
+      %2 = irdl.any
+      irdl.attributes {"shape" = %2}
+      %3 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %3)
+    }
+    irdl.operation @size {
+      %0 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0)
+      %1 = irdl.base "#builtin.integer" 
+      irdl.attributes {"axis" = %1}
+      %2 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %2)
+    }
+    irdl.operation @gather {
+      %0 = irdl.base "!builtin.tensor" 
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0, positions: variadic %1)
+      %2 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %2)
+    }
+    irdl.operation @scatter {
+      %0 = irdl.base "!builtin.tensor" 
+      %1 = irdl.base "!builtin.tensor" 
+      %2 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0, update: %1, positions: variadic %2)
+      %3 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %3)
+    }
+    irdl.operation @compress {
+      %0 = irdl.base "!builtin.tensor" 
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0, mask: %1)
+      %2 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %2)
+    }
+    irdl.operation @place {
+      %0 = irdl.base "!builtin.tensor" 
+      %1 = irdl.base "!builtin.tensor" 
+      %2 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0, mask: %1, update: %2)
+      %3 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %3)
+    }
   }
 }

@@ -25,7 +25,7 @@ from mlirtri.errors import KernelError, SourceNotAvailableError
 PAGE = Path(__file__).parent.parent / "docs" / "operations.md"
 SHORT = {"numpy.": "np.", "torch.nn.functional.": "F.", "mlirtri.": "mt."}
 """Prefixes of spellings as the page abbreviates them."""
-GROUPS = ("elementwise", "reduction", "shape", "contraction", "normalization", "creation")
+GROUPS = ("elementwise", "reduction", "shape", "contraction", "normalization", "creation", "indexing")
 LIBRARIES = {
     "Operators": "Python's",
     "mlirtri": "mlirtri.",
@@ -113,17 +113,26 @@ def _result_type(op: Op, dtype: DType) -> TensorType | None:
 
 
 def _operand_types(op: Op, dtype: DType) -> list[TensorType]:
-    of = [DTYPES["bool"] if name == "condition" else dtype for name in op.operands if name != "parameters*"]
-    return [TensorType((2, 2), each) for each in of]
+    """One operand each of the named ones, and the positions that indexing needs."""
+    by_name = {
+        "condition": TensorType((2, 2), DTYPES["bool"]), "mask": TensorType((2, 2), DTYPES["bool"]),
+        "update": TensorType(_UPDATES.get(op.name, (2, 2)), dtype), "value": TensorType((), dtype),
+        "positions*": TensorType((2, 2), DTYPES["int64"]),
+    }  # fmt: skip
+    wanted = [name for name in op.operands if name not in ("parameters*", "indices*")]
+    return [by_name.get(name, TensorType((2, 2), dtype)) for name in wanted]
+
+
+_UPDATES = {"insert_slice": (1, 1), "scatter": (2, 2, 2), "place": (4,)}
 
 
 def _attributes(op: Op, dtype: DType) -> dict[str, Any]:
     """Values that fit a tensor of shape [2, 2]."""
     by_name = {
-        "axes": (0,), "axis": 0, "keepdims": False, "shape": (4,) if op.name == "reshape" else (2, 2),
+        "axes": (0,), "axis": 0, "keepdims": False, "shape": (4,) if "reshape" in op.name else (2, 2),
         "permutation": (1, 0), "offsets": (0, 0), "sizes": (1, 1), "strides": (1, 1), "normalized": 1, "eps": 1e-5,
         "correction": 0, "beta": 1.0, "threshold": 20.0, "dtype": dtype.name, "value": 0, "start": 0, "step": 1,
-        "size": 2, "rows": 2, "columns": 2, "diagonal": 0,
+        "size": 2, "rows": 2, "columns": 2, "diagonal": 0, "drop": (),
     }  # fmt: skip
     return {name: by_name[name] for name in op.attributes}
 
