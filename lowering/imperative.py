@@ -1,0 +1,44 @@
+"""Which functions are imperative: their loops, branches and updates are compiled as such, as one unit.
+
+Takes a module of MLIR on tensors, of any room from `tri` to `fused`. Gives whether it has anything that straight-line
+tensor code (one binding per operation, static shapes) does not have. Refuses nothing.
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.mlir import all_operations, ir, public_functions
+
+UPDATED_BY = "mlirtri.updated_by"
+"""Attribute of a function's argument: the index of the result that is the argument's new content."""
+ELEMENT_ACCESS = ("tensor.insert", "tensor.from_elements", "tensor.dim", "tensor.generate", "tensor.scatter")
+"""Operations outside `linalg` bodies that only imperative code has; `tensor.extract` is one, but bodies have it too."""
+
+
+def is_imperative(module: ir.Module) -> bool:
+    """Whether any function of `module` has to be compiled as one imperative unit."""
+    if any(updates_of(function) for function in public_functions(module)):
+        return True
+    return any(_is_imperative(operation) for operation in all_operations(module))
+
+
+def updates_of(function: ir.OpView) -> dict[int, int]:
+    """The arguments that a function updates, with the results that are their new contents: {argument: result}."""
+    if "arg_attrs" not in function.attributes:
+        return {}
+    attributes = list(ir.ArrayAttr(function.attributes["arg_attrs"]))
+    return {at: one[UPDATED_BY].value for at, one in enumerate(attributes) if UPDATED_BY in one}
+
+
+def _is_imperative(operation: ir.Operation) -> bool:
+    name = operation.name
+    if name.startswith(("scf.", "complex.")) or name in ELEMENT_ACCESS:
+        return True
+    if name == "tensor.extract" and operation.parent.name == "func.func":
+        return True
+    return any(_needs_loops(value.type) for value in (*operation.operands, *operation.results))
+
+
+def _needs_loops(kind: ir.Type) -> bool:
+    if not isinstance(kind, ir.RankedTensorType):
+        return False
+    return not kind.has_static_shape or isinstance(kind.element_type, ir.ComplexType)
