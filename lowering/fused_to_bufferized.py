@@ -1,9 +1,11 @@
 """From tensor values to memory: the function writes its results into buffers that the caller gives.
 
-Takes a module of public functions over static tensors. Gives the same function over memrefs, with one more argument
-per result and no result. Arguments are never written; a result that is an argument, or that is returned twice, is
-copied. The module gets the attributes ``mlirtri.kernels`` and ``mlirtri.bytes`` (the loop nests that the fused module
-stood for, and what they read and write) and ``mlirtri.signature`` (the type that its function had over tensors).
+Takes a module of public functions whose arguments and results are static tensors. Gives the same function over
+memrefs, with one more argument per result and no result. Arguments are never written, but those that say
+``mlirtri.updated_by``, whose new content has no buffer of its own; a result that is an argument, or that is returned
+twice, is copied. Loops carry each array in one buffer (`carried_buffers`). The module gets the attributes
+``mlirtri.kernels`` and ``mlirtri.bytes`` (the loop nests that the fused module stood for, and what they read and
+write), ``mlirtri.signature`` (the type that its function had over tensors) and ``mlirtri.updates``.
 Refuses arguments and results that are no tensors.
 
     func @f(%a: tensor<4xf32>) -> tensor<4xf32>   ──►   func @f(%a: memref<4xf32>, %out: memref<4xf32>)
@@ -16,25 +18,42 @@ from math import prod
 from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import bufferization, func, ir, linalg, memref, operations_named, public_functions, tensor
 from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering import carried_buffers
 from mlirtri.lowering.fusion_guard import RESHAPES
+from mlirtri.lowering.imperative import UPDATED_BY, is_imperative, updates_of
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.stage import CompileContext
 
 SIGNATURE = "mlirtri.signature"
 """Attribute of the module: the type that its function had while it was one of tensors."""
+UPDATES = "mlirtri.updates"
+"""Attribute of the module: the results that are in the memory of an updated argument, so that they have no buffer."""
 COUNTS = ("mlirtri.kernels", "mlirtri.bytes")
 """Attributes of the module: loop nests of the fused module, and the bytes that they read and write."""
 NO_LOOPS = ("linalg.fill", "linalg.yield", "linalg.index")
 COPIES = ("tensor.concat", "tensor.insert_slice", "tensor.pad")
 
-PASSES = (
+BUFFERIZE = "one-shot-bufferize{{bufferize-function-boundaries=true {}}}".format
+IDENTITY_LAYOUT = "function-boundary-type-conversion=identity-layout-map"
+FROM_TENSORS = (
     Pass("eliminate-empty-tensors", "the last operation writes straight into the caller's buffer"),
     Pass(
-        "one-shot-bufferize{bufferize-function-boundaries=true function-boundary-type-conversion=identity-layout-map}",
+        BUFFERIZE(IDENTITY_LAYOUT),
         "tensors become buffers; copies only where a value would be overwritten while it is still needed",
     ),
     Pass("canonicalize", "drops views of views and copies of a buffer onto itself"),
     Pass("cse", "equal views are made once"),
+)
+FROM_LOOPS = (
+    FROM_TENSORS[0],
+    Pass(
+        BUFFERIZE(f"{IDENTITY_LAYOUT} allow-return-allocs-from-loops=true"),
+        "tensors become buffers, which loops and updates write in place; copies as above",
+    ),
+    *FROM_TENSORS[2:],
+    Pass("func.func(buffer-loop-hoisting)", "what every iteration needs for itself is allocated once"),
+)
+TO_MEMREF = (
     Pass("func.func(promote-buffers-to-stack{max-alloc-size-in-bytes=1024})", "small buffers need no malloc"),
     Pass("buffer-deallocation-pipeline", "every buffer that is allocated is freed"),
     Pass("convert-bufferization-to-memref", "what bufferization still says about buffers becomes plain memref"),
@@ -44,7 +63,7 @@ PASSES = (
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Bufferize `module` in place; raises `PassFailedError` and `UnsupportedOperationError`."""
-    count, moved = count_kernels(module), count_bytes(module)
+    count, moved, imperative = count_kernels(module), count_bytes(module), is_imperative(module)
     with module.context, ir.Location.unknown():
         _note_signature(module)
         for name, number in zip(COUNTS, (count, moved), strict=True):
@@ -53,15 +72,21 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("concat-to-slices", _concat_to_slices, module, context)
         run_rewrite("elementwise-in-place", _elementwise_in_place, module, context)
         run_rewrite("results-to-arguments", _results_to_arguments, module, context)
-        run_passes(module, PASSES, context)
+        if imperative:
+            run_rewrite("one-buffer-per-carried-value", carried_buffers.rewrite, module, context)
+        run_passes(module, FROM_LOOPS if imperative else FROM_TENSORS, context)
+        run_passes(module, TO_MEMREF, context)
         run_rewrite("strided-copies-to-linalg", _strided_copies_to_linalg, module, context)
     return module
 
 
 def _note_signature(module: ir.Module) -> None:
     """From here on nothing else says which buffers are results, and which shapes pointers point to."""
-    if len(functions := public_functions(module)) == 1:
-        module.operation.attributes[SIGNATURE] = functions[0].attributes["function_type"]
+    if len(functions := public_functions(module)) != 1:
+        return
+    module.operation.attributes[SIGNATURE] = functions[0].attributes["function_type"]
+    if updates := updates_of(functions[0]):
+        module.operation.attributes[UPDATES] = ir.DenseI64ArrayAttr.get(sorted(updates.values()))
 
 
 def count_kernels(module: ir.Module) -> int:
@@ -153,27 +178,59 @@ def _results_to_arguments(module: ir.Module) -> None:
 
 
 def _results_of_function_to_arguments(function: func.FuncOp) -> None:
-    inputs, results = function.type.inputs, function.type.results
-    _refuse_what_is_no_tensor(function, [*inputs, *results])
-    block = function.regions[0].blocks[0]
+    _refuse_what_is_no_tensor(function, [*function.type.inputs, *function.type.results])
+    updates, block = updates_of(function), function.regions[0].blocks[0]
     terminator = block.operations[len(block.operations) - 1]
-    outputs = [ir.MemRefType.get(kind.shape, kind.element_type) for kind in results]
     top = ir.InsertionPoint.at_block_begin(block)
-    with ir.InsertionPoint(terminator), terminator.location:
-        for value, kind in zip(list(terminator.operands), outputs, strict=True):
-            buffer = block.add_argument(kind, value.location)
-            value, buffer = _before_reshapes(value, buffer, top)
+    inputs, results = list(block.arguments), list(terminator.operands)
+    updated = {inputs[at]: results[result] for at, result in updates.items()}
+    for at, value in enumerate(results):
+        if at in updates.values():
+            continue
+        buffer = block.add_argument(ir.MemRefType.get(value.type.shape, value.type.element_type), value.location)
+        value, buffer = _before_reshapes(value, buffer, top)
+        # What an updated argument was before is read before it is updated.
+        with top if value in updated else ir.InsertionPoint(terminator), terminator.location:
             # restrict: the caller's outputs overlap nothing; writable: that is what they are for.
             bufferization.materialize_in_destination(None, value, buffer, restrict=True, writable=True)
+    with ir.InsertionPoint(terminator), terminator.location:
+        _update(updated)
         func.ReturnOp([])
     terminator.operation.erase()
-    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([*inputs, *outputs], []))
+    _set_arguments(function, len(inputs), updates)
+
+
+def _update(updated: dict[ir.Value, ir.Value]) -> None:
+    """Each updated argument becomes a buffer, into which its new content is written in the end."""
+    written = [(argument, _new_content(argument, value, updated)) for argument, value in updated.items()]
+    for argument, value in written:
+        kind = ir.MemRefType.get(argument.type.shape, argument.type.element_type)
+        with ir.InsertionPoint.at_block_begin(argument.owner), argument.location:
+            tensor_of = bufferization.to_tensor(argument.type, argument, restrict=True, writable=True)
+        argument.replace_all_uses_except(tensor_of, tensor_of.owner.operation)
+        argument.set_type(kind)
+        value = tensor_of if value == argument else value
+        value = bufferization.materialize_in_destination(value.type, value, tensor_of)
+        bufferization.materialize_in_destination(None, value, argument, writable=True)
+
+
+def _new_content(argument: ir.Value, value: ir.Value, updated: dict[ir.Value, ir.Value]) -> ir.Value:
+    """`value`, or a copy of it where it lies in another argument, which is about to be written as well."""
+    shares = any(carried_buffers.may_share(value, other) for other in updated if other != argument)
+    return carried_buffers.keep_until(value) if shares else value
+
+
+def _set_arguments(function: func.FuncOp, inputs: int, updates: dict[int, int]) -> None:
+    kinds = [argument.type for argument in function.regions[0].blocks[0].arguments]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
     if "res_attrs" in function.attributes:
         del function.attributes["res_attrs"]
     read_only = ir.DictAttr.get({"bufferization.writable": ir.BoolAttr.get(False)})
-    function.attributes["arg_attrs"] = ir.ArrayAttr.get(
-        [read_only] * len(inputs) + [ir.DictAttr.get({})] * len(outputs)
-    )
+    attributes = [read_only] * inputs + [ir.DictAttr.get({})] * (len(kinds) - inputs)
+    for at, result in updates.items():
+        number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), result)
+        attributes[at] = ir.DictAttr.get({UPDATED_BY: number})
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
 
 
 def _before_reshapes(value: ir.Value, buffer: ir.Value, top: ir.InsertionPoint) -> tuple[ir.Value, ir.Value]:

@@ -18,7 +18,7 @@ from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import execution_engine, ir, public_functions, to_llvm_ir
 from mlirtri.errors import CodegenError, Note
 from mlirtri.lowering.bufferized_to_llvmdialect import symbol_of
-from mlirtri.lowering.fused_to_bufferized import COUNTS
+from mlirtri.lowering.fused_to_bufferized import COUNTS, UPDATES
 from mlirtri.lowering.mlir_executable import MlirExecutable
 from mlirtri.lowering.stage import Code, CompileContext
 
@@ -28,9 +28,11 @@ def lower(module: ir.Module, context: CompileContext) -> Code:
     function = _kernel_function(module, context)
     engine = _compile(module)
     # A program that enters after `bufferized` has no counts.
-    counts = {name: module.operation.attributes[name].value for name in COUNTS if name in module.operation.attributes}
+    attributes = module.operation.attributes
+    counts = [attributes[name].value if name in attributes else None for name in COUNTS]
+    updates = list(attributes[UPDATES]) if UPDATES in attributes else []
     arguments = len(ir.TypeAttr(function.attributes["function_type"]).value.inputs)
-    executable = MlirExecutable(engine, function.attributes["sym_name"].value, arguments, *map(counts.get, COUNTS))
+    executable = MlirExecutable(engine, function.attributes["sym_name"].value, arguments, *counts, updates)
     return Code(_disassemble(engine) or _llvm_ir(module), executable)
 
 

@@ -17,13 +17,27 @@ _Packed = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class MlirExecutable:
-    """A compiled function over bare pointers: the inputs first, then the outputs."""
+    """A compiled function over bare pointers: the inputs first, then the outputs that are no updated input.
 
-    def __init__(self, engine: Any, symbol: str, arguments: int, kernels: int | None, bytes_moved: int | None):
+    `updates` are the positions of the others, which `launch` passes over: their memory is that of an input.
+    """
+
+    updates_in_place = True
+
+    def __init__(
+        self,
+        engine: Any,
+        symbol: str,
+        arguments: int,
+        kernels: int | None,
+        bytes_moved: int | None,
+        updates: Sequence[int] = (),
+    ):
         self.kernels = 1 if kernels is None else kernels
         self.bytes = bytes_moved
         self._engine = engine  # owns the machine code
         self._arguments = arguments
+        self._updates = frozenset(updates)
         self._frames = threading.local()
         address = engine.raw_lookup(symbol)
         if not address:
@@ -40,10 +54,13 @@ class MlirExecutable:
         for tensor in inputs:
             pointers[position] = tensor.data_ptr()
             position += 1
-        for tensor in outputs:
+        for tensor in self._with_memory(outputs) if self._updates else outputs:
             pointers[position] = tensor.data_ptr()
             position += 1
         self._function(table)
+
+    def _with_memory(self, outputs: Sequence[Any]) -> list[Any]:
+        return [tensor for at, tensor in enumerate(outputs) if at not in self._updates]
 
     def _new_frame(self) -> tuple[Any, Any]:
         """The engine's calling convention: a table of addresses, each of a slot that holds one argument."""
