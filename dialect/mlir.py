@@ -7,11 +7,11 @@ Loaded on the first compile, not on ``import mlirtri``.
 from __future__ import annotations
 
 from torch_mlir import execution_engine, ir, passmanager
-from torch_mlir.dialects import arith, bufferization, ext, func, linalg, math, memref, tensor
+from torch_mlir.dialects import arith, bufferization, complex, ext, func, linalg, math, memref, scf, tensor
 
 __all__ = [
-    "arith", "bufferization", "execution_engine", "ext", "func", "ir", "linalg", "math", "memref",
-    "passmanager", "tensor",
+    "arith", "bufferization", "complex", "execution_engine", "ext", "func", "ir", "linalg", "math", "memref",
+    "passmanager", "scf", "tensor",
 ]  # fmt: skip
 
 
