@@ -60,12 +60,12 @@ FLOATS = "---------eEfd"
 
 FLOAT_FUNCTIONS = (
     "exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
-    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid",
+    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "cbrt", "erf", "sigmoid",
 )  # fmt: skip
 NETWORK_FUNCTIONS = ("gelu", "silu", "softplus", "softmax", "log_softmax", "layer_norm", "rms_norm")
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 LOGICAL = ("logical_and", "logical_or", "logical_xor", "logical_not")
-PREDICATES = ("isnan", "isinf", "isfinite")
+PREDICATES = ("isnan", "isinf", "isfinite", "signbit")
 ROUNDINGS = ("floor", "ceil", "round", "trunc")
 
 
@@ -74,11 +74,11 @@ def _spread(*groups: tuple[tuple[str, ...], str]) -> dict[str, str]:
 
 
 NUMPY_LOOPS = _spread(
-    (("add", "multiply", "minimum", "maximum", *COMPARISONS), "?bBhHiIqQeEfd"),
-    (("subtract", "floor_divide", "remainder", "power"), "bBhHiIqQeEfd"),
+    (("add", "multiply", "minimum", "maximum", "fmin", "fmax", *COMPARISONS), "?bBhHiIqQeEfd"),
+    (("subtract", "floor_divide", "remainder", "fmod", "power"), "bBhHiIqQeEfd"),
     (("bitwise_and", "bitwise_or", "bitwise_xor"), "?bBhHiIqQ"),
     (("left_shift", "right_shift"), "bBhHiIqQ"),
-    (("atan2",), "eEfd"),
+    (("atan2", "hypot", "copysign", "logaddexp", "logaddexp2"), "eEfd"),
     (("matmul", "clip"), "?bBhHiIqQefd"),
 )
 """The loops of the ufuncs with several operands, a part of `NUMPY_LOOP_ORDER`; `clip` is the one with both bounds."""
@@ -99,23 +99,24 @@ NUMPY_UNARY = _spread(
 NumPy's integer `reciprocal` is 0 nearly everywhere and undefined at 0: refused."""
 
 TORCH_ROWS = _spread(
-    (("add", "multiply", "minimum", "maximum", "where", "concatenate", "stack", *COMPARISONS), SAME),
+    (("add", "multiply", "minimum", "maximum", "fmin", "fmax", "where", "concatenate", "stack", *COMPARISONS), SAME),
     (("max", "min", "sign"), SAME),
-    (("subtract", "floor_divide", "remainder", "power", "clip", "matmul", "dot"), NO_BOOL),
+    (("subtract", "floor_divide", "remainder", "fmod", "power", "clip", "matmul", "dot"), NO_BOOL),
     (("negative", "abs", "relu", "argmax", "argmin", *ROUNDINGS), NO_BOOL),
     (("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"), BITS),
     (("left_shift", "right_shift"), INTEGERS),
-    (("divide", "atan2", "reciprocal", *FLOAT_FUNCTIONS), "fffffffffeEfd"),
+    (("divide", "atan2", "copysign", "reciprocal", *FLOAT_FUNCTIONS), "fffffffffeEfd"),
     (("square",), "qbhiqBHIQeEfd"),
     (("sum", "prod"), "qqqqqqqqqeEfd"),
-    (("mean", "var", "std", *NETWORK_FUNCTIONS), FLOATS),
+    (("mean", "var", "std", "hypot", "logaddexp", "logaddexp2", *NETWORK_FUNCTIONS), FLOATS),
 )
 """What torch does with the common dtype. Where torch lacks no more than a CPU kernel for
 uint16 to uint64, the rule is uint8's."""
 
 SCALAR_OPS = (
     "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "minimum", "maximum", "atan2",
-    "where", "clip", "negative", "abs", "sign", "square", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not",
-    "left_shift", "right_shift", *COMPARISONS, *LOGICAL, *PREDICATES, *ROUNDINGS, *FLOAT_FUNCTIONS,
+    "fmod", "hypot", "copysign", "logaddexp", "logaddexp2", "fmin", "fmax", "where", "clip", "negative", "abs", "sign",
+    "square", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift", *COMPARISONS,
+    *LOGICAL, *PREDICATES, *ROUNDINGS, *FLOAT_FUNCTIONS,
 )  # fmt: skip
 """What Python and `math` do with numbers."""

@@ -56,6 +56,8 @@ multiply = _binary(f=arith.mulf, i=arith.muli, b=arith.andi)
 divide = _binary(f=arith.divf)
 maximum = _binary(f=arith.maximumf, i=arith.maxsi, u=arith.maxui, b=arith.ori)
 minimum = _binary(f=arith.minimumf, i=arith.minsi, u=arith.minui, b=arith.andi)
+least_number = _binary(f=arith.minnumf, i=arith.minsi, u=arith.minui, b=arith.andi)
+greatest_number = _binary(f=arith.maxnumf, i=arith.maxsi, u=arith.maxui, b=arith.ori)
 bit_and = _binary(i=arith.andi, b=arith.andi)
 bit_or = _binary(i=arith.ori, b=arith.ori)
 bit_xor = _binary(i=arith.xori, b=arith.xori)
@@ -135,6 +137,12 @@ def sign(x: Scalar) -> Scalar:
     return select(is_nan(x), x, result) if x.dtype.is_float else result
 
 
+def copy_sign(x: Scalar, y: Scalar) -> Scalar:
+    """The size of x with the sign of y; upstream does not lower `math.copysign` to LLVM."""
+    size = absolute(x)
+    return select(sign_bit(y), negate(size), size)
+
+
 def floor_divide(x: Scalar, y: Scalar) -> Scalar:
     """Python's ``//``. Integers: x // 0 is 0 and INT_MIN // -1 wraps, as in NumPy."""
     if x.dtype.is_float:
@@ -162,12 +170,12 @@ def _float_floor_divide(x: Scalar, y: Scalar) -> Scalar:
     down = select(too_low, add(down, one), down)
     # Not constants: TVM takes -0.0 and 0.0 for the same.
     size = absolute(quotient)
-    signed_zero = select(_sign_bit(divide(x, y)), negate(size), size)
+    signed_zero = select(sign_bit(divide(x, y)), negate(size), size)
     snapped = select(compare("eq", quotient, zero), signed_zero, down)
     return select(compare("eq", y, zero), divide(x, y), snapped)
 
 
-def _sign_bit(x: Scalar) -> Scalar:
+def sign_bit(x: Scalar) -> Scalar:
     """Whether a float is negative, -0.0 among them."""
     bits = DTYPES[f"int{x.dtype.bits}"]
     return compare("lt", Scalar(arith.bitcast(ir.Type.parse(bits.mlir), x.value), bits), constant(0, bits))
@@ -192,6 +200,17 @@ def remainder(x: Scalar, y: Scalar) -> Scalar:
     rest = _truncated_remainder(x, select(degenerate, one, y))
     adjust = bit_and(compare("ne", rest, zero), compare("lt", bit_xor(rest, y), zero))
     return select(degenerate, zero, select(adjust, add(rest, y), rest))
+
+
+def truncated_remainder(x: Scalar, y: Scalar) -> Scalar:
+    """C's ``fmod`` and ``%``: the sign is the dividend's. Integers: the rest by 0 is 0, as in NumPy."""
+    if x.dtype.is_float:
+        return _float_remainder(x, y)
+    zero, one = constant(0, x.dtype), constant(1, x.dtype)
+    degenerate = compare("eq", y, zero)
+    if not x.dtype.is_unsigned:
+        degenerate = bit_or(degenerate, compare("eq", y, constant(-1, x.dtype)))
+    return select(degenerate, zero, _truncated_remainder(x, select(degenerate, one, y)))
 
 
 def left_shift(x: Scalar, y: Scalar) -> Scalar:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from math import pi, sqrt
+from math import log, pi, sqrt
 
 from mlirtri.dialect import scalar as s
-from mlirtri.dialect.dtypes import as_dtype
+from mlirtri.dialect.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.mlir import math
 from mlirtri.dialect.scalar import Scalar
 
@@ -54,13 +54,52 @@ def softplus(x: Scalar, beta: float, threshold: float) -> Scalar:
     return s.select(s.compare("gt", scaled, _number(x, threshold)), x, soft)
 
 
+def hypot(x: Scalar, y: Scalar) -> Scalar:
+    """sqrt(x² + y²) without overflow in between; infinite beside an infinity, even when the other is NaN (C99, F.9.4).
+
+    Of fp32 the squares fit fp64; of fp64 they are scaled by the larger number.
+    """
+    infinite = s.bit_or(s.is_infinite(x), s.is_infinite(y))
+    length = _wide_length(x, y) if x.dtype.bits < 64 else _scaled_length(x, y)
+    return s.select(infinite, _number(x, float("inf")), length)
+
+
+def _wide_length(x: Scalar, y: Scalar) -> Scalar:
+    x_wide, y_wide = s.cast(x, DTYPES["float64"]), s.cast(y, DTYPES["float64"])
+    squares = s.add(s.multiply(x_wide, x_wide), s.multiply(y_wide, y_wide))
+    return s.cast(s.unary(math.sqrt)(squares), x.dtype)
+
+
+def _scaled_length(x: Scalar, y: Scalar) -> Scalar:
+    x, y = s.absolute(x), s.absolute(y)
+    large = s.maximum(x, y)
+    ratio = s.divide(s.minimum(x, y), large)
+    length = s.multiply(large, s.unary(math.sqrt)(s.add(_number(x, 1), s.multiply(ratio, ratio))))
+    return s.select(s.compare("eq", large, _number(x, 0)), large, length)
+
+
+def logaddexp(x: Scalar, y: Scalar) -> Scalar:
+    """log(exp(x) + exp(y)) as max + log1p(exp(min - max)); equal numbers apart, since inf - inf is NaN."""
+    large = s.maximum(x, y)
+    soft = s.unary(math.log1p)(s.unary(math.exp)(s.subtract(s.minimum(x, y), large)))
+    return s.select(s.compare("eq", x, y), s.add(x, _number(x, log(2))), s.add(large, soft))
+
+
+def logaddexp2(x: Scalar, y: Scalar) -> Scalar:
+    """log2(2**x + 2**y), likewise."""
+    large = s.maximum(x, y)
+    soft = s.unary(math.log1p)(s.unary(math.exp2)(s.subtract(s.minimum(x, y), large)))
+    sum_ = s.add(large, s.multiply(soft, _number(x, 1 / log(2))))
+    return s.select(s.compare("eq", x, y), s.add(x, _number(x, 1)), sum_)
+
+
 def cast(x: Scalar, dtype: str) -> Scalar:
     return s.cast(x, as_dtype(dtype))
 
 
 _MATH = (
     "exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan",
-    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "floor", "ceil", "trunc",
+    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "cbrt", "erf", "floor", "ceil", "trunc",
 )  # fmt: skip
 _COMPARISONS = {
     "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
@@ -74,7 +113,9 @@ RULES: dict[str, Callable[..., Scalar]] = {
     "logical_and": s.bit_and, "logical_or": s.bit_or, "logical_xor": s.bit_xor, "logical_not": s.logical_not,
     "left_shift": s.left_shift, "right_shift": s.right_shift,
     "negative": s.negate, "abs": s.absolute, "sign": s.sign,
-    "isnan": s.is_nan, "isinf": s.is_infinite, "isfinite": s.is_finite,
+    "isnan": s.is_nan, "isinf": s.is_infinite, "isfinite": s.is_finite, "signbit": s.sign_bit,
+    "fmin": s.least_number, "fmax": s.greatest_number, "fmod": s.truncated_remainder, "copysign": s.copy_sign,
+    "hypot": hypot, "logaddexp": logaddexp, "logaddexp2": logaddexp2,
     "square": lambda x: s.multiply(x, x), "reciprocal": lambda x: s.divide(_number(x, 1), x),
     "relu": lambda x: s.maximum(x, _number(x, 0)), "round": s.unary(math.roundeven),
     "rsqrt": lambda x: s.divide(_number(x, 1), s.unary(math.sqrt)(x)),

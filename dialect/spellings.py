@@ -127,7 +127,9 @@ CONSTANTS: dict[str, float | None] = {}
 """Values that libraries name: `numpy.pi`, `torch.inf`, `numpy.newaxis`…"""
 
 _SPELLINGS: dict[str, Spelling] = {}
-_ROOMS = ("numpy", "numpy_arrays", "torch", "torch_arrays", "torch_networks", "math", "methods", "mlirtri")
+_ROOMS = (
+    "numpy", "numpy_functions", "numpy_arrays", "torch", "torch_arrays", "torch_networks", "math", "methods", "mlirtri",
+)  # fmt: skip
 _LIBRARIES = ("numpy", "torch", "math")
 _INDEX: dict[str, dict[int, tuple[Any, str]]] = {}
 

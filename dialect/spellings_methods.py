@@ -68,7 +68,8 @@ share(
     reciprocal sin cos tan asin arcsin acos arccos atan arctan sinh cosh tanh asinh arcsinh acosh arccosh atanh arctanh
     erf isnan isinf isfinite sigmoid relu bitwise_not logical_not mul multiply floor_divide remainder bitwise_and
     bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift eq ne not_equal lt less le less_equal gt greater ge
-    greater_equal minimum maximum atan2 arctan2 logical_and logical_or logical_xor add sub subtract div divide
+    greater_equal minimum maximum atan2 arctan2 fmod copysign hypot logaddexp logaddexp2 fmin
+    fmax signbit logical_and logical_or logical_xor add sub subtract div divide
     true_divide pow float_power clamp clip clamp_min clamp_max masked_fill sum mean prod max min amax amin argmax
     argmin any all var std softmax log_softmax logsumexp matmul mm bmm mv dot inner outer addmm baddbmm
     flatten ravel unflatten transpose swapdims swapaxes movedim moveaxis t adjoint squeeze unsqueeze fliplr flipud tril

@@ -20,7 +20,8 @@ _UNARY = (
     *PREDICATES, "relu", "silu", "bitwise_not", "logical_not",
 )  # fmt: skip
 _BINARY = (
-    "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "minimum", "maximum", "atan2",
+    "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "minimum", "maximum", "fmin", "fmax",
+    "atan2", "fmod", "hypot", "copysign", "logaddexp", "logaddexp2",
     *COMPARISONS, "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "logical_and", "logical_or",
     "logical_xor",
 )  # fmt: skip

@@ -26,20 +26,23 @@ CONSTANTS |= {
 
 # op: names in NumPy
 _UNARY = {
-    "negative": "negative", "abs": "absolute abs", "sign": "sign", "square": "square", "reciprocal": "reciprocal",
+    "negative": "negative", "abs": "absolute abs", "sign": "sign", "square": "square",
     "floor": "floor", "ceil": "ceil", "trunc": "trunc", "exp": "exp", "exp2": "exp2", "log": "log", "log2": "log2",
     "log10": "log10", "log1p": "log1p", "expm1": "expm1", "sqrt": "sqrt", "sin": "sin", "cos": "cos", "tan": "tan",
     "asin": "arcsin asin", "acos": "arccos acos", "atan": "arctan atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
-    "asinh": "arcsinh asinh", "acosh": "arccosh acosh", "atanh": "arctanh atanh",
+    "asinh": "arcsinh asinh", "acosh": "arccosh acosh", "atanh": "arctanh atanh", "cbrt": "cbrt",
     "bitwise_not": "invert bitwise_not bitwise_invert",
 }  # fmt: skip
-_TESTS = {"isnan": "isnan", "isinf": "isinf", "isfinite": "isfinite", "logical_not": "logical_not"}
+_TESTS = {
+    "isnan": "isnan", "isinf": "isinf", "isfinite": "isfinite", "signbit": "signbit", "logical_not": "logical_not",
+}  # fmt: skip
 _BINARY = {
     "add": "add", "subtract": "subtract", "multiply": "multiply", "divide": "divide true_divide",
     "floor_divide": "floor_divide", "remainder": "remainder mod", "power": "power pow", "minimum": "minimum",
     "maximum": "maximum", "atan2": "arctan2 atan2", "bitwise_and": "bitwise_and", "bitwise_or": "bitwise_or",
     "bitwise_xor": "bitwise_xor", "left_shift": "left_shift bitwise_left_shift",
-    "right_shift": "right_shift bitwise_right_shift",
+    "right_shift": "right_shift bitwise_right_shift", "fmod": "fmod", "hypot": "hypot", "copysign": "copysign",
+    "logaddexp": "logaddexp", "logaddexp2": "logaddexp2", "fmin": "fmin", "fmax": "fmax",
 }  # fmt: skip
 _COMPARISONS = (
     "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
@@ -61,7 +64,7 @@ def numpy_dtype(b: Builder, dtype: Any) -> DType | None:
     return found if found is not None else b.fail(f"numpy's dtype {dtype!s} is not one of kernels")
 
 
-def _strong(b: Builder, *operands: Any) -> tuple[Any, ...]:
+def strong(b: Builder, *operands: Any) -> tuple[Any, ...]:
     """NumPy's functions give NumPy scalars, which are strong, even when all operands are Python scalars."""
     kinds = [kind for x in operands if (kind := b.weak_kind(x)) is not None]
     if b.semantics != "numpy" or len(kinds) < len(operands):
@@ -69,15 +72,15 @@ def _strong(b: Builder, *operands: Any) -> tuple[Any, ...]:
     return tuple(b.cast(x, default_dtype("numpy", kind)) for x, kind in zip(operands, kinds, strict=True))
 
 
-def _arrays(b: Builder, *operands: Any) -> tuple[Any, ...]:
+def arrays(b: Builder, *operands: Any) -> tuple[Any, ...]:
     """Functions that are no ufuncs make arrays of Python scalars, even beside arrays."""
-    return tuple(_strong(b, x)[0] for x in operands)
+    return tuple(strong(b, x)[0] for x in operands)
 
 
-def _computed_in(b: Builder, dtype: Any, *operands: Any) -> tuple[Any, ...]:
+def computed_in(b: Builder, dtype: Any, *operands: Any) -> tuple[Any, ...]:
     """The operands of a ufunc that is called with `dtype=`."""
     if dtype is None:
-        return _strong(b, *operands)
+        return strong(b, *operands)
     dtype = numpy_dtype(b, dtype)
     for x in operands:
         if (kind := b.type_of(x)) and kind.dtype.is_float and not dtype.is_float:
@@ -85,7 +88,7 @@ def _computed_in(b: Builder, dtype: Any, *operands: Any) -> tuple[Any, ...]:
     return tuple(b.cast(x, dtype) for x in operands)
 
 
-def _float_of(b: Builder, x: Any) -> Any:
+def float_of(b: Builder, x: Any) -> Any:
     """`x` in the float dtype that NumPy's float functions compute it in."""
     if (kind := b.type_of(x)) is None or b.weak_kind(x):
         return b.cast(x, FLOAT64)
@@ -100,7 +103,7 @@ def _unary(op: str):
         b, x, /, out=unsupported(), *, where=unsupported(True), casting=unsupported("same_kind"),
         order=unsupported("K"), dtype=None, subok=unsupported(True), signature=unsupported(),
     ):  # fmt: skip
-        return getattr(b, op)(*_computed_in(b, dtype, x))
+        return getattr(b, op)(*computed_in(b, dtype, x))
 
     return function
 
@@ -110,7 +113,7 @@ def _unary_test(op: str):
         b, x, /, out=unsupported(), *, where=unsupported(True), casting=unsupported("same_kind"),
         order=unsupported("K"), dtype=unsupported(), subok=unsupported(True), signature=unsupported(),
     ):  # fmt: skip
-        return getattr(b, op)(*_strong(b, x))
+        return getattr(b, op)(*strong(b, x))
 
     return function
 
@@ -120,7 +123,7 @@ def _binary(op: str):
         b, x1, x2, /, out=unsupported(), *, where=unsupported(True), casting=unsupported("same_kind"),
         order=unsupported("K"), dtype=None, subok=unsupported(True), signature=unsupported(),
     ):  # fmt: skip
-        return getattr(b, op)(*_computed_in(b, dtype, x1, x2))
+        return getattr(b, op)(*computed_in(b, dtype, x1, x2))
 
     return function
 
@@ -130,7 +133,7 @@ def _comparison(op: str):
         b, x1, x2, /, out=unsupported(), *, where=unsupported(True), casting=unsupported("same_kind"),
         order=unsupported("K"), dtype=unsupported(), subok=unsupported(True), signature=unsupported(),
     ):  # fmt: skip
-        return getattr(b, op)(*_strong(b, x1, x2))
+        return getattr(b, op)(*strong(b, x1, x2))
 
     return function
 
@@ -151,17 +154,17 @@ for _op in _COMPARISONS:
 
 @spelling("numpy.rint", ops="round")
 def _(b, x, /, out=unsupported(), *, where=unsupported(True), dtype=None):
-    return b.round(_float_of(b, x) if dtype is None else b.cast(x, numpy_dtype(b, dtype)))
+    return b.round(float_of(b, x) if dtype is None else b.cast(x, numpy_dtype(b, dtype)))
 
 
 @spelling("numpy.fabs", ops="abs")
 def _(b, x, /, out=unsupported(), *, where=unsupported(True), dtype=None):
-    return b.abs(_float_of(b, x) if dtype is None else b.cast(x, numpy_dtype(b, dtype)))
+    return b.abs(float_of(b, x) if dtype is None else b.cast(x, numpy_dtype(b, dtype)))
 
 
 @spelling("numpy.fix", ops="trunc")
 def _(b, x, out=unsupported()):
-    return b.trunc(*_strong(b, x))
+    return b.trunc(*strong(b, x))
 
 
 @spelling("numpy.float_power", ops="power")
@@ -171,13 +174,13 @@ def _(b, x1, x2, /, out=unsupported(), *, where=unsupported(True)):
 
 @spelling("numpy.divmod", ops="floor_divide remainder")
 def _(b, x1, x2, /, out=unsupported(), *, where=unsupported(True)):
-    x1, x2 = _strong(b, x1, x2)
+    x1, x2 = strong(b, x1, x2)
     return b.floor_divide(x1, x2), b.remainder(x1, x2)
 
 
 @spelling("numpy.round numpy.around", ops="round multiply divide cast")
 def _round(b, a, decimals=0, out=unsupported()):
-    (a,) = _strong(b, a)
+    (a,) = strong(b, a)
     kind = b.type_of(a)
     if decimals == 0 or (kind.dtype.is_integer and decimals > 0):
         return b.round(a)
@@ -198,7 +201,7 @@ def _(b, condition, x=None, y=None, /):
 def clip(b, a, a_min=None, a_max=None, out=unsupported(), *, min=None, max=None):
     """The method passes its bounds in the places of `a_min` and `a_max`."""
     low, high = (a_min if min is None else min), (a_max if max is None else max)
-    (a,) = _strong(b, a)
+    (a,) = strong(b, a)
     dtype = b.type_of(a).dtype
     if dtype.is_integer:
         # NumPy drops Python ints that bound nothing, so that they need not fit the dtype.
@@ -215,14 +218,14 @@ def _accumulation(op: str):
     def function(
         b, a, axis=None, dtype=None, out=unsupported(), keepdims=False, initial=unsupported(), where=unsupported()
     ):  # fmt: skip
-        return getattr(b, op)(*_strong(b, a), axis=axis, keepdims=keepdims, dtype=numpy_dtype(b, dtype))
+        return getattr(b, op)(*strong(b, a), axis=axis, keepdims=keepdims, dtype=numpy_dtype(b, dtype))
 
     return function
 
 
 def _extremum(op: str):
     def function(b, a, axis=None, out=unsupported(), keepdims=False, initial=unsupported(), where=unsupported()):
-        return getattr(b, op)(*_strong(b, a), axis=axis, keepdims=keepdims)
+        return getattr(b, op)(*strong(b, a), axis=axis, keepdims=keepdims)
 
     return function
 
@@ -234,7 +237,7 @@ def _spread(op: str):
     ):  # fmt: skip
         if correction is not None and ddof != 0:
             b.fail("ddof and correction are the same thing: pass one of them")
-        (a,) = _strong(b, a) if dtype is None else (b.cast(a, numpy_dtype(b, dtype)),)
+        (a,) = strong(b, a) if dtype is None else (b.cast(a, numpy_dtype(b, dtype)),)
         correction = ddof if correction is None else correction
         return getattr(b, op)(a, axis=axis, keepdims=keepdims, correction=correction)
 
@@ -251,27 +254,27 @@ for _op in ("var", "std"):
 
 @spelling("numpy.mean", ops="mean")
 def _mean(b, a, axis=None, dtype=None, out=unsupported(), keepdims=False, *, where=unsupported()):
-    return b.mean(*_strong(b, a), axis=axis, keepdims=keepdims, dtype=numpy_dtype(b, dtype))
+    return b.mean(*strong(b, a), axis=axis, keepdims=keepdims, dtype=numpy_dtype(b, dtype))
 
 
 @spelling("numpy.any", ops="any")
 def _any(b, a, axis=None, out=unsupported(), keepdims=False, *, where=unsupported()):
-    return b.any(*_strong(b, a), axis=axis, keepdims=keepdims)
+    return b.any(*strong(b, a), axis=axis, keepdims=keepdims)
 
 
 @spelling("numpy.all", ops="all")
 def _all(b, a, axis=None, out=unsupported(), keepdims=False, *, where=unsupported()):
-    return b.all(*_strong(b, a), axis=axis, keepdims=keepdims)
+    return b.all(*strong(b, a), axis=axis, keepdims=keepdims)
 
 
 @spelling("numpy.argmax", ops="argmax")
 def _argmax(b, a, axis=None, out=unsupported(), *, keepdims=False):
-    return b.argmax(*_strong(b, a), axis=axis, keepdims=keepdims)
+    return b.argmax(*strong(b, a), axis=axis, keepdims=keepdims)
 
 
 @spelling("numpy.argmin", ops="argmin")
 def _argmin(b, a, axis=None, out=unsupported(), *, keepdims=False):
-    return b.argmin(*_strong(b, a), axis=axis, keepdims=keepdims)
+    return b.argmin(*strong(b, a), axis=axis, keepdims=keepdims)
 
 
 # --- products ------------------------------------------------------------------------------------------------------
@@ -279,20 +282,20 @@ def _argmin(b, a, axis=None, out=unsupported(), *, keepdims=False):
 
 @spelling("numpy.matmul", ops="matmul")
 def _(b, x1, x2, /, out=unsupported(), *, dtype=None):
-    return b.matmul(*_computed_in(b, dtype, x1, x2))
+    return b.matmul(*computed_in(b, dtype, x1, x2))
 
 
 @spelling("numpy.dot", ops="dot multiply")
 def _dot(builder, a, b, out=unsupported()):
     if not helpers.shape_of(builder, a) or not helpers.shape_of(builder, b):
-        return builder.multiply(*_arrays(builder, a, b))
+        return builder.multiply(*arrays(builder, a, b))
     return builder.dot(a, b)
 
 
 @spelling("numpy.inner", ops="dot multiply transpose")
 def _(builder, a, b, /):
     if not helpers.shape_of(builder, a) or not helpers.shape_of(builder, b):
-        return builder.multiply(*_arrays(builder, a, b))
+        return builder.multiply(*arrays(builder, a, b))
     helpers.require_rank(builder, "the second operand of numpy.inner", b, (1, 2))
     return builder.dot(a, b if helpers.rank_of(builder, b) == 1 else builder.transpose(b))
 

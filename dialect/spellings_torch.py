@@ -30,7 +30,8 @@ _UNARY = {
     "square": "square", "reciprocal": "reciprocal", "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin arcsin",
     "acos": "acos arccos", "atan": "atan arctan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
     "asinh": "asinh arcsinh", "acosh": "acosh arccosh", "atanh": "atanh arctanh", "erf": "erf special.erf",
-    "isnan": "isnan", "isinf": "isinf", "isfinite": "isfinite", "sigmoid": "sigmoid special.expit", "relu": "relu",
+    "isnan": "isnan", "isinf": "isinf", "isfinite": "isfinite", "signbit": "signbit",
+    "sigmoid": "sigmoid special.expit", "relu": "relu",
     "bitwise_not": "bitwise_not", "logical_not": "logical_not",
 }  # fmt: skip
 # Both operands may be Python numbers, though not at the same time.
@@ -41,11 +42,12 @@ _BINARY = {
 }  # fmt: skip
 _TENSOR_AND_NUMBER = {
     "equal": "eq", "not_equal": "ne not_equal", "less": "lt less", "less_equal": "le less_equal",
-    "greater": "gt greater", "greater_equal": "ge greater_equal",
+    "greater": "gt greater", "greater_equal": "ge greater_equal", "fmod": "fmod", "copysign": "copysign",
 }  # fmt: skip
 _TWO_TENSORS = {
     "minimum": "minimum", "maximum": "maximum", "atan2": "atan2 arctan2", "logical_and": "logical_and",
-    "logical_or": "logical_or", "logical_xor": "logical_xor",
+    "logical_or": "logical_or", "logical_xor": "logical_xor", "hypot": "hypot", "logaddexp": "logaddexp",
+    "logaddexp2": "logaddexp2", "fmin": "fmin", "fmax": "fmax",
 }  # fmt: skip
 
 

@@ -181,6 +181,12 @@ module {
       %1 = irdl.base "!builtin.tensor" 
       irdl.results(result: %1)
     }
+    irdl.operation @cbrt {
+      %0 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0)
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %1)
+    }
     irdl.operation @erf {
       %0 = irdl.base "!builtin.tensor" 
       irdl.operands(x: %0)
@@ -285,6 +291,41 @@ module {
       %2 = irdl.base "!builtin.tensor" 
       irdl.results(result: %2)
     }
+    irdl.operation @fmod {
+      %0 = irdl.base "!builtin.tensor" 
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0, y: %1)
+      %2 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %2)
+    }
+    irdl.operation @hypot {
+      %0 = irdl.base "!builtin.tensor" 
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0, y: %1)
+      %2 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %2)
+    }
+    irdl.operation @copysign {
+      %0 = irdl.base "!builtin.tensor" 
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0, y: %1)
+      %2 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %2)
+    }
+    irdl.operation @logaddexp {
+      %0 = irdl.base "!builtin.tensor" 
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0, y: %1)
+      %2 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %2)
+    }
+    irdl.operation @logaddexp2 {
+      %0 = irdl.base "!builtin.tensor" 
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0, y: %1)
+      %2 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %2)
+    }
     irdl.operation @minimum {
       %0 = irdl.base "!builtin.tensor" 
       %1 = irdl.base "!builtin.tensor" 
@@ -293,6 +334,20 @@ module {
       irdl.results(result: %2)
     }
     irdl.operation @maximum {
+      %0 = irdl.base "!builtin.tensor" 
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0, y: %1)
+      %2 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %2)
+    }
+    irdl.operation @fmin {
+      %0 = irdl.base "!builtin.tensor" 
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0, y: %1)
+      %2 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %2)
+    }
+    irdl.operation @fmax {
       %0 = irdl.base "!builtin.tensor" 
       %1 = irdl.base "!builtin.tensor" 
       irdl.operands(x: %0, y: %1)
@@ -368,6 +423,12 @@ module {
       irdl.results(result: %1)
     }
     irdl.operation @isfinite {
+      %0 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0)
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %1)
+    }
+    irdl.operation @signbit {
       %0 = irdl.base "!builtin.tensor" 
       irdl.operands(x: %0)
       %1 = irdl.base "!builtin.tensor" 

@@ -78,6 +78,26 @@ NUMPY = [
     Case("ndarray.all", M, 0),
 ]  # fmt: skip
 
+SPECIAL = np.array([0.0, -0.0, 1.5, -2.5, np.inf, -np.inf, np.nan, 4.0])
+SPECIALS = (SPECIAL[:, None], SPECIAL[None, :])
+NUMPY_FUNCTIONS = [
+    *(Case(f"numpy.{op}", *SPECIALS) for op in ("hypot", "copysign", "fmod", "logaddexp", "logaddexp2", "fmin")),
+    *(Case(f"numpy.{op}", *SPECIALS) for op in ("fmax", "isclose", "heaviside", "allclose", "array_equal")),
+    *(Case(f"numpy.{op}", SPECIAL) for op in ("signbit", "nan_to_num", "isposinf", "isneginf", "cbrt", "sinc")),
+    *(Case(f"numpy.{op}", x) for op in ("reciprocal", "positive", "deg2rad", "degrees", "modf") for x in (Y, N)),
+    Case("numpy.modf", SPECIAL),
+    *(Case(f"numpy.{op}", N, P) for op in ("hypot", "copysign", "fmod", "logaddexp", "fmin", "fmax", "isclose")),
+    Case("numpy.hypot", np.float64([1e300, 1e-300]), 1e300), Case("numpy.hypot", X * 1e30, Y * 1e30),
+    Case("numpy.hypot", 3, 4.0), Case("numpy.copysign", X, -1), Case("numpy.logaddexp", X, 1),
+    Case("numpy.reciprocal", M), Case("numpy.reciprocal", P.astype(np.uint8)), Case("numpy.reciprocal", N * 0),
+    Case("numpy.reciprocal", N, dtype=np.float64), Case("numpy.heaviside", N, 0.5), Case("numpy.heaviside", 2, 1),
+    Case("numpy.nan_to_num", SPECIAL.astype(np.float32), nan=2.0, posinf=7), Case("numpy.nan_to_num", N),
+    Case("numpy.isclose", X, X * 1.001, rtol=1e-2), Case("numpy.isclose", SPECIAL, SPECIAL, equal_nan=True),
+    Case("numpy.isclose", 1.0, 1.0), Case("numpy.allclose", X, X), Case("numpy.allclose", X, Y, 1, 3.0),
+    Case("numpy.array_equal", X, X), Case("numpy.array_equal", X, V), Case("numpy.array_equal", SPECIAL, SPECIAL, True),
+]  # fmt: skip
+NUMPY += NUMPY_FUNCTIONS
+
 TORCH = [
     *(Case(f"torch.{op}", x) for op in ("sum", "prod", "max", "amin") for x in (X, N)),
     *(Case(f"torch.{op}", X) for op in ("mean", "var", "std", "var_mean", "std_mean", "argmax")),

@@ -176,8 +176,15 @@ def torch_function(op: str):
 TORCH_BINARY = [
     "add", "multiply", "minimum", "maximum", *tables.COMPARISONS, "subtract", "floor_divide", "remainder", "power",
     "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "divide", "atan2", "where",
+    "fmod", "fmin", "fmax", "hypot", "copysign", "logaddexp", "logaddexp2",
     "logical_and", "logical_or", "logical_xor", "concatenate", "stack", "matmul", "dot",
 ]  # fmt: skip
+
+
+def _makes_complex32(left, right) -> bool:
+    """torch compares a float16 tensor with a complex number in complex32, which kernels lack: refused here."""
+    names = {left[0], right[0]}
+    return "float16" in names and any("complex" in name for name in names)
 
 
 @pytest.mark.parametrize("op", TORCH_BINARY)
@@ -191,6 +198,8 @@ def test_torch_pairs(op):
         if left[0] not in DTYPES and right[0] not in DTYPES:
             continue
         theirs = outcome(lambda: torch_function(op)(torch_value(*left), torch_value(*right)))
+        if op in ("equal", "not_equal") and _makes_complex32(left, right):
+            continue
         if op == "power" and left[0] == "bool" and right[0] == "Python bool":
             continue  # torch.pow(x, True) returns x before it looks at dtypes; refused here like any power of bools
         extra = [operand("bool")] if op == "where" else []
@@ -202,7 +211,8 @@ def test_torch_pairs(op):
 
 
 TORCH_UNARY = [
-    "negative", "abs", "sign", "floor", "ceil", "round", "trunc", *tables.FLOAT_FUNCTIONS, "square", "reciprocal",
+    "negative", "abs", "sign", "floor", "ceil", "round", "trunc", "square", "reciprocal",
+    *(op for op in tables.FLOAT_FUNCTIONS if op != "cbrt"),
     *tables.PREDICATES, "relu", "bitwise_not", "logical_not", *tables.NETWORK_FUNCTIONS, "sum", "prod", "max", "min",
     "mean", "any", "all", "argmax", "argmin", "var", "std",
 ]  # fmt: skip
