@@ -59,11 +59,16 @@ def operations_named(module: ir.Module, name: str) -> list[ir.Operation]:
 
 def all_operations(module: ir.Module) -> list[ir.Operation]:
     """The operations of a module at any depth, the module itself first."""
+    return all_operations_in(module.operation)
+
+
+def all_operations_in(root: ir.Operation) -> list[ir.Operation]:
+    """`root` and the operations inside it, at any depth, in order."""
     found: list[ir.Operation] = []
 
     def visit(operation: ir.Operation) -> ir.WalkResult:
         found.append(operation)
         return ir.WalkResult.ADVANCE
 
-    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
     return found

@@ -1,0 +1,159 @@
+"""From structured operations on memrefs to loop nests: one nest per `linalg.generic`, its body inside.
+
+Takes a module in which every structured operation is a `linalg.generic` on memrefs, its loops in the order in which
+they are to run. Gives it in place with `scf.parallel` for neighbouring parallel loops and `scf.for` for reductions.
+The accumulators of reductions that run innermost are values that the loops carry, read and written once per element.
+Refuses nothing.
+
+    out[i] = out[i] + a[i, j]   ──►   parallel i { s = load out[i]; for j carrying s { s + load a[i, j] }; store s }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mlirtri.dialect.mlir import all_operations_in, arith, ir, memref, operations_named, scf
+
+Values = list[ir.Value]
+
+
+def rewrite(module: ir.Module) -> None:
+    """Replace every `linalg.generic` by its loops."""
+    for generic in operations_named(module, "linalg.generic"):
+        with ir.InsertionPoint(generic), generic.location:
+            _Nest(generic).build()
+        generic.erase()
+
+
+class _Nest:
+    """One generic, while its loops are being made."""
+
+    def __init__(self, generic: ir.Operation):
+        self.body = generic.regions[0].blocks[0]
+        self.buffers = list(generic.operands)
+        self.inputs = generic.attributes["operandSegmentSizes"][0]
+        self.maps = [one.value for one in generic.attributes["indexing_maps"]]
+        self.reduces = ["reduction" in str(one) for one in generic.attributes["iterator_types"]]
+        self.zero, self.one = _index(0), _index(1)
+        self.sizes = [self._size_of(loop) for loop in range(len(self.reduces))]
+
+    @property
+    def outputs(self) -> range:
+        return range(self.inputs, len(self.maps))
+
+    def build(self) -> None:
+        self._loops_from(0, [])
+
+    def _loops_from(self, first: int, indices: Values) -> None:
+        """The loops that carry nothing, from number `first` on: parallel neighbours together, reductions alone."""
+        if all(self.reduces[first:]):
+            self._element(indices)
+            return
+        last = first + 1
+        if not self.reduces[first]:
+            while last < len(self.reduces) and not self.reduces[last]:
+                last += 1
+        bounds = [self.zero] * (last - first), self.sizes[first:last], [self.one] * (last - first)
+        loop = scf.ForOp(*(one for (one,) in bounds)) if self.reduces[first] else _parallel(*bounds)
+        with ir.InsertionPoint(loop.regions[0].blocks[0]):
+            self._loops_from(last, [*indices, *loop.regions[0].blocks[0].arguments])
+            scf.YieldOp([]) if self.reduces[first] else scf.ReduceOp([], 0)
+
+    def _element(self, indices: Values) -> None:
+        """One place of every output: what all the reduction steps that run innermost make of it."""
+        places = {at: self._place(at, indices) for at in self.outputs}
+        carries = len(indices) < len(self.reduces)
+        before = {at: memref.load(self.buffers[at], places[at]) for at in self.outputs if carries or self._reads(at)}
+        after = self._reduce(indices, list(before.values())) if carries else self._step(indices, before)
+        for at, value in zip(self.outputs, after, strict=True):
+            memref.store(value, self.buffers[at], places[at])
+
+    def _reduce(self, indices: Values, carried: Values) -> Values:
+        """A nest of sequential loops over the dimensions that `indices` does not say."""
+        if len(indices) == len(self.reduces):
+            return self._step(indices, dict(zip(self.outputs, carried, strict=True)))
+        loop = scf.ForOp(self.zero, self.sizes[len(indices)], self.one, carried)
+        with ir.InsertionPoint(loop.body):
+            scf.YieldOp(self._reduce([*indices, loop.induction_variable], list(loop.inner_iter_args)))
+        return list(loop.results)
+
+    def _step(self, indices: Values, accumulators: dict[int, ir.Value]) -> Values:
+        """The body once: what it yields."""
+        known = {self.body.arguments[at]: value for at, value in accumulators.items()}
+        for at in range(self.inputs):
+            if self._reads(at):
+                known[self.body.arguments[at]] = self._input(at, indices)
+        *steps, last = (one.operation for one in self.body.operations)
+        for step in steps:
+            if step.name == "linalg.index":
+                known[step.results[0]] = indices[step.attributes["dim"].value]
+            else:
+                known.update(zip(step.results, _clone(step, known, indices).results, strict=True))
+        return [known.get(value, value) for value in last.operands]
+
+    def _input(self, at: int, indices: Values) -> ir.Value:
+        buffer = self.buffers[at]
+        return memref.load(buffer, self._place(at, indices)) if isinstance(buffer.type, ir.MemRefType) else buffer
+
+    def _reads(self, at: int) -> bool:
+        return any(True for _ in self.body.arguments[at].uses)
+
+    def _place(self, at: int, indices: Values) -> Values:
+        return [_value_of(expression, indices) for expression in self.maps[at].results]
+
+    def _size_of(self, loop: int) -> ir.Value:
+        """The extent of a loop: that of the axis that it alone indexes, which every loop has."""
+        axes = [
+            (at, axis)
+            for at, one in enumerate(self.maps)
+            for axis, result in enumerate(one.results)
+            if isinstance(result, ir.AffineDimExpr) and result.position == loop
+        ]
+        static = [size for at, axis in axes if (size := self.buffers[at].type.shape[axis]) >= 0]
+        if static:
+            return _index(static[0])
+        at, axis = axes[0]
+        return memref.dim(self.buffers[at], _index(axis))
+
+
+def _parallel(lower: Values, upper: Values, steps: Values) -> scf.ParallelOp:
+    loop = scf.ParallelOp([], lower, upper, steps, [])
+    loop.regions[0].blocks.append(*[value.type for value in lower])
+    return loop
+
+
+def _clone(step: ir.Operation, known: dict[ir.Value, ir.Value], indices: Sequence[ir.Value]) -> ir.Operation:
+    """A copy of `step` at the insertion point, here and in its regions with the values that stand for the body's."""
+    copy = step.clone().operation
+    for inner in all_operations_in(copy):
+        for at, value in enumerate(inner.operands):
+            if value in known:
+                inner.operands[at] = known[value]
+    for inner in all_operations_in(copy):
+        if inner.name == "linalg.index":
+            inner.results[0].replace_all_uses_with(indices[inner.attributes["dim"].value])
+            inner.erase()
+    return copy
+
+
+def _index(number: int) -> ir.Value:
+    return arith.constant(ir.IndexType.get(), number)
+
+
+def _value_of(expression: ir.AffineExpr, indices: Sequence[ir.Value]) -> ir.Value:
+    """The index that an expression over the loops stands for."""
+    if isinstance(expression, ir.AffineDimExpr):
+        return indices[expression.position]
+    if isinstance(expression, ir.AffineConstantExpr):
+        return _index(expression.value)
+    left, right = _value_of(expression.lhs, indices), _value_of(expression.rhs, indices)
+    return _ARITHMETIC[type(expression)](left, right)
+
+
+_ARITHMETIC = {
+    ir.AffineAddExpr: arith.addi,
+    ir.AffineMulExpr: arith.muli,
+    ir.AffineModExpr: arith.remui,  # of what is never negative: places lie inside their buffers
+    ir.AffineFloorDivExpr: arith.floordivsi,
+    ir.AffineCeilDivExpr: arith.ceildivsi,
+}
