@@ -1,4 +1,7 @@
-"""Small words for building linalg on tensors: `generic`, `empty`, `filled`, `reshape`. Knows no op of the table."""
+"""Small words for building linalg on tensors: `generic`, `empty`, `filled`, `reshape`. Knows no op of the table.
+
+Sizes known at compile time are ints; those of run time are `index` values, taken from the tensors by `size_of`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from mlirtri.dialect import scalar
 from mlirtri.dialect.dtypes import DType
 from mlirtri.dialect.mlir import arith, ir, linalg, tensor
 from mlirtri.dialect.scalar import Scalar
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.sizes import DYNAMIC, UNKNOWN, Size, is_dynamic, shape_of
+from mlirtri.dialect.types import TensorType, same_shape
+from mlirtri.errors import KernelValueError
 
 
 def element_type(dtype: DType) -> ir.Type:
@@ -18,7 +23,11 @@ def element_type(dtype: DType) -> ir.Type:
 
 
 def tensor_type(of: TensorType) -> ir.RankedTensorType:
-    return ir.RankedTensorType.get(list(of.shape), element_type(of.dtype))
+    return ir.RankedTensorType.get([DYNAMIC if is_dynamic(size) else size for size in of.shape], element_type(of.dtype))
+
+
+def is_tensor(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.RankedTensorType)
 
 
 def unnamed() -> ir.Location:
@@ -27,19 +36,54 @@ def unnamed() -> ir.Location:
     return here.child_loc if isinstance(here, ir.NameLoc) else here
 
 
-def empty(of: TensorType) -> ir.Value:
-    return tensor.empty(list(of.shape), element_type(of.dtype), loc=unnamed())
+def index_constant(number: int) -> ir.Value:
+    return arith.constant(ir.IndexType.get(), number, loc=unnamed())
 
 
-def filled(of: TensorType, number: float | int) -> ir.Value:
+def index_value(size: int | ir.Value) -> ir.Value:
+    """A size or an offset as an `index` value."""
+    return index_constant(size) if isinstance(size, int) else size
+
+
+def size_of(value: ir.Value, axis: int) -> int | ir.Value:
+    """The size of an axis: an int, or the `index` value that `tensor.dim` gives."""
+    size = value.type.shape[axis]
+    return tensor.dim(value, index_constant(axis), loc=unnamed()) if size == DYNAMIC else size
+
+
+def sizes_of(value: ir.Value) -> list[int | ir.Value]:
+    return [size_of(value, axis) for axis in range(value.type.rank)]
+
+
+def split_sizes(sizes: Sequence[int | ir.Value]) -> tuple[list[ir.Value], list[int]]:
+    """What MLIR's operations take: the values, and all of them with `DYNAMIC` in place of each value."""
+    values = [size for size in sizes if not isinstance(size, int)]
+    return values, [size if isinstance(size, int) else DYNAMIC for size in sizes]
+
+
+def empty(of: TensorType, sizes: Sequence[int | ir.Value] = ()) -> ir.Value:
+    """`tensor.empty`; `sizes` says what the dynamic ones of the type are."""
+    wanted = [index_value(sizes[axis]) if is_dynamic(size) else size for axis, size in enumerate(of.shape)]
+    return tensor.empty(wanted, element_type(of.dtype), loc=unnamed())
+
+
+def filled(of: TensorType, number: complex | float | int, sizes: Sequence[int | ir.Value] = ()) -> ir.Value:
     """`linalg.fill` of a literal into a fresh tensor: what reductions and matmuls start from."""
     value = scalar.constant(number, of.dtype).value
-    return linalg.fill(value, outs=[empty(of)])
+    return linalg.fill(value, outs=[empty(of, sizes)])
 
 
-def splat(of: TensorType, number: float | int | bool) -> ir.Value:
-    """An `arith.constant` that holds the same number everywhere."""
+def cast_to(value: ir.Value, of: ir.Type) -> ir.Value:
+    """The tensor with a type that knows more or less of its sizes."""
+    return value if value.type == of else tensor.cast(of, value, loc=unnamed())
+
+
+def splat(of: TensorType, number: complex | float | int | bool) -> ir.Value:
+    """An `arith.constant` that holds the same number everywhere; complex numbers are filled in."""
     kind = element_type(of.dtype)
+    if of.dtype.is_complex:
+        # The bindings cannot show an attribute of complex elements.
+        return filled(of, number)
     if of.dtype.is_float:
         element = ir.FloatAttr.get(kind, float(number))
     else:
@@ -76,12 +120,17 @@ def generic(
     return list(operation.results)
 
 
-def map_elements(result: TensorType, inputs, maps, body: Callable[..., Scalar]) -> ir.Value:
-    """A fully parallel generic over the result's shape; `body` takes MLIR scalars and gives a `Scalar`."""
+def map_elements(
+    result: TensorType, inputs, maps, body: Callable[..., Scalar], sizes: Sequence[int | ir.Value] | None = None
+) -> ir.Value:
+    """A fully parallel generic over the result's shape; `body` takes MLIR scalars and gives a `Scalar`.
+
+    `sizes` are needed for dynamic axes that no input walks along.
+    """
     rank = result.rank
     [value] = generic(
         inputs,
-        [empty(result)],
+        [empty(result, loop_sizes(result, inputs, maps) if sizes is None else sizes)],
         [*maps, ir.AffineMap.get_identity(rank)],
         ["parallel"] * rank,
         # The last block argument is the init, which is undefined.
@@ -90,41 +139,101 @@ def map_elements(result: TensorType, inputs, maps, body: Callable[..., Scalar]) 
     return value
 
 
-def reshape(value: ir.Value, shape: Sequence[int], dtype: DType) -> ir.Value:
-    """`tensor.expand_shape`, `tensor.collapse_shape`, or the one after the other through rank 1."""
-    old, new = list(value.type.shape), list(shape)
-    target = TensorType(tuple(new), dtype)
-    if old == new:
+def loop_sizes(result: TensorType, inputs: Sequence[ir.Value], maps: Sequence[ir.AffineMap]) -> list[int | ir.Value]:
+    """The sizes of a result with one loop per axis, from the inputs that these loops walk along."""
+    return [_loop_size(axis, inputs, maps) if is_dynamic(size) else size for axis, size in enumerate(result.shape)]
+
+
+def _loop_size(loop: int, inputs: Sequence[ir.Value], maps: Sequence[ir.AffineMap]) -> int | ir.Value:
+    walked = [
+        (value, axis)
+        for value, map_ in zip(inputs, maps, strict=True)
+        for axis, index in enumerate(map_.results)
+        if isinstance(index, ir.AffineDimExpr) and index.position == loop
+    ]
+    return size_of(*walked[0])
+
+
+def reshape(
+    value: ir.Value, shape: Sequence[int | Size], dtype: DType, sizes: Sequence[int | ir.Value] | None = None
+) -> ir.Value:
+    """`tensor.expand_shape`, `tensor.collapse_shape`, or the one after the other through rank 1.
+
+    Without `sizes` each dynamic size has to follow from the value's own.
+    """
+    old, new = shape_of(value.type.shape), tuple(shape)
+    target = TensorType(new, dtype)
+    # Two unknown sizes say nothing of how they are shared out: with rank 1 in between nothing has to be known.
+    is_ambiguous = sizes is not None and min(old.count(UNKNOWN), sum(map(is_dynamic, new))) > 1
+    if old == new and not is_ambiguous:
         return value
-    if prod(new) == 0:
-        return empty(target)
+    if 0 in new:
+        return empty(target, sizes or [0] * len(new))
+    if not is_ambiguous and (moved := _regrouped(value, target, sizes)) is not None:
+        return moved
+    flat = value if len(old) == 1 else _regrouped(value, TensorType((_product(old),), dtype), None)
+    return _expanded_flat(flat, target, sizes)
+
+
+def _regrouped(value: ir.Value, target: TensorType, sizes) -> ir.Value | None:
+    """The value with runs of its axes merged or cut, if that gives the target."""
+    old, new = shape_of(value.type.shape), target.shape
+    if len(old) == len(new) and same_shape(old, new):
+        return cast_to(value, tensor_type(target))
     if (groups := reassociation(old, new)) is not None:
         return tensor.collapse_shape(tensor_type(target), value, groups)
     if (groups := reassociation(new, old)) is not None:
-        return tensor.expand_shape(tensor_type(target), value, groups, [], new)
-    flat = TensorType((prod(new),), dtype)
-    return reshape(reshape(value, flat.shape, dtype), new, dtype)
+        return _expanded(value, target, groups, sizes)
+    return None
 
 
-def reassociation(long: Sequence[int], short: Sequence[int]) -> list[list[int]] | None:
-    """How runs of `long`'s axes multiply up to `short`'s sizes; None when they do not, or when `long` is not longer."""
+def _expanded_flat(value: ir.Value, target: TensorType, sizes) -> ir.Value:
+    """A value of rank 1 in any shape of as many elements."""
+    flat = cast_to(value, tensor_type(target.with_shape([_product(target.shape)])))
+    if not target.rank:
+        return tensor.collapse_shape(tensor_type(target), flat, [])
+    if target.rank == 1:
+        return cast_to(flat, tensor_type(target))
+    return _expanded(flat, target, [list(range(target.rank))], sizes)
+
+
+def _expanded(value: ir.Value, target: TensorType, groups: list[list[int]], sizes) -> ir.Value:
+    wanted: list[int | ir.Value] = list(target.shape)
+    for axis, group in enumerate(groups):
+        dynamic = [at for at in group if is_dynamic(target.shape[at])]
+        if sizes is None and len(dynamic) > 1:
+            raise KernelValueError(f"how a size of run time is shared out to {target} is not known")
+        for at in dynamic:
+            known = prod(target.shape[other] for other in group if other != at) if sizes is None else 1
+            wanted[at] = index_value(sizes[at] if sizes is not None else size_of(value, axis))
+            if known > 1:
+                wanted[at] = arith.divui(wanted[at], index_constant(known))
+    return tensor.expand_shape(tensor_type(target), value, groups, *split_sizes(wanted))
+
+
+def _product(shape: Sequence[int | Size]) -> int | Size:
+    return UNKNOWN if any(map(is_dynamic, shape)) else prod(shape)
+
+
+def reassociation(long: Sequence[int | Size], short: Sequence[int | Size]) -> list[list[int]] | None:
+    """How runs of `long`'s axes multiply up to `short`'s sizes; None when they do not, or when `long` is not longer.
+
+    A run with a dynamic size makes a dynamic one.
+    """
     if len(long) <= len(short):
         return None
     if not short:
         return [] if all(size == 1 for size in long) else None
-    groups: list[list[int]] = []
-    axis = 0
-    for position, size in enumerate(short):
-        group, product = [], 1
-        while axis < len(long) and (not group or product < size):
-            product *= long[axis]
-            group.append(axis)
-            axis += 1
-        if product != size:
-            return None
-        if position == len(short) - 1:
-            group += range(axis, len(long))
-            if any(size != 1 for size in long[axis:]):
-                return None
-        groups.append(group)
-    return groups if all(groups) else None
+    return _runs(tuple(long), tuple(short), 0)
+
+
+def _runs(long: tuple, short: tuple, start: int) -> list[list[int]] | None:
+    """The shortest runs from `start` on that make all of `short`."""
+    if not short:
+        return [] if start == len(long) else None
+    for end in range(start + 1, len(long) + 1):
+        product = _product(long[start:end])
+        fits = (is_dynamic(product) and is_dynamic(short[0])) or product == short[0]
+        if fits and (rest := _runs(long, short[1:], end)) is not None:
+            return [list(range(start, end)), *rest]
+    return None

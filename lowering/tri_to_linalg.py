@@ -1,22 +1,34 @@
 """From our dialect to upstream's: every `tri` operation becomes `linalg`, `tensor` and `arith` operations.
 
-Takes a module of `func` and `tri`. Gives a new module of func, linalg, tensor, arith and math on signless tensors,
-each operation with the location of the one it came from. Composite operations are decomposed first. Elementwise
-operations become one `linalg.generic` each, with their scalar rule as the body; fusing them is the next room's work.
+Takes a module of `func` and `tri`, and `scf` where it has loops and branches. Gives a new module of func, linalg,
+tensor, arith, math and scf on signless tensors, each operation with the location of the one it came from. Composite
+operations are decomposed first. Elementwise operations become one `linalg.generic` each, with their scalar rule as the
+body; fusing them is the next room's work. Imperative functions compute with scalars where straight-line code has
+tensors of rank 0 (`tri_to_linalg_control`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.locations import errors_at
 from mlirtri.dialect.mlir import func, ir, print_module
 from mlirtri.dialect.ops import Op
-from mlirtri.lowering import tri_to_linalg_rules
+from mlirtri.lowering import tri_to_linalg_control, tri_to_linalg_rules
+from mlirtri.lowering.imperative import is_imperative
 from mlirtri.lowering.linalg_builder import tensor_type
 from mlirtri.lowering.stage import CompileContext
-from mlirtri.lowering.tri_decompose import decompose
+from mlirtri.lowering.tri_decompose import decompose, tri_operations
+
+RULE_MODULES = ("indexing", "products", "reductions")
+"""Modules ``tri_to_linalg_<name>`` that register their rules when they are imported."""
+STRAIGHT = ("gather",)
+"""Operations of the group `indexing` that straight-line code may have."""
+
+for _name in RULE_MODULES:
+    import_module(f"mlirtri.lowering.tri_to_linalg_{_name}")
 
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
@@ -33,19 +45,34 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
 def translate(source: ir.Module) -> ir.Module:
     """A new module in which no `tri` operation is left."""
     result = ir.Module.create(loc=source.operation.location)
+    fill = tri_to_linalg_control.fill_function if _has_control(source) else _fill_function
     with ir.InsertionPoint(result.body):
         for function in source.body.operations:
-            _translate_function(function)
+            fill(function, _declared(function))
     return result
 
 
-def _translate_function(function) -> None:
-    block = function.regions[0].blocks[0]
+def _has_control(source: ir.Module) -> bool:
+    """Whether values of rank 0 are scalars: loops, branches, updates and indices of run time compute with them."""
+    reads_parts = (op.group == "indexing" and op.name not in STRAIGHT for op in map(op_of, tri_operations(source)))
+    return is_imperative(source) or any(reads_parts)
+
+
+def _declared(function) -> func.FuncOp:
+    """The function over signless tensors, with an entry block and nothing in it."""
+    [block] = function.regions[0].blocks
     inputs = [tensor_type(type_of(argument.type)) for argument in block.arguments]
     outputs = [tensor_type(type_of(t)) for t in function.type.results]
     with function.location:
         made = func.FuncOp(function.name.value, (inputs, outputs))
+    if "arg_attrs" in function.attributes:
+        made.attributes["arg_attrs"] = function.attributes["arg_attrs"]
     made.add_entry_block(arg_locs=[argument.location for argument in block.arguments])
+    return made
+
+
+def _fill_function(function, made: func.FuncOp) -> None:
+    [block] = function.regions[0].blocks
     values = dict(zip(block.arguments, made.entry_block.arguments, strict=True))
     with ir.InsertionPoint(made.entry_block):
         for operation in block.operations:
@@ -60,6 +87,11 @@ def _translate_operation(operation: ir.Operation, values: dict[ir.Value, ir.Valu
             return
         op = op_of(operation)
         values[operation.results[0]] = rule_of(op)(op, operation, operands)
+
+
+def rules() -> set[str]:
+    """The names of the structured operations that there is a rule for."""
+    return {*tri_to_linalg_rules.RULES, *tri_to_linalg_rules.SCALAR_RULES}
 
 
 def rule_of(op: Op) -> Callable[..., ir.Value]:

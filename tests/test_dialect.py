@@ -17,7 +17,7 @@ from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.dialect.mlir import func, ir, passmanager, print_complete
 from mlirtri.dialect.types import TensorType
 from mlirtri.errors import KernelError
-from mlirtri.lowering import tri_to_linalg_rules
+from mlirtri.lowering import tri_to_linalg
 from mlirtri.lowering.tri_builder import Tensor, TriBuilder
 
 PIPELINES = ("linalg", "relax", "mlir")
@@ -128,7 +128,7 @@ def test_every_row_is_complete():
             continue
         ways = [op.scalar is not None, op.decompose is not None, op.structured]
         assert sum(ways) == 1, f"{op.name} has {sum(ways)} ways down to linalg"
-        assert not op.structured or op.name in tri_to_linalg_rules.RULES, op.name
+        assert not op.structured or op.name in tri_to_linalg.rules(), op.name
         assert op.infer is not None, op.name
 
 

@@ -1,0 +1,103 @@
+"""`tri` to linalg for imperative functions: loops and branches are kept, and what has rank 0 becomes a scalar.
+
+Takes a `func.func` of `tri`, `scf` and the glue between tensors and scalars. Gives one of linalg, tensor, scf and
+scalar arith. Arguments and results of the function stay tensors; what loops carry is a scalar where it had rank 0.
+
+    scf.for … iter_args(%s: tensor<f64>) { "tri.add"(%s, %x) }   ──►   … iter_args(%s: f64) { arith.addf %s, %x }
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.definition import op_of, type_of
+from mlirtri.dialect.locations import errors_at
+from mlirtri.dialect.mlir import func, ir, tensor
+from mlirtri.dialect.ops import Op
+from mlirtri.lowering.linalg_builder import element_type, is_tensor, tensor_type
+from mlirtri.lowering.tri_to_linalg_rules import RULES, SCALAR_RULES, elementwise
+
+GLUE = ("tensor.extract", "tensor.from_elements")
+"""Between tensors of rank 0 and scalars, which are the same thing here."""
+Values = dict[ir.Value, ir.Value]
+
+
+def fill_function(function, made: func.FuncOp) -> None:
+    """Translate the body of `function` into the entry block of `made`, whose arguments are tensors."""
+    values: Values = {}
+    [block] = function.regions[0].blocks
+    with ir.InsertionPoint(made.entry_block):
+        for argument, value in zip(block.arguments, made.entry_block.arguments, strict=True):
+            is_read_as_scalar = not value.type.rank and any(True for _ in argument.uses)
+            with value.location:
+                values[argument] = tensor.extract(value, []) if is_read_as_scalar else value
+        _translate_block(block, values)
+
+
+def _translate_block(block: ir.Block, values: Values) -> None:
+    for operation in block.operations:
+        with errors_at(operation.operation), operation.location:
+            _translate(operation.operation, values)
+
+
+def _translate(operation: ir.Operation, values: Values) -> None:
+    if operation.name == "func.return":
+        func.ReturnOp([_as_tensor(values[operand], operand.type) for operand in operation.operands])
+    elif operation.name.startswith("tri."):
+        values[operation.results[0]] = _translate_tri(op_of(operation), operation, values)
+    elif operation.name in GLUE and not _tensor_of(operation).rank:
+        values[operation.results[0]] = values[operation.operands[0]]
+    else:
+        _copy(operation, values)
+
+
+def _translate_tri(op: Op, operation: ir.Operation, values: Values) -> ir.Value:
+    result = operation.results[0]
+    operands = [values[operand] for operand in operation.operands]
+    if op.scalar is not None:
+        return elementwise(op, operation, operands)
+    if op.name in SCALAR_RULES:
+        value = SCALAR_RULES[op.name](op, operation, operands)
+    else:
+        tensors = [_as_tensor(value, of.type) for value, of in zip(operands, operation.operands, strict=True)]
+        value = RULES[op.name](op, operation, tensors)
+    return tensor.extract(value, []) if is_tensor(value) and not type_of(result.type).rank else value
+
+
+def _tensor_of(glue: ir.Operation) -> ir.RankedTensorType:
+    return (glue.operands if glue.name == "tensor.extract" else glue.results)[0].type
+
+
+def _copy(operation: ir.Operation, values: Values) -> None:
+    """The same operation, with what its regions hold translated."""
+    made = ir.Operation.create(
+        operation.name,
+        results=[lowered_type(result.type) for result in operation.results],
+        operands=[values[operand] for operand in operation.operands],
+        attributes={name: operation.attributes[name] for name in operation.attributes},
+        regions=len(operation.regions),
+    )
+    values.update(zip(operation.results, made.results, strict=True))
+    for region, target in zip(operation.regions, made.regions, strict=True):
+        for block in region.blocks:
+            _copy_block(block, target, values)
+
+
+def _copy_block(block: ir.Block, region: ir.Region, values: Values) -> None:
+    types = [lowered_type(argument.type) for argument in block.arguments]
+    made = region.blocks.append(*types, arg_locs=[argument.location for argument in block.arguments])
+    values.update(zip(block.arguments, made.arguments, strict=True))
+    with ir.InsertionPoint(made):
+        _translate_block(block, values)
+
+
+def lowered_type(kind: ir.Type) -> ir.Type:
+    """What a value of the `tri` room is here: signless, and a scalar when it has rank 0."""
+    if isinstance(kind, ir.RankedTensorType):
+        of = type_of(kind)
+        return tensor_type(of) if of.rank else element_type(of.dtype)
+    if isinstance(kind, ir.IntegerType) and kind.is_unsigned:
+        return ir.IntegerType.get_signless(kind.width)
+    return kind
+
+
+def _as_tensor(value: ir.Value, of: ir.Type) -> ir.Value:
+    return value if is_tensor(value) else tensor.from_elements(tensor_type(type_of(of)), [value])

@@ -1,0 +1,255 @@
+"""Rules of `tri_to_linalg` for parts of tensors: slices at run-time offsets, gathers, masks, sizes of run time.
+
+Operands of rank 0 are scalars here. One element read is a `tensor.extract`, one written a `tensor.insert`; what is
+written in the order of a loop (scatters, masks) is an `scf.for` that carries the tensor.
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect import attributes, scalar
+from mlirtri.dialect.definition import type_of
+from mlirtri.dialect.indexing import resolved
+from mlirtri.dialect.mlir import arith, ir, linalg, scf, tensor
+from mlirtri.dialect.scalar import Scalar
+from mlirtri.dialect.types import TensorType
+from mlirtri.lowering.linalg_builder import (
+    cast_to,
+    dimensions,
+    empty,
+    index_constant,
+    index_value,
+    is_tensor,
+    map_elements,
+    reshape,
+    size_of,
+    sizes_of,
+    split_sizes,
+    tensor_type,
+)  # fmt: skip
+from mlirtri.lowering.loop_nests import loop_nest
+from mlirtri.lowering.tri_to_linalg_rules import INT64, aligned, index, insert_slice, moved, rule, scalar_rule
+
+
+def _as_index(value: ir.Value) -> ir.Value:
+    return arith.index_cast(ir.IndexType.get(), value)
+
+
+def _parameters(op, operation):
+    return type_of(operation.results[0].type), attributes.from_mlir(op, operation)
+
+
+# --- slices --------------------------------------------------------------------------------------------------------
+
+
+@scalar_rule("extract_slice")
+def _extract_slice(op, operation, operands):
+    result, parameters = _parameters(op, operation)
+    x, *indices = operands
+    if not is_tensor(x):
+        return x
+    offsets, sizes = resolved(map(_as_index, indices), parameters["offsets"], parameters["sizes"])
+    if not result.rank:
+        return tensor.extract(x, [index_value(offset) for offset in offsets])
+    return extract_slice(x, result, offsets, sizes, parameters["strides"])
+
+
+def extract_slice(x: ir.Value, result: TensorType, offsets, sizes, strides=None) -> ir.Value:
+    """`tensor.extract_slice` at offsets and with sizes that are ints or `index` values; the result may drop axes."""
+    if 0 in result.shape:
+        return empty(result, sizes)
+    moving_offsets, static_offsets = split_sizes(offsets)
+    moving_sizes, static_sizes = split_sizes(sizes)
+    return tensor.extract_slice(
+        tensor_type(result), x, moving_offsets, moving_sizes, [], static_offsets, static_sizes,
+        list(strides or [1] * len(static_sizes)),
+    )  # fmt: skip
+
+
+@scalar_rule("insert_slice")
+def _insert_slice(op, operation, operands):
+    result, parameters = _parameters(op, operation)
+    x, update, *indices = operands
+    offsets, sizes = resolved(map(_as_index, indices), parameters["offsets"], parameters["sizes"])
+    if not result.rank:
+        return update
+    if not is_tensor(update):
+        return tensor.insert(update, x, [index_value(offset) for offset in offsets])
+    kept = [size for axis, size in enumerate(split_sizes(sizes)[1]) if axis not in parameters["drop"]]
+    if 0 in kept:
+        return x
+    update = cast_to(update, ir.RankedTensorType.get(kept, update.type.element_type))
+    return insert_slice(update, x, offsets, sizes, parameters["strides"])
+
+
+# --- tensors of run-time sizes -------------------------------------------------------------------------------------
+
+
+@scalar_rule("fill")
+def _fill(op, operation, operands):
+    result, parameters = _parameters(op, operation)
+    value, *indices = operands
+    [sizes] = resolved(map(_as_index, indices), parameters["shape"])
+    return linalg.fill(value, outs=[empty(result, sizes)]) if result.rank else value
+
+
+@scalar_rule("empty")
+def _empty(op, operation, operands):
+    result, parameters = _parameters(op, operation)
+    [sizes] = resolved(map(_as_index, operands), parameters["shape"])
+    return empty(result, sizes) if result.rank else scalar.constant(0, result.dtype).value
+
+
+@scalar_rule("iota")
+def _iota(op, operation, operands):
+    result, parameters = _parameters(op, operation)
+    [sizes] = resolved(map(_as_index, operands), parameters["shape"])
+    return map_elements(result, [], [], lambda: scalar.cast(index(parameters["axis"]), result.dtype), sizes)
+
+
+@scalar_rule("dynamic_broadcast")
+def _dynamic_broadcast(op, operation, operands):
+    result, parameters = _parameters(op, operation)
+    x, *indices = operands
+    [sizes] = resolved(map(_as_index, indices), parameters["shape"])
+    if not is_tensor(x):
+        return linalg.fill(x, outs=[empty(result, sizes)]) if result.rank else x
+    return moved(result, *aligned(x, type_of(operation.operands[0].type), result), sizes)
+
+
+@scalar_rule("dynamic_reshape")
+def _dynamic_reshape(op, operation, operands):
+    result, parameters = _parameters(op, operation)
+    x, *indices = operands
+    [sizes] = resolved(map(_as_index, indices), parameters["shape"])
+    if not is_tensor(x):
+        x = tensor.from_elements(tensor_type(result.with_shape(())), [x])
+    return reshape(x, result.shape, result.dtype, sizes)
+
+
+@rule("size")
+def _size(op, operation, operands):
+    size = size_of(operands[0], attributes.from_mlir(op, operation)["axis"])
+    if isinstance(size, int):
+        return scalar.constant(size, INT64).value
+    return arith.index_cast(ir.IntegerType.get_signless(64), size)
+
+
+# --- positions -----------------------------------------------------------------------------------------------------
+
+
+@rule("gather")
+@scalar_rule("gather")
+def _gather(op, operation, operands):
+    """The body of a generic computes where it reads."""
+    result = type_of(operation.results[0].type)
+    x, *positions = operands
+    types = [type_of(operand.type) for operand in operation.operands[1:]]
+    limits = [index_value(size_of(x, axis)) for axis in range(len(positions))]
+    lead = types[0].rank
+
+    def read(found: list[ir.Value], rest: list[ir.Value]) -> ir.Value:
+        places = [_place(Scalar(p, of.dtype), limit) for p, of, limit in zip(found, types, limits, strict=True)]
+        return tensor.extract(x, [*places, *rest])
+
+    if not result.rank and not any(map(is_tensor, positions)):
+        return read(positions, [])
+    tensors = [position for position in positions if is_tensor(position)]
+    maps = [dimensions(*range(lead), rank=result.rank)] * len(tensors)
+    sizes = [*(sizes_of(tensors[0]) if tensors else []), *sizes_of(x)[len(positions) :]]
+
+    def body(*elements: ir.Value) -> Scalar:
+        rest = [linalg.IndexOp(axis).result for axis in range(lead, result.rank)]
+        return Scalar(read(list(elements) if tensors else positions, rest), result.dtype)
+
+    return map_elements(result, tensors, maps, body, sizes)
+
+
+def _place(position: Scalar, limit: ir.Value) -> ir.Value:
+    """A position that counts from the end when it is negative, as an index within the limit."""
+    place = _as_index(scalar.cast(position, INT64).value)
+    zero, one = index_constant(0), index_constant(1)
+    is_negative = arith.cmpi(arith.CmpIPredicate.slt, place, zero)
+    place = arith.select(is_negative, arith.addi(place, limit), place)
+    return arith.maxsi(arith.minsi(place, arith.subi(limit, one)), zero)
+
+
+@scalar_rule("scatter")
+def _scatter(op, operation, operands):
+    """One place after the other, so that the last write to a place wins."""
+    x, update, *positions = operands
+    of, _, *types = (type_of(operand.type) for operand in operation.operands)
+    limits = [index_value(size_of(x, axis)) for axis in range(len(positions))]
+    sizes = sizes_of(positions[0]) if is_tensor(positions[0]) else []
+    row = of.with_shape(of.shape[len(positions) :])
+
+    def step(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        found = [_element(position, at) for position in positions]
+        places = [_place(Scalar(p, t.dtype), limit) for p, t, limit in zip(found, types, limits, strict=True)]
+        return [_write(_read(update, at, row), carried[0], places, row)]
+
+    return loop_nest(sizes, [x], step)[0]
+
+
+def _element(value: ir.Value, at: list[ir.Value]) -> ir.Value:
+    return tensor.extract(value, at) if is_tensor(value) else value
+
+
+def _read(value: ir.Value, at: list[ir.Value], row: TensorType) -> ir.Value:
+    """The element at an index of the leading axes, or the row of the trailing ones there."""
+    if not row.rank:
+        return _element(value, at)
+    rest = sizes_of(value)[len(at) :]
+    return extract_slice(value, row, [*at, *(0 for _ in rest)], [*(1 for _ in at), *rest])
+
+
+def _write(value: ir.Value, target: ir.Value, at: list[ir.Value], row: TensorType) -> ir.Value:
+    if not row.rank:
+        return tensor.insert(value, target, at)
+    rest = sizes_of(target)[len(at) :]
+    kept = [size if isinstance(size, int) else ir.ShapedType.get_dynamic_size() for size in rest]
+    value = cast_to(value, ir.RankedTensorType.get(kept, value.type.element_type))
+    return insert_slice(value, target, [*at, *(0 for _ in rest)], [*(1 for _ in at), *rest])
+
+
+# --- masks ---------------------------------------------------------------------------------------------------------
+
+
+@scalar_rule("compress")
+def _compress(op, operation, operands):
+    """Every element is written at the next free place, which only moves on behind a selected one: no branch."""
+    x, mask = operands
+    of, result = type_of(operation.operands[0].type), type_of(operation.results[0].type)
+    sizes, row = sizes_of(mask), of.with_shape(result.shape[1:])
+    bound = index_constant(1)
+    for size in sizes:
+        bound = arith.muli(bound, index_value(size))
+    rest = sizes_of(x)[len(sizes) :]
+    space = empty(result, [bound, *rest])
+
+    def step(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        taken, count = carried
+        taken = _write(_read(x, at, row), taken, [count], row)
+        more = arith.index_castui(ir.IndexType.get(), tensor.extract(mask, at))
+        return [taken, arith.addi(count, more)]
+
+    taken, count = loop_nest(sizes, [space, index_constant(0)], step)
+    return extract_slice(taken, result, [0, *(0 for _ in rest)], [count, *rest])
+
+
+@scalar_rule("place")
+def _place_update(op, operation, operands):
+    x, mask, update = operands
+    of = type_of(operation.operands[0].type)
+    row = of.with_shape(of.shape[mask.type.rank :])
+
+    def step(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        target, count = carried
+        branch = scf.IfOp(tensor.extract(mask, at), [target.type, count.type], has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            written = _write(_read(update, [count], row), target, at, row)
+            scf.YieldOp([written, arith.addi(count, index_constant(1))])
+        with ir.InsertionPoint(branch.else_block):
+            scf.YieldOp([target, count])
+        return list(branch.results)
+
+    return loop_nest(sizes_of(mask), [x, index_constant(0)], step)[0]

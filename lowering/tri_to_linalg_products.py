@@ -1,0 +1,107 @@
+"""Rules of `tri_to_linalg` for products of matrices.
+
+In straight-line code `linalg.matmul` and `linalg.batch_matmul` where the batch axes allow it. In imperative functions
+a product with a single row or column is a generic without that axis: a loop over what vectors there are.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from mlirtri.dialect import scalar
+from mlirtri.dialect.definition import type_of
+from mlirtri.dialect.dtypes import DType
+from mlirtri.dialect.mlir import ir, linalg
+from mlirtri.dialect.scalar import Scalar
+from mlirtri.dialect.types import TensorType
+from mlirtri.lowering.linalg_builder import dimensions, filled, generic, loop_sizes, reshape, size_of
+from mlirtri.lowering.tri_to_linalg_reductions import converted, iterators
+from mlirtri.lowering.tri_to_linalg_rules import FLOAT32, axes_walked, rule, scalar_rule
+
+
+@rule("matmul")
+def _matmul(op, operation, operands):
+    """`linalg.matmul` or `linalg.batch_matmul` where the batch axes allow it, else a generic that broadcasts them."""
+    x, y = (type_of(operand.type) for operand in operation.operands)
+    result = type_of(operation.results[0].type)
+    carried = FLOAT32 if result.dtype.is_half else result.dtype
+    rows, inner, columns = x.shape[-2], x.shape[-1], y.shape[-1]
+    if result.dtype.is_complex or not (x.rank == y.rank == 2 or (x.is_static and y.is_static)):
+        # The named operations would multiply with upstream's complex dialect, whose rounding is another.
+        flat = result.with_dtype(carried)
+        value = _broadcast_matmul(operands, x, y, flat)
+    elif x.rank == y.rank == 2:
+        flat = result.with_dtype(carried)
+        value = _named(linalg.matmul, *operands, flat)
+    elif y.rank == 2:
+        # One matrix on the right: the batch is more rows.
+        count = rows * prod(x.shape[:-2])
+        left = reshape(operands[0], (count, inner), x.dtype)
+        value = _named(linalg.matmul, left, operands[1], TensorType((count, columns), carried))
+        flat = TensorType((count, columns), carried)
+    elif x.shape[:-2] == y.shape[:-2]:
+        batch = prod(x.shape[:-2])
+        left = reshape(operands[0], (batch, rows, inner), x.dtype)
+        right = reshape(operands[1], (batch, inner, columns), y.dtype)
+        flat = TensorType((batch, rows, columns), carried)
+        value = _named(linalg.batch_matmul, left, right, flat)
+    else:
+        flat = result.with_dtype(carried)
+        value = _broadcast_matmul(operands, x, y, flat)
+    return reshape(converted(value, flat, result.dtype), result.shape, result.dtype)
+
+
+def _named(builder, left, right, result: TensorType) -> ir.Value:
+    rows_and_columns = [size_of(left, left.type.rank - 2), size_of(right, right.type.rank - 1)]
+    sizes = [*result.shape[:-2], *rows_and_columns]
+    return builder(left, right, outs=[filled(result, 0, sizes)])
+
+
+def _broadcast_matmul(operands, x: TensorType, y: TensorType, result: TensorType) -> ir.Value:
+    """Loops (batch…, row, column, inner); operands lose the batch axes along which they are broadcast."""
+    rank = result.rank + 1
+    row, column, inner = rank - 3, rank - 2, rank - 1
+    values, maps = [], []
+    for value, of, last in ((operands[0], x, (row, inner)), (operands[1], y, (inner, column))):
+        lead = result.rank - of.rank
+        batch = [axis for axis in axes_walked(of, result) if axis < of.rank - 2]
+        shape = [*(of.shape[axis] for axis in batch), *of.shape[-2:]]
+        values.append(reshape(value, shape, of.dtype))
+        maps.append(dimensions(*(lead + axis for axis in batch), *last, rank=rank))
+
+    body = _multiply_and_add(x.dtype, result.dtype)
+    init = filled(result, 0, loop_sizes(result, values, maps))
+    maps.append(dimensions(*range(rank - 1), rank=rank))
+    [value] = generic(values, [init], maps, iterators(rank, (inner,)), body)
+    return value
+
+
+@scalar_rule("matmul")
+def _imperative_matmul(op, operation, operands):
+    x, y = (type_of(operand.type) for operand in operation.operands)
+    result = type_of(operation.results[0].type)
+    if x.rank != 2 or y.rank != 2 or 1 not in result.shape:
+        return _matmul(op, operation, operands)
+    carried = FLOAT32 if result.dtype.is_half else result.dtype
+    # Loops (row, column, inner), without those that run once.
+    kept = [axis for axis, size in enumerate((*result.shape, None)) if size != 1]
+    position = {axis: at for at, axis in enumerate(kept)}
+    values, maps = [], []
+    for value, of, axes in ((operands[0], x, (0, 2)), (operands[1], y, (2, 1))):
+        walked = [(axis, size) for axis, size in zip(axes, of.shape, strict=True) if axis in position]
+        values.append(reshape(value, [size for _, size in walked], of.dtype))
+        maps.append(dimensions(*(position[axis] for axis, _ in walked), rank=len(kept)))
+    flat = TensorType(tuple(size for size in result.shape if size != 1), carried)
+    init = filled(flat, 0, loop_sizes(flat, values, maps))
+    maps.append(dimensions(*range(flat.rank), rank=len(kept)))
+    body = _multiply_and_add(x.dtype, carried)
+    [value] = generic(values, [init], maps, iterators(len(kept), (len(kept) - 1,)), body)
+    return reshape(converted(value, flat, result.dtype), result.shape, result.dtype)
+
+
+def _multiply_and_add(of: DType, carried: DType):
+    def body(left, right, accumulator):
+        factors = [scalar.cast(Scalar(e, of), carried) for e in (left, right)]
+        return [scalar.add(Scalar(accumulator, carried), scalar.multiply(*factors)).value]
+
+    return body

@@ -1,0 +1,147 @@
+"""Rules of `tri_to_linalg` that fold axes away: sums, extremes, any and all, and where an extreme is.
+
+The accumulator comes first in every body. Long sums of narrow floats are carried one size wider.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from mlirtri.dialect import attributes, scalar
+from mlirtri.dialect.definition import type_of
+from mlirtri.dialect.dtypes import DTYPES, DType
+from mlirtri.dialect.mlir import arith, ir
+from mlirtri.dialect.reductions import LONGEST_HALF_SUM, LONGEST_SUM
+from mlirtri.dialect.scalar import Scalar
+from mlirtri.dialect.sizes import is_dynamic
+from mlirtri.dialect.types import TensorType
+from mlirtri.lowering.linalg_builder import (
+    dimensions,
+    filled,
+    generic,
+    map_elements,
+    reshape,
+    size_of,
+    unnamed,
+)  # fmt: skip
+from mlirtri.lowering.tri_to_linalg_rules import FLOAT32, FLOAT64, INT64, index, rule
+
+COMPLEX128 = DTYPES["complex128"]
+_IDENTITIES = {"sum": 0, "prod": 1, "any": 0, "all": 1}
+_COMBINERS = {
+    "sum": scalar.add, "prod": scalar.multiply, "any": scalar.bit_or, "all": scalar.bit_and,
+    "max": scalar.maximum, "min": scalar.minimum,
+}  # fmt: skip
+
+
+def extreme(dtype: DType, lowest: bool) -> complex | float | int:
+    """The value that every other one replaces in a maximum (`lowest`) or a minimum."""
+    if dtype.is_inexact:
+        infinity = float("-inf") if lowest else float("inf")
+        return complex(infinity, infinity) if dtype.is_complex else infinity
+    if dtype.kind == "i":
+        return -(1 << (dtype.bits - 1)) if lowest else (1 << (dtype.bits - 1)) - 1
+    return 0 if lowest else (1 << dtype.bits) - 1
+
+
+@rule(*_COMBINERS)
+def _reduce(op, operation, operands):
+    operand, result = type_of(operation.operands[0].type), type_of(operation.results[0].type)
+    axes = attributes.from_mlir(op, operation)["axes"]
+    carried = _carried(op.name, operand, axes)
+    identity = _IDENTITIES[op.name] if op.name in _IDENTITIES else extreme(carried, lowest=op.name == "max")
+    kept = [axis for axis in range(operand.rank) if axis not in axes]
+    folded = TensorType(tuple(operand.shape[axis] for axis in kept), carried)
+
+    def body(element, accumulator):
+        # The accumulator comes first: TVM's reduction rules look for ``C = C + x``.
+        value = scalar.cast(Scalar(element, operand.dtype), carried)
+        return [_COMBINERS[op.name](Scalar(accumulator, carried), value).value]
+
+    maps = [ir.AffineMap.get_identity(operand.rank), dimensions(*kept, rank=operand.rank)]
+    init = filled(folded, identity, _sizes(operands[0], kept))
+    [value] = generic(operands, [init], maps, iterators(operand.rank, axes), body)
+    value = converted(value, folded, operand.dtype)
+    return reshape(value, result.shape, operand.dtype)
+
+
+def _carried(name: str, operand: TensorType, axes) -> DType:
+    """The dtype of the accumulator: halves in fp32, and what is long enough for roundings to pile up one size wider.
+
+    Adding n numbers one after the other has a relative error of up to n/2 roundings (Higham 1993); libraries add in
+    pairs or blocks, whose error grows with log n.
+    """
+    dtype = operand.dtype
+    if name not in ("sum", "prod") or not dtype.is_inexact or dtype.part.bits == 64:
+        return dtype
+    narrow, wide = (dtype, COMPLEX128) if dtype.is_complex else (FLOAT32, FLOAT64)
+    if any(is_dynamic(operand.shape[axis]) for axis in axes):
+        return wide
+    count = prod(operand.shape[axis] for axis in axes)
+    return wide if count > (LONGEST_HALF_SUM if dtype.is_half else LONGEST_SUM) else narrow
+
+
+def _sizes(value: ir.Value, kept: list[int]) -> list[int | ir.Value]:
+    return [size_of(value, axis) for axis in kept]
+
+
+def iterators(rank: int, axes) -> list[str]:
+    return ["reduction" if axis in axes else "parallel" for axis in range(rank)]
+
+
+def converted(value: ir.Value, of: TensorType, dtype: DType) -> ir.Value:
+    if of.dtype == dtype:
+        return value
+    identity = ir.AffineMap.get_identity(of.rank)
+    return map_elements(of.with_dtype(dtype), [value], [identity], lambda e: scalar.cast(Scalar(e, of.dtype), dtype))
+
+
+@rule("argmax", "argmin")
+def _arg_reduce(op, operation, operands):
+    """Two results are carried, the extreme and its position; ties and NaN go to the first position in any order."""
+    operand, result = type_of(operation.operands[0].type), type_of(operation.results[0].type)
+    axes = attributes.from_mlir(op, operation)["axes"]
+    better_than = "gt" if op.name == "argmax" else "lt"
+    kept = [axis for axis in range(operand.rank) if axis not in axes]
+    values = TensorType(tuple(operand.shape[axis] for axis in kept), operand.dtype)
+    lengths = {axis: _length(operands[0], axis) for axis in axes[1:]}
+
+    def body(element, best, best_position):
+        x, best, first = Scalar(element, operand.dtype), Scalar(best, operand.dtype), Scalar(best_position, INT64)
+        position = _flat_position(lengths, axes)
+        better, equal = scalar.compare(better_than, x, best), scalar.compare("eq", x, best)
+        if operand.dtype.is_inexact:
+            x_nan, best_nan = scalar.is_nan(x), scalar.is_nan(best)
+            better = scalar.bit_or(better, scalar.bit_and(x_nan, scalar.logical_not(best_nan)))
+            equal = scalar.bit_or(equal, scalar.bit_and(x_nan, best_nan))
+        earlier = scalar.bit_and(equal, scalar.compare("lt", position, first))
+        take = scalar.bit_or(better, earlier)
+        return [scalar.select(take, x, best).value, scalar.select(take, position, first).value]
+
+    sizes = _sizes(operands[0], kept)
+    inits = [
+        filled(values, extreme(operand.dtype, lowest=op.name == "argmax"), sizes),
+        filled(values.with_dtype(INT64), extreme(INT64, lowest=False), sizes),
+    ]
+    out = dimensions(*kept, rank=operand.rank)
+    maps = [ir.AffineMap.get_identity(operand.rank), out, out]
+    [_, positions] = generic(operands, inits, maps, iterators(operand.rank, axes), body)
+    return reshape(positions, result.shape, INT64)
+
+
+def _length(value: ir.Value, axis: int) -> int | Scalar:
+    """The size of an axis: a number, or an int64 of run time that bodies use from outside."""
+    size = size_of(value, axis)
+    if isinstance(size, int):
+        return size
+    return Scalar(arith.index_cast(ir.IntegerType.get_signless(64), size, loc=unnamed()), INT64)
+
+
+def _flat_position(lengths: dict[int, int | Scalar], axes) -> Scalar:
+    """The row-major position within the reduced axes."""
+    position = index(axes[0]) if axes else scalar.constant(0, INT64)
+    for axis in axes[1:]:
+        length = lengths[axis]
+        length = length if isinstance(length, Scalar) else scalar.constant(length, INT64)
+        position = scalar.add(scalar.multiply(position, length), index(axis))
+    return position
