@@ -108,8 +108,8 @@ def knapsack_arguments(size, dtype, rng):
 CASES = (
     Case(floyd_warshall, floyd_warshall_arguments, (13,), (250,), ("int32", "float64", "float32")),
     Case(floyd_warshall_rows, floyd_warshall_arguments, (13,), (250,), ("int32", "float64")),
-    Case(nussinov, nussinov_arguments, (14,), (70,), ("int32",)),
-    Case(longest_common_subsequence, two_sequences, (12, 15), (300, 280), ("int64", "uint8")),
-    Case(edit_distance, two_sequences, (12, 15), (200, 220), ("int64", "uint8")),
+    Case(nussinov, nussinov_arguments, (14,), (140,), ("int32",)),
+    Case(longest_common_subsequence, two_sequences, (12, 15), (600, 560), ("int64", "uint8")),
+    Case(edit_distance, two_sequences, (12, 15), (400, 440), ("int64", "uint8")),
     Case(knapsack, knapsack_arguments, (9, 60), (200, 50000), ("int64", "float64")),
 )

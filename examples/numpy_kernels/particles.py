@@ -189,7 +189,7 @@ def azimuthal_arguments(size, dtype, rng):
 CASES = (
     Case(nbody, nbody_arguments, (7, 5), (25, 400), terms=10000),
     Case(nbody_pairs, nbody_pairs_arguments, (6, 4), (24, 20), terms=10000),
-    Case(pairwise_distances, pairwise_distances_arguments, (10, 3), (120, 3)),
+    Case(pairwise_distances, pairwise_distances_arguments, (10, 3), (300, 3)),
     Case(kmeans_step, kmeans_step_arguments, (40, 3, 2), (40000, 16, 4)),
     Case(mandelbrot_masks, mandelbrot_arguments, (14, 15, 12), (300, 300, 40), ("float64",), terms=10000),
     Case(mandelbrot_shrinking, mandelbrot_arguments, (14, 15, 12), (300, 300, 40), ("float64",)),

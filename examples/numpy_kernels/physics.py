@@ -214,6 +214,6 @@ CASES = (
     Case(contour_integral, contour_integral_arguments, (3, 5, 4, 6), (3, 100, 60, 32), terms=10000),
     Case(go_fast, go_fast_arguments, (12,), (3000,)),
     Case(clipped_blend, clipped_blend_arguments, (9, 8), (1500, 1500), ("int64",)),
-    Case(runge_kutta, runge_kutta_arguments, (10,), (4000,), terms=100000),
+    Case(runge_kutta, runge_kutta_arguments, (10,), (1200,), terms=100000),
     Case(schroedinger, schroedinger_arguments, (30, 10), (100000, 60)),
 )

@@ -218,8 +218,8 @@ CASES = (
     Case(dft, dft_arguments, (24,), (600,)),
     Case(convolve, convolve_arguments, (40, 7), (400000, 32)),
     Case(convolve_2d, convolve_2d_arguments, (12, 3), (150, 7)),
-    Case(crc16, crc16_arguments, (25,), (6000,), ("uint8",)),
-    Case(adler32, crc16_arguments, (25,), (60000,), ("int64",)),
-    Case(histogram_loop, histogram_loop_arguments, (60, 16), (100000, 16)),
+    Case(crc16, crc16_arguments, (25,), (40000,), ("uint8",)),
+    Case(adler32, crc16_arguments, (25,), (200000,), ("int64",)),
+    Case(histogram_loop, histogram_loop_arguments, (60, 16), (300000, 16)),
     Case(running_mean, running_mean_arguments, (30, 5), (2000000, 50)),
 )

@@ -159,12 +159,12 @@ def median_filter_arguments(size, dtype, rng):
 
 
 CASES = (
-    Case(bubble_sort, sort_arguments, (14,), (300,), ("float64", "float32", "int64")),
-    Case(insertion_sort, sort_arguments, (14,), (400,), ("float64", "float32", "int64")),
-    Case(shell_sort, sort_arguments, (20,), (4000,), ("float64", "int64")),
+    Case(bubble_sort, sort_arguments, (14,), (800,), ("float64", "float32", "int64")),
+    Case(insertion_sort, sort_arguments, (14,), (1500,), ("float64", "float32", "int64")),
+    Case(shell_sort, sort_arguments, (20,), (20000,), ("float64", "int64")),
     Case(binary_search, binary_search_arguments, (16, 9), (100000, 10000), ("float64", "int64")),
     Case(prime_sieve, prime_sieve_arguments, (60,), (2000000,), ("int64",)),
-    Case(collatz_lengths, prime_sieve_arguments, (30,), (2000,), ("int64",)),
-    Case(integrate_adaptive, integrate_adaptive_arguments, (3,), (12,), ("float64",)),
+    Case(collatz_lengths, prime_sieve_arguments, (30,), (10000,), ("int64",)),
+    Case(integrate_adaptive, integrate_adaptive_arguments, (3,), (30,), ("float64",)),
     Case(median_filter, median_filter_arguments, (20, 5), (10000, 9)),
 )

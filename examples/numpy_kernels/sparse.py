@@ -75,7 +75,7 @@ def gather_rows_arguments(size, dtype, rng):
 
 CASES = (
     Case(csr_matvec, csr_matvec_arguments, (12, 10, 3), (20000, 20000, 20)),
-    Case(csr_matvec_loops, csr_matvec_arguments, (12, 10, 3), (10000, 10000, 20)),
-    Case(pagerank, pagerank_arguments, (12, 40, 5), (2000, 20000, 5), ("int64", "int32")),
+    Case(csr_matvec_loops, csr_matvec_arguments, (12, 10, 3), (20000, 20000, 20)),
+    Case(pagerank, pagerank_arguments, (12, 40, 5), (5000, 40000, 8), ("int64", "int32")),
     Case(gather_rows, gather_rows_arguments, (12, 5, 7, 3), (20000, 64, 4000, 8)),
 )

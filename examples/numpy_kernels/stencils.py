@@ -201,7 +201,7 @@ CASES = (
     Case(jacobi_2d, jacobi_2d_arguments, (14, 6), (500, 100)),
     Case(heat_3d, heat_3d_arguments, (8, 5), (60, 40)),
     Case(seidel_2d, seidel_2d_arguments, (11, 3), (200, 10)),
-    Case(seidel_points, seidel_2d_arguments, (11, 3), (100, 10)),
+    Case(seidel_points, seidel_2d_arguments, (11, 3), (160, 10)),
     Case(fdtd_2d, fdtd_2d_arguments, (11, 13, 6), (500, 550, 60)),
     Case(adi, adi_arguments, (11, 4), (200, 25)),
     Case(gray_scott, gray_scott_arguments, (12, 4), (400, 25)),
