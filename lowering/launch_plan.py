@@ -1,7 +1,8 @@
 """Which kernels a straight-line Relax function calls, on which values, in which order.
 
 Takes a module whose Relax function calls PrimFuncs. Gives a `Plan`, or None when the function needs the virtual
-machine (branches, packed calls, symbolic shapes). Launches that would write nothing are left out.
+machine (branches, packed calls, symbolic shapes). Launches that would write nothing are left out. What a launch
+updates in place are arguments.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ class Plan:
     constants: dict[int, ir.GenericConst] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     results: tuple[int, ...] = ()
+    updates: dict[int, int] = field(default_factory=dict)
+    """Number of the new content of an argument that a launch wrote in place, to the number of that argument."""
 
     @property
     def kernels(self) -> int:
@@ -112,7 +115,7 @@ class _Planner:
             return self.value(expression.tuple_value)[expression.index]
         if isinstance(expression, ir.GenericConst):
             return self.constant(expression)
-        if isinstance(expression, relax.Call) and getattr(expression.op, "name", "") == "relax.call_tir":
+        if isinstance(expression, relax.Call):
             return self.call(expression)
         raise _NeedsMachine
 
@@ -122,16 +125,27 @@ class _Planner:
         return number
 
     def call(self, call: relax.Call) -> int | tuple:
-        callee, arguments = call.args[0], call.args[1]
-        if len(call.args) != 2:
+        if len(call.args) != 2 or getattr(call.op, "name", "") not in ("relax.call_tir", "relax.call_tir_inplace"):
             raise _NeedsMachine
+        callee, arguments = call.args
         kind = call.ty_args[0]
         several = isinstance(kind, relax.TupleType)
         inputs = tuple(_flat(self.value(arguments)))
-        outputs = tuple(self.new(each) for each in (kind.fields if several else [kind]))
+        results = tuple(self.new(each) for each in (kind.fields if several else [kind]))
+        in_place = [int(at) for at in call.attrs.inplace_indices] if call.op.name.endswith("_inplace") else []
+        for result, at in zip(results, in_place, strict=False):
+            if at >= 0:
+                self.update(result, inputs[at])
+        outputs = tuple(number for number in results if number not in self.plan.updates)
         kernel = None if VIEW in self.mod[callee].attrs else callee.name_hint
         self.plan.steps.append(Step(kernel, inputs, outputs))
-        return outputs if several else outputs[0]
+        return results if several else results[0]
+
+    def update(self, result: int, argument: int) -> None:
+        """Note that a result is in the memory of an argument; no other memory is written in place."""
+        if argument >= self.plan.arguments:
+            raise _NeedsMachine
+        self.plan.updates[result] = argument
 
 
 def _flat(value: int | tuple) -> list[int]:
@@ -139,11 +153,12 @@ def _flat(value: int | tuple) -> list[int]:
 
 
 def _needed(plan: Plan) -> list[Step]:
-    """The steps whose outputs hold elements that a later step or the result reads."""
+    """The steps that update an argument, or whose outputs hold elements that a later step or the result reads."""
     wanted, kept = set(plan.results), []
+    updated = {argument for argument in plan.updates.values() if plan.values[argument].size}
     for step in reversed(plan.steps):
         used = [number for number in step.outputs if number in wanted and plan.values[number].size]
-        if used:
+        if used or updated & set(step.inputs):
             wanted.update(step.inputs)
             kept.append(step)
     return kept[::-1]

@@ -7,16 +7,16 @@ Refuses what has no rule: all of it at once, with counts and lines, before anyth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
-from mlirtri.dialect.locations import errors_at, name_of, span_of
+from mlirtri.dialect.locations import errors_at, name_of
 from mlirtri.dialect.mlir import ir
-from mlirtri.errors import Note, Span, UnsupportedOperationError
+from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering import linalg_rules, tensor_rules
 from mlirtri.lowering.linalg_rules import elementwise, structured
 from mlirtri.lowering.mlir_reading import dtype_of, shape_of
 from mlirtri.lowering.primfunc import Names
+from mlirtri.lowering.refusals import refuse
 from mlirtri.lowering.relax_builder import RULES, RelaxBuilder, Rule
 from mlirtri.lowering.scalar_body import BODY_OPERATIONS
 from mlirtri.lowering.scalar_to_tir import SCALAR_RULES
@@ -25,13 +25,13 @@ from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, TensorType, relax
 from mlirtri.lowering.tvm_passes import BINDING_LOCATIONS
 
 __all__ = ["linalg_rules", "tensor_rules", "translate"]
-_SHOWN_PLACES = 4
 
 
 def translate(module: ir.Module) -> IRModule:
     """The Relax module of `module`; raises `UnsupportedOperationError` for all that has no translation."""
     functions = [each.operation for each in module.body.operations]
-    _refuse_unsupported(functions)
+    found = (each for function in functions for each in _unsupported(function))
+    refuse(found, "Relax", 'write it with other operations, or use pipeline="mlir"')
     block = BlockBuilder()
     symbols = [function.attributes["sym_name"].value for function in functions]
     names = Names(symbols)
@@ -72,35 +72,6 @@ def _rule_of(operation: ir.Operation) -> Rule | None:
     if is_structured(operation):
         return structured
     return elementwise if operation.name in SCALAR_RULES or operation.name == "math.ipowi" else None
-
-
-@dataclass
-class _Refusal:
-    """Everything refused for one reason."""
-
-    count: int = 0
-    places: list[Span] = field(default_factory=list)
-
-
-def _refuse_unsupported(functions: Sequence[ir.Operation]) -> None:
-    refusals: dict[str, _Refusal] = {}
-    for function in functions:
-        for operation, reason in _unsupported(function):
-            refusal = refusals.setdefault(reason, _Refusal())
-            refusal.count += 1
-            if (span := span_of(operation.location)) and span not in refusal.places:
-                refusal.places.append(span)
-    if not refusals:
-        return
-    lines = [f"{reason} ({each.count}×)" if each.count > 1 else reason for reason, each in refusals.items()]
-    places = [(reason, span) for reason, each in refusals.items() for span in each.places[:_SHOWN_PLACES]]
-    notes = [Note(f"{reason} is here", span) for reason, span in places]
-    raise UnsupportedOperationError(
-        f"no translation to Relax for {', '.join(lines)}",
-        notes[0].span if notes else None,
-        help='write it with other operations, or use pipeline="mlir"',
-        notes=notes[1:] if len(notes) > 1 else (),
-    )
 
 
 def _unsupported(function: ir.Operation) -> Iterator[tuple[ir.Operation, str]]:

@@ -132,8 +132,8 @@ class ScalarBody:
         expression = structural_map(expression, (tirx.Let, self._lift), order="post")
         weight = 1 + sum(self.weights.get(operand, 0) for operand in operation.operands)
         is_worth_it = rule.is_expensive or rule.repeats or weight > _CHEAP_WEIGHT
-        if is_worth_it and (mentions := _mentions(result)) > 1:
-            expression, weight = self._bind(expression, operation.name.split(".")[-1], mentions), 0
+        if is_worth_it and (count := mentions(result)) > 1:
+            expression, weight = self._bind(expression, operation.name.split(".")[-1], count), 0
         self.weights[result] = weight
         self.define(result, expression)
 
@@ -168,7 +168,7 @@ class ScalarBody:
 
     def _is_reduction(self, operation: ir.Operation) -> bool:
         first = operation.operands[0]
-        return first in self.accumulators and _mentions(first) == 1 and dtype_name(self.get(first)) != "bool"
+        return first in self.accumulators and mentions(first) == 1 and dtype_name(self.get(first)) != "bool"
 
     def _with_variables(self, expression: Expr) -> Expr:
         for variable, value in reversed(self.variables):
@@ -182,7 +182,7 @@ def _replace(statement: Any, visit: Callable[[Any], Any]) -> Any:
     return store(statement.buffer, value, statement.indices)
 
 
-def _mentions(value: ir.Value) -> int:
+def mentions(value: ir.Value) -> int:
     """How often the expression of `value` will be written out."""
     count = 0
     for use in value.uses:

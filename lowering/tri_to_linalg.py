@@ -45,14 +45,14 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
 def translate(source: ir.Module) -> ir.Module:
     """A new module in which no `tri` operation is left."""
     result = ir.Module.create(loc=source.operation.location)
-    fill = tri_to_linalg_control.fill_function if _has_control(source) else _fill_function
+    fill = tri_to_linalg_control.fill_function if has_control(source) else _fill_function
     with ir.InsertionPoint(result.body):
         for function in source.body.operations:
             fill(function, _declared(function))
     return result
 
 
-def _has_control(source: ir.Module) -> bool:
+def has_control(source: ir.Module) -> bool:
     """Whether values of rank 0 are scalars: loops, branches, updates and indices of run time compute with them."""
     reads_parts = (op.group == "indexing" and op.name not in STRAIGHT for op in map(op_of, tri_operations(source)))
     return is_imperative(source) or any(reads_parts)

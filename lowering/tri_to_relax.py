@@ -2,7 +2,8 @@
 
 Takes a `tri` module. Gives a Relax module made by the same bridge as the `linalg` pipeline's. An op without a Relax
 operator that is exact for its dtype is lowered to linalg first, alone and unfused, and bridged as a PrimFunc:
-the pipeline's fusion is Relax's in either case.
+the pipeline's fusion is Relax's in either case. Functions with loops and updates go down to linalg as a whole and
+become one imperative TIR function (`imperative_to_relax`).
 """
 
 from __future__ import annotations
@@ -14,18 +15,22 @@ from mlirtri.dialect.definition import mlir_type, op_of, type_of
 from mlirtri.dialect.locations import errors_at
 from mlirtri.dialect.mlir import ir, print_module, tensor
 from mlirtri.dialect.ops import Op, dialect_ops, load
+from mlirtri.lowering import tri_to_linalg
+from mlirtri.lowering.imperative_to_relax import lower_imperative
 from mlirtri.lowering.linalg_builder import tensor_type
 from mlirtri.lowering.mlir_to_relax import translate
 from mlirtri.lowering.relax_builder import RelaxBuilder, Splat, rule
 from mlirtri.lowering.scalar_to_tir import literal
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tri_decompose import decompose, tri_operations
-from mlirtri.lowering.tri_to_linalg import rule_of
+from mlirtri.lowering.tri_to_linalg import has_control, rule_of
 from mlirtri.lowering.tvm_names import IRModule, relax
 
 
 def lower(module: ir.Module, context: CompileContext) -> IRModule:
     """The Relax module of a `tri` module; raises `UnsupportedOperationError`."""
+    if has_control(module):
+        return lower_imperative(tri_to_linalg.lower(module, context), context)
     with module.context, ir.Location.unknown():
         before = print_module(module)
         source = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))

@@ -38,6 +38,8 @@ class KernelExecutable:
     kernels: int
     bytes: int
     launch: Launch
+    updates_in_place: bool = False
+    """Whether results that are new contents of arguments are those arguments' tensors, written in place."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,9 @@ def make_executable(plan: Plan, kernel: Callable[[str], Callable]) -> KernelExec
     """The executable of `plan`; `kernel` looks a compiled function up by its name."""
     store = _place(plan)
     if _is_single(plan, store):
-        return KernelExecutable(1, plan.bytes, _single(plan, store, kernel(str(plan.steps[0].kernel))))
-    return KernelExecutable(plan.kernels, plan.bytes, _several(plan, store, kernel))
+        launch = _single(plan, store, kernel(str(plan.steps[0].kernel)))
+        return KernelExecutable(1, plan.bytes, launch, bool(plan.updates))
+    return KernelExecutable(plan.kernels, plan.bytes, _several(plan, store, kernel), bool(plan.updates))
 
 
 def _place(plan: Plan) -> Store:
@@ -64,6 +67,8 @@ def _place(plan: Plan) -> Store:
     home: dict[int, int] = {}
     copies = []
     for position, number in enumerate(plan.results):
+        if number in plan.updates:
+            continue
         source = number
         while source in made and made[source].kernel is None:
             source = made[source].inputs[0]
@@ -93,9 +98,11 @@ def _single(plan: Plan, store: Store, function: Callable) -> Launch:
     """The shortest way into one kernel; reordering only where the kernel's parameters are in another order."""
     (step,) = plan.steps
     order = [store.home[number] for number in step.outputs]
-    if step.inputs == tuple(range(plan.arguments)) and order == list(range(len(plan.results))):
-        return lambda inputs, outputs: function(*inputs, *outputs)
     positions = step.inputs
+    if not order and positions == tuple(range(plan.arguments)):
+        return lambda inputs, outputs: function(*inputs)
+    if positions == tuple(range(plan.arguments)) and order == list(range(len(plan.results))):
+        return lambda inputs, outputs: function(*inputs, *outputs)
 
     def launch(inputs, outputs):
         function(*[inputs[at] for at in positions], *[outputs[at] for at in order])

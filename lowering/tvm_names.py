@@ -44,6 +44,7 @@ from tvm.script import relax as script_relax  # noqa: E402
 from tvm.script import tirx as script_tirx  # noqa: E402
 from tvm_ffi import WalkResult, structural_equal, structural_map, structural_walk  # noqa: E402
 
+Analyzer = tvm.sym.Analyzer
 IRModule = ir.IRModule
 GlobalVar = ir.GlobalVar
 Range = ir.Range
@@ -61,7 +62,7 @@ SCRIPT_NAMES = {"tvm": tvm, "I": script_ir, "R": script_relax, "T": script_tirx,
 """What a TVMScript text may name, under the names that TVM's printer uses."""
 
 __all__ = [
-    "PINNED", "SCHEDULE_ERRORS", "SCRIPT_NAMES", "BlockBuilder", "GlobalVar", "IRModule", "PrimFunc",
+    "PINNED", "SCHEDULE_ERRORS", "SCRIPT_NAMES", "Analyzer", "BlockBuilder", "GlobalVar", "IRModule", "PrimFunc",
     "Range", "SBlock", "SBlockRealize", "Schedule", "Sequential", "Target", "TensorLoad", "TensorType",
     "WalkResult", "check_versions", "dlight", "from_source", "ir",
     "read_write_region", "relax", "s_tir", "structural_equal", "structural_map", "structural_walk", "tirx",

@@ -22,7 +22,9 @@ BINDING_LOCATIONS = "mlirtri.locations"
 """Attribute of the Relax function: name of a binding to its ``"/abs/file.py:line:column"``."""
 KERNEL_LOCATIONS = "mlirtri.lines"
 """Attribute of a scheduled PrimFunc: the locations of all its blocks, those that a schedule inlined away included."""
-CALLS = frozenset({"relax.call_tir", "relax.call_packed", "relax.call_pure_packed", "relax.call_dps_packed"})
+CALLS = frozenset({
+    "relax.call_tir", "relax.call_tir_inplace", "relax.call_packed", "relax.call_pure_packed", "relax.call_dps_packed",
+})  # fmt: skip
 """All that a Relax function may do from `tir` on: call what is compiled."""
 _MESSAGE_LINES = 6
 

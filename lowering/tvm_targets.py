@@ -9,6 +9,8 @@ from mlirtri.lowering.exact_products import fence_products
 from mlirtri.lowering.index_bits import cast_index_bits
 from mlirtri.lowering.target import Target
 
+IMPERATIVE = "mlirtri.imperative"
+"""Attribute of a PrimFunc that is statements, not a loop nest around one block."""
 MOST_THREADS = 1024
 SHARED_BYTES = 48 * 1024
 """What one block may have on every CUDA device since sm_75, without opting in to more shared memory."""
@@ -55,10 +57,23 @@ BUILD_PIPELINE = "mlirtri"
 def _build_pipeline():
     """TVM's own lowering, after which no `let` variable is bound twice: unrolling and the bf16 pass repeat them."""
     lowering, host, device = tvm_names.tvm.tirx.get_tir_pipeline("s_tir")
+    lowering = _pass("Lowering", _with_statements_in_place(lowering))
     # Before, because fusion and inlining repeat `let` variables too, and TVM's simplifier refuses that.
     unique = tvm_names.tirx.transform.ConvertSSA()
     passes = [unique, _pass("IndexBits", cast_index_bits), lowering, _pass("FenceProducts", fence_products), unique]
     return tvm_names.Sequential(passes), host, device
+
+
+def _with_statements_in_place(lowering):
+    """TVM's lowering, which would move all allocations to the top, past what computes their sizes."""
+
+    def run(mod):
+        functions = [function for _, function in mod.functions_items()]
+        is_imperative = any(IMPERATIVE in (function.attrs or {}) for function in functions)
+        with tvm_names.tvm.transform.PassContext(config={"tirx.disable_storage_rewrite": is_imperative}):
+            return lowering(mod)
+
+    return run
 
 
 def _pass(name: str, rewrite):

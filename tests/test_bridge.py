@@ -327,7 +327,6 @@ func.func @k(%a: tensor<2x2xf32>, %c: tensor<2xcomplex<f32>>) -> tensor<2x2xf32>
 def test_dynamic_shapes_and_foreign_types_are_refused():
     for kind, word in (
         ("tensor<?xf32>", "dynamic"),
-        ("tensor<2xcomplex<f32>>", "complex<f32>"),
         ("tensor<2xi4>", "i4"),
     ):
         with pytest.raises(UnsupportedOperationError, match=word):

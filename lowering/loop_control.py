@@ -1,0 +1,216 @@
+"""Statement rules of scf: loops, branches, and what they carry from one iteration to the next.
+
+What a loop carries, and what a branch gives, is an element of memory that LLVM makes a register. It is stored at the
+end of an iteration or arm, all values before any store. A `while` whose condition is one expression stays one; of
+another one the statements before the condition run inside the loop, which then ends by a flag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlirtri.dialect.locations import name_of, span_of
+from mlirtri.dialect.mlir import ir
+from mlirtri.lowering.loop_statements import LoopTranslation, sequence, statement
+from mlirtri.lowering.loop_values import Cell, Scalar, part_dtypes
+from mlirtri.lowering.primfunc import index
+from mlirtri.lowering.scalar_to_tir import literal
+from mlirtri.lowering.tvm_names import Analyzer, tirx
+from mlirtri.lowering.tvm_passes import LOCATION
+
+PARALLEL = "mlirtri.parallel"
+"""Annotation of a For whose iterations are independent of each other."""
+
+
+class Carried:
+    """The cells behind SSA values that several places define: a loop's, or a branch's results."""
+
+    def __init__(self, translation: LoopTranslation, values: Sequence[ir.Value], wishes: Sequence[str]):
+        self.translation = translation
+        self.cells: list[list[Cell]] = []
+        for value, wish in zip(values, wishes, strict=True):
+            self.cells.append([translation.values.cell(dtype, wish) for dtype in part_dtypes(value.type)])
+
+    def assign(self, values: Sequence[ir.Value]) -> None:
+        """Store these values, each as it is before any of the stores."""
+        cells = [cell for cells in self.cells for cell in cells]
+        parts = [part for value in values for part in self.translation.values.parts(value)]
+        self.translation.values.name_all()
+        self.translation.values.assign(cells, parts)
+
+    def meaning(self, at: int) -> Any:
+        cells = self.cells[at]
+        return cells[0].scalar if len(cells) == 1 else (cells[0].scalar, cells[1].scalar)
+
+    def define(self, values: Sequence[ir.Value]) -> None:
+        """Say that these values are what the cells hold."""
+        for at, value in enumerate(values):
+            self.translation.values.set(value, self.meaning(at))
+
+
+@statement("scf.for")
+def _for(translation: LoopTranslation, operation: ir.Operation) -> None:
+    lower, upper, step, *initial = operation.operands
+    block = operation.regions[0].blocks[0]
+    counter, *arguments = block.arguments
+    loop = _Loop(translation, counter, lower, upper, step)
+    translation.values.name_all()
+    carried = Carried(translation, arguments, _names(operation, arguments))
+    carried.assign(initial)
+    carried.define(arguments)
+    with translation.values.nested() as body:
+        loop.define_counter(translation)
+        end = translation.translate(block)
+        carried.assign(end.operands)
+    translation.values.statements.append(loop.around(sequence(body), _notes(operation)))
+    carried.define(operation.results)
+
+
+@statement("scf.parallel")
+def _parallel(translation: LoopTranslation, operation: ir.Operation) -> None:
+    block = operation.regions[0].blocks[0]
+    count = len(block.arguments)
+    bounds, initial = operation.operands[: 3 * count], list(operation.operands)[3 * count :]
+    loops = [
+        _Loop(translation, block.arguments[at], bounds[at], bounds[count + at], bounds[2 * count + at])
+        for at in range(count)
+    ]
+    translation.values.name_all()
+    carried = Carried(translation, operation.results, _names(operation, operation.results))
+    carried.assign(initial)
+    with translation.values.nested() as body:
+        for loop in loops:
+            loop.define_counter(translation)
+        _combine(translation, translation.translate(block), carried)
+    # What several iterations add to is not independent.
+    notes = _notes(operation) if initial else {PARALLEL: 1, **_notes(operation)}
+    nest = sequence(body)
+    for loop in reversed(loops):
+        nest = loop.around(nest, notes)
+    translation.values.statements.append(nest)
+    carried.define(operation.results)
+
+
+def _combine(translation: LoopTranslation, end: ir.Operation, carried: Carried) -> None:
+    """The reductions of a parallel loop: each region combines what there is with one more operand."""
+    values = list(end.operands)
+    for at, region in enumerate(end.regions):
+        so_far, more = region.blocks[0].arguments
+        translation.values.set(so_far, carried.meaning(at))
+        translation.values.set(more, translation.values.get(values[at]))
+        values[at] = translation.translate(region.blocks[0]).operands[0]
+    carried.assign(values)
+
+
+@statement("scf.if")
+def _if(translation: LoopTranslation, operation: ir.Operation) -> None:
+    values = translation.values
+    condition = values.get(operation.operands[0]).expression
+    values.name_all()
+    carried = Carried(translation, operation.results, _names(operation, operation.results))
+    arms = []
+    for region in operation.regions:
+        with values.nested() as arm:
+            for block in region.blocks:
+                carried.assign(translation.translate(block).operands)
+        arms.append(arm)
+    then, otherwise = arms
+    if then or otherwise:
+        other = sequence(otherwise) if otherwise else None
+        values.statements.append(tirx.IfThenElse(condition, sequence(then), other))
+    carried.define(operation.results)
+
+
+@statement("scf.while")
+def _while(translation: LoopTranslation, operation: ir.Operation) -> None:
+    values = translation.values
+    before, after = (region.blocks[0] for region in operation.regions)
+    state = Carried(translation, before.arguments, _names(operation, before.arguments))
+    state.assign(operation.operands)
+    state.define(before.arguments)
+    with values.nested() as prologue:
+        condition, *handed = translation.translate(before).operands
+        ends = values.get(condition)
+    positions = {argument: at for at, argument in enumerate(before.arguments)}
+    is_expression = not prologue and all(value in positions for value in handed)
+    if is_expression:
+        _define_aliases(translation, state, [positions[value] for value in handed], after.arguments)
+        with values.nested() as body:
+            state.assign(translation.translate(after).operands)
+        values.statements.append(tirx.While(ends.expression, sequence(body)))
+        return _define_aliases(translation, state, [positions[value] for value in handed], operation.results)
+    return _while_with_flag(translation, operation, state, prologue, ends)
+
+
+def _define_aliases(translation: LoopTranslation, state: Carried, at: Sequence[int], values: Sequence) -> None:
+    for position, value in zip(at, values, strict=True):
+        translation.values.set(value, state.meaning(position))
+
+
+def _while_with_flag(
+    translation: LoopTranslation, operation: ir.Operation, state: Carried, prologue: list[Any], ends: Scalar
+) -> None:
+    """``goes = True; while goes: <before>; goes = condition; if goes: <after>``"""
+    values = translation.values
+    before, after = (region.blocks[0] for region in operation.regions)
+    _, *handed = before.operations[len(before.operations) - 1].operands
+    flag = values.cell("bool", "goes")
+    results = Carried(translation, operation.results, _names(operation, operation.results))
+    values.statements.append(flag.store(Scalar(literal(True, "bool"))))
+    with values.nested() as body:
+        body += prologue
+        ends = values.name(ends, "condition")
+        results.assign(handed)
+        values.statements.append(flag.store(ends))
+        results.define(after.arguments)
+        with values.nested() as continued:
+            state.assign(translation.translate(after).operands)
+        values.statements.append(tirx.IfThenElse(flag.scalar.expression, sequence(continued), None))
+    values.statements.append(tirx.While(flag.scalar.expression, sequence(body)))
+    results.define(operation.results)
+
+
+class _Loop:
+    """One counted loop: its bounds, evaluated before it, and its counter."""
+
+    def __init__(
+        self, translation: LoopTranslation, counter: ir.Value, lower: ir.Value, upper: ir.Value, step: ir.Value
+    ):
+        values = translation.values
+        self.counter = counter
+        self.variable = tirx.Var(values.names.unique(name_of(counter.location) or "i"), "int64")
+        self.lower, upper, self.step = (
+            values.settled(each, wish) for each, wish in ((lower, "start"), (upper, "stop"), (step, "step"))
+        )
+        extent = upper - self.lower
+        if not self.has_unit_step:
+            extent = tirx.FloorDiv(extent + (self.step - index(1)), self.step)
+        # As TVMScript's parser leaves it.
+        self.extent = Analyzer().simplify(extent)
+
+    @property
+    def has_unit_step(self) -> bool:
+        return isinstance(self.step, tirx.IntImm) and int(self.step.value) == 1
+
+    def define_counter(self, translation: LoopTranslation) -> None:
+        counter = Scalar(self.variable)
+        if not self.has_unit_step:
+            counter = Scalar(self.lower + self.variable * self.step, size=5)
+        translation.values.set(self.counter, counter)
+
+    def around(self, body: Any, notes: dict) -> Any:
+        start = self.lower if self.has_unit_step else index(0)
+        return tirx.For(self.variable, start, self.extent, tirx.ForKind.SERIAL, body, annotations=notes)
+
+
+def _names(operation: ir.Operation, values: Sequence[ir.Value]) -> list[str]:
+    """What to call the cells of these values: the user's names, where the values or the operation have them."""
+    of_all = name_of(operation.location) or operation.name.split(".")[-1]
+    blocks = [value.location if not isinstance(value.owner, ir.Operation | ir.OpView) else None for value in values]
+    return [(location and name_of(location)) or of_all for location in blocks]
+
+
+def _notes(operation: ir.Operation) -> dict[str, str]:
+    span = span_of(operation.location)
+    return {LOCATION: str(span)} if span else {}

@@ -1,0 +1,134 @@
+"""Memory of imperative code: buffers behind memrefs, and the views of them that bufferization leaves.
+
+Takes memref types and the operations that make one memref of another. Gives, for indices into a memref, the buffer and
+the indices into that. Complex elements are two of a last dimension. Refuses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.dialect.mlir import ir
+from mlirtri.lowering.loop_values import part_dtypes
+from mlirtri.lowering.primfunc import index
+from mlirtri.lowering.tvm_names import tirx
+
+Indices = list[Any]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a memref is: its sizes, and where its elements lie in a buffer."""
+
+    buffer: Any
+    sizes: tuple[Any, ...]
+    parts: int
+    """2 for complex elements."""
+    place: Callable[[Indices], Indices] = list
+    """From indices into the memref to indices into the buffer."""
+
+    def indices(self, at: Sequence[Any]) -> list[Indices]:
+        """The indices into the buffer of each part of the element `at`."""
+        place = self.place(list(at))
+        return [[*place, index(part)] for part in range(self.parts)] if self.parts == 2 else [place]
+
+    def seen_as(self, sizes: Sequence[Any], place: Callable[[Indices], Indices]) -> Memory:
+        """A view of other sizes; `place` turns its indices into this memory's."""
+        return Memory(self.buffer, tuple(sizes), self.parts, lambda at: self.place(place(at)))
+
+
+def memory(name: str, kind: ir.MemRefType, sizes: Sequence[Any]) -> Memory:
+    """A buffer for a memref type; `sizes` are expressions. Empty dimensions get room for one element."""
+    dtypes = part_dtypes(kind)
+    room = [index(1) if isinstance(size, tirx.IntImm) and not size.value else size for size in sizes]
+    extra = [index(2)] if len(dtypes) == 2 else []
+    return Memory(tirx.decl_buffer([*room, *extra], dtypes[0], name, layout=None), tuple(sizes), len(dtypes))
+
+
+def mixed(static: Sequence[int], dynamic: Sequence[Any]) -> list[Any]:
+    """A ``static_…`` attribute with the operands that stand for its dynamic entries."""
+    operands = iter(dynamic)
+    return [next(operands) if number == ir.ShapedType.get_dynamic_size() else index(number) for number in static]
+
+
+def subview(source: Memory, offsets: Indices, sizes: Indices, strides: Indices, kept: Sequence[int]) -> Memory:
+    """Every stride-th element from an offset on, along each axis; the axes `kept` remain."""
+
+    def place(at: Indices) -> Indices:
+        steps = dict(zip(kept, at, strict=True))
+        return [
+            _sum(offset, _product(steps[axis], stride)) if axis in steps else offset
+            for axis, (offset, stride) in enumerate(zip(offsets, strides, strict=True))
+        ]
+
+    return source.seen_as([sizes[axis] for axis in kept], place)
+
+
+def collapsed(source: Memory, groups: Sequence[Sequence[int]]) -> Memory:
+    """Each group of axes as one."""
+    sizes = [_total([source.sizes[axis] for axis in group]) for group in groups]
+
+    def place(at: Indices) -> Indices:
+        if not groups:
+            return [index(0) for _ in source.sizes]
+        return [each for one, group in zip(at, groups, strict=True) for each in _apart(one, source.sizes, group)]
+
+    return source.seen_as(sizes, place)
+
+
+def expanded(source: Memory, groups: Sequence[Sequence[int]], sizes: Sequence[Any]) -> Memory:
+    """Each axis as a group of axes, whose sizes are given."""
+
+    def place(at: Indices) -> Indices:
+        return [_together(at, sizes, group) for group in groups]
+
+    return source.seen_as(sizes, place)
+
+
+def _apart(one: Any, sizes: Sequence[Any], group: Sequence[int]) -> Indices:
+    """The index into a collapsed group as one index per axis; axes of size 1 cost nothing."""
+    long = [axis for axis in group if not _is(sizes[axis], 1)]
+    result = dict.fromkeys(group, index(0))
+    for place, axis in enumerate(long):
+        inner = _total([sizes[each] for each in long[place + 1 :]])
+        quotient = one if _is(inner, 1) else tirx.FloorDiv(one, inner)
+        result[axis] = quotient if place == 0 else tirx.FloorMod(quotient, sizes[axis])
+    return [result[axis] for axis in group]
+
+
+def _together(at: Indices, sizes: Sequence[Any], group: Sequence[int]) -> Any:
+    total = index(0)
+    for axis in group:
+        if not _is(sizes[axis], 1):
+            total = _sum(_product(total, sizes[axis]), at[axis])
+    return total
+
+
+def _total(sizes: Sequence[Any]) -> Any:
+    product = index(1)
+    for size in sizes:
+        product = _product(product, size)
+    return product
+
+
+def _is(expression: Any, number: int) -> bool:
+    return isinstance(expression, tirx.IntImm) and int(expression.value) == number
+
+
+def _product(x: Any, y: Any) -> Any:
+    if _is(x, 0) or _is(y, 1):
+        return x
+    return y if _is(x, 1) else x * y
+
+
+def _sum(x: Any, y: Any) -> Any:
+    if _is(x, 0):
+        return y
+    return x if _is(y, 0) else x + y
+
+
+def groups_of(operation: ir.Operation) -> list[list[int]]:
+    """The ``reassociation`` of a reshape."""
+    return [[axis.value for axis in group] for group in operation.attributes["reassociation"]]

@@ -1,0 +1,241 @@
+"""One function under translation from loops form to TIR, and the table of statement rules that drive it.
+
+A rule is a function ``(translation, operation)`` registered for an operation's name; what has none is a scalar
+operation of `SCALAR_RULES`. Here are the rules of memory and of complex numbers; `loop_control` has those of scf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mlirtri.dialect.locations import errors_at, name_of
+from mlirtri.dialect.mlir import ir
+from mlirtri.lowering import loop_memory
+from mlirtri.lowering.loop_memory import Memory, mixed
+from mlirtri.lowering.loop_values import LoopValues, Scalar, joined, part_dtypes
+from mlirtri.lowering.primfunc import Names, index, load, store
+from mlirtri.lowering.scalar_integers import integer_power
+from mlirtri.lowering.scalar_to_tir import SCALAR_RULES, literal
+from mlirtri.lowering.tvm_names import tirx
+
+Statement = Callable[["LoopTranslation", ir.Operation], None]
+STATEMENTS: dict[str, Statement] = {}
+
+
+def statement(*names: str) -> Callable[[Statement], Statement]:
+    """Register a rule for these operations; an operation has one rule."""
+
+    def register(function: Statement) -> Statement:
+        for name in names:
+            if name in STATEMENTS:
+                raise ValueError(f"two rules for {name}")
+            STATEMENTS[name] = function
+        return function
+
+    return register
+
+
+class LoopTranslation:
+    """What the values, memrefs and written buffers of one function are so far."""
+
+    def __init__(self) -> None:
+        self.values = LoopValues(Names())
+        self.memories: dict[ir.Value, Memory] = {}
+        self.written: set[str] = set()
+        """Names of the buffers that something is stored into."""
+        self.constants: list[tuple[Any, str]] = []
+        """Buffers of constant arrays, with the symbols of their ``memref.global``."""
+
+    def translate(self, block: ir.Block) -> ir.Operation:
+        """Write the statements of a block; gives its terminator, which is not one."""
+        *operations, terminator = [each.operation for each in block.operations]
+        for operation in operations:
+            with errors_at(operation):
+                STATEMENTS.get(operation.name, _scalar)(self, operation)
+        return terminator
+
+    def memory(self, value: ir.Value, sizes: Sequence[Any], wish: str) -> Memory:
+        """A new buffer for a memref; the caller decides where it is allocated."""
+        made = loop_memory.memory(self.values.names.unique(wish), value.type, sizes)
+        self.memories[value] = made
+        return made
+
+    def at(self, indices: Sequence[ir.Value]) -> list[Scalar]:
+        return [self.values.get(each) for each in indices]
+
+
+def sequence(statements: Sequence[Any]) -> Any:
+    """Statements as one."""
+    if not statements:
+        return tirx.Evaluate(tirx.IntImm("int32", 0))
+    return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
+
+
+def word(operation: ir.Operation) -> str:
+    """What to call the result of an operation: the user's name for it, or what it does."""
+    return name_of(operation.location) or operation.name.split(".")[-1]
+
+
+def _scalar(translation: LoopTranslation, operation: ir.Operation) -> None:
+    """arith and math on single elements."""
+    values, rule = translation.values, SCALAR_RULES[operation.name]
+    operands = [values.get(operand) for operand in operation.operands]
+    expression = rule.build(operation, [operand.expression for operand in operands])
+    values.define(operation.results[0], joined(expression, operands), word(operation))
+
+
+@statement("arith.constant")
+def _constant(translation, operation):
+    [result] = operation.results
+    number = SCALAR_RULES["arith.constant"].build(operation, [])
+    translation.values.set(result, Scalar(number))
+
+
+@statement("math.ipowi")
+def _integer_power(translation, operation):
+    values = translation.values
+    base, exponent = (values.get(operand) for operand in operation.operands)
+
+    def name(expression, wish):
+        return values.name(joined(expression, [base, exponent]), wish).expression
+
+    base, exponent = values.name(base, "base"), values.name(exponent, "exponent")
+    power = integer_power(base.expression, exponent.expression, name)
+    values.define(operation.results[0], values.name(joined(power, [base, exponent]), word(operation)), "power")
+
+
+@statement("arith.select")
+def _select(translation, operation):
+    values, [result] = translation.values, operation.results
+    if not isinstance(result.type, ir.ComplexType):
+        return _scalar(translation, operation)
+    condition, *arms = operation.operands
+    chosen = values.get(condition)
+    chosen = chosen if chosen.is_free else values.name(chosen, "condition")
+    parts = zip(*(values.parts(arm) for arm in arms), strict=True)
+    values.define_complex(
+        result, *(joined(tirx.Select(chosen.expression, x.expression, y.expression), [chosen, x, y]) for x, y in parts),
+        word(operation),
+    )  # fmt: skip
+    return None
+
+
+@statement("complex.create")
+def _create(translation, operation):
+    real, imaginary = (translation.values.get(operand) for operand in operation.operands)
+    translation.values.define_complex(operation.results[0], real, imaginary, word(operation))
+
+
+@statement("complex.re", "complex.im")
+def _part(translation, operation):
+    part = translation.values.parts(operation.operands[0])[operation.name == "complex.im"]
+    translation.values.set(operation.results[0], part)
+
+
+@statement("complex.constant")
+def _complex_constant(translation, operation):
+    [result] = operation.results
+    numbers = zip(operation.attributes["value"], part_dtypes(result.type), strict=True)
+    translation.values.set(result, tuple(Scalar(literal(number.value, dtype)) for number, dtype in numbers))
+
+
+@statement("memref.load")
+def _load(translation, operation):
+    source, *indices = operation.operands
+    [result] = operation.results
+    memory, at = translation.memories[source], translation.at(indices)
+    places = memory.indices([each.expression for each in at])
+    name = memory.buffer.name
+    loads = [Scalar(load(memory.buffer, place), joined(None, at).reads | {name}) for place in places]
+    wish = name_of(operation.location) or name
+    if len(loads) == 2:
+        return translation.values.define_complex(result, *loads, wish)
+    return translation.values.define(result, loads[0], wish)
+
+
+@statement("memref.store")
+def _store(translation, operation):
+    value, target, *indices = operation.operands
+    values, memory = translation.values, translation.memories[target]
+    parts, at = values.parts(value), translation.at(indices)
+    values.name_what_reads(memory.buffer.name)
+    places = memory.indices([each.expression for each in at])
+    for place, part in zip(places, parts, strict=True):
+        values.statements.append(store(memory.buffer, part.expression, place))
+    translation.written.add(memory.buffer.name)
+
+
+@statement("memref.alloc", "memref.alloca")
+def _allocate(translation, operation):
+    [result] = operation.results
+    sizes = mixed(result.type.shape, [translation.values.settled(each, "size") for each in operation.operands])
+    memory = translation.memory(result, sizes, name_of(operation.location) or "temporary")
+    translation.values.statements.append(tirx.AllocBuffer(memory.buffer))
+
+
+@statement("memref.dealloc")
+def _free(_translation, _operation):
+    """TVM frees a buffer where the statements that it is allocated in end."""
+
+
+@statement("memref.get_global")
+def _global(translation, operation):
+    [result] = operation.results
+    memory = translation.memory(result, [index(size) for size in result.type.shape], "constant")
+    translation.constants.append((memory.buffer, operation.attributes["name"].value))
+
+
+@statement("memref.dim")
+def _dim(translation, operation):
+    source, axis = operation.operands
+    size = translation.memories[source].sizes[int(translation.values.get(axis).expression.value)]
+    translation.values.set(operation.results[0], Scalar(size))
+
+
+@statement("memref.cast")
+def _cast(translation, operation):
+    translation.memories[operation.results[0]] = translation.memories[operation.operands[0]]
+
+
+@statement("memref.subview")
+def _subview(translation, operation):
+    source, *dynamic = operation.operands
+    [result] = operation.results
+    counts = list(operation.attributes["operandSegmentSizes"])[1:]
+    operands = iter([translation.values.settled(each, "offset") for each in dynamic])
+    offsets, sizes, strides = (
+        mixed(list(operation.attributes[f"static_{name}"]), [next(operands) for _ in range(count)])
+        for name, count in zip(("offsets", "sizes", "strides"), counts, strict=True)
+    )
+    kept = _kept_axes(list(operation.attributes["static_sizes"]), result.type.rank)
+    translation.memories[result] = loop_memory.subview(translation.memories[source], offsets, sizes, strides, kept)
+
+
+def _kept_axes(sizes: list[int], rank: int) -> list[int]:
+    """The axes that a subview keeps: it drops axes of size 1, the first ones where there is a choice."""
+    surplus = len(sizes) - rank
+    kept = []
+    for axis, size in enumerate(sizes):
+        if size == 1 and surplus:
+            surplus -= 1
+        else:
+            kept.append(axis)
+    return kept
+
+
+@statement("memref.collapse_shape")
+def _collapse(translation, operation):
+    source = translation.memories[operation.operands[0]]
+    translation.memories[operation.results[0]] = loop_memory.collapsed(source, loop_memory.groups_of(operation))
+
+
+@statement("memref.expand_shape")
+def _expand(translation, operation):
+    source, *dynamic = operation.operands
+    sizes = mixed(
+        list(operation.attributes["static_output_shape"]),
+        [translation.values.settled(each, "size") for each in dynamic],
+    )
+    memory = translation.memories[source]
+    translation.memories[operation.results[0]] = loop_memory.expanded(memory, loop_memory.groups_of(operation), sizes)

@@ -1,0 +1,196 @@
+"""The values of imperative code on their way to TIR: which SSA value is which expression, and when it is evaluated.
+
+Takes SSA values with their TIR expressions, in program order, and the statements between them. Gives expressions. A
+value that is used once stays part of its reader's expression, unless memory that it reads is written before, or a loop
+begins: then it becomes a variable. So does a value that is used again. A variable of what reads no memory is an
+element of memory, which LLVM makes a register: TVM would write its expression out at every use while it analyses.
+Complex values are pairs. Refuses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.mlir import ir
+from mlirtri.lowering.mlir_reading import dtype_of
+from mlirtri.lowering.primfunc import Names, buffer, index, load, store
+from mlirtri.lowering.scalar_body import mentions
+from mlirtri.lowering.scalar_to_tir import dtype_name
+from mlirtri.lowering.tvm_names import TensorLoad, structural_map, tirx
+
+_FREE_SIZE = 8
+"""Nodes of an index expression that may be written out at every use, so that TVM sees what an access depends on."""
+_MOST_COPIES = 32
+"""Nodes that a variable of a float may stand for in TVM's analysis, before it becomes an element of memory."""
+_WHOLE_NUMBERS = ("int32", "int64")
+"""TVM remembers a bound of a variable of these and fails on a tighter one."""
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """An expression, the names of the buffers that it reads, and how many nodes TVM's analysis makes of it."""
+
+    expression: Any
+    reads: frozenset[str] = frozenset()
+    size: int = 1
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it may be evaluated anywhere, any number of times."""
+        is_index = dtype_name(self.expression) == "int64" and self.size <= _FREE_SIZE
+        return not self.reads and (self.size == 1 or is_index)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One element of memory that stands for a value which changes; LLVM makes it a register."""
+
+    buffer: Any
+
+    @property
+    def scalar(self) -> Scalar:
+        return Scalar(load(self.buffer, [index(0)]), frozenset([self.buffer.name]))
+
+    def is_held_by(self, scalar: Scalar) -> bool:
+        """Whether `scalar` is this cell's own value."""
+        return isinstance(scalar.expression, TensorLoad) and scalar.expression.source.same_as(self.buffer)
+
+    def store(self, scalar: Scalar) -> Any:
+        return store(self.buffer, scalar.expression, [index(0)])
+
+
+Meaning = Scalar | tuple[Scalar, Scalar]
+"""What an SSA value is: a scalar, or the real and the imaginary part of a complex one."""
+
+
+class LoopValues:
+    """The values so far, and the list of statements that is being written."""
+
+    def __init__(self, names: Names):
+        self.names = names
+        self.statements: list[Any] = []
+        self._meanings: dict[ir.Value, Meaning] = {}
+        self._waiting: dict[ir.Value, None] = {}
+        """Values that are used once and were not used yet, in program order."""
+
+    def get(self, value: ir.Value) -> Scalar:
+        """What `value` is, for the reader that it has been waiting for."""
+        self._waiting.pop(value, None)
+        return self._meanings[value]
+
+    def parts(self, value: ir.Value) -> tuple[Scalar, ...]:
+        """The one or two scalars that a value is."""
+        meaning = self.get(value)
+        return meaning if isinstance(meaning, tuple) else (meaning,)
+
+    def set(self, value: ir.Value, meaning: Meaning) -> None:
+        """Say what a value is that may be evaluated anywhere in its scope."""
+        self._meanings[value] = meaning
+
+    def define(self, value: ir.Value, scalar: Scalar, wish: str) -> None:
+        """Say what a value is that an operation computes here; one that is used again is computed once."""
+        scalar = self._without_lets(scalar)
+        count = mentions(value)
+        if count > 1 and not scalar.is_free:
+            scalar = self.name(scalar, wish)
+        self._meanings[value] = scalar
+        if count == 1 and not scalar.is_free:
+            self._waiting[value] = None
+
+    def define_complex(self, value: ir.Value, real: Scalar, imaginary: Scalar, wish: str) -> None:
+        """Say what a complex value is; its parts are computed here."""
+        self._meanings[value] = tuple(part if part.is_free else self.name(part, wish) for part in (real, imaginary))
+
+    def name(self, scalar: Scalar, wish: str) -> Scalar:
+        """A variable that holds what `scalar` is now."""
+        dtype = dtype_name(scalar.expression)
+        if not scalar.reads and (dtype in _WHOLE_NUMBERS or scalar.size > _MOST_COPIES):
+            cell = self.cell(dtype, wish)
+            self.statements.append(cell.store(scalar))
+            return cell.scalar
+        variable = tirx.Var(self.names.unique(wish), dtype)
+        self.statements.append(tirx.Bind(variable, scalar.expression))
+        # TVM writes nothing out that reads memory.
+        return Scalar(variable, size=1 if scalar.reads else scalar.size + 1)
+
+    def name_what_reads(self, buffer_name: str) -> None:
+        """Evaluate now what waits and reads this buffer, which is about to be written."""
+        self._name_waiting(lambda scalar: buffer_name in scalar.reads)
+
+    def name_all(self) -> None:
+        """Evaluate now all that waits, because statements follow that may run any number of times."""
+        self._name_waiting(lambda _: True)
+
+    def settled(self, value: ir.Value, wish: str) -> Any:
+        """The expression of `value`, the same wherever it is evaluated: a loop's bound, a buffer's size."""
+        scalar = self.get(value)
+        return (self.name(scalar, wish) if scalar.reads else scalar).expression
+
+    def cell(self, dtype: str, wish: str) -> Cell:
+        """A new element of memory, allocated here."""
+        memory = buffer(self.names.unique(wish), (1,), dtype)
+        self.statements.append(tirx.AllocBuffer(memory))
+        return Cell(memory)
+
+    def assign(self, cells: Sequence[Cell], scalars: Sequence[Scalar]) -> None:
+        """Store all scalars, each as it is before any of these stores."""
+        scalars = list(scalars)
+        for at, cell in enumerate(cells):
+            for later in range(at + 1, len(cells)):
+                if cell.buffer.name in scalars[later].reads:
+                    scalars[later] = self.name(scalars[later], cells[later].buffer.name)
+        for cell, scalar in zip(cells, scalars, strict=True):
+            if not cell.is_held_by(scalar):
+                self.statements.append(cell.store(scalar))
+
+    @contextmanager
+    def nested(self) -> Iterator[list[Any]]:
+        """A list of statements of its own: the body of a loop, the arm of a branch."""
+        outer, self.statements = self.statements, []
+        try:
+            yield self.statements
+        finally:
+            self.statements = outer
+
+    def _name_waiting(self, applies: Callable[[Scalar], bool]) -> None:
+        for value in [each for each in self._waiting if applies(self._meanings[each])]:
+            del self._waiting[value]
+            self._meanings[value] = self.name(self._meanings[value], _word(value))
+
+    def _without_lets(self, scalar: Scalar) -> Scalar:
+        """The expression with each `let` of a rule named here."""
+        named: dict[Any, Any] = {}
+
+        def visit(variable: Any) -> Any:
+            return named.get(variable, variable)
+
+        def lift(let: Any) -> Any:
+            value = structural_map(let.value, (tirx.Var, visit), order="post")
+            named[let.var] = self.name(Scalar(value, scalar.reads, scalar.size), let.var.name).expression
+            return let.body
+
+        expression = structural_map(scalar.expression, (tirx.Let, lift), order="post")
+        if not named:
+            return scalar
+        cells = frozenset(each.source.name for each in named.values() if isinstance(each, TensorLoad))
+        return Scalar(structural_map(expression, (tirx.Var, visit), order="post"), scalar.reads | cells, scalar.size)
+
+
+def joined(expression: Any, operands: Sequence[Scalar]) -> Scalar:
+    """An expression of operands."""
+    reads = frozenset().union(*(operand.reads for operand in operands))
+    return Scalar(expression, reads, 1 + sum(operand.size for operand in operands))
+
+
+def part_dtypes(kind: ir.Type) -> list[str]:
+    """The dtypes of the scalars that a value of this MLIR type is."""
+    dtype = DTYPES[dtype_of(kind)]
+    return [dtype.part.name] * 2 if dtype.is_complex else [dtype.name]
+
+
+def _word(value: ir.Value) -> str:
+    return "value" if isinstance(value.owner, ir.Block) else value.owner.name.split(".")[-1]

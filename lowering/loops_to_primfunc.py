@@ -1,0 +1,101 @@
+"""Loops over memory become one imperative TIR function: the loops form of MLIR, statement by statement.
+
+Takes a function over memrefs of scf, memref, arith, math and the parts of complex numbers (`bufferized_to_loops`).
+Gives a PrimFunc with the same parameters, in the same order, of one opaque block: For, While, IfThenElse, BufferStore.
+A loop whose iterations are independent (scf.parallel) is annotated ``mlirtri.parallel``, every loop with its line.
+Refuses operations without a rule, all at once.
+
+    scf.for %i = %c0 to %n step %c1 iter_args(%s = %z) {     ──►   s[0] = z
+      %x = memref.load %a[%i]                                      for i in range(n):
+      %t = arith.addf %s, %x                                           s[0] = s[0] + a[i]
+      scf.yield %t }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mlirtri.dialect.locations import name_of, span_of
+from mlirtri.dialect.mlir import ir
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering import loop_control
+from mlirtri.lowering.loop_statements import STATEMENTS, LoopTranslation, sequence
+from mlirtri.lowering.mlir_reading import dtype_of, is_shaped
+from mlirtri.lowering.primfunc import index
+from mlirtri.lowering.refusals import refuse
+from mlirtri.lowering.scalar_to_tir import SCALAR_RULES
+from mlirtri.lowering.tvm_names import PrimFunc, Range, SBlock, SBlockRealize, tirx
+from mlirtri.lowering.tvm_passes import LOCATION
+from mlirtri.lowering.tvm_targets import IMPERATIVE
+
+__all__ = ["ImperativeFunction", "build_imperative", "loop_control"]
+_OPAQUE = 8
+"""TVM's fusion leaves functions of this pattern alone."""
+_TERMINATORS = frozenset({"func.return", "scf.yield", "scf.condition", "scf.reduce", "scf.reduce.return"})
+_WAY_OUT = 'write it with other operations, or use pipeline="mlir"'
+
+
+@dataclass(frozen=True)
+class ImperativeFunction:
+    """A PrimFunc, and the symbols of the constant arrays that it takes between the first parameters and the rest."""
+
+    function: PrimFunc
+    constants: tuple[str, ...]
+
+
+def build_imperative(function: ir.Operation, inputs: int) -> ImperativeFunction:
+    """The PrimFunc of a function over memrefs, of which the first `inputs` are its arguments and the rest its outputs.
+
+    Raises `UnsupportedOperationError`.
+    """
+    refuse(_unsupported(function), "TIR", _WAY_OUT)
+    block = function.regions[0].blocks[0]
+    translation = LoopTranslation()
+    parameters = []
+    for at, argument in enumerate(block.arguments):
+        wish = name_of(argument.location) or (f"arg{at}" if at < inputs else f"out{at - inputs}")
+        parameters.append(translation.memory(argument, [index(size) for size in argument.type.shape], wish).buffer)
+    with translation.values.nested() as statements:
+        translation.translate(block)
+    constants = [buffer for buffer, _ in translation.constants]
+    parameters = [*parameters[:inputs], *constants, *parameters[inputs:]]
+    span = span_of(function.location)
+    body = _block(parameters, translation.written, statements, {LOCATION: str(span)} if span else {})
+    attributes = {"s_tir": True, "tirx.noalias": True, "op_pattern": _OPAQUE, IMPERATIVE: True}
+    symbols = tuple(symbol for _, symbol in translation.constants)
+    return ImperativeFunction(PrimFunc(parameters, body).with_attr(attributes), symbols)
+
+
+def _block(parameters: list, written: set[str], statements: list, annotations: dict) -> SBlockRealize:
+    """One block that may read all of its parameters and write those of which the names are `written`."""
+    reads = [_whole(parameter) for parameter in parameters]
+    writes = [_whole(parameter) for parameter in parameters if parameter.name in written]
+    block = SBlock([], reads, writes, "loops", sequence(statements), annotations=annotations)
+    return SBlockRealize([], True, SBlock([], [], [], "root", SBlockRealize([], True, block)))
+
+
+def _whole(parameter):
+    return tirx.BufferRegion(parameter, [Range(index(0), size) for size in parameter.shape])
+
+
+def _unsupported(operation: ir.Operation) -> Iterator[tuple[ir.Operation, str]]:
+    """Operations inside `operation` that have no rule, with what to call them, in program order."""
+    for region in operation.regions:
+        for each in (one.operation for block in region.blocks for one in block.operations):
+            if each.name not in STATEMENTS and each.name not in SCALAR_RULES and each.name not in _TERMINATORS:
+                yield each, each.name
+            elif problem := _type_problem(each):
+                yield each, problem
+            yield from _unsupported(each)
+
+
+def _type_problem(operation: ir.Operation) -> str | None:
+    if operation.name.startswith("scf.") and any(is_shaped(result.type) for result in operation.results):
+        return f"{operation.name} that gives memory"
+    try:
+        for value in (*operation.operands, *operation.results):
+            dtype_of(value.type)
+    except UnsupportedOperationError as error:
+        return f"{operation.name} ({error.message})"
+    return None

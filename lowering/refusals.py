@@ -1,0 +1,44 @@
+"""Says at once everything that a room has no translation for: each reason with its count and its lines.
+
+Takes operations with what to call the reason. Gives nothing when there are none; raises `UnsupportedOperationError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from mlirtri.dialect.locations import span_of
+from mlirtri.dialect.mlir import ir
+from mlirtri.errors import Note, Span, UnsupportedOperationError
+
+_SHOWN_PLACES = 4
+
+
+@dataclass
+class _Refusal:
+    """Everything refused for one reason."""
+
+    count: int = 0
+    places: list[Span] = field(default_factory=list)
+
+
+def refuse(found: Iterable[tuple[ir.Operation, str]], translation: str, way_out: str) -> None:
+    """Raise for all of `found`, pairs of an operation and the reason why there is no `translation` of it."""
+    refusals: dict[str, _Refusal] = {}
+    for operation, reason in found:
+        refusal = refusals.setdefault(reason, _Refusal())
+        refusal.count += 1
+        if (span := span_of(operation.location)) and span not in refusal.places:
+            refusal.places.append(span)
+    if not refusals:
+        return
+    lines = [f"{reason} ({each.count}×)" if each.count > 1 else reason for reason, each in refusals.items()]
+    places = [(reason, span) for reason, each in refusals.items() for span in each.places[:_SHOWN_PLACES]]
+    notes = [Note(f"{reason} is here", span) for reason, span in places]
+    raise UnsupportedOperationError(
+        f"no translation to {translation} for {', '.join(lines)}",
+        notes[0].span if notes else None,
+        help=way_out,
+        notes=notes[1:] if len(notes) > 1 else (),
+    )

@@ -1,0 +1,136 @@
+"""Loops, branches and updates through one imperative TIR function: numbers against NumPy, text that parses back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from mlirtri.dialect.mlir import ir
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering import fused_to_relax, relax_to_tir, scheduled_to_llvm, tir_to_scheduled, tvm_text
+from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.target import as_target
+from mlirtri.lowering.tvm_names import structural_equal
+
+ROOMS = (("tir", relax_to_tir), ("scheduled", tir_to_scheduled), ("llvm", scheduled_to_llvm))
+
+
+def relax_module(text, target="cpu"):
+    with ir.Context():
+        return fused_to_relax.lower(ir.Module.parse(text), CompileContext("k", as_target(target)))
+
+
+def compiled(text, schedule="none"):
+    """The executable of MLIR text."""
+    made = relax_module(text)
+    context = CompileContext("k", as_target("cpu"), schedule=schedule)
+    for context.stage, room in ROOMS:
+        made = room.lower(made, context)
+    return made.executable
+
+
+def run(text, *arrays, results=(), schedule="none"):
+    """Call function ``k``; `results` has the shape and dtype of each, or the number of the argument it updates.
+
+    Gives the results as arrays: copies, so that the arguments of the caller stay as they are.
+    """
+    executable = compiled(text, schedule)
+    inputs = [torch.from_numpy(np.array(array)) for array in arrays]
+    fresh = (None if isinstance(each, int) else np.full(each[0], 77, each[1]) for each in results)
+    outputs = [inputs[at] if new is None else torch.from_numpy(new) for at, new in zip(results, fresh, strict=True)]
+    assert executable.updates_in_place == any(isinstance(each, int) for each in results)
+    executable.launch(inputs, outputs)
+    return [output.numpy() for output in outputs]
+
+
+def loop(carried, types, body, start="%c0", stop="%n", result="%r"):
+    """An scf.for whose `carried` is a list of "%name = %initial"."""
+    results = f"{result}:{len(types)} = " if types else ""
+    carries = f"iter_args({', '.join(carried)}) -> ({', '.join(types)})" if types else ""
+    return f"{results}scf.for %i = {start} to {stop} step %c1 {carries} {{ {body} }}"
+
+
+PRELUDE = """
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %zero = arith.constant 0.0 : f64
+  %one = arith.constant 1.0 : f64
+"""
+
+LU = (
+    """
+func.func @k(%a: tensor<8x8xf64> {mlirtri.updated_by = 0 : i64} loc("a"), %size: tensor<i64> loc("size"))
+    -> (tensor<8x8xf64>, tensor<f64>) {"""
+    + PRELUDE
+    + """
+  %s64 = tensor.extract %size[] : tensor<i64>
+  %n = arith.index_cast %s64 : i64 to index
+  %r:2 = scf.for %k = %c0 to %n step %c1 iter_args(%x = %a, %trace = %zero) -> (tensor<8x8xf64>, f64) {
+    %k1 = arith.addi %k, %c1 : index
+    %d = tensor.extract %x[%k, %k] : tensor<8x8xf64>
+    %more = arith.addf %trace, %d : f64
+    %y = scf.for %i = %k1 to %n step %c1 iter_args(%b = %x) -> tensor<8x8xf64> {
+      %u = tensor.extract %b[%i, %k] : tensor<8x8xf64>
+      %p = tensor.extract %b[%k, %k] : tensor<8x8xf64>
+      %q = arith.divf %u, %p : f64
+      %c = tensor.insert %q into %b[%i, %k] : tensor<8x8xf64>
+      %z = scf.for %j = %k1 to %n step %c1 iter_args(%e = %c) -> tensor<8x8xf64> {
+        %v = tensor.extract %e[%i, %j] : tensor<8x8xf64>
+        %w = tensor.extract %e[%k, %j] : tensor<8x8xf64>
+        %m = arith.mulf %q, %w : f64
+        %t = arith.subf %v, %m : f64
+        %f = tensor.insert %t into %e[%i, %j] : tensor<8x8xf64>
+        scf.yield %f : tensor<8x8xf64>
+      }
+      scf.yield %z : tensor<8x8xf64>
+    }
+    scf.yield %y, %more : tensor<8x8xf64>, f64
+  }
+  %total = tensor.from_elements %r#1 : tensor<f64>
+  return %r#0, %total : tensor<8x8xf64>, tensor<f64>
+}"""
+)
+
+
+def lu(a):
+    a, trace = a.copy(), 0.0
+    for k in range(len(a)):
+        trace += a[k, k]
+        a[k + 1 :, k] /= a[k, k]
+        a[k + 1 :, k + 1 :] -= np.outer(a[k + 1 :, k], a[k, k + 1 :])
+    return a, trace
+
+
+@pytest.mark.parametrize("schedule", ["none", "default"])
+def test_loops_update_an_argument_in_place_and_carry_a_number(schedule):
+    a = np.random.default_rng(0).normal(size=(8, 8)) + 8 * np.eye(8)
+    updated, trace = run(LU, a, np.int64(8), results=[0, ((), "float64")], schedule=schedule)
+    expected, sum_of_pivots = lu(a)
+    np.testing.assert_allclose(updated, expected, rtol=1e-13)
+    np.testing.assert_allclose(trace, sum_of_pivots, rtol=1e-13)
+
+
+def test_a_loop_of_no_iterations_updates_nothing():
+    a = np.random.default_rng(0).normal(size=(8, 8))
+    updated, trace = run(LU, a, np.int64(0), results=[0, ((), "float64")])
+    assert np.array_equal(updated, a)
+    assert trace == 0
+
+
+def test_the_relax_text_says_what_is_updated_and_parses_back():
+    module = relax_module(LU)
+    text = tvm_text.print_complete(module)
+    assert "R.call_tir_inplace(cls.k_loops, (a, size)" in text
+    assert "inplace_indices=[0, -1]" in text
+    again = tvm_text.parse(text, "relax.py")
+    assert structural_equal(module, again)
+    assert tvm_text.print_complete(again) == text
+    assert tvm_text.print_complete(relax_module(LU)) == text
+
+
+def test_cuda_is_refused_on_the_line_of_the_loop():
+    with pytest.raises(UnsupportedOperationError, match=r"not of a loop") as caught:
+        relax_module(LU, "cuda")
+    assert caught.value.span.line == LU.split("scf.for")[0].count("\n") + 1
