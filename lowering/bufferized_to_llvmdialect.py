@@ -1,4 +1,4 @@
-"""From loop nests over memrefs to MLIR's LLVM dialect, by upstream MLIR passes alone.
+"""From loop nests over memrefs to MLIR's LLVM dialect, by upstream MLIR passes for the most part.
 
 Takes the bufferized module. Gives one `llvm.func` per function, whose arguments are bare pointers (every shape is
 static), none of which overlaps another that is written. The public function is renamed to `symbol_of` its kernel.
@@ -8,13 +8,13 @@ Refuses nothing of its own.
 from __future__ import annotations
 
 from mlirtri.dialect.mlir import ir, memref, public_functions
-from mlirtri.lowering import loop_order, narrow_floats
+from mlirtri.lowering import hoisted_buffers, loop_order, narrow_floats
+from mlirtri.lowering.bufferized_to_loops import TO_GENERIC, lower_to_loops
+from mlirtri.lowering.imperative import is_imperative
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.stage import CompileContext
 
 _PREFIX = "mlirtri_"
-
-TO_GENERIC = (Pass("func.func(linalg-generalize-named-ops)", "named operations become generic ones"),)
 
 TO_LOOPS = (
     Pass("func.func(convert-linalg-to-loops)", "structured operations become loop nests"),
@@ -58,8 +58,12 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Lower `module` in place; raises `PassFailedError`."""
     with module.context, ir.Location.unknown():
         run_rewrite("prepare-functions", _prepare_functions, module, context)
-        run_passes(module, TO_GENERIC, context)
-        run_rewrite("order-loops", loop_order.rewrite, module, context)
+        if is_imperative(module):
+            lower_to_loops(module, context)
+            run_rewrite("hoist-buffers", hoisted_buffers.rewrite, module, context)
+        else:
+            run_passes(module, TO_GENERIC, context)
+            run_rewrite("order-loops", loop_order.rewrite, module, context)
         run_passes(module, TO_LOOPS, context)
         run_rewrite("narrow-floats", narrow_floats.rewrite, module, context)
         run_passes(module, TO_LLVM, context)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlirtri.dialect.mlir import all_operations, bufferization, ir, tensor
+from mlirtri.dialect.mlir import all_operations, bufferization, ir
 
 SAME_BUFFER = {"tensor.insert": 1, "tensor.insert_slice": 1, "bufferization.materialize_in_destination": 1}
 """Operations whose result is the new content of one of their operands, and which."""
@@ -128,7 +128,7 @@ def _join(branch: ir.Operation) -> None:
         if not _is_static(result.type) or _have_one_buffer([arm.operands[position] for arm in arms], branch):
             continue
         with ir.InsertionPoint(branch), branch.location:
-            target = tensor.empty(result.type.shape, result.type.element_type)
+            target = bufferization.alloc_tensor(result.type, [])
         for arm in arms:
             with ir.InsertionPoint(arm), arm.location:
                 value = arm.operands[position]
@@ -137,18 +137,36 @@ def _join(branch: ir.Operation) -> None:
 
 def _have_one_buffer(values: Sequence[ir.Value], branch: ir.Operation) -> bool:
     """Whether both arms write into the same buffer from outside, which may be written, and nobody reads it later."""
-    first, second = (_origin(value) for value in values)
+    first, second = (_outside(value, branch) for value in values)
     if first is None or first != second:
         return False
     if all(value == first for value in values):
         return True
-    if first.owner.name == "arith.constant" if not is_block_argument(first) else _is_read_only(first):
-        return False
-    return _ends_in(first, branch)
+    return not _is_read_only(first) and _ends_in(first, branch)
 
 
-def _is_read_only(argument: ir.Value) -> bool:
-    return argument.owner.owner.name == "func.func"
+def _outside(value: ir.Value, branch: ir.Operation) -> ir.Value | None:
+    """What was in the buffer of `value` before `branch`; None when the branch makes the buffer."""
+    while _is_inside(value, branch):
+        sources = _same_buffer(value)
+        if len(sources) != 1:
+            return None
+        value = sources[0]
+    return value
+
+
+def _is_inside(value: ir.Value, branch: ir.Operation) -> bool:
+    operation = value.owner.owner if is_block_argument(value) else value.owner.operation.parent
+    while operation is not None and operation.operation != branch:
+        operation = operation.operation.parent
+    return operation is not None
+
+
+def _is_read_only(value: ir.Value) -> bool:
+    """Whether `value` is an argument or a constant; an argument that may be written is behind a `to_tensor`."""
+    if is_block_argument(value):
+        return value.owner.owner.operation.name == "func.func"
+    return value.owner.name == "arith.constant"
 
 
 def _ends_in(value: ir.Value, branch: ir.Operation) -> bool:
@@ -166,12 +184,6 @@ def _ends_in(value: ir.Value, branch: ir.Operation) -> bool:
         if reader != around and not reader.is_before_in_block(around):
             return False
     return True
-
-
-def _origin(value: ir.Value) -> ir.Value | None:
-    while len(sources := _same_buffer(value)) == 1:
-        value = sources[0]
-    return None if sources else value
 
 
 def _is_static(kind: ir.Type) -> bool:

@@ -16,9 +16,9 @@ from __future__ import annotations
 from math import prod
 
 from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import bufferization, func, ir, linalg, memref, operations_named, public_functions, tensor
+from mlirtri.dialect.mlir import bufferization, func, ir, linalg, memref, operations_named, public_functions
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering import carried_buffers
+from mlirtri.lowering import buffer_reuse, carried_buffers, while_loops
 from mlirtri.lowering.fusion_guard import RESHAPES
 from mlirtri.lowering.imperative import UPDATED_BY, is_imperative, updates_of
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
@@ -51,7 +51,6 @@ FROM_LOOPS = (
         "tensors become buffers, which loops and updates write in place; copies as above",
     ),
     *FROM_TENSORS[2:],
-    Pass("func.func(buffer-loop-hoisting)", "what every iteration needs for itself is allocated once"),
 )
 TO_MEMREF = (
     Pass("func.func(promote-buffers-to-stack{max-alloc-size-in-bytes=1024})", "small buffers need no malloc"),
@@ -68,11 +67,12 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         _note_signature(module)
         for name, number in zip(COUNTS, (count, moved), strict=True):
             module.operation.attributes[name] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
-        run_rewrite("one-fill-per-use", _one_fill_per_use, module, context)
-        run_rewrite("concat-to-slices", _concat_to_slices, module, context)
-        run_rewrite("elementwise-in-place", _elementwise_in_place, module, context)
+        run_rewrite("one-fill-per-use", buffer_reuse.one_fill_per_use, module, context)
+        run_rewrite("concat-to-slices", buffer_reuse.concat_to_slices, module, context)
+        run_rewrite("elementwise-in-place", buffer_reuse.elementwise_in_place, module, context)
         run_rewrite("results-to-arguments", _results_to_arguments, module, context)
         if imperative:
+            run_rewrite("while-carries-everything", while_loops.rewrite, module, context)
             run_rewrite("one-buffer-per-carried-value", carried_buffers.rewrite, module, context)
         run_passes(module, FROM_LOOPS if imperative else FROM_TENSORS, context)
         run_passes(module, TO_MEMREF, context)
@@ -119,57 +119,6 @@ def _size_in_bytes(kind: ir.Type) -> int:
         return 0
     width = getattr(kind.element_type, "width", 64)
     return prod(kind.shape) * max(1, width // 8)
-
-
-def _one_fill_per_use(module: ir.Module) -> None:
-    """Operations that start from the same filled tensor would each copy it; filling again is cheaper."""
-    for fill in operations_named(module, "linalg.fill"):
-        for use in list(fill.results[0].uses)[1:]:
-            with ir.InsertionPoint(use.owner):
-                use.owner.operands[use.operand_number] = fill.clone().results[0]
-
-
-def _concat_to_slices(module: ir.Module) -> None:
-    """Upstream fuses a slice with what computes it, so that the parts are written where they belong."""
-    for concat in operations_named(module, "tensor.concat"):
-        axis, kind = concat.attributes["dim"].value, concat.results[0].type
-        offsets, strides = [0] * kind.rank, [1] * kind.rank
-        with ir.InsertionPoint(concat), concat.location:
-            whole = tensor.empty(kind.shape, kind.element_type)
-            for part in concat.operands:
-                whole = tensor.insert_slice(part, whole, [], [], [], offsets, part.type.shape, strides)
-                offsets[axis] += part.type.shape[axis]
-        concat.results[0].replace_all_uses_with(whole)
-        concat.erase()
-
-
-def _elementwise_in_place(module: ir.Module) -> None:
-    """An elementwise operation overwrites an operand that nobody reads afterwards, not a new buffer."""
-    for generic in operations_named(module, "linalg.generic"):
-        if len(generic.results) != 1 or "reduction" in str(generic.attributes["iterator_types"]):
-            continue
-        *inputs, target = generic.operands
-        *maps, target_map = generic.attributes["indexing_maps"]
-        if not _made_by(target, "tensor.empty"):
-            continue
-        for value, one in zip(inputs, maps, strict=True):
-            fits = one == target_map and value.type == target.type and inputs.count(value) == 1
-            if fits and _made_by(value, "linalg.") and _reads_last(generic, value):
-                generic.operands[len(inputs)] = value
-                break
-
-
-def _made_by(value: ir.Value, prefix: str) -> bool:
-    return isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.operation.name.startswith(prefix)
-
-
-def _reads_last(operation: ir.Operation, value: ir.Value) -> bool:
-    """Whether every other reader of `value` comes before, and keeps no view of it."""
-    readers = [use.owner.operation for use in value.uses if use.owner.operation != operation]
-    return all(
-        reader.block == operation.block and reader.is_before_in_block(operation) and reader.name.startswith("linalg.")
-        for reader in readers
-    )
 
 
 def _results_to_arguments(module: ir.Module) -> None:

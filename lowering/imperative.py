@@ -1,7 +1,7 @@
 """Which functions are imperative: their loops, branches and updates are compiled as such, as one unit.
 
-Takes a module of MLIR on tensors, of any room from `tri` to `fused`. Gives whether it has anything that straight-line
-tensor code (one binding per operation, static shapes) does not have. Refuses nothing.
+Takes a module of MLIR on tensors or buffers, of any room from `tri` to `bufferized`. Gives whether it has anything
+that straight-line tensor code (one binding per operation, static shapes) does not have. Refuses nothing.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from mlirtri.dialect.mlir import all_operations, ir, public_functions
 
 UPDATED_BY = "mlirtri.updated_by"
 """Attribute of a function's argument: the index of the result that is the argument's new content."""
-ELEMENT_ACCESS = ("tensor.insert", "tensor.from_elements", "tensor.dim", "tensor.generate", "tensor.scatter")
-"""Operations outside `linalg` bodies that only imperative code has; `tensor.extract` is one, but bodies have it too."""
+ELEMENTS = ("tensor.insert", "tensor.extract", "tensor.from_elements", "tensor.dim", "memref.load", "memref.store")
+"""Operations that only imperative code has outside the bodies of `linalg`."""
 
 
 def is_imperative(module: ir.Module) -> bool:
@@ -31,14 +31,14 @@ def updates_of(function: ir.OpView) -> dict[int, int]:
 
 def _is_imperative(operation: ir.Operation) -> bool:
     name = operation.name
-    if name.startswith(("scf.", "complex.")) or name in ELEMENT_ACCESS:
+    if name.startswith(("scf.", "complex.")):
         return True
-    if name == "tensor.extract" and operation.parent.name == "func.func":
+    if name in ELEMENTS and operation.parent.name == "func.func":
         return True
     return any(_needs_loops(value.type) for value in (*operation.operands, *operation.results))
 
 
 def _needs_loops(kind: ir.Type) -> bool:
-    if not isinstance(kind, ir.RankedTensorType):
+    if not isinstance(kind, ir.RankedTensorType | ir.MemRefType):
         return False
     return not kind.has_static_shape or isinstance(kind.element_type, ir.ComplexType)

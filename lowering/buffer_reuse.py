@@ -1,0 +1,95 @@
+"""What is done on tensors so that bufferization needs fewer buffers and copies.
+
+Takes a module of `linalg`, `tensor` and `scf` on tensors. Gives it in place with the same values: destinations that
+are of no value so far (``tensor.empty``) become ones whose buffer is there anyway. Refuses nothing.
+
+    %y = f(%x) into empty; yield %y   ──►   %y = f(%x) into %x; yield %y     (in a loop that carries %x)
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.mlir import ir, operations_named, tensor
+
+
+def one_fill_per_use(module: ir.Module) -> None:
+    """Operations that start from the same filled tensor would each copy it; filling again is cheaper."""
+    for fill in operations_named(module, "linalg.fill"):
+        for use in list(fill.results[0].uses)[1:]:
+            with ir.InsertionPoint(use.owner):
+                use.owner.operands[use.operand_number] = fill.clone().results[0]
+
+
+def concat_to_slices(module: ir.Module) -> None:
+    """Upstream fuses a slice with what computes it, so that the parts are written where they belong."""
+    for concat in operations_named(module, "tensor.concat"):
+        axis, kind = concat.attributes["dim"].value, concat.results[0].type
+        offsets, strides = [0] * kind.rank, [1] * kind.rank
+        with ir.InsertionPoint(concat), concat.location:
+            whole = tensor.empty(kind.shape, kind.element_type)
+            for part in concat.operands:
+                whole = tensor.insert_slice(part, whole, [], [], [], offsets, part.type.shape, strides)
+                offsets[axis] += part.type.shape[axis]
+        concat.results[0].replace_all_uses_with(whole)
+        concat.erase()
+
+
+def elementwise_in_place(module: ir.Module) -> None:
+    """An elementwise operation overwrites an operand that nobody reads afterwards, not a new buffer."""
+    for generic in operations_named(module, "linalg.generic"):
+        if len(generic.results) != 1 or "reduction" in str(generic.attributes["iterator_types"]):
+            continue
+        *inputs, target = generic.operands
+        *maps, target_map = generic.attributes["indexing_maps"]
+        if not _made_by(target, "tensor.empty"):
+            continue
+        for value, one in zip(inputs, maps, strict=True):
+            fits = one == target_map and value.type == target.type and inputs.count(value) == 1
+            if fits and _may_be_overwritten(generic, value) and _reads_last(generic, value):
+                generic.operands[len(inputs)] = value
+                break
+
+
+def _may_be_overwritten(generic: ir.Operation, value: ir.Value) -> bool:
+    """Whether the buffer of `value` is one that writing `generic`'s result into it spares."""
+    if _made_by(value, "linalg."):
+        return True
+    if _made_by(value, "tensor.extract_slice"):
+        return _goes_back(generic, value.owner.operation)
+    return _is_handed_on(generic, value)
+
+
+def _goes_back(generic: ir.Operation, slice_of: ir.Operation) -> bool:
+    """Whether `generic` computes the new content of just the slice that it reads: ``a[i] = f(a[i])``."""
+    uses = list(generic.results[0].uses)
+    if len(uses) != 1 or (insertion := uses[0].owner.operation).name != "tensor.insert_slice":
+        return False
+    same = all(slice_of.attributes[name] == insertion.attributes[name] for name in _PLACE)
+    return same and list(slice_of.operands) == list(insertion.operands)[1:]
+
+
+_PLACE = ("static_offsets", "static_sizes", "static_strides")
+
+
+def _is_handed_on(generic: ir.Operation, value: ir.Value) -> bool:
+    """Whether `value` is carried by a loop around `generic`, whose result is the next iteration's."""
+    if isinstance(value.owner, ir.Operation | ir.OpView) or value.owner.owner.name != "scf.for":
+        return False
+    return any(
+        use.owner.operation.name == "scf.yield" and use.operand_number == value.arg_number - 1
+        for use in generic.results[0].uses
+    )
+
+
+def _made_by(value: ir.Value, prefix: str) -> bool:
+    return isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.operation.name.startswith(prefix)
+
+
+def _reads_last(operation: ir.Operation, value: ir.Value) -> bool:
+    """Whether every other reader of `value` comes before, and keeps no view of it."""
+    readers = [use.owner.operation for use in value.uses if use.owner.operation != operation]
+    return all(
+        reader.block == operation.block
+        and reader.is_before_in_block(operation)
+        and (reader.name.startswith("linalg.") or reader.name == "tensor.extract")
+        for reader in readers
+    )

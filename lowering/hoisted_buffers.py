@@ -1,0 +1,51 @@
+"""Temporary buffers that every iteration of a sequential loop needs are allocated once, before the loop.
+
+Takes a module in loops form. Gives it in place: an allocation whose sizes are known before a loop or branch moves out
+of it, with its deallocation; out of `scf.parallel` none does, where each iteration has a buffer of its own.
+Refuses nothing.
+
+    for { %t = alloc; …; dealloc %t }   ──►   %t = alloc; for { … }; dealloc %t
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.mlir import ir, operations_named
+
+LEFT = ("scf.for", "scf.while", "scf.if")
+"""Operations whose buffers move out."""
+
+
+def rewrite(module: ir.Module) -> None:
+    """Move every buffer out as far as it goes."""
+    for allocation in (*operations_named(module, "memref.alloc"), *operations_named(module, "memref.alloca")):
+        releases = [use.owner.operation for use in allocation.result.uses if use.owner.name == "memref.dealloc"]
+        while _can_leave(allocation, releases):
+            around = allocation.parent.operation
+            allocation.move_before(around)
+            for release in releases:
+                release.move_after(around)
+
+
+def _can_leave(allocation: ir.Operation, releases: list[ir.Operation]) -> bool:
+    around = allocation.parent.operation
+    if around.name not in LEFT or any(release.block != allocation.block for release in releases):
+        return False
+    if _is_handed_on(allocation, around) or (allocation.name == "memref.alloc" and not releases):
+        return False
+    return all(_is_outside(size, around) for size in allocation.operands)
+
+
+def _is_handed_on(allocation: ir.Operation, around: ir.Operation) -> bool:
+    """Whether another iteration, or the code after the branch, gets to see the buffer."""
+    terminators = ("scf.yield", "scf.condition")
+    return any(use.owner.name in terminators and use.owner.parent == around for use in allocation.result.uses)
+
+
+def _is_outside(value: ir.Value, around: ir.Operation) -> bool:
+    """Whether `value` is defined outside the operation."""
+    inside = value.owner.owner if isinstance(value.owner, ir.Block) else value.owner.operation
+    while inside is not None and inside.operation.name != "builtin.module":
+        if inside.operation == around:
+            return False
+        inside = inside.operation.parent
+    return True

@@ -1,0 +1,314 @@
+"""Loops, updates and run-time sizes in the `mlir` pipeline: what is written in place, and the numbers against NumPy."""
+
+from __future__ import annotations
+
+import re
+
+import imperative_programs as programs
+import numpy as np
+import pytest
+import torch
+from tolerances import tolerance
+
+from mlirtri.dialect.mlir import ir, operations_named, print_complete, print_module
+from mlirtri.lowering import (
+    bufferized_to_llvmdialect,
+    bufferized_to_loops,
+    fused_to_bufferized,
+    linalg_to_fused,
+    llvmdialect_to_asm,
+)
+from mlirtri.lowering.imperative import is_imperative
+from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.target import as_target
+
+ROOMS = {
+    "fused": linalg_to_fused.lower,
+    "bufferized": fused_to_bufferized.lower,
+    "llvmdialect": bufferized_to_llvmdialect.lower,
+    "asm": llvmdialect_to_asm.lower,
+}
+
+
+def walk(text, until="asm", rooms=ROOMS):
+    """The IR after the room `until`."""
+    context = CompileContext("f", as_target("cpu"))
+    with ir.Context():
+        state = ir.Module.parse(text)
+        for stage, room in rooms.items():
+            context.stage = stage
+            state = room(state, context)
+            if stage == until:
+                return state
+
+
+def bufferized(text):
+    return print_module(walk(text, "bufferized"))
+
+
+def loops(text):
+    rooms = {**ROOMS, "llvmdialect": bufferized_to_loops.lower_to_loops}
+    return print_module(walk(text, "llvmdialect", rooms))
+
+
+def run(text, inputs, outputs=(), updated=()):
+    """Call the kernel of `text` on arrays, some of which it updates: `updated` are (input, result).
+
+    `outputs` are the other results' arrays, which are written. Inputs that are not updated must stay as they are.
+    """
+    tensors = [torch.as_tensor(value) for value in inputs]
+    before = [tensor.clone() for tensor in tensors]
+    results = [torch.as_tensor(one) for one in outputs]
+    for at, result in sorted(updated, key=lambda pair: pair[1]):
+        results.insert(result, tensors[at])
+    executable = walk(text).executable
+    assert executable.updates_in_place
+    executable.launch(tensors, results)
+    for at, (tensor, old) in enumerate(zip(tensors, before, strict=True)):
+        if at not in dict(updated):
+            assert torch.equal(tensor, old), "an input was written"
+
+
+def vector(size=8, dtype="float64"):
+    return np.random.default_rng(size).standard_normal(size).astype(dtype)
+
+
+def square(size=8):
+    return np.random.default_rng(size).standard_normal((size, size))
+
+
+def scalar(value):
+    return np.array(value)
+
+
+# Where things are written
+
+
+@pytest.mark.parametrize("name", ["LU", "SEIDEL", "JACOBI", "TRIANGLE"])
+def test_updates_of_arguments_copy_and_allocate_nothing(name):
+    text = bufferized(getattr(programs, name))
+    assert "scf.for" in text
+    assert not re.search(r"alloc|copy", text)
+
+
+def test_all_pairs_of_a_graph_copy_a_row_and_a_column_per_step():
+    text = bufferized(programs.FLOYD_WARSHALL)
+    assert text.count("memref<8xf64>\n") == text.count("memref.alloca") == 2
+    assert "outs(%arg0 : memref<8x8xf64>)" in text
+
+
+def test_overlap_of_both_sides_has_its_temporary():
+    assert len(re.findall(r"memref.alloca\(\).*memref<7xf64>", bufferized(programs.OVERLAP))) == 1
+
+
+@pytest.mark.parametrize(("name", "buffers"), [("POWER", 2), ("SWAP", 3), ("GATHER", 1), ("MANDELBROT", 1)])
+def test_carried_arrays_stay_in_their_buffers(name, buffers):
+    text = getattr(programs, name)
+    assert bufferized(text).count("memref.alloca()") == buffers
+    assert "memref<" not in "".join(re.findall(r"iter_args\(.*", bufferized(text)))
+
+
+def test_while_writes_straight_into_the_result():
+    text = bufferized(programs.WHILE)
+    assert not re.search(r"alloc|copy", text)
+    assert "memref" not in "".join(re.findall(r"scf.while.*", text))
+
+
+def test_arms_of_a_branch_share_a_buffer():
+    for name in ("BRANCHES", "COPY_IN_BRANCH"):
+        text = bufferized(getattr(programs, name))
+        assert "arith.select" not in text
+        assert "scf.yield" not in text
+
+
+def test_temporaries_of_loops_are_allocated_once():
+    large = programs.POWER.replace("8x", "800x")
+    before, _, loop = loops(large).partition("scf.for")
+    assert before.count("memref.alloc()") == 1
+    assert "alloc()" in loop  # private to the iteration, until it is known that iterations run one after another
+    llvm = print_module(walk(large, "llvmdialect"))
+    assert llvm.count("llvm.call @malloc") == llvm.count("llvm.call @free") == 2
+
+
+def test_only_loads_stores_and_loops_are_left():
+    for name in ("LU", "JACOBI", "FLOYD_WARSHALL", "WHILE", "BRANCHES", "TRIANGLE", "GATHER", "POWER", "MANDELBROT"):
+        text = loops(getattr(programs, name))
+        names = set(re.findall(r"(?:^|= |^\s+)((?:linalg|bufferization|tensor|affine|memref|scf)\.\w+)", text, re.M))
+        assert names <= {
+            "memref.load", "memref.store", "memref.alloc", "memref.alloca", "memref.dealloc",
+            "scf.for", "scf.while", "scf.if", "scf.parallel", "scf.yield", "scf.condition", "scf.reduce",
+        }, name  # fmt: skip
+
+
+def test_innermost_sums_are_carried_as_values():
+    text = loops(programs.POWER)
+    assert re.search(r"scf.for .* iter_args\(.*\) -> \(f64\)", text)
+    assert "fastmath<reassoc,contract>" in text
+
+
+# Numbers
+
+
+def test_lu():
+    rtol = tolerance("float64", 8)
+    a = square() + 8 * np.eye(8)
+    result = a.copy()
+    run(programs.LU, [result], updated=[(0, 0)])
+    lower, upper = np.tril(result, -1) + np.eye(8), np.triu(result)
+    np.testing.assert_allclose(lower @ upper, a, rtol=rtol, atol=rtol)
+
+
+def test_seidel():
+    a = square()
+    expected = a.copy()
+    for _ in range(3):
+        for i in range(1, 7):
+            for j in range(1, 7):
+                expected[i, j] = (expected[i - 1, j] + expected[i, j - 1]) * 0.5
+    run(programs.SEIDEL, [a], updated=[(0, 0)])
+    np.testing.assert_array_equal(a, expected)
+
+
+def test_jacobi():
+    a, b = vector(), vector() * 2
+    first, second = a.copy(), b.copy()
+    for _ in range(3):
+        second[1:-1] = (first[:-2] + first[1:-1] + first[2:]) * 0.25
+        first[1:-1] = (second[:-2] + second[1:-1] + second[2:]) * 0.25
+    run(programs.JACOBI, [a, b], updated=[(0, 0), (1, 1)])
+    np.testing.assert_array_equal(a, first)
+    np.testing.assert_array_equal(b, second)
+
+
+def test_floyd_warshall():
+    path = np.abs(square())
+    expected = path.copy()
+    for k in range(8):
+        expected = np.minimum(expected, expected[:, k, None] + expected[k])
+    run(programs.FLOYD_WARSHALL, [path], updated=[(0, 0)])
+    np.testing.assert_array_equal(path, expected)
+
+
+def test_overlap():
+    a = vector()
+    expected = a.copy()
+    expected[1:] = expected[:-1].copy()
+    run(programs.OVERLAP, [a], updated=[(0, 0)])
+    np.testing.assert_array_equal(a, expected)
+
+
+@pytest.mark.parametrize("least", [-1, 20, 100])
+def test_while_with_early_stop(least):
+    a = np.random.default_rng(0).integers(0, 50, (4, 9))
+    expected = [next((v for v in row if v % 7 == 0 and v > least), row[-1]) for row in a]
+    result = np.full(4, 7)
+    run(programs.WHILE, [a, scalar(least)], [result])
+    np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("s", [1.5, -1.5])
+def test_branches(s):
+    a, results = vector(), [np.zeros(8) for _ in range(3)]
+    run(programs.BRANCHES, [a, scalar(s)], results)
+    inserted = a.copy()
+    inserted[1] = s
+    expected = [a, a * 2, inserted] if s > 0 else [a, a, a]
+    for result, wanted in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(result, wanted)
+    run(programs.COPY_IN_BRANCH, [a, scalar(s)], results[:2])
+    inserted = a * 2
+    inserted[1] = s if s > 0 else inserted[1]
+    np.testing.assert_array_equal(results[0], a * 2)
+    np.testing.assert_array_equal(results[1], inserted)
+
+
+@pytest.mark.parametrize("n", [0, 1, 8])
+def test_slices_of_run_time_size(n):
+    a, b = square(), vector()
+    expected = a.copy()
+    for i in range(n):
+        expected[i, i:] = expected[i, i:] * 2 + b[i:]
+    run(programs.TRIANGLE, [a, b, scalar(n)], updated=[(0, 0)])
+    np.testing.assert_array_equal(a, expected)
+
+
+def test_gather():
+    table, x = np.array([3, 1, 4, 7, 5, 2, 6, 0]), np.array([0, 2, 2, 7, 5])
+    result = np.zeros_like(x)
+    run(programs.GATHER, [table, x], [result])
+    np.testing.assert_array_equal(result, table[table[table[x]]])
+
+
+def test_carried_products():
+    a, b, c = square(), vector(), vector() + 1
+    rtol = tolerance("float64", 8) * 100
+    result = np.zeros(8)
+    run(programs.POWER, [a, b], [result])
+    np.testing.assert_allclose(result, a @ (a @ (a @ b)), rtol=rtol)
+    first, second = np.zeros(8), np.zeros(8)
+    run(programs.SWAP, [a, b, c], [first, second])
+    for _ in range(3):
+        b, c = c, a @ b
+    np.testing.assert_allclose(first, b, rtol=rtol)
+    np.testing.assert_allclose(second, c, rtol=rtol)
+
+
+def test_exchanged_arguments():
+    a, b = vector(), vector() * 2
+    old_a, old_b = a.copy(), b.copy()
+    run(programs.EXCHANGE, [a, b], updated=[(0, 0), (1, 1)])
+    np.testing.assert_array_equal(a, old_b)
+    np.testing.assert_array_equal(b, old_a)
+    run(programs.ROTATE, [a, b, scalar(3)], updated=[(0, 0), (1, 1)])
+    np.testing.assert_array_equal(a, old_a)
+    np.testing.assert_array_equal(b, old_b)
+
+
+def test_old_and_new_content_of_an_argument():
+    a = vector()
+    before, old, part = a.copy(), np.zeros(8), np.zeros(3)
+    run(programs.OLD, [a], [old, part], updated=[(0, 1)])
+    np.testing.assert_array_equal(old, before)
+    before[2] = before[3]
+    np.testing.assert_array_equal(a, before)
+    np.testing.assert_array_equal(part, before[2:5])
+
+
+def test_complex():
+    c = vector(4) / 3 + 1j * vector(4) / 3
+    z, result = c.copy(), np.zeros_like(c)
+    for _ in range(4):
+        z = z * z + c
+    run(programs.MANDELBROT, [c, scalar(4)], [result])
+    np.testing.assert_allclose(result, z, rtol=tolerance("float64", 8))
+
+
+# What the room says
+
+
+def test_straight_line_code_is_not_imperative():
+    with ir.Context():
+        straight = "func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> { return %a : tensor<4xf32> }"
+        assert not is_imperative(ir.Module.parse(straight))
+        for text in (programs.LU, programs.OVERLAP, programs.WHILE, programs.BRANCHES):
+            assert is_imperative(ir.Module.parse(text))
+
+
+def test_updates_are_known_in_later_rooms():
+    module = walk(programs.OLD, "bufferized")
+    assert list(module.operation.attributes["mlirtri.updates"]) == [1]
+    assert "memref<8xf64> {mlirtri.updated_by = 1 : i64}" in print_module(module)
+
+
+def test_rooms_resume_from_their_text():
+    text = print_complete(walk(programs.TRIANGLE, "bufferized"))
+    context = CompileContext("f", as_target("cpu"), stage="llvmdialect")
+    with ir.Context():
+        resumed = print_module(bufferized_to_llvmdialect.lower(ir.Module.parse(text), context))
+    assert resumed == print_module(walk(programs.TRIANGLE, "llvmdialect"))
+
+
+def test_loops_lose_no_operation_to_unknown_places():
+    module = walk(programs.JACOBI, "llvmdialect", {**ROOMS, "llvmdialect": bufferized_to_loops.lower_to_loops})
+    assert operations_named(module, "scf.parallel")
+    assert all("unknown" not in str(one.location) for one in operations_named(module, "memref.store"))
