@@ -10,8 +10,10 @@ from mlirtri.dialect.mlir import all_operations, ir, public_functions
 
 UPDATED_BY = "mlirtri.updated_by"
 """Attribute of a function's argument: the index of the result that is the argument's new content."""
-ELEMENTS = ("tensor.insert", "tensor.extract", "tensor.from_elements", "tensor.dim", "memref.load", "memref.store")
+ELEMENTS = ("tensor.insert", "memref.load", "memref.store")
 """Operations that only imperative code has outside the bodies of `linalg`."""
+SLICES = {"tensor.extract_slice": 1, "tensor.insert_slice": 2}
+"""Operations on slices, with their number of operands when all places and sizes are known."""
 
 
 def is_imperative(module: ir.Module) -> bool:
@@ -34,6 +36,8 @@ def _is_imperative(operation: ir.Operation) -> bool:
     if name.startswith(("scf.", "complex.")):
         return True
     if name in ELEMENTS and operation.parent.name == "func.func":
+        return True
+    if name in SLICES and len(operation.operands) > SLICES[name]:
         return True
     return any(_needs_loops(value.type) for value in (*operation.operands, *operation.results))
 
