@@ -16,9 +16,19 @@ def _integer(value) -> ir.Attribute:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value - (1 << 64) if value >= 1 << 63 else value)
 
 
+def _numbers(values) -> ir.Attribute:
+    values = list(values)
+    if any(isinstance(value, float) for value in values):
+        return ir.DenseF64ArrayAttr.get([float(value) for value in values])
+    return ir.DenseI64ArrayAttr.get([_integer(value).value for value in values])
+
+
 def _number(value) -> ir.Attribute:
     if isinstance(value, bool):
         return ir.BoolAttr.get(value)
+    if isinstance(value, complex):
+        # As `complex.constant` writes it.
+        return ir.ArrayAttr.get([ir.FloatAttr.get_f64(value.real), ir.FloatAttr.get_f64(value.imag)])
     return ir.FloatAttr.get_f64(value) if isinstance(value, float) else _integer(value)
 
 
@@ -29,6 +39,7 @@ KINDS = {
     "bool": ir.BoolAttr.get,
     "string": lambda value: ir.StringAttr.get(str(value)),
     "number": _number,
+    "numbers": _numbers,
 }
 
 
@@ -38,11 +49,13 @@ def to_mlir(op: Op, values: Mapping[str, Any]) -> dict[str, ir.Attribute]:
 
 
 def from_mlir(op: Op, operation: ir.Operation) -> dict[str, Any]:
-    """The Python values back: ints, floats, bools, strings and tuples of ints."""
+    """The Python values back: ints, floats, complex numbers, bools, strings and tuples of numbers."""
     return {name: _python(operation.attributes[name]) for name in op.attributes}
 
 
 def _python(attribute: ir.Attribute):
-    if isinstance(attribute, ir.DenseI64ArrayAttr):
+    if isinstance(attribute, (ir.DenseI64ArrayAttr, ir.DenseF64ArrayAttr)):
         return tuple(attribute)
+    if isinstance(attribute, ir.ArrayAttr):
+        return complex(*(part.value for part in attribute))
     return attribute.value

@@ -15,7 +15,7 @@ from mlirtri.errors import KernelTypeError
 
 @dataclass(frozen=True)
 class DType:
-    """An element type. `kind` is ``b`` bool, ``i`` signed, ``u`` unsigned, ``f`` IEEE float, ``v`` bfloat16."""
+    """An element type. `kind` is ``b`` bool, ``i``, ``u`` integers, ``f`` IEEE floats, ``v`` bfloat16, ``c`` complex."""
 
     name: str
     mlir: str
@@ -26,6 +26,20 @@ class DType:
     @property
     def is_float(self) -> bool:
         return self.kind in "fv"
+
+    @property
+    def is_complex(self) -> bool:
+        return self.kind == "c"
+
+    @property
+    def is_inexact(self) -> bool:
+        """Floats and complex numbers, as NumPy calls them together."""
+        return self.is_float or self.is_complex
+
+    @property
+    def part(self) -> DType:
+        """The dtype of the real and the imaginary part; of a real dtype, itself."""
+        return DTYPES[f"float{self.bits // 2}"] if self.is_complex else self
 
     @property
     def is_integer(self) -> bool:
@@ -57,7 +71,7 @@ class DType:
 
     @property
     def epsilon(self) -> float:
-        """The smallest increment at 1 of a float dtype."""
+        """The smallest increment at 1 of a float dtype, or of the parts of a complex one."""
         import ml_dtypes
 
         return float(ml_dtypes.finfo(self.numpy).eps)
@@ -108,15 +122,18 @@ DTYPES: dict[str, DType] = {
         DType("bfloat16", "bf16", "v", 16),
         DType("float32", "f32", "f", 32),
         DType("float64", "f64", "f", 64),
+        DType("complex64", "complex<f32>", "c", 64),
+        DType("complex128", "complex<f64>", "c", 128),
     )
 }
 
 _ALIASES = {
     "i1": "bool", "bool_": "bool", "half": "float16", "float": "float64", "double": "float64",
-    "int": "int64", "long": "int64", "short": "int16", "byte": "uint8",
+    "int": "int64", "long": "int64", "short": "int16", "byte": "uint8", "complex": "complex128",
+    "cfloat": "complex64", "cdouble": "complex128",
 }  # fmt: skip
 _BY_NAME = DTYPES | {dtype.mlir: dtype for dtype in DTYPES.values()} | {k: DTYPES[v] for k, v in _ALIASES.items()}
-_BY_PYTHON_TYPE = {bool: "bool", int: "int64", float: "float64"}
+_BY_PYTHON_TYPE = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 
 
 def find_dtype(spelling: object) -> DType | None:

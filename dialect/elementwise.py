@@ -17,9 +17,10 @@ from mlirtri.errors import KernelTypeError
 
 BOOL = DTYPES["bool"]
 FLOATS, NUMBERS, INTEGERS, BITS, ALL = "fv", "iufv", "iu", "iub", "iufvb"
+COMPLEX, INEXACT = "c", "fvc"
 
 
-def _same(kinds: str, result_is_bool: bool = False):
+def _same(kinds: str, result_is_bool: bool = False, result_is_part: bool = False):
     def infer(types, attributes):
         dtypes = {operand.dtype for operand in types}
         if len(dtypes) > 1:
@@ -28,13 +29,14 @@ def _same(kinds: str, result_is_bool: bool = False):
         if dtype.kind not in kinds:
             raise KernelTypeError(f"{dtype} is not a dtype this operation takes: it takes {_names(kinds)}")
         shape = broadcast_shapes(*(operand.shape for operand in types))
-        return types[0].with_shape(shape).with_dtype(BOOL if result_is_bool else dtype)
+        result = BOOL if result_is_bool else dtype.part if result_is_part else dtype
+        return types[0].with_shape(shape).with_dtype(result)
 
     return infer
 
 
 def _names(kinds: str) -> str:
-    words = {"f": "floats", "i": "signed integers", "u": "unsigned integers", "b": "bool"}
+    words = {"f": "floats", "i": "signed integers", "u": "unsigned integers", "b": "bool", "c": "complex"}
     return ", ".join(word for kind, word in words.items() if kind in kinds)
 
 
@@ -43,7 +45,14 @@ def _where(types, attributes):
     if not condition.dtype.is_bool:
         raise KernelTypeError(f"the condition of where is {condition}, not bool")
     shape = broadcast_shapes(condition.shape, x.shape, y.shape)
-    return _same(ALL)([x, y], attributes).with_shape(shape)
+    return _same(ALL + COMPLEX)([x, y], attributes).with_shape(shape)
+
+
+def _complex(types, attributes):
+    result = _same("f")(types, attributes)
+    if result.dtype.bits < 32:
+        raise KernelTypeError("complex numbers have parts of float32 or float64, not float16")
+    return result.with_dtype(DTYPES[f"complex{2 * result.dtype.bits}"])
 
 
 def _cast(types, attributes):
@@ -56,8 +65,17 @@ def _each(function):
 
 
 def _reference_cast(x, dtype):
+    wanted, x = as_dtype(dtype), np.asarray(x)
+    # NumPy warns where an imaginary part is lost.
+    drops = x.dtype.kind == "c" and not (wanted.is_complex or wanted.is_bool)
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.asarray(x).astype(as_dtype(dtype).numpy)
+        return (x.real if drops else x).astype(wanted.numpy)
+
+
+def _reference_complex(real, imaginary):
+    result = np.empty(np.broadcast_shapes(real.shape, imaginary.shape), np.result_type(real, np.complex64))
+    result.real, result.imag = real, imaginary
+    return result
 
 
 def _reference_softplus(x, beta, threshold):
@@ -69,9 +87,11 @@ def _scalar(name):
     """The scalar rule of that name; MLIR loads with it, when the first kernel compiles."""
 
     def apply(*arguments, **attributes):
-        from mlirtri.dialect.scalar_functions import RULES
+        from mlirtri.dialect import scalar_complex, scalar_functions
 
-        return RULES[name](*arguments, **attributes)
+        # A condition comes first, and its dtype is another.
+        rules = (scalar_complex if arguments[-1].dtype.is_complex else scalar_functions).RULES
+        return rules[name](*arguments, **attributes)
 
     return apply
 
@@ -87,36 +107,35 @@ def _row(name, operands, infer, reference, relax=None, relax_dtypes="bifuv", att
 
 # name, kinds it takes, NumPy reference, Relax operator, kinds for which the Relax operator is exact
 _UNARY = (
-    ("negative", NUMBERS, np.negative, "negative", "ifh"),
-    ("abs", ALL, np.abs, "abs", "fh"),
-    ("sign", NUMBERS, np.sign, None, ""),
+    ("negative", NUMBERS + COMPLEX, np.negative, "negative", "ifh"),
+    ("sign", NUMBERS + COMPLEX, np.sign, None, ""),
     ("floor", FLOATS, np.floor, "floor", "fh"),
     ("ceil", FLOATS, np.ceil, "ceil", "fh"),
-    ("round", FLOATS, np.round, None, ""),
+    ("round", INEXACT, np.round, None, ""),
     ("trunc", FLOATS, np.trunc, "trunc", "fh"),
-    ("exp", FLOATS, np.exp, "exp", "f"),
-    ("exp2", FLOATS, np.exp2, None, ""),
-    ("log", FLOATS, np.log, "log", "f"),
-    ("log2", FLOATS, np.log2, None, ""),
-    ("log10", FLOATS, np.log10, None, ""),
-    ("log1p", FLOATS, np.log1p, None, ""),
-    ("expm1", FLOATS, np.expm1, None, ""),
-    ("sqrt", FLOATS, np.sqrt, "sqrt", "f"),
-    ("rsqrt", FLOATS, lambda x: 1 / np.sqrt(x), "rsqrt", "f"),
-    ("square", NUMBERS, np.square, "square", "iufh"),
-    ("reciprocal", FLOATS, np.reciprocal, None, ""),
-    ("sin", FLOATS, np.sin, "sin", "f"),
-    ("cos", FLOATS, np.cos, "cos", "f"),
-    ("tan", FLOATS, np.tan, "tan", "f"),
-    ("asin", FLOATS, np.arcsin, "asin", "f"),
-    ("acos", FLOATS, np.arccos, "acos", "f"),
-    ("atan", FLOATS, np.arctan, "atan", "f"),
-    ("sinh", FLOATS, np.sinh, None, ""),
-    ("cosh", FLOATS, np.cosh, None, ""),
-    ("tanh", FLOATS, np.tanh, None, ""),
-    ("asinh", FLOATS, np.arcsinh, None, ""),
-    ("acosh", FLOATS, np.arccosh, None, ""),
-    ("atanh", FLOATS, np.arctanh, None, ""),
+    ("exp", INEXACT, np.exp, "exp", "f"),
+    ("exp2", INEXACT, np.exp2, None, ""),
+    ("log", INEXACT, np.log, "log", "f"),
+    ("log2", INEXACT, np.log2, None, ""),
+    ("log10", INEXACT, np.log10, None, ""),
+    ("log1p", INEXACT, np.log1p, None, ""),
+    ("expm1", INEXACT, np.expm1, None, ""),
+    ("sqrt", INEXACT, np.sqrt, "sqrt", "f"),
+    ("rsqrt", INEXACT, lambda x: 1 / np.sqrt(x), "rsqrt", "f"),
+    ("square", NUMBERS + COMPLEX, np.square, "square", "iufh"),
+    ("reciprocal", INEXACT, np.reciprocal, None, ""),
+    ("sin", INEXACT, np.sin, "sin", "f"),
+    ("cos", INEXACT, np.cos, "cos", "f"),
+    ("tan", INEXACT, np.tan, "tan", "f"),
+    ("asin", INEXACT, np.arcsin, "asin", "f"),
+    ("acos", INEXACT, np.arccos, "acos", "f"),
+    ("atan", INEXACT, np.arctan, "atan", "f"),
+    ("sinh", INEXACT, np.sinh, None, ""),
+    ("cosh", INEXACT, np.cosh, None, ""),
+    ("tanh", INEXACT, np.tanh, None, ""),
+    ("asinh", INEXACT, np.arcsinh, None, ""),
+    ("acosh", INEXACT, np.arccosh, None, ""),
+    ("atanh", INEXACT, np.arctanh, None, ""),
     ("cbrt", FLOATS, np.cbrt, None, ""),
     ("erf", FLOATS, _each(python_math.erf), "erf", "f"),
     ("sigmoid", FLOATS, lambda x: 1 / (1 + np.exp(-x)), "sigmoid", "f"),
@@ -129,21 +148,21 @@ _UNARY = (
 )  # fmt: skip
 
 _BINARY = (
-    ("add", ALL, np.add, "add", "iufh"),
-    ("subtract", NUMBERS, np.subtract, "subtract", "iufh"),
-    ("multiply", ALL, np.multiply, "multiply", "iufh"),
-    ("divide", FLOATS, np.true_divide, "divide", "fh"),
+    ("add", ALL + COMPLEX, np.add, "add", "iufh"),
+    ("subtract", NUMBERS + COMPLEX, np.subtract, "subtract", "iufh"),
+    ("multiply", ALL + COMPLEX, np.multiply, "multiply", "iufh"),
+    ("divide", INEXACT, np.true_divide, "divide", "fh"),
     ("floor_divide", NUMBERS, np.floor_divide, None, ""),
     ("remainder", NUMBERS, np.remainder, None, ""),
-    ("power", NUMBERS, np.power, "power", "f"),
+    ("power", NUMBERS + COMPLEX, np.power, "power", "f"),
     ("atan2", FLOATS, np.arctan2, None, ""),
     ("fmod", NUMBERS, np.fmod, None, ""),
     ("hypot", FLOATS, np.hypot, None, ""),
     ("copysign", FLOATS, np.copysign, None, ""),
     ("logaddexp", FLOATS, np.logaddexp, None, ""),
     ("logaddexp2", FLOATS, np.logaddexp2, None, ""),
-    ("minimum", ALL, np.minimum, "minimum", "iu"),
-    ("maximum", ALL, np.maximum, "maximum", "iu"),
+    ("minimum", ALL + COMPLEX, np.minimum, "minimum", "iu"),
+    ("maximum", ALL + COMPLEX, np.maximum, "maximum", "iu"),
     ("fmin", ALL, np.fmin, None, ""),
     ("fmax", ALL, np.fmax, None, ""),
     ("bitwise_and", BITS, np.bitwise_and, "bitwise_and", "iu"),
@@ -157,16 +176,24 @@ _BINARY = (
 )  # fmt: skip
 
 _PREDICATE = (
-    ("isnan", ("x",), FLOATS, np.isnan, "isnan", "fh"),
-    ("isinf", ("x",), FLOATS, np.isinf, None, ""),
-    ("isfinite", ("x",), FLOATS, np.isfinite, None, ""),
+    ("isnan", ("x",), INEXACT, np.isnan, "isnan", "fh"),
+    ("isinf", ("x",), INEXACT, np.isinf, None, ""),
+    ("isfinite", ("x",), INEXACT, np.isfinite, None, ""),
     ("signbit", ("x",), FLOATS, np.signbit, None, ""),
-    ("equal", ("x", "y"), ALL, np.equal, "equal", "iufh"),
-    ("not_equal", ("x", "y"), ALL, np.not_equal, "not_equal", "iu"),
-    ("less", ("x", "y"), ALL, np.less, "less", "iufh"),
-    ("less_equal", ("x", "y"), ALL, np.less_equal, "less_equal", "iufh"),
-    ("greater", ("x", "y"), ALL, np.greater, "greater", "iufh"),
-    ("greater_equal", ("x", "y"), ALL, np.greater_equal, "greater_equal", "iufh"),
+    ("equal", ("x", "y"), ALL + COMPLEX, np.equal, "equal", "iufh"),
+    ("not_equal", ("x", "y"), ALL + COMPLEX, np.not_equal, "not_equal", "iu"),
+    ("less", ("x", "y"), ALL + COMPLEX, np.less, "less", "iufh"),
+    ("less_equal", ("x", "y"), ALL + COMPLEX, np.less_equal, "less_equal", "iufh"),
+    ("greater", ("x", "y"), ALL + COMPLEX, np.greater, "greater", "iufh"),
+    ("greater_equal", ("x", "y"), ALL + COMPLEX, np.greater_equal, "greater_equal", "iufh"),
+)
+
+
+# name, kinds it takes, NumPy reference, Relax operator, kinds for which that is exact; of complex numbers it gives parts
+_PART = (
+    ("abs", ALL + COMPLEX, np.abs, "abs", "fh"),
+    ("real", COMPLEX, np.real, None, ""),
+    ("imag", COMPLEX, np.imag, None, ""),
 )
 
 
@@ -177,6 +204,10 @@ def fill() -> None:
         _row(name, ("x", "y"), _same(kinds), reference, relax, exact)
     for name, operands, kinds, reference, relax, exact in _PREDICATE:
         _row(name, operands, _same(kinds, result_is_bool=True), reference, relax, exact)
+    for name, kinds, reference, relax, exact in _PART:
+        _row(name, ("x",), _same(kinds, result_is_part=True), reference, relax, exact)
+    _row("conj", ("x",), _same(COMPLEX), np.conj)
+    _row("complex", ("real", "imaginary"), _complex, _reference_complex)
     _row("where", ("condition", "x", "y"), _where, np.where, "where", "iufh")
     _row("softplus", ("x",), _same(FLOATS), _reference_softplus, attributes={"beta": "float", "threshold": "float"})
     _row("cast", ("x",), _cast, _reference_cast, attributes={"dtype": "string"}, relax=_relax_cast, relax_dtypes="iub")

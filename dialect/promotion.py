@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from mlirtri.dialect.dtypes import DTYPES, DType
 from mlirtri.dialect.promotion_numpy import numpy_plan
-from mlirtri.dialect.promotion_plan import BOOL, FLOAT32, INT64, WEAK_DTYPES, Operand, Plan
+from mlirtri.dialect.promotion_plan import BOOL, FLOAT32, INT64, WEAK_DTYPES, Operand, Plan, refuse
 from mlirtri.dialect.promotion_tables import COMPARISONS, LOGICAL, PREDICATES, SCALAR_OPS
 from mlirtri.dialect.promotion_torch import torch_common_dtype, torch_plan
 from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError
@@ -25,8 +25,9 @@ UINT8 = DTYPES["uint8"]
 
 
 def default_dtype(semantics: str, kind: str) -> DType:
-    """The dtype of a tensor made of Python scalars: ``bool``, ``int`` or ``float`` (torch: float32, NumPy: float64)."""
-    return FLOAT32 if semantics == "torch" and kind == "float" else WEAK_DTYPES[kind]
+    """The dtype of a tensor of Python scalars: ``bool``, ``int``, ``float`` or ``complex``, in torch of fp32 parts."""
+    of_torch = {"float": FLOAT32, "complex": DTYPES["complex64"]} if semantics == "torch" else {}
+    return of_torch.get(kind, WEAK_DTYPES[kind])
 
 
 def common_dtype(semantics: str, operands: Sequence[Operand]) -> DType:
@@ -49,7 +50,9 @@ def result_dtypes(semantics: str, op: str, operands: Sequence[Operand], dtype: D
     if op in PREDICATES:
         source = operands[0].own
         # An integer is finite: any float dtype gives the answer.
-        return Plan((source if source.is_float else FLOAT32,), BOOL)
+        if op == "signbit" and source.is_complex:
+            refuse(semantics, op, operands, "take the sign of the real or the imaginary part")
+        return Plan((source if source.is_inexact else FLOAT32,), BOOL)
     plan = numpy_plan(op, operands) if semantics == "numpy" else torch_plan(op, operands)
     _check_values(semantics, op, operands, plan)
     return plan
@@ -64,7 +67,7 @@ def _truth(semantics: str, op: str, operands: Sequence[Operand]) -> Plan:
 
 
 def _with_dtype(semantics: str, op: str, dtype: DType) -> Plan:
-    if dtype.is_bool or (op == "mean" and not dtype.is_float):
+    if dtype.is_bool or (op == "mean" and not dtype.is_inexact):
         raise KernelTypeError(f"{op} does not compute in {dtype}", help="pass a float dtype, or cast the result")
     return Plan((dtype,), dtype)
 
@@ -72,9 +75,11 @@ def _with_dtype(semantics: str, op: str, dtype: DType) -> Plan:
 def _python(op: str, operands: Sequence[Operand]) -> Plan:
     """Python's rule: NumPy's for bool, int64 and float64, except that arithmetic on bools is on integers."""
     keeps_bool = (*COMPARISONS, *LOGICAL, "bitwise_and", "bitwise_or", "bitwise_xor", "minimum", "maximum", "where")
+    if op in COMPARISONS[2:] and any(x.weak == "complex" for x in operands):
+        raise KernelTypeError("Python does not order complex numbers", help="compare their real parts, or abs()")
     strong = [Operand(INT64 if x.weak == "bool" and op not in keeps_bool else x.own) for x in operands]
     plan = result_dtypes("numpy", op, strong)
-    weak = "bool" if plan.result.is_bool else "int" if plan.result.is_integer else "float"
+    weak = next(kind for kind, dtype in WEAK_DTYPES.items() if dtype.kind == plan.result.kind)
     return Plan(plan.compute, plan.result, plan.identity, weak=weak)
 
 

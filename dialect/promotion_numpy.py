@@ -50,8 +50,8 @@ def _loop(op: str, operands: Sequence[Operand]) -> Plan:
     if op in COMPARISONS and (mixed := _mixed_comparison(strong, operands)):
         return mixed
     if op == "divide":
-        no_floats = all(not LETTERS[letter].is_float for letter in strong)
-        compute = "d" if no_floats else _first_loop("eEfd", strong)
+        no_floats = all(not LETTERS[letter].is_inexact for letter in strong)
+        compute = "d" if no_floats else _first_loop("eEfdFD", strong)
     else:
         compute = _first_loop(NUMPY_LOOPS[op], strong)
     if compute is None:
@@ -64,7 +64,9 @@ def _strong(operands: Sequence[Operand], weak_float_beside_bfloat16: str) -> lis
     # A Python bool is as strong as NumPy's.
     strong = [LETTER_OF[x.own.name] for x in operands if x.weak in (None, "bool")]
     weak = {x.weak for x in operands if x.weak}
-    has_float = any(LETTERS[letter].is_float for letter in strong)
+    if "complex" in weak:
+        return [*strong, *_weak_complex(strong)]
+    has_float = any(LETTERS[letter].is_inexact for letter in strong)
     if "float" in weak and not has_float:
         return [*strong, "d"]
     if "float" in weak and "E" in strong:
@@ -73,6 +75,14 @@ def _strong(operands: Sequence[Operand], weak_float_beside_bfloat16: str) -> lis
     if "int" in weak and set(strong) <= {"?"}:
         return [*strong, "q"]
     return strong
+
+
+def _weak_complex(strong: Sequence[str]) -> str:
+    """A Python complex makes floats complex, of the same precision; other dtypes complex128; complex ones stay."""
+    dtypes = [LETTERS[letter] for letter in strong]
+    if any(dtype.is_complex for dtype in dtypes):
+        return ""
+    return "F" if any(dtype.is_float for dtype in dtypes) else "D"
 
 
 def _first_loop(loops: str, strong: Sequence[str]) -> str | None:

@@ -11,7 +11,7 @@ from mlirtri.dialect.promotion_tables import COMPARISONS, LETTERS, ROUNDINGS
 from mlirtri.errors import KernelTypeError
 
 BOOL, INT64, FLOAT32, FLOAT64 = DTYPES["bool"], DTYPES["int64"], DTYPES["float32"], DTYPES["float64"]
-WEAK_DTYPES = {"bool": BOOL, "int": INT64, "float": FLOAT64}
+WEAK_DTYPES = {"bool": BOOL, "int": INT64, "float": FLOAT64, "complex": DTYPES["complex128"]}
 """What a Python scalar is by itself."""
 
 
@@ -22,9 +22,9 @@ class Operand:
     dtype: DType | None
     """None for a Python scalar, which has the dtype of its kind."""
     weak: str | None = None
-    """``bool``, ``int`` or ``float`` for a Python scalar, known or run-time; None for a tensor."""
+    """``bool``, ``int``, ``float`` or ``complex`` for a Python scalar, known or run-time; None for a tensor."""
     rank: int = 0
-    value: bool | int | float | None = None
+    value: bool | int | float | complex | None = None
     """The Python scalar itself, when it is known: NumPy refuses an int that does not fit."""
 
     @property
@@ -58,10 +58,15 @@ class Plan:
     """Kind of the Python scalar that the result is; None for a tensor."""
 
 
+OF_PARTS = ("abs", "var", "std")
+"""Operations whose result is real when their operands are complex."""
+
+
 def plan(op: str, compute: DType, operands: Sequence[Operand]) -> Plan:
     """The plan of `op` when it computes in one dtype."""
-    result = BOOL if op in COMPARISONS else INT64 if op in ("argmax", "argmin") else compute
-    identity = (op in ROUNDINGS and not compute.is_float) or (op == "sign" and compute.is_bool)
+    result = compute.part if op in OF_PARTS else compute
+    result = BOOL if op in COMPARISONS else INT64 if op in ("argmax", "argmin") else result
+    identity = (op in ROUNDINGS and not compute.is_inexact) or (op == "sign" and compute.is_bool)
     condition = (BOOL,) if op == "where" else ()
     return Plan(condition + (compute,) * (len(operands) - len(condition)), result, identity)
 
@@ -70,7 +75,8 @@ def row(rows: dict[str, str], op: str, dtype: DType) -> str:
     """The letter of `dtype` in the row of `op`."""
     if op not in rows:
         raise KernelTypeError(f"no dtype rule for operation {op!r}")
-    return rows[op][list(LETTERS.values()).index(dtype)]
+    position = list(LETTERS.values()).index(dtype)
+    return rows[op][position] if position < len(rows[op]) else "-"
 
 
 _HINTS = {
@@ -93,12 +99,14 @@ def listed(operands: Sequence[Operand]) -> str:
     return " and ".join(str(operand) for operand in operands)
 
 
-def refuse(semantics: str, op: str, operands: Sequence[Operand], hint: str | None = None) -> NoReturn:
-    """Raise that the library does not take these dtypes, with a way out."""
+def refuse(
+    semantics: str, op: str, operands: Sequence[Operand], hint: str | None = None, like: bool = True
+) -> NoReturn:
+    """Raise that the library does not take these dtypes (`like` it), with a way out."""
     library = {"numpy": "NumPy", "torch": "torch"}[semantics]
-    # NumPy does compute this one, to 0 for all numbers but 1 and -1.
-    like = "" if op == "reciprocal" else f", as {library} does"
+    # NumPy does compute the reciprocal of integers, to 0 for all numbers but 1 and -1.
+    words = f", as {library} does" if like and op != "reciprocal" else ""
     raise KernelTypeError(
-        f"{op} of {listed(operands)} is refused{like}",
+        f"{op} of {listed(operands)} is refused{words}",
         help=hint or _HINTS.get(op, "cast the operands to a dtype that it takes, for example float32"),
     )

@@ -1,53 +1,58 @@
 """What NumPy and torch do with dtypes, as data. `tests/test_promotion.py` compares every cell with the libraries.
 
 One character per dtype, in the order of `dialect.dtypes.DTYPES`: ``?`` bool, ``bhiq`` int8 to int64, ``BHIQ`` uint8 to
-uint64, ``e`` float16, ``E`` bfloat16, ``f`` float32, ``d`` float64. Rows are ordered like columns.
+uint64, ``e`` float16, ``E`` bfloat16, ``f`` float32, ``d`` float64, ``F`` complex64, ``D`` complex128. Rows are ordered
+like columns; a row that ends before a column refuses it.
 """
 
 from __future__ import annotations
 
 from mlirtri.dialect.dtypes import DTYPES
 
-LETTERS = dict(zip("?bhiqBHIQeEfd", DTYPES.values(), strict=True))
+LETTERS = dict(zip("?bhiqBHIQeEfdFD", DTYPES.values(), strict=True))
 LETTER_OF = {dtype.name: letter for letter, dtype in LETTERS.items()}
 
 NUMPY_SAFE_CASTS = {
-    "?": "?bhiqBHIQeEfd",
-    "b": "bhiqeEfd",
-    "h": "hiqfd",
-    "i": "iqd",
-    "q": "qd",
-    "B": "hiqBHIQeEfd",
-    "H": "iqHIQfd",
-    "I": "qIQd",
-    "Q": "Qd",
-    "e": "efd",
-    "E": "Efd",
-    "f": "fd",
-    "d": "d",
+    "?": "?bhiqBHIQeEfdFD",
+    "b": "bhiqeEfdFD",
+    "h": "hiqfdFD",
+    "i": "iqdD",
+    "q": "qdD",
+    "B": "hiqBHIQeEfdFD",
+    "H": "iqHIQfdFD",
+    "I": "qIQdD",
+    "Q": "QdD",
+    "e": "efdFD",
+    "E": "EfdFD",
+    "f": "fdFD",
+    "d": "dD",
+    "F": "FD",
+    "D": "D",
 }
 """`numpy.can_cast(row, column)`; bfloat16 is that of ml_dtypes."""
 
-NUMPY_LOOP_ORDER = "?bBhHiIqQeEfd"
+NUMPY_LOOP_ORDER = "?bBhHiIqQeEfdFD"
 """A ufunc runs its first loop that all operands cast to safely, tried in this order."""
 
 NUMPY_NO_COMMON = {"E": "hiqHIQe"}
 """bfloat16 has ufunc loops with these dtypes (in float32 or float64), but `numpy.result_type` gives them no dtype."""
 
 TORCH_PROMOTION = {
-    "?": "?bhiqB---eEfd",
-    "b": "bbhiqh---eEfd",
-    "h": "hhhiqh---eEfd",
-    "i": "iiiiqi---eEfd",
-    "q": "qqqqqq---eEfd",
-    "B": "BhhiqB---eEfd",
-    "H": "------H--eEfd",
-    "I": "-------I-eEfd",
-    "Q": "--------QeEfd",
-    "e": "eeeeeeeeeeffd",
-    "E": "EEEEEEEEEfEfd",
-    "f": "ffffffffffffd",
-    "d": "ddddddddddddd",
+    "?": "?bhiqB---eEfdFD",
+    "b": "bbhiqh---eEfdFD",
+    "h": "hhhiqh---eEfdFD",
+    "i": "iiiiqi---eEfdFD",
+    "q": "qqqqqq---eEfdFD",
+    "B": "BhhiqB---eEfdFD",
+    "H": "------H--eEfd--",
+    "I": "-------I-eEfd--",
+    "Q": "--------QeEfd--",
+    "e": "eeeeeeeeeeffdFD",
+    "E": "EEEEEEEEEfEfdFD",
+    "f": "ffffffffffffdFD",
+    "d": "dddddddddddddDD",
+    "F": "FFFFFF---FFFDFD",
+    "D": "DDDDDD---DDDDDD",
 }
 """`torch.promote_types(row, column)`; ``-`` is refused."""
 
@@ -57,6 +62,8 @@ NO_BOOL = "-bhiqBHIQeEfd"
 BITS = "?bhiqBHIQ----"
 INTEGERS = "-bhiqBHIQ----"
 FLOATS = "---------eEfd"
+COMPLEX = "FD"
+"""What rows of operations on complex numbers end with."""
 
 FLOAT_FUNCTIONS = (
     "exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
@@ -74,41 +81,47 @@ def _spread(*groups: tuple[tuple[str, ...], str]) -> dict[str, str]:
 
 
 NUMPY_LOOPS = _spread(
-    (("add", "multiply", "minimum", "maximum", "fmin", "fmax", *COMPARISONS), "?bBhHiIqQeEfd"),
-    (("subtract", "floor_divide", "remainder", "fmod", "power"), "bBhHiIqQeEfd"),
+    (("add", "multiply", "minimum", "maximum", "fmin", "fmax", *COMPARISONS), "?bBhHiIqQeEfdFD"),
+    (("floor_divide", "remainder", "fmod"), "bBhHiIqQeEfd"),
+    (("subtract", "power"), "bBhHiIqQeEfdFD"),
     (("bitwise_and", "bitwise_or", "bitwise_xor"), "?bBhHiIqQ"),
     (("left_shift", "right_shift"), "bBhHiIqQ"),
     (("atan2", "hypot", "copysign", "logaddexp", "logaddexp2"), "eEfd"),
-    (("matmul", "clip"), "?bBhHiIqQefd"),
+    (("matmul", "clip"), "?bBhHiIqQefdFD"),
 )
 """The loops of the ufuncs with several operands, a part of `NUMPY_LOOP_ORDER`; `clip` is the one with both bounds."""
 
 NUMPY_UNARY = _spread(
-    (("abs", "floor", "ceil", "trunc", "max", "min", "argmax", "argmin"), SAME),
-    (("negative", "sign"), NO_BOOL),
-    (("round",), "ebhiqBHIQeEfd"),
+    (("floor", "ceil", "trunc"), SAME),
+    (("abs", "max", "min", "argmax", "argmin"), SAME + COMPLEX),
+    (("negative", "sign"), NO_BOOL + COMPLEX),
+    (("round",), "ebhiqBHIQeEfdFD"),
     (("bitwise_not",), BITS),
-    (("square",), "bbhiqBHIQeEfd"),
-    (("reciprocal",), FLOATS),
+    (("square",), "bbhiqBHIQeEfdFD"),
+    (("reciprocal",), FLOATS + COMPLEX),
     (("relu",), "qbhiqBHIQeEfd"),
-    ((*FLOAT_FUNCTIONS, *NETWORK_FUNCTIONS), "eefddefddeEfd"),
-    (("sum", "prod"), "qqqqqQQQQeEfd"),
-    (("mean", "var", "std"), "dddddddddeEfd"),
+    ((*FLOAT_FUNCTIONS, *NETWORK_FUNCTIONS), "eefddefddeEfdFD"),
+    (("cbrt",), "eefddefddeEfd"),
+    (("sum", "prod"), "qqqqqQQQQeEfdFD"),
+    (("mean", "var", "std"), "dddddddddeEfdFD"),
 )
 """As the ufuncs and reductions do; what NumPy lacks follows `exp`, and `relu` is `maximum(x, 0)`.
 NumPy's integer `reciprocal` is 0 nearly everywhere and undefined at 0: refused."""
 
 TORCH_ROWS = _spread(
-    (("add", "multiply", "minimum", "maximum", "fmin", "fmax", "where", "concatenate", "stack", *COMPARISONS), SAME),
+    (("minimum", "maximum", "fmin", "fmax", *COMPARISONS), SAME),
+    (("add", "multiply", "where", "concatenate", "stack", "equal", "not_equal"), SAME + COMPLEX),
     (("max", "min", "sign"), SAME),
-    (("subtract", "floor_divide", "remainder", "fmod", "power", "clip", "matmul", "dot"), NO_BOOL),
-    (("negative", "abs", "relu", "argmax", "argmin", *ROUNDINGS), NO_BOOL),
+    (("floor_divide", "remainder", "fmod", "clip", "relu", "argmax", "argmin", *ROUNDINGS), NO_BOOL),
+    (("subtract", "power", "matmul", "dot", "negative", "abs"), NO_BOOL + COMPLEX),
     (("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"), BITS),
     (("left_shift", "right_shift"), INTEGERS),
-    (("divide", "atan2", "copysign", "reciprocal", *FLOAT_FUNCTIONS), "fffffffffeEfd"),
-    (("square",), "qbhiqBHIQeEfd"),
-    (("sum", "prod"), "qqqqqqqqqeEfd"),
-    (("mean", "var", "std", "hypot", "logaddexp", "logaddexp2", *NETWORK_FUNCTIONS), FLOATS),
+    (("divide", "reciprocal", *FLOAT_FUNCTIONS), "fffffffffeEfdFD"),
+    (("atan2", "copysign", "erf"), "fffffffffeEfd"),
+    (("square",), "qbhiqBHIQeEfdFD"),
+    (("sum", "prod"), "qqqqqqqqqeEfdFD"),
+    (("mean", "var", "std", "logaddexp", "silu", "rms_norm"), FLOATS + COMPLEX),
+    (("hypot", "logaddexp2", "gelu", "softplus", "softmax", "log_softmax", "layer_norm"), FLOATS),
 )
 """What torch does with the common dtype. Where torch lacks no more than a CPU kernel for
 uint16 to uint64, the rule is uint8's."""

@@ -50,9 +50,22 @@ def torch_common_dtype(op: str, operands: Sequence[Operand]) -> DType:
     ]
     result = dtypes[0]
     for dtype in dtypes[1:]:
-        if _category(dtype) > _category(result):
+        if _category(dtype) <= _category(result):
+            continue
+        # A later tier adds its category only: the precision stays that of floats.
+        if dtype.is_complex:
+            result = _complex_of(result, op, operands) if result.is_float else dtype
+        else:
             result = _promote(op, result, dtype, operands)
     return result
+
+
+def _complex_of(dtype: DType, op: str, operands: Sequence[Operand]) -> DType:
+    """The complex dtype that torch makes of a float dtype."""
+    if dtype.name == "float16":
+        hint = "torch makes complex32 of float16, which kernels lack: cast to float32"
+        refuse("torch", op, operands, hint, like=False)
+    return DTYPES["complex128" if dtype.bits == 64 else "complex64"]
 
 
 def _promote(op: str, left: DType, right: DType, operands: Sequence[Operand]) -> DType:
@@ -62,11 +75,11 @@ def _promote(op: str, left: DType, right: DType, operands: Sequence[Operand]) ->
 
 
 def _own_dtype(operand: Operand) -> DType:
-    return FLOAT32 if operand.weak == "float" else operand.own
+    return {"float": FLOAT32, "complex": DTYPES["complex64"]}.get(operand.weak or "", operand.own)
 
 
 def _category(dtype: DType) -> int:
-    return 0 if dtype.is_bool else 2 if dtype.is_float else 1
+    return 0 if dtype.is_bool else 3 if dtype.is_complex else 2 if dtype.is_float else 1
 
 
 def _normalization(op: str, operands: Sequence[Operand]) -> Plan:
@@ -74,7 +87,8 @@ def _normalization(op: str, operands: Sequence[Operand]) -> Plan:
     x, *weights = operands
     weight_dtypes = {weight.own for weight in weights}
     mixes = op == "rms_norm" or weight_dtypes <= {x.own} or (x.own.is_half and weight_dtypes == {FLOAT32})
-    if not all(operand.own.is_float for operand in operands) or not mixes:
+    is_real = op == "layer_norm" or not x.own.is_complex
+    if not all(operand.own.is_float if is_real else operand.own.is_complex for operand in operands) or not mixes:
         refuse("torch", op, operands, f"cast weight and bias to {x.own}, the dtype of the input")
     compute = torch_common_dtype(op, [Operand(operand.own, rank=1) for operand in operands])
     return Plan((compute,) * len(operands), x.own)

@@ -28,7 +28,7 @@ def reduced_shape(shape, axes, keepdims) -> tuple[int, ...]:
     return tuple(size for axis, size in enumerate(kept) if keepdims or axis not in axes)
 
 
-def _infer(kinds: str, result=None, needs_elements: bool = False):
+def _infer(kinds: str, result=None, needs_elements: bool = False, result_is_part: bool = False):
     def infer(types, attributes) -> TensorType:
         [operand] = types
         axes = attributes["axes"]
@@ -39,7 +39,8 @@ def _infer(kinds: str, result=None, needs_elements: bool = False):
         if needs_elements and any(operand.shape[axis] == 0 for axis in axes):
             raise KernelValueError(f"a reduction of {operand} over axes {list(axes)} has no elements and no identity")
         shape = reduced_shape(operand.shape, axes, attributes["keepdims"])
-        return TensorType(shape, DTYPES[result] if result else operand.dtype)
+        of_part = operand.dtype.part if result_is_part else operand.dtype
+        return TensorType(shape, DTYPES[result] if result else of_part)
 
     return infer
 
@@ -79,9 +80,17 @@ def _count(t, x, axes, correction=0):
 
 def _var(t, x, axes, keepdims, correction):
     """Two passes, mean first: the one-pass formula cancels (Chan, Golub & LeVeque 1983)."""
-    centered = t.subtract(x, t.mean(x, axes=axes, keepdims=True))
-    total = t.sum(t.multiply(centered, centered), axes=axes, keepdims=keepdims)
-    return t.divide(total, _count(t, x, axes, correction))
+    squares = _squares(t, t.subtract(x, t.mean(x, axes=axes, keepdims=True)))
+    total = t.sum(squares, axes=axes, keepdims=keepdims)
+    return t.divide(total, _count(t, squares, axes, correction))
+
+
+def _squares(t, x):
+    """|x|² of each element."""
+    if not x.type.dtype.is_complex:
+        return t.multiply(x, x)
+    real, imaginary = t.real(x), t.imag(x)
+    return t.add(t.multiply(real, real), t.multiply(imaginary, imaginary))
 
 
 def _std(t, x, axes, keepdims, correction):
@@ -102,37 +111,40 @@ def _relax_reduce(name):
 
 
 def fill() -> None:
-    for name, kinds, reference in (("sum", "iufv", np.sum), ("prod", "iufv", np.prod)):
+    for name, kinds, reference in (("sum", "iufvc", np.sum), ("prod", "iufvc", np.prod)):
         add(
             Op(name, "reduction", ("x",), AXES, _infer(kinds), _reference(reference), structured=True,
                relax=_relax_reduce(name), relax_dtypes="iuf", relax_when=_adds_few)
         )  # fmt: skip
     for name, reference in (("max", np.max), ("min", np.min)):
         add(
-            Op(name, "reduction", ("x",), AXES, _infer("iufvb", needs_elements=True), _reference(reference),
+            Op(name, "reduction", ("x",), AXES, _infer("iufvbc", needs_elements=True), _reference(reference),
                structured=True, relax=_relax_reduce(name), relax_dtypes="iu")
         )  # fmt: skip
     for name, reference in (("any", np.any), ("all", np.all)):
         add(Op(name, "reduction", ("x",), AXES, _infer("b"), _reference(reference), structured=True))
     for name, reference in (("argmax", np.argmax), ("argmin", np.argmin)):
         add(
-            Op(name, "reduction", ("x",), AXES, _infer("iufvb", "int64", needs_elements=True),
+            Op(name, "reduction", ("x",), AXES, _infer("iufvbc", "int64", needs_elements=True),
                _arg_reference(reference), structured=True)
         )  # fmt: skip
     with_correction = AXES | {"correction": "int"}
     add(
-        Op("mean", "reduction", ("x",), AXES, _infer("fv"), _reference(np.mean), decompose=_mean,
+        Op("mean", "reduction", ("x",), AXES, _infer("fvc"), _reference(np.mean), decompose=_mean,
            relax=_relax_reduce("mean"), relax_dtypes="f", relax_when=_adds_few)
     )  # fmt: skip
     for name, decompose, function in (("var", _var, np.var), ("std", _std, np.std)):
-        add(Op(name, "reduction", ("x",), with_correction, _infer("fv"), _corrected(function), decompose=decompose))
+        add(
+            Op(name, "reduction", ("x",), with_correction, _infer("fvc", result_is_part=True),
+               _corrected(function), decompose=decompose)
+        )  # fmt: skip
 
 
 def _corrected(function):
     def reference(x, axes, keepdims, correction):
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(
-                function(x.astype(np.float64), axis=tuple(axes), keepdims=keepdims, ddof=correction)
-            ).astype(x.dtype)
+            wide = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+            result = function(wide, axis=tuple(axes), keepdims=keepdims, ddof=correction)
+            return np.asarray(result).astype(x.real.dtype)
 
     return reference

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mlirtri.dialect import complex_parts
 from mlirtri.dialect.dtypes import DTYPES, DType
 from mlirtri.dialect.mlir import arith, ir, math
 
@@ -24,9 +25,11 @@ class Scalar:
     dtype: DType
 
 
-def constant(number: float | int | bool, dtype: DType) -> Scalar:
+def constant(number: complex | float | int | bool, dtype: DType) -> Scalar:
     """A literal; integers wrap to the width of the dtype."""
     kind = ir.Type.parse(dtype.signless)
+    if dtype.is_complex:
+        return Scalar(complex_parts.constant(number.real, number.imag, kind), dtype)
     if dtype.is_float:
         return Scalar(arith.constant(kind, ir.FloatAttr.get(kind, float(number))), dtype)
     return Scalar(arith.constant(kind, ir.IntegerAttr.get(kind, wrapped(int(number), dtype))), dtype)
@@ -38,9 +41,9 @@ def wrapped(number: int, dtype: DType) -> int:
     return number - (1 << dtype.bits) if dtype.bits > 1 and number >> (dtype.bits - 1) else number
 
 
-def by_kind(x: Scalar, *, f=None, i=None, u=None, b=None):
-    """The builder for x's kind; unsigned falls back to the signed one, bool has to be given."""
-    return {"f": f, "v": f, "i": i, "u": u or i, "b": b}[x.dtype.kind]
+def by_kind(x: Scalar, *, f=None, i=None, u=None, b=None, c=None):
+    """The builder for x's kind; unsigned falls back to the signed one, bool and complex have to be given."""
+    return {"f": f, "v": f, "i": i, "u": u or i, "b": b, "c": c}[x.dtype.kind]
 
 
 def _binary(**builders):
@@ -50,12 +53,12 @@ def _binary(**builders):
     return build
 
 
-add = _binary(f=arith.addf, i=arith.addi, b=arith.ori)
-subtract = _binary(f=arith.subf, i=arith.subi)
-multiply = _binary(f=arith.mulf, i=arith.muli, b=arith.andi)
+add = _binary(f=arith.addf, i=arith.addi, b=arith.ori, c=complex_parts.add)
+subtract = _binary(f=arith.subf, i=arith.subi, c=complex_parts.subtract)
+multiply = _binary(f=arith.mulf, i=arith.muli, b=arith.andi, c=complex_parts.multiply)
 divide = _binary(f=arith.divf)
-maximum = _binary(f=arith.maximumf, i=arith.maxsi, u=arith.maxui, b=arith.ori)
-minimum = _binary(f=arith.minimumf, i=arith.minsi, u=arith.minui, b=arith.andi)
+maximum = _binary(f=arith.maximumf, i=arith.maxsi, u=arith.maxui, b=arith.ori, c=complex_parts.extreme("ge"))
+minimum = _binary(f=arith.minimumf, i=arith.minsi, u=arith.minui, b=arith.andi, c=complex_parts.extreme("le"))
 least_number = _binary(f=arith.minnumf, i=arith.minsi, u=arith.minui, b=arith.andi)
 greatest_number = _binary(f=arith.maxnumf, i=arith.maxsi, u=arith.maxui, b=arith.ori)
 bit_and = _binary(i=arith.andi, b=arith.andi)
@@ -84,6 +87,8 @@ _PREDICATES = {
 
 def compare(predicate: str, x: Scalar, y: Scalar) -> Scalar:
     """``eq ne lt le gt ge``; a comparison with NaN is false, and ``ne`` true."""
+    if x.dtype.is_complex:
+        return Scalar(complex_parts.compare(predicate, x.value, y.value), BOOL)
     of_floats, of_signed, of_unsigned = _PREDICATES[predicate]
     if x.dtype.is_float:
         return Scalar(arith.cmpf(getattr(arith.CmpFPredicate, of_floats), x.value, y.value), BOOL)
@@ -92,12 +97,13 @@ def compare(predicate: str, x: Scalar, y: Scalar) -> Scalar:
 
 
 def select(condition: Scalar, x: Scalar, y: Scalar) -> Scalar:
-    return Scalar(arith.select(condition.value, x.value, y.value), x.dtype)
+    build = complex_parts.select if x.dtype.is_complex else arith.select
+    return Scalar(build(condition.value, x.value, y.value), x.dtype)
 
 
 def negate(x: Scalar) -> Scalar:
-    if x.dtype.is_float:
-        return Scalar(arith.negf(x.value), x.dtype)
+    if x.dtype.is_inexact:
+        return Scalar((complex_parts.negate if x.dtype.is_complex else arith.negf)(x.value), x.dtype)
     return subtract(constant(0, x.dtype), x)
 
 
@@ -117,6 +123,8 @@ def absolute(x: Scalar) -> Scalar:
 
 
 def is_nan(x: Scalar) -> Scalar:
+    if x.dtype.is_complex:
+        return Scalar(complex_parts.is_nan(x.value), BOOL)
     return Scalar(arith.cmpf(arith.CmpFPredicate.UNO, x.value, x.value), BOOL)
 
 
@@ -253,16 +261,39 @@ def power(x: Scalar, y: Scalar) -> Scalar:
 
 def cast(x: Scalar, dtype: DType) -> Scalar:
     """C's conversion made total: out-of-range and NaN floats become what x86 gives, the smallest 32 or 64-bit integer,
-    cut to the width; to bool is ``x != 0``."""
+    cut to the width; to bool is ``x != 0``; a complex number loses its imaginary part."""
     if x.dtype == dtype:
         return x
     if dtype.is_bool:
         return compare("ne", x, constant(0, x.dtype))
+    if x.dtype.is_complex or dtype.is_complex:
+        return _cast_complex(x, dtype)
     if x.dtype.is_float:
         return _float_to_float(x, dtype) if dtype.is_float else _float_to_integer(x, dtype)
     if dtype.is_float:
         return _integer_to_float(x, dtype)
     return _resize(x, dtype)
+
+
+def _cast_complex(x: Scalar, dtype: DType) -> Scalar:
+    real, imaginary = parts(x)
+    if not dtype.is_complex:
+        return cast(real, dtype)
+    return create(cast(real, dtype.part), cast(imaginary, dtype.part))
+
+
+def parts(x: Scalar) -> tuple[Scalar, Scalar]:
+    """Real and imaginary part; that of a real number is 0."""
+    if not x.dtype.is_complex:
+        return x, constant(0, x.dtype)
+    real, imaginary = complex_parts.parts(x.value)
+    return Scalar(real, x.dtype.part), Scalar(imaginary, x.dtype.part)
+
+
+def create(real: Scalar, imaginary: Scalar) -> Scalar:
+    """The complex number of two floats of one dtype, fp32 or fp64."""
+    dtype = DTYPES[f"complex{2 * real.dtype.bits}"]
+    return Scalar(complex_parts.create(real.value, imaginary.value), dtype)
 
 
 def _float_to_float(x: Scalar, dtype: DType) -> Scalar:

@@ -108,7 +108,7 @@ _COMPARISONS = {
 RULES: dict[str, Callable[..., Scalar]] = {
     "add": s.add, "subtract": s.subtract, "multiply": s.multiply, "divide": s.divide,
     "floor_divide": s.floor_divide, "remainder": s.remainder, "power": s.power, "atan2": s.atan2,
-    "maximum": s.maximum, "minimum": s.minimum, "where": s.select, "cast": cast,
+    "maximum": s.maximum, "minimum": s.minimum, "where": s.select, "cast": cast, "complex": s.create,
     "bitwise_and": s.bit_and, "bitwise_or": s.bit_or, "bitwise_xor": s.bit_xor, "bitwise_not": s.bit_not,
     "logical_and": s.bit_and, "logical_or": s.bit_or, "logical_xor": s.bit_xor, "logical_not": s.logical_not,
     "left_shift": s.left_shift, "right_shift": s.right_shift,

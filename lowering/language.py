@@ -20,6 +20,8 @@ from mlirtri.dialect.types import TensorType
 from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError
 from mlirtri.lowering.tri_builder import Tensor, TriBuilder
 
+NUMBERS = (bool, int, float, complex)
+"""Python's."""
 LANGUAGE: dict[str, Callable[..., Any]] = {}
 
 
@@ -56,16 +58,16 @@ class Language:
         return x.type if isinstance(x, Tensor) else None
 
     def weak_kind(self, x: Any) -> str | None:
-        """``bool``, ``int`` or ``float`` for a Python scalar, known or run-time; None for anything else."""
-        return self.operand(x).weak if isinstance(x, (Tensor, bool, int, float)) else None
+        """``bool``, ``int``, ``float`` or ``complex`` for a Python scalar, known or run-time; None for anything else."""
+        return self.operand(x).weak if isinstance(x, (Tensor, *NUMBERS)) else None
 
     def python_scalar(self, x: Any) -> Any:
-        """A float tensor of rank 0 as the Python float that `float(x)` gives; Python scalars unchanged."""
+        """A float (complex) tensor of rank 0 as the Python number that `float(x)` gives; Python scalars unchanged."""
         if not isinstance(x, Tensor) or x.weak:
             return x
-        if x.type.rank or not x.type.dtype.is_float:
+        if x.type.rank or not x.type.dtype.is_inexact:
             self.fail(f"cannot make a Python float of {x.type} at run time", help="use astype or cast")
-        wide = self.tri.cast(x, DTYPES["float64"])
+        wide = self.tri.cast(x, DTYPES["complex128" if x.type.dtype.is_complex else "float64"])
         return Tensor(wide.value, wide.type, weak=True)
 
     def fail(self, message: str, help: str | None = None) -> NoReturn:  # noqa: A002 - the word printed before it
@@ -75,8 +77,8 @@ class Language:
     def operand(self, x: Any) -> Operand:
         """What promotion has to know of x."""
         if isinstance(x, Tensor):
-            return Operand(None, "float", 0) if x.weak else Operand(x.type.dtype, None, x.type.rank)
-        if isinstance(x, (bool, int, float)):
+            return Operand(None, kind_of(x), 0) if x.weak else Operand(x.type.dtype, None, x.type.rank)
+        if isinstance(x, NUMBERS):
             return Operand(None, type(x).__name__, 0, x)
         raise KernelTypeError(f"expected a tensor or a number, got {describe(x)}")
 
@@ -86,10 +88,10 @@ class Language:
             self.operand(x)  # refuses what is no number
             return self.tri.constant(_literal(x, dtype), dtype or self.default_dtype(x))
         if dtype is None and x.weak:
-            dtype = promotion.default_dtype(self.semantics, "float")
+            dtype = promotion.default_dtype(self.semantics, kind_of(x))
         return self.tri.cast(x, dtype or x.type.dtype)
 
-    def default_dtype(self, x: bool | int | float) -> DType:
+    def default_dtype(self, x: bool | int | float | complex) -> DType:
         """The dtype of a tensor made of a Python number."""
         return promotion.default_dtype(self.semantics, type(x).__name__)
 
@@ -104,12 +106,12 @@ class Language:
         if name in ("floor_divide", "remainder", "power"):
             self._check_integers(name, tensors, operands[1])
         result = self.tri.cast(self.tri.emit(name, *tensors, **attributes), plan.result)
-        return Tensor(result.value, result.type, weak=True) if plan.weak == "float" else result
+        return Tensor(result.value, result.type, weak=True) if plan.weak in ("float", "complex") else result
 
     def _check_integers(self, name: str, operands: list[Tensor], divisor: Any) -> None:
         """torch raises for an integer divided by zero, NumPy for an integer to a negative power: so do we."""
         dtype = operands[1].type.dtype
-        if not isinstance(divisor, Tensor) or dtype.is_float:
+        if not isinstance(divisor, Tensor) or dtype.is_inexact:
             return
         zero = self.tri.constant(0, dtype)
         if name == "power":
@@ -137,12 +139,21 @@ class Language:
         return self.tri.logical_and(self.tri.logical_not(negative), compared)
 
 
-def _literal(x: bool | int | float, dtype: DType | None) -> bool | int | float:
+def kind_of(x: Tensor) -> str:
+    """Which Python number a weak tensor is."""
+    return {"b": "bool", "i": "int", "f": "float", "c": "complex"}[x.type.dtype.kind]
+
+
+def _literal(x: bool | int | float | complex, dtype: DType | None) -> bool | int | float | complex:
     """A Python number as the library would convert it to a dtype: torch and C truncate towards zero."""
-    if dtype is None or dtype.is_float or not isinstance(x, float):
+    if dtype is None or dtype.is_complex or not isinstance(x, (float, complex)):
         return x
     if dtype.is_bool:
         return x != 0
+    if isinstance(x, complex):
+        raise KernelTypeError(f"the complex number {x} does not fit {dtype}", help="write its real part")
+    if dtype.is_float:
+        return x
     if x != x or abs(x) == float("inf"):
         raise KernelValueError(f"{x} is not an {dtype}")
     return int(x)

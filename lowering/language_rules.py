@@ -20,6 +20,7 @@ from mlirtri.lowering.language import (
     integer,
     language,
 )  # fmt: skip
+from mlirtri.lowering.language_complex import integer_power, known_exponent
 from mlirtri.lowering.language_shapes import full, reshape
 from mlirtri.lowering.tri_builder import Tensor
 
@@ -76,13 +77,15 @@ def power(b: Language, x: Any, y: Any) -> Tensor:
     result = promotion.result_dtypes(b.semantics, "power", [b.operand(x), b.operand(y)]).result
     if not isinstance(y, Tensor) and isinstance(x, Tensor):
         base = b.tensor(x, result)
+        if result.is_complex and (exponent := known_exponent(y)) is not None:
+            return integer_power(b, base, exponent)
         if y == 1:
             return base
         if y == 2:
             return b.tri.square(base)
         if y == 3:
             return b.tri.multiply(b.tri.square(base), base)
-        if result.is_float and y == 0.5 and b.semantics == "torch" and result.name != "float16":
+        if result.is_inexact and y == 0.5 and b.semantics == "torch" and result.name != "float16":
             return b.tri.sqrt(base)
         if result.is_float and y == -1:
             return b.tri.reciprocal(base)

@@ -7,24 +7,30 @@ Operations go to MLIR's current insertion point, at the builder's current locati
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mlirtri.dialect import attributes
 from mlirtri.dialect.definition import mlir_type
-from mlirtri.dialect.dtypes import DType
+from mlirtri.dialect.dtypes import DTYPES, DType
 from mlirtri.dialect.mlir import ir
 from mlirtri.dialect.ops import load
+from mlirtri.dialect.sizes import Size
 from mlirtri.dialect.types import TensorType
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """An SSA value of the `tri` room with our type. `weak` marks what came from a Python float."""
+    """An SSA value of the `tri` room with our type."""
 
     value: Any
     type: TensorType
     weak: bool = False
+    """Whether it is a Python number of run time, of the kind of its dtype: weak in promotion."""
+    linear: Size | None = field(default=None, compare=False)
+    """What a Python int of run time is in terms of loop indices."""
+    origin: Any = field(default=None, compare=False, repr=False)
+    """The `View` that it was read from, if it has memory that may be written."""
 
 
 class TriBuilder:
@@ -57,11 +63,25 @@ class TriBuilder:
             raise AttributeError(name)
         return lambda *operands, **values: self.emit(name, *operands, **values)
 
-    def constant(self, number: float | int | bool, dtype: DType, shape: tuple[int, ...] = ()) -> Tensor:
+    def constant(self, number: complex | float | int | bool, dtype: DType, shape: tuple[int, ...] = ()) -> Tensor:
         """A literal of rank 0, or the same number everywhere in `shape`."""
-        value = float(number) if dtype.is_float else bool(number) if dtype.is_bool else int(number)
-        return self.emit("constant", value=value, shape=shape, dtype=dtype.name)
+        python = {"f": float, "v": float, "b": bool, "c": complex}.get(dtype.kind, int)
+        return self.emit("constant", value=python(number), shape=shape, dtype=dtype.name)
 
     def cast(self, x: Tensor, dtype: DType) -> Tensor:
         """x itself when it has the dtype already."""
         return Tensor(x.value, x.type) if x.type.dtype == dtype else self.emit("cast", x, dtype=dtype.name)
+
+    def index(self, size: int | Size) -> Tensor:
+        """A size as an int64 of rank 0."""
+        size, int64 = Size.of(size), DTYPES["int64"]
+        total: Tensor | None = None
+        for symbol, factor in size.terms:
+            term = symbol.value if abs(factor) == 1 else self.multiply(symbol.value, self.constant(abs(factor), int64))
+            if total is None:
+                total = term if factor > 0 else self.negative(term)
+            else:
+                total = self.add(total, term) if factor > 0 else self.subtract(total, term)
+        if total is None:
+            return self.constant(size.constant, int64)
+        return self.add(total, self.constant(size.constant, int64)) if size.constant else total

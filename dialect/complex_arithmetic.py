@@ -1,0 +1,247 @@
+"""One complex element: arithmetic, roots, exponentials and logarithms, by the algebra of `dialect.scalar` on parts.
+
+Division is Smith's algorithm (Communications of the ACM 5(8), 1962) and powers are NumPy's; square roots, lengths
+and logarithms do not overflow in between. Functions follow C99's annex G where that costs nothing more than a select.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import log as logarithm
+
+from mlirtri.dialect import scalar as s
+from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.mlir import math
+from mlirtri.dialect.scalar import Scalar, create, parts
+
+REAL = {name: s.unary(getattr(math, name)) for name in (
+    "asinh", "cos", "cosh", "exp", "expm1", "log", "log1p", "roundeven", "sin", "sinh", "sqrt", "tan",
+)}  # fmt: skip
+
+
+def literal(x: Scalar, value: complex | float) -> Scalar:
+    """A number of the dtype of x, a part or a complex number."""
+    return s.constant(value, x.dtype)
+
+
+def square(x: Scalar) -> Scalar:
+    return s.multiply(x, x)
+
+
+def each_part(function: Callable[[Scalar], Scalar]) -> Callable[[Scalar], Scalar]:
+    """A rule that acts on both parts alike."""
+    return lambda z: create(*(function(part) for part in parts(z)))
+
+
+def any_part(function: Callable[[Scalar], Scalar]) -> Callable[[Scalar], Scalar]:
+    return lambda z: s.bit_or(*(function(part) for part in parts(z)))
+
+
+def all_parts(function: Callable[[Scalar], Scalar]) -> Callable[[Scalar], Scalar]:
+    return lambda z: s.bit_and(*(function(part) for part in parts(z)))
+
+
+def conjugate(z: Scalar) -> Scalar:
+    real, imaginary = parts(z)
+    return create(real, s.negate(imaginary))
+
+
+def scaled(z: Scalar, factor: Scalar) -> Scalar:
+    real, imaginary = parts(z)
+    return create(s.multiply(real, factor), s.multiply(imaginary, factor))
+
+
+def times_i(z: Scalar) -> Scalar:
+    real, imaginary = parts(z)
+    return create(s.negate(imaginary), real)
+
+
+def over_i(z: Scalar) -> Scalar:
+    real, imaginary = parts(z)
+    return create(imaginary, s.negate(real))
+
+
+# --- size ----------------------------------------------------------------------------------------------------------
+
+SAFE, _DOWN, _UP = {32: 60, 64: 500}, {32: 80, 64: 600}, {32: 100, 64: 600}
+"""By bits of a part: sizes outside these powers of two are scaled, so that squares neither overflow nor vanish."""
+
+
+def _scaling(real: Scalar, imaginary: Scalar, root: int) -> tuple[Scalar, Scalar]:
+    """A power of two that makes squares safe, and what undoes it (`root` 2: its square root)."""
+    bits = real.dtype.bits
+    large = s.maximum(s.absolute(real), s.absolute(imaginary))
+    too_large = s.compare("gt", large, literal(real, 2.0 ** SAFE[bits]))
+    too_small = s.compare("lt", large, literal(real, 2.0 ** -SAFE[bits]))
+
+    def choose(of_large: float, of_small: float) -> Scalar:
+        small = s.select(too_small, literal(real, of_small), literal(real, 1.0))
+        return s.select(too_large, literal(real, of_large), small)
+
+    down, up = _DOWN[bits], _UP[bits]
+    return choose(2.0**-down, 2.0**up), choose(2.0 ** (down // root), 2.0 ** -(up // root))
+
+
+def _length(real: Scalar, imaginary: Scalar) -> Scalar:
+    return REAL["sqrt"](s.add(square(real), square(imaginary)))
+
+
+def absolute(z: Scalar) -> Scalar:
+    """Infinite beside an infinite part, even when the other is NaN."""
+    real, imaginary = parts(z)
+    scale, back = _scaling(real, imaginary, root=1)
+    length = s.multiply(_length(s.multiply(real, scale), s.multiply(imaginary, scale)), back)
+    return s.select(any_part(s.is_infinite)(z), literal(real, float("inf")), length)
+
+
+def sign(z: Scalar) -> Scalar:
+    """z / |z|, and 0 of 0, as in NumPy 2; infinite parts point along their axis, NaN where both are."""
+    real, imaginary = parts(z)
+    zero, size = literal(real, 0.0), absolute(z)
+    along = [s.select(s.is_infinite(part), s.sign(part), zero) for part in (real, imaginary)]
+    both = all_parts(s.is_infinite)(z)
+    along = [s.select(both, literal(real, float("nan")), part) for part in along]
+    infinite, is_zero = s.is_infinite(size), s.compare("eq", size, zero)
+    result = [
+        s.select(infinite, axis, s.select(is_zero, zero, s.divide(part, size)))
+        for axis, part in zip(along, (real, imaginary), strict=True)
+    ]
+    return create(*result)
+
+
+# --- arithmetic ----------------------------------------------------------------------------------------------------
+
+
+def divide(x: Scalar, y: Scalar) -> Scalar:
+    """Smith's algorithm; by zero, of either sign, each part is divided by +0."""
+    (a, b), (c, d) = parts(x), parts(y)
+    by_real = s.compare("ge", s.absolute(c), s.absolute(d))
+    large, small = s.select(by_real, c, d), s.select(by_real, d, c)
+    first, second = s.select(by_real, a, b), s.select(by_real, b, a)
+    ratio = s.divide(small, large)
+    scale = s.divide(literal(a, 1.0), s.add(large, s.multiply(small, ratio)))
+    real = s.multiply(s.add(first, s.multiply(second, ratio)), scale)
+    across = s.multiply(first, ratio)
+    imaginary = s.multiply(s.select(by_real, s.subtract(second, across), s.subtract(across, second)), scale)
+    nothing, infinity = s.compare("eq", large, literal(a, 0.0)), literal(a, float("inf"))
+    by_zero = s.multiply(a, infinity), s.multiply(b, infinity)
+    return create(s.select(nothing, by_zero[0], real), s.select(nothing, by_zero[1], imaginary))
+
+
+def reciprocal(z: Scalar) -> Scalar:
+    """NumPy's loop, which is Smith's for 1 / z without its products by 0 and 1."""
+    c, d = parts(z)
+    one = literal(c, 1.0)
+    by_real = s.compare("ge", s.absolute(c), s.absolute(d))
+    large, small = s.select(by_real, c, d), s.select(by_real, d, c)
+    ratio = s.divide(small, large)
+    size = s.add(large, s.multiply(small, ratio))
+    long, short = s.divide(one, size), s.divide(ratio, size)
+    return create(s.select(by_real, long, short), s.negate(s.select(by_real, short, long)))
+
+
+def power(x: Scalar, y: Scalar) -> Scalar:
+    """`npy_cpow`: small integer exponents by repeated squaring, others as exp(y log x); x^0 is 1 and 0^y 0 or NaN."""
+    c, d = parts(y)
+    zero, one, nan = literal(x, 0j), literal(x, 1 + 0j), literal(x, complex("nan+nanj"))
+    is_small = s.compare("lt", s.absolute(c), literal(c, 100.0))
+    number = s.cast(s.select(is_small, c, literal(c, 0.0)), DTYPES["int32"])
+    is_whole = s.bit_and(s.compare("eq", s.cast(number, c.dtype), c), s.compare("eq", d, literal(d, 0.0)))
+    is_integer = s.bit_and(is_small, is_whole)
+    result = s.select(is_integer, _integer_power(x, number), exp(s.multiply(y, log(x))))
+    of_zero = s.select(s.compare("gt", c, literal(c, 0.0)), zero, nan)
+    result = s.select(s.compare("eq", x, zero), of_zero, result)
+    return s.select(s.compare("eq", y, zero), one, result)
+
+
+def _integer_power(x: Scalar, number: Scalar) -> Scalar:
+    """For exponents of less than seven bits."""
+    size, zero = s.absolute(number), s.constant(0, number.dtype)
+    result, factor = literal(x, 1 + 0j), x
+    for bit in range(7):
+        is_set = s.compare("ne", s.bit_and(size, s.constant(1 << bit, size.dtype)), zero)
+        result = s.select(is_set, s.multiply(result, factor), result)
+        factor = square(factor)
+    return s.select(s.compare("lt", number, zero), divide(literal(x, 1 + 0j), result), result)
+
+
+def sqrt(z: Scalar) -> Scalar:
+    """The root with a real part of at least 0, without cancellation: W. Kahan, "Branch cuts for complex elementary
+    functions", 1987."""
+    real, imaginary = parts(z)
+    scale, back = _scaling(real, imaginary, root=2)
+    a, b = s.multiply(real, scale), s.multiply(imaginary, scale)
+    long = REAL["sqrt"](s.multiply(s.add(s.absolute(a), _length(a, b)), literal(a, 0.5)))
+    short = s.divide(s.absolute(b), s.add(long, long))
+    right = s.bit_or(s.compare("ge", a, literal(a, 0.0)), s.is_nan(a))
+    real_root = s.multiply(s.select(right, long, short), back)
+    imaginary_root = s.copy_sign(s.multiply(s.select(right, short, long), back), imaginary)
+    is_zero = s.compare("eq", long, literal(a, 0.0))
+    infinite = s.is_infinite(imaginary)
+    real_root = s.select(is_zero, literal(a, 0.0), s.select(infinite, s.absolute(imaginary), real_root))
+    return create(real_root, s.select(s.bit_or(is_zero, infinite), imaginary, imaginary_root))
+
+
+# --- exponentials and logarithms -----------------------------------------------------------------------------------
+
+
+def product(size: Scalar, factor: Scalar) -> Scalar:
+    """size * factor, where an exact 0 wins over infinity."""
+    zero = literal(factor, 0.0)
+    return s.select(s.compare("eq", factor, zero), factor, s.multiply(size, factor))
+
+
+def exp(z: Scalar) -> Scalar:
+    real, imaginary = parts(z)
+    size = REAL["exp"](real)
+    turned = create(s.multiply(size, REAL["cos"](imaginary)), product(size, REAL["sin"](imaginary)))
+    # exp(-inf) is 0 in every direction, even where that is NaN.
+    vanishes = s.compare("eq", real, literal(real, float("-inf")))
+    return s.select(vanishes, literal(z, 0j), turned)
+
+
+def expm1(z: Scalar) -> Scalar:
+    """exp(a) cos(b) - 1 as expm1(a) cos(b) - 2 sin²(b / 2)."""
+    real, imaginary = parts(z)
+    half = REAL["sin"](s.multiply(imaginary, literal(real, 0.5)))
+    of_real = s.subtract(
+        s.multiply(REAL["expm1"](real), REAL["cos"](imaginary)), s.multiply(literal(real, 2.0), square(half))
+    )
+    return create(of_real, product(REAL["exp"](real), REAL["sin"](imaginary)))
+
+
+def log(z: Scalar) -> Scalar:
+    """log |z| + i arg z; near the unit circle |z|² - 1 is taken from the parts, elsewhere from their ratio."""
+    real, imaginary = parts(z)
+    first, second = s.absolute(real), s.absolute(imaginary)
+    large, small = s.maximum(first, second), s.minimum(first, second)
+    one, half = literal(real, 1.0), literal(real, 0.5)
+    ratio = s.divide(small, large)
+    far = s.add(REAL["log"](large), s.multiply(half, REAL["log1p"](square(ratio))))
+    excess = s.add(s.multiply(s.subtract(large, one), s.add(large, one)), square(small))
+    near = s.multiply(half, REAL["log1p"](excess))
+    is_near = s.compare("lt", s.absolute(excess), half)
+    # Of 0 and infinity the ratio says nothing.
+    extreme = s.bit_or(s.compare("eq", large, literal(real, 0.0)), any_part(s.is_infinite)(z))
+    at_extreme = s.select(any_part(s.is_infinite)(z), literal(real, float("inf")), REAL["log"](large))
+    size = s.select(extreme, at_extreme, s.select(is_near, near, far))
+    return create(size, s.atan2(imaginary, real))
+
+
+def log1p(z: Scalar) -> Scalar:
+    """log(1 + z), accurate for small z."""
+    real, imaginary = parts(z)
+    one, half = literal(real, 1.0), literal(real, 0.5)
+    shifted = s.add(real, one)
+    excess = s.add(s.multiply(real, s.add(shifted, one)), square(imaginary))
+    is_small = s.compare("lt", s.absolute(excess), half)
+    far, angle = parts(log(create(shifted, imaginary)))
+    return create(s.select(is_small, s.multiply(half, REAL["log1p"](excess)), far), angle)
+
+
+def log_of_base(base: float) -> Callable[[Scalar], Scalar]:
+    return lambda z: scaled(log(z), literal(parts(z)[0], 1 / logarithm(base)))
+
+
+def exp2(z: Scalar) -> Scalar:
+    return exp(scaled(z, literal(parts(z)[0], logarithm(2))))

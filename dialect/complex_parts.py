@@ -1,0 +1,85 @@
+"""Complex numbers by their parts: the few operations that the algebra of scalars needs, on MLIR values.
+
+Takes and gives values of type ``complex<f32>`` or ``complex<f64>``. Emits `complex.create`, `complex.re`, `complex.im`
+and `complex.constant`, and `arith` on the parts: nothing else of upstream's complex dialect, whose other operations
+differ from the libraries in rounding, NaN and infinity.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.dialect.mlir import arith, complex, ir
+
+
+def create(real: Any, imaginary: Any) -> Any:
+    return complex.create_(ir.ComplexType.get(real.type), real, imaginary)
+
+
+def parts(z: Any) -> tuple[Any, Any]:
+    return complex.re(z), complex.im(z)
+
+
+def constant(real: float, imaginary: float, kind: ir.Type) -> Any:
+    """A literal of the complex type `kind`."""
+    element = ir.ComplexType(kind).element_type
+    return complex.constant(kind, ir.ArrayAttr.get([ir.FloatAttr.get(element, part) for part in (real, imaginary)]))
+
+
+def by_part(builder: Any) -> Any:
+    """An operation of two numbers that acts on real and imaginary parts alike."""
+
+    def build(x: Any, y: Any) -> Any:
+        (x_re, x_im), (y_re, y_im) = parts(x), parts(y)
+        return create(builder(x_re, y_re), builder(x_im, y_im))
+
+    return build
+
+
+add, subtract = by_part(arith.addf), by_part(arith.subf)
+
+
+def multiply(x: Any, y: Any) -> Any:
+    """(a + bi)(c + di) = (ac - bd) + (ad + bc)i, as NumPy and torch have it, also for infinite parts."""
+    (a, b), (c, d) = parts(x), parts(y)
+    return create(arith.subf(arith.mulf(a, c), arith.mulf(b, d)), arith.addf(arith.mulf(a, d), arith.mulf(b, c)))
+
+
+def negate(x: Any) -> Any:
+    real, imaginary = parts(x)
+    return create(arith.negf(real), arith.negf(imaginary))
+
+
+def select(condition: Any, x: Any, y: Any) -> Any:
+    return by_part(lambda of_x, of_y: arith.select(condition, of_x, of_y))(x, y)
+
+
+def is_nan(x: Any) -> Any:
+    """Whether a part is NaN: two numbers that do not compare are unordered."""
+    real, imaginary = parts(x)
+    return arith.cmpf(arith.CmpFPredicate.UNO, real, imaginary)
+
+
+def compare(predicate: str, x: Any, y: Any) -> Any:
+    """``eq ne lt le gt ge``. Order is NumPy's: real parts first, then imaginary ones; nothing is ordered beside NaN."""
+    (x_re, x_im), (y_re, y_im) = parts(x), parts(y)
+    is_ = arith.CmpFPredicate
+    if predicate == "ne":
+        return arith.ori(arith.cmpf(is_.UNE, x_re, y_re), arith.cmpf(is_.UNE, x_im, y_im))
+    same = arith.cmpf(is_.OEQ, x_re, y_re)
+    if predicate == "eq":
+        return arith.andi(same, arith.cmpf(is_.OEQ, x_im, y_im))
+    strictly = is_.OLT if predicate[0] == "l" else is_.OGT
+    among_same = {"lt": is_.OLT, "le": is_.OLE, "gt": is_.OGT, "ge": is_.OGE}[predicate]
+    known = arith.cmpf(is_.ORD, x_im, y_im)
+    by_real = arith.andi(arith.cmpf(strictly, x_re, y_re), known)
+    return arith.ori(by_real, arith.andi(same, arith.cmpf(among_same, x_im, y_im)))
+
+
+def extreme(predicate: str) -> Any:
+    """NumPy's maximum (``ge``) or minimum (``le``): the first that is NaN, else the one that wins."""
+
+    def build(x: Any, y: Any) -> Any:
+        return select(arith.ori(compare(predicate, x, y), is_nan(x)), x, y)
+
+    return build
