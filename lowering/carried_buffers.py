@@ -1,9 +1,8 @@
 """One buffer for each array that a loop carries: what an iteration hands on is written where the loop keeps it.
 
-Takes a function over static and dynamic tensors with `scf` loops and branches. Gives it in place, ready for upstream's
-one-shot-bufferize: every static array that a loop yields, or that the arms of an `if` give, is the new content of a
-buffer that stays the same, so that no iteration allocates one for its result. Arrays whose size changes between
-iterations keep a buffer per iteration.
+Takes a function over tensors with `scf` loops and branches, in which a carried array keeps its size, be it one of run
+time. Gives it in place, ready for upstream's one-shot-bufferize: every array that a loop yields, or that the arms of an
+`if` give, is the new content of a buffer that stays the same, so that no iteration allocates one for its result.
 
     for … iter_args(%x = …) { %y = f(%x); yield %y }   ──►   … { %y = f(%x); %z = write %y into %x; yield %z }
 """
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlirtri.dialect.mlir import all_operations, bufferization, ir
+from mlirtri.dialect.mlir import all_operations, arith, bufferization, ir, tensor
 
 SAME_BUFFER = {"tensor.insert": 1, "tensor.insert_slice": 1, "bufferization.materialize_in_destination": 1}
 """Operations whose result is the new content of one of their operands, and which."""
@@ -108,7 +107,7 @@ def _write_into(carried: list[ir.Value], terminator: ir.Operation, first: int) -
     fresh = {
         at: (value, buffer)
         for at, (value, buffer) in enumerate(zip(values, carried, strict=False))
-        if _is_static(value.type) and value.type == buffer.type and not is_content_of(value, buffer)
+        if _is_tensor(value.type) and value.type == buffer.type and not is_content_of(value, buffer)
     }
     for at, (value, _) in fresh.items():
         others = [buffer for other, (_, buffer) in fresh.items() if other != at]
@@ -125,14 +124,34 @@ def _join(branch: ir.Operation) -> None:
     """Both arms of an `if` write into one buffer, where they do not already."""
     arms = [_terminator(region.blocks[0]) for region in branch.regions]
     for position, result in enumerate(branch.results):
-        if not _is_static(result.type) or _have_one_buffer([arm.operands[position] for arm in arms], branch):
+        values = [arm.operands[position] for arm in arms]
+        if not _is_tensor(result.type) or _have_one_buffer(values, branch):
             continue
         with ir.InsertionPoint(branch), branch.location:
-            target = bufferization.alloc_tensor(result.type, [])
+            sizes = next((found for value in values if (found := _sizes_outside(value, branch)) is not None), None)
+            if sizes is None:
+                continue
+            target = bufferization.alloc_tensor(result.type, sizes)
         for arm in arms:
             with ir.InsertionPoint(arm), arm.location:
                 value = arm.operands[position]
                 arm.operands[position] = bufferization.materialize_in_destination(result.type, value, target)
+
+
+def _sizes_outside(value: ir.Value, branch: ir.Operation) -> list[ir.Value] | None:
+    """The run-time sizes of `value` as values from outside `branch`; None where they are only known inside."""
+    dynamic = [axis for axis, size in enumerate(value.type.shape) if size < 0]
+    if not dynamic:
+        return []
+    while _is_inside(value, branch):
+        if not is_block_argument(value) and value.owner.name == "tensor.empty":
+            sizes = list(value.owner.operands)
+            return None if any(_is_inside(size, branch) for size in sizes) else sizes
+        sources = _same_buffer(value)
+        if not sources:
+            return None
+        value = sources[0]
+    return [tensor.dim(value, arith.constant(ir.IndexType.get(), axis)) for axis in dynamic]
 
 
 def _have_one_buffer(values: Sequence[ir.Value], branch: ir.Operation) -> bool:
@@ -186,5 +205,5 @@ def _ends_in(value: ir.Value, branch: ir.Operation) -> bool:
     return True
 
 
-def _is_static(kind: ir.Type) -> bool:
-    return isinstance(kind, ir.RankedTensorType) and kind.has_static_shape
+def _is_tensor(kind: ir.Type) -> bool:
+    return isinstance(kind, ir.RankedTensorType)
