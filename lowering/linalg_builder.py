@@ -61,6 +61,14 @@ def split_sizes(sizes: Sequence[int | ir.Value]) -> tuple[list[ir.Value], list[i
     return values, [size if isinstance(size, int) else DYNAMIC for size in sizes]
 
 
+def offsets_in(value: ir.Value, offsets: Sequence[int | ir.Value]) -> list[int | ir.Value]:
+    """Offsets that slice operations take: where an empty slice starts behind the end, no literal may say so."""
+    return [
+        index_constant(offset) if isinstance(offset, int) and 0 <= size <= offset else offset
+        for offset, size in zip(offsets, value.type.shape, strict=True)
+    ]
+
+
 def empty(of: TensorType, sizes: Sequence[int | ir.Value] = ()) -> ir.Value:
     """`tensor.empty`; `sizes` says what the dynamic ones of the type are."""
     wanted = [index_value(sizes[axis]) if is_dynamic(size) else size for axis, size in enumerate(of.shape)]
@@ -164,7 +172,7 @@ def reshape(
     old, new = shape_of(value.type.shape), tuple(shape)
     target = TensorType(new, dtype)
     # Two unknown sizes say nothing of how they are shared out: with rank 1 in between nothing has to be known.
-    is_ambiguous = sizes is not None and min(old.count(UNKNOWN), sum(map(is_dynamic, new))) > 1
+    is_ambiguous = sizes is not None and max(old.count(UNKNOWN), sum(map(is_dynamic, new))) > 1
     if old == new and not is_ambiguous:
         return value
     if 0 in new:

@@ -20,6 +20,7 @@ from mlirtri.lowering.linalg_builder import (
     index_value,
     is_tensor,
     map_elements,
+    offsets_in,
     reshape,
     size_of,
     sizes_of,
@@ -57,7 +58,7 @@ def extract_slice(x: ir.Value, result: TensorType, offsets, sizes, strides=None)
     """`tensor.extract_slice` at offsets and with sizes that are ints or `index` values; the result may drop axes."""
     if 0 in result.shape:
         return empty(result, sizes)
-    moving_offsets, static_offsets = split_sizes(offsets)
+    moving_offsets, static_offsets = split_sizes(offsets_in(x, offsets))
     moving_sizes, static_sizes = split_sizes(sizes)
     return tensor.extract_slice(
         tensor_type(result), x, moving_offsets, moving_sizes, [], static_offsets, static_sizes,

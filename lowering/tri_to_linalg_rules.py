@@ -7,7 +7,7 @@ registry and the rules of creation and shapes; the modules of `RULE_MODULES` in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from mlirtri.dialect import attributes, scalar
 from mlirtri.dialect.definition import type_of
@@ -24,6 +24,7 @@ from mlirtri.lowering.linalg_builder import (
     index_value,
     is_tensor,
     map_elements,
+    offsets_in,
     reshape,
     size_of,
     sizes_of,
@@ -240,11 +241,11 @@ def _joined_at_run_time(result: TensorType, operands: list[ir.Value], axis: int)
 
 
 def insert_slice(
-    update: ir.Value, whole: ir.Value, offsets: Iterable, sizes: Iterable, strides: Iterable[int] | None = None
+    update: ir.Value, whole: ir.Value, offsets: Sequence, sizes: Sequence, strides: Sequence[int] | None = None
 ) -> ir.Value:
     """`tensor.insert_slice` at offsets and with sizes that are ints or `index` values."""
-    moving_offsets, static_offsets = split_sizes(list(offsets))
-    moving_sizes, static_sizes = split_sizes(list(sizes))
+    moving_offsets, static_offsets = split_sizes(offsets_in(whole, offsets))
+    moving_sizes, static_sizes = split_sizes(sizes)
     return tensor.insert_slice(
         update, whole, moving_offsets, moving_sizes, [], static_offsets, static_sizes,
         list(strides or [1] * len(static_sizes)),
