@@ -46,7 +46,15 @@ def elementwise_in_place(module: ir.Module) -> None:
             fits = one == target_map and value.type == target.type and inputs.count(value) == 1
             if fits and _may_be_overwritten(generic, value) and _reads_last(generic, value):
                 generic.operands[len(inputs)] = value
+                _bring_closer(value, generic)
                 break
+
+
+def _bring_closer(value: ir.Value, generic: ir.Operation) -> None:
+    """Upstream decides on slices from the end: of two that overlap, the one that is written is to be no copy."""
+    only_reader = all(use.owner.operation == generic for use in value.uses)
+    if _made_by(value, "tensor.extract_slice") and only_reader and value.owner.operation.block == generic.block:
+        value.owner.operation.move_before(generic)
 
 
 def _may_be_overwritten(generic: ir.Operation, value: ir.Value) -> bool:

@@ -11,7 +11,7 @@ Refuses nothing of its own.
 from __future__ import annotations
 
 from mlirtri.dialect.mlir import ir, linalg, operations_named
-from mlirtri.lowering import loop_order, structured_to_loops
+from mlirtri.lowering import forwarded_copies, loop_order, structured_to_loops
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.stage import CompileContext
 
@@ -35,6 +35,7 @@ def lower_to_loops(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("order-loops", loop_order.rewrite, module, context)
         run_rewrite("structured-to-loops", structured_to_loops.rewrite, module, context)
         run_passes(module, TO_WHOLE_BUFFERS, context)
+        run_rewrite("forward-copies", forwarded_copies.rewrite, module, context)
     return module
 
 

@@ -387,3 +387,30 @@ COPY_IN_BRANCH = function(
     }
     return %d, %y : tensor<8xf64>, tensor<8xf64>""",
 )
+
+# for k in range(7): A[k + 1, 1:] -= A[k, 1:] * A[k, k]
+ROWS = function(
+    [f"%A: {SQUARE}, updated 0"],
+    [SQUARE],
+    """
+    %n = arith.constant 7 : index
+    %r = scf.for %k = %c0 to %n step %c1 iter_args(%a = %A) -> tensor<8x8xf64> {
+      %i = arith.addi %k, %c1 : index
+      %s = tensor.extract_slice %a[%i, 1] [1, 7] [1, 1] : tensor<8x8xf64> to tensor<7xf64>
+      %t = tensor.extract_slice %a[%k, 1] [1, 7] [1, 1] : tensor<8x8xf64> to tensor<7xf64>
+      %d = tensor.extract %a[%k, %k] : tensor<8x8xf64>
+      %e = tensor.empty() : tensor<7xf64>
+    """
+    + elementwise(
+        "%v",
+        ["%s", "%t"],
+        ["tensor<7xf64>"] * 2,
+        ("%e", "tensor<7xf64>"),
+        "%u = arith.mulf %x1, %d : f64\n%r = arith.subf %x0, %u : f64",
+    )
+    + """
+      %y = tensor.insert_slice %v into %a[%i, 1] [1, 7] [1, 1] : tensor<7xf64> into tensor<8x8xf64>
+      scf.yield %y : tensor<8x8xf64>
+    }
+    return %r : tensor<8x8xf64>""",
+)

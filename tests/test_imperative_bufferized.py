@@ -97,6 +97,15 @@ def test_all_pairs_of_a_graph_copy_a_row_and_a_column_per_step():
     assert "outs(%arg0 : memref<8x8xf64>)" in text
 
 
+def test_rows_that_meet_in_no_column_need_no_temporary():
+    text = loops(programs.ROWS)
+    assert "alloc" not in text
+    assert text.count("scf.parallel") == 1
+    # One column further, and each iteration reads what the one before it writes.
+    shifted = programs.ROWS.replace("%a[%k, 1] [1, 7]", "%a[%k, 0] [1, 7]")
+    assert loops(shifted).count("memref.alloca") == 1
+
+
 def test_overlap_of_both_sides_has_its_temporary():
     assert len(re.findall(r"memref.alloca\(\).*memref<7xf64>", bufferized(programs.OVERLAP))) == 1
 
@@ -187,6 +196,17 @@ def test_floyd_warshall():
         expected = np.minimum(expected, expected[:, k, None] + expected[k])
     run(programs.FLOYD_WARSHALL, [path], updated=[(0, 0)])
     np.testing.assert_array_equal(path, expected)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_rows(first):
+    a = square() / 3
+    expected = a.copy()
+    for k in range(7):
+        expected[k + 1, 1:] -= expected[k, first : first + 7] * expected[k, k]
+    text = programs.ROWS.replace("%a[%k, 1] [1, 7]", f"%a[%k, {first}] [1, 7]")
+    run(text, [a], updated=[(0, 0)])
+    np.testing.assert_allclose(a, expected, rtol=tolerance("float64", 7))
 
 
 def test_overlap():
