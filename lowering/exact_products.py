@@ -19,10 +19,16 @@ _SUMS = (tirx.Add, tirx.Sub)
 
 def fence_products(mod: IRModule) -> IRModule:
     """Fence every floating product that is an operand of a sum, but for reductions' updates."""
+    rules = [
+        (tirx.BufferStore, _fenced),
+        (tirx.Bind, lambda bind: tirx.Bind(bind.var, _fenced_sums(bind.value))),
+        (tirx.While, lambda loop: tirx.While(_fenced_sums(loop.condition), loop.body)),
+        (tirx.IfThenElse, lambda one: tirx.IfThenElse(_fenced_sums(one.condition), one.then_case, one.else_case)),
+    ]
     functions = {}
     for name, function in mod.functions_items():
         if isinstance(function, PrimFunc) and function.attrs["target"].kind.name == "llvm":
-            function = function.with_body(structural_map(function.body, (tirx.BufferStore, _fenced), order="post"))
+            function = function.with_body(structural_map(function.body, rules, order="post"))
         functions[name] = function
     return IRModule(functions, attrs=mod.attrs)
 
@@ -30,8 +36,11 @@ def fence_products(mod: IRModule) -> IRModule:
 def _fenced(store: Any) -> Any:
     if isinstance(store.value, _SUMS) and is_update(store):
         return store
-    value = structural_map(store.value, [(kind, _with_fences) for kind in _SUMS], order="post")
-    return tirx.BufferStore(store.buffer, value, store.indices)
+    return tirx.BufferStore(store.buffer, _fenced_sums(store.value), store.indices)
+
+
+def _fenced_sums(value: Any) -> Any:
+    return structural_map(value, [(kind, _with_fences) for kind in _SUMS], order="post")
 
 
 def _with_fences(total: Any) -> Any:

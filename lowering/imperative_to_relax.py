@@ -9,68 +9,115 @@ of 2. Refuses CUDA, and what `loops_to_primfunc` refuses.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from mlirtri.dialect.dtypes import DTYPES, DType
 from mlirtri.dialect.locations import errors_at, name_of, span_of
 from mlirtri.dialect.mlir import all_operations, ir, operations_named, public_functions
-from mlirtri.errors import UnsupportedOperationError
+from mlirtri.errors import Span, UnsupportedOperationError
 from mlirtri.lowering import bufferized_to_loops, fused_to_bufferized
 from mlirtri.lowering.imperative import updates_of
-from mlirtri.lowering.loop_values import part_dtypes
+from mlirtri.lowering.launch_plan import PARTS
 from mlirtri.lowering.loops_to_primfunc import build_imperative
 from mlirtri.lowering.mlir_reading import array_constant, dtype_of, shape_of
 from mlirtri.lowering.primfunc import Names
 from mlirtri.lowering.stage import CompileContext
-from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, TensorType, relax
+from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, PrimFunc, TensorType, relax
 from mlirtri.lowering.tvm_passes import BINDING_LOCATIONS
 
 _NEW = -1
 """How `call_tir_inplace` says that a result has memory of its own."""
 
 
-def lower_imperative(module: ir.Module, context: CompileContext) -> IRModule:
-    """The Relax module of an imperative module; raises `UnsupportedOperationError`, `PassFailedError`."""
+Dtypes = Sequence[str]
+
+
+def lower_imperative(
+    module: ir.Module, context: CompileContext, signature: tuple[Dtypes, Dtypes] | None = None
+) -> IRModule:
+    """The Relax module of an imperative module; raises `UnsupportedOperationError`, `PassFailedError`.
+
+    `signature` has the dtypes of arguments and results where they have signs that `module` lost.
+    """
     if context.target.is_cuda:
         _refuse_cuda(module)
     [function] = public_functions(module)
-    updates = {result: argument for argument, result in updates_of(function).items()}
-    arguments, results = function.type.inputs, function.type.results
-    names = [name_of(argument.location) or f"arg{at}" for at, argument in enumerate(function.arguments)]
     with errors_at(function.operation):
-        inputs, outputs = ([_type(kind) for kind in kinds] for kinds in (arguments, results))
+        facts = _facts(function, signature)
     fused_to_bufferized.lower(module, context)
     bufferized_to_loops.lower_to_loops(module, context)
     [function] = public_functions(module)
-    name, span = function.sym_name.value, span_of(function.location)
-    built = build_imperative(function.operation, len(arguments))
+    built = build_imperative(function.operation, len(facts.arguments), facts.buffers)
+    constants = [_constant(module, symbol) for symbol in built.constants]
+    return _relax_module(facts, built.function, constants)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What the Relax function says of the kernel."""
+
+    name: str
+    span: Span | None
+    parameters: tuple[str, ...]
+    arguments: tuple[TensorType, ...]
+    results: tuple[TensorType, ...]
+    in_place: tuple[int, ...]
+    """Of each result the argument whose new content it is, or -1."""
+    has_parts: bool
+
+    @property
+    def buffers(self) -> list[str]:
+        """The dtypes of the arguments' memory, and of the results that have memory of their own."""
+        own = [kind for kind, at in zip(self.results, self.in_place, strict=True) if at == _NEW]
+        return [str(kind.dtype) for kind in (*self.arguments, *own)]
+
+
+def _facts(function: Any, signature: tuple[Dtypes, Dtypes] | None) -> _Facts:
+    kinds = (function.type.inputs, function.type.results)
+    dtypes = signature or tuple([dtype_of(kind) for kind in group] for group in kinds)
+    arguments, results = (
+        tuple(_type(kind, DTYPES[dtype]) for kind, dtype in zip(group, names, strict=True))
+        for group, names in zip(kinds, dtypes, strict=True)
+    )
+    updates = {result: argument for argument, result in updates_of(function).items()}
+    unique, name = Names([function.sym_name.value]), function.sym_name.value
+    wishes = [name_of(argument.location) or f"arg{at}" for at, argument in enumerate(function.arguments)]
+    return _Facts(
+        name, span_of(function.location), tuple(unique.unique(wish) for wish in wishes), arguments, results,
+        tuple(updates.get(at, _NEW) for at in range(len(results))),
+        any(DTYPES[dtype].is_complex for group in dtypes for dtype in group),
+    )  # fmt: skip
+
+
+def _relax_module(facts: _Facts, loops: PrimFunc, constants: list[Any]) -> IRModule:
+    """The kernel's function, which calls `loops` on its arguments and the constant arrays."""
     block = BlockBuilder()
-    unique = Names([name])
-    parameters = [relax.Var(unique.unique(one), kind) for one, kind in zip(names, inputs, strict=True)]
-    with block.function(name, parameters):
-        callee = block.add_func(built.function, f"{name}_loops")
-        constants = [_constant(module, symbol) for symbol in built.constants]
-        in_place = [updates.get(at, _NEW) for at in range(len(results))]
-        call = _call(callee, relax.Tuple([*parameters, *constants]), in_place, outputs)
-        result = block.emit(call, unique.unique("results"))
+    parameters = [relax.Var(name, kind) for name, kind in zip(facts.parameters, facts.arguments, strict=True)]
+    with block.function(facts.name, parameters):
+        callee = block.add_func(loops, f"{facts.name}_loops")
+        call = _call(callee, relax.Tuple([*parameters, *constants]), facts)
+        result = block.emit(call, Names([facts.name, *facts.parameters]).unique("results"))
         block.emit_func_output(result)
-    made = block.get()
-    locations = {result.name: str(span)} if span else {}
-    kernel = made.get_global_var(name)
-    made.update_func(kernel, made[kernel].with_attr(BINDING_LOCATIONS, locations))
-    return made
+    module = block.get()
+    attributes = {BINDING_LOCATIONS: {result.name: str(facts.span)} if facts.span else {}}
+    if facts.has_parts:
+        attributes[PARTS] = True
+    kernel = module.get_global_var(facts.name)
+    module.update_func(kernel, module[kernel].with_attr(attributes))
+    return module
 
 
-def _call(callee: Any, inputs: relax.Tuple, in_place: Sequence[int], kinds: list[TensorType]) -> relax.Call:
-    out = kinds if len(kinds) != 1 else kinds[0]
-    if all(argument == _NEW for argument in in_place):
+def _call(callee: Any, inputs: relax.Tuple, facts: _Facts) -> relax.Call:
+    out = list(facts.results) if len(facts.results) != 1 else facts.results[0]
+    if all(argument == _NEW for argument in facts.in_place):
         return relax.call_tir(callee, inputs, out)
-    return relax.call_tir_inplace(callee, inputs, list(in_place), out)
+    return relax.call_tir_inplace(callee, inputs, list(facts.in_place), out)
 
 
-def _type(kind: ir.Type) -> TensorType:
+def _type(kind: ir.Type, dtype: DType) -> TensorType:
     """The Relax type of a tensor; complex elements are two of a last dimension."""
-    dtypes = part_dtypes(kind)
-    return TensorType((*shape_of(kind), *([2] if len(dtypes) == 2 else [])), dtypes[0])
+    return TensorType((*shape_of(kind), *([2] if dtype.is_complex else [])), dtype.part.name)
 
 
 def _constant(module: ir.Module, symbol: str) -> Any:

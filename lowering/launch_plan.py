@@ -16,6 +16,9 @@ from mlirtri.lowering.reshape_views import VIEW
 from mlirtri.lowering.tvm_names import IRModule, ir, relax
 from mlirtri.lowering.tvm_passes import bindings_of, relax_functions
 
+PARTS = "mlirtri.complex_as_parts"
+"""Attribute of a Relax function whose complex tensors are tensors of real and imaginary parts."""
+
 
 @dataclass(frozen=True)
 class Value:
@@ -54,6 +57,9 @@ class Plan:
     updates: dict[int, int] = field(default_factory=dict)
     """Number of the new content of an argument that a launch wrote in place, to the number of that argument."""
 
+    has_parts: bool = False
+    """Whether complex tensors are tensors of their parts here, with a last dimension of 2."""
+
     @property
     def kernels(self) -> int:
         return sum(step.kernel is not None for step in self.steps)
@@ -83,7 +89,7 @@ def make_plan(mod: IRModule) -> Plan | None:
 class _Planner:
     def __init__(self, mod: IRModule, function: relax.Function):
         self.mod = mod
-        self.plan = Plan(len(function.params))
+        self.plan = Plan(len(function.params), has_parts=PARTS in (function.attrs or {}))
         self.bound: dict[relax.Var, int | tuple] = {}
         for parameter in function.params:
             self.bound[parameter] = self.new(parameter.ty)

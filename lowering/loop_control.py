@@ -160,7 +160,7 @@ def _while_with_flag(
     values.statements.append(flag.store(Scalar(literal(True, "bool"))))
     with values.nested() as body:
         body += prologue
-        ends = values.name(ends, "condition")
+        ends = ends if ends.is_free else values.name(ends, "condition")
         results.assign(handed)
         values.statements.append(flag.store(ends))
         results.define(after.arguments)
@@ -206,7 +206,7 @@ class _Loop:
 
 def _names(operation: ir.Operation, values: Sequence[ir.Value]) -> list[str]:
     """What to call the cells of these values: the user's names, where the values or the operation have them."""
-    of_all = name_of(operation.location) or operation.name.split(".")[-1]
+    of_all = name_of(operation.location) or ("chosen" if operation.name == "scf.if" else "carried")
     blocks = [value.location if not isinstance(value.owner, ir.Operation | ir.OpView) else None for value in values]
     return [(location and name_of(location)) or of_all for location in blocks]
 

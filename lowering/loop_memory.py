@@ -12,7 +12,8 @@ from typing import Any
 
 from mlirtri.dialect.mlir import ir
 from mlirtri.lowering.loop_values import part_dtypes
-from mlirtri.lowering.primfunc import index
+from mlirtri.lowering.primfunc import index, load, store
+from mlirtri.lowering.scalar_to_tir import same_bits
 from mlirtri.lowering.tvm_names import tirx
 
 Indices = list[Any]
@@ -23,28 +24,39 @@ class Memory:
     """What a memref is: its sizes, and where its elements lie in a buffer."""
 
     buffer: Any
+    """Its dtype may be another one of the same width: unsigned, or what bf16 is kept as."""
     sizes: tuple[Any, ...]
-    parts: int
-    """2 for complex elements."""
+    dtypes: tuple[str, ...]
+    """Of the parts of an element: two for complex ones."""
     place: Callable[[Indices], Indices] = list
     """From indices into the memref to indices into the buffer."""
 
     def indices(self, at: Sequence[Any]) -> list[Indices]:
         """The indices into the buffer of each part of the element `at`."""
         place = self.place(list(at))
-        return [[*place, index(part)] for part in range(self.parts)] if self.parts == 2 else [place]
+        return [[*place, index(part)] for part in range(2)] if len(self.dtypes) == 2 else [place]
+
+    def load(self, at: Sequence[Any]) -> list[Any]:
+        """The parts of the element `at`."""
+        places = zip(self.dtypes, self.indices(at), strict=True)
+        return [same_bits(load(self.buffer, place), dtype) for dtype, place in places]
+
+    def store(self, parts: Sequence[Any], at: Sequence[Any]) -> list[Any]:
+        """The statements that make these the parts of the element `at`."""
+        dtype, places = str(self.buffer.dtype), self.indices(at)
+        return [store(self.buffer, same_bits(part, dtype), place) for part, place in zip(parts, places, strict=True)]
 
     def seen_as(self, sizes: Sequence[Any], place: Callable[[Indices], Indices]) -> Memory:
         """A view of other sizes; `place` turns its indices into this memory's."""
-        return Memory(self.buffer, tuple(sizes), self.parts, lambda at: self.place(place(at)))
+        return Memory(self.buffer, tuple(sizes), self.dtypes, lambda at: self.place(place(at)))
 
 
-def memory(name: str, kind: ir.MemRefType, sizes: Sequence[Any]) -> Memory:
-    """A buffer for a memref type; `sizes` are expressions. Empty dimensions get room for one element."""
+def memory(name: str, kind: ir.MemRefType, sizes: Sequence[Any], dtype: str | None = None) -> Memory:
+    """A buffer for a memref type, of a dtype of its own if need be; `sizes` are expressions."""
     dtypes = part_dtypes(kind)
-    room = [index(1) if isinstance(size, tirx.IntImm) and not size.value else size for size in sizes]
     extra = [index(2)] if len(dtypes) == 2 else []
-    return Memory(tirx.decl_buffer([*room, *extra], dtypes[0], name, layout=None), tuple(sizes), len(dtypes))
+    buffer = tirx.decl_buffer([*sizes, *extra], dtype or dtypes[0], name, layout=None)
+    return Memory(buffer, tuple(sizes), tuple(dtypes))
 
 
 def mixed(static: Sequence[int], dynamic: Sequence[Any]) -> list[Any]:
@@ -89,11 +101,11 @@ def expanded(source: Memory, groups: Sequence[Sequence[int]], sizes: Sequence[An
 
 def _apart(one: Any, sizes: Sequence[Any], group: Sequence[int]) -> Indices:
     """The index into a collapsed group as one index per axis; axes of size 1 cost nothing."""
-    long = [axis for axis in group if not _is(sizes[axis], 1)]
+    long = [axis for axis in group if not is_number(sizes[axis], 1)]
     result = dict.fromkeys(group, index(0))
     for place, axis in enumerate(long):
         inner = _total([sizes[each] for each in long[place + 1 :]])
-        quotient = one if _is(inner, 1) else tirx.FloorDiv(one, inner)
+        quotient = one if is_number(inner, 1) else tirx.FloorDiv(one, inner)
         result[axis] = quotient if place == 0 else tirx.FloorMod(quotient, sizes[axis])
     return [result[axis] for axis in group]
 
@@ -101,7 +113,7 @@ def _apart(one: Any, sizes: Sequence[Any], group: Sequence[int]) -> Indices:
 def _together(at: Indices, sizes: Sequence[Any], group: Sequence[int]) -> Any:
     total = index(0)
     for axis in group:
-        if not _is(sizes[axis], 1):
+        if not is_number(sizes[axis], 1):
             total = _sum(_product(total, sizes[axis]), at[axis])
     return total
 
@@ -113,20 +125,20 @@ def _total(sizes: Sequence[Any]) -> Any:
     return product
 
 
-def _is(expression: Any, number: int) -> bool:
+def is_number(expression: Any, number: int) -> bool:
     return isinstance(expression, tirx.IntImm) and int(expression.value) == number
 
 
 def _product(x: Any, y: Any) -> Any:
-    if _is(x, 0) or _is(y, 1):
+    if is_number(x, 0) or is_number(y, 1):
         return x
-    return y if _is(x, 1) else x * y
+    return y if is_number(x, 1) else x * y
 
 
 def _sum(x: Any, y: Any) -> Any:
-    if _is(x, 0):
+    if is_number(x, 0):
         return y
-    return x if _is(y, 0) else x + y
+    return x if is_number(y, 0) else x + y
 
 
 def groups_of(operation: ir.Operation) -> list[list[int]]:

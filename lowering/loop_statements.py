@@ -13,8 +13,8 @@ from mlirtri.dialect.locations import errors_at, name_of
 from mlirtri.dialect.mlir import ir
 from mlirtri.lowering import loop_memory
 from mlirtri.lowering.loop_memory import Memory, mixed
-from mlirtri.lowering.loop_values import LoopValues, Scalar, joined, part_dtypes
-from mlirtri.lowering.primfunc import Names, index, load, store
+from mlirtri.lowering.loop_values import LoopValues, Scalar, joined, kept_as, part_dtypes
+from mlirtri.lowering.primfunc import Names, index
 from mlirtri.lowering.scalar_integers import integer_power
 from mlirtri.lowering.scalar_to_tir import SCALAR_RULES, literal
 from mlirtri.lowering.tvm_names import tirx
@@ -55,9 +55,9 @@ class LoopTranslation:
                 STATEMENTS.get(operation.name, _scalar)(self, operation)
         return terminator
 
-    def memory(self, value: ir.Value, sizes: Sequence[Any], wish: str) -> Memory:
+    def memory(self, value: ir.Value, sizes: Sequence[Any], wish: str, dtype: str | None = None) -> Memory:
         """A new buffer for a memref; the caller decides where it is allocated."""
-        made = loop_memory.memory(self.values.names.unique(wish), value.type, sizes)
+        made = loop_memory.memory(self.values.names.unique(wish), value.type, sizes, dtype)
         self.memories[value] = made
         return made
 
@@ -145,9 +145,9 @@ def _load(translation, operation):
     source, *indices = operation.operands
     [result] = operation.results
     memory, at = translation.memories[source], translation.at(indices)
-    places = memory.indices([each.expression for each in at])
     name = memory.buffer.name
-    loads = [Scalar(load(memory.buffer, place), joined(None, at).reads | {name}) for place in places]
+    reads = joined(None, at).reads | {name}
+    loads = [Scalar(part, reads) for part in memory.load([each.expression for each in at])]
     wish = name_of(operation.location) or name
     if len(loads) == 2:
         return translation.values.define_complex(result, *loads, wish)
@@ -160,9 +160,7 @@ def _store(translation, operation):
     values, memory = translation.values, translation.memories[target]
     parts, at = values.parts(value), translation.at(indices)
     values.name_what_reads(memory.buffer.name)
-    places = memory.indices([each.expression for each in at])
-    for place, part in zip(places, parts, strict=True):
-        values.statements.append(store(memory.buffer, part.expression, place))
+    values.statements += memory.store([part.expression for part in parts], [each.expression for each in at])
     translation.written.add(memory.buffer.name)
 
 
@@ -170,7 +168,11 @@ def _store(translation, operation):
 def _allocate(translation, operation):
     [result] = operation.results
     sizes = mixed(result.type.shape, [translation.values.settled(each, "size") for each in operation.operands])
-    memory = translation.memory(result, sizes, name_of(operation.location) or "temporary")
+    if any(loop_memory.is_number(size, 0) for size in sizes):
+        # TVM allocates no buffer of no elements.
+        sizes = [index(1)] * len(sizes)
+    dtype = kept_as(part_dtypes(result.type)[0])
+    memory = translation.memory(result, sizes, name_of(operation.location) or "temporary", dtype)
     translation.values.statements.append(tirx.AllocBuffer(memory.buffer))
 
 

@@ -19,7 +19,7 @@ from mlirtri.dialect.mlir import ir
 from mlirtri.lowering.mlir_reading import dtype_of
 from mlirtri.lowering.primfunc import Names, buffer, index, load, store
 from mlirtri.lowering.scalar_body import mentions
-from mlirtri.lowering.scalar_to_tir import dtype_name
+from mlirtri.lowering.scalar_to_tir import dtype_name, same_bits
 from mlirtri.lowering.tvm_names import TensorLoad, structural_map, tirx
 
 _FREE_SIZE = 8
@@ -45,22 +45,21 @@ class Scalar:
         return not self.reads and (self.size == 1 or is_index)
 
 
-@dataclass(frozen=True)
 class Cell:
     """One element of memory that stands for a value which changes; LLVM makes it a register."""
 
-    buffer: Any
-
-    @property
-    def scalar(self) -> Scalar:
-        return Scalar(load(self.buffer, [index(0)]), frozenset([self.buffer.name]))
-
-    def is_held_by(self, scalar: Scalar) -> bool:
-        """Whether `scalar` is this cell's own value."""
-        return isinstance(scalar.expression, TensorLoad) and scalar.expression.source.same_as(self.buffer)
+    def __init__(self, name: str, dtype: str):
+        self.buffer = buffer(name, (1,), kept_as(dtype))
+        self.scalar = Scalar(same_bits(load(self.buffer, [index(0)]), dtype), frozenset([name]))
+        """What it holds now."""
 
     def store(self, scalar: Scalar) -> Any:
-        return store(self.buffer, scalar.expression, [index(0)])
+        return store(self.buffer, same_bits(scalar.expression, str(self.buffer.dtype)), [index(0)])
+
+
+def kept_as(dtype: str) -> str:
+    """The dtype of a function's own memory for elements of `dtype`: TVM's widening of bf16 breaks memory of bf16."""
+    return "uint16" if dtype == "bfloat16" else dtype
 
 
 Meaning = Scalar | tuple[Scalar, Scalar]
@@ -132,9 +131,9 @@ class LoopValues:
 
     def cell(self, dtype: str, wish: str) -> Cell:
         """A new element of memory, allocated here."""
-        memory = buffer(self.names.unique(wish), (1,), dtype)
-        self.statements.append(tirx.AllocBuffer(memory))
-        return Cell(memory)
+        cell = Cell(self.names.unique(wish), dtype)
+        self.statements.append(tirx.AllocBuffer(cell.buffer))
+        return cell
 
     def assign(self, cells: Sequence[Cell], scalars: Sequence[Scalar]) -> None:
         """Store all scalars, each as it is before any of these stores."""
@@ -144,7 +143,7 @@ class LoopValues:
                 if cell.buffer.name in scalars[later].reads:
                     scalars[later] = self.name(scalars[later], cells[later].buffer.name)
         for cell, scalar in zip(cells, scalars, strict=True):
-            if not cell.is_held_by(scalar):
+            if scalar is not cell.scalar:
                 self.statements.append(cell.store(scalar))
 
     @contextmanager

@@ -13,7 +13,7 @@ Refuses operations without a rule, all at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mlirtri.dialect.locations import name_of, span_of
@@ -44,9 +44,10 @@ class ImperativeFunction:
     constants: tuple[str, ...]
 
 
-def build_imperative(function: ir.Operation, inputs: int) -> ImperativeFunction:
+def build_imperative(function: ir.Operation, inputs: int, dtypes: Sequence[str] | None = None) -> ImperativeFunction:
     """The PrimFunc of a function over memrefs, of which the first `inputs` are its arguments and the rest its outputs.
 
+    `dtypes` are those of the buffers, where they differ from the elements' by a sign or are parts of complex ones.
     Raises `UnsupportedOperationError`.
     """
     refuse(_unsupported(function), "TIR", _WAY_OUT)
@@ -55,7 +56,8 @@ def build_imperative(function: ir.Operation, inputs: int) -> ImperativeFunction:
     parameters = []
     for at, argument in enumerate(block.arguments):
         wish = name_of(argument.location) or (f"arg{at}" if at < inputs else f"out{at - inputs}")
-        parameters.append(translation.memory(argument, [index(size) for size in argument.type.shape], wish).buffer)
+        sizes = [index(size) for size in argument.type.shape]
+        parameters.append(translation.memory(argument, sizes, wish, dtypes and dtypes[at]).buffer)
     with translation.values.nested() as statements:
         translation.translate(block)
     constants = [buffer for buffer, _ in translation.constants]

@@ -13,7 +13,7 @@ from typing import Any
 from mlirtri.dialect import attributes
 from mlirtri.dialect.definition import mlir_type, op_of, type_of
 from mlirtri.dialect.locations import errors_at
-from mlirtri.dialect.mlir import ir, print_module, tensor
+from mlirtri.dialect.mlir import ir, print_module, public_functions, tensor
 from mlirtri.dialect.ops import Op, dialect_ops, load
 from mlirtri.lowering import tri_to_linalg
 from mlirtri.lowering.imperative_to_relax import lower_imperative
@@ -30,7 +30,8 @@ from mlirtri.lowering.tvm_names import IRModule, relax
 def lower(module: ir.Module, context: CompileContext) -> IRModule:
     """The Relax module of a `tri` module; raises `UnsupportedOperationError`."""
     if has_control(module):
-        return lower_imperative(tri_to_linalg.lower(module, context), context)
+        signature = _signature(module)
+        return lower_imperative(tri_to_linalg.lower(module, context), context, signature)
     with module.context, ir.Location.unknown():
         before = print_module(module)
         source = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
@@ -43,6 +44,13 @@ def lower(module: ir.Module, context: CompileContext) -> IRModule:
                     _to_linalg(op, operation)
         context.record("linalg-for-the-rest", print_module(source), decomposed)
         return translate(source)
+
+
+def _signature(module: ir.Module) -> tuple[list[str], list[str]]:
+    """The dtypes of the function's arguments and results, with signs."""
+    [function] = public_functions(module)
+    inputs, results = function.type.inputs, function.type.results
+    return tuple([type_of(kind).dtype.name for kind in kinds] for kinds in (inputs, results))
 
 
 def has_operator(op: Op, operation: ir.Operation) -> bool:

@@ -55,10 +55,19 @@ class Store:
 def make_executable(plan: Plan, kernel: Callable[[str], Callable]) -> KernelExecutable:
     """The executable of `plan`; `kernel` looks a compiled function up by its name."""
     store = _place(plan)
-    if _is_single(plan, store):
-        launch = _single(plan, store, kernel(str(plan.steps[0].kernel)))
-        return KernelExecutable(1, plan.bytes, launch, bool(plan.updates))
-    return KernelExecutable(plan.kernels, plan.bytes, _several(plan, store, kernel), bool(plan.updates))
+    is_single = _is_single(plan, store)
+    launch = _single(plan, store, kernel(str(plan.steps[0].kernel))) if is_single else _several(plan, store, kernel)
+    launch = _on_parts(launch) if plan.has_parts else launch
+    return KernelExecutable(plan.kernels, plan.bytes, launch, bool(plan.updates))
+
+
+def _on_parts(launch: Launch) -> Launch:
+    """`launch` on complex tensors, which the kernels see as tensors of real and imaginary parts."""
+
+    def parts(tensors):
+        return [torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in tensors]
+
+    return lambda inputs, outputs: launch(parts(inputs), parts(outputs))
 
 
 def _place(plan: Plan) -> Store:
@@ -90,7 +99,7 @@ def _is_single(plan: Plan, store: Store) -> bool:
         and plan.steps[0].kernel is not None
         and not store.copies
         and all(number < plan.arguments and plan.values[number].size for number in plan.steps[0].inputs)
-        and all(number in store.home for number in plan.steps[0].outputs)
+        and all(number in store.home and plan.values[number].size for number in plan.steps[0].outputs)
     )
 
 
@@ -164,6 +173,8 @@ def _action(plan: Plan, store: Store, step: Step, kernel: Callable[[str], Callab
 def _maker(plan: Plan, store: Store, number: int) -> Callable:
     """What gives a launch the memory of its output."""
     shape, dtype = plan.values[number].shape, DTYPES[plan.values[number].dtype].torch
+    if not plan.values[number].size:
+        return lambda _outputs, _device: _empty(plan.values[number])
     if number not in store.home:
         return lambda outputs, device: torch.empty(shape, dtype=dtype, device=device)
     position = store.home[number]
