@@ -4,7 +4,8 @@
     relax   ast tri relax tir scheduled llvm asm                  no linalg: what TVM does alone
     mlir    ast tri linalg fused bufferized llvmdialect asm       no TVM: upstream MLIR down to machine code
 
-For CUDA the last two stages are ``cuda`` and, where nvcc is on PATH, ``ptx``.
+For CUDA the last two stages are ``cuda`` and, where nvcc is on PATH, ``ptx``. A fourth tuple, ``ast tri interpreted``,
+runs the `tri` room on NumPy: for debugging, and what the tests compare the three with.
 """
 
 from __future__ import annotations
@@ -48,9 +49,12 @@ PTX = Stage("ptx", "ptx", Room("cuda_to_ptx"))
 BUFFERIZED = Stage("bufferized", "mlir", Room("fused_to_bufferized"))
 LLVM_DIALECT = Stage("llvmdialect", "mlir", Room("bufferized_to_llvmdialect"))
 ASM_FROM_MLIR = Stage("asm", "asm", Room("llvmdialect_to_asm"))
+INTERPRETED = Stage("interpreted", "listing", Room("tri_to_interpreted"))
 
 FRONT = (AST, TRI)
 FROM_TIR = (TIR, SCHEDULED)
+INTERPRETER = "interpreter"
+"""The name of the pipeline that compiles nothing. It is none of `STAGES`: those are what is compared."""
 BACK = {"cpu": (LLVM, ASM), "cuda": (CUDA, PTX)}
 STAGES = {
     "linalg": (*FRONT, LINALG, FUSED, RELAX_FROM_FUSED, *FROM_TIR),
@@ -122,10 +126,14 @@ def pipeline_for(spelling: str | Pipeline, target: Target) -> Pipeline:
     """The pipeline of that name for a target; raises `UnknownOptionError`."""
     if isinstance(spelling, Pipeline):
         return spelling
+    if spelling == INTERPRETER:
+        if target.is_cuda:
+            raise UnknownOptionError("the interpreter runs on the CPU only", help='use target="cpu" while debugging')
+        return Pipeline(spelling, (*FRONT, INTERPRETED))
     if spelling not in STAGES:
         raise UnknownOptionError(
             f"unknown pipeline {spelling!r}",
-            help=f"{did_you_mean(spelling, STAGES)}the pipelines are {', '.join(STAGES)}",
+            help=f"{did_you_mean(spelling, (*STAGES, INTERPRETER))}the pipelines are {', '.join(STAGES)}",
         )
     if spelling == "mlir":
         if target.is_cuda:

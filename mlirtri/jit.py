@@ -11,9 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from mlirtri import settings
 from mlirtri.compiler import COMPILING
 from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError
 from mlirtri.kernel import Kernel
+from mlirtri.lowering.pipelines import INTERPRETER
 from mlirtri.lowering.specialization import Capture, ConstantParameter
 from mlirtri.options import Options, resolved
 from mlirtri.session import compile_function
@@ -99,18 +101,24 @@ class JitFunction:
             if (entry := self._entries.get(key)) is not None and entry.is_current():
                 return entry
             named = dict(zip(self.signature.parameters, arguments, strict=True))
-            entry = self._entries[key] = self._compiled(named, self.options)
+            entry = self._entries[key] = self._compiled(named, self.usual_options())
             return entry
+
+    def usual_options(self) -> Options:
+        """The decorator's options; while MLIRTRI_INTERPRET is on, with the interpreter for a pipeline."""
+        interpreted = Options(pipeline=INTERPRETER if settings.get("MLIRTRI_INTERPRET") else None)
+        return interpreted.over(self.options)
 
     def compile(self, *arguments: Any, target=None, pipeline=None, schedule=None, **keywords: Any) -> Kernel:
         """The kernel for these arguments: real ones, or abstract `Tensor`s that need no memory.
 
-        Parameters annotated with a full `Tensor` may be left out. Raises the `KernelError` of the first room that
-        refuses. Keyword arguments are the function's own, compile-time constants among them.
+        Parameters annotated with a full `Tensor` may be left out. A `pipeline` given here is used even while
+        MLIRTRI_INTERPRET is on. Raises the `KernelError` of the first room that refuses. Keyword arguments are the
+        function's own, compile-time constants among them.
         """
         try:
             named = self.signature.bind(arguments, keywords, abstract=True)
-            options = Options(target, pipeline, schedule).over(self.options)
+            options = Options(target, pipeline, schedule).over(self.usual_options())
             with COMPILING:
                 return self._compiled(named, options).kernel
         except KernelError as error:

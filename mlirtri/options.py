@@ -12,7 +12,7 @@ from typing import Any
 
 from mlirtri import settings
 from mlirtri.errors import UnknownOptionError
-from mlirtri.lowering.pipelines import pipeline_for
+from mlirtri.lowering.pipelines import INTERPRETER, pipeline_for
 from mlirtri.lowering.target import Target, as_target
 
 SCHEDULES = ("default", "none")
@@ -54,7 +54,8 @@ def resolved(options: Options) -> tuple[Target, str, Any]:
         raise UnknownOptionError("schedule 'meta' is not available", help=f"use one of {', '.join(SCHEDULES)}")
     if schedule not in SCHEDULES:
         raise UnknownOptionError(f"unknown schedule {schedule!r}", help=f"use one of {', '.join(SCHEDULES)}")
-    pipeline = options.pipeline if options.pipeline is not None else settings.get("MLIRTRI_PIPELINE")
+    usual = INTERPRETER if settings.get("MLIRTRI_INTERPRET") else settings.get("MLIRTRI_PIPELINE")
+    pipeline = options.pipeline if options.pipeline is not None else usual
     return target, schedule, pipeline_for(pipeline, target)
 
 

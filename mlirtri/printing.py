@@ -13,6 +13,7 @@ from mlirtri.lowering.stage import Code
 
 SUFFIXES = {
     "python": "txt", "mlir": "mlir", "tvmscript": "py", "llvm": "ll", "cuda": "cu", "asm": "s", "ptx": "ptx",
+    "listing": "txt",
 }  # fmt: skip
 RESUMABLE = ("mlir", "tvmscript")
 

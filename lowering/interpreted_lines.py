@@ -1,0 +1,100 @@
+"""Runs steps under the user's own lines: each line is a Python frame, with that file, line and function.
+
+Takes steps with the places that they come from. Gives `Line`s. Debuggers and tracebacks read file and line off a
+frame's code, so a breakpoint set on a line of the kernel stops there, and the frame's locals are the kernel's
+variables. Operations of one line that follow each other share a frame; an inlined call is a frame below its caller's.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import linecache
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import groupby
+from types import CodeType
+from typing import Any
+
+from mlirtri.dialect.locations import callers_of, span_of
+from mlirtri.dialect.mlir import ir
+
+Place = tuple[str, int]
+"""File and line."""
+Action = Callable[[Any], None]
+"""Something that happens to the state of a run: a step, or a line of them."""
+
+_RUN = "__steps_of_this_line__"
+
+
+def chain_of(location: ir.Location) -> tuple[Place, ...]:
+    """Where an operation comes from: the outermost caller's place first, its own last."""
+    spans = [*(note.span for note in reversed(callers_of(location))), span_of(location)]
+    return tuple((span.file, span.line) for span in spans if span is not None)
+
+
+def lines_of(actions: Sequence[tuple[tuple[Place, ...], Action]]) -> list[Action]:
+    """The same actions in the same order, those of one line together inside a frame of that line."""
+    made: list[Action] = []
+    for place, group in groupby(actions, key=lambda each: each[0][:1]):
+        if place:
+            made.append(Line(*place[0], lines_of([(chain[1:], action) for chain, action in group])))
+        else:
+            made += [action for _, action in group]
+    return made
+
+
+class Line:
+    """What one line of the source does, in a frame of its own; a lone `breakpoint()` stops in that very frame."""
+
+    def __init__(self, file: str, line: int, actions: list[Action]):
+        self.file = file
+        self.line = line
+        self.actions = actions
+        stops = len(actions) == 1 and isinstance(actions[0], Breakpoint)
+        self.code = _code(file, line, "breakpoint" if stops else _RUN)
+
+    def __call__(self, state: Any) -> None:
+        def run() -> None:
+            for action in self.actions:
+                action(state)
+
+        exec(self.code, {"__builtins__": builtins, _RUN: run}, state.names)
+
+
+class Breakpoint:
+    """A `breakpoint()` of the kernel."""
+
+    def __call__(self, state: Any) -> None:
+        builtins.breakpoint()
+
+
+@lru_cache(maxsize=4096)
+def _code(file: str, line: int, callee: str) -> CodeType:
+    """Code that calls a function from a line of a file."""
+    call = ast.Module([ast.Expr(ast.Call(ast.Name(callee, ast.Load()), [], []))], [])
+    for node in ast.walk(call):
+        if isinstance(node, (ast.expr, ast.stmt)):
+            node.lineno = node.end_lineno = line
+            node.col_offset = node.end_col_offset = 0
+    return compile(call, file, "exec").replace(co_name=_function_at(file, line))
+
+
+@lru_cache(maxsize=4096)
+def _function_at(file: str, line: int) -> str:
+    """The name of the innermost function around a line, as far as the source can be read."""
+    name = "<kernel>"
+    for node in _functions(file):
+        if node.lineno <= line <= (node.end_lineno or node.lineno):
+            name = node.name
+    return name
+
+
+@lru_cache(maxsize=64)
+def _functions(file: str) -> list[ast.FunctionDef]:
+    """The functions of a file, outer ones before those inside them."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return []
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]

@@ -1,0 +1,112 @@
+"""What each operation of the `tri` room does to NumPy arrays: the op table's references, and the glue around them.
+
+Takes an operation. Gives a `Step`: a function from the values of its operands to those of its results. fp16 and bf16
+are computed in fp32 and rounded after every operation; integers wrap; nothing traps. Refuses (by giving None)
+operations that the room does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mlirtri.dialect import attributes
+from mlirtri.dialect.definition import op_of, type_of
+from mlirtri.dialect.locations import span_of
+from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.ops import Op
+from mlirtri.dialect.types import TensorType, same_shape
+from mlirtri.errors import CompilerBugError
+
+Step = Callable[..., Sequence[Any]]
+"""Values of operands in, a value for each result out. Elements and indices are arrays of rank 0 as well."""
+
+
+def step_of(operation: ir.Operation) -> Step | None:
+    """The step of an operation without regions, or None where there is none."""
+    if operation.name.startswith("tri."):
+        return _table_step(operation)
+    if operation.name == "arith.constant":
+        value = _constant(operation)
+        return lambda: (value,)
+    function = _GLUE.get(operation.name)
+    return None if function is None else lambda *operands: (function(*operands),)
+
+
+def _table_step(operation: ir.Operation) -> Step:
+    op, wanted = op_of(operation), type_of(operation.results[0].type)
+    values = attributes.from_mlir(op, operation)
+    compute = _REFERENCES.get(op.name, op.numpy)
+    # Nothing of MLIR stays for the run: the module is gone by then.
+    span = span_of(operation.location)
+
+    def run(*operands: np.ndarray) -> Sequence[np.ndarray]:
+        try:
+            with np.errstate(all="ignore"):
+                return (_fitting(compute(*_widened(op, operands), **values), wanted),)
+        except Exception as error:
+            raise CompilerBugError(error, f"tri.{op.name}", span) from error
+
+    return run
+
+
+def _widened(op: Op, operands: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+    """Halves as fp32; other groups' references see to that themselves."""
+    if op.group != "elementwise":
+        return operands
+    return [each.astype(np.float32) if is_half(each.dtype) else each for each in operands]
+
+
+def is_half(dtype: np.dtype) -> bool:
+    """fp16, or bf16, which NumPy takes for an opaque type."""
+    return dtype.itemsize == 2 and dtype.kind in "fV"
+
+
+def _fitting(result: Any, wanted: TensorType) -> np.ndarray:
+    """The result in the dtype that the IR says; a shape that the IR does not say is a mistake of the frontend."""
+    array = np.asarray(result)
+    if not same_shape(array.shape, wanted.shape):
+        raise ValueError(f"the result has shape {array.shape}, but its type is {wanted}")
+    return array.astype(wanted.dtype.numpy, copy=False)
+
+
+def _integer_power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """NumPy refuses negative exponents of integers; kernels give what is left of the fraction, and 0 for 1/0."""
+    if x.dtype.kind not in "iu" or x.dtype.kind == "u":
+        return np.power(x, y)
+    parity = np.where(y % 2 == 0, 1, x)
+    fraction = np.where(np.abs(x) == 1, parity, 0)
+    return np.where(y < 0, fraction, np.power(x, np.maximum(y, 0))).astype(x.dtype)
+
+
+_REFERENCES: dict[str, Callable[..., Any]] = {"power": _integer_power}
+"""Where a kernel's result differs from what NumPy's own function does."""
+
+
+def _constant(operation: ir.Operation) -> np.ndarray:
+    value, result = operation.attributes["value"], operation.results[0].type
+    if isinstance(value, ir.DenseElementsAttr):
+        return np.array(value).reshape(ir.ShapedType(result).shape)
+    if isinstance(result, ir.IndexType):
+        return np.asarray(value.value, np.int64)
+    return np.asarray(value.value, type_of(ir.RankedTensorType.get([], result)).dtype.numpy)
+
+
+def _same(value: np.ndarray) -> np.ndarray:
+    return value
+
+
+_GLUE: dict[str, Callable[..., Any]] = {
+    "tensor.extract": lambda x, *indices: x[tuple(int(index) for index in indices)],
+    "tensor.from_elements": _same,
+    "arith.index_cast": _same,
+    "arith.addi": np.add,
+    "arith.subi": np.subtract,
+    "arith.muli": np.multiply,
+    "arith.maxsi": np.maximum,
+    "arith.minsi": np.minimum,
+    "arith.select": lambda condition, x, y: x if condition else y,
+}
+"""Operations of elements and indices, which stand between tensors and the bounds and conditions of scf."""

@@ -1,0 +1,190 @@
+"""From the `tri` room to something that runs at once: the module, operation by operation, on NumPy.
+
+Takes a `tri` module: straight code, `scf.for`, `scf.while`, `scf.if`. Gives `Code` whose text lists what will run under
+which line, and whose executable runs it. No compiler is involved, so it is what the others are compared with, and
+slow. Refuses, all at once, operations that it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from mlirtri.dialect.locations import name_of
+from mlirtri.dialect.mlir import ir, public_functions
+from mlirtri.lowering.interpreted_lines import Action, Breakpoint, Line, Place, chain_of, lines_of
+from mlirtri.lowering.interpreted_steps import Step, step_of
+from mlirtri.lowering.refusals import refuse
+from mlirtri.lowering.stage import Code, CompileContext
+
+BREAKPOINT = "mlirtri.breakpoint"
+"""The function whose call stands for a `breakpoint()` in the kernel."""
+
+
+def lower(module: ir.Module, context: CompileContext) -> Code:
+    """What runs the module's function; raises `UnsupportedOperationError` for operations that cannot be interpreted."""
+    [function] = public_functions(module)
+    translation = _Translation()
+    body = translation.body(function.regions[0].blocks[0], ())
+    refuse(translation.unknown, "NumPy", "report this: the interpreter has to know every operation of the tri room")
+    return Code("\n".join(_listing(body.actions)) + "\n", Interpreted(body))
+
+
+@dataclass
+class State:
+    """One run: the value of each SSA value by its number, and the user's variables by name."""
+
+    values: dict[int, Any] = field(default_factory=dict)
+    names: dict[str, Any] = field(default_factory=dict)
+
+    def define(self, numbers: Sequence[int], values: Sequence[Any], names: Sequence[str | None] = ()) -> None:
+        self.values.update(zip(numbers, values, strict=True))
+        self.names.update((name, value) for name, value in zip(names, values, strict=False) if name)
+
+    def get(self, numbers: Sequence[int]) -> list[Any]:
+        return [self.values[number] for number in numbers]
+
+
+@dataclass
+class Body:
+    """A block: its arguments, what it does, and what its terminator hands on."""
+
+    arguments: list[int]
+    names: list[str | None]
+    actions: list[Action]
+    handed: list[int]
+
+    def run(self, state: State, arguments: Sequence[Any]) -> list[Any]:
+        state.define(self.arguments, arguments, self.names)
+        for action in self.actions:
+            action(state)
+        return state.get(self.handed)
+
+
+@dataclass
+class Operation:
+    """An operation of the module: what it computes, from and to which values."""
+
+    name: str
+    operands: list[int]
+    results: list[int]
+    names: list[str | None]
+    step: Step
+    bodies: list[Body] = field(default_factory=list)
+
+    def __call__(self, state: State) -> None:
+        operands = state.get(self.operands)
+        values = self.step(state, self.bodies, *operands) if self.bodies else self.step(*operands)
+        state.define(self.results, values, self.names)
+
+
+class _Translation:
+    """Numbers for SSA values, and what had no translation."""
+
+    def __init__(self):
+        self.numbers: dict[ir.Value, int] = {}
+        self.unknown: list[tuple[ir.Operation, str]] = []
+
+    def number(self, values: Sequence[ir.Value]) -> list[int]:
+        return [self.numbers.setdefault(value, len(self.numbers)) for value in values]
+
+    def body(self, block: ir.Block, callers: tuple[Place, ...]) -> Body:
+        """A block whose frames stand below `callers`, which need none of their own any more."""
+        arguments = list(block.arguments)
+        *operations, terminator = (each.operation for each in block.operations)
+        numbers, names = self.number(arguments), [name_of(argument.location) for argument in arguments]
+        actions = []
+        for operation in operations:
+            chain = chain_of(operation.location)
+            shared = chain[: len(callers)] == callers
+            action = self.action(operation, chain[:-1])
+            actions.append((chain[len(callers) :] if shared else chain, action))
+        return Body(numbers, names, lines_of(actions), self.number(terminator.operands))
+
+    def action(self, operation: ir.Operation, callers: tuple[Place, ...]) -> Action:
+        if operation.name == "func.call" and operation.attributes["callee"].value == BREAKPOINT:
+            return Breakpoint()
+        bodies = [self.body(block, callers) for region in operation.regions for block in region.blocks]
+        step = _CONTROL.get(operation.name) if bodies else step_of(operation)
+        if step is None:
+            self.unknown.append((operation, operation.name))
+            return lambda state: None
+        results = list(operation.results)
+        # Several results of one operation have one location, which names none of them.
+        names = [name_of(operation.location)] if len(results) == 1 else []
+        return Operation(operation.name, self.number(operation.operands), self.number(results), names, step, bodies)
+
+
+def _for(state: State, bodies: list[Body], lower: Any, upper: Any, step: Any, *carried: Any) -> Sequence[Any]:
+    for index in range(int(lower), int(upper), int(step)):
+        carried = tuple(bodies[0].run(state, [np.int64(index), *carried]))
+    return carried
+
+
+def _while(state: State, bodies: list[Body], *carried: Any) -> Sequence[Any]:
+    before, after = bodies
+    while True:
+        goes_on, *handed = before.run(state, carried)
+        if not goes_on:
+            return handed
+        carried = tuple(after.run(state, handed))
+
+
+def _if(state: State, bodies: list[Body], condition: Any) -> Sequence[Any]:
+    taken = 0 if condition else 1
+    return bodies[taken].run(state, ()) if taken < len(bodies) else ()
+
+
+_CONTROL: dict[str, Callable[..., Sequence[Any]]] = {"scf.for": _for, "scf.while": _while, "scf.if": _if}
+
+
+class Interpreted:
+    """Runs a body on torch tensors. Thread-safe: each run has a state of its own."""
+
+    updates_in_place = True
+    """An updated argument is read and written in the same memory: results are stored when all of them are there."""
+
+    def __init__(self, body: Body):
+        self.kernels = 0
+        self.bytes = None
+        self._body = body
+
+    def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Run on tensors as they are: signed and unsigned, fp16 and bf16, complex, strided."""
+        results = self._body.run(State(), [as_array(tensor) for tensor in inputs])
+        # Copies first: a result may be an argument, whose memory another result goes into.
+        for tensor, result in zip(outputs, [np.array(result) for result in results], strict=True):
+            as_array(tensor)[...] = result
+
+
+def as_array(tensor: Any) -> np.ndarray:
+    """The memory of a CPU tensor as an array; bf16 as `ml_dtypes` has it."""
+    if str(tensor.dtype) != "torch.bfloat16":
+        return tensor.numpy()
+    import ml_dtypes
+    import torch
+
+    return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+
+
+def _listing(actions: Sequence[Any], depth: int = 0) -> list[str]:
+    """What runs, for reading: each line of the source with the operations under it."""
+    lines: list[str] = []
+    for action in actions:
+        indent = "  " * depth
+        if isinstance(action, Line):
+            lines.append(f"{indent}{PurePath(action.file).name}:{action.line}")
+            lines += _listing(action.actions, depth + 1)
+        elif isinstance(action, Operation):
+            given, made = (", ".join(f"%{number}" for number in each) for each in (action.operands, action.results))
+            lines.append(f"{indent}{made} = {action.name}({given})" if made else f"{indent}{action.name}({given})")
+            for body in action.bodies:
+                handed = ", ".join(f"%{number}" for number in body.handed)
+                lines += [*_listing(body.actions, depth + 1), f"{indent}  yield {handed}".rstrip()]
+        else:
+            lines.append(f"{indent}breakpoint()")
+    return lines
