@@ -11,6 +11,7 @@ from typing import Any
 from mlirtri.dialect.promotion import common_dtype
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.language import Language, language
+from mlirtri.lowering.language_shapes import full
 from mlirtri.lowering.tri_builder import Tensor
 
 LARGEST_POWER = 100
@@ -20,24 +21,24 @@ LARGEST_POWER = 100
 @language
 def real(b: Language, x: Any) -> Any:
     """The real part; of a real number, itself."""
-    return _weak_as(x, b.tri.real(b.tensor(x))) if _is_complex(b, x) else x
+    return _weak_as(x, b.tri.real(_own(b, x))) if _is_complex(b, x) else x
 
 
 @language
 def imag(b: Language, x: Any) -> Any:
     """The imaginary part; NumPy has zeros of a real array, torch refuses."""
     if _is_complex(b, x):
-        return _weak_as(x, b.tri.imag(b.tensor(x)))
+        return _weak_as(x, b.tri.imag(_own(b, x)))
     if b.semantics == "torch":
         b.fail(f"torch.imag takes complex tensors, not {b.operand(x)}", help="the imaginary part of real numbers is 0")
-    of = b.tensor(x).type
-    return b.tri.constant(0, of.dtype, of.shape)
+    of = _own(b, x).type
+    return full(b, of.shape, 0, of.dtype)
 
 
 @language
 def conj(b: Language, x: Any) -> Any:
     """The conjugate; of a real number, itself."""
-    return _weak_as(x, b.tri.conj(b.tensor(x))) if _is_complex(b, x) else x
+    return _weak_as(x, b.tri.conj(_own(b, x))) if _is_complex(b, x) else x
 
 
 @language
@@ -79,6 +80,11 @@ def known_exponent(y: Any) -> int | None:
     if isinstance(y, Tensor) or y != y or getattr(y, "imag", 0) or abs(y) >= LARGEST_POWER:
         return None
     return int(y.real) if int(y.real) == y else None
+
+
+def _own(b: Language, x: Any) -> Tensor:
+    """x in the dtype that it has by itself: Python's for Python numbers."""
+    return b.tensor(x, b.operand(x).own)
 
 
 def _is_complex(b: Language, x: Any) -> bool:

@@ -21,6 +21,7 @@ from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
 from mlirtri.lowering.specialization import Interface, Leaf, TensorParameter, like
 from mlirtri.lowering.stage import Executable
 from mlirtri.signature import shown_type
+from mlirtri.updates import Updates, overlap
 
 _SIGNED = {"uint8": torch.int8, "uint16": torch.int16, "uint32": torch.int32, "uint64": torch.int64}
 
@@ -43,13 +44,14 @@ class Runner:
         self.device = torch.device("cuda" if cuda else "cpu")
         self.entries = [_Entry(self, parameter, signless) for parameter in interface.parameters]
         self.outputs = [(tuple(leaf.shape), leaf.dtype.torch) for leaf in interface.leaves]
-        self.views = [_SIGNED.get(leaf.dtype.name) if signless else None for leaf in interface.leaves]
+        self.views = [_view_of(leaf.dtype, signless) for leaf in interface.leaves]
         self.has_views = any(view is not None for view in self.views)
         tree = interface.tree
         self.is_single = isinstance(tree, Leaf) and len(interface.leaves) == 1
         self.types = [(entry.shape, entry.torch_dtype) for entry in self.entries]
         has_views = self.has_views or any(entry.view is not None for entry in self.entries)
-        self.is_plain = self.is_single and bool(self.entries) and not cuda and not has_views
+        self.updates = Updates(interface, getattr(executable, "updates_in_place", False), self.views)
+        self.is_plain = self.is_single and not self.updates and bool(self.entries) and not cuda and not has_views
 
     def __call__(self, arguments: Sequence[Any], out: Any = None) -> Any:
         if out is None and self.is_plain and _are_plain(arguments, self.types):
@@ -59,12 +61,24 @@ class Runner:
             self.run(arguments, (result,))
             return result
         inputs = [entry(argument) for entry, argument in zip(self.entries, arguments, strict=True)]
+        if self.updates:
+            inputs = self.updates.checked(self.name, arguments, inputs)
         device = self.device if self.device.type == "cpu" else _device_of(inputs, self.device)
         if out is not None:
-            return self.into(out, inputs, device, self.gives_arrays(arguments))
-        results = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in self.outputs]
+            return self.into(out, arguments, inputs, device)
+        results = self.allocated(inputs, device)
         self.launch(inputs, results)
+        self.updates.hand_back(arguments, inputs, results)
         return self.rebuild(self.interface.tree, results, self.gives_arrays(arguments))
+
+    def allocated(self, inputs: list[Any], device: torch.device) -> list[Any]:
+        """Memory for every result; that of an argument which is written in place is the argument's."""
+        results: list[Any] = []
+        for index, (shape, dtype) in enumerate(self.outputs):
+            parameter = self.updates.in_place.get(index)
+            own = torch.empty(shape, dtype=dtype, device=device) if parameter is None else inputs[parameter]
+            results.append(own)
+        return results
 
     def gives_arrays(self, arguments: Sequence[Any]) -> bool:
         """Torch in, torch out; NumPy in, NumPy out; torch for a mixture."""
@@ -73,9 +87,9 @@ class Runner:
         return self.returns_arrays or any(isinstance(argument, (np.ndarray, np.generic)) for argument in arguments)
 
     def launch(self, inputs: list[Any], results: list[Any]) -> None:
-        """Run, with unsigned results seen as signed, then look at the run-time checks."""
+        """Run, with results seen as executables take them, then look at the run-time checks."""
         if self.has_views:
-            viewed = [r if v is None else r.view(v) for r, v in zip(results, self.views, strict=True)]
+            viewed = [r if view is None else view(r) for r, view in zip(results, self.views, strict=True)]
             self.run(inputs, viewed)
         else:
             self.run(inputs, results)
@@ -101,23 +115,25 @@ class Runner:
             return as_array(results[tree.index]) if arrays else results[tree.index]
         return None if tree is None else like(tree, [self.rebuild(each, results, arrays) for each in tree])
 
-    def into(self, out: Any, inputs: list[Any], device: torch.device, arrays: bool) -> Any:
+    def into(self, out: Any, arguments: Sequence[Any], inputs: list[Any], device: torch.device) -> Any:
         """Write results into the caller's tensors and return those."""
+        arrays = self.gives_arrays(arguments)
         given = _flatten(out)
         leaves = [leaf.index for leaf in _leaves(self.interface.tree)]
         if len(given) != len(leaves):
             raise ArgumentMismatchError(f"{self.name}(): out has {len(given)} tensors for {len(leaves)} results")
         targets = [self._checked_output(target, index, arrays) for index, target in zip(leaves, given, strict=True)]
-        if any(_overlap(a, b) for at, a in enumerate(targets) for b in targets[:at]):
+        if any(overlap(a, b) for at, a in enumerate(targets) for b in targets[:at]):
             raise ArgumentMismatchError(f"{self.name}(): the tensors of out share memory")
-        results = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in self.outputs]
+        results = self.allocated(inputs, device)
         late: list[tuple[Any, Any]] = []
         for index, target in zip(leaves, targets, strict=True):
-            if target.is_contiguous() and not any(_overlap(target, each) for each in (*inputs, *results)):
+            if target.is_contiguous() and not any(overlap(target, each) for each in (*inputs, *results)):
                 results[index] = target
             else:
                 late.append((target, results[index]))
         self.launch(inputs, results)
+        self.updates.hand_back(arguments, inputs, results)
         for target, result in late:
             target.copy_(result)
         return out
@@ -149,9 +165,22 @@ def _are_plain(arguments: Sequence[Any], types: list[tuple[Any, Any]]) -> bool:
     for tensor, (shape, dtype) in zip(arguments, types, strict=True):
         if type(tensor) is not torch.Tensor or tensor.dtype is not dtype or tensor.shape != shape or not tensor.is_cpu:
             return False
-        if tensor.requires_grad or tensor.layout is not torch.strided or not tensor.is_contiguous() or tensor.is_neg():
+        if tensor.requires_grad or tensor.layout is not torch.strided or not _is_settled(tensor):
             return False
     return True
+
+
+def _view_of(dtype: DType, signless: bool) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """How executables see a tensor of this dtype: complex numbers by parts, unsigned as signed where signs are lost."""
+    if dtype.is_complex:
+        return torch.view_as_real
+    signed = _SIGNED.get(dtype.name) if signless else None
+    return None if signed is None else lambda tensor: tensor.view(signed)
+
+
+def _is_settled(tensor: torch.Tensor) -> bool:
+    """Whether memory holds the values in order: neither strided nor a negation or conjugate that is yet to be done."""
+    return tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj()
 
 
 class _Entry:
@@ -163,7 +192,7 @@ class _Entry:
         self.dtype: DType = parameter.type.dtype
         self.torch_dtype = self.dtype.torch
         self.shape = torch.Size(parameter.type.shape)
-        self.view = _SIGNED.get(self.dtype.name) if signless else None
+        self.view = _view_of(self.dtype, signless)
         self.has_warned = False
 
     def __call__(self, value: Any) -> Any:
@@ -171,7 +200,7 @@ class _Entry:
             tensor = value
         elif isinstance(value, (np.ndarray, np.generic)):
             tensor = as_torch(np.asarray(value), self.warn)
-        elif not self.shape and isinstance(value, (bool, int, float)):
+        elif not self.shape and isinstance(value, (bool, int, float, complex)):
             tensor = self.scalar(value)
         else:
             raise self.mismatch(value)
@@ -189,12 +218,12 @@ class _Entry:
                 f"{self.runner.name}(): {self.parameter.name!r} has layout {tensor.layout}",
                 help="pass tensor.to_dense()",
             )
-        if not tensor.is_contiguous() or tensor.is_neg():
+        if not _is_settled(tensor):
             self.warn()
-            tensor = tensor.resolve_neg().contiguous()
-        return tensor if self.view is None else tensor.view(self.view)
+            tensor = tensor.resolve_conj().resolve_neg().contiguous()
+        return tensor if self.view is None else self.view(tensor)
 
-    def scalar(self, value: bool | int | float) -> Any:
+    def scalar(self, value: bool | int | float | complex) -> Any:
         """A run-time scalar as a tensor of rank 0; refused when its dtype does not hold it."""
         try:
             return torch.tensor(value, dtype=self.torch_dtype, device=self.runner.device)
@@ -278,11 +307,3 @@ def _flatten(tree: Any) -> list[Any]:
 
 def _leaves(tree: Any) -> list[Leaf]:
     return [each for each in _flatten(tree) if isinstance(each, Leaf)]
-
-
-def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether the memory of two tensors may meet; `a` is contiguous."""
-    if a.numel() == 0 or b.numel() == 0 or a.device != b.device:
-        return False
-    a_start, b_start = a.data_ptr(), b.data_ptr()
-    return a_start < b_start + b.nbytes and b_start < a_start + a.nbytes

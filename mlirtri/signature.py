@@ -19,7 +19,11 @@ from mlirtri.errors import ArgumentMismatchError, KernelTypeError, Span, Unsuppo
 from mlirtri.language import Tensor
 from mlirtri.lowering.specialization import ConstantParameter, Specialization, TensorParameter
 
-_COMPILE_TIME = (int, float, bool, str)
+NUMBERS = (bool, int, float, complex)
+"""Python's."""
+_RUN_TIME = {float: "float64", complex: "complex128"}
+"""Python numbers that are run-time scalars when their parameter has no annotation."""
+_COMPILE_TIME = (int, float, complex, bool, str)
 
 
 class Signature:
@@ -101,7 +105,7 @@ def key_of(argument: Any) -> Any:
     if is_array(argument):
         return argument.shape, argument.dtype, "numpy"
     kind = type(argument)
-    return float if kind is float else _constant_key(argument)
+    return kind if kind in _RUN_TIME else _constant_key(argument)
 
 
 def _constant_key(value: Any) -> Any:
@@ -109,6 +113,8 @@ def _constant_key(value: Any) -> Any:
     kind = type(value)
     if kind is float:
         return float, value.hex()
+    if kind is complex:
+        return complex, repr(value)
     if kind is tuple or kind is list:
         return kind, tuple([_constant_key(each) for each in value])
     try:
@@ -121,9 +127,9 @@ def _constant_key(value: Any) -> Any:
 def _key_maker(annotation: Any) -> Callable[[Any], Any]:
     if isinstance(annotation, DType):
         # A run-time scalar, whatever its value.
-        return lambda argument: type(argument) if isinstance(argument, (bool, int, float)) else key_of(argument)
-    if annotation is float:
-        return lambda argument: _constant_key(argument) if isinstance(argument, float) else key_of(argument)
+        return lambda argument: type(argument) if isinstance(argument, NUMBERS) else key_of(argument)
+    if annotation is float or annotation is complex:
+        return lambda argument: _constant_key(argument) if isinstance(argument, annotation) else key_of(argument)
     return key_of
 
 
@@ -167,27 +173,33 @@ def parameter_of(name: str, value: Any, annotation: Any) -> TensorParameter | Co
         return TensorParameter(name, _scalar(value, annotation))
     if isinstance(annotation, type) and not isinstance(value, _accepted(annotation)):
         raise KernelTypeError(f"expected {annotation.__name__}, got {_shown(value)}")
-    if isinstance(value, float) and annotation is not float:
-        return TensorParameter(name, TensorType((), DTYPES["float64"]), weak=True)
+    if isinstance(value, (float, complex)) and annotation is not float and annotation is not complex:
+        kind = float if isinstance(value, float) else complex
+        return TensorParameter(name, TensorType((), DTYPES[_RUN_TIME[kind]]), weak=True)
     return ConstantParameter(name, constant_of(value))
 
 
 def _accepted(annotation: type) -> tuple[type, ...]:
-    return (int, float) if annotation is float else (annotation,)
+    return {float: (int, float), complex: NUMBERS}.get(annotation, (annotation,))
 
 
 def _scalar(value: Any, dtype: DType) -> TensorType:
     """A run-time scalar of an annotated dtype."""
-    if not isinstance(value, (bool, int, float)) or (isinstance(value, float) and not dtype.is_float):
+    if not isinstance(value, (bool, int, *_inexact_types(dtype))):
         raise KernelTypeError(f"expected a {dtype} scalar, got {_shown(value)}")
     if dtype.is_integer and not dtype.holds(int(value)):
         raise KernelTypeError(f"{value} does not fit {dtype}")
     return TensorType((), dtype)
 
 
+def _inexact_types(dtype: DType) -> tuple[type, ...]:
+    """The Python numbers, beside integers, that a run-time scalar of this dtype takes."""
+    return (float, complex) if dtype.is_complex else (float,) if dtype.is_float else ()
+
+
 def constant_of(value: Any) -> Any:
     """A hashable compile-time value: lists become tuples, dtypes of any library ours."""
-    if isinstance(value, (bool, int, float, str, type(None))):
+    if isinstance(value, (*NUMBERS, str, type(None))):
         return value
     if (dtype := find_dtype(value)) is not None:
         return dtype
@@ -237,4 +249,4 @@ def _shape_fits(shape: tuple[int, ...], wanted: tuple[int | None, ...] | None) -
 
 
 def _shown(value: Any) -> str:
-    return f"{type(value).__name__} {value!r}" if isinstance(value, (bool, int, float, str)) else type(value).__name__
+    return f"{type(value).__name__} {value!r}" if isinstance(value, (*NUMBERS, str)) else type(value).__name__
