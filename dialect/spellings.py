@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -107,6 +107,14 @@ class Spelling:
                 b.fail(f"{self.name}({name}=…) is not supported", help=f"mlirtri has only {name}={default.default!r}")
         return self.function(b, *owner, *bound.args, **bound.kwargs)
 
+    def arguments(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameter names to what a call gives for them; nothing for a call that does not fit."""
+        try:
+            bound = self.signature.bind(*arguments[1 if self.is_method else 0 :], **self._renamed(dict(keywords)))
+        except TypeError:
+            return {}
+        return dict(bound.arguments)
+
     def _renamed(self, keywords: dict[str, Any]) -> dict[str, Any]:
         """Keywords after torch's own aliases for NumPy's names (`axis` for `dim`…), which `mlirtri` has as well."""
         if not self.name.startswith(("torch.", "Tensor.", "mlirtri.")) or ".functional." in self.name:
@@ -128,9 +136,11 @@ CONSTANTS: dict[str, float | None] = {}
 
 _SPELLINGS: dict[str, Spelling] = {}
 _ROOMS = (
-    "numpy", "numpy_functions", "numpy_arrays", "torch", "torch_arrays", "torch_networks", "math", "methods", "mlirtri",
+    "numpy", "numpy_functions", "numpy_arrays", "numpy_shapes", "numpy_making", "numpy_sequences",
+    "numpy_statistics", "torch", "torch_arrays", "torch_networks", "math", "methods", "mlirtri",
+    "complex",
 )  # fmt: skip
-_LIBRARIES = ("numpy", "torch", "math")
+_LIBRARIES = ("numpy", "torch", "math", "cmath")
 _INDEX: dict[str, dict[int, tuple[Any, str]]] = {}
 
 

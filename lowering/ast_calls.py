@@ -24,12 +24,15 @@ from mlirtri.errors import (
     UnsupportedSyntaxError,
     offer,
 )  # fmt: skip
+from mlirtri.lowering.ast_builtins import RUN_TIME_BUILTINS
 from mlirtri.lowering.ast_expressions import Method, fold
 from mlirtri.lowering.language import describe
 from mlirtri.lowering.python_to_ast import parse_function, span_of_node
 from mlirtri.lowering.scope import BUILTINS, Scope, check_constant
 from mlirtri.lowering.specialization import Capture
+from mlirtri.lowering.storage import current, has_memory
 from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.lowering.views import fresh, is_view_function, viewed
 
 INLINE_LIMIT = 64
 _BUILTINS = set(BUILTINS.values())
@@ -43,22 +46,49 @@ class Calls:
         arguments = self.elements(node.args)
         keywords = self.keywords(node.keywords)
         if isinstance(callee, Method):
-            return callee.spelling.call(self.b, callee.tensor, *arguments, **keywords)
+            return self.spelled(callee.spelling, [callee.tensor, *arguments], keywords)
         if not callable(callee) and find_dtype(callee) is None:
             raise KernelTypeError(f"{describe(callee)} is not a function")
-        if (dtype := find_dtype(callee)) is not None and callee not in (bool, float, int):
+        if (dtype := find_dtype(callee)) is not None and callee not in (bool, float, int, complex):
             return self.b.tensor(*self.one(arguments, keywords, f"{dtype}(…)"), dtype)
         name = getattr(callee, "__mlirtri_name__", None) or _qualified(callee)
         if name in self.static:
             return self.static[name](self, arguments, keywords)
         if name is not None and (found := spellings.lookup(name)) is not None:
-            return found.call(self.b, *arguments, **keywords)
+            return self.spelled(found, arguments, keywords)
         if callable(callee) and callee in _BUILTINS:
             return self.builtin(callee, arguments, keywords)
         function = getattr(callee, "__mlirtri_function__", callee)
         if inspect.isfunction(function) and not _is_library(function):
             return self.inline(function, arguments, keywords, node)
         self.refuse_call(callee, node)
+
+    def spelled(self, spelling: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+        """A library function's result: a view of its argument, or new memory, or written into `out`."""
+        bound = spelling.arguments(arguments, keywords)
+        if (out := bound.get("out")) is not None:
+            return self.into(out, spelling, arguments, {**keywords, "out": None})
+        result = spelling.call(self.b, *arguments, **keywords)
+        source = next((each for each in arguments if isinstance(each, Tensor)), None)
+        if source is not None and is_view_function(spelling.name):
+            return viewed(self.b, source, fresh(result))
+        return fresh(result)
+
+    def into(self, out: Any, spelling: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+        """``np.add(x, y, out=z)``: the result is cast to z's dtype and written there."""
+        if isinstance(out, tuple) and len(out) == 1:
+            [out] = out
+        if not has_memory(out):
+            raise KernelTypeError(f"out has to be an array, got {describe(out)}")
+        names = list(spelling.signature.parameters)
+        given = arguments[1:] if spelling.is_method else arguments
+        if "out" in names and len(given) > names.index("out"):
+            at = names.index("out") + (len(arguments) - len(given))
+            arguments = [*arguments[:at], *arguments[at + 1 :]]
+        keywords = {name: value for name, value in keywords.items() if name != "out"}
+        result = self.b.tensor(fresh(spelling.call(self.b, *arguments, **keywords)))
+        self.write(out, (...,), result)
+        return current(self.b.tri, out)
 
     def keywords(self, nodes: list[ast.keyword]) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -77,27 +107,14 @@ class Calls:
 
     def builtin(self, function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]) -> Any:
         """Python's own functions fold on known values; `abs`, `len` and `float` have a meaning for tensors too."""
-        tensors = [each for each in arguments if isinstance(each, Tensor)]
+        tensors = [each for each in _flat(arguments) if isinstance(each, Tensor)]
         if not tensors:
             if function is isinstance or any(isinstance(each, Tensor) for each in _flat(arguments)):
                 raise KernelTypeError(f"{function.__name__}() is not supported on these arguments in a kernel")
             return fold(lambda: function(*arguments, **keywords))
-        [tensor, *_] = tensors
-        if function is len and tensor.type.rank:
-            return tensor.type.shape[0]
-        if function is abs:
-            return self.b.abs(*self.one(arguments, keywords, "abs()"))
-        if function is float and tensor.type.rank == 0:
-            return self.b.python_scalar(*self.one(arguments, keywords, "float()"))
-        if function is pow and len(arguments) == 2:
-            return self.b.power(*arguments)
-        instead = {
-            max: "use maximum(x, y) or x.max()", min: "use minimum(x, y) or x.min()", sum: "use x.sum()",
-            round: "use the library's round", int: "use astype or cast", bool: "compare with 0",
-        }  # fmt: skip
-        raise KernelTypeError(
-            f"{function.__name__}() of {describe(tensor)} is not known at compile time", help=instead.get(function)
-        )
+        if function in RUN_TIME_BUILTINS:
+            return RUN_TIME_BUILTINS[function](self, *arguments, **keywords)
+        raise KernelTypeError(f"{function.__name__}() of {describe(tensors[0])} is not known at compile time")
 
     def refuse_call(self, callee: Any, node: ast.Call) -> None:
         name = ast.unparse(node.func)

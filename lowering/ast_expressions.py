@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 import operator
+from dataclasses import replace
 from difflib import get_close_matches
+from functools import reduce
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +18,7 @@ import numpy as np
 
 from mlirtri.dialect import spellings
 from mlirtri.dialect.dtypes import DType, as_dtype, find_dtype
+from mlirtri.dialect.sizes import Size, is_dynamic
 from mlirtri.errors import (
     KernelTypeError,
     KernelValueError,
@@ -25,7 +28,6 @@ from mlirtri.errors import (
     offer,
 )  # fmt: skip
 from mlirtri.lowering.language import describe
-from mlirtri.lowering.language_shapes import reshape, strided
 from mlirtri.lowering.python_to_ast import span_of_node
 from mlirtri.lowering.tri_builder import Tensor
 
@@ -65,12 +67,12 @@ class Expressions:
     """The `visit_*` methods of expressions."""
 
     def visit_Constant(self, node: ast.Constant) -> Any:
-        if isinstance(node.value, (bool, int, float, str, type(None), type(...))):
+        if isinstance(node.value, (bool, int, float, complex, str, type(None), type(...))):
             return node.value
         raise UnsupportedSyntaxError(f"{type(node.value).__name__} constants are not supported")
 
     def visit_Name(self, node: ast.Name) -> Any:
-        return self.known(self.scope.read(node.id))
+        return self.known(self.scope.read(node.id, self.b.tri))
 
     def known(self, value: Any) -> Any:
         """A value from outside; a NumPy scalar is a tensor of rank 0, whose dtype counts in promotion."""
@@ -99,14 +101,29 @@ class Expressions:
             return fold(function, left, right)
         if name == "power" and self.b.semantics == "numpy" and isinstance(left, Tensor):
             return self.numpy_power(left, right)
-        return getattr(self.b, name)(left, right)
+        result = getattr(self.b, name)(left, right)
+        return self.with_linear(result, name, left, right)
+
+    def with_linear(self, result: Any, name: str, left: Any, right: Any) -> Any:
+        """Python ints of run time keep what they are in terms of loop indices."""
+        if name not in ("add", "subtract", "multiply") or not isinstance(result, Tensor) or not result.weak:
+            return result
+        if not result.type.dtype.is_integer:
+            return result
+        x, y = (self.b.indices.size_of(each) if is_integer(each) else None for each in (left, right))
+        if x is None or y is None:
+            return result
+        if name == "multiply":
+            factor, size = (x, y) if x.is_constant else (y, x)
+            return replace(result, linear=size * factor.constant) if factor.is_constant else result
+        return replace(result, linear=x + y if name == "add" else x - y)
 
     def numpy_power(self, left: Tensor, right: Any) -> Any:
         """ndarray's operator, unlike numpy.power, squares and roots: other dtypes for bools, other results at -inf."""
-        is_number, is_float = isinstance(right, (int, float)), left.type.dtype.is_float
-        if is_number and right == 2 and (is_float or isinstance(right, int)):
+        is_number, is_inexact = isinstance(right, (int, float, complex)), left.type.dtype.is_inexact
+        if is_number and right == 2 and (is_inexact or isinstance(right, int)):
             return self.b.square(left)
-        if is_number and right == 0.5 and is_float:
+        if is_number and right == 0.5 and is_inexact:
             # A bfloat16 array to the power of a Python float is float32: NEP 50 does not cover ml_dtypes.
             return self.b.sqrt(self.b.cast(left, "float32") if left.type.dtype.name == "bfloat16" else left)
         return self.b.power(left, right)
@@ -117,38 +134,33 @@ class Expressions:
         if not isinstance(operand, Tensor):
             return fold(function, operand)
         if isinstance(node.op, ast.Not):
-            raise KernelTypeError(
-                f"`not` needs a value known at compile time, got {describe(operand)}", help="use ~x or logical_not(x)"
-            )
-        return getattr(self.b, name)(operand) if name else operand
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
-        word, sign = ("and", "&") if isinstance(node.op, ast.And) else ("or", "|")
-        value: Any = None
-        for each in node.values:
-            value = self.visit(each)
-            if isinstance(value, Tensor):
-                raise KernelTypeError(
-                    f"`{word}` needs values known at compile time, got {describe(value)}",
-                    span_of_node(self.file, each),
-                    help=f"use `{sign}` on bool tensors, or logical_{word}",
-                )
-            if bool(value) == isinstance(node.op, ast.Or):
-                break
-        return value
+            truth = self.truth_of(operand, node.operand)
+            return replace(self.b.tri.logical_not(truth), weak=True)
+        result = getattr(self.b, name)(operand) if name else operand
+        return replace(result, linear=-operand.linear) if name == "negative" and operand.linear else result
 
     def visit_Compare(self, node: ast.Compare) -> Any:
-        operands = [self.visit(each) for each in (node.left, *node.comparators)]
-        if len(node.ops) > 1 and any(isinstance(each, Tensor) for each in operands):
-            raise KernelTypeError(
-                "a chained comparison needs values known at compile time", help="write (a < b) & (b < c)"
-            )
+        left = self.visit(node.left)
         result: Any = True
-        for sign, left, right in zip(node.ops, operands, operands[1:], strict=False):
-            result = self.compare(sign, left, right)
+        for sign, each in zip(node.ops, node.comparators, strict=True):
+            right = self.visit(each)
+            compared = self.compare(sign, left, right)
+            result = compared if result is True else self.both(result, compared, node)
             if not isinstance(result, Tensor) and not result:
                 return result
+            left = right
         return result
+
+    def both(self, first: Any, second: Any, node: ast.Compare) -> Any:
+        """The parts of a chained comparison together, which Python joins with `and`."""
+        if isinstance(first, Tensor) and first.type.rank:
+            raise KernelTypeError(
+                f"a chained comparison joins its parts with `and`, and {describe(first)} is not one truth value",
+                help="write (a < b) & (b < c)",
+            )
+        if not isinstance(second, Tensor):
+            return first if second else False
+        return self.b.logical_and(first, second) if isinstance(first, Tensor) else second
 
     def compare(self, sign: ast.cmpop, left: Any, right: Any) -> Any:
         if type(sign) in IDENTITY:
@@ -157,25 +169,30 @@ class Expressions:
             return fold(IDENTITY[type(sign)], left, right)
         name, function = COMPARE[type(sign)]
         if isinstance(left, Tensor) or isinstance(right, Tensor):
-            return getattr(self.b, name)(left, right)
+            decided = self.decided(name, left, right)
+            return getattr(self.b, name)(left, right) if decided is None else decided
         if isinstance(left, DType) or isinstance(right, DType):
             # A dtype has several spellings: x.dtype == np.float32, == torch.float32, == "float32".
             left, right = find_dtype(left) or left, find_dtype(right) or right
         return fold(function, left, right)
 
-    def visit_IfExp(self, node: ast.IfExp) -> Any:
-        return self.visit(node.body if self.condition(node.test, "a conditional expression") else node.orelse)
-
-    def condition(self, test: ast.expr, what: str) -> bool:
-        """The truth of a condition, which has to be known now."""
-        value = self.visit(test)
-        if isinstance(value, Tensor):
-            raise KernelTypeError(
-                f"the condition of {what} is {describe(value)}, which is known at run time only",
-                span_of_node(self.file, test),
-                help="use where(condition, x, y) to choose element by element",
-            )
-        return bool(value)
+    def decided(self, name: str, left: Any, right: Any) -> bool | None:
+        """A comparison of Python ints of run time whose bounds decide it now."""
+        if not (is_integer(left) and is_integer(right)):
+            return None
+        difference = self.b.indices.size_of(left) - self.b.indices.size_of(right)
+        least, most = difference.least(), difference.most()
+        below = None if most is None or least is None else most < 0 or (False if least >= 0 else None)
+        equal = None if most is None or least is None else (least == most == 0) or (
+            False if least > 0 or most < 0 else None)  # fmt: skip
+        above = None if most is None or least is None else least > 0 or (False if most <= 0 else None)
+        answers = {
+            "less": below, "greater": above, "equal": equal,
+            "not_equal": None if equal is None else not equal,
+            "greater_equal": None if below is None else not below,
+            "less_equal": None if above is None else not above,
+        }  # fmt: skip
+        return answers[name]
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:
         value = self.visit(node.value)
@@ -205,6 +222,8 @@ class Expressions:
             return self.module_attribute(owner, name)
         if isinstance(owner, tuple) and name in getattr(owner, "_fields", ()):
             return getattr(owner, name)
+        if isinstance(owner, (int, float, complex)) and name in ("real", "imag"):
+            return getattr(owner, name)
         if isinstance(owner, DType) and name in ("name", "bits", "is_float", "is_integer"):
             return getattr(owner, name)
         raise UnknownNameError(f"{describe(owner)} has no attribute {name!r} in a kernel")
@@ -219,19 +238,29 @@ class Expressions:
         return self.known(value)
 
     def tensor_attribute(self, tensor: Tensor, name: str) -> Any:
-        facts = {"shape": tensor.type.shape, "dtype": tensor.type.dtype, "ndim": tensor.type.rank}
+        facts = {"shape": tuple(map(self.number_of, tensor.type.shape)), "dtype": tensor.type.dtype, "ndim": tensor.type.rank}
         if self.b.semantics == "numpy":
             # torch's x.size is a method.
-            facts |= {"size": tensor.type.size, "itemsize": tensor.type.dtype.bytes}
+            facts |= {"size": self.elements_of(tensor), "itemsize": tensor.type.dtype.bytes}
         if name in facts:
             return facts[name]
         owners = ("ndarray", "Tensor") if self.b.semantics == "numpy" else ("Tensor", "ndarray")
         for owner in owners:
             if (found := spellings.lookup(f"{owner}.{name}")) is not None:
-                return found.call(self.b, tensor) if found.is_attribute else Method(tensor, found)
+                return self.spelled(found, [tensor], {}) if found.is_attribute else Method(tensor, found)
         near = [n.split(".", 1)[1] for n in spellings.near(f"{owners[0]}.{name}")]
         near += get_close_matches(name, facts, n=1)
         raise UnknownNameError(f"a tensor has no attribute {name!r} in a kernel", help=offer(near).rstrip())
+
+    def number_of(self, size: int | Size) -> Any:
+        """A size as a Python int, known or of run time."""
+        return self.b.indices.tensor_of(size) if is_dynamic(size) else size
+
+    def elements_of(self, tensor: Tensor) -> Any:
+        """How many elements a tensor has."""
+        if tensor.type.size is not None:
+            return tensor.type.size
+        return reduce(lambda x, y: self.binary(ast.Mult(), x, y), map(self.number_of, tensor.type.shape))
 
     # --- subscripts ------------------------------------------------------------------------------------------------
 
@@ -250,45 +279,12 @@ class Expressions:
         """The tensor's parts along its first axis, as unpacking gives them."""
         return [self.index(tensor, (position,)) for position in range(tensor.type.shape[0])]
 
-    def index(self, tensor: Tensor, index: tuple[Any, ...]) -> Tensor:
-        """Basic indexing: integers drop an axis, slices cut one, None adds one, ``...`` stands for the rest."""
-        consumed = sum(1 for part in index if part is not None and part is not ...)
-        if sum(1 for part in index if part is ...) > 1:
-            raise KernelValueError("an index can have one `...` only")
-        if consumed > tensor.type.rank:
-            raise KernelValueError(f"{consumed} indices for {tensor.type}, which has rank {tensor.type.rank}")
-        rest = [slice(None)] * (tensor.type.rank - consumed)
-        if not any(part is ... for part in index):
-            index = (*index, ...)
-        parts = [each for part in index for each in (rest if part is ... else [part])]
-        ranges: list[range] = []
-        shape: list[int] = []
-        for part in parts:
-            if part is None:
-                shape.append(1)
-                continue
-            positions, keeps = self.positions(part, tensor.type.shape[len(ranges)], len(ranges), tensor)
-            ranges.append(positions)
-            shape += [len(positions)] if keeps else []
-        return reshape(self.b, strided(self.b, tensor, ranges), shape)
 
-    def positions(self, part: Any, size: int, axis: int, tensor: Tensor) -> tuple[range, bool]:
-        """Which elements of an axis an index part picks, and whether the axis stays."""
-        if isinstance(part, slice):
-            if any(isinstance(bound, Tensor) for bound in (part.start, part.stop, part.step)):
-                raise KernelTypeError("the bounds of a slice have to be known at compile time")
-            if self.b.semantics == "torch" and (part.step or 1) < 0:
-                raise KernelValueError("torch has no slices with a negative step", help="use flip")
-            return range(size)[fold(_checked_slice, part)], True
-        if isinstance(part, bool) or not hasattr(type(part), "__index__"):
-            raise KernelTypeError(
-                f"cannot index with {describe(part)}", help="indices are integers and slices known at compile time"
-            )
-        position = operator.index(part)
-        if not -size <= position < size:
-            raise KernelValueError(f"index {position} is out of bounds for axis {axis} of {tensor.type}")
-        position %= size
-        return range(position, position + 1), False
+def is_integer(value: Any) -> bool:
+    """A Python int, known or of run time."""
+    if isinstance(value, Tensor):
+        return value.weak and value.type.dtype.is_integer
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _item(owner: Any, index: Any) -> Any:
@@ -296,11 +292,6 @@ def _item(owner: Any, index: Any) -> Any:
         return owner[index]
     except IndexError:
         raise ValueError(f"index {index} is out of range for {len(owner)} elements") from None
-
-
-def _checked_slice(part: slice) -> slice:
-    part.indices(0)  # raises what Python would raise for wrong bounds
-    return part
 
 
 class Method:

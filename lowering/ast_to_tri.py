@@ -1,4 +1,5 @@
-"""From Python's syntax to the `tri` dialect: statements. `ast_expressions` and `ast_calls` have the rest.
+"""From Python's syntax to the `tri` dialect: simple statements. Branches, loops, expressions, subscripts and calls
+are in files of their own, `ast_*`.
 
 Takes a `KernelTree`. Gives a module with one `func.func` of `tri` operations, each at its true line, and sets
 `context.interface`. Nothing of the user's function is executed: tensors are SSA values, all else is known now.
@@ -8,25 +9,32 @@ Refuses, each with a caret, all mistakes of the function that can be found in on
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import Any
 
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.locations import location_of, span_of
 from mlirtri.dialect.mlir import func, ir
 from mlirtri.errors import CompilerBugError, KernelError, KernelTypeError, Span, UnsupportedSyntaxError, raise_all
+from mlirtri.lowering.ast_branches import Branches, Returned
 from mlirtri.lowering.ast_calls import Calls
 from mlirtri.lowering.ast_expressions import Expressions
+from mlirtri.lowering.ast_indexing import Indexing
+from mlirtri.lowering.ast_loops import Loops
+from mlirtri.lowering.imperative import UPDATED_BY
 from mlirtri.lowering.language import Language, describe
 from mlirtri.lowering.python_to_ast import KernelTree, span_of_node
 from mlirtri.lowering.scope import POISON, Poisoned, Scope
 from mlirtri.lowering.specialization import ConstantParameter, Interface, Leaf, RuntimeCheck, TensorParameter, like
+from mlirtri.lowering.loop_carried import Again, LoopPlan
 from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.storage import Storage, View, current, has_memory, own
+from mlirtri.lowering.structured_exits import structured
 from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.lowering.views import viewed
 
 # Statements that kernels do not have, with the way out; the rest is refused without one.
 INSTEAD = {
-    "For": "write whole-tensor operations; element loops are not part of the language",
-    "While": "write whole-tensor operations; run-time loops are not part of the language",
     "AsyncFor": "write whole-tensor operations",
     "Try": "a kernel raises nothing: check arguments before the call",
     "TryStar": "a kernel raises nothing: check arguments before the call",
@@ -47,7 +55,7 @@ INSTEAD = {
 }
 
 
-class FunctionVisitor(Expressions, Calls):
+class FunctionVisitor(Branches, Loops, Expressions, Indexing, Calls):
     """Visits one Python function. Inlined functions get a visitor each; all share the language builder."""
 
     def __init__(self, builder: Language, scope: Scope, file: str, depth: int = 0, call: ir.Location | None = None):
@@ -59,6 +67,10 @@ class FunctionVisitor(Expressions, Calls):
         self.call = call
         """Where it is called from, when it is inlined."""
         self.errors: list[KernelError] = []
+        self.plans: dict[ast.AST, LoopPlan] = {}
+        """What earlier attempts at this function's loops found out."""
+        self.entry_serial = builder.memory.serial
+        """Memory with a lower serial is that of arguments."""
 
     def visit(self, node: ast.AST) -> Any:
         """Dispatch on the node's class; operations made meanwhile get its place, and so do errors."""
@@ -73,7 +85,7 @@ class FunctionVisitor(Expressions, Calls):
             return handler(node)
         except KernelError as error:
             raise error.at(span) from error.__cause__
-        except (Poisoned, RecursionError):
+        except (Poisoned, Again, RecursionError):
             raise
         except Exception as error:
             raise CompilerBugError(error, type(node).__name__, span) from error
@@ -87,7 +99,7 @@ class FunctionVisitor(Expressions, Calls):
 
     def run(self, body: list[ast.stmt]) -> Any:
         """The value the function returns; raises every error found in it."""
-        returned = self.block(body)
+        returned = self.block(structured(body))
         raise_all(self.errors)
         return returned.value if returned else None
 
@@ -124,11 +136,17 @@ class FunctionVisitor(Expressions, Calls):
             self.assign(node.target, self.visit(node.value))
 
     def assign(self, target: ast.expr, value: Any) -> None:
-        """Bind a name, or unpack into several."""
+        """Bind a name, write into an array, or unpack into several of these."""
         span = span_of_node(self.file, target)
         if isinstance(target, ast.Name):
-            self.scope.locals[target.id] = value
+            self.scope.locals[target.id] = own(value)
             name_value(value, target.id)
+            return
+        if isinstance(target, ast.Subscript):
+            self.assign_subscript(target, current(self.b.tri, value))
+            return
+        if isinstance(target, ast.Attribute):
+            self.assign_attribute(target, value)
             return
         if not isinstance(target, (ast.Tuple, ast.List)):
             raise UnsupportedSyntaxError(
@@ -145,52 +163,73 @@ class FunctionVisitor(Expressions, Calls):
         for each, part in zip(target.elts, value, strict=True):
             self.assign(each, part)
 
+    def assign_subscript(self, target: ast.Subscript, value: Any) -> None:
+        owner, index = self.visit(target.value), self.visit(target.slice)
+        if not isinstance(owner, Tensor):
+            raise UnsupportedSyntaxError(
+                f"assigning to an item of {describe(owner)} is not supported", help="make a new tuple or list"
+            )
+        self.write(owner, index if isinstance(index, tuple) else (index,), value)
+
+    def assign_attribute(self, target: ast.Attribute, value: Any) -> None:
+        """``x.shape = …`` gives the name another view; ``x.real = …`` and ``x.T = …`` write."""
+        owner = self.visit(target.value)
+        if isinstance(owner, Tensor) and target.attr == "shape" and isinstance(target.value, ast.Name):
+            reshaped = self.b.reshape(owner, value)
+            self.scope.locals[target.value.id] = own(viewed(self.b, owner, reshaped))
+        elif isinstance(owner, Tensor) and target.attr in ("real", "imag", "flat"):
+            part = self.attribute(owner, target.attr) if target.attr != "flat" else owner
+            self.write(part, (...,), value)
+        else:
+            raise UnsupportedSyntaxError(f"assigning to {ast.unparse(target)!r} is not supported", help="assign to a name")
+
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        """``x += y`` is ``x = x + y`` for a local of its own; a write into shared memory is refused."""
-        if not isinstance(node.target, ast.Name):
+        """``x += y`` writes into the memory of x when x is an array, and binds the name anew when it is a number."""
+        if isinstance(node.target, ast.Name):
+            old = self.scope.read(node.target.id, self.b.tri)
+            new = self.binary(node.op, old, self.visit(node.value))
+            if isinstance(old, Tensor) and not old.weak and (has_memory(old) or isinstance(old.value.owner, ir.Block)):
+                self.update(old, new, node)
+            else:
+                self.scope.locals[node.target.id] = own(new)
+                name_value(new, node.target.id)
+            return
+        if not isinstance(node.target, ast.Subscript):
             raise UnsupportedSyntaxError(
                 f"updating {ast.unparse(node.target)!r} in place is not supported", help="assign a new tensor to a name"
             )
-        name = node.target.id
-        old = self.scope.read(name)
+        owner, index = self.visit(node.target.value), self.visit(node.target.slice)
+        if not isinstance(owner, Tensor):
+            raise UnsupportedSyntaxError(f"updating an item of {describe(owner)} is not supported")
+        parts = index if isinstance(index, tuple) else (index,)
+        old = self.index(owner, parts)
         new = self.binary(node.op, old, self.visit(node.value))
-        if isinstance(old, Tensor) and not old.weak:
-            self.check_update(name, old, new, node)
-        self.scope.locals[name] = new
-        name_value(new, name)
+        self.check_update(old, new, node)
+        self.write(owner, parts, new)
 
-    def check_update(self, name: str, old: Tensor, new: Any, node: ast.AugAssign) -> None:
-        """In-place arithmetic keeps shape and dtype, and is seen through every other name of the same memory."""
-        spelled = f"{name} = {name} {OPERATOR_SIGNS.get(type(node.op), '…')} {ast.unparse(node.value)}"
-        if isinstance(old.value.owner, ir.Block) or is_view(old):
+    def update(self, old: Tensor, new: Any, node: ast.AugAssign) -> None:
+        """In-place arithmetic is seen through every other name of the same memory."""
+        if not has_memory(old):
+            if self.scope.locals.get(node.target.id) is old and old.value.owner.owner.name != "func.func":  # type: ignore
+                self.scope.locals[node.target.id] = own(new)  # type: ignore[union-attr]
+                return
+            name = ast.unparse(node.target)
             raise UnsupportedSyntaxError(
-                f"`{ast.unparse(node)}` would write into memory that {name!r} shares with an argument or other tensor",
-                help=f"write `{spelled}`, which makes a new tensor",
+                f"`{ast.unparse(node)}` would write into memory that {name!r} shares with an argument",
+                help=f"write `{name} = {name} {OPERATOR_SIGNS.get(type(node.op), '…')} {ast.unparse(node.value)}`, "
+                "which makes a new number, or pass an array of one element",
             )
-        aliases = [
-            n for n, v in self.scope.locals.items() if n != name and isinstance(v, Tensor) and v.value == old.value
-        ]
-        if aliases:
-            raise UnsupportedSyntaxError(
-                f"`{ast.unparse(node)}` would also change {aliases[0]!r}, which is the same tensor",
-                help=f"write `{spelled}`, which makes a new tensor",
-            )
-        if new.type != old.type:
+        self.check_update(old, new, node)
+        self.b.memory.write(self.b.tri, old.origin, self.b.tri.cast(self.b.tensor(new), old.type.dtype))
+
+    def check_update(self, old: Tensor, new: Any, node: ast.AugAssign) -> None:
+        """In-place arithmetic keeps the shape, and dtypes of another kind do not fit."""
+        made = self.b.tensor(new) if not isinstance(new, Tensor) else new
+        if made.type.shape != old.type.shape or _rank(made.type.dtype) > _rank(old.type.dtype):
             raise KernelTypeError(
-                f"`{ast.unparse(node)}` is {new.type}, which does not fit into {name!r}, {old.type}",
-                help=f"write `{spelled}`, which makes a new tensor",
+                f"`{ast.unparse(node)}` is {made.type}, which does not fit into {ast.unparse(node.target)!r}, {old.type}",
+                help=f"write `{ast.unparse(node.target)} = …`, which makes a new tensor",
             )
-
-    def visit_If(self, node: ast.If) -> Returned | None:
-        """Only the arm that is taken is looked at."""
-        return self.block(node.body if self.condition(node.test, "if") else node.orelse)
-
-
-class Returned:
-    """A return statement was reached."""
-
-    def __init__(self, value: Any):
-        self.value = value
 
 
 OPERATOR_SIGNS = {
@@ -198,12 +237,9 @@ OPERATOR_SIGNS = {
     ast.MatMult: "@", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>",
 }  # fmt: skip
 
-_VIEWS = ("tri.reshape", "tri.transpose", "tri.slice", "tri.broadcast_to", "tri.flip")
-
-
-def is_view(tensor: Tensor) -> bool:
-    """Whether NumPy or torch could have made this tensor as a view of another."""
-    return tensor.value.owner.name in _VIEWS
+def _rank(dtype: Any) -> int:
+    """Kinds of dtypes in the order in which `same_kind` casts may go up."""
+    return 0 if dtype.is_bool else 1 if dtype.is_integer else 2 if dtype.is_float else 3
 
 
 def assigned_names(statement: ast.AST) -> list[str]:
@@ -242,31 +278,72 @@ def _argument_locations(tree: KernelTree) -> list[ir.Location]:
 
 
 def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Block) -> None:
-    builder = Language(tree.specialization.semantics)
+    builder = Language(tree.specialization.semantics, context.unroll, context.debug)
     scope = Scope(tree.function, context.captures)
-    arguments = iter(block.arguments)
+    arguments, memories = iter(block.arguments), []
     for parameter in tree.specialization.parameters:
         if isinstance(parameter, ConstantParameter):
             scope.locals[parameter.name] = parameter.value
         else:
-            scope.locals[parameter.name] = Tensor(next(arguments), parameter.type, parameter.weak)
+            scope.locals[parameter.name] = _argument(next(arguments), parameter, len(memories))
+            memories.append(scope.locals[parameter.name])
     visitor = FunctionVisitor(builder, scope, tree.file)
     value = visitor.run(tree.node.body)
     results: list[Tensor] = []
     builder.tri.location = _return_location(tree)
     structure = _result_tree(value, builder, results, _return_span(tree))
     checks = []
-    for condition, error, message, location in builder.pending_checks:
+    for status, error, message, location in builder.pending_checks:
         checks.append(RuntimeCheck(len(results), error, message, span_of(location)))
-        results.append(condition)
+        results.append(status.value if isinstance(status, Storage) else status)
+    updates = []
+    for number, argument in enumerate(memories):
+        if has_memory(argument) and argument.origin.storage.version:
+            updates.append((number, len(results)))
+            results.append(argument.origin.storage.value)
     func.ReturnOp([result.value for result in results], loc=builder.tri.location)
     # The function was made before its results were known.
     inputs = [argument.type for argument in block.arguments]
     function.attributes["function_type"] = ir.TypeAttr.get(
         ir.FunctionType.get(inputs, [mlir_type(result.type) for result in results])
     )
+    _mark_updates(function, tuple(updates))
+    drop_dead(block)
     parameters: tuple[TensorParameter, ...] = tree.specialization.tensors
-    context.interface = Interface(parameters, tuple(r.type for r in results), structure, tuple(checks))
+    types = tuple(result.type for result in results)
+    context.interface = Interface(parameters, types, structure, tuple(checks), tuple(updates))
+
+
+def _argument(value: ir.Value, parameter: TensorParameter, number: int) -> Tensor:
+    """A run-time parameter as names hold it: an array is memory of the caller's."""
+    tensor = Tensor(value, parameter.type, parameter.weak)
+    if parameter.weak or not parameter.type.rank:
+        return tensor
+    return replace(tensor, origin=View(Storage(Tensor(value, parameter.type), argument=number)))
+
+
+def _mark_updates(function: Any, updates: tuple[tuple[int, int], ...]) -> None:
+    """Arguments that the function writes carry the number of the result that is their new content."""
+    if not updates:
+        return
+    int64 = ir.IntegerType.get_signless(64)
+    results = dict(updates)
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get([
+        ir.DictAttr.get({UPDATED_BY: ir.IntegerAttr.get(int64, results[number])} if number in results else {})
+        for number in range(len(function.regions[0].blocks[0].arguments))
+    ])  # fmt: skip
+
+
+def drop_dead(block: ir.Block) -> None:
+    """Leave out operations without an effect that nobody uses: abandoned attempts at loops leave some behind."""
+    for operation in reversed(list(block.operations)):
+        for region in operation.operation.regions:
+            for each in region.blocks:
+                drop_dead(each)
+        name = operation.operation.name
+        is_pure = name.startswith(("tri.", "arith.")) or name in ("tensor.extract", "tensor.from_elements")
+        if is_pure and not any(len(list(result.uses)) for result in operation.operation.results):
+            operation.operation.erase()
 
 
 def _return_span(tree: KernelTree):
@@ -284,7 +361,7 @@ def _result_tree(value: Any, builder: Language, results: list[Tensor], span) -> 
         return None
     if isinstance(value, (tuple, list)):
         return like(value, [_result_tree(each, builder, results, span) for each in value])
-    if not isinstance(value, (Tensor, bool, int, float)):
+    if not isinstance(value, (Tensor, bool, int, float, complex)):
         raise KernelTypeError(f"a kernel cannot return {describe(value)}", span, help="return tensors, numbers, tuples")
     result = value if isinstance(value, Tensor) else builder.tensor(value)
     results.append(result)

@@ -16,8 +16,11 @@ from mlirtri.dialect import promotion
 from mlirtri.dialect.dtypes import DTYPES, DType, as_dtype
 from mlirtri.dialect.mlir import ir
 from mlirtri.dialect.promotion import Operand
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.sizes import Size
+from mlirtri.dialect.types import TensorType, broadcast_shapes
 from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError
+from mlirtri.lowering.index_arithmetic import IndexArithmetic
+from mlirtri.lowering.storage import Memory, Storage
 from mlirtri.lowering.tri_builder import Tensor, TriBuilder
 
 NUMBERS = (bool, int, float, complex)
@@ -35,12 +38,19 @@ def language(function: Callable[..., Any]) -> Callable[..., Any]:
 class Language:
     """One method per language function: ``b.add(x, y)``, ``b.sum(x, axis=0)``, ``b.reshape(x, (2, 3))``."""
 
-    def __init__(self, semantics: str):
+    def __init__(self, semantics: str, unroll: int = 0, debug: bool = False):
         # The rules are written with this module, and register their functions when they are imported.
         import_module("mlirtri.lowering.language_rules")
+        import_module("mlirtri.lowering.language_arrays")
         self.semantics = semantics
         self.tri = TriBuilder()
-        self.pending_checks: list[tuple[Tensor, type[Exception], str, ir.Location | None]] = []
+        self.memory = Memory()
+        self.indices = IndexArithmetic(self.tri)
+        self.unroll = unroll
+        """Loops of up to this many turns, known at compile time, are unrolled."""
+        self.debug = debug
+        """Whether positions are checked at run time."""
+        self.pending_checks: list[tuple[Tensor | Storage, type[Exception], str, ir.Location | None]] = []
         """Run-time conditions that must be false, with what is raised otherwise."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -106,7 +116,7 @@ class Language:
         if name in ("floor_divide", "remainder", "power"):
             self._check_integers(name, tensors, operands[1])
         result = self.tri.cast(self.tri.emit(name, *tensors, **attributes), plan.result)
-        return Tensor(result.value, result.type, weak=True) if plan.weak in ("float", "complex") else result
+        return Tensor(result.value, result.type, weak=True) if plan.weak else result
 
     def _check_integers(self, name: str, operands: list[Tensor], divisor: Any) -> None:
         """torch raises for an integer divided by zero, NumPy for an integer to a negative power: so do we."""
@@ -124,7 +134,28 @@ class Language:
     def check(self, condition: Tensor, error: type[Exception], message: str) -> None:
         """After the call, raise `error` at this place if any element of the bool tensor is true."""
         wrong = self.tri.any(condition, axes=tuple(range(condition.type.rank)), keepdims=False)
-        self.pending_checks.append((wrong, error, message, self.tri.location))
+        if not self.memory.journals:
+            self.pending_checks.append((wrong, error, message, self.tri.location))
+            return
+        status = self._status(error, message)
+        self.memory.put(status, self.tri.logical_or(status.value, wrong))
+
+    def _status(self, error: type[Exception], message: str) -> Storage:
+        """Memory of a check inside loops and branches, which carry it as they do any other."""
+        for status, *known in self.pending_checks:
+            if isinstance(status, Storage) and known == [error, message, self.tri.location]:
+                return status
+        block = ir.InsertionPoint.current.block
+        while block.owner.name != "func.func":
+            block = block.owner.operation.block
+        with ir.InsertionPoint.at_block_begin(block):
+            status = Storage(self.tri.constant(False, DTYPES["bool"]), serial=0)
+        self.pending_checks.append((status, error, message, self.tri.location))
+        return status
+
+    def broadcast_shape(self, *shapes: tuple[int | Size, ...]) -> tuple[int | Size, ...]:
+        """The shape that these broadcast to."""
+        return broadcast_shapes(*shapes)
 
     def _compare_signs(self, name: str, operands, plan) -> Tensor:
         """NumPy compares uint64 and int64 by value: a negative number is less than every unsigned one."""

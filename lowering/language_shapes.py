@@ -12,6 +12,8 @@ from typing import Any
 
 from mlirtri.dialect import promotion
 from mlirtri.dialect.dtypes import DType, as_dtype
+from mlirtri.dialect.sizes import Size, is_dynamic
+from mlirtri.dialect.types import shown_shape
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.language import Language, axes_of, axis_of, dtype_or_none, integer, integers, language
 from mlirtri.lowering.tri_builder import Tensor
@@ -21,7 +23,9 @@ from mlirtri.lowering.tri_builder import Tensor
 
 @language
 def reshape(b: Language, x: Any, shape: Any) -> Tensor:
-    x, shape = b.tensor(x), list(integers(shape, "a size"))
+    x, shape = b.tensor(x), list(sizes_of(shape))
+    if not x.type.is_static or any(map(is_dynamic, shape)):
+        return _dynamic_reshape(b, x, shape)
     if shape.count(-1) > 1:
         raise KernelValueError(f"only one size of {tuple(shape)} can be -1")
     if -1 in shape:
@@ -35,6 +39,34 @@ def reshape(b: Language, x: Any, shape: Any) -> Tensor:
         # Nothing to move; TVM's reshape reads a size of 0 as "the same as before".
         return b.tri.constant(0, x.type.dtype, tuple(shape))
     return b.tri.reshape(x, shape=tuple(shape))
+
+
+def _dynamic_reshape(b: Language, x: Tensor, shape: list[int | Size]) -> Tensor:
+    """A reshape whose sizes are linear in symbols: both sides have the same number of elements, or it is refused."""
+    count = total_size(x.type.shape)
+    if shape.count(-1) == 1 and count is not None:
+        known = total_size([size for size in shape if size != -1])
+        left = _quotient(Size.of(count), known)
+        if left is None:
+            raise KernelValueError(f"{x.type} does not reshape to {shown_shape(tuple(shape))}")
+        shape[shape.index(-1)] = left
+    if tuple(shape) == x.type.shape:
+        return x
+    if count is None or total_size(shape) != count:
+        raise KernelValueError(f"{x.type} is not known to have the elements of shape {shown_shape(tuple(shape))}")
+    dynamic = [size for size in shape if is_dynamic(size)]
+    return b.tri.dynamic_reshape(x, *map(b.tri.index, dynamic), shape=tuple(shape))
+
+
+def _quotient(count: Size, divisor: int | Size | None) -> int | Size | None:
+    if divisor == count:
+        return 1
+    if not isinstance(divisor, int) or divisor == 0:
+        return None
+    parts = [factor for _, factor in count.terms] + [count.constant]
+    if any(part % divisor for part in parts):
+        return None
+    return Size(tuple((s, f // divisor) for s, f in count.terms), count.constant // divisor).simplified()
 
 
 @language
@@ -52,8 +84,29 @@ def transpose(b: Language, x: Any, axes: Any = None) -> Tensor:
 
 @language
 def broadcast_to(b: Language, x: Any, shape: Any) -> Tensor:
-    x, shape = b.tensor(x), integers(shape, "a size")
-    return x if shape == x.type.shape else b.tri.broadcast_to(x, shape=shape)
+    x, shape = b.tensor(x), sizes_of(shape)
+    if shape == x.type.shape:
+        return x
+    if dynamic := [size for size in shape if is_dynamic(size)]:
+        return b.tri.dynamic_broadcast(x, *map(b.tri.index, dynamic), shape=shape)
+    return b.tri.broadcast_to(x, shape=shape)
+
+
+def sizes_of(shape: Any) -> tuple[int | Size, ...]:
+    """Sizes of a shape; those of run time are `Size`s, or Python ints of run time."""
+    parts = shape if isinstance(shape, (tuple, list)) else (shape,)
+    found = [each.linear if isinstance(each, Tensor) and each.linear else each for each in parts]
+    return tuple(each.simplified() if is_dynamic(each) else integer(each, "a size") for each in found)
+
+
+def total_size(shape: Sequence[int | Size]) -> int | Size | None:
+    """The number of elements of a shape, if that is linear."""
+    count = Size.of(1)
+    for size in map(Size.of, shape):
+        if not (size.is_constant or count.is_constant):
+            return None
+        count = count * size.constant if size.is_constant else size * count.constant
+    return count.simplified()
 
 
 @language

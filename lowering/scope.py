@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from mlirtri.dialect.dtypes import find_dtype
-from mlirtri.errors import KernelTypeError, UnknownNameError, did_you_mean
+from mlirtri.errors import KernelError, KernelTypeError, UnknownNameError, did_you_mean
 from mlirtri.lowering.specialization import Capture
+from mlirtri.lowering.storage import current
+from mlirtri.lowering.tri_builder import TriBuilder
 
 BUILTINS: dict[str, Any] = {
     name: getattr(builtins, name)
     for name in ("abs", "bool", "divmod", "float", "int", "isinstance", "len", "max", "min", "pow", "range", "round",
-                 "sum", "tuple", "list")
+                 "sum", "tuple", "list", "enumerate", "zip", "reversed", "complex")
 }  # fmt: skip
 # What Python code reaches for and kernels do not have, with what to write instead.
 INSTEAD = {"print": "static_print prints at compile time", "sorted": "sorting is not supported"}
@@ -33,6 +36,13 @@ class Poisoned(Exception):
 POISON = object()
 
 
+@dataclass(frozen=True)
+class Unavailable:
+    """A name that has no one value here; reading it raises."""
+
+    error: KernelError
+
+
 class Scope:
     """Local names of one function, over the names its Python function can see."""
 
@@ -41,12 +51,17 @@ class Scope:
         self.captures = captures
         self.locals: dict[str, Any] = {}
 
-    def read(self, name: str) -> Any:
-        """The value of a name; raises `UnknownNameError` with near names."""
+    def read(self, name: str, b: TriBuilder) -> Any:
+        """The value of a name now; raises `UnknownNameError` with near names."""
         if name in self.locals:
-            if self.locals[name] is POISON:
+            value = self.locals[name]
+            if value is POISON:
                 raise Poisoned
-            return self.locals[name]
+            if isinstance(value, Unavailable):
+                self.locals[name] = POISON
+                raise value.error
+            self.locals[name] = value = current(b, value)
+            return value
         for found, read in self._captured(name):
             return self.capture(name, found, read)
         if name in BUILTINS:
@@ -84,7 +99,9 @@ def check_constant(value: Any, what: str) -> None:
     """Refuse what cannot be a compile-time value of a kernel."""
     if isinstance(value, np.generic) and value.ndim == 0 and find_dtype(value.dtype) is not None:
         return
-    if value is None or isinstance(value, (bool, int, float, str)) or callable(value) or find_dtype(value) is not None:
+    if value is None or isinstance(value, (bool, int, float, complex, str)) or callable(value):
+        return
+    if find_dtype(value) is not None:
         return
     if isinstance(value, (tuple, list)):
         for each in value:

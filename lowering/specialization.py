@@ -16,7 +16,7 @@ from mlirtri.errors import Span
 
 @dataclass(frozen=True)
 class TensorParameter:
-    """A tensor at run time. `weak` marks a Python float: a rank-0 float64 that does not decide a result's dtype."""
+    """A tensor at run time. `weak` marks a Python float or complex number: of rank 0, it does not decide dtypes."""
 
     name: str
     type: TensorType
@@ -89,6 +89,8 @@ class Interface:
     """Types of all results of the function, checks included, in order."""
     tree: ResultTree
     checks: tuple[RuntimeCheck, ...] = ()
+    updates: tuple[tuple[int, int], ...] = ()
+    """Parameters that the function writes, each with the number of the result that is its new content."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class Capture:
             return False
 
 
-_FIXED = (int, float, bool, str, type(None))
+_FIXED = (int, float, complex, bool, str, type(None))
 
 
 def _content(value: Any) -> Any:
@@ -126,7 +128,7 @@ def _content(value: Any) -> Any:
     kind = type(value)
     if kind is tuple or kind is list:
         return kind, tuple(_content(each) for each in value)
-    if kind is float:
+    if kind is float or kind is complex:
         return kind, repr(value)
     # A reloaded module may put new code into the old function.
     return kind, value, getattr(value, "__code__", None)

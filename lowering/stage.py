@@ -30,7 +30,8 @@ class Executable(Protocol):
         """Run on contiguous torch tensors, one per function argument, writing every output tensor in full.
 
         Thread-safe. Shapes, dtypes and devices were checked by the caller. Where the pipeline loses signs
-        (`Pipeline.signless`) an unsigned tensor arrives viewed as the signed one of its width.
+        (`Pipeline.signless`) an unsigned tensor arrives viewed as the signed one of its width; a complex tensor arrives
+        viewed as a float one with a last axis of 2, the parts.
         """
 
 
@@ -69,6 +70,10 @@ class CompileContext:
     """The `Interface` between Python and the compiled function, once `ast_to_tri` has run."""
     captures: list[Any] = field(default_factory=list)
     """The global and closure values that went into the code (`Capture`), and the sources of inlined helpers."""
+    unroll: int = 4
+    """Loops of up to this many turns, known at compile time, are unrolled."""
+    debug: bool = False
+    """Whether the kernel checks positions, and runs its assertions and prints."""
     keep_passes: bool = True
     """False skips making text per pass, for the shortest compile."""
 

@@ -65,8 +65,7 @@ class TriBuilder:
 
     def constant(self, number: complex | float | int | bool, dtype: DType, shape: tuple[int, ...] = ()) -> Tensor:
         """A literal of rank 0, or the same number everywhere in `shape`."""
-        python = {"f": float, "v": float, "b": bool, "c": complex}.get(dtype.kind, int)
-        return self.emit("constant", value=python(number), shape=shape, dtype=dtype.name)
+        return self.emit("constant", value=dtype.python(number), shape=shape, dtype=dtype.name)
 
     def cast(self, x: Tensor, dtype: DType) -> Tensor:
         """x itself when it has the dtype already."""

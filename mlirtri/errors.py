@@ -143,6 +143,10 @@ class KernelValueError(KernelError, ValueError):
     """A compile-time value (an axis, a shape, a constant) that an operation does not take."""
 
 
+class KernelIndexError(KernelValueError, IndexError):
+    """A position outside of an array: known at compile time, or found at run time by a kernel with ``debug``."""
+
+
 class ArgumentMismatchError(KernelError, TypeError):
     """Call arguments that do not fit the kernel's signature; all mismatches are in one message."""
 

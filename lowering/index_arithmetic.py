@@ -1,0 +1,157 @@
+"""Integers of run time as linear sizes: what is known of them decides at compile time, the rest becomes operations.
+
+``A[i - 1]`` wraps around for a negative index and ``A[:n]`` ends with the axis. Where the bounds of the symbols show
+that neither can happen nothing is emitted; otherwise the choice becomes operations on int64 of rank 0 whose result is
+a new symbol. Equal operations on equal symbols give equal symbols, so equal slices have equal sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.sizes import Size, Symbol
+from mlirtri.lowering.tri_builder import Tensor, TriBuilder
+
+INT64 = DTYPES["int64"]
+
+
+class IndexArithmetic:
+    """Makes symbols, and the operations behind them."""
+
+    def __init__(self, b: TriBuilder):
+        self.b = b
+        self.count = 0
+        self.keys: dict[Any, Hashable] = {}
+
+    def size_of(self, x: Tensor | int) -> Size:
+        """A Python int, or an integer of rank 0 of run time."""
+        if not isinstance(x, Tensor):
+            return Size.of(int(x))
+        if x.linear is not None:
+            return x.linear
+        if (number := constant_of(x.value)) is not None:
+            return Size.of(number)
+        # A bool or an integer narrower than 64 bits is non-negative or not as its dtype is.
+        lower = Size.of(0) if x.type.dtype.is_unsigned or x.type.dtype.is_bool else None
+        return Size.of(self.symbol(self.b.cast(x, INT64), "n", lower))
+
+    def tensor_of(self, size: int | Size) -> Tensor:
+        """A Python int of run time."""
+        made = self.b.index(size)
+        return Tensor(made.value, made.type, weak=True, linear=Size.of(size))
+
+    def symbol(self, value: Tensor, name: str, lower: Size | None = None, upper: Size | None = None) -> Symbol:
+        self.count += 1
+        return Symbol(self.key(value.value), name, lower, upper, Tensor(value.value, value.type), self.count)
+
+    def forget(self) -> None:
+        """Operations were erased: their places in memory may be taken by others."""
+        self.keys.clear()
+
+    def key(self, value: ir.Value) -> Hashable:
+        """Equal for values that are computed alike from the same values."""
+        if value in self.keys:
+            return self.keys[value]
+        self.count += 1
+        found: Hashable = f"v{self.count}"
+        owner = value.owner
+        if not isinstance(owner, ir.Block) and (operation := owner.operation).name.startswith(("tri.", "arith.")):
+            attributes = str(operation.attributes)
+            found = (operation.name, attributes, *(self.key(operand) for operand in operation.operands))
+        elif not isinstance(owner, ir.Block) and owner.operation.name in ("tensor.from_elements", "tensor.extract"):
+            found = (owner.operation.name, *(self.key(operand) for operand in owner.operation.operands))
+        self.keys[value] = found
+        return found
+
+    # --- what may need operations ----------------------------------------------------------------------------------
+
+    def minimum(self, x: Size, y: Size) -> Size:
+        if (bound := (y - x).least()) is not None and bound >= 0:
+            return x
+        if (bound := (x - y).least()) is not None and bound >= 0:
+            return y
+        value = self.b.minimum(self.b.index(x), self.b.index(y))
+        lowest = [each.least() for each in (x, y)]
+        lower = None if None in lowest else Size.of(min(lowest))
+        upper = x if y.most() is None else y
+        return Size.of(self.symbol(value, "n", lower, upper))
+
+    def maximum(self, x: Size, y: Size) -> Size:
+        if (bound := (x - y).least()) is not None and bound >= 0:
+            return x
+        if (bound := (y - x).least()) is not None and bound >= 0:
+            return y
+        value = self.b.maximum(self.b.index(x), self.b.index(y))
+        highest = [each.most() for each in (x, y)]
+        upper = None if None in highest else Size.of(max(highest))
+        lower = x if y.least() is None else y
+        return Size.of(self.symbol(value, "n", lower, upper))
+
+    def floor_divide(self, x: Size, divisor: int) -> Size:
+        """x // divisor for a positive divisor."""
+        if divisor == 1:
+            return x
+        if all(factor % divisor == 0 for _, factor in x.terms):
+            return Size(tuple((s, f // divisor) for s, f in x.terms), x.constant // divisor)
+        value = self.b.floor_divide(self.b.index(x), self.b.constant(divisor, INT64))
+        least, most = x.least(), x.most()
+        lower = None if least is None else Size.of(least // divisor)
+        upper = None if most is None else Size.of(most // divisor)
+        return Size.of(self.symbol(value, "n", lower, upper))
+
+    def wrapped(self, position: Size, size: Size) -> Size:
+        """A position that counts from the end when it is negative."""
+        if (bound := position.least()) is not None and bound >= 0:
+            return position
+        if (bound := position.most()) is not None and bound < 0:
+            return position + size
+        b = self.b
+        x = b.index(position)
+        from_end = b.index(position + size)
+        value = b.where(b.less(x, b.constant(0, INT64)), from_end, x)
+        return Size.of(self.symbol(value, "i"))
+
+    def element(self, position: Size, size: Size) -> Size:
+        """The position of one element of an axis, kept inside of it."""
+        position = self.wrapped(position, size)
+        return self.maximum(self.minimum(position, size - 1), Size.of(0))
+
+    def slice_bounds_backwards(self, part: slice, size: Size, step: int) -> tuple[Size, Size]:
+        """The same elements as ``start:stop:-step``, from the last one on: offset and number."""
+        start = size - 1 if part.start is None else self._last(part.start, size)
+        stop = Size.of(-1) if part.stop is None else self._last(part.stop, size)
+        extent = self.maximum(start - stop, Size.of(0))
+        count = self.floor_divide(extent + (step - 1), step)
+        offset = start - (count - 1) * step
+        return self.maximum(offset, Size.of(0)), count
+
+    def _last(self, bound: Any, size: Size) -> Size:
+        """A bound of a slice that goes backwards, clamped between -1 and the last position."""
+        position = self.wrapped(self.size_of(bound), size)
+        return self.maximum(self.minimum(position, size - 1), Size.of(-1))
+
+    def slice_bounds(self, part: slice, size: Size, step: int) -> tuple[Size, Size]:
+        """Offset and number of elements of ``start:stop:step`` with a positive step, as Python clamps them."""
+        start = Size.of(0) if part.start is None else self._bound(part.start, size)
+        stop = size if part.stop is None else self._bound(part.stop, size)
+        extent = self.maximum(stop - start, Size.of(0))
+        count = self.floor_divide(extent + (step - 1), step)
+        if count.is_constant and count.constant == 0:
+            return Size.of(0), count
+        return start, count
+
+    def _bound(self, bound: Any, size: Size) -> Size:
+        position = self.wrapped(self.size_of(bound), size)
+        return self.maximum(self.minimum(position, size), Size.of(0))
+
+
+def constant_of(value: ir.Value) -> int | None:
+    """The number of a `tri.constant` of rank 0."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.operation.name != "tri.constant":
+        return None
+    attribute = owner.operation.attributes["value"]
+    return attribute.value if isinstance(attribute, ir.IntegerAttr) else None

@@ -1,0 +1,111 @@
+"""Small words for building `scf` around tensors: loops and branches whose bodies are made before their types are known.
+
+A body is a function that emits operations at the insertion point it is called at, and gives what to yield.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mlirtri.dialect.definition import mlir_type
+from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.mlir import arith, ir, scf, tensor
+from mlirtri.dialect.types import TensorType
+from mlirtri.lowering.tri_builder import Tensor
+
+INT64 = DTYPES["int64"]
+
+
+def index_of(x: Tensor, location: ir.Location | None) -> ir.Value:
+    """An int64 of rank 0 as an `index`."""
+    element = tensor.extract(x.value, [], loc=location)
+    return arith.index_cast(ir.IndexType.get(), element, loc=location)
+
+
+def tensor_of_index(index: ir.Value, location: ir.Location | None) -> Tensor:
+    """An `index` as an int64 of rank 0."""
+    element = arith.index_cast(ir.IntegerType.get_signless(64), index, loc=location)
+    return Tensor(scalar_tensor(element, INT64, location), TensorType((), INT64))
+
+
+def scalar_tensor(element: ir.Value, dtype: Any, location: ir.Location | None) -> ir.Value:
+    return tensor.from_elements(mlir_type(TensorType((), dtype)), [element], loc=location)
+
+
+def condition_of(x: Tensor, location: ir.Location | None) -> ir.Value:
+    """A bool of rank 0 as an `i1`."""
+    return tensor.extract(x.value, [], loc=location)
+
+
+def index_constant(number: int, location: ir.Location | None) -> ir.Value:
+    return arith.constant(ir.IndexType.get(), number, loc=location)
+
+
+def for_loop(
+    bounds: tuple[ir.Value, ir.Value, ir.Value],
+    initial: Sequence[Tensor],
+    body: Callable[[ir.Value, list[Tensor]], Sequence[Tensor]],
+    location: ir.Location | None,
+) -> list[Tensor]:
+    """`scf.for`; an exception in the body leaves no loop behind."""
+    loop = scf.ForOp(*bounds, [each.value for each in initial], loc=location)
+    try:
+        with ir.InsertionPoint(loop.body):
+            carried = [Tensor(value, x.type) for value, x in zip(loop.inner_iter_args, initial, strict=True)]
+            yielded = body(loop.induction_variable, carried)
+            scf.YieldOp([each.value for each in yielded], loc=location)
+    except BaseException:
+        loop.operation.erase()
+        raise
+    return [Tensor(value, x.type) for value, x in zip(loop.results, initial, strict=True)]
+
+
+def while_loop(
+    initial: Sequence[Tensor],
+    test: Callable[[list[Tensor]], Tensor],
+    body: Callable[[list[Tensor]], Sequence[Tensor]],
+    location: ir.Location | None,
+) -> list[Tensor]:
+    """`scf.while` that carries the same values through its test and its body."""
+    types = [each.value.type for each in initial]
+    loop = scf.WhileOp(types, [each.value for each in initial], loc=location)
+    places = [location or ir.Location.unknown()] * len(types)
+    try:
+        before = loop.regions[0].blocks.append(*types, arg_locs=places)
+        after = loop.regions[1].blocks.append(*types, arg_locs=places)
+        with ir.InsertionPoint(before):
+            carried = [Tensor(value, x.type) for value, x in zip(before.arguments, initial, strict=True)]
+            scf.ConditionOp(condition_of(test(carried), location), list(before.arguments), loc=location)
+        with ir.InsertionPoint(after):
+            carried = [Tensor(value, x.type) for value, x in zip(after.arguments, initial, strict=True)]
+            scf.YieldOp([each.value for each in body(carried)], loc=location)
+    except BaseException:
+        loop.operation.erase()
+        raise
+    return [Tensor(value, x.type) for value, x in zip(loop.results, initial, strict=True)]
+
+
+class Arms:
+    """The two arms of an `scf.if` under construction: their results are known only when both have been made."""
+
+    def __init__(self, condition: ir.Value, location: ir.Location | None):
+        self.condition = condition
+        self.location = location
+        self.draft = scf.IfOp(condition, [], has_else=True, loc=location)
+        self.blocks = [self.draft.then_block, self.draft.else_block]
+
+    def abandon(self) -> None:
+        self.draft.operation.erase()
+
+    def finish(self, yielded: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
+        """The `scf.if` whose arms yield these pairs, which agree in type."""
+        for block, values in zip(self.blocks, zip(*yielded, strict=True) if yielded else ((), ()), strict=True):
+            with ir.InsertionPoint(block):
+                scf.YieldOp([each.value for each in values], loc=self.location)
+        types = [first.value.type for first, _ in yielded]
+        made = ir.Operation.create("scf.if", results=types, operands=[self.condition], regions=2, loc=self.location)
+        for block, region in zip(self.blocks, made.regions, strict=True):
+            block.append_to(region)
+        self.draft.operation.erase()
+        return [Tensor(value, first.type) for value, (first, _) in zip(made.results, yielded, strict=True)]

@@ -1,0 +1,180 @@
+"""Memory behind names: an array that may be written in place, and the views of it that share its elements.
+
+In SSA form nothing is ever written: a `Storage` holds the value that an array has now, a write replaces that value,
+and a view is the way from the storage to some of its elements, which reads them from whatever the value is then.
+So a view sees what is written through another, as in NumPy and torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+from mlirtri.errors import UnsupportedSyntaxError
+from mlirtri.lowering.tri_builder import Tensor, TriBuilder
+
+
+_SERIAL = count(1)
+_VERSION = count(1)
+
+
+@dataclass(eq=False)
+class Storage:
+    """One array in memory."""
+
+    value: Tensor
+    """Its content now."""
+    argument: int | None = None
+    """Which run-time parameter it is, if it is one."""
+    version: int = 0
+    """Changes with each write, and is never the same for two contents."""
+    frozen: str | None = None
+    """Why it cannot be written: what a write would mean is not known at compile time."""
+    mirrored: dict[Storage, int] = field(default_factory=dict)
+    """Memory that this one is a copy of where Python has the same array, and the version that was copied."""
+    serial: int = field(default_factory=lambda: next(_SERIAL))
+    """Storages made later have higher ones."""
+
+
+    def share(self, name: str, storages: Iterable[Storage | None]) -> None:
+        """In Python this may be the same array as others: it can be read while none of them is written."""
+        self.frozen = f"{name!r} may be another name of the same array, depending on what ran before"
+        self.mirrored |= {storage: storage.version for storage in storages if storage is not None}
+
+    def check(self) -> None:
+        """Raises `UnsupportedSyntaxError` when this copy may not hold what Python's array does."""
+        if any(storage.version != version for storage, version in self.mirrored.items()):
+            raise UnsupportedSyntaxError(
+                f"{self.frozen}, and that was written since", help="make a copy where the name is assigned"
+            )
+
+
+@dataclass(frozen=True)
+class Step:
+    """One view operation: what it reads, and how an update is written back."""
+
+    op: str
+    """``extract_slice``, ``reshape``, ``transpose``, ``flip``, ``broadcast_to``, ``real`` or ``imag``."""
+    attributes: Mapping[str, Any]
+    indices: tuple[Tensor, ...] = ()
+
+    def read(self, b: TriBuilder, x: Tensor) -> Tensor:
+        return b.emit(self.op, x, *self.indices, **self.attributes)
+
+    def write(self, b: TriBuilder, x: Tensor, update: Tensor) -> Tensor:
+        """x with the elements that `read` gives replaced by `update`."""
+        if self.op == "extract_slice":
+            return b.emit("insert_slice", x, update, *self.indices, **self.attributes)
+        if self.op == "reshape":
+            return b.reshape(update, shape=x.type.shape)
+        if self.op == "transpose":
+            permutation = self.attributes["permutation"]
+            return b.transpose(update, permutation=tuple(permutation.index(axis) for axis in range(len(permutation))))
+        if self.op == "flip":
+            return b.flip(update, axes=self.attributes["axes"])
+        if self.op in ("real", "imag"):
+            parts = (update, b.imag(x)) if self.op == "real" else (b.real(x), update)
+            return b.emit("complex", *parts)
+        raise UnsupportedSyntaxError(
+            f"the result of {self.op} is a view whose elements share memory, and cannot be written",
+            help="write into a copy of it",
+        )
+
+
+@dataclass(frozen=True)
+class View:
+    """Some elements of a storage, as they were at a version of it."""
+
+    storage: Storage
+    steps: tuple[Step, ...] = ()
+    version: int = 0
+
+    def then(self, step: Step) -> View:
+        return replace(self, steps=(*self.steps, step))
+
+    @property
+    def is_current(self) -> bool:
+        return self.version == self.storage.version
+
+
+@dataclass
+class Memory:
+    """Writes, and what was written since some point: a branch or loop has to pass that on."""
+
+    journals: list[dict[Storage, tuple[Tensor, int]]] = field(default_factory=list)
+
+    def write(self, b: TriBuilder, view: View, update: Tensor) -> None:
+        """Replace the elements of `view`; `update` has its type. Raises `UnsupportedSyntaxError`."""
+        storage = view.storage
+        if storage.frozen:
+            raise UnsupportedSyntaxError(f"cannot write in place: {storage.frozen}", help="write into a copy of it")
+        levels = [storage.value]
+        for step in view.steps[:-1]:
+            levels.append(step.read(b, levels[-1]))
+        for step, level in zip(reversed(view.steps), reversed(levels), strict=False):
+            update = step.write(b, level, update)
+        self.put(storage, update)
+
+    def put(self, storage: Storage, value: Tensor) -> None:
+        """The whole content of a storage, replaced."""
+        for journal in self.journals:
+            journal.setdefault(storage, (storage.value, storage.version))
+        storage.value = Tensor(value.value, value.type)
+        storage.version = next(_VERSION)
+
+    @property
+    def serial(self) -> int:
+        """Storages made from now on have a higher one."""
+        return next(_SERIAL)
+
+    @contextmanager
+    def watched(self) -> Iterator[dict[Storage, tuple[Tensor, int]]]:
+        """Collects the storages written inside, with what they held before."""
+        journal: dict[Storage, tuple[Tensor, int]] = {}
+        self.journals.append(journal)
+        try:
+            yield journal
+        finally:
+            self.journals = [each for each in self.journals if each is not journal]
+
+    def rewind(self, journal: dict[Storage, tuple[Tensor, int]]) -> None:
+        """Everything written since the journal began is as it was before."""
+        for storage, (value, version) in journal.items():
+            storage.value, storage.version = value, version
+
+
+def own(value: Any) -> Any:
+    """A value that a name may hold: an array without memory of its own gets some."""
+    if isinstance(value, (tuple, list)):
+        parts = [own(each) for each in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if not isinstance(value, Tensor) or value.origin is not None or value.weak or not value.type.rank:
+        return value
+    return replace(value, origin=View(Storage(Tensor(value.value, value.type))))
+
+
+def current(b: TriBuilder, value: Any) -> Any:
+    """What a name holds now: views of memory that was written since read it again."""
+    if isinstance(value, (tuple, list)):
+        parts = [current(b, each) for each in value]
+        if all(new is old for new, old in zip(parts, value, strict=True)):
+            return value
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if not has_memory(value):
+        return value
+    view = value.origin
+    view.storage.check()
+    if view.is_current:
+        return value
+    tensor = view.storage.value
+    for step in view.steps:
+        tensor = step.read(b, tensor)
+    return Tensor(tensor.value, tensor.type, origin=replace(view, version=view.storage.version))
+
+
+def has_memory(value: Any) -> bool:
+    """Whether a value is an array that may be written."""
+    return isinstance(value, Tensor) and value.origin is not None

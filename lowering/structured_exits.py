@@ -1,0 +1,191 @@
+"""Python's `return`, `break` and `continue` without jumps: what follows an `if` that may leave moves into its arms.
+
+Takes the statements of a function. Gives statements that mean the same in which a `return` ends the function's last
+statement or an arm of it, and no `break` or `continue` is left: leaving a loop is an assignment to a flag that the
+loop looks at. Also says which names are alive where, so that loops carry and branches merge no more than they have to.
+Names of its own contain a dot, which no name of Python's does.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+VALUE, RETURNED = ".value", ".returned"
+"""What a `return` in a loop was reached with, and whether it was."""
+Loop = ast.For | ast.While
+
+
+@dataclass(frozen=True)
+class _Inside:
+    """The loop that statements are in."""
+
+    flag: str
+
+
+def structured(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """The statements without jumps, annotated: loops and branches with `live_out`, loops with `flag` and `live_body`."""
+    made = _block(list(body), None, iter(range(1 << 30)))
+    _live(made, frozenset())
+    return made
+
+
+def _block(body: list[ast.stmt], inside: _Inside | None, serial: Iterator[int]) -> list[ast.stmt]:
+    made: list[ast.stmt] = []
+    for at, statement in enumerate(body):
+        rest = body[at + 1 :]
+        if isinstance(statement, (ast.Return, ast.Break, ast.Continue)):
+            return made + _leave(statement, inside)
+        if isinstance(statement, ast.If) and _leaves(statement):
+            arms = [_block([*arm, *rest], inside, serial) for arm in (statement.body, statement.orelse)]
+            return [*made, _copy(statement, body=arms[0], orelse=arms[1])]
+        if isinstance(statement, ast.With):
+            made.append(_copy(statement, body=_block(statement.body, inside, serial)))
+        elif isinstance(statement, ast.If):
+            arms = [_block(arm, inside, serial) for arm in (statement.body, statement.orelse)]
+            made.append(_copy(statement, body=arms[0], orelse=arms[1]))
+        elif isinstance(statement, (ast.For, ast.While)):
+            returns = any(isinstance(each, ast.Return) for each in ast.walk(statement))
+            made += [_assign(RETURNED, ast.Constant(False), statement)] * returns
+            made.append(_loop(statement, serial))
+            if returns:
+                return [*made, _after_return(statement, rest, inside, serial)]
+        else:
+            made.append(statement)
+    return made
+
+
+def _leave(statement: ast.stmt, inside: _Inside | None) -> list[ast.stmt]:
+    if isinstance(statement, ast.Return) and inside is None:
+        return [statement]
+    if inside is None or isinstance(statement, ast.Continue):
+        return []
+    out = _assign(inside.flag, ast.Constant(False), statement)
+    if isinstance(statement, ast.Break):
+        return [out]
+    value = statement.value if isinstance(statement, ast.Return) and statement.value else ast.Constant(None)
+    return [_assign(VALUE, value, statement), _assign(RETURNED, ast.Constant(True), statement), out]
+
+
+def _loop(statement: Any, serial: Iterator[int]) -> ast.stmt:
+    flag = f".running{next(serial)}"
+    made: Any = _copy(statement, body=_block(statement.body, _Inside(flag), serial))
+    made.flag = flag if flag in stored(made.body) else None
+    return made
+
+
+def _after_return(
+    statement: ast.stmt, rest: list[ast.stmt], inside: _Inside | None, serial: Iterator[int]
+) -> ast.stmt:
+    """Behind a loop that may return: the rest only runs if it did not."""
+    if inside is None:
+        leave: ast.stmt = ast.copy_location(ast.Return(_name(VALUE, statement)), statement)
+    else:
+        leave = _assign(inside.flag, ast.Constant(False), statement)
+    made = ast.If(test=_name(RETURNED, statement), body=[leave], orelse=_block(rest, inside, serial))
+    return ast.copy_location(made, statement)
+
+
+def _leaves(statement: ast.AST) -> bool:
+    """Whether an `if` contains a jump out of itself."""
+    for child in ast.iter_child_nodes(statement):
+        if isinstance(child, (ast.Return, ast.Break, ast.Continue)):
+            return True
+        if isinstance(child, (ast.For, ast.While)):
+            if any(isinstance(each, ast.Return) for each in ast.walk(child)):
+                return True
+        elif isinstance(child, (ast.If, ast.With)) and _leaves(child):
+            return True
+    return False
+
+
+def _copy(statement: Any, **fields: Any) -> Any:
+    made = type(statement)(**{**dict(ast.iter_fields(statement)), **fields})
+    return ast.copy_location(made, statement)
+
+
+def _name(name: str, where: ast.AST) -> ast.Name:
+    return ast.copy_location(ast.Name(name, ast.Load()), where)
+
+
+def _assign(name: str, value: ast.expr, where: ast.AST) -> ast.Assign:
+    value = value if hasattr(value, "lineno") else ast.copy_location(value, where)
+    target = ast.copy_location(ast.Name(name, ast.Store()), where)
+    return ast.copy_location(ast.Assign([target], value), where)
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+def stored(nodes: ast.AST | Sequence[ast.AST]) -> set[str]:
+    """Every name that statements may bind."""
+    nodes = [nodes] if isinstance(nodes, ast.AST) else nodes
+    walked = (each for node in nodes for each in ast.walk(node))
+    return {each.id for each in walked if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+
+
+def loaded(*nodes: ast.AST | None) -> set[str]:
+    """Every name that is read."""
+    walked = (each for node in nodes if node is not None for each in ast.walk(node))
+    return {each.id for each in walked if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Store)}
+
+
+def written(body: Sequence[ast.AST]) -> set[str]:
+    """Names whose memory statements may write: stored into by subscript or attribute, updated, or given to a call."""
+    found: set[str] = set()
+    for node in (each for statement in body for each in ast.walk(statement)):
+        if isinstance(node, ast.Assign):
+            found |= {name for target in node.targets for name in _bases(target)}
+        elif isinstance(node, ast.AugAssign):
+            found |= {node.target.id} if isinstance(node.target, ast.Name) else set(_bases(node.target))
+        elif isinstance(node, ast.Call):
+            found |= loaded(*node.args, *(keyword.value for keyword in node.keywords))
+            found |= loaded(node.func.value) if isinstance(node.func, ast.Attribute) else set()
+    return found
+
+
+def _bases(target: ast.AST) -> Iterator[str]:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        for each in target.elts:
+            yield from _bases(each)
+    elif isinstance(target, (ast.Subscript, ast.Attribute)):
+        yield from loaded(target.value)
+
+
+def _live(body: Sequence[ast.stmt], after: frozenset[str]) -> frozenset[str]:
+    """The names alive before statements, given those alive after; notes them at loops and branches."""
+    for statement in reversed(body):
+        after = _live_before(statement, after)
+    return after
+
+
+def _live_before(statement: Any, after: frozenset[str]) -> frozenset[str]:
+    if isinstance(statement, ast.Return):
+        return frozenset(loaded(statement))
+    if isinstance(statement, ast.If):
+        statement.live_out = after
+        return _live(statement.body, after) | _live(statement.orelse, after) | loaded(statement.test)
+    if isinstance(statement, ast.With):
+        return _live(statement.body, after) | {name for item in statement.items for name in loaded(item.context_expr)}
+    if isinstance(statement, (ast.For, ast.While)):
+        return _live_before_loop(statement, after)
+    targets = stored(statement)
+    if isinstance(statement, ast.AugAssign):
+        return after | loaded(statement) | targets
+    return (after - targets) | loaded(statement)
+
+
+def _live_before_loop(loop: Any, after: frozenset[str]) -> frozenset[str]:
+    loop.live_out = after
+    head = after | (loaded(loop.test) if isinstance(loop, ast.While) else frozenset())
+    head |= {loop.flag} if loop.flag else frozenset()
+    assigned = stored(loop.target) if isinstance(loop, ast.For) else set()
+    while True:
+        before = head | (_live(loop.body, head) - assigned)
+        if before == head:
+            break
+        head = before
+    loop.live_body = head
+    return head | (loaded(loop.iter) if isinstance(loop, ast.For) else frozenset())

@@ -1,0 +1,103 @@
+"""Which results of library functions are views: they share the memory of the array that they were made from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from mlirtri.dialect import attributes
+from mlirtri.dialect.definition import op_of, type_of
+from mlirtri.dialect.mlir import ir
+from mlirtri.lowering.storage import Step, has_memory
+from mlirtri.lowering.tri_builder import Tensor
+
+VIEWS = frozenset(
+    """reshape ravel transpose T mT swapaxes moveaxis rollaxis squeeze expand_dims view asarray ascontiguousarray
+    asanyarray atleast_1d atleast_2d atleast_3d flip fliplr flipud rot90 broadcast_to diagonal split array_split hsplit
+    vsplit dsplit real imag permute t unsqueeze expand expand_as narrow chunk select detach contiguous movedim view_as
+    unbind unflatten reshape_as swapdims tensor_split adjoint H permute_dims matrix_transpose""".split()
+)
+"""Functions, methods and attributes of NumPy and torch that give a view where they can."""
+_STEPS = ("reshape", "transpose", "flip", "broadcast_to", "extract_slice", "slice", "dynamic_reshape",
+          "dynamic_broadcast", "real", "imag")  # fmt: skip
+
+
+def is_view_function(name: str) -> bool:
+    """Whether ``numpy.ravel``, ``ndarray.T``… gives a view of its first argument."""
+    return name.rsplit(".", 1)[-1] in VIEWS and name != "ndarray.flatten"
+
+
+def viewed(b: Any, source: Tensor, result: Any) -> Any:
+    """A function's result with the memory of `source`, where only view operations lie between them."""
+    if isinstance(result, (tuple, list)):
+        return type(result)(viewed(b, source, each) for each in result)
+    if not isinstance(result, Tensor) or not has_memory(source):
+        return result
+    steps = _between(source.value, result.value)
+    if steps is None or not _keeps_memory(source, steps):
+        return result
+    view = source.origin
+    for step in steps:
+        view = view.then(step)
+    return replace(result, origin=view, weak=False)
+
+
+def fresh(result: Any) -> Any:
+    """A function's result that is a new array, even if nothing had to be done for it."""
+    if isinstance(result, (tuple, list)):
+        parts = [fresh(each) for each in result]
+        return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+    return replace(result, origin=None) if has_memory(result) else result
+
+
+def _between(source: ir.Value, value: ir.Value) -> list[Step] | None:
+    steps: list[Step] = []
+    while value != source:
+        if isinstance(value.owner, ir.Block) or value.owner.operation.name.removeprefix("tri.") not in _STEPS:
+            return None
+        steps.append(_step(value.owner.operation))
+        value = value.owner.operation.operands[0]
+    return steps[::-1]
+
+
+def _step(operation: ir.Operation) -> Step:
+    op = op_of(operation)
+    values = attributes.from_mlir(op, operation)
+    if op.name == "slice":
+        return Step("extract_slice", {**values, "drop": ()})
+    indices = tuple(Tensor(each, type_of(each.type)) for each in list(operation.operands)[1:])
+    return Step(op.name, values, indices)
+
+
+def _keeps_memory(source: Tensor, steps: list[Step]) -> bool:
+    """Whether every reshape among the steps is one of memory that lies in order: the libraries copy otherwise."""
+    shape, is_whole = source.type.shape, not source.origin.steps or _lies_in_order(source)
+    for step in steps:
+        if step.op in ("reshape", "dynamic_reshape"):
+            before = [size for size in shape if size != 1]
+            after = [size for size in step.attributes["shape"] if size != 1]
+            if before != after and not is_whole:
+                return False
+            shape = tuple(step.attributes["shape"])
+        else:
+            is_whole = False
+            shape = ()
+    return True
+
+
+def _lies_in_order(source: Tensor) -> bool:
+    """A view that only takes leading positions of memory: its elements follow each other."""
+    for step in source.origin.steps:
+        if step.op == "reshape":
+            continue
+        if step.op != "extract_slice" or any(stride != 1 for stride in step.attributes["strides"]):
+            return False
+        sizes, seen = step.attributes["sizes"], False
+        whole = source.origin.storage.value.type.shape
+        if step is not source.origin.steps[0] or len(sizes) != len(whole):
+            return False
+        for size, full in zip(reversed(sizes), reversed(whole), strict=True):
+            if seen and size != 1:
+                return False
+            seen = seen or size != full
+    return True

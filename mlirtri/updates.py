@@ -1,0 +1,122 @@
+"""Arguments that a kernel writes: what it wrote gets back into the caller's memory, whatever its strides.
+
+Takes the caller's arguments and the contiguous tensors that the executable worked on. Refuses arguments that cannot be
+written (read-only arrays, expanded tensors, leaves that require a gradient), and written ones that share elements with
+another argument: the kernel was compiled as if they did not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from mlirtri.errors import ArgumentMismatchError
+from mlirtri.lowering.specialization import Interface
+
+EXACT_WORK = 10_000
+"""How long NumPy may look for a common element of two strided arrays before they count as overlapping."""
+
+
+class Updates:
+    """The written arguments of one kernel. False when it writes none."""
+
+    def __init__(self, interface: Interface, in_place: bool, views: Sequence[Any]):
+        self.results = dict(interface.updates)
+        """Number of a written parameter to the result that is its new content."""
+        self.names = [parameter.name for parameter in interface.parameters]
+        self.in_place = {result: parameter for parameter, result in interface.updates} if in_place else {}
+        """Results that the executable writes into the argument itself, with the parameter's number."""
+        self.views = views
+
+    def __bool__(self) -> bool:
+        return bool(self.results)
+
+    def checked(self, name: str, arguments: Sequence[Any], inputs: list[Any]) -> list[Any]:
+        """The tensors to work on; raises `ArgumentMismatchError`."""
+        for number in self.results:
+            self._check_writable(name, number, arguments[number])
+            for other, argument in enumerate(arguments):
+                if other != number and share_elements(arguments[number], argument):
+                    raise ArgumentMismatchError(
+                        f"{name}(): {self.names[number]!r}, which the kernel writes, shares memory with "
+                        f"{self.names[other]!r}",
+                        help="pass a copy of one of them",
+                    )
+        return inputs
+
+    def _check_writable(self, name: str, number: int, argument: Any) -> None:
+        problem = None
+        if isinstance(argument, np.ndarray):
+            problem = None if argument.flags.writeable else "is read-only"
+        elif not isinstance(argument, torch.Tensor):
+            problem = f"is a {type(argument).__name__}, which has no memory to write"
+        strides = argument.strides if isinstance(argument, np.ndarray) else getattr(argument, "stride", tuple)()
+        if any(stride == 0 and size > 1 for stride, size in zip(strides, argument.shape, strict=False)):
+            problem = "has several elements in one place, as broadcasting and expand() make them"
+        if problem:
+            raise ArgumentMismatchError(
+                f"{name}(): {self.names[number]!r}, which the kernel writes, {problem}", help="pass a copy"
+            )
+
+    def hand_back(self, arguments: Sequence[Any], inputs: Sequence[Any], results: Sequence[Any]) -> None:
+        """After the call: what was written elsewhere is copied into the caller's memory."""
+        for number, result in self.results.items():
+            content = results[result]
+            if self.views[result] is not None and content.dtype != self.views[result]:
+                content = content.view(self.views[result])
+            target = as_target(arguments[number])
+            if target is not None and target.data_ptr() == content.data_ptr() and target.is_contiguous():
+                continue
+            _copy(arguments[number], content)
+
+
+def as_target(argument: Any) -> torch.Tensor | None:
+    """The caller's memory as a tensor, where it can be one."""
+    if isinstance(argument, torch.Tensor):
+        return argument
+    try:
+        return torch.from_numpy(argument)
+    except (TypeError, ValueError):
+        return None
+
+
+def _copy(argument: Any, content: torch.Tensor) -> None:
+    if isinstance(argument, torch.Tensor):
+        argument.copy_(content.view(argument.dtype) if content.dtype != argument.dtype else content)
+        return
+    array = content.view(torch.int16).numpy() if content.dtype == torch.bfloat16 else content.numpy()
+    argument[...] = array.view(argument.dtype) if array.dtype != argument.dtype else array
+
+
+def share_elements(a: Any, b: Any) -> bool:
+    """Whether two arguments have an element in common, as far as that can be found out quickly."""
+    if type(a) is torch.Tensor and type(b) is torch.Tensor:
+        if a.is_contiguous() and b.is_contiguous():
+            return overlap(a, b)
+        if a.device.type != "cpu" or b.device.type != "cpu":
+            return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+    arrays = [_as_bytes(each) for each in (a, b)]
+    if any(each is None for each in arrays) or not np.may_share_memory(*arrays):  # type: ignore[arg-type]
+        return False
+    try:
+        return np.shares_memory(*arrays, max_work=EXACT_WORK)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _as_bytes(argument: Any) -> np.ndarray | None:
+    if isinstance(argument, torch.Tensor):
+        tensor = argument.detach()
+        return (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor.resolve_conj()).numpy()
+    return argument if isinstance(argument, np.ndarray) else None
+
+
+def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether the memory of two tensors may meet; `a` is contiguous."""
+    if a.numel() == 0 or b.numel() == 0 or a.device != b.device:
+        return False
+    a_start, b_start = a.data_ptr(), b.data_ptr()
+    return a_start < b_start + b.nbytes and b_start < a_start + a.nbytes
