@@ -11,10 +11,12 @@ from typing import Any
 
 from mlirtri.dialect.locations import errors_at, name_of
 from mlirtri.dialect.mlir import ir
+from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering import loop_memory
 from mlirtri.lowering.loop_memory import Memory, mixed
 from mlirtri.lowering.loop_values import LoopValues, Scalar, joined, kept_as, part_dtypes
 from mlirtri.lowering.primfunc import Names, index
+from mlirtri.lowering.scalar_body import mentions
 from mlirtri.lowering.scalar_integers import integer_power
 from mlirtri.lowering.scalar_to_tir import SCALAR_RULES, literal
 from mlirtri.lowering.tvm_names import tirx
@@ -193,6 +195,19 @@ def _dim(translation, operation):
     source, axis = operation.operands
     size = translation.memories[source].sizes[int(translation.values.get(axis).expression.value)]
     translation.values.set(operation.results[0], Scalar(size))
+
+
+@statement("memref.extract_strided_metadata")
+def _metadata(translation, operation):
+    """What is left of reshapes: their sizes, and the whole buffer, which is freed."""
+    memory = translation.memories[operation.operands[0]]
+    base, offset, *numbers = operation.results
+    sizes, strides = numbers[: len(memory.sizes)], numbers[len(memory.sizes) :]
+    if any(mentions(value) for value in (offset, *strides)):
+        raise UnsupportedOperationError("a view of memory whose strides are known at run time only")
+    translation.memories[base] = memory
+    for value, size in zip(sizes, memory.sizes, strict=True):
+        translation.values.set(value, Scalar(size))
 
 
 @statement("memref.cast")
