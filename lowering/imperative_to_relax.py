@@ -20,7 +20,7 @@ from mlirtri.lowering import bufferized_to_loops, fused_to_bufferized
 from mlirtri.lowering.imperative import updates_of
 from mlirtri.lowering.launch_plan import PARTS
 from mlirtri.lowering.loops_to_primfunc import build_imperative
-from mlirtri.lowering.mlir_reading import array_constant, dtype_of, shape_of
+from mlirtri.lowering.mlir_reading import dtype_of, global_constant, shape_of
 from mlirtri.lowering.primfunc import Names
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, PrimFunc, TensorType, relax
@@ -124,8 +124,8 @@ def _constant(module: ir.Module, symbol: str) -> Any:
     """A constant array that bufferization made a global of."""
     for made in operations_named(module, "memref.global"):
         if made.attributes["sym_name"].value == symbol:
-            value = made.attributes["initial_value"]
-            return relax.const(array_constant(value), dtype_of(value.type))
+            array = global_constant(made)
+            return relax.const(array, array.dtype.name)
     raise UnsupportedOperationError(f"the module has no constant {symbol!r}")
 
 

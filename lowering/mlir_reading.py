@@ -66,6 +66,29 @@ def array_constant(attribute: ir.Attribute) -> np.ndarray:
     return np.array(attribute).astype(dtype).reshape(shape)
 
 
+def global_constant(operation: ir.Operation) -> np.ndarray:
+    """The elements of a `memref.global`; of complex ones the parts, along a last axis of 2."""
+    kind = ir.MemRefType(operation.attributes["type"].value)
+    if not isinstance(kind.element_type, ir.ComplexType):
+        return array_constant(operation.attributes["initial_value"])
+    # The bindings cannot give an attribute of complex elements: their text is exact.
+    body = re.search(r"= dense<(.*?)>(?: \{|$)", str(operation).strip(), re.DOTALL)
+    if body is None:
+        raise UnsupportedOperationError(f"the elements of {operation.attributes['sym_name']} are out of reach")
+    parts = _floats(body[1], as_dtype(str(kind.element_type)).part.numpy).reshape(-1, 2)
+    return np.broadcast_to(parts.reshape(*shape_of(kind), 2) if len(parts) > 1 else parts[0], (*shape_of(kind), 2))
+
+
+def _floats(body: str, dtype: np.dtype) -> np.ndarray:
+    """The numbers in the text of a dense attribute: one hex string of all, or decimals with hex for non-finite ones."""
+    if body.startswith('"0x'):
+        return np.frombuffer(bytes.fromhex(body[3:-1]), dtype)
+    bits = np.dtype(f"u{dtype.itemsize}")
+    words = re.findall(r"0x[0-9A-Fa-f]+|[-+.0-9eE]+", body)
+    numbers = [bits.type(int(w, 16)).view(dtype) if w.startswith("0x") else dtype.type(float(w)) for w in words]
+    return np.array(numbers, dtype)
+
+
 def _bfloat16_elements(text: str) -> np.ndarray:
     """The bindings give no buffer of bf16; their text is exact: one hex string, or decimals with hex for non-finite."""
     dtype = as_dtype("bfloat16").numpy
