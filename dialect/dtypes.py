@@ -42,6 +42,11 @@ class DType:
         return DTYPES[f"float{self.bits // 2}"] if self.is_complex else self
 
     @property
+    def python(self) -> type:
+        """Python's own type for numbers of this dtype."""
+        return {"f": float, "v": float, "b": bool, "c": complex}.get(self.kind, int)
+
+    @property
     def is_integer(self) -> bool:
         """True for signed and unsigned integers; bool is not one."""
         return self.kind in "iu"

@@ -213,12 +213,23 @@ def _(b, input, size, fill_value, *, dtype=None, device=unsupported(), requires_
     return helpers.filled(b, size, fill_value, dtype, "torch")
 
 
-@spelling("Tensor.T Tensor.H", ops="transpose", attribute=True)
-def _(b, input):
+@spelling("Tensor.T", ops="transpose", attribute=True)
+def _transposed(b, input):
     helpers.require_rank(b, "the tensor of .T", input, (0, 1, 2))
     return b.transpose(input) if helpers.rank_of(b, input) == 2 else input
 
 
-@spelling("Tensor.mT Tensor.mH", ops="transpose", attribute=True)
+@spelling("Tensor.H", ops="transpose conj", attribute=True)
+def _(b, input):
+    helpers.require_rank(b, "the tensor of .H", input, (0, 2))
+    return b.conj(_transposed(b, input))
+
+
+@spelling("Tensor.mT", ops="transpose", attribute=True)
 def _(b, input):
     return helpers.matrix_transposed(b, "mT", input)
+
+
+@spelling("Tensor.mH", ops="transpose conj", attribute=True)
+def _(b, input):
+    return b.conj(helpers.matrix_transposed(b, "mH", input))

@@ -83,9 +83,14 @@ def computed_in(b: Builder, dtype: Any, *operands: Any) -> tuple[Any, ...]:
         return strong(b, *operands)
     dtype = numpy_dtype(b, dtype)
     for x in operands:
-        if (kind := b.type_of(x)) and kind.dtype.is_float and not dtype.is_float:
+        if (kind := b.type_of(x)) and _is_lossy(kind.dtype, dtype):
             b.fail(f"dtype={dtype} cannot hold {kind} (casting='same_kind')", help="cast the operand with astype")
     return tuple(b.cast(x, dtype) for x in operands)
+
+
+def _is_lossy(source: DType, target: DType) -> bool:
+    """Whether a cast leaves out fractions or imaginary parts, which `casting="same_kind"` does not allow."""
+    return (source.is_inexact and not target.is_inexact) or (source.is_complex and not target.is_complex)
 
 
 def float_of(b: Builder, x: Any) -> Any:
@@ -300,9 +305,9 @@ def _(builder, a, b, /):
     return builder.dot(a, b if helpers.rank_of(builder, b) == 1 else builder.transpose(b))
 
 
-@spelling("numpy.vdot", ops="dot reshape")
+@spelling("numpy.vdot", ops="dot reshape conj")
 def _(builder, a, b, /):
-    return builder.dot(builder.reshape(a, (-1,)), builder.reshape(b, (-1,)))
+    return builder.dot(builder.conj(builder.reshape(a, (-1,))), builder.reshape(b, (-1,)))
 
 
 @spelling("numpy.outer", ops="multiply reshape")

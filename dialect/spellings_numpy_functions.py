@@ -25,7 +25,7 @@ def in_floats(b: Builder, *operands: Any) -> tuple[Any, ...]:
 def _(b, x, /, out=unsupported(), *, where=unsupported(True), dtype=None):
     (x,) = computed_in(b, dtype, x)
     kind = b.type_of(x).dtype
-    if kind.is_float:
+    if kind.is_inexact:
         return b.reciprocal(x)
     x = b.cast(x, DTYPES["int8"]) if kind.is_bool else x
     kind = b.type_of(x).dtype
@@ -86,6 +86,8 @@ def largest(dtype: DType) -> float:
 def numbers_of(b: Builder, x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
     """`nan_to_num` in NumPy and torch."""
     dtype = b.type_of(x).dtype
+    if dtype.is_complex:
+        return b.complex(*(numbers_of(b, part, nan, posinf, neginf) for part in (b.real(x), b.imag(x))))
     if not dtype.is_float:
         return x
     nan = 0.0 if nan is None else nan
@@ -96,7 +98,7 @@ def numbers_of(b: Builder, x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
     return b.where(b.equal(x, float("-inf")), b.cast(neginf, dtype), numbers)
 
 
-@spelling("numpy.nan_to_num", ops="isnan equal where cast")
+@spelling("numpy.nan_to_num", ops="isnan equal where cast complex real imag")
 def _(b, x, copy=unsupported(True), nan=0.0, posinf=None, neginf=None):
     return numbers_of(b, *strong(b, x), nan, posinf, neginf)
 

@@ -66,9 +66,9 @@ def _(b, input):
     return b.transpose(input) if helpers.rank_of(b, input) == 2 else input
 
 
-@spelling("torch.adjoint", ops="transpose")
+@spelling("torch.adjoint", ops="transpose conj")
 def _(b, input):
-    return helpers.matrix_transposed(b, "torch.adjoint", input)
+    return b.conj(helpers.matrix_transposed(b, "torch.adjoint", input))
 
 
 @spelling("torch.broadcast_to", ops="broadcast_to")

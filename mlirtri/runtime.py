@@ -50,7 +50,7 @@ class Runner:
         self.is_single = isinstance(tree, Leaf) and len(interface.leaves) == 1
         self.types = [(entry.shape, entry.torch_dtype) for entry in self.entries]
         has_views = self.has_views or any(entry.view is not None for entry in self.entries)
-        self.updates = Updates(interface, getattr(executable, "updates_in_place", False), self.views)
+        self.updates = Updates(interface, getattr(executable, "updates_in_place", False))
         self.is_plain = self.is_single and not self.updates and bool(self.entries) and not cuda and not has_views
 
     def __call__(self, arguments: Sequence[Any], out: Any = None) -> Any:
@@ -76,8 +76,10 @@ class Runner:
         results: list[Any] = []
         for index, (shape, dtype) in enumerate(self.outputs):
             parameter = self.updates.in_place.get(index)
-            own = torch.empty(shape, dtype=dtype, device=device) if parameter is None else inputs[parameter]
-            results.append(own)
+            if parameter is None:
+                results.append(torch.empty(shape, dtype=dtype, device=device))
+            else:
+                results.append(_as_given(inputs[parameter], dtype))
         return results
 
     def gives_arrays(self, arguments: Sequence[Any]) -> bool:
@@ -176,6 +178,13 @@ def _view_of(dtype: DType, signless: bool) -> Callable[[torch.Tensor], torch.Ten
         return torch.view_as_real
     signed = _SIGNED.get(dtype.name) if signless else None
     return None if signed is None else lambda tensor: tensor.view(signed)
+
+
+def _as_given(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """An input back as a tensor of its own dtype, whatever `_view_of` made of it."""
+    if tensor.dtype == dtype:
+        return tensor
+    return torch.view_as_complex(tensor) if dtype.is_complex else tensor.view(dtype)
 
 
 def _is_settled(tensor: torch.Tensor) -> bool:

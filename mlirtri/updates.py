@@ -23,13 +23,12 @@ EXACT_WORK = 10_000
 class Updates:
     """The written arguments of one kernel. False when it writes none."""
 
-    def __init__(self, interface: Interface, in_place: bool, views: Sequence[Any]):
+    def __init__(self, interface: Interface, in_place: bool):
         self.results = dict(interface.updates)
         """Number of a written parameter to the result that is its new content."""
         self.names = [parameter.name for parameter in interface.parameters]
         self.in_place = {result: parameter for parameter, result in interface.updates} if in_place else {}
         """Results that the executable writes into the argument itself, with the parameter's number."""
-        self.views = views
 
     def __bool__(self) -> bool:
         return bool(self.results)
@@ -65,8 +64,6 @@ class Updates:
         """After the call: what was written elsewhere is copied into the caller's memory."""
         for number, result in self.results.items():
             content = results[result]
-            if self.views[result] is not None and content.dtype != self.views[result]:
-                content = content.view(self.views[result])
             target = as_target(arguments[number])
             if target is not None and target.data_ptr() == content.data_ptr() and target.is_contiguous():
                 continue
