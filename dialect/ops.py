@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 from mlirtri.dialect.types import TensorType
@@ -29,11 +30,11 @@ class Op:
     name: str
     group: str
     """``elementwise``, ``reduction``, ``shape``, ``contraction``, ``normalization``, ``creation`` or
-    ``indexing``."""
+    ``indexing`` or ``sequence``."""
     operands: tuple[str, ...] = ()
     """Names of the tensor operands; a name that ends in ``*`` takes any number."""
     attributes: Mapping[str, str] = field(default_factory=dict)
-    """Attribute name to kind: ``int``, ``ints``, ``float``, ``bool``, ``string`` or ``number``."""
+    """Attribute name to kind: ``int``, ``ints``, ``float``, ``bool``, ``string``, ``number`` or ``numbers``."""
     infer: Callable[[Types, Attributes], TensorType] | None = None
     """Result type from operand types; raises `KernelTypeError` or `KernelValueError` with a sentence."""
     numpy: Callable[..., Any] | None = None
@@ -68,15 +69,16 @@ def add(op: Op) -> Op:
 
 def load() -> Mapping[str, Op]:
     """The full table: importing the row files fills it."""
-    from mlirtri.dialect import contractions, creation, elementwise, indexing, normalizations, reductions, shapes
-
-    for rows in (elementwise, reductions, shapes, contractions, normalizations, creation, indexing):
-        if rows.__name__ not in _LOADED:
-            _LOADED.add(rows.__name__)
-            rows.fill()
+    for room in _ROOMS:
+        if room not in _LOADED:
+            _LOADED.add(room)
+            import_module(f"mlirtri.dialect.{room}").fill()
     return TABLE
 
 
+_ROOMS = (
+    "elementwise", "reductions", "shapes", "contractions", "normalizations", "creation", "indexing", "arrays",
+)  # fmt: skip
 _LOADED: set[str] = set()
 
 

@@ -221,16 +221,6 @@ def _(b, x, dtype, /, *, copy=True, device=unsupported()):
     return b.cast(x, numpy_dtype(b, dtype))
 
 
-@spelling("numpy.asarray numpy.array", ops="cast full")
-def _(b, a, dtype=None, order=unsupported(), *, copy=None):
-    dtype = numpy_dtype(b, dtype)
-    if b.weak_kind(a) is not None:
-        return helpers.filled(b, (), a, dtype, "numpy")
-    if b.type_of(a) is None:
-        b.fail("numpy.asarray takes a tensor or a number in a kernel", help="numpy.stack joins tensors")
-    return a if dtype is None else b.cast(a, dtype)
-
-
 @spelling("numpy.copy", ops="")
 def _(b, a, order=unsupported("K"), subok=unsupported(False)):
     return a

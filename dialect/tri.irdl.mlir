@@ -7,12 +7,6 @@ module {
       %1 = irdl.base "!builtin.tensor" 
       irdl.results(result: %1)
     }
-    irdl.operation @abs {
-      %0 = irdl.base "!builtin.tensor" 
-      irdl.operands(x: %0)
-      %1 = irdl.base "!builtin.tensor" 
-      irdl.results(result: %1)
-    }
     irdl.operation @sign {
       %0 = irdl.base "!builtin.tensor" 
       irdl.operands(x: %0)
@@ -476,6 +470,37 @@ module {
       %2 = irdl.base "!builtin.tensor" 
       irdl.results(result: %2)
     }
+    irdl.operation @abs {
+      %0 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0)
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %1)
+    }
+    irdl.operation @real {
+      %0 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0)
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %1)
+    }
+    irdl.operation @imag {
+      %0 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0)
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %1)
+    }
+    irdl.operation @conj {
+      %0 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0)
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %1)
+    }
+    irdl.operation @complex {
+      %0 = irdl.base "!builtin.tensor" 
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.operands(real: %0, imaginary: %1)
+      %2 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %2)
+    }
     irdl.operation @where {
       %0 = irdl.base "!builtin.tensor" 
       %1 = irdl.base "!builtin.tensor" 
@@ -830,6 +855,80 @@ module {
       irdl.operands(x: %0, mask: %1, update: %2)
       %3 = irdl.base "!builtin.tensor" 
       irdl.results(result: %3)
+    }
+    irdl.operation @pad {
+      %0 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0)
+      %1 = irdl.any
+      %2 = irdl.any
+      %3 = irdl.any
+      irdl.attributes {"low" = %1, "high" = %2, "value" = %3}
+      %4 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %4)
+    }
+    irdl.operation @literal {
+      %0 = irdl.any
+      %1 = irdl.any
+      %2 = irdl.base "#builtin.string" 
+      irdl.attributes {"values" = %0, "shape" = %1, "dtype" = %2}
+      %3 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %3)
+    }
+    irdl.operation @scan {
+      %0 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0)
+      %1 = irdl.base "#builtin.string" 
+      %2 = irdl.base "#builtin.integer" 
+      irdl.attributes {"kind" = %1, "axis" = %2}
+      %3 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %3)
+    }
+    irdl.operation @sort {
+      %0 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0)
+      %1 = irdl.base "#builtin.integer" 
+      irdl.attributes {"axis" = %1}
+      %2 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %2)
+    }
+    irdl.operation @argsort {
+      %0 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0)
+      %1 = irdl.base "#builtin.integer" 
+      irdl.attributes {"axis" = %1}
+      %2 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %2)
+    }
+    irdl.operation @searchsorted {
+      %0 = irdl.base "!builtin.tensor" 
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0, values: %1)
+      %2 = irdl.any
+      irdl.attributes {"right" = %2}
+      %3 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %3)
+    }
+    irdl.operation @bins {
+      %0 = irdl.base "!builtin.tensor" 
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0, edges: %1)
+      %2 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %2)
+    }
+    irdl.operation @add_at {
+      %0 = irdl.base "!builtin.tensor" 
+      %1 = irdl.base "!builtin.tensor" 
+      %2 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0, positions: %1, values: %2)
+      %3 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %3)
+    }
+    irdl.operation @correlate {
+      %0 = irdl.base "!builtin.tensor" 
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0, y: %1)
+      %2 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %2)
     }
   }
 }

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
+from mlirtri.dialect.arrays import LOOPS
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.locations import errors_at
 from mlirtri.dialect.mlir import func, ir, print_module
@@ -22,7 +23,7 @@ from mlirtri.lowering.linalg_builder import tensor_type
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tri_decompose import decompose, tri_operations
 
-RULE_MODULES = ("indexing", "products", "reductions")
+RULE_MODULES = ("arrays", "indexing", "products", "reductions")
 """Modules ``tri_to_linalg_<name>`` that register their rules when they are imported."""
 STRAIGHT = ("gather",)
 """Operations of the group `indexing` that straight-line code may have."""
@@ -55,7 +56,8 @@ def translate(source: ir.Module) -> ir.Module:
 def has_control(source: ir.Module) -> bool:
     """Whether values of rank 0 are scalars: loops, branches, updates and indices of run time compute with them."""
     reads_parts = (op.group == "indexing" and op.name not in STRAIGHT for op in map(op_of, tri_operations(source)))
-    return is_imperative(source) or any(reads_parts)
+    makes_loops = (op.name in LOOPS for op in map(op_of, tri_operations(source)))
+    return is_imperative(source) or any(reads_parts) or any(makes_loops)
 
 
 def _declared(function) -> func.FuncOp:

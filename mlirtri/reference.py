@@ -25,7 +25,7 @@ from mlirtri.errors import KernelError, SourceNotAvailableError
 PAGE = Path(__file__).parent.parent / "docs" / "operations.md"
 SHORT = {"numpy.": "np.", "torch.nn.functional.": "F.", "mlirtri.": "mt."}
 """Prefixes of spellings as the page abbreviates them."""
-GROUPS = ("elementwise", "reduction", "shape", "contraction", "normalization", "creation", "indexing")
+GROUPS = ("elementwise", "reduction", "shape", "contraction", "normalization", "creation", "indexing", "sequence")
 LIBRARIES = {
     "Operators": "Python's",
     "mlirtri": "mlirtri.",
@@ -119,10 +119,17 @@ def _operand_types(op: Op, dtype: DType) -> list[TensorType]:
         "update": TensorType(_UPDATES.get(op.name, (2, 2)), dtype), "value": TensorType((), dtype),
         "positions*": TensorType((2, 2), DTYPES["int64"]),
     }  # fmt: skip
+    vectors = _VECTORS.get(op.name, ())
+    by_name |= {name: TensorType((2,), by_name.get(name, TensorType((), dtype)).dtype) for name in vectors}
+    if op.name == "add_at":
+        by_name["positions"] = TensorType((2,), DTYPES["int64"])
     wanted = [name for name in op.operands if name not in ("parameters*", "indices*")]
     return [by_name.get(name, TensorType((2, 2), dtype)) for name in wanted]
 
 
+_VECTORS = {
+    "searchsorted": ("x", "values"), "bins": ("x", "edges"), "add_at": ("x", "values"), "correlate": ("x", "y"),
+}  # fmt: skip
 _UPDATES = {"insert_slice": (1, 1), "scatter": (2, 2, 2), "place": (4,)}
 
 
@@ -132,7 +139,8 @@ def _attributes(op: Op, dtype: DType) -> dict[str, Any]:
         "axes": (0,), "axis": 0, "keepdims": False, "shape": (4,) if "reshape" in op.name else (2, 2),
         "permutation": (1, 0), "offsets": (0, 0), "sizes": (1, 1), "strides": (1, 1), "normalized": 1, "eps": 1e-5,
         "correction": 0, "beta": 1.0, "threshold": 20.0, "dtype": dtype.name, "value": 0, "start": 0, "step": 1,
-        "size": 2, "rows": 2, "columns": 2, "diagonal": 0, "drop": (),
+        "size": 2, "rows": 2, "columns": 2, "diagonal": 0, "drop": (), "kind": "sum",
+        "right": False, "low": (0, 0), "high": (0, 0), "values": (0, 0, 0, 0),
     }  # fmt: skip
     return {name: by_name[name] for name in op.attributes}
 

@@ -174,6 +174,45 @@ class Eager:
     def op_flip(self, x, axis=None):
         return np.flip(x, axis)
 
+    def op_cut(self, x, axis, part):
+        return np.asarray(x)[(slice(None),) * axis + (part,)]
+
+    def op_pad(self, x, widths, value):
+        return np.pad(x, widths, constant_values=value)
+
+    def op_literal(self, values, shape, dtype):
+        return np.array(values, dtype.numpy).reshape(shape)
+
+    def op_scan(self, x, kind, axis, dtype=None):
+        plan = result_dtypes(self.semantics, kind, [self.operand(x)], dtype)
+        ufunc = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}[kind]
+        return ufunc.accumulate(self.array(x, plan.compute[0]), axis, plan.result.numpy)
+
+    def op_sort(self, x, axis):
+        return np.sort(x, axis)
+
+    def op_argsort(self, x, axis):
+        return np.argsort(x, axis, kind="stable")
+
+    def op_searchsorted(self, x, values, right):
+        return np.searchsorted(x, values, "right" if right else "left")
+
+    def op_bins(self, x, edges):
+        x, edges = np.asarray(x), np.asarray(edges)
+        place = np.where(x == edges[-1], len(edges) - 2, np.searchsorted(edges, x, "right") - 1)
+        return np.where((x >= edges[0]) & (x <= edges[-1]), place, len(edges) - 1)
+
+    def op_add_at(self, x, positions, values):
+        result, inside = np.array(x), (positions >= 0) & (positions < len(x))
+        np.add.at(result, positions[inside], np.asarray(values, x.dtype)[inside])
+        return result
+
+    def op_correlate(self, x, y):
+        return self.product("dot", x, y) if len(x) == len(y) == 0 else np.correlate(x, y, "valid")
+
+    def op_pick(self, x, positions):
+        return np.asarray(x)[positions]
+
     def op_full(self, shape, value, dtype):
         return np.full(shape, value, dtype.numpy)
 

@@ -213,7 +213,7 @@ def test_own_functions_follow_the_semantics(semantics):
         ("5 elements do not split into 2 equal parts", Case("numpy.split", np.ones(5), 2)),
         ("dtype=int32 cannot hold float32", Case("numpy.add", X, X, dtype=np.int32)),
         ("ddof and correction", Case("numpy.std", X, ddof=1, correction=1)),
-        ("numpy's dtype <class 'complex'> is not one of kernels", Case("numpy.zeros", 2, complex)),
+        ("numpy's dtype \\|S3 is not one of kernels", Case("numpy.zeros", 2, "S3")),
         ("torch.exp takes a tensor here, not a Python float", Case("torch.exp", 2.0)),
         ("torch.add takes a tensor here", Case("torch.add", 1, 2)),
         ("reduces one dimension or all", Case("torch.prod", X, (0, 1))),

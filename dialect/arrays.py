@@ -1,0 +1,144 @@
+"""Rows of the op table for whole arrays that no elementwise op, reduction or move can say.
+
+`pad literal correlate` are straight-line; `scan sort argsort add_at` go from element to element and become loops;
+`searchsorted` and `bins` look a place up for each element.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlirtri.dialect.dtypes import DTYPES, as_dtype
+from mlirtri.dialect.ops import Op, add
+from mlirtri.dialect.sizes import UNKNOWN, is_dynamic, total
+from mlirtri.dialect.types import TensorType, same_shape
+from mlirtri.errors import KernelTypeError, KernelValueError
+
+INT64 = DTYPES["int64"]
+SCANS = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
+"""What `scan` accumulates with."""
+LOOPS = ("scan", "sort", "argsort", "add_at")
+"""The operations of this file that become loops over elements."""
+
+
+def _pad(types, attributes) -> TensorType:
+    [x] = types
+    low, high = attributes["low"], attributes["high"]
+    if not len(low) == len(high) == x.rank or any(width < 0 for width in (*low, *high)):
+        raise KernelValueError(f"padding {x} needs {x.rank} widths of 0 or more for each end, got {low} and {high}")
+    return x.with_shape(map(total, zip(low, x.shape, high, strict=True)))
+
+
+def _literal(types, attributes) -> TensorType:
+    result = TensorType(tuple(attributes["shape"]), as_dtype(attributes["dtype"]))
+    if result.dtype.kind == "c":
+        raise KernelTypeError("a literal of complex numbers is made of its parts")
+    if result.size != len(attributes["values"]):
+        raise KernelValueError(f"{result} does not hold {len(attributes['values'])} numbers")
+    return result
+
+
+def _reference_literal(values, shape, dtype):
+    # Integers of 64 bits without a sign are held as signed ones.
+    numbers = np.array(values, np.float64 if as_dtype(dtype).is_float else np.int64)
+    return numbers.astype(as_dtype(dtype).numpy).reshape(shape)
+
+
+def _along(types, attributes) -> TensorType:
+    [x] = types
+    if not 0 <= attributes["axis"] < x.rank:
+        raise KernelValueError(f"axis {attributes['axis']} is not an axis of {x}")
+    if x.dtype.kind == "c":
+        raise KernelTypeError(f"complex numbers have no order: {x}")
+    return x
+
+
+def _scan(types, attributes) -> TensorType:
+    if attributes["kind"] not in SCANS:
+        raise KernelValueError(f"a scan is one of {', '.join(SCANS)}, not {attributes['kind']!r}")
+    [x] = types
+    if not 0 <= attributes["axis"] < x.rank:
+        raise KernelValueError(f"axis {attributes['axis']} is not an axis of {x}")
+    return x
+
+
+def _vector(name: str, x: TensorType) -> None:
+    if x.rank != 1:
+        raise KernelTypeError(f"{name} has rank 1, not {x.rank}: it is {x}")
+
+
+def _searchsorted(types, attributes) -> TensorType:
+    x, values = types
+    _vector("what searchsorted looks in", x)
+    if x.dtype != values.dtype or x.dtype.kind == "c":
+        raise KernelTypeError(f"searchsorted takes real numbers of one dtype, got {x} and {values}")
+    return values.with_dtype(INT64)
+
+
+def _bins(types, attributes) -> TensorType:
+    x, edges = types
+    _vector("the edges of bins", edges)
+    if not x.dtype.is_float or x.dtype != edges.dtype:
+        raise KernelTypeError(f"bins takes floats of one dtype, got {x} and {edges}")
+    if not is_dynamic(edges.shape[0]) and edges.shape[0] < 2:
+        raise KernelValueError(f"bins need two edges or more, got {edges}")
+    return x.with_dtype(INT64)
+
+
+def _reference_bins(x, edges):
+    count = len(edges) - 1
+    place = np.searchsorted(edges, x, "right") - 1
+    place = np.where(x == edges[-1], count - 1, place)
+    return np.where((x >= edges[0]) & (x <= edges[-1]), place, count).astype(np.int64)
+
+
+def _add_at(types, attributes) -> TensorType:
+    x, positions, values = types
+    _vector("what add_at adds to", x)
+    _vector("the positions of add_at", positions)
+    if positions.dtype != INT64 or x.dtype != values.dtype or not same_shape(positions.shape, values.shape):
+        raise KernelTypeError(f"add_at of {x} takes int64 positions and as many {x.dtype}, got {positions}, {values}")
+    return x
+
+
+def _reference_add_at(x, positions, values):
+    result, inside = x.copy(), (positions >= 0) & (positions < len(x))
+    np.add.at(result, positions[inside], values[inside])
+    return result
+
+
+def _correlate(types, attributes) -> TensorType:
+    x, y = types
+    _vector("an operand of correlate", x)
+    _vector("an operand of correlate", y)
+    if x.dtype != y.dtype:
+        raise KernelTypeError(f"operands have different dtypes: {x} and {y}")
+    if x.is_static and y.is_static and not 1 <= y.shape[0] <= x.shape[0]:
+        raise KernelValueError(f"correlate takes the longer operand first, got {x} and {y}")
+    return x.with_shape((x.shape[0] - y.shape[0] + 1 if x.is_static and y.is_static else UNKNOWN,))
+
+
+def _reference_scan(x, kind, axis):
+    return SCANS[kind].accumulate(x, axis, x.dtype)
+
+
+def fill() -> None:
+    rows = (
+        ("pad", "shape", ("x",), {"low": "ints", "high": "ints", "value": "number"}, _pad,
+         lambda x, low, high, value: np.pad(x, list(zip(low, high, strict=True)), constant_values=value)),
+        ("literal", "creation", (), {"values": "numbers", "shape": "ints", "dtype": "string"}, _literal,
+         _reference_literal),
+        ("scan", "sequence", ("x",), {"kind": "string", "axis": "int"}, _scan, _reference_scan),
+        ("sort", "sequence", ("x",), {"axis": "int"}, _along, lambda x, axis: np.sort(x, axis)),
+        ("argsort", "sequence", ("x",), {"axis": "int"}, lambda t, a: _along(t, a).with_dtype(INT64),
+         lambda x, axis: np.argsort(x, axis, kind="stable")),
+        ("searchsorted", "sequence", ("x", "values"), {"right": "bool"}, _searchsorted,
+         lambda x, values, right: np.searchsorted(x, values, "right" if right else "left").astype(np.int64)),
+        ("bins", "sequence", ("x", "edges"), {}, _bins, _reference_bins),
+        ("add_at", "sequence", ("x", "positions", "values"), {}, _add_at, _reference_add_at),
+        ("correlate", "contraction", ("x", "y"), {}, _correlate,
+         # NumPy's own conjugates the second operand.
+         lambda x, y: np.correlate(x, np.conj(y), "valid").astype(x.dtype)),
+    )  # fmt: skip
+    for name, group, operands, attributes, infer, reference in rows:
+        add(Op(name, group, operands, attributes, infer, reference, structured=True))

@@ -1,0 +1,111 @@
+"""What language functions over whole arrays mean: padding, running sums, sorting, looking up, counting, correlating.
+
+Each is ``name(b, …)`` with the Python signature that the spellings call; `b` is the `Language`. Axes are static.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlirtri.dialect import promotion
+from mlirtri.dialect.dtypes import DTYPES, DType, as_dtype
+from mlirtri.dialect.promotion import Operand
+from mlirtri.lowering.language import Language, axis_of, dtype_or_none, integers, language
+from mlirtri.lowering.language_shapes import strided
+from mlirtri.lowering.tri_builder import Tensor
+
+INT64 = DTYPES["int64"]
+
+
+@language
+def cut(b: Language, x: Any, axis: int, part: slice) -> Tensor:
+    """``x[…, part, …]``, a slice of one axis by known numbers."""
+    x = b.tensor(x)
+    ranges = [range(size)[part] if at == axis else range(size) for at, size in enumerate(x.type.shape)]
+    return strided(b, x, ranges)
+
+
+@language
+def pad(b: Language, x: Any, widths: Sequence[tuple[int, int]], value: int | float | bool) -> Tensor:
+    """`x` with so many elements of one known value before and after each axis."""
+    x = b.tensor(x)
+    low, high = (integers(tuple(each), "a width") for each in zip(*widths, strict=True)) if widths else ((), ())
+    if not any((*low, *high)):
+        return x
+    return b.tri.pad(x, low=low, high=high, value=x.type.dtype.python(value))
+
+
+@language
+def literal(b: Language, values: Sequence[int | float | bool], shape: tuple[int, ...], dtype: Any) -> Tensor:
+    """A tensor of known numbers in row-major order."""
+    dtype = as_dtype(dtype)
+    values = tuple(dtype.python(value) for value in values)
+    if len(set(map(repr, values))) == 1:
+        return b.tri.constant(values[0], dtype, tuple(shape))
+    if dtype.is_complex:
+        parts = ([value.real for value in values], [value.imag for value in values])
+        return b.complex(*(literal(b, part, shape, dtype.part) for part in parts))
+    return b.tri.literal(values=values, shape=tuple(shape), dtype=dtype.name)
+
+
+@language
+def scan(b: Language, x: Any, kind: str, axis: Any, dtype: Any = None) -> Tensor:
+    """Running sums, products, maxima or minima along an axis, in the dtypes that the reduction has."""
+    plan = promotion.result_dtypes(b.semantics, kind, [b.operand(x)], dtype_or_none(dtype))
+    x = b.tensor(x, plan.compute[0])
+    return b.tri.cast(b.tri.scan(x, kind=kind, axis=axis_of(axis, x.type.rank)), plan.result)
+
+
+@language
+def sort(b: Language, x: Any, axis: Any) -> Tensor:
+    x = b.tensor(x)
+    return b.tri.sort(x, axis=axis_of(axis, x.type.rank))
+
+
+@language
+def argsort(b: Language, x: Any, axis: Any) -> Tensor:
+    """Stable; NaN comes last."""
+    x = b.tensor(x)
+    return b.tri.argsort(x, axis=axis_of(axis, x.type.rank))
+
+
+def _together(b: Language, *operands: Any) -> list[Tensor]:
+    """The operands in the dtype of an array that holds them all."""
+    kinds: list[Operand] = [b.operand(x) for x in operands]
+    dtype: DType = promotion.common_dtype(b.semantics, kinds)
+    return [b.tensor(x, dtype) for x in operands]
+
+
+@language
+def searchsorted(b: Language, x: Any, values: Any, right: bool) -> Tensor:
+    x, values = _together(b, x, values)
+    return b.tri.searchsorted(x, values, right=bool(right))
+
+
+@language
+def bins(b: Language, x: Any, edges: Any) -> Tensor:
+    """Which of the equally wide bins between `edges` holds each element; their number for what lies outside."""
+    x, edges = _together(b, x, edges)
+    return b.tri.bins(x, edges)
+
+
+@language
+def add_at(b: Language, x: Any, positions: Any, values: Any) -> Tensor:
+    """`x` of rank 1 with `values` added at `positions`; positions outside are left out."""
+    x = b.tensor(x)
+    return b.tri.add_at(x, b.tensor(positions, INT64), b.tensor(values, x.type.dtype))
+
+
+@language
+def correlate(b: Language, x: Any, y: Any) -> Tensor:
+    """The sums of products of `y` with each part of `x` that is as long."""
+    plan = promotion.result_dtypes(b.semantics, "dot", [b.operand(x), b.operand(y)])
+    x, y = (b.tensor(each, dtype) for each, dtype in zip((x, y), plan.compute, strict=True))
+    return b.tri.cast(b.tri.correlate(x, y), plan.result)
+
+
+@language
+def pick(b: Language, x: Any, positions: Any) -> Tensor:
+    """The elements of `x` along its first axis at integer `positions` of any shape."""
+    return b.tri.gather(b.tensor(x), b.tensor(positions, INT64))

@@ -1,0 +1,379 @@
+"""Rules of `tri_to_linalg` for whole arrays: padding, literals, correlation, running sums, sorting, looking up.
+
+What goes from element to element in order (running sums, sorting, adding at positions) is a nest of `scf.for` that
+carries the tensors it writes; each element is looked up in the body of a generic where the order does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mlirtri.dialect import attributes, scalar
+from mlirtri.dialect.definition import type_of
+from mlirtri.dialect.dtypes import DTYPES, DType
+from mlirtri.dialect.mlir import arith, ir, linalg, scf, tensor
+from mlirtri.dialect.scalar import Scalar
+from mlirtri.dialect.types import TensorType
+from mlirtri.lowering.linalg_builder import (
+    dimensions,
+    element_type,
+    empty,
+    filled,
+    generic,
+    index_constant,
+    index_value,
+    map_elements,
+    size_of,
+    sizes_of,
+    tensor_type,
+)  # fmt: skip
+from mlirtri.lowering.loop_nests import loop_nest
+from mlirtri.lowering.tri_to_linalg_rules import INT64, insert_slice, rule
+
+FLOAT32 = DTYPES["float32"]
+Indices = Sequence[ir.Value]
+
+
+def _parameters(op, operation):
+    return type_of(operation.results[0].type), attributes.from_mlir(op, operation)
+
+
+def _as_index(position: Scalar) -> ir.Value:
+    return arith.index_cast(ir.IndexType.get(), position.value)
+
+
+def _number(value: int) -> Scalar:
+    return scalar.constant(value, INT64)
+
+
+# --- straight-line -------------------------------------------------------------------------------------------------
+
+
+@rule("pad")
+def _pad(op, operation, operands):
+    result, parameters = _parameters(op, operation)
+    [x] = operands
+    widths = zip(sizes_of(x), parameters["low"], parameters["high"], strict=True)
+    sizes = [_sum(size, low + high) for size, low, high in widths]
+    whole = filled(result, parameters["value"], sizes)
+    return whole if 0 in x.type.shape else insert_slice(x, whole, parameters["low"], sizes_of(x))
+
+
+def _sum(size: int | ir.Value, width: int) -> int | ir.Value:
+    return size + width if isinstance(size, int) else arith.addi(size, index_constant(width))
+
+
+@rule("literal")
+def _literal(op, operation, operands):
+    result, parameters = _parameters(op, operation)
+    kind = element_type(result.dtype)
+    if result.dtype.is_float:
+        elements = [ir.FloatAttr.get(kind, float(value)) for value in parameters["values"]]
+    else:
+        elements = [ir.IntegerAttr.get(kind, scalar.wrapped(int(v), result.dtype)) for v in parameters["values"]]
+    return arith.constant(tensor_type(result), ir.DenseElementsAttr.get(elements, tensor_type(result)))
+
+
+@rule("correlate")
+def _correlate(op, operation, operands):
+    """``out[i] = Σ x[i + j] * y[j]``; halves are carried in fp32."""
+    result = type_of(operation.results[0].type)
+    x, y = operands
+    carried = result.with_dtype(FLOAT32) if result.dtype.is_half else result
+    i, j = ir.AffineDimExpr.get(0), ir.AffineDimExpr.get(1)
+    maps = [ir.AffineMap.get(2, 0, [ir.AffineExpr.get_add(i, j)]), dimensions(1, rank=2), dimensions(0, rank=2)]
+
+    def body(left, right, accumulator):
+        factors = [scalar.cast(Scalar(each, result.dtype), carried.dtype) for each in (left, right)]
+        return [scalar.add(Scalar(accumulator, carried.dtype), scalar.multiply(*factors)).value]
+
+    [value] = generic([x, y], [filled(carried, 0, [_overlap(x, y)])], maps, ["parallel", "reduction"], body)
+    if carried.dtype == result.dtype:
+        return value
+    identity = ir.AffineMap.get_identity(1)
+    return map_elements(
+        result, [value], [identity], lambda e: scalar.cast(Scalar(e, carried.dtype), result.dtype), [_overlap(x, y)]
+    )
+
+
+def _overlap(x: ir.Value, y: ir.Value) -> int | ir.Value:
+    longer, shorter = size_of(x, 0), size_of(y, 0)
+    if isinstance(longer, int) and isinstance(shorter, int):
+        return longer - shorter + 1
+    return arith.addi(arith.subi(index_value(longer), index_value(shorter)), index_constant(1))
+
+
+# --- running sums --------------------------------------------------------------------------------------------------
+
+_COMBINERS = {"sum": scalar.add, "prod": scalar.multiply, "max": scalar.maximum, "min": scalar.minimum}
+
+
+@rule("scan")
+def _scan(op, operation, operands):
+    result, parameters = _parameters(op, operation)
+    [x] = operands
+    axis, combine = parameters["axis"], _COMBINERS[parameters["kind"]]
+    out = empty(result, sizes_of(x))
+
+    def combined(accumulated: ir.Value, element: ir.Value) -> ir.Value:
+        wide = FLOAT32 if result.dtype.is_half else result.dtype
+        operands_ = (scalar.cast(Scalar(each, result.dtype), wide) for each in (accumulated, element))
+        return scalar.cast(combine(*operands_), result.dtype).value
+
+    if axis == result.rank - 1:
+        return _scan_rows(x, out, combined)
+    return _scan_planes(x, out, axis, combined)
+
+
+def _first(size: int | ir.Value) -> int | ir.Value:
+    """1, or 0 where there is nothing."""
+    return min(size, 1) if isinstance(size, int) else arith.minsi(size, index_constant(1))
+
+
+def _after_first(size: int | ir.Value) -> int | ir.Value:
+    if isinstance(size, int):
+        return max(size - 1, 0)
+    return arith.maxsi(arith.subi(size, index_constant(1)), index_constant(0))
+
+
+def _scan_rows(x: ir.Value, out: ir.Value, combined) -> ir.Value:
+    """Along the last axis: what is accumulated stays a scalar."""
+    *batch, size = sizes_of(x)
+
+    def row(at: Indices, carried: Indices) -> list[ir.Value]:
+        def start(first: Indices, inner: Indices) -> list[ir.Value]:
+            element = tensor.extract(x, [*at, *first])
+            written = tensor.insert(element, inner[0], [*at, *first])
+            return loop_nest([_after_first(size)], [written, element], step)[:1]
+
+        def step(position: Indices, inner: Indices) -> list[ir.Value]:
+            here = [*at, arith.addi(position[0], index_constant(1))]
+            total = combined(inner[1], tensor.extract(x, here))
+            return [tensor.insert(total, inner[0], here), total]
+
+        return loop_nest([_first(size)], carried, start)
+
+    return loop_nest(batch, [out], row)[0]
+
+
+def _scan_planes(x: ir.Value, out: ir.Value, axis: int, combined) -> ir.Value:
+    """Along another axis: each element adds to the one before it; the innermost loop walks through memory."""
+    sizes = sizes_of(x)
+
+    def copy(at: Indices, carried: Indices) -> list[ir.Value]:
+        return [tensor.insert(tensor.extract(x, at), carried[0], at)]
+
+    def step(at: Indices, carried: Indices) -> list[ir.Value]:
+        here = [arith.addi(each, index_constant(1)) if loop == axis else each for loop, each in enumerate(at)]
+        total = combined(tensor.extract(carried[0], at), tensor.extract(x, here))
+        return [tensor.insert(total, carried[0], here)]
+
+    [out] = loop_nest([_first(size) if loop == axis else size for loop, size in enumerate(sizes)], [out], copy)
+    later = [_after_first(size) if loop == axis else size for loop, size in enumerate(sizes)]
+    return loop_nest(later, [out], step)[0]
+
+
+# --- sorting -------------------------------------------------------------------------------------------------------
+
+
+def less(x: Scalar, y: Scalar) -> Scalar:
+    """Whether x is sorted before y: NaN comes last, as in NumPy."""
+    below = scalar.compare("lt", x, y)
+    if not x.dtype.is_float:
+        return below
+    return scalar.bit_or(below, scalar.bit_and(scalar.is_nan(y), scalar.logical_not(scalar.is_nan(x))))
+
+
+@rule("sort")
+def _sort(op, operation, operands):
+    result, parameters = _parameters(op, operation)
+    [x] = operands
+    return _merge_sorted(x, parameters["axis"], result.dtype, lambda element, at: element)
+
+
+@rule("argsort")
+def _argsort(op, operation, operands):
+    """The positions are sorted, by what is at them."""
+    result, parameters = _parameters(op, operation)
+    [x] = operands
+    axis, of = parameters["axis"], type_of(operation.operands[0].type)
+
+    def element_at(position: ir.Value, at: Indices) -> ir.Value:
+        place = arith.index_cast(ir.IndexType.get(), position)
+        return tensor.extract(x, [*at[:axis], place, *at[axis + 1 :]])
+
+    def position() -> Scalar:
+        return Scalar(arith.index_cast(element_type(INT64), linalg.IndexOp(axis).result), INT64)
+
+    return _merge_sorted(map_elements(result, [], [], position, sizes_of(x)), axis, of.dtype, element_at)
+
+
+def _merge_sorted(values: ir.Value, axis: int, dtype: DType, key) -> ir.Value:
+    """Bottom-up merge sort (Knuth, The Art of Computer Programming 3, 5.2.4): stable, from one tensor into another.
+
+    Two passes at a time, there and back, so that each tensor stays where it is.
+    """
+    sizes = sizes_of(values)
+    size = index_value(sizes[axis])
+    batch = [1 if loop == axis else each for loop, each in enumerate(sizes)]
+    spare = tensor.empty(sizes, values.type.element_type)
+
+    def passes(width: ir.Value, carried: Indices) -> list[ir.Value]:
+        source, target = carried
+        double = arith.addi(width, width)
+
+        def there(at: Indices, inner: Indices) -> list[ir.Value]:
+            target = _merge_pass(source, inner[0], axis, at, size, width, dtype, key)
+            return [target]
+
+        [target] = loop_nest(batch, [target], there)
+
+        def back(at: Indices, inner: Indices) -> list[ir.Value]:
+            return [_merge_pass(target, inner[0], axis, at, size, double, dtype, key)]
+
+        [source] = loop_nest(batch, [source], back)
+        return [arith.addi(double, double), source, target]
+
+    return _while_narrow(size, [index_constant(1), values, spare], passes)[1]
+
+
+def _while_narrow(size: ir.Value, initial: Indices, body) -> list[ir.Value]:
+    """Run the body as long as the width, which is carried first, is below the size."""
+    types = [value.type for value in initial]
+    loop = scf.WhileOp(types, list(initial))
+    here = ir.Location.current
+    before = loop.regions[0].blocks.append(*types, arg_locs=[here] * len(types))
+    after = loop.regions[1].blocks.append(*types, arg_locs=[here] * len(types))
+    with ir.InsertionPoint(before):
+        narrow = arith.cmpi(arith.CmpIPredicate.slt, before.arguments[0], size)
+        scf.ConditionOp(narrow, list(before.arguments))
+    with ir.InsertionPoint(after):
+        width, *carried = after.arguments
+        scf.YieldOp(body(width, carried))
+    return list(loop.results)
+
+
+def _merge_pass(source, target, axis: int, at: Indices, size, width, dtype: DType, key) -> ir.Value:
+    """Merge each pair of sorted runs of `width` of one line of `source` into `target`."""
+    double = arith.addi(width, width)
+    last = arith.subi(size, index_constant(1))
+    pairs = arith.ceildivui(size, double)
+
+    def read(position: ir.Value) -> tuple[ir.Value, Scalar]:
+        """An element, at the last place where there is none any more."""
+        here = [*at[:axis], arith.minsi(position, last), *at[axis + 1 :]]
+        element = tensor.extract(source, here)
+        return element, Scalar(key(element, here), dtype)
+
+    def pair(number: Indices, carried: Indices) -> list[ir.Value]:
+        low = arith.muli(number[0], double)
+        middle = arith.minsi(arith.addi(low, width), size)
+        high = arith.minsi(arith.addi(low, double), size)
+
+        def take(offset: Indices, inner: Indices) -> list[ir.Value]:
+            target, left, right = inner
+            (left_element, left_key), (right_element, right_key) = read(left), read(right)
+            has_left = arith.cmpi(arith.CmpIPredicate.slt, left, middle)
+            right_is_out = arith.cmpi(arith.CmpIPredicate.sge, right, high)
+            in_order = scalar.logical_not(less(right_key, left_key)).value
+            from_left = arith.andi(has_left, arith.ori(right_is_out, in_order))
+            here = [*at[:axis], arith.addi(low, offset[0]), *at[axis + 1 :]]
+            written = tensor.insert(arith.select(from_left, left_element, right_element), target, here)
+            step = arith.index_castui(ir.IndexType.get(), from_left)
+            moved = arith.addi(left, step)
+            return [written, moved, arith.addi(right, arith.subi(index_constant(1), step))]
+
+        return loop_nest([arith.subi(high, low)], [carried[0], low, middle], take)[:1]
+
+    return loop_nest([pairs], [target], pair)[0]
+
+
+# --- looking up and counting ---------------------------------------------------------------------------------------
+
+_STEPS_OF_RUN_TIME = 48
+"""Halvings that find a place in any tensor that fits memory."""
+
+
+@rule("searchsorted")
+def _searchsorted(op, operation, operands):
+    """Binary search for each element without branches: all take as many steps as the longest."""
+    result, parameters = _parameters(op, operation)
+    x, values = operands
+    of = type_of(operation.operands[1].type)
+    static = x.type.shape[0] if isinstance(size_of(x, 0), int) else None
+    steps = _STEPS_OF_RUN_TIME if static is None else static.bit_length()
+    size = _length(x)
+
+    def body(value: ir.Value) -> Scalar:
+        wanted, low, high = Scalar(value, of.dtype), _number(0), size
+        for _ in range(steps):
+            middle = Scalar(arith.shrui(scalar.add(low, high).value, _number(1).value), INT64)
+            place = scalar.minimum(middle, scalar.subtract(size, _number(1)))
+            element = Scalar(tensor.extract(x, [_as_index(scalar.maximum(place, _number(0)))]), of.dtype)
+            before = scalar.logical_not(less(wanted, element)) if parameters["right"] else less(element, wanted)
+            goes_on = scalar.bit_and(scalar.compare("lt", low, high), before)
+            low = scalar.select(goes_on, scalar.add(middle, _number(1)), low)
+            high = scalar.select(goes_on, high, middle)
+        return low
+
+    return _mapped(result, values, body)
+
+
+def _length(x: ir.Value) -> Scalar:
+    """The size of the first axis as an int64."""
+    size = size_of(x, 0)
+    return _number(size) if isinstance(size, int) else Scalar(arith.index_cast(element_type(INT64), size), INT64)
+
+
+def _mapped(result: TensorType, values: ir.Value, body) -> ir.Value:
+    return map_elements(result, [values], [ir.AffineMap.get_identity(result.rank)], body, sizes_of(values))
+
+
+@rule("bins")
+def _bins(op, operation, operands):
+    """The bin by division, and a neighbour where rounding went over an edge, as `numpy.histogram` does it."""
+    result = type_of(operation.results[0].type)
+    x, edges = operands
+    dtype = type_of(operation.operands[1].type).dtype
+    count = scalar.subtract(_length(edges), _number(1))
+    last_bin = scalar.subtract(count, _number(1))
+    wide = FLOAT32 if dtype.is_half else dtype
+
+    def edge(position: Scalar) -> Scalar:
+        return scalar.cast(Scalar(tensor.extract(edges, [_as_index(position)]), dtype), wide)
+
+    def body(value: ir.Value) -> Scalar:
+        element, low, high = scalar.cast(Scalar(value, dtype), wide), edge(_number(0)), edge(count)
+        share = scalar.divide(scalar.subtract(element, low), scalar.subtract(high, low))
+        guess = scalar.cast(scalar.multiply(share, scalar.cast(count, wide)), INT64)
+        place = scalar.maximum(scalar.minimum(guess, last_bin), _number(0))
+        too_high = scalar.cast(scalar.compare("lt", element, edge(place)), INT64)
+        place = scalar.maximum(scalar.subtract(place, too_high), _number(0))
+        above = scalar.compare("ge", element, edge(scalar.add(place, _number(1))))
+        too_low = scalar.bit_and(above, scalar.compare("ne", place, last_bin))
+        place = scalar.add(place, scalar.cast(too_low, INT64))
+        inside = scalar.bit_and(scalar.compare("ge", element, low), scalar.compare("le", element, high))
+        return scalar.select(inside, place, count)
+
+    return _mapped(result, x, body)
+
+
+@rule("add_at")
+def _add_at(op, operation, operands):
+    """One after the other; what is out of range adds nothing."""
+    result = type_of(operation.results[0].type)
+    x, positions, values = operands
+    limit, dtype = _length(x), result.dtype
+    nothing = scalar.constant(-0.0 if dtype.is_float else 0, dtype)
+
+    def step(at: Indices, carried: Indices) -> list[ir.Value]:
+        position = Scalar(tensor.extract(positions, at), INT64)
+        inside = scalar.bit_and(scalar.compare("ge", position, _number(0)), scalar.compare("lt", position, limit))
+        place = [_as_index(scalar.select(inside, position, _number(0)))]
+        value = scalar.select(inside, Scalar(tensor.extract(values, at), dtype), nothing)
+        wide = FLOAT32 if dtype.is_half else dtype
+        old = scalar.cast(Scalar(tensor.extract(carried[0], place), dtype), wide)
+        total = scalar.cast(scalar.add(old, scalar.cast(value, wide)), dtype)
+        return [tensor.insert(total.value, carried[0], place)]
+
+    return loop_nest(sizes_of(positions), [x], step)[0]
