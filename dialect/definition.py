@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from mlirtri.dialect import attributes, ops
 from mlirtri.dialect.dtypes import find_dtype
-from mlirtri.dialect.mlir import ext, ir
+from mlirtri.dialect.mlir import ext, find_dialects_in, ir
 from mlirtri.dialect.ops import Op, dialect_ops
 from mlirtri.dialect.sizes import UNKNOWN, is_dynamic
 from mlirtri.dialect.types import TensorType, same_shape
@@ -103,6 +103,7 @@ def _verifier(op: Op):
 @lru_cache(maxsize=1)
 def dialect() -> type[ext.Dialect]:
     """The dialect class; made once per process."""
+    find_dialects_in("mlirtri.dialect")
     tri = new_class("Tri", (ext.Dialect,), {"name": "tri"})
     for op in dialect_ops():
         members = {"__annotations__": _annotations(op), "verify_invariants": _verifier(op)}

@@ -15,6 +15,13 @@ __all__ = [
 ]  # fmt: skip
 
 
+def find_dialects_in(package: str) -> None:
+    """Let the bindings look for the Python module of a dialect in `package` too."""
+    from torch_mlir._mlir_libs import _mlir
+
+    _mlir.globals.append_dialect_search_prefix(package)
+
+
 def print_module(module: ir.Module) -> str:
     """The text for reading: SSA values carry the names of the user's variables, no locations."""
     return module.operation.get_asm(use_name_loc_as_prefix=True)

@@ -12,18 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
-from mlirtri.dialect.arrays import LOOPS
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.locations import errors_at
-from mlirtri.dialect.mlir import func, ir, print_module
+from mlirtri.dialect.mlir import func, ir
 from mlirtri.dialect.ops import Op
 from mlirtri.lowering import tri_to_linalg_control, tri_to_linalg_rules
 from mlirtri.lowering.imperative import is_imperative
 from mlirtri.lowering.linalg_builder import tensor_type
+from mlirtri.lowering.mlir_passes import run_rewrite
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tri_decompose import decompose, tri_operations
 
-RULE_MODULES = ("arrays", "indexing", "products", "reductions")
+RULE_MODULES = ("indexing", "products", "reductions")
 """Modules ``tri_to_linalg_<name>`` that register their rules when they are imported."""
 STRAIGHT = ("gather",)
 """Operations of the group `indexing` that straight-line code may have."""
@@ -35,11 +35,9 @@ for _name in RULE_MODULES:
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """A linalg module of a `tri` module, which stays as it is; raises what a rule refuses, at its operation."""
     with module.context, ir.Location.unknown():
-        before = print_module(module)
         # The module of the room before belongs to its readers: work on a copy.
-        source = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
-        decompose(source, lambda op, operation: True)
-        context.record("decompose", print_module(source), before)
+        source = module.operation.clone()
+        run_rewrite("decompose", lambda copy: decompose(copy, lambda op, operation: True), source, context)
         return translate(source)
 
 
@@ -56,8 +54,7 @@ def translate(source: ir.Module) -> ir.Module:
 def has_control(source: ir.Module) -> bool:
     """Whether values of rank 0 are scalars: loops, branches, updates and indices of run time compute with them."""
     reads_parts = (op.group == "indexing" and op.name not in STRAIGHT for op in map(op_of, tri_operations(source)))
-    makes_loops = (op.name in LOOPS for op in map(op_of, tri_operations(source)))
-    return is_imperative(source) or any(reads_parts) or any(makes_loops)
+    return is_imperative(source) or any(reads_parts)
 
 
 def _declared(function) -> func.FuncOp:
