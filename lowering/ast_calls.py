@@ -27,10 +27,11 @@ from mlirtri.errors import (
 from mlirtri.lowering.ast_builtins import RUN_TIME_BUILTINS
 from mlirtri.lowering.ast_expressions import Method, fold
 from mlirtri.lowering.language import describe
+from mlirtri.lowering.local_functions import LocalFunction
 from mlirtri.lowering.python_to_ast import parse_function, span_of_node
 from mlirtri.lowering.scope import BUILTINS, Scope, check_constant
 from mlirtri.lowering.specialization import Capture
-from mlirtri.lowering.storage import current, has_memory
+from mlirtri.lowering.storage import current, has_memory, own
 from mlirtri.lowering.tri_builder import Tensor
 from mlirtri.lowering.views import fresh, is_view_function, viewed
 
@@ -45,6 +46,8 @@ class Calls:
         callee = self.visit(node.func)
         arguments = self.elements(node.args)
         keywords = self.keywords(node.keywords)
+        if isinstance(callee, LocalFunction):
+            return self.inline_local(callee, arguments, keywords, node)
         if isinstance(callee, Method):
             return self.spelled(callee.spelling, [callee.tensor, *arguments], keywords)
         if not callable(callee) and find_dtype(callee) is None:
@@ -161,12 +164,27 @@ class Calls:
             raise UnsupportedSyntaxError(f"{function.__name__} is a generator or coroutine, which cannot be inlined")
         self.scope.captures.append(Capture(lambda: function.__code__, function.__code__, function.__qualname__))
         scope = Scope(function, self.scope.captures)
-        scope.locals.update(bind(function, arguments, keywords))
+        scope.locals.update(owned(bind(function, arguments, keywords)))
+        return self.run_inlined(scope, file, node.body, function.__name__, here)
+
+    def inline_local(
+        self, function: LocalFunction, arguments: list[Any], keywords: dict[str, Any], call: ast.Call
+    ) -> Any:
+        """The value of a function that is defined in the kernel."""
+        here = span_of_node(self.file, call)
+        if self.depth >= INLINE_LIMIT:
+            raise KernelValueError(f"{function.__name__} is inlined more than {INLINE_LIMIT} calls deep")
+        outer = function.visitor.scope
+        scope = Scope(outer.function, outer.captures, enclosing=outer)
+        scope.locals.update(owned(function.bind(arguments, keywords)))
+        return self.run_inlined(scope, function.visitor.file, function.body, function.__name__, here)
+
+    def run_inlined(self, scope: Scope, file: str, body: list[ast.stmt], name: str, here: Any) -> Any:
         visitor = cast(Any, type(self))(self.b, scope, file, self.depth + 1, self.location_of(here))
         try:
-            return visitor.run(node.body)
+            return visitor.run(body)
         except KernelError as error:
-            error.notes = (*error.notes, Note(f"in {function.__name__}, called from here", here))
+            error.notes = (*error.notes, Note(f"in {name}, called from here", here))
             raise
 
 
@@ -183,6 +201,11 @@ def bind(function: Callable[..., Any], arguments: list[Any], keywords: dict[str,
             check_constant(parameter.default, f"the default of {parameter.name!r}")
     bound.apply_defaults()
     return dict(bound.arguments)
+
+
+def owned(bound: dict[str, Any]) -> dict[str, Any]:
+    """Arguments as a function's names hold them."""
+    return {name: own(value) for name, value in bound.items()}
 
 
 def _qualified(callee: Any) -> str | None:

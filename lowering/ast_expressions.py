@@ -270,14 +270,14 @@ class Expressions:
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         owner, index = self.visit(node.value), self.visit(node.slice)
         if isinstance(owner, Tensor):
-            return self.index(owner, index if isinstance(index, tuple) else (index,))
+            return self.element(owner, index if isinstance(index, tuple) else (index,))
         if isinstance(owner, (tuple, list, str)):
             return fold(_item, owner, index)
         raise KernelTypeError(f"{describe(owner)} cannot be indexed")
 
     def rows(self, tensor: Tensor) -> list[Tensor]:
         """The tensor's parts along its first axis, as unpacking gives them."""
-        return [self.index(tensor, (position,)) for position in range(tensor.type.shape[0])]
+        return [self.element(tensor, (position,)) for position in range(tensor.type.shape[0])]
 
 
 def is_integer(value: Any) -> bool:

@@ -17,9 +17,11 @@ from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.dialect.sizes import Size, is_dynamic
 from mlirtri.errors import KernelIndexError, KernelTypeError, KernelValueError
 from mlirtri.lowering.language import describe
-from mlirtri.lowering.language_shapes import reshape, strided
+from mlirtri.lowering.language_shapes import reshape, spaced, strided
+from mlirtri.lowering.size_alignment import common_size, cut
 from mlirtri.lowering.storage import Step, has_memory
 from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.lowering.views import fresh
 
 INT64 = DTYPES["int64"]
 
@@ -68,6 +70,11 @@ class Indexing:
             view = view.then(step)
         return replace(result, origin=replace(view, version=tensor.origin.version))
 
+    def element(self, tensor: Tensor, index: tuple[Any, ...]) -> Tensor:
+        """``tensor[index]`` as it is read: one element of a NumPy array is a number, which shares no memory."""
+        result = self.index(tensor, index)
+        return fresh(result) if self.b.semantics == "numpy" and not result.type.rank else result
+
     def _expanded(self, tensor: Tensor, index: tuple[Any, ...]) -> list[Any]:
         """One part for each axis, and None for each new one."""
         index = tuple(self._as_array(part) for part in index)
@@ -79,7 +86,26 @@ class Indexing:
         rest = [slice(None)] * (tensor.type.rank - consumed)
         if not any(part is ... for part in index):
             index = (*index, ...)
-        return [each for part in index for each in (rest if part is ... else [part])]
+        parts = [each for part in index for each in (rest if part is ... else [part])]
+        axes = iter(tensor.type.shape)
+        return [part if part is None else self._positions_of_step(part, next(axes)) for part in parts] if not any(
+            _is_array(part) and part.type.dtype.is_bool for part in parts) else parts  # fmt: skip
+
+    def _positions_of_step(self, part: Any, size: int | Size) -> Any:
+        """A slice whose step only the run shows (and is positive), as an array of positions."""
+        if not isinstance(part, slice) or not isinstance(part.step, Tensor):
+            return part
+        indices, tri = self.b.indices, self.b.tri
+        step = indices.size_of(part.step)
+        if step.is_constant:
+            return slice(part.start, part.stop, step.constant)
+        start, extent = indices.slice_bounds(slice(part.start, part.stop), Size.of(size), 1)
+        self.b.check(tri.less(tri.index(step), tri.index(1)), KernelValueError, "a step of run time is not positive")
+        positive = tri.index(indices.maximum(step, Size.of(1)))
+        count = tri.floor_divide(tri.subtract(tri.add(tri.index(extent), positive), tri.index(1)), positive)
+        upper = Size.of(size)
+        length = Size.of(indices.symbol(count, "n", Size.of(0), upper))
+        return spaced(self.b, start, length, positive, INT64)
 
     def _as_array(self, part: Any) -> Any:
         if isinstance(part, list) or (isinstance(part, tuple) and part and not isinstance(part[0], slice)):
@@ -288,7 +314,29 @@ class Indexing:
             memory.write(tri, target.origin, self.b.transpose(written, tuple(map(permutation.index, range(len(parts))))))
         else:
             target = self.index(tensor, tuple(index))
-            memory.write(tri, target.origin, self.assigned(value, target, target.type.shape))
+            update = self.b.tensor(self.b.stack(list(value)) if isinstance(value, (tuple, list)) else value)
+            target, update = self._same_sizes(target, update)
+            memory.write(tri, target.origin, self.assigned(update, target, target.type.shape))
+
+    def _same_sizes(self, target: Tensor, update: Tensor) -> tuple[Tensor, Tensor]:
+        """Where only the run shows whether an update fits, both are cut to what they have in common, and it is checked."""
+        for axis in range(-min(target.type.rank, update.type.rank), 0):
+            sizes = [target.type.shape[axis], update.type.shape[axis]]
+            if sizes[0] == sizes[1] or sizes[1] == 1 or not any(map(is_dynamic, sizes)):
+                continue
+            common = common_size(self.b, sizes)
+            target = self._leading(target, target.type.rank + axis, common)
+            update = cut(self.b, update, update.type.rank + axis, common)
+        return target, update
+
+    def _leading(self, target: Tensor, axis: int, size: int | Size) -> Tensor:
+        """The view of the first elements along an axis."""
+        rank = target.type.rank
+        sizes = tuple(size if i == axis else each for i, each in enumerate(target.type.shape))
+        attributes = {"offsets": (0,) * rank, "sizes": sizes, "strides": (1,) * rank, "drop": ()}
+        step = Step("extract_slice", attributes, tuple(self.b.tri.index(each) for each in sizes if is_dynamic(each)))
+        part = step.read(self.b.tri, Tensor(target.value, target.type))
+        return replace(part, origin=target.origin.then(step))
 
     def _masked(self, tensor: Tensor, mask: Tensor, value: Any) -> Tensor:
         rest = tensor.type.shape[mask.type.rank :]
@@ -300,6 +348,8 @@ class Indexing:
 
     def assigned(self, value: Any, target: Tensor, shape: tuple[int | Size, ...]) -> Tensor:
         """A value as elements of `target`: cast to its dtype, without leading axes of size 1, broadcast to `shape`."""
+        if isinstance(value, (tuple, list)):
+            value = self.b.stack(list(value))
         made = self.b.tensor(value, target.type.dtype)
         while made.type.rank > len(shape) and made.type.shape[0] == 1:
             made = self.b.reshape(made, made.type.shape[1:])

@@ -12,7 +12,7 @@ from typing import Any
 
 from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.dialect.sizes import Size
-from mlirtri.errors import KernelValueError, UnsupportedSyntaxError
+from mlirtri.errors import KernelError, KernelValueError, UnsupportedSyntaxError
 from mlirtri.lowering.iterables import Iterable, iterable_of
 from mlirtri.lowering.loop_carried import Again, Carried, LoopPlan
 from mlirtri.lowering.python_to_ast import span_of_node
@@ -22,6 +22,7 @@ from mlirtri.lowering.tri_builder import Tensor
 
 INT64, BOOL = DTYPES["int64"], DTYPES["bool"]
 ATTEMPTS = 12
+UNROLLED_IF_NEEDED = 32
 
 
 class Loops:
@@ -32,8 +33,24 @@ class Loops:
         over = iterable_of(self, node.iter)
         if over.known is not None and (over.unroll or over.known <= self.b.unroll):
             return self._unrolled(node, over, 0)
-        self._settle(node, lambda plan: self._run_time_for(node, over, plan))
+        self._as_loop_or_unrolled(node, over)
         return None
+
+    def _as_loop_or_unrolled(self, node: Any, over: Iterable) -> None:
+        """A loop of known turns whose body needs its index at compile time (a size, say) is unrolled after all."""
+        errors = len(self.errors)
+        try:
+            return self._settle(node, lambda plan: self._run_time_for(node, over, plan))
+        except (KernelError, Poisoned) as reason:
+            if over.known is None or over.known > UNROLLED_IF_NEEDED:
+                raise
+            refused = self.errors[errors:]
+            del self.errors[errors:]
+            try:
+                self._unrolled(node, over, 0)
+            except (KernelError, Poisoned):
+                self.errors[errors:] = refused
+                raise reason from None
 
     def visit_While(self, node: ast.While) -> None:
         _refuse_else(node)

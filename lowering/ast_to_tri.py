@@ -26,6 +26,7 @@ from mlirtri.lowering.language import Language, describe
 from mlirtri.lowering.python_to_ast import KernelTree, span_of_node
 from mlirtri.lowering.scope import POISON, Poisoned, Scope
 from mlirtri.lowering.specialization import ConstantParameter, Interface, Leaf, RuntimeCheck, TensorParameter, like
+from mlirtri.lowering.local_functions import local_function
 from mlirtri.lowering.loop_carried import Again, LoopPlan
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.storage import Storage, View, current, has_memory, own
@@ -42,12 +43,10 @@ INSTEAD = {
     "Assert": "use static_assert for conditions known at compile time",
     "With": "leave context managers outside of the kernel",
     "AsyncWith": "leave context managers outside of the kernel",
-    "Delete": "names end with the function; just do not use it any more",
     "Global": "pass the value as an argument and return the new one",
     "Nonlocal": "pass the value as an argument and return the new one",
     "Import": "import at the top of the file",
     "ImportFrom": "import at the top of the file",
-    "FunctionDef": "define helper functions at the top of the file",
     "AsyncFunctionDef": "define helper functions at the top of the file",
     "ClassDef": "a kernel has no classes",
     "Match": "use if/elif on values known at compile time",
@@ -118,6 +117,18 @@ class FunctionVisitor(Branches, Loops, Expressions, Indexing, Calls):
 
     def visit_Pass(self, node: ast.Pass) -> None:
         return None
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self.scope.locals[node.name] = local_function(node, self)
+
+    def visit_Lambda(self, node: ast.Lambda) -> Any:
+        return local_function(node, self)
+
+    def visit_Delete(self, node: ast.Delete) -> None:
+        for target in node.targets:
+            if not isinstance(target, ast.Name):
+                raise UnsupportedSyntaxError("only names can be deleted", span_of_node(self.file, target))
+            self.scope.locals.pop(target.id, None)
 
     def visit_Return(self, node: ast.Return) -> Returned:
         return Returned(self.visit(node.value) if node.value else None)
@@ -279,6 +290,7 @@ def _argument_locations(tree: KernelTree) -> list[ir.Location]:
 
 def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Block) -> None:
     builder = Language(tree.specialization.semantics, context.unroll, context.debug)
+    builder.entry = block
     scope = Scope(tree.function, context.captures)
     arguments, memories = iter(block.arguments), []
     for parameter in tree.specialization.parameters:

@@ -16,6 +16,7 @@ from mlirtri.dialect.sizes import Size, Symbol
 from mlirtri.lowering.tri_builder import Tensor, TriBuilder
 
 INT64 = DTYPES["int64"]
+_PURE = ("tri.", "arith.", "tensor.from_elements", "tensor.extract")
 
 
 class IndexArithmetic:
@@ -25,6 +26,7 @@ class IndexArithmetic:
         self.b = b
         self.count = 0
         self.keys: dict[Any, Hashable] = {}
+        self.computed: dict[Hashable, int] = {}
 
     def size_of(self, x: Tensor | int) -> Size:
         """A Python int, or an integer of rank 0 of run time."""
@@ -56,13 +58,14 @@ class IndexArithmetic:
         if value in self.keys:
             return self.keys[value]
         self.count += 1
-        found: Hashable = f"v{self.count}"
+        found: Hashable = -self.count
         owner = value.owner
-        if not isinstance(owner, ir.Block) and (operation := owner.operation).name.startswith(("tri.", "arith.")):
-            attributes = str(operation.attributes)
-            found = (operation.name, attributes, *(self.key(operand) for operand in operation.operands))
-        elif not isinstance(owner, ir.Block) and owner.operation.name in ("tensor.from_elements", "tensor.extract"):
-            found = (owner.operation.name, *(self.key(operand) for operand in owner.operation.operands))
+        if not isinstance(owner, ir.Block) and owner.operation.name.startswith(_PURE):
+            operation = owner.operation
+            attributes = tuple((each, str(operation.attributes[each])) for each in operation.attributes)
+            computed = (operation.name, attributes, *(self.key(operand) for operand in operation.operands))
+            # A number for each computation: the tree of a long one would be too much to compare.
+            found = self.computed.setdefault(computed, len(self.computed))
         self.keys[value] = found
         return found
 

@@ -50,7 +50,7 @@ def _of_value(visitor: Any, value: Any, node: ast.expr) -> Iterable:
     if isinstance(value, range):
         return _range(visitor, value.start, value.stop, value.step)
     if isinstance(value, Tensor) and value.type.rank:
-        return Iterable(Size.of(value.type.shape[0]), lambda turn: visitor.index(value, (turn,)))
+        return Iterable(Size.of(value.type.shape[0]), lambda turn: visitor.element(value, (turn,)))
     if isinstance(value, (tuple, list, str)):
         return Iterable(Size.of(len(value)), lambda turn: value[turn], unroll=True)
     raise KernelTypeError(f"cannot loop over {describe(value)}", span_of_node(visitor.file, node))

@@ -20,6 +20,7 @@ from mlirtri.dialect.sizes import Size
 from mlirtri.dialect.types import TensorType, broadcast_shapes
 from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError
 from mlirtri.lowering.index_arithmetic import IndexArithmetic
+from mlirtri.lowering.size_alignment import aligned
 from mlirtri.lowering.storage import Memory, Storage
 from mlirtri.lowering.tri_builder import Tensor, TriBuilder
 
@@ -50,6 +51,8 @@ class Language:
         """Loops of up to this many turns, known at compile time, are unrolled."""
         self.debug = debug
         """Whether positions are checked at run time."""
+        self.entry: ir.Block | None = None
+        """The function's own block, for what has to exist before any loop."""
         self.pending_checks: list[tuple[Tensor | Storage, type[Exception], str, ir.Location | None]] = []
         """Run-time conditions that must be false, with what is raised otherwise."""
 
@@ -110,7 +113,7 @@ class Language:
         plan = promotion.result_dtypes(self.semantics, name, [self.operand(x) for x in operands])
         if plan.mixed_signs:
             return self._compare_signs(name, operands, plan)
-        tensors = [self.tensor(x, dtype) for x, dtype in zip(operands, plan.compute, strict=True)]
+        tensors = aligned(self, [self.tensor(x, dtype) for x, dtype in zip(operands, plan.compute, strict=True)])
         if plan.identity:
             return self.tri.cast(tensors[0], plan.result)
         if name in ("floor_divide", "remainder", "power"):
@@ -145,10 +148,7 @@ class Language:
         for status, *known in self.pending_checks:
             if isinstance(status, Storage) and known == [error, message, self.tri.location]:
                 return status
-        block = ir.InsertionPoint.current.block
-        while block.owner.name != "func.func":
-            block = block.owner.operation.block
-        with ir.InsertionPoint.at_block_begin(block):
+        with ir.InsertionPoint.at_block_begin(self.entry):
             status = Storage(self.tri.constant(False, DTYPES["bool"]), serial=0)
         self.pending_checks.append((status, error, message, self.tri.location))
         return status

@@ -11,6 +11,7 @@ from typing import Any
 
 from mlirtri.dialect import promotion
 from mlirtri.dialect.dtypes import DTYPES, as_dtype
+from mlirtri.dialect.sizes import is_dynamic
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.language import (
     Language,
@@ -22,6 +23,7 @@ from mlirtri.lowering.language import (
 )  # fmt: skip
 from mlirtri.lowering.language_complex import integer_power, known_exponent
 from mlirtri.lowering.language_shapes import full, reshape
+from mlirtri.lowering.size_alignment import common_size, cut
 from mlirtri.lowering.tri_builder import Tensor
 
 # --- elementwise with a shape of their own -------------------------------------------------------------------------
@@ -198,9 +200,13 @@ def _product(b: Language, name: str, x: Any, y: Any) -> Tensor:
         raise KernelTypeError(f"matmul takes no scalars: got {x.type} and {y.type}", help="use * to scale")
     left = x if x.type.rank > 1 else reshape(b, x, (1, *x.type.shape))
     right = y if y.type.rank > 1 else reshape(b, y, (*y.type.shape, 1))
-    if left.type.shape[-1] != right.type.shape[-2]:
+    inner = [left.type.shape[-1], right.type.shape[-2]]
+    if any(map(is_dynamic, inner)) and inner[0] != inner[1]:
+        common = common_size(b, inner)
+        left, right = cut(b, left, left.type.rank - 1, common), cut(b, right, right.type.rank - 2, common)
+    elif inner[0] != inner[1]:
         raise KernelTypeError(
-            f"matmul of {x.type} and {y.type}: the inner sizes {left.type.shape[-1]} and {right.type.shape[-2]} differ"
+            f"matmul of {x.type} and {y.type}: the inner sizes {inner[0]} and {inner[1]} differ"
         )
     product = _truth(b, left, right) if left.type.dtype.is_bool else b.tri.matmul(left, right)
     shape = list(product.type.shape)

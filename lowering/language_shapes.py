@@ -23,7 +23,7 @@ from mlirtri.lowering.tri_builder import Tensor
 
 @language
 def reshape(b: Language, x: Any, shape: Any) -> Tensor:
-    x, shape = b.tensor(x), list(sizes_of(shape))
+    x, shape = b.tensor(x), list(sizes_of(b, shape))
     if not x.type.is_static or any(map(is_dynamic, shape)):
         return _dynamic_reshape(b, x, shape)
     if shape.count(-1) > 1:
@@ -84,7 +84,7 @@ def transpose(b: Language, x: Any, axes: Any = None) -> Tensor:
 
 @language
 def broadcast_to(b: Language, x: Any, shape: Any) -> Tensor:
-    x, shape = b.tensor(x), sizes_of(shape)
+    x, shape = b.tensor(x), sizes_of(b, shape)
     if shape == x.type.shape:
         return x
     if dynamic := [size for size in shape if is_dynamic(size)]:
@@ -92,11 +92,18 @@ def broadcast_to(b: Language, x: Any, shape: Any) -> Tensor:
     return b.tri.broadcast_to(x, shape=shape)
 
 
-def sizes_of(shape: Any) -> tuple[int | Size, ...]:
-    """Sizes of a shape; those of run time are `Size`s, or Python ints of run time."""
+def sizes_of(b: Language, shape: Any) -> tuple[int | Size, ...]:
+    """Sizes of a shape; integers of run time are `Size`s."""
     parts = shape if isinstance(shape, (tuple, list)) else (shape,)
-    found = [each.linear if isinstance(each, Tensor) and each.linear else each for each in parts]
-    return tuple(each.simplified() if is_dynamic(each) else integer(each, "a size") for each in found)
+    return tuple(_size(b, each) for each in parts)
+
+
+def _size(b: Language, part: Any) -> int | Size:
+    if is_dynamic(part):
+        return part.simplified()
+    if isinstance(part, Tensor) and not part.type.rank and part.type.dtype.is_integer:
+        return b.indices.size_of(part).simplified()
+    return integer(part, "a size")
 
 
 def total_size(shape: Sequence[int | Size]) -> int | Size | None:
@@ -217,23 +224,26 @@ def flip(b: Language, x: Any, axis: Any = None) -> Tensor:
 # --- creation ------------------------------------------------------------------------------------------------------
 
 
-def _sizes(shape: Any) -> tuple[int, ...]:
-    sizes = integers(shape, "a size")
-    if any(size < 0 for size in sizes):
+def _sizes(b: Language, shape: Any) -> tuple[int | Size, ...]:
+    sizes = sizes_of(b, shape)
+    if any(size < 0 for size in sizes if not is_dynamic(size)):
         raise KernelValueError(f"negative size in shape {sizes}")
-    return sizes
+    return tuple(b.indices.maximum(size, Size.of(0)).simplified() if is_dynamic(size) else size for size in sizes)
 
 
 @language
 def full(b: Language, shape: Any, value: Any, dtype: Any = None) -> Tensor:
-    sizes, dtype = _sizes(shape), dtype_or_none(dtype)
+    sizes, dtype = _sizes(b, shape), dtype_or_none(dtype)
     if isinstance(value, Tensor):
         return broadcast_to(b, b.tensor(value, dtype), sizes)
     b.operand(value)  # refuses what is no number
     dtype = dtype or b.default_dtype(value)
     if b.semantics == "numpy" and dtype.is_integer and not dtype.holds(int(value)):
         raise KernelValueError(f"{value} does not fit {dtype}")
-    return b.tri.constant(int(value) if dtype.is_integer else value, dtype, sizes)
+    number = int(value) if dtype.is_integer else value
+    if dynamic := [size for size in sizes if is_dynamic(size)]:
+        return b.tri.fill(b.tri.constant(number, dtype), *map(b.tri.index, dynamic), shape=sizes)
+    return b.tri.constant(number, dtype, sizes)
 
 
 @language
@@ -243,12 +253,33 @@ def empty(b: Language, shape: Any, dtype: Any) -> Tensor:
 
 @language
 def arange(b: Language, start: Any, stop: Any, step: Any, dtype: Any) -> Tensor:
-    for each in (start, stop, step):
-        if isinstance(each, Tensor):
-            b.fail("arange takes numbers known at compile time, since they decide its size")
+    if any(isinstance(each, Tensor) for each in (start, stop, step)):
+        return _run_time_arange(b, start, stop, step, as_dtype(dtype))
     if step == 0:
         raise KernelValueError("the step of arange is 0")
     return b.tri.arange(start=start, step=step, size=max(0, ceil((stop - start) / step)), dtype=_name(dtype))
+
+
+def _run_time_arange(b: Language, start: Any, stop: Any, step: Any, dtype: DType) -> Tensor:
+    """Integers whose number only the run shows; NumPy computes a float's number of elements in floats, this does not."""
+    integral = [not isinstance(x, Tensor) or x.type.dtype.is_integer for x in (start, stop, step)]
+    if not all(integral) or isinstance(step, Tensor) or not isinstance(step, int):
+        b.fail("arange at run time takes integers, and a step known at compile time", help="scale an arange of integers")
+    if step == 0:
+        raise KernelValueError("the step of arange is 0")
+    first, last = b.indices.size_of(start), b.indices.size_of(stop)
+    extent = last - first if step > 0 else first - last
+    count = b.indices.maximum(b.indices.floor_divide(extent + (abs(step) - 1), abs(step)), Size.of(0))
+    return spaced(b, first, count, step, dtype)
+
+
+def spaced(b: Language, first: Size, count: Size, step: int | Tensor, dtype: DType) -> Tensor:
+    """`count` integers from `first` on."""
+    int64 = as_dtype("int64")
+    dynamic = [] if count.is_constant else [b.tri.index(count)]
+    along = b.tri.iota(*dynamic, shape=(count.simplified(),), axis=0, dtype="int64")
+    factor = b.tri.cast(step, int64) if isinstance(step, Tensor) else b.tri.constant(step, int64)
+    return b.tri.cast(b.tri.add(b.tri.multiply(along, factor), b.tri.index(first)), dtype)
 
 
 def _name(dtype: Any) -> str:

@@ -17,7 +17,7 @@ from mlirtri.lowering.merging import Differs, common, converted, flat, is_number
 from mlirtri.lowering.python_to_ast import span_of_node
 from mlirtri.lowering.scope import POISON, Unavailable
 from mlirtri.lowering.storage import Storage, current, has_memory, own
-from mlirtri.lowering.structured_exits import VALUE, stored, written
+from mlirtri.lowering.structured_exits import VALUE, rebound, stored, written
 from mlirtri.lowering.tri_builder import Tensor
 
 
@@ -47,7 +47,9 @@ class Carried:
         """Whether there is at least one turn."""
         self.b, self.scope = visitor.b, visitor.scope
         self.serial = self.b.memory.serial
-        self.changed = stored(node.body) | (stored(node.target) if isinstance(node, ast.For) else set())
+        self.changed = {
+            name for name in stored(node.body) if not has_memory(self.scope.locals.get(name))
+        } | rebound([*node.body, *([node.target] if isinstance(node, ast.For) else [])])
         self.names: dict[str, Any] = {}
         """Carried names with their first values."""
         self.kinds: dict[str, list[Tensor]] = {}

@@ -46,9 +46,11 @@ class Unavailable:
 class Scope:
     """Local names of one function, over the names its Python function can see."""
 
-    def __init__(self, function: Callable[..., Any], captures: list[Capture]):
+    def __init__(self, function: Callable[..., Any], captures: list[Capture], enclosing: Scope | None = None):
         self.function = function
         self.captures = captures
+        self.enclosing = enclosing
+        """The scope around a function that is defined in a kernel."""
         self.locals: dict[str, Any] = {}
 
     def read(self, name: str, b: TriBuilder) -> Any:
@@ -62,6 +64,8 @@ class Scope:
                 raise value.error
             self.locals[name] = value = current(b, value)
             return value
+        if self.enclosing is not None:
+            return self.enclosing.read(name, b)
         for found, read in self._captured(name):
             return self.capture(name, found, read)
         if name in BUILTINS:

@@ -47,7 +47,7 @@ def _block(body: list[ast.stmt], inside: _Inside | None, serial: Iterator[int]) 
             arms = [_block(arm, inside, serial) for arm in (statement.body, statement.orelse)]
             made.append(_copy(statement, body=arms[0], orelse=arms[1]))
         elif isinstance(statement, (ast.For, ast.While)):
-            returns = any(isinstance(each, ast.Return) for each in ast.walk(statement))
+            returns = _returns(statement)
             made += [_assign(RETURNED, ast.Constant(False), statement)] * returns
             made.append(_loop(statement, serial))
             if returns:
@@ -94,11 +94,17 @@ def _leaves(statement: ast.AST) -> bool:
         if isinstance(child, (ast.Return, ast.Break, ast.Continue)):
             return True
         if isinstance(child, (ast.For, ast.While)):
-            if any(isinstance(each, ast.Return) for each in ast.walk(child)):
+            if _returns(child):
                 return True
         elif isinstance(child, (ast.If, ast.With)) and _leaves(child):
             return True
     return False
+
+
+def _returns(statement: ast.AST) -> bool:
+    """Whether there is a `return` in it, other than of a function defined in it."""
+    children = (each for each in ast.iter_child_nodes(statement) if not isinstance(each, (ast.FunctionDef, ast.Lambda)))
+    return any(isinstance(child, ast.Return) or _returns(child) for child in children)
 
 
 def _copy(statement: Any, **fields: Any) -> Any:
@@ -124,6 +130,17 @@ def stored(nodes: ast.AST | Sequence[ast.AST]) -> set[str]:
     nodes = [nodes] if isinstance(nodes, ast.AST) else nodes
     walked = (each for node in nodes for each in ast.walk(node))
     return {each.id for each in walked if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+
+
+def rebound(body: Sequence[ast.AST]) -> set[str]:
+    """Names that statements may bind anew: ``x += y`` only does if x is a number."""
+    updates = {
+        id(each.target) for node in body for each in ast.walk(node)
+        if isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Name)
+    }  # fmt: skip
+    walked = (each for node in body for each in ast.walk(node))
+    names = (each for each in walked if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store))
+    return {each.id for each in names if id(each) not in updates}
 
 
 def loaded(*nodes: ast.AST | None) -> set[str]:
@@ -171,6 +188,8 @@ def _live_before(statement: Any, after: frozenset[str]) -> frozenset[str]:
         return _live(statement.body, after) | {name for item in statement.items for name in loaded(item.context_expr)}
     if isinstance(statement, (ast.For, ast.While)):
         return _live_before_loop(statement, after)
+    if isinstance(statement, ast.FunctionDef):
+        return (after - {statement.name}) | loaded(statement)
     targets = stored(statement)
     if isinstance(statement, ast.AugAssign):
         return after | loaded(statement) | targets
