@@ -1,0 +1,194 @@
+"""What the statements inside a loop read and write, as linear forms of the loops' variables.
+
+Takes a TIR statement. Gives every load and store in it, with the loops around each. Marks what no loop transformation
+may touch: calls with effects, assertions, jumps out of the loop. Changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlirtri.lowering.loop_ranges import Linear, LoopRange, linear, range_of, variable
+from mlirtri.lowering.tvm_names import SBlockRealize, TensorLoad, ir, structural_walk, tirx
+
+_PURE = 1
+"""TVM's number for calls that only compute; larger ones read or change something."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """One load or store. An index that is no sum of loop variables is None."""
+
+    buffer: Any
+    indices: tuple[Linear | None, ...]
+    is_store: bool
+    loops: tuple[LoopRange, ...]
+    """The loops around it inside the statement, outermost first."""
+
+
+@dataclass
+class Accesses:
+    """All that a statement touches."""
+
+    found: list[Access] = field(default_factory=list)
+    private: set[Any] = field(default_factory=set)
+    """Buffers that are allocated inside the statement, so that each run of it has its own."""
+    is_opaque: bool = False
+    """Whether it does something that has an order: a call with effects, an assertion, a jump out of it."""
+    has_calls: bool = False
+    """Whether a function such as `exp` is called."""
+
+    @property
+    def shared(self) -> list[Access]:
+        """The accesses to what exists outside of the statement."""
+        return [each for each in self.found if each.buffer not in self.private]
+
+
+def accesses_of(statement: Any, known: Mapping[Hashable, Linear] | None = None) -> Accesses:
+    """The accesses of a statement; `known` gives linear forms of variables that are bound outside."""
+    reader = _Reader(dict(known or {}), statement)
+    reader.visit(statement, ())
+    return reader.result
+
+
+class _Reader:
+    def __init__(self, known: dict[Hashable, Linear], statement: Any):
+        self.stores = _stores_per_buffer(statement)
+        self.allocated: dict[Any, tuple[LoopRange, ...]] = {}
+        self.known = known
+        self.inner: set[Any] = set()
+        """Variables that are bound inside to what is no linear form: unknown, and different in every iteration."""
+        self.depth = 0
+        self.result = Accesses()
+
+    def visit(self, statement: Any, loops: tuple[LoopRange, ...]) -> None:
+        rule = _RULES.get(type(statement))
+        if rule is None:
+            self.result.is_opaque = True
+            return
+        rule(self, statement, loops)
+
+    def _sequence(self, statement, loops):
+        for each in statement.seq:
+            self.visit(each, loops)
+
+    def _for(self, statement, loops):
+        self.read(statement.min, loops)
+        self.read(statement.extent, loops)
+        around = range_of(statement, self.known)
+        first, last = (self._usable(each) for each in (around.first, around.last))
+        self.depth += 1
+        self.visit(statement.body, (*loops, LoopRange(around.variable, first, last)))
+        self.depth -= 1
+
+    def _while(self, statement, loops):
+        self.read(statement.condition, loops)
+        self.depth += 1
+        self.visit(statement.body, loops)
+        self.depth -= 1
+
+    def _if(self, statement, loops):
+        self.read(statement.condition, loops)
+        self.visit(statement.then_case, loops)
+        if statement.else_case is not None:
+            self.visit(statement.else_case, loops)
+
+    def _store(self, statement, loops):
+        self.read(statement.value, loops)
+        for index in statement.indices:
+            self.read(index, loops)
+        self.note(statement.buffer, statement.indices, loops, is_store=True)
+        if self.stores[statement.buffer] == 1 and self.allocated.get(statement.buffer) == loops:
+            self._remember(statement.buffer, statement.value)
+
+    def _bind(self, statement, loops):
+        self.read(statement.value, loops)
+        if not self._remember(statement.var, statement.value):
+            self.inner.add(statement.var)
+
+    def _remember(self, name: Any, value: Any) -> bool:
+        """Note that a variable, or a cell that is stored once, holds a linear form, if it does."""
+        form = self._usable(linear(value, self.known)) if str(value.ty) in ("int32", "int64") else None
+        if form is not None:
+            self.known[name] = form
+        return form is not None
+
+    def _allocate(self, statement, loops):
+        self.result.private.add(statement.buffer)
+        self.allocated[statement.buffer] = loops
+
+    def _body(self, statement, loops):
+        self.visit(statement.body, loops)
+
+    def _realize(self, statement, loops):
+        block = statement.block
+        if len(block.iter_vars) or block.init is not None or len(block.match_buffers):
+            self.result.is_opaque = True
+        self.result.private.update(block.alloc_buffers)
+        self.visit(block.body, loops)
+
+    def _jump(self, _statement, _loops):
+        if not self.depth:
+            self.result.is_opaque = True
+
+    def _evaluate(self, statement, _loops):
+        if not isinstance(statement.value, tirx.IntImm):
+            self.result.is_opaque = True
+
+    def read(self, expression: Any, loops: tuple[LoopRange, ...]) -> None:
+        """Note the loads and calls in an expression."""
+
+        def load(node):
+            if is_cell(node.source) and node.source not in self.stores:
+                # Nothing in the statement changes it: as good as a variable.
+                self.known.setdefault(node.source, variable(node.source))
+            self.note(node.source, node.indices, loops, is_store=False)
+
+        def call(node):
+            effect = node.op.get_attr("TCallEffectKind") if isinstance(node.op, ir.Op) else None
+            self.result.is_opaque |= effect is None or int(effect) > _PURE
+            self.result.has_calls = True
+
+        def let(node):
+            self.inner.add(node.var)
+
+        structural_walk(expression, (tirx.Let, let))
+        # The loads inside an index come before the load that it is of.
+        structural_walk(expression, [(TensorLoad, load), (ir.Call, call)], order="post")
+
+    def note(self, buffer: Any, indices: Any, loops: tuple[LoopRange, ...], *, is_store: bool) -> None:
+        forms = tuple(self._usable(linear(index, self.known)) for index in indices)
+        self.result.found.append(Access(buffer, forms, is_store, loops))
+
+    def _usable(self, form: Linear | None) -> Linear | None:
+        return None if form is None or any(each in self.inner for each in form.terms) else form
+
+
+def is_cell(buffer: Any) -> bool:
+    """Whether a buffer is a single element."""
+    return all(isinstance(size, tirx.IntImm) and size.value == 1 for size in buffer.ty.shape)
+
+
+def _stores_per_buffer(statement: Any) -> Counter:
+    found: list[Any] = []
+    structural_walk(statement, (tirx.BufferStore, lambda node: found.append(node.buffer)))
+    return Counter(found)
+
+
+_RULES = {
+    tirx.SeqStmt: _Reader._sequence,
+    tirx.For: _Reader._for,
+    tirx.While: _Reader._while,
+    tirx.IfThenElse: _Reader._if,
+    tirx.BufferStore: _Reader._store,
+    tirx.Bind: _Reader._bind,
+    tirx.AllocBuffer: _Reader._allocate,
+    tirx.AttrStmt: _Reader._body,
+    SBlockRealize: _Reader._realize,
+    tirx.Break: _Reader._jump,
+    tirx.Continue: _Reader._jump,
+    tirx.Evaluate: _Reader._evaluate,
+}

@@ -1,0 +1,122 @@
+"""Index arithmetic of loops as sums of variables, and the smallest value that such a sum can have.
+
+Takes integer TIR expressions and the loops around them. Gives `Linear` forms (``2 * i - k + 1``) and bounds of them
+over all iterations, also where a loop's bounds name other loops' variables (triangles). Gives None for anything that is
+no sum of products with constants. Knows no statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlirtri.lowering.tvm_names import TensorLoad, tirx
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A sum: `terms` maps a variable to its factor (never 0), `constant` is the rest."""
+
+    terms: Mapping[Hashable, int] = field(default_factory=dict)
+    constant: int = 0
+
+    def __add__(self, other: Linear) -> Linear:
+        terms = dict(self.terms)
+        for variable, factor in other.terms.items():
+            terms[variable] = terms.get(variable, 0) + factor
+        return Linear({each: factor for each, factor in terms.items() if factor}, self.constant + other.constant)
+
+    def __sub__(self, other: Linear) -> Linear:
+        return self + other.times(-1)
+
+    def times(self, factor: int) -> Linear:
+        if factor == 0:
+            return Linear()
+        return Linear({each: own * factor for each, own in self.terms.items()}, self.constant * factor)
+
+    def plus(self, number: int) -> Linear:
+        return Linear(self.terms, self.constant + number)
+
+    def factor(self, variable: Hashable) -> int:
+        return self.terms.get(variable, 0)
+
+    def substituted(self, variable: Hashable, value: Linear) -> Linear:
+        """The sum with `value` in place of a variable."""
+        factor = self.factor(variable)
+        if not factor:
+            return self
+        rest = Linear({each: own for each, own in self.terms.items() if each != variable}, self.constant)
+        return rest + value.times(factor)
+
+    def renamed(self, names: Mapping[Hashable, Hashable]) -> Linear:
+        return Linear({names.get(each, each): factor for each, factor in self.terms.items()}, self.constant)
+
+
+@dataclass(frozen=True)
+class LoopRange:
+    """The values of a loop's variable: from `first` to `last`, both included; None where that is no linear form."""
+
+    variable: Hashable
+    first: Linear | None
+    last: Linear | None
+
+    def renamed(self, names: Mapping[Hashable, Hashable]) -> LoopRange:
+        first, last = (each.renamed(names) if each else None for each in (self.first, self.last))
+        return LoopRange(names.get(self.variable, self.variable), first, last)
+
+
+def variable(name: Hashable) -> Linear:
+    return Linear({name: 1})
+
+
+def least(value: Linear, ranges: Sequence[LoopRange]) -> int | None:
+    """A number that `value` is never below while each variable is in its range; None where there is none.
+
+    `ranges` are ordered: each may name variables of the earlier ones in its bounds.
+    """
+    for one in reversed(ranges):
+        factor = value.factor(one.variable)
+        if not factor:
+            continue
+        bound = one.first if factor > 0 else one.last
+        if bound is None:
+            return None
+        value = value.substituted(one.variable, bound)
+    return None if value.terms else value.constant
+
+
+def linear(expression: Any, known: Mapping[Hashable, Linear]) -> Linear | None:
+    """The linear form of an integer expression; `known` gives those of variables and cells that hold one."""
+    if isinstance(expression, tirx.IntImm):
+        return Linear({}, int(expression.value))
+    if isinstance(expression, tirx.Var):
+        return known.get(expression) or variable(expression)
+    if isinstance(expression, TensorLoad):
+        return known.get(expression.source)
+    if isinstance(expression, tirx.Cast):
+        is_index = str(expression.ty) in ("int32", "int64") and str(expression.value.ty) in ("int32", "int64")
+        return linear(expression.value, known) if is_index else None
+    if isinstance(expression, tirx.Add | tirx.Sub):
+        left, right = linear(expression.a, known), linear(expression.b, known)
+        if left is None or right is None:
+            return None
+        return left + right if isinstance(expression, tirx.Add) else left - right
+    if isinstance(expression, tirx.Mul):
+        return _product(linear(expression.a, known), linear(expression.b, known))
+    return None
+
+
+def _product(left: Linear | None, right: Linear | None) -> Linear | None:
+    if left is None or right is None:
+        return None
+    if not right.terms:
+        return left.times(right.constant)
+    return right.times(left.constant) if not left.terms else None
+
+
+def range_of(loop: Any, known: Mapping[Hashable, Linear]) -> LoopRange:
+    """The range of a TIR `For`."""
+    first, extent = linear(loop.min, known), linear(loop.extent, known)
+    last = (first + extent).plus(-1) if first is not None and extent is not None else None
+    return LoopRange(loop.loop_var, first, last)

@@ -1,0 +1,189 @@
+"""Schedules an imperative PrimFunc: its loops in parallel, as vectors, its sums side by side.
+
+Takes the PrimFunc of `loops_to_primfunc` and our target. Gives a `Schedule` of the same function with other loops, or
+None for a PrimFunc that is no imperative one. Loops that are neither marked ``mlirtri.parallel`` nor proven independent
+stay in order.
+
+    for i:  # parallel                                   parallel i:
+        for j:  # parallel                       ──►         for j in strips of 8: B[i, j:j+8] = A[i, j:j+8] * 2
+            B[i, j] = A[i, j] * 2                            for j in the rest: B[i, j] = A[i, j] * 2
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.lowering.loop_choice import GOOD, contains_loops, fit_of, parallel_loops_in, shares_reads
+from mlirtri.lowering.loop_dependence import PARALLEL
+from mlirtri.lowering.loop_interchange import prepare, with_parts
+from mlirtri.lowering.loop_ranges import LoopRange, least, linear, range_of
+from mlirtri.lowering.loop_reductions import in_vectors
+from mlirtri.lowering.loop_strips import (
+    Shape,
+    index,
+    last_strip,
+    rest_loop,
+    sequence,
+    strip_loop,
+    whole,
+    with_body,
+)
+from mlirtri.lowering.loop_threads import on_threads, work_of
+from mlirtri.lowering.target import Target
+from mlirtri.lowering.tvm_names import PrimFunc, SBlock, SBlockRealize, Schedule, structural_map, tirx
+
+IMPERATIVE = "mlirtri.imperative"
+"""Attribute of a PrimFunc that is statements, not a loop nest around one block."""
+ROWS = 4
+"""Rows that a product does together, so that what it reads of its right operand is used for each."""
+VECTORS = 4
+"""Vectors of results that a sum over rows does together."""
+ENOUGH_ITERATIONS = 8
+"""Iterations of a loop that are enough for the threads to share."""
+Ranges = tuple[LoopRange, ...]
+
+
+def loops(function: PrimFunc, target: Target) -> Schedule | None:
+    """The rule for imperative functions."""
+    if IMPERATIVE not in (function.attrs or {}):
+        return None
+    return Schedule(scheduled(function, target), error_render_level="fast")
+
+
+def scheduled(function: PrimFunc, target: Target) -> PrimFunc:
+    """The function with its loops scheduled."""
+
+    def visit(block: Any) -> Any:
+        if isinstance(block.body, SBlockRealize):
+            return block
+        body = _Scheduler(target).visit(prepare(block.body), ())
+        return SBlock(
+            block.iter_vars, block.reads, block.writes, block.name_hint, body, block.init, block.alloc_buffers,
+            block.match_buffers, block.annotations,
+        )  # fmt: skip
+
+    return function.with_body(structural_map(function.body, (SBlock, visit), order="post"))
+
+
+class _Scheduler:
+    """One function's statements on the way, outermost first."""
+
+    def __init__(self, target: Target):
+        self.target = target
+        self.is_threaded = target.threads == 1
+        """Whether no more threads are to be had here."""
+
+    def visit(self, statement: Any, around: Ranges) -> Any:
+        if not isinstance(statement, tirx.For):
+            return with_parts(statement, lambda part: self.visit(part, around))
+        if PARALLEL in statement.annotations:
+            return self._parallel(statement, around)
+        fit = fit_of(statement)
+        lanes = fit.lanes if fit.share >= GOOD else 1
+        vectors = in_vectors(statement, count_of(statement, around), lanes)
+        return self._inside(statement, around) if vectors is None else vectors
+
+    def _inside(self, loop: Any, around: Ranges) -> Any:
+        return with_body(loop, self.visit(loop.body, (*around, range_of(loop, {}))))
+
+    def _parallel(self, loop: Any, around: Ranges) -> Any:
+        """A loop of independent iterations, on several threads if none around it is."""
+        if self.is_threaded or _is_small_around_larger(loop):
+            return self._in_order(loop, around)
+        self.is_threaded = True
+        made = self._in_order(loop, around)
+        self.is_threaded = False
+        return on_threads(made, work_of(loop))
+
+    def _in_order(self, loop: Any, around: Ranges) -> Any:
+        """A loop of independent iterations that is itself, or contains, the one for vectors."""
+        fit = fit_of(loop)
+        inner = [fit_of(each) for each in parallel_loops_in(loop.body)]
+        better = [each for each in inner if each.is_good and each.share >= fit.share]
+        made = self._vectors(loop, fit.lanes, around) if fit.is_good and not better else None
+        if made is None and better and shares_reads(loop):
+            made = self._rows(loop, around)
+        return self._inside(loop, around) if made is None else made
+
+    def _vectors(self, loop: Any, lanes: int, around: Ranges) -> Any:
+        """The loop as strips of vectors; None where its iterations part."""
+        count = count_of(loop, around)
+        known = count.value if isinstance(count, tirx.IntImm) else None
+        while known is not None and lanes > max(1, known):
+            lanes //= 2
+        if lanes < 2:
+            return None
+        if not contains_loops(loop.body):
+            smallest = 2 if known is not None else max(2, lanes // 2)
+            return _narrowing(loop, count, lanes, smallest)
+        wide = VECTORS * lanes
+        if known is not None:
+            return _overlapping(loop, count, Shape(VECTORS if wide <= known else 1, lanes))
+        return _overlapping_if_enough(loop, count, lanes)
+
+    def _rows(self, loop: Any, around: Ranges) -> Any:
+        """Several iterations of the loop written out together; None where they part."""
+        count = count_of(loop, around)
+        rows = min(ROWS, count.value) if isinstance(count, tirx.IntImm) else ROWS
+        strips = strip_loop(loop, index(0), count, Shape(rows, 1))
+        if strips is None:
+            return None
+        parts = [strips, *rest_loop(loop, whole(count, rows), count)]
+        return sequence(*(self._inside(part, around) for part in parts))
+
+
+def _narrowing(loop: Any, count: Any, lanes: int, smallest: int) -> Any:
+    """The loop as vectors, then as one of half as many lanes and so on, what is left one by one; or None."""
+    done, steps = index(0), []
+    while lanes >= smallest:
+        if not isinstance(count, tirx.IntImm) or count.value - done.value >= lanes:
+            steps.append(strip_loop(loop, done, count, Shape(1, lanes)))
+            done = whole(count, lanes)
+        lanes //= 2
+    return None if any(each is None for each in steps) else sequence(*steps, *rest_loop(loop, done, count))
+
+
+def _overlapping_if_enough(loop: Any, count: Any, lanes: int) -> Any:
+    """The widest strips that the loop is long enough for, one by one where it is for none; None where they part."""
+    [made] = rest_loop(loop, index(0), count)
+    for shape in (Shape(1, lanes), Shape(VECTORS, lanes)):
+        strips = _overlapping(loop, count, shape)
+        if strips is None:
+            return None
+        made = tirx.IfThenElse(tirx.GE(count, index(shape.width)), strips, made)
+    return made
+
+
+def _overlapping(loop: Any, count: Any, shape: Shape) -> Any:
+    """A loop with loops inside, at least as long as a strip, as strips, of which the last may overlap; or None.
+
+    Loops inside take the same time for one column as for a strip of them.
+    """
+    done = whole(count, shape.width)
+    strips = strip_loop(loop, index(0), count, shape)
+    if strips is None:
+        return None
+    if isinstance(count, tirx.IntImm) and count.value == done.value:
+        return strips
+    last = last_strip(loop, done, count, shape)
+    if not isinstance(count, tirx.IntImm):
+        last = tirx.IfThenElse(tirx.GT(count, done), last, None)
+    return sequence(strips, last)
+
+
+def _is_small_around_larger(loop: Any) -> bool:
+    """Whether a loop has too few iterations for all threads, and is nothing but a loop with more."""
+    inner = loop.body
+    is_nest = isinstance(inner, tirx.For) and PARALLEL in inner.annotations
+    known = [each.extent for each in (loop, inner) if isinstance(getattr(each, "extent", None), tirx.IntImm)]
+    return is_nest and len(known) == 2 and known[0].value < ENOUGH_ITERATIONS < known[1].value
+
+
+def count_of(loop: Any, around: Ranges) -> Any:
+    """How often a loop runs, which is never less than 0."""
+    extent = loop.extent
+    if isinstance(extent, tirx.IntImm):
+        return index(max(0, extent.value))
+    form = linear(extent, {})
+    smallest = None if form is None else least(form, around)
+    return extent if smallest is not None and smallest >= 0 else tirx.max(extent, index(0))
