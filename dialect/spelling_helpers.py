@@ -129,6 +129,22 @@ def trimmed(b: Builder, name: str, x: Any, diagonal: int, lower: bool) -> Any:
     return b.where(triangle(b, rows, columns, diagonal, lower), x, b.full((), 0, b.type_of(x).dtype))
 
 
+def diagonal(b: Builder, x: Any, offset: int) -> Any:
+    """The diagonal of the last two axes: every (columns + 1)th element of each matrix in memory order."""
+    *batch, rows, columns = shape_of(b, x)
+    start = offset if offset >= 0 else -offset * columns
+    count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    flat = b.reshape(x, (*batch, rows * columns))
+    stop = start + (count - 1) * (columns + 1) + 1
+    return b.cut(flat, len(batch), slice(start, stop, columns + 1) if count else slice(0, 0))
+
+
+def at_least(b: Builder, x: Any, rank: int) -> Any:
+    """`x` with axes of size 1 in front, up to `rank`."""
+    shape = shape_of(b, x)
+    return x if len(shape) >= rank else b.reshape(x, (1,) * (rank - len(shape)) + shape)
+
+
 def flattened(b: Builder, x: Any, first: int = 0, last: int = -1) -> Any:
     """`x` with the axes from `first` to `last` merged into one."""
     shape = shape_of(b, x)

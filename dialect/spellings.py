@@ -137,7 +137,8 @@ CONSTANTS: dict[str, float | None] = {}
 _SPELLINGS: dict[str, Spelling] = {}
 _ROOMS = (
     "numpy", "numpy_functions", "numpy_arrays", "numpy_shapes", "numpy_making", "numpy_sequences",
-    "numpy_statistics", "torch", "torch_arrays", "torch_networks", "math", "methods", "mlirtri",
+    "numpy_statistics", "numpy_products", "numpy_linalg", "numpy_ufuncs", "torch", "torch_arrays", "torch_networks",
+    "math", "methods", "mlirtri",
     "complex",
 )  # fmt: skip
 _LIBRARIES = ("numpy", "torch", "math", "cmath")

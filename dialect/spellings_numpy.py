@@ -297,14 +297,6 @@ def _dot(builder, a, b, out=unsupported()):
     return builder.dot(a, b)
 
 
-@spelling("numpy.inner", ops="dot multiply transpose")
-def _(builder, a, b, /):
-    if not helpers.shape_of(builder, a) or not helpers.shape_of(builder, b):
-        return builder.multiply(*arrays(builder, a, b))
-    helpers.require_rank(builder, "the second operand of numpy.inner", b, (1, 2))
-    return builder.dot(a, b if helpers.rank_of(builder, b) == 1 else builder.transpose(b))
-
-
 @spelling("numpy.vdot", ops="dot reshape conj")
 def _(builder, a, b, /):
     return builder.dot(builder.conj(builder.reshape(a, (-1,))), builder.reshape(b, (-1,)))

@@ -94,20 +94,14 @@ def _(b, arrays, axis=0, out=unsupported(), *, dtype=None, casting=unsupported("
     return b.stack(_cast_all(b, arrays, dtype), axis)
 
 
-def _at_least(b, x, rank):
-    """`numpy.atleast_1d` and `atleast_2d`."""
-    shape = helpers.shape_of(b, x)
-    return x if len(shape) >= rank else b.reshape(x, (1,) * (rank - len(shape)) + shape)
-
-
 @spelling("numpy.vstack", ops="concatenate reshape")
 def _(b, tup, *, dtype=None, casting=unsupported("same_kind")):
-    return b.concatenate(tuple(_at_least(b, x, 2) for x in _cast_all(b, tup, dtype)), 0)
+    return b.concatenate(tuple(helpers.at_least(b, x, 2) for x in _cast_all(b, tup, dtype)), 0)
 
 
 @spelling("numpy.hstack", ops="concatenate reshape")
 def _(b, tup, *, dtype=None, casting=unsupported("same_kind")):
-    arrays = tuple(_at_least(b, x, 1) for x in _cast_all(b, tup, dtype))
+    arrays = tuple(helpers.at_least(b, x, 1) for x in _cast_all(b, tup, dtype))
     return b.concatenate(arrays, 0 if helpers.rank_of(b, arrays[0]) == 1 else 1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import pi
-from typing import Any
+from typing import Any, NamedTuple
 
 from mlirtri.dialect import spelling_helpers as helpers
 from mlirtri.dialect.dtypes import DTYPES, DType
@@ -74,6 +74,55 @@ def _(b, x, /, out=unsupported(), *, where=unsupported(True)):
     whole = b.trunc(x)
     rest = b.where(b.isinf(x), b.cast(0.0, b.type_of(x).dtype), b.subtract(x, whole))
     return b.copysign(rest, x), whole
+
+
+class FloatInfo(NamedTuple):
+    """What `numpy.finfo` tells, as scalars of the dtype."""
+
+    eps: Any
+    max: Any
+    min: Any
+    tiny: Any
+    smallest_normal: Any
+    smallest_subnormal: Any
+    resolution: Any
+    bits: int
+    dtype: DType
+
+
+class IntegerInfo(NamedTuple):
+    """What `numpy.iinfo` tells, as Python ints."""
+
+    min: int
+    max: int
+    bits: int
+    dtype: DType
+
+
+def _described(b: Builder, of: Any) -> DType:
+    return numpy_dtype(b, of) if b.type_of(of) is None else b.type_of(of).dtype
+
+
+@spelling("numpy.finfo", ops="cast")
+def _(b, dtype):
+    import ml_dtypes
+
+    dtype = _described(b, dtype)
+    dtype = getattr(dtype, "part", dtype)
+    if not dtype.is_float:
+        b.fail(f"numpy.finfo is of floats, not {dtype}", help="numpy.iinfo")
+    found = ml_dtypes.finfo(dtype.numpy)
+    numbers = [b.cast(float(getattr(found, field)), dtype) for field in FloatInfo._fields[:-2]]
+    return FloatInfo(*numbers, dtype.bits, dtype)
+
+
+@spelling("numpy.iinfo", ops="")
+def _(b, int_type):
+    dtype = _described(b, int_type)
+    if not dtype.is_integer:
+        b.fail(f"numpy.iinfo is of integers, not {dtype}", help="numpy.finfo")
+    low = 0 if dtype.is_unsigned else -(1 << (dtype.bits - 1))
+    return IntegerInfo(low, low + (1 << dtype.bits) - 1, dtype.bits, dtype)
 
 
 def largest(dtype: DType) -> float:

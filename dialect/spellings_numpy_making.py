@@ -170,22 +170,12 @@ DIAGONAL = "eye where full pad reshape cut"
 def _(b, v, k=0):
     rank = helpers.rank_of(b, v)
     helpers.require_rank(b, "the argument of numpy.diag", v, (1, 2))
-    return placed_on_diagonal(b, v, k) if rank == 1 else diagonal_of(b, v, k)
+    return placed_on_diagonal(b, v, k) if rank == 1 else helpers.diagonal(b, v, k)
 
 
 @spelling("numpy.diagflat", ops=DIAGONAL)
 def _(b, v, k=0):
     return placed_on_diagonal(b, b.reshape(v, (-1,)), k)
-
-
-def diagonal_of(b: Builder, x: Any, offset: int) -> Any:
-    """The diagonal of the last two axes: every (columns + 1)th element of each matrix in memory order."""
-    *batch, rows, columns = helpers.shape_of(b, x)
-    start = offset if offset >= 0 else -offset * columns
-    count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
-    flat = b.reshape(x, (*batch, rows * columns))
-    stop = start + (count - 1) * (columns + 1) + 1
-    return b.cut(flat, len(batch), slice(start, stop, columns + 1) if count else slice(0, 0))
 
 
 def _last_two(b: Builder, a: Any, axis1: Any, axis2: Any) -> Any:
@@ -196,7 +186,7 @@ def _last_two(b: Builder, a: Any, axis1: Any, axis2: Any) -> Any:
 
 @spelling("numpy.diagonal", ops="transpose reshape cut")
 def diagonal(b, a, offset=0, axis1=0, axis2=1):
-    return diagonal_of(b, _last_two(b, a, axis1, axis2), offset)
+    return helpers.diagonal(b, _last_two(b, a, axis1, axis2), offset)
 
 
 @spelling("numpy.trace", ops="transpose reshape cut sum")

@@ -217,12 +217,6 @@ def at_least_3d(b: Builder, x: Any) -> Any:
     return b.reshape(x, {0: (1, 1, 1), 1: (1, *shape, 1), 2: (*shape, 1)}[len(shape)]) if len(shape) < 3 else x
 
 
-def at_least(b: Builder, x: Any, rank: int) -> Any:
-    """`x` with axes of size 1 in front."""
-    shape = helpers.shape_of(b, x)
-    return x if len(shape) >= rank else b.reshape(x, (1,) * (rank - len(shape)) + shape)
-
-
 def _each(b: Builder, xs: tuple[Any, ...], make: Any) -> Any:
     made = tuple(make(x) for x in arrays(b, *xs))
     return made[0] if len(made) == 1 else made
@@ -230,12 +224,12 @@ def _each(b: Builder, xs: tuple[Any, ...], make: Any) -> Any:
 
 @spelling("numpy.atleast_1d", ops="reshape cast")
 def _(b, *arys):
-    return _each(b, arys, lambda x: at_least(b, x, 1))
+    return _each(b, arys, lambda x: helpers.at_least(b, x, 1))
 
 
 @spelling("numpy.atleast_2d", ops="reshape cast")
 def _(b, *arys):
-    return _each(b, arys, lambda x: at_least(b, x, 2))
+    return _each(b, arys, lambda x: helpers.at_least(b, x, 2))
 
 
 @spelling("numpy.atleast_3d", ops="reshape cast")

@@ -134,20 +134,14 @@ def _(b, tensors, dim=0, *, out=unsupported()):
     return b.stack(tuple(tensors), dim)
 
 
-def _at_least(b, x, rank):
-    """`torch.atleast_1d` and `atleast_2d`."""
-    shape = helpers.shape_of(b, x)
-    return x if len(shape) >= rank else b.reshape(x, (1,) * (rank - len(shape)) + shape)
-
-
 @spelling("torch.vstack", ops="concatenate reshape")
 def _(b, tensors, *, out=unsupported()):
-    return b.concatenate(tuple(_at_least(b, x, 2) for x in tensors), 0)
+    return b.concatenate(tuple(helpers.at_least(b, x, 2) for x in tensors), 0)
 
 
 @spelling("torch.hstack", ops="concatenate reshape")
 def _(b, tensors, *, out=unsupported()):
-    tensors = tuple(_at_least(b, x, 1) for x in tensors)
+    tensors = tuple(helpers.at_least(b, x, 1) for x in tensors)
     return b.concatenate(tensors, 0 if helpers.rank_of(b, tensors[0]) == 1 else 1)
 
 

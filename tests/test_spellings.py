@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from eager_builder import Eager, Scalar, call, check, flat, refused
+from numpy_calls import ARRAYS
 from spelling_calls import MASK, NETWORKS, NUMPY, TORCH, B, C, Case, F, K, M, N, P, Q, V, W, X, Y
 from tolerances import tolerance, within
 
@@ -22,7 +23,7 @@ from mlirtri.lowering.language import Language
 from mlirtri.lowering.tri_builder import Tensor
 
 
-@pytest.mark.parametrize("case", [*NUMPY, *TORCH, *NETWORKS], ids=str)
+@pytest.mark.parametrize("case", [*NUMPY, *ARRAYS, *TORCH, *NETWORKS], ids=str)
 def test_same_call_same_result(case):
     check(case.name, *case.arguments, **case.keywords)
 
@@ -46,7 +47,7 @@ def context():
         yield made
 
 
-@pytest.mark.parametrize("case", [*NUMPY, *TORCH, *NETWORKS], ids=str)
+@pytest.mark.parametrize("case", [*NUMPY, *ARRAYS, *TORCH, *NETWORKS], ids=str)
 def test_the_builder_of_kernels_gives_the_same_types(case, context):
     """The same call with the builder that makes MLIR operations."""
     arrays = leaves([*case.arguments, *case.keywords.values()])
