@@ -134,12 +134,15 @@ KEYWORD_ALIASES = {
 CONSTANTS: dict[str, float | None] = {}
 """Values that libraries name: `numpy.pi`, `torch.inf`, `numpy.newaxis`…"""
 
+REFUSED: dict[str, tuple[str, str | None]] = {}
+"""Library functions that kernels will not have: why, and the way out."""
+
 _SPELLINGS: dict[str, Spelling] = {}
 _ROOMS = (
     "numpy", "numpy_functions", "numpy_arrays", "numpy_shapes", "numpy_making", "numpy_sequences",
     "numpy_statistics", "numpy_products", "numpy_linalg", "numpy_ufuncs", "torch", "torch_arrays", "torch_networks",
     "math", "methods", "mlirtri",
-    "complex",
+    "complex", "refused",
 )  # fmt: skip
 _LIBRARIES = ("numpy", "torch", "math", "cmath")
 _INDEX: dict[str, dict[int, tuple[Any, str]]] = {}
@@ -178,8 +181,24 @@ def load() -> dict[str, Spelling]:
 
 
 def lookup(name: str) -> Spelling | None:
-    """The spelling of a qualified name, or None when kernels do not have it."""
-    return load().get(name)
+    """The spelling of a qualified name, or None when kernels do not have it; what is `REFUSED` says so when called."""
+    known = load()
+    return known.get(name) or (_refusal(name) if name in REFUSED else None)
+
+
+def _refusal(name: str) -> Spelling:
+    reason, way_out = REFUSED[name]
+
+    def refuse(b, /, *arguments, **keywords):
+        b.fail(f"{name} is not supported: {reason}", help=way_out)
+
+    return Spelling(name, refuse)
+
+
+def member(owner: Any, name: str) -> Spelling | None:
+    """What an object of a library has that kernels may use: `numpy.add.outer`, `numpy.mgrid.__getitem__`."""
+    known = qualified_name(owner)
+    return None if known is None else lookup(f"{known}.{name}")
 
 
 def spellings_of(op: str) -> list[str]:
@@ -210,7 +229,7 @@ def qualified_name(function: Any) -> str | None:
 
 def _index(library: str) -> dict[int, tuple[Any, str]]:
     if library not in _INDEX:
-        names = [name for name in load() if name.startswith(f"{library}.")]
+        names = [name.removesuffix(".__getitem__") for name in (*load(), *REFUSED) if name.startswith(f"{library}.")]
         _INDEX[library] = _by_identity(library, names)
     return _INDEX[library]
 

@@ -50,6 +50,8 @@ class Calls:
             return self.inline_local(callee, arguments, keywords, node)
         if isinstance(callee, Method):
             return self.spelled(callee.spelling, [callee.tensor, *arguments], keywords)
+        if isinstance(callee, spellings.Spelling):
+            return self.spelled(callee, arguments, keywords)
         if not callable(callee) and find_dtype(callee) is None:
             raise KernelTypeError(f"{describe(callee)} is not a function")
         if (dtype := find_dtype(callee)) is not None and callee not in (bool, float, int, complex):

@@ -226,6 +226,8 @@ class Expressions:
             return getattr(owner, name)
         if isinstance(owner, DType) and name in ("name", "bits", "is_float", "is_integer"):
             return getattr(owner, name)
+        if (found := spellings.member(owner, name)) is not None:
+            return found
         raise UnknownNameError(f"{describe(owner)} has no attribute {name!r} in a kernel")
 
     def module_attribute(self, module: ModuleType, name: str) -> Any:
@@ -273,6 +275,8 @@ class Expressions:
             return self.element(owner, index if isinstance(index, tuple) else (index,))
         if isinstance(owner, (tuple, list, str)):
             return fold(_item, owner, index)
+        if (found := spellings.member(owner, "__getitem__")) is not None:
+            return self.spelled(found, [index], {})
         raise KernelTypeError(f"{describe(owner)} cannot be indexed")
 
     def rows(self, tensor: Tensor) -> list[Tensor]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.dtypes import find_dtype
+from mlirtri.dialect.spellings import qualified_name
 from mlirtri.errors import KernelError, KernelTypeError, UnknownNameError, did_you_mean
 from mlirtri.lowering.specialization import Capture
 from mlirtri.lowering.storage import current
@@ -105,7 +106,7 @@ def check_constant(value: Any, what: str) -> None:
         return
     if value is None or isinstance(value, (bool, int, float, complex, str)) or callable(value):
         return
-    if find_dtype(value) is not None:
+    if find_dtype(value) is not None or qualified_name(value) is not None:
         return
     if isinstance(value, (tuple, list)):
         for each in value:
