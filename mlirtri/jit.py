@@ -17,7 +17,7 @@ from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError
 from mlirtri.kernel import Kernel
 from mlirtri.lowering.pipelines import INTERPRETER
 from mlirtri.lowering.specialization import Capture, ConstantParameter
-from mlirtri.options import Options, resolved
+from mlirtri.options import Options, language_options, resolved
 from mlirtri.session import compile_function
 from mlirtri.signature import Signature, key_of
 from mlirtri.tracebacks import shown_to_user
@@ -145,6 +145,8 @@ def jit(
     schedule: str | None = None,
     print_ir: bool | tuple[str, ...] | None = None,
     semantics: str | None = None,
+    unroll: int | None = None,
+    debug: bool | None = None,
 ) -> Any:
     """Make a kernel of a plain Python function over tensors. The function is read, never run.
 
@@ -152,9 +154,12 @@ def jit(
     ``"relax"``, ``"mlir"`` or a `Pipeline`; `schedule` is ``"default"`` or ``"none"``; `print_ir` prints to stderr the
     IR after each pass of all stages (True) or of those named. `semantics` is ``"numpy"`` or ``"torch"``, whose dtype
     rules and defaults hold; by default NumPy's where all tensors of a call are NumPy arrays, else torch's.
+    Loops of up to `unroll` turns (4) are unrolled. With `debug` a position outside of an array raises `IndexError`
+    after the call, and `assert` and `device_print` do something.
     """
-    options = Options(target, pipeline, schedule, print_ir, semantics)
+    options = Options(target, pipeline, schedule, print_ir, semantics, unroll, debug)
     resolved(options)
+    language_options(options)
     if function is None:
         return lambda decorated: JitFunction(decorated, options)
     return JitFunction(function, options)

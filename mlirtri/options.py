@@ -28,6 +28,10 @@ class Options:
     print_ir: bool | tuple[str, ...] | None = None
     semantics: str | None = None
     """``"numpy"`` or ``"torch"``; None follows the arguments."""
+    unroll: int | None = None
+    """Loops of up to this many turns, known at compile time, are unrolled."""
+    debug: bool | None = None
+    """Whether positions are checked at run time, and `assert` and `device_print` do something."""
 
     def over(self, other: Options) -> Options:
         """These options where they are given, else the other's."""
@@ -37,7 +41,8 @@ class Options:
         return Options(**pairs)
 
 
-_FIELDS = ("target", "pipeline", "schedule", "print_ir", "semantics")
+_FIELDS = ("target", "pipeline", "schedule", "print_ir", "semantics", "unroll", "debug")
+UNROLL = 4
 SEMANTICS = ("numpy", "torch")
 
 
@@ -57,6 +62,14 @@ def resolved(options: Options) -> tuple[Target, str, Any]:
     usual = INTERPRETER if settings.get("MLIRTRI_INTERPRET") else settings.get("MLIRTRI_PIPELINE")
     pipeline = options.pipeline if options.pipeline is not None else usual
     return target, schedule, pipeline_for(pipeline, target)
+
+
+def language_options(options: Options) -> tuple[int, bool]:
+    """`unroll` and `debug` with the setting and the default filled in; raises `UnknownOptionError`."""
+    unroll = UNROLL if options.unroll is None else options.unroll
+    if isinstance(unroll, bool) or not isinstance(unroll, int) or unroll < 0:
+        raise UnknownOptionError(f"unroll is a number of turns, not {unroll!r}", help="0 unrolls no loop")
+    return unroll, bool(settings.get("MLIRTRI_DEBUG", options.debug))
 
 
 def content_key(*parts: Any) -> str:

@@ -19,7 +19,7 @@ from mlirtri.lowering.specialization import Capture, KernelSource, Specializatio
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.target import Target
 from mlirtri.observe import Observer
-from mlirtri.options import Options, content_key, resolved
+from mlirtri.options import Options, content_key, language_options, resolved
 from mlirtri.printing import RESUMABLE, parse
 from mlirtri.tracebacks import shown_to_user
 
@@ -42,9 +42,11 @@ def compile_function(
     target, schedule, pipeline = resolved(options)
     source = KernelSource(function, symbol_of(function), specialization)
     observer = Observer(source.symbol, pipeline, options.print_ir)
+    unroll, debug = language_options(options)
     context = CompileContext(
-        source.symbol, target, schedule, keep_passes=observer.wants_passes, on_pass=observer.on_pass
-    )
+        source.symbol, target, schedule, keep_passes=observer.wants_passes, on_pass=observer.on_pass,
+        unroll=unroll, debug=debug,
+    )  # fmt: skip
     front, back = _split(pipeline)
     walked = walk(source, front, context, observer)
     key, digest = _keys(walked, pipeline, target, schedule, specialization.semantics)

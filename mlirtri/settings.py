@@ -68,7 +68,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("MLIRTRI_OVERRIDE_DIR", *_FOLDER, None, "take a stage's IR from this folder when a dump lies there"),
         Setting("MLIRTRI_REPRODUCER_DIR", *_FOLDER, None, "folder for inputs of failed passes; else a temporary one"),
         Setting("MLIRTRI_VERIFY", *_SWITCH, False, "check after each stage that it holds only operations it may hold"),
-        Setting("MLIRTRI_DEBUG", *_SWITCH, False, "show the compiler's own frames in error messages"),
+        Setting("MLIRTRI_DEBUG", *_SWITCH, False, "show the compiler's own frames in errors; kernels check positions"),
     )
 }  # fmt: skip
 
