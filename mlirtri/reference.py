@@ -32,10 +32,18 @@ LIBRARIES = {
     "numpy": "numpy.",
     "torch": "torch.",
     "math": "math.",
+    "cmath": "cmath.",
     "Methods of NumPy arrays": "ndarray.",
     "Methods of torch tensors": "Tensor.",
 }
-KINDS = {"integers": "iu", "signed integers": "i", "unsigned integers": "u", "floats": "fv", "bool": "b"}
+KINDS = {
+    "integers": "iu",
+    "signed integers": "i",
+    "unsigned integers": "u",
+    "floats": "fv",
+    "complex": "c",
+    "bool": "b",
+}
 
 _HEAD = """\
 <!-- Generated from the op table by `python -m mlirtri.reference --write`; a test keeps the two equal. -->
@@ -46,8 +54,9 @@ What a kernel may call, made from the tables that the compiler itself reads.
 
 - **dtypes** are those that the operation computes in. A call takes more: operands are first cast as NumPy or torch
   would (`np.exp` of an int16 array computes in float32, of int32 in float64), or the call is refused as they refuse
-  it. *integers* are int8 to int64 and uint8 to uint64, *floats* are float16, bfloat16, float32 and float64. fp16 and
-  bf16 are computed in fp32 and rounded after each operation; their sums and products are carried in fp32.
+  it. *integers* are int8 to int64 and uint8 to uint64, *floats* are float16, bfloat16, float32 and float64, *complex*
+  is complex64 and complex128. fp16 and bf16 are computed in fp32 and rounded after each operation; their sums and
+  products are carried in fp32.
 - **linalg, mlir**: what the operation is in the `linalg` room. *body*: one `linalg.generic` whose body is the row's
   scalar rule. *structured*: a rule of its own. *of others*: composed of other operations first. All of them become
   PrimFuncs at the bridge (pipeline `linalg`) or loops (pipeline `mlir`).

@@ -107,7 +107,9 @@ def share_elements(a: Any, b: Any) -> bool:
 def _as_bytes(argument: Any) -> np.ndarray | None:
     if isinstance(argument, torch.Tensor):
         tensor = argument.detach()
-        return (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor.resolve_conj()).numpy()
+        # NumPy knows neither bfloat16 nor a conjugate that is yet to be done.
+        tensor = tensor.conj() if tensor.is_conj() else tensor
+        return (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
     return argument if isinstance(argument, np.ndarray) else None
 
 

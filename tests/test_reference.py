@@ -43,9 +43,10 @@ def test_every_operation_and_every_spelling_is_on_the_page():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("add", "all"), ("exp", "floats"), ("negative", "integers, floats"), ("bitwise_and", "integers, bool"),
+        ("add", "all"), ("exp", "floats, complex"), ("negative", "integers, floats, complex"),
+        ("bitwise_and", "integers, bool"),
         ("left_shift", "integers"), ("logical_not", "bool"), ("where", "all"), ("layer_norm", "floats"),
-        ("arange", "all"), ("sum", "integers, floats"),
+        ("arange", "all"), ("sum", "integers, floats, complex"),
     ],
 )  # fmt: skip
 def test_dtypes_come_from_the_type_rule(name, words):

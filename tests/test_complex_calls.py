@@ -1,0 +1,250 @@
+"""Complex numbers as kernels spell them: NumPy's, torch's and cmath's functions, literals, loops, in and out."""
+
+from __future__ import annotations
+
+import cmath
+
+import numpy as np
+import pytest
+import torch
+from eager_builder import check, refused
+from spelling_calls import Case
+
+import mlirtri as mt
+from mlirtri.errors import KernelError, KernelTypeError
+from mlirtri.runtime import NonContiguousWarning
+
+random = np.random.default_rng(3)
+A = random.standard_normal((4, 5)) + 1j * random.standard_normal((4, 5))
+S = A.astype(np.complex64)
+X = A.real.copy()
+
+SPELLINGS = [
+    *(Case(f"numpy.{name}", x) for name in ("real", "imag", "conj", "conjugate", "angle", "isreal", "iscomplex",
+                                            "iscomplexobj", "isrealobj", "abs", "vdot")
+      for x in (A, S, X) if name != "vdot"),
+    Case("numpy.vdot", A, S), Case("numpy.angle", A, deg=True), Case("numpy.angle", X, True),
+    Case("numpy.real", 2.5), Case("numpy.conj", 1j), Case("numpy.angle", -1),
+    Case("numpy.nan_to_num", np.array([complex("nan+infj"), 1j])), Case("numpy.reciprocal", A),
+    *(Case(f"ndarray.{name}", x) for name in ("real", "imag", "conj", "conjugate") for x in (A, X)),
+    *(Case(f"torch.{name}", S) for name in ("real", "imag", "conj_physical", "angle", "is_complex", "view_as_real",
+                                            "resolve_conj", "abs", "adjoint")),
+    Case("torch.real", X), Case("torch.angle", X), Case("torch.is_complex", X), Case("torch.complex", X, X),
+    Case("torch.polar", abs(X), X), Case("torch.view_as_complex", X[:, :2].copy()),
+    *(Case(f"Tensor.{name}", S) for name in ("real", "imag", "H", "mH", "conj_physical", "angle", "cfloat", "cdouble")),
+    Case("mlirtri.real", A), Case("mlirtri.imag", A), Case("mlirtri.conj", A), Case("mlirtri.angle", A),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", [case for case in SPELLINGS if not case.name.startswith("mlirtri")], ids=str)
+def test_same_call_same_result(case):
+    check(case.name, *case.arguments, **case.keywords)
+
+
+def test_what_the_libraries_refuse():
+    refused("takes a complex tensor", "torch.view_as_real", X)
+    refused("last axis has size 2", "torch.view_as_complex", X)
+    refused("both of float32 or both of float64", "torch.complex", X, X.astype(np.float32))
+
+
+# --- compiled ------------------------------------------------------------------------------------------------------
+
+
+def agree(function, *arguments, pipeline):
+    """The kernel's results are NumPy's, in value, dtype and shape."""
+    got = mt.jit(pipeline=pipeline)(function)(*(np.copy(x) if isinstance(x, np.ndarray) else x for x in arguments))
+    expected = function(*arguments)
+    assert len(got) == len(expected)
+    for at, (mine, theirs) in enumerate(zip(got, expected, strict=True)):
+        mine, theirs = np.asarray(mine), np.asarray(theirs)
+        assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape), at
+        tolerance = 1e-5 if theirs.dtype.itemsize <= 8 else 1e-12
+        np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance, err_msg=str(at))
+
+
+def arithmetic(a):
+    return (
+        a * 2, a + 1j, 2j * a, a / 2, 1 / a, a * 1.5, -a, a - 1, a**2, a**3, a**-2, a**0.5, a**0, a**2.5, a ** (1 + 1j),
+        a**1, a / a.real, a * np.float32(2), a.real * 1j, (a + a.conj()) / (1 - 2j), abs(a), +a,
+    )  # fmt: skip
+
+
+def functions(a):
+    return (
+        np.exp(a), np.log(a), np.sqrt(a), np.sin(a), np.cos(a), np.tan(a), np.sinh(a), np.cosh(a), np.tanh(a),
+        np.square(a), np.reciprocal(a), np.sign(a), np.arcsin(a), np.arctanh(a), np.log10(a), np.expm1(a),
+    )  # fmt: skip
+
+
+def comparisons(a):
+    return (
+        a == a.conj(), a != 1j, np.isnan(a), np.isfinite(a), np.isinf(a), np.where(a.real > 0, a, 0), a < 1j, a >= 1j,
+        np.maximum(a, 1j), a.max(), a.min(1), a.argmax(0), np.clip(a, -1, 1j), np.logical_not(a), a.any(), a.all(),
+        np.round(a, 2),
+    )  # fmt: skip
+
+
+def reductions(a):
+    return (
+        a.sum(), a.sum(0), a.prod(1), a.mean(), a.std(), a.var(0), np.mean(a, axis=1, keepdims=True), a @ a.T,
+        np.dot(a, a[0]), np.vdot(a, a), np.inner(a, a), np.outer(a[0], a[1].real), a @ a.conj().T, np.cumsum(a, axis=0),
+        np.sum(a.real, dtype=complex),
+    )  # fmt: skip
+
+
+def made(a):
+    return (
+        np.zeros((2, 3), dtype=complex), np.ones(3, np.complex64), np.full(3, 1j), np.eye(3, dtype=np.complex128),
+        np.full((2,), 1 + 2j, dtype=np.complex64), np.zeros_like(a), a.astype(np.complex64), a.real.astype(complex),
+        np.arange(3, dtype=complex), np.array(1j), np.complex128(a.real), np.complex64(2), np.array([1j, 2, 3.5]),
+        np.array([[1, 2j], [3, 4]]) * a[0, 0], np.exp(2j * np.pi * np.arange(4) / 4), a.astype(np.complex64).real,
+    )  # fmt: skip
+
+
+def moved(a):
+    return (
+        np.concatenate([a, a.real]), np.stack([a, a]), a.T, a[::-1], a[1:3, ::2], np.flip(a), a.flatten(),
+        np.broadcast_to(a[0], (2, 5)), np.tril(a), a[-1, 2],
+    )  # fmt: skip
+
+
+def literals(a):
+    z, w = complex(1, 2), 3 - 4j
+    return a * z + w.real + abs(w) + z.imag, a * cmath.exp(1j * cmath.pi), a * (1j if w.imag < 0 else 2j)
+
+
+PROGRAMS = [arithmetic, functions, comparisons, reductions, made, moved, literals]
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_programs(program, pipeline):
+    agree(program, A, pipeline=pipeline)
+
+
+@pytest.mark.parametrize("program", [arithmetic, comparisons])
+def test_programs_in_the_relax_pipeline(program):
+    agree(program, A, pipeline="relax")
+
+
+@pytest.mark.parametrize("program", [arithmetic, comparisons, reductions, made])
+def test_programs_in_single_precision(program):
+    agree(program, S, pipeline="mlir")
+
+
+def escape_times(c):
+    """How many steps of z² + c stay within a circle of 2: Mandelbrot's set."""
+    counts = np.zeros(c.shape[0], np.int64)
+    for i in range(c.shape[0]):
+        z, k = 0j, 0
+        while abs(z) < 2 and k < 30:
+            z = z * z + c[i]
+            k += 1
+        counts[i] = k
+    return (counts,)
+
+
+def power_of_rows(a):
+    total = 0j
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            total += a[i, j] * a[i, j].conjugate()
+    return total, np.sqrt(total.real)
+
+
+def fourier(x):
+    """The discrete Fourier transform from its definition."""
+    n = x.shape[0]
+    k = np.arange(n)
+    w = np.exp(-2j * np.pi * k.reshape(n, 1) * k / n)
+    return (w @ x,)
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+@pytest.mark.parametrize(("program", "argument"), [
+    (escape_times, np.linspace(-2, 1, 12) + 0.3j), (power_of_rows, A), (fourier, np.arange(8.0)),
+], ids=["escape_times", "power_of_rows", "fourier"])  # fmt: skip
+def test_loops(program, argument, pipeline):
+    agree(program, argument, pipeline=pipeline)
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_an_argument_is_updated_in_place(pipeline):
+    @mt.jit(pipeline=pipeline)
+    def scaled(a):
+        a[1:3] *= 2j
+        a[0, 0] = 1
+
+    expected = A.copy()
+    expected[1:3] *= 2j
+    expected[0, 0] = 1
+    for given in (A.copy(), np.asfortranarray(A), torch.from_numpy(A.copy())):
+        scaled(given)
+        np.testing.assert_array_equal(np.asarray(given), expected)
+
+
+# --- in and out ----------------------------------------------------------------------------------------------------
+
+
+@mt.jit
+def doubled(x):
+    return x * 2
+
+
+def test_torch_tensors_and_conjugates_that_are_yet_to_be_done():
+    x = torch.from_numpy(A)
+    assert torch.equal(doubled(x), x * 2)
+    with pytest.warns(NonContiguousWarning):
+        assert torch.equal(doubled(x.conj()), x.conj() * 2)
+    assert torch.equal(doubled(x.conj().imag), x.conj().imag * 2)
+
+
+def test_results_are_written_into_out():
+    out = np.empty_like(A)
+    assert doubled(A, out=out) is out
+    np.testing.assert_array_equal(out, A * 2)
+    strided = np.empty((4, 10), complex)[:, ::2]
+    doubled(A, out=strided)
+    np.testing.assert_array_equal(strided, A * 2)
+
+
+def test_python_numbers_are_weak_and_do_not_recompile():
+    @mt.jit
+    def scaled(x, z):
+        return x * z, z * z
+
+    product, square = scaled(S, 1 - 2j)
+    assert product.dtype == np.complex64
+    np.testing.assert_allclose(product, S * (1 - 2j), rtol=1e-6)
+    assert square == (1 - 2j) ** 2
+    np.testing.assert_allclose(scaled(S, 3j)[0], S * 3j, rtol=1e-6)
+    assert scaled.compiles == 1
+    assert scaled(X, 2j)[0].dtype == np.complex128
+
+
+def test_torchs_default_is_single_precision():
+    @mt.jit
+    def f(x):
+        return x * 1j
+
+    assert f(torch.ones(2)).dtype == torch.complex64
+    assert f(torch.ones(2, dtype=torch.int64)).dtype == torch.complex64
+    assert f(torch.ones(2, dtype=torch.float64)).dtype == torch.complex128
+    with pytest.raises(KernelTypeError, match="complex32 of float16"):
+        f(torch.ones(2, dtype=torch.float16))
+
+
+@pytest.mark.parametrize(("source", "sentence"), [
+    (lambda x: x // 2, "floor_divide of complex128 and Python int 2 is refused, as NumPy does"),
+    (lambda x: np.floor(x), "floor of complex128 is refused, as NumPy does"),
+    (lambda x: np.zeros(3) + np.full(3, 1j, np.float64), "does not fit float64"),
+    (lambda x: np.arctan2(x, x), "refused, as NumPy does"),
+])  # fmt: skip
+def test_what_complex_numbers_have_not(source, sentence):
+    with pytest.raises(KernelError, match=sentence):
+        mt.jit(source)(A)
+
+
+def test_torch_does_not_order_complex_numbers():
+    with pytest.raises(KernelTypeError, match="less of complex128 and complex128 is refused, as torch does"):
+        mt.jit(lambda x: x < x)(torch.from_numpy(A))
