@@ -9,18 +9,43 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.dialect import spelling_helpers as helpers
-from mlirtri.dialect import spellings_numpy, spellings_numpy_arrays, spellings_torch, spellings_torch_arrays
+from mlirtri.dialect import (
+    spellings_numpy,
+    spellings_numpy_arrays,
+    spellings_numpy_making,
+    spellings_numpy_sequences,
+    spellings_numpy_shapes,
+    spellings_torch,
+    spellings_torch_arrays,
+)
 from mlirtri.dialect import spellings_torch_networks as networks
 from mlirtri.dialect.dtypes import DTYPES, DType, find_dtype
 from mlirtri.dialect.spellings import Builder, register, share, spelling, unsupported
 from mlirtri.dialect.spellings_numpy import numpy_dtype
 
 # The tables of functions come first: these methods are made of them.
-_TABLES = (spellings_numpy, spellings_numpy_arrays, spellings_torch, spellings_torch_arrays, networks)
+_TABLES = (
+    spellings_numpy, spellings_numpy_arrays, spellings_numpy_making, spellings_numpy_sequences, spellings_numpy_shapes,
+    spellings_torch, spellings_torch_arrays, networks,
+)  # fmt: skip
 
 # --- numpy.ndarray -------------------------------------------------------------------------------------------------
 
 share("ndarray", "numpy", "sum prod max min mean any all var std argmax argmin round dot swapaxes squeeze ravel copy")
+share("ndarray", "numpy", "cumsum cumprod argsort searchsorted repeat diagonal trace")
+
+
+@spelling("ndarray.item", ops="reshape cast")
+def _(b, a, *args):
+    if args or helpers.size_of(b, a) != 1:
+        b.fail("item() is of an array with one element", help="index the array: x[i, j]")
+    one = b.reshape(a, ())
+    return b.python_scalar(one) if b.type_of(one).dtype.is_inexact else one
+
+
+@spelling("ndarray.nbytes", ops="", attribute=True)
+def _(b, a):
+    return helpers.size_of(b, a) * b.type_of(a).dtype.bytes
 
 
 @spelling("ndarray.clip", ops="clip minimum maximum")

@@ -227,7 +227,7 @@ class Eager:
         return self.product("dot", x, y) if len(x) == len(y) == 0 else np.correlate(x, y, "valid")
 
     def op_pick(self, x, positions):
-        return np.asarray(x)[positions]
+        return np.asarray(np.asarray(x)[positions])
 
     def op_full(self, shape, value, dtype):
         return np.full(shape, value, dtype.numpy)

@@ -182,6 +182,29 @@ UFUNCS = [
 ]  # fmt: skip
 ACCUMULATED = [Case(f"numpy.{op}.accumulate", x, 1) for op in ("add", "multiply", "maximum", "minimum") for x in (X, N)]
 LOOPING += [*ACCUMULATED, Case("numpy.add.accumulate", V)]
-STRAIGHT = FUNCTIONS + SHAPES + MAKING + SEQUENCES + PRODUCTS + UFUNCS
+AT = np.array([[2, 0], [-1, 1]])
+POSITIONS = [
+    *(Case("numpy.take", B, AT, axis) for axis in (None, 0, 2, -1)), Case("numpy.take", V, 1),
+    Case("numpy.take", X, [1, 0, 1], 0),
+    Case("numpy.take", V, AT * 5, mode="clip"), Case("numpy.take", V, AT * 5, mode="wrap"),
+    Case("ndarray.take", X, AT[0], 1),
+    *(Case("numpy.take_along_axis", B, np.argsort(B, axis), axis) for axis in (0, 1, 2)),
+    Case("numpy.take_along_axis", X, AT[:1] * 0, 1),
+    Case("numpy.take_along_axis", X, np.argsort(X, None), None), Case("numpy.tril_indices", 3),
+    Case("numpy.triu_indices", 3, 1, 4),
+    Case("numpy.diag_indices", 3),
+    *(Case(f"numpy.{name}", 9) for name in ("hanning", "hamming", "blackman", "bartlett")),
+    Case("numpy.unravel_index", N % 6, (2, 3)), Case("numpy.ravel_multi_index", (AT % 2, AT % 3), (2, 3)),
+    Case("numpy.isin", N, [5, 9]),
+    Case("numpy.isin", N, P, invert=True), Case("numpy.polyval", [1, 2.5, -3], X), Case("numpy.polyval", V, D),
+    Case("numpy.polyval", V, N),
+    Case("numpy.ediff1d", X), Case("numpy.issubdtype", np.float32, np.floating),
+    Case("numpy.issubdtype", np.int8, np.float32),
+    Case("ndarray.trace", X), Case("ndarray.diagonal", B, 0, 1, 2), Case("ndarray.repeat", X, 2, 0),
+    Case("ndarray.searchsorted", GRID, D),
+    Case("ndarray.nbytes", X), Case("ndarray.argmax", X, 0), Case("numpy.isscalar", 2),
+]  # fmt: skip
+LOOPING += [Case("ndarray.cumsum", X, 1), Case("ndarray.cumprod", N), Case("ndarray.argsort", V)]
+STRAIGHT = FUNCTIONS + SHAPES + MAKING + SEQUENCES + PRODUCTS + UFUNCS + POSITIONS
 """Calls that make no loops: twenty of them may be one straight-line kernel."""
 ARRAYS = STRAIGHT + LOOPING
