@@ -12,6 +12,8 @@ from typing import Any
 
 from mlirtri.dialect.locations import name_of, span_of
 from mlirtri.dialect.mlir import ir
+from mlirtri.lowering.loop_memory import is_number, product, total
+from mlirtri.lowering.loop_places import LARGEST_COUNT
 from mlirtri.lowering.loop_statements import LoopTranslation, sequence, statement
 from mlirtri.lowering.loop_values import Cell, Scalar, part_dtypes
 from mlirtri.lowering.primfunc import index
@@ -172,7 +174,10 @@ def _while_with_flag(
 
 
 class _Loop:
-    """One counted loop: its bounds, evaluated before it, and its counter."""
+    """One counted loop: its bounds, evaluated before it, and its counter.
+
+    The TIR loop starts at 0: TVM's passes shift loops to that, and forget the bounds of the loops inside.
+    """
 
     def __init__(
         self, translation: LoopTranslation, counter: ir.Value, lower: ir.Value, upper: ir.Value, step: ir.Value
@@ -183,25 +188,22 @@ class _Loop:
         self.lower, upper, self.step = (
             values.settled(each, wish) for each, wish in ((lower, "start"), (upper, "stop"), (step, "step"))
         )
-        extent = upper - self.lower
-        if not self.has_unit_step:
-            extent = tirx.FloorDiv(extent + (self.step - index(1)), self.step)
+        extent = upper.expression - self.lower.expression
+        if not is_number(self.step.expression, 1):
+            extent = tirx.FloorDiv(extent + (self.step.expression - index(1)), self.step.expression)
         # As TVMScript's parser leaves it.
         self.extent = Analyzer().simplify(extent)
 
-    @property
-    def has_unit_step(self) -> bool:
-        return isinstance(self.step, tirx.IntImm) and int(self.step.value) == 1
-
     def define_counter(self, translation: LoopTranslation) -> None:
-        counter = Scalar(self.variable)
-        if not self.has_unit_step:
-            counter = Scalar(self.lower + self.variable * self.step, size=5)
-        translation.values.set(self.counter, counter)
+        lower, step = self.lower, self.step
+        steps = product(self.variable, step.expression)
+        limit = None if None in (lower.limit, step.limit) else lower.limit + step.limit * LARGEST_COUNT
+        size = 1 if is_number(lower.expression, 0) and is_number(step.expression, 1) else 2 + lower.size
+        reads = lower.reads | step.reads
+        translation.values.set(self.counter, Scalar(total(lower.expression, steps), reads, size, limit))
 
     def around(self, body: Any, notes: dict) -> Any:
-        start = self.lower if self.has_unit_step else index(0)
-        return tirx.For(self.variable, start, self.extent, tirx.ForKind.SERIAL, body, annotations=notes)
+        return tirx.For(self.variable, index(0), self.extent, tirx.ForKind.SERIAL, body, annotations=notes)
 
 
 def _names(operation: ir.Operation, values: Sequence[ir.Value]) -> list[str]:

@@ -71,7 +71,7 @@ def subview(source: Memory, offsets: Indices, sizes: Indices, strides: Indices, 
     def place(at: Indices) -> Indices:
         steps = dict(zip(kept, at, strict=True))
         return [
-            _sum(offset, _product(steps[axis], stride)) if axis in steps else offset
+            total(offset, product(steps[axis], stride)) if axis in steps else offset
             for axis, (offset, stride) in enumerate(zip(offsets, strides, strict=True))
         ]
 
@@ -80,7 +80,7 @@ def subview(source: Memory, offsets: Indices, sizes: Indices, strides: Indices, 
 
 def collapsed(source: Memory, groups: Sequence[Sequence[int]]) -> Memory:
     """Each group of axes as one."""
-    sizes = [_total([source.sizes[axis] for axis in group]) for group in groups]
+    sizes = [_size([source.sizes[axis] for axis in group]) for group in groups]
 
     def place(at: Indices) -> Indices:
         if not groups:
@@ -104,38 +104,41 @@ def _apart(one: Any, sizes: Sequence[Any], group: Sequence[int]) -> Indices:
     long = [axis for axis in group if not is_number(sizes[axis], 1)]
     result = dict.fromkeys(group, index(0))
     for place, axis in enumerate(long):
-        inner = _total([sizes[each] for each in long[place + 1 :]])
+        inner = _size([sizes[each] for each in long[place + 1 :]])
         quotient = one if is_number(inner, 1) else tirx.FloorDiv(one, inner)
         result[axis] = quotient if place == 0 else tirx.FloorMod(quotient, sizes[axis])
     return [result[axis] for axis in group]
 
 
 def _together(at: Indices, sizes: Sequence[Any], group: Sequence[int]) -> Any:
-    total = index(0)
+    place = index(0)
     for axis in group:
         if not is_number(sizes[axis], 1):
-            total = _sum(_product(total, sizes[axis]), at[axis])
-    return total
+            place = total(product(place, sizes[axis]), at[axis])
+    return place
 
 
-def _total(sizes: Sequence[Any]) -> Any:
-    product = index(1)
+def _size(sizes: Sequence[Any]) -> Any:
+    count = index(1)
     for size in sizes:
-        product = _product(product, size)
-    return product
+        count = product(count, size)
+    return count
 
 
 def is_number(expression: Any, number: int) -> bool:
+    """Whether an expression is this constant."""
     return isinstance(expression, tirx.IntImm) and int(expression.value) == number
 
 
-def _product(x: Any, y: Any) -> Any:
+def product(x: Any, y: Any) -> Any:
+    """x * y, where neither is 1 or the first 0."""
     if is_number(x, 0) or is_number(y, 1):
         return x
     return y if is_number(x, 1) else x * y
 
 
-def _sum(x: Any, y: Any) -> Any:
+def total(x: Any, y: Any) -> Any:
+    """x + y, where neither is 0."""
     if is_number(x, 0):
         return y
     return x if is_number(y, 0) else x + y

@@ -14,6 +14,7 @@ from mlirtri.dialect.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering import loop_memory
 from mlirtri.lowering.loop_memory import Memory, mixed
+from mlirtri.lowering.loop_places import LARGEST_COUNT, is_plain, limit_of, place
 from mlirtri.lowering.loop_values import LoopValues, Scalar, joined, kept_as, part_dtypes
 from mlirtri.lowering.primfunc import Names, index
 from mlirtri.lowering.scalar_body import mentions
@@ -83,15 +84,20 @@ def _scalar(translation: LoopTranslation, operation: ir.Operation) -> None:
     """arith and math on single elements."""
     values, rule = translation.values, SCALAR_RULES[operation.name]
     operands = [values.get(operand) for operand in operation.operands]
-    expression = rule.build(operation, [operand.expression for operand in operands])
-    values.define(operation.results[0], joined(expression, operands), word(operation))
+    limit = limit_of(operation, [operand.limit for operand in operands])
+    if is_plain(operation, limit):
+        made = place(operation, operands, limit)
+    else:
+        made = joined(rule.build(operation, [operand.expression for operand in operands]), operands, limit)
+    values.define(operation.results[0], made, word(operation))
 
 
 @statement("arith.constant")
 def _constant(translation, operation):
     [result] = operation.results
     number = SCALAR_RULES["arith.constant"].build(operation, [])
-    translation.values.set(result, Scalar(number))
+    limit = abs(number.value) if isinstance(number, tirx.IntImm) else None
+    translation.values.set(result, Scalar(number, limit=limit))
 
 
 @statement("math.ipowi")
@@ -169,7 +175,9 @@ def _store(translation, operation):
 @statement("memref.alloc", "memref.alloca")
 def _allocate(translation, operation):
     [result] = operation.results
-    sizes = mixed(result.type.shape, [translation.values.settled(each, "size") for each in operation.operands])
+    sizes = mixed(
+        result.type.shape, [translation.values.settled(each, "size").expression for each in operation.operands]
+    )
     if any(loop_memory.is_number(size, 0) for size in sizes):
         # TVM allocates no buffer of no elements.
         sizes = [index(1)] * len(sizes)
@@ -194,7 +202,7 @@ def _global(translation, operation):
 def _dim(translation, operation):
     source, axis = operation.operands
     size = translation.memories[source].sizes[int(translation.values.get(axis).expression.value)]
-    translation.values.set(operation.results[0], Scalar(size))
+    translation.values.set(operation.results[0], Scalar(size, limit=LARGEST_COUNT))
 
 
 @statement("memref.extract_strided_metadata")
@@ -207,7 +215,7 @@ def _metadata(translation, operation):
         raise UnsupportedOperationError("a view of memory whose strides are known at run time only")
     translation.memories[base] = memory
     for value, size in zip(sizes, memory.sizes, strict=True):
-        translation.values.set(value, Scalar(size))
+        translation.values.set(value, Scalar(size, limit=LARGEST_COUNT))
 
 
 @statement("memref.cast")
@@ -220,7 +228,7 @@ def _subview(translation, operation):
     source, *dynamic = operation.operands
     [result] = operation.results
     counts = list(operation.attributes["operandSegmentSizes"])[1:]
-    operands = iter([translation.values.settled(each, "offset") for each in dynamic])
+    operands = iter([translation.values.settled(each, "offset").expression for each in dynamic])
     offsets, sizes, strides = (
         mixed(list(operation.attributes[f"static_{name}"]), [next(operands) for _ in range(count)])
         for name, count in zip(("offsets", "sizes", "strides"), counts, strict=True)
@@ -252,7 +260,7 @@ def _expand(translation, operation):
     source, *dynamic = operation.operands
     sizes = mixed(
         list(operation.attributes["static_output_shape"]),
-        [translation.values.settled(each, "size") for each in dynamic],
+        [translation.values.settled(each, "size").expression for each in dynamic],
     )
     memory = translation.memories[source]
     translation.memories[operation.results[0]] = loop_memory.expanded(memory, loop_memory.groups_of(operation), sizes)

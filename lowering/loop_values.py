@@ -2,8 +2,8 @@
 
 Takes SSA values with their TIR expressions, in program order, and the statements between them. Gives expressions. A
 value that is used once stays part of its reader's expression, unless memory that it reads is written before, or a loop
-begins: then it becomes a variable. So does a value that is used again. A variable of what reads no memory is an
-element of memory, which LLVM makes a register: TVM would write its expression out at every use while it analyses.
+begins: then it becomes a variable. So does a value that is used again. What reads no memory goes through an element
+of it first, which LLVM makes a register: TVM would write the expression out at every use while it analyses.
 Complex values are pairs. Refuses nothing.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mlirtri.dialect.dtypes import DTYPES
@@ -20,23 +20,21 @@ from mlirtri.lowering.mlir_reading import dtype_of
 from mlirtri.lowering.primfunc import Names, buffer, index, load, store
 from mlirtri.lowering.scalar_body import mentions
 from mlirtri.lowering.scalar_to_tir import dtype_name, same_bits
-from mlirtri.lowering.tvm_names import TensorLoad, structural_map, tirx
+from mlirtri.lowering.tvm_names import structural_map, tirx
 
-_FREE_SIZE = 8
+_FREE_SIZE = 12
 """Nodes of an index expression that may be written out at every use, so that TVM sees what an access depends on."""
-_MOST_COPIES = 32
-"""Nodes that a variable of a float may stand for in TVM's analysis, before it becomes an element of memory."""
-_WHOLE_NUMBERS = ("int32", "int64")
-"""TVM remembers a bound of a variable of these and fails on a tighter one."""
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """An expression, the names of the buffers that it reads, and how many nodes TVM's analysis makes of it."""
+    """An expression, the names of the buffers that it reads, and how many nodes it has."""
 
     expression: Any
     reads: frozenset[str] = frozenset()
     size: int = 1
+    limit: int | None = None
+    """How large an integer can be, in magnitude, where that is known."""
 
     @property
     def is_free(self) -> bool:
@@ -107,14 +105,14 @@ class LoopValues:
     def name(self, scalar: Scalar, wish: str) -> Scalar:
         """A variable that holds what `scalar` is now."""
         dtype = dtype_name(scalar.expression)
-        if not scalar.reads and (dtype in _WHOLE_NUMBERS or scalar.size > _MOST_COPIES):
+        if not scalar.reads:
+            # Of what reads no memory TVM writes the expression out at every use, and fails on floats of counters.
             cell = self.cell(dtype, wish)
             self.statements.append(cell.store(scalar))
-            return cell.scalar
+            scalar = replace(cell.scalar, limit=scalar.limit)
         variable = tirx.Var(self.names.unique(wish), dtype)
         self.statements.append(tirx.Bind(variable, scalar.expression))
-        # TVM writes nothing out that reads memory.
-        return Scalar(variable, size=1 if scalar.reads else scalar.size + 1)
+        return Scalar(variable, limit=scalar.limit)
 
     def name_what_reads(self, buffer_name: str) -> None:
         """Evaluate now what waits and reads this buffer, which is about to be written."""
@@ -124,10 +122,10 @@ class LoopValues:
         """Evaluate now all that waits, because statements follow that may run any number of times."""
         self._name_waiting(lambda _: True)
 
-    def settled(self, value: ir.Value, wish: str) -> Any:
-        """The expression of `value`, the same wherever it is evaluated: a loop's bound, a buffer's size."""
+    def settled(self, value: ir.Value, wish: str) -> Scalar:
+        """`value`, the same wherever it is evaluated: a loop's bound, a buffer's size."""
         scalar = self.get(value)
-        return (self.name(scalar, wish) if scalar.reads else scalar).expression
+        return scalar if scalar.is_free else self.name(scalar, wish)
 
     def cell(self, dtype: str, wish: str) -> Cell:
         """A new element of memory, allocated here."""
@@ -175,14 +173,13 @@ class LoopValues:
         expression = structural_map(scalar.expression, (tirx.Let, lift), order="post")
         if not named:
             return scalar
-        cells = frozenset(each.source.name for each in named.values() if isinstance(each, TensorLoad))
-        return Scalar(structural_map(expression, (tirx.Var, visit), order="post"), scalar.reads | cells, scalar.size)
+        return replace(scalar, expression=structural_map(expression, (tirx.Var, visit), order="post"))
 
 
-def joined(expression: Any, operands: Sequence[Scalar]) -> Scalar:
+def joined(expression: Any, operands: Sequence[Scalar], limit: int | None = None) -> Scalar:
     """An expression of operands."""
     reads = frozenset().union(*(operand.reads for operand in operands))
-    return Scalar(expression, reads, 1 + sum(operand.size for operand in operands))
+    return Scalar(expression, reads, 1 + sum(operand.size for operand in operands), limit)
 
 
 def part_dtypes(kind: ir.Type) -> list[str]:
