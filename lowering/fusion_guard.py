@@ -1,47 +1,52 @@
-"""Keeps arithmetic out of contractions while upstream's elementwise fusion runs.
+"""Keeps upstream's elementwise fusion from moving arithmetic to where it costs more than it saves.
 
-Upstream fuses a producer that has one use, also into a matmul, which would compute it again for every row or column
-and would be no matmul any more. So for the time of the fusion the function also returns such producers: a second use.
+Upstream fuses a producer that has one use, wherever that use is. For the time of the fusion three kinds of producers
+get a second use, which keeps them kernels of their own:
+
+* what a contraction reads: it would compute it again for every row or column, and would be no contraction any more;
+* what a loop reads that the producer is not in: it would compute it again in every turn;
+* what reads an array that is written before the consumer runs: the whole array would have to be copied first.
+
 Takes and gives a module, in place: `guard` before, `release` after. Moving data (transposes, broadcasts) and widening
-casts still fuse: they cost nothing there.
+casts still fuse into contractions and loops: they cost nothing there.
 
-    %p = exp(%x); %q = matmul(%p, %y); return %q   ──►   …; return %q, %p     (and back)
+    %p = exp(%x); %q = matmul(%p, %y)   ──►   %p = exp(%x); bufferization.dealloc_tensor %p; …     (and back)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mlirtri.dialect.mlir import func, ir, linalg, operations_named, public_functions
+from mlirtri.dialect.mlir import all_operations, bufferization, ir, linalg, operations_named
+from mlirtri.lowering.overwrites import Overwrites
 
 KEPT = "mlirtri.kept"
-"""Attribute of a function: how many of its last results are there for the guard only."""
+"""Attribute of the operation that is the second use."""
 RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
+LOOPS = ("scf.for", "scf.while", "scf.parallel", "scf.forall")
 FREE = ("linalg.yield", "arith.extf", "arith.extsi", "arith.extui")
 
 
 def guard(module: ir.Module) -> None:
-    """Return the producers that must stay kernels of their own."""
-    for function in public_functions(module):
-        kept: list[ir.Value] = []
-        for operation in operations_named(module, "linalg.*"):
-            if _function_of(operation) == function.operation:
-                kept.extend(value for value in _producers_to_keep(operation) if value not in kept)
-        if kept:
-            function.attributes[KEPT] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(kept))
-            _set_results(function, [*_terminator(function).operands, *kept])
+    """Give a second use to the producers that must stay kernels of their own."""
+    kept: list[ir.Value] = []
+    overwrites = Overwrites(module, kept)
+    for operation in operations_named(module, "linalg.*"):
+        wanted = [*_read_by_contraction(operation), *_read_by_loop(operation), *overwrites.read_too_late(operation)]
+        kept.extend(value for value in dict.fromkeys(wanted) if value not in kept)
+    for value in kept:
+        with ir.InsertionPoint.after(value.owner), value.owner.location:
+            bufferization.DeallocTensorOp(value).attributes[KEPT] = ir.UnitAttr.get()
 
 
 def release(module: ir.Module) -> None:
-    """Return again what the function returned before `guard`."""
-    for function in public_functions(module):
-        if KEPT in function.attributes:
-            count = ir.IntegerAttr(function.attributes[KEPT]).value
-            del function.attributes[KEPT]
-            _set_results(function, list(_terminator(function).operands)[:-count])
+    """Take the second uses away again."""
+    for operation in all_operations(module):
+        if operation.name == "bufferization.dealloc_tensor" and KEPT in operation.attributes:
+            operation.erase()
 
 
-def _producers_to_keep(operation: ir.Operation) -> Iterator[ir.Value]:
+def _read_by_contraction(operation: ir.Operation) -> Iterator[ir.Value]:
     """Arithmetic results that `operation` reads more than once per element while it reduces over something."""
     maps = linalg.get_indexing_maps(operation)
     if maps is None:
@@ -58,6 +63,26 @@ def _producers_to_keep(operation: ir.Operation) -> Iterator[ir.Value]:
 def _dims_of(one: ir.AffineMap) -> set[int]:
     """The loops that a map follows; those of a compound index (a convolution's) are not counted, which only guards."""
     return {result.position for result in one.results if isinstance(result, ir.AffineDimExpr)}
+
+
+def _read_by_loop(operation: ir.Operation) -> Iterator[ir.Value]:
+    """Arithmetic results of outside that `operation` reads in every turn of a loop."""
+    around = _loops_around(operation)
+    if not around:
+        return
+    for value in operation.operands:
+        producer = _arithmetic_behind(value)
+        if producer is not None and _loops_around(producer.owner.operation) != around:
+            yield producer
+
+
+def _loops_around(operation: ir.Operation) -> list[ir.Operation]:
+    found = []
+    while operation.name != "builtin.module":
+        operation = operation.parent.operation
+        if operation.name in LOOPS:
+            found.append(operation)
+    return found
 
 
 def _arithmetic_behind(value: ir.Value) -> ir.Value | None:
@@ -79,27 +104,3 @@ def _moved(generic: ir.Operation) -> ir.Value | None:
     if len(generic.operands) != 2 or any(inner.operation.name not in FREE for inner in block.operations):
         return None
     return generic.operands[0]
-
-
-def _function_of(operation: ir.Operation) -> ir.Operation:
-    while operation.name != "func.func":
-        operation = operation.parent
-    return operation
-
-
-def _terminator(function: func.FuncOp) -> ir.OpView:
-    operations = function.regions[0].blocks[0].operations
-    return operations[len(operations) - 1]
-
-
-def _set_results(function: func.FuncOp, values: list[ir.Value]) -> None:
-    old = _terminator(function)
-    with ir.InsertionPoint(old), old.location:
-        func.ReturnOp(values)
-    old.operation.erase()
-    kind = ir.FunctionType.get(function.type.inputs, [value.type for value in values])
-    function.attributes["function_type"] = ir.TypeAttr.get(kind)
-    if "res_attrs" in function.attributes:
-        old_attributes = list(ir.ArrayAttr(function.attributes["res_attrs"]))[: len(values)]
-        padding = [ir.DictAttr.get({})] * (len(values) - len(old_attributes))
-        function.attributes["res_attrs"] = ir.ArrayAttr.get([*old_attributes, *padding])

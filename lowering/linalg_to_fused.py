@@ -41,9 +41,9 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Fuse `module` in place; raises `PassFailedError`."""
     with module.context, ir.Location.unknown():
         run_passes(module, PREPARE, context)
-        run_rewrite("guard-contractions", fusion_guard.guard, module, context)
+        run_rewrite("guard-producers", fusion_guard.guard, module, context)
         run_passes(module, FUSE, context)
-        run_rewrite("release-contractions", fusion_guard.release, module, context)
+        run_rewrite("release-producers", fusion_guard.release, module, context)
         if _reshapes_after_tidying(module, context) < _reshapes(module):
             run_passes(module, TIDY, context)
     return module

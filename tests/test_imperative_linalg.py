@@ -369,3 +369,42 @@ def test_locations_go_through_loops():
     for line in shown.splitlines():
         assert "arith.mulf" not in line or "loc(" in line
     assert "/home/me/k.py" in shown
+
+
+# --- what fusion leaves alone --------------------------------------------------------------------------------------
+
+
+def test_what_a_loop_does_not_change_is_computed_before_it():
+    def body(t, x, y, n):
+        once = t.exp(y)
+        return scf_builder.for_loop(_range(n), [x], lambda i, carried: [t.multiply(carried[0], once)], None)[0]
+
+    _, fused = rooms([V, V, THREE], body)
+    assert "math.exp" in fused[: fused.index("scf.for")]
+    assert "math.exp" not in fused[fused.index("scf.for") :]
+
+
+def test_a_contraction_in_a_loop_reads_what_was_computed_before_it():
+    def body(t, x, y, n):
+        return scf_builder.for_loop(_range(n), [x], lambda i, carried: [t.matmul(carried[0], t.exp(y))], None)[0]
+
+    _, fused = rooms([A[:4, :4], A[:4, :4], THREE], body)
+    assert "linalg.matmul" in fused
+    assert "dealloc_tensor" not in fused
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_an_array_is_read_before_it_is_written(written):
+    """``t = x + 1; x[0] = 5; return t * x``: with both in one loop nest, the old x had to be kept aside."""
+
+    def body(t, x, y):
+        made = t.add(x, t.constant(1, FLOAT64))
+        target = x if written else y
+        five = t.constant(5, FLOAT64)
+        new = t.insert_slice(target, five, offsets=(0,), sizes=(1,), strides=(1,), drop=(0,))
+        return t.multiply(made, new)
+
+    _, fused = rooms([V, V], body)
+    assert fused.count("linalg.generic") == (2 if written else 1)
+    adding = fused.index("arith.addf")
+    assert (adding < fused.index("tensor.insert")) == written
