@@ -158,6 +158,11 @@ def _(b, shape, dtype=None, order="C", *, device=unsupported(), like=unsupported
     return b.full(helpers.as_tuple(shape), 1, numpy_dtype(b, dtype) or FLOAT64)
 
 
+@spelling("numpy.ndarray", ops="empty")
+def _(b, shape, dtype=float, buffer=unsupported(), offset=unsupported(0), strides=unsupported(), order=unsupported()):
+    return b.empty(shape, numpy_dtype(b, dtype))
+
+
 @spelling("numpy.empty", ops="empty")
 def _(b, shape, dtype=None, order="C", *, device=unsupported(), like=unsupported()):
     return b.empty(helpers.as_tuple(shape), numpy_dtype(b, dtype) or FLOAT64)

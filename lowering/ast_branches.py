@@ -14,7 +14,7 @@ from typing import Any
 from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.errors import KernelTypeError, Note, Span, UnknownNameError
 from mlirtri.lowering.language import describe
-from mlirtri.lowering.merging import Differs, common, converted, flat, is_value, rebuilt, same
+from mlirtri.lowering.merging import Differs, Kind, common, flat, is_value, kind, packed, rebuilt, same, unpacked
 from mlirtri.lowering.python_to_ast import span_of_node
 from mlirtri.lowering.scf_builder import Arms, condition_of
 from mlirtri.lowering.scope import Poisoned, Unavailable
@@ -198,10 +198,11 @@ class Branches:
         results = arms.finish(pairs)
         for storage, value in zip(storages, results, strict=False):
             self.b.memory.put(storage, value)
-        leaves = iter(results[len(storages) :])
+        values = iter(results[len(storages) :])
         for name, value in merged.items():
             if isinstance(value, _Pending):
-                value = own(rebuilt(value.like, (replace(next(leaves), weak=weak) for weak in value.weak)))
+                leaves = [unpacked(self.b, each, values) for each in value.kinds]
+                value = own(rebuilt(value.like, iter(leaves)))
                 _freeze(value, name, made, serial)
             self.scope.locals[name] = value
 
@@ -254,16 +255,14 @@ class Branches:
         leaves = flat(x), flat(y)
         if len(leaves[0]) != len(leaves[1]):
             raise Differs(f"{describe(x)} and {describe(y)}")
-        found = []
-        wanted = [common(a, b) for a, b in zip(*leaves, strict=True)]
-        for a, b, kind in zip(*leaves, wanted, strict=True):
+        kinds = [common(kind(a), kind(b)) for a, b in zip(*leaves, strict=True)]
+        for a, b, wanted in zip(*leaves, kinds, strict=True):
             sides = []
             for block, side in zip(arms.blocks, (a, b), strict=True):
                 with ir.InsertionPoint(block):
-                    sides.append(converted(self.b, side, kind))
-            found.append(tuple(sides))
-        pairs += found
-        return _Pending(x, tuple(kind.weak for kind in wanted))
+                    sides.append(packed(self.b, side, wanted))
+            pairs += zip(*sides, strict=True)
+        return _Pending(x, tuple(kinds))
 
 
 @dataclass(frozen=True)
@@ -271,7 +270,7 @@ class _Pending:
     """A merged value whose leaves are the next results of the `scf.if`."""
 
     like: Any
-    weak: tuple[bool, ...]
+    kinds: tuple[Kind, ...]
 
 
 _ABSENT = object()

@@ -271,6 +271,8 @@ class Expressions:
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         owner, index = self.visit(node.value), self.visit(node.slice)
+        if owner is np.s_ or owner is np.index_exp:
+            return owner[index]
         if isinstance(owner, Tensor):
             return self.element(owner, index if isinstance(index, tuple) else (index,))
         if isinstance(owner, (tuple, list, str)):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 from mlirtri.dialect.dtypes import DTYPES
@@ -18,7 +19,7 @@ from mlirtri.dialect.sizes import Size, is_dynamic
 from mlirtri.errors import KernelIndexError, KernelTypeError, KernelValueError
 from mlirtri.lowering.language import describe
 from mlirtri.lowering.language_shapes import reshape, spaced, strided
-from mlirtri.lowering.size_alignment import common_size, cut
+from mlirtri.lowering.size_alignment import aligned, common_size, cut
 from mlirtri.lowering.storage import Step, has_memory
 from mlirtri.lowering.tri_builder import Tensor
 from mlirtri.lowering.views import fresh
@@ -248,9 +249,23 @@ class Indexing:
     def gathered(self, tensor: Tensor, parts: list[Any]) -> Tensor:
         """``tensor[…]`` with arrays among the parts: a new array."""
         if (mask := _mask_of(parts)) is not None:
-            return self.b.tri.compress(self._strong(tensor), mask)
+            return self._compressed(tensor, mask)
         base, arrays, back = self._arranged(tensor, parts)
         return self._transposed(self.b.tri.gather(base, *arrays), back)
+
+    def _compressed(self, tensor: Tensor, mask: Tensor) -> Tensor:
+        """``tensor[mask]``: its length is how often the mask is true, the same for all arrays under one mask."""
+        tri = self.b.tri
+        for axis in range(mask.type.rank):
+            sizes = [tensor.type.shape[axis], mask.type.shape[axis]]
+            if sizes[0] != sizes[1] and any(map(is_dynamic, sizes)):
+                common = common_size(self.b, sizes)
+                tensor, mask = cut(self.b, tensor, axis, common), cut(self.b, mask, axis, common)
+        counted = tri.sum(tri.cast(mask, INT64), axes=tuple(range(mask.type.rank)), keepdims=False)
+        most = prod(Size.of(size).most() or 0 for size in mask.type.shape)
+        count = Size.of(self.b.indices.symbol(counted, "n", Size.of(0), Size.of(most)))
+        found = tri.compress(self._strong(tensor), mask)
+        return Tensor(found.value, found.type.with_shape((count, *found.type.shape[1:])))
 
     def _arranged(self, tensor: Tensor, parts: list[Any]) -> tuple[Tensor, list[Tensor], list[int]]:
         """The array with the axes that arrays pick from in front, the positions, and where the axes belong after."""
@@ -275,6 +290,7 @@ class Indexing:
         for each, part in zip(arrays, parts, strict=True):
             if isinstance(part, Tensor) and not part.type.dtype.is_integer:
                 raise KernelTypeError(f"cannot index with {describe(part)}", help="positions are integers")
+        arrays = aligned(self.b, arrays)
         shape = self.b.broadcast_shape(*(each.type.shape for each in arrays))
         if self.b.debug:
             for each, size in zip(arrays, sizes, strict=True):

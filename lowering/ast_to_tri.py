@@ -23,6 +23,7 @@ from mlirtri.lowering.ast_indexing import Indexing
 from mlirtri.lowering.ast_loops import Loops
 from mlirtri.lowering.imperative import UPDATED_BY
 from mlirtri.lowering.language import Language, describe
+from mlirtri.lowering.merging import Differs, kind, packed
 from mlirtri.lowering.python_to_ast import KernelTree, span_of_node
 from mlirtri.lowering.scope import POISON, Poisoned, Scope
 from mlirtri.lowering.specialization import ConstantParameter, Interface, Leaf, RuntimeCheck, TensorParameter, like
@@ -376,5 +377,14 @@ def _result_tree(value: Any, builder: Language, results: list[Tensor], span) -> 
     if not isinstance(value, (Tensor, bool, int, float, complex)):
         raise KernelTypeError(f"a kernel cannot return {describe(value)}", span, help="return tensors, numbers, tuples")
     result = value if isinstance(value, Tensor) else builder.tensor(value)
-    results.append(result)
-    return Leaf(len(results) - 1, result.type)
+    if result.type.is_static:
+        results.append(result)
+        return Leaf(len(results) - 1, result.type)
+    try:
+        wanted = kind(result)
+    except Differs as differs:
+        raise KernelTypeError(f"a kernel cannot return {differs}", span) from None
+    first = len(results)
+    results += packed(builder, result, wanted)
+    counts = tuple((axis, first + 1 + at) for at, axis in enumerate(wanted.varying))
+    return Leaf(first, wanted.type, counts)

@@ -73,7 +73,7 @@ def _range(visitor: Any, start: Any, stop: Any, step: Any) -> Iterable:
     if isinstance(step, Tensor):
         size = indices.size_of(step)
         if not size.is_constant:
-            raise KernelTypeError("the step of a range has to be known at compile time")
+            return _run_time_steps(visitor, indices.size_of(start), indices.size_of(stop), size)
         step = size.constant
     if step == 0:
         raise KernelValueError("the step of a range is 0")
@@ -86,6 +86,29 @@ def _range(visitor: Any, start: Any, stop: Any, step: Any) -> Iterable:
         return position.constant if position.is_constant else indices.tensor_of(position)
 
     return Iterable(count, item, start=first if step > 0 else None, step=step)
+
+
+def _run_time_steps(visitor: Any, start: Size, stop: Size, step: Size) -> Iterable:
+    """A range whose step only the run shows; it has to be positive."""
+    b, indices = visitor.b, visitor.b.indices
+    least = step.least()
+    if least is None or least < 1:
+        wrong = b.tri.less(b.tri.index(step), b.tri.index(1))
+        b.check(wrong, KernelValueError, "the step of a range is not positive, and known at run time only")
+        step = indices.maximum(step, Size.of(1))
+    by = b.tri.index(step)
+    extent = b.tri.subtract(b.tri.add(b.tri.index(stop - start), by), b.tri.index(1))
+    most = (stop - start).most()
+    upper = None if most is None else Size.of(max(most, 0))
+    count = Size.of(indices.symbol(b.tri.floor_divide(extent, by), "n", None, upper))
+
+    def item(turn: Any) -> Any:
+        moved = b.tri.multiply(b.tri.index(indices.size_of(turn)), by)
+        position = b.tri.add(b.tri.index(start), moved)
+        symbol = indices.symbol(position, "i", start, stop - 1)
+        return Tensor(position.value, position.type, weak=True, linear=Size.of(symbol))
+
+    return Iterable(count, item)
 
 
 def _static_range(visitor: Any, node: ast.Call) -> Iterable:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from mlirtri.errors import KernelTypeError, UnknownNameError
 from mlirtri.lowering.language import describe
-from mlirtri.lowering.merging import Differs, common, converted, flat, is_number, is_value, rebuilt, same
+from mlirtri.lowering.merging import Differs, Kind, common, flat, is_value, kind, packed, rebuilt, same, unpacked
 from mlirtri.lowering.python_to_ast import span_of_node
 from mlirtri.lowering.scope import POISON, Unavailable
 from mlirtri.lowering.storage import Storage, current, has_memory, own
@@ -29,8 +29,8 @@ class Again(Exception):
 class LoopPlan:
     """What earlier attempts at a loop found out."""
 
-    types: dict[str, list[Tensor]] = field(default_factory=dict)
-    """Leaf types of a name, where the first value has others."""
+    kinds: dict[str, list[Kind]] = field(default_factory=dict)
+    """What the leaves of a name are, where the first value is something else."""
     likes: dict[str, Any] = field(default_factory=dict)
     """A value of the structure and types of a name that is first assigned in the loop and read after it."""
     storages: list[Storage] = field(default_factory=list)
@@ -52,8 +52,10 @@ class Carried:
         } | rebound([*node.body, *([node.target] if isinstance(node, ast.For) else [])])
         self.names: dict[str, Any] = {}
         """Carried names with their first values."""
-        self.kinds: dict[str, list[Tensor]] = {}
-        """Carried names with the types of their leaves."""
+        self.kinds: dict[str, list[Kind]] = {}
+        """Carried names with what their leaves are."""
+        self.entered: dict[str, list[Tensor]] = {}
+        """What the names came in as in this turn: memory that the next turn may take over."""
         self.fixed: dict[str, Any] = {}
         """Names known at compile time, which no turn may change."""
         self.initial: list[Tensor] = []
@@ -78,9 +80,15 @@ class Carried:
 
     def _carry(self, name: str, value: Any) -> None:
         leaves = flat(value)
-        kinds = self.plan.types.get(name) or [common(each, each) for each in leaves]
+        try:
+            kinds = self.plan.kinds.get(name) or [kind(each) for each in leaves]
+        except Differs as differs:
+            raise KernelTypeError(
+                f"{name!r} goes around this loop as {differs}", span_of_node(self.visitor.file, self.node)
+            ) from None
         self.names[name], self.kinds[name] = value, kinds
-        self.initial += [converted(self.b, each, kind) for each, kind in zip(leaves, kinds, strict=True)]
+        for each, wanted in zip(leaves, kinds, strict=True):
+            self.initial += packed(self.b, each, wanted)
         if name not in self.plan.likes:
             self._note_sharing(name, [each.origin.storage for each in leaves if has_memory(each)])
 
@@ -91,7 +99,7 @@ class Carried:
             if others or storage.serial < self.visitor.entry_serial:
                 self.plan.shared.setdefault(name, set()).add(storage)
 
-    def _nothing(self, like: Tensor) -> Tensor:
+    def _nothing(self, like: Kind) -> Tensor:
         """The content of a name that no turn has assigned yet, and nobody reads."""
         made = self.b.tri.constant(0, like.type.dtype, like.type.shape)
         return Tensor(made.value, made.type, like.weak)
@@ -108,7 +116,9 @@ class Carried:
         """Values that go around, as names and memories have them."""
         left, names = iter(values), {}
         for name, first in self.names.items():
-            leaves = [replace(next(left), type=kind.type, weak=kind.weak) for kind in self.kinds[name]]
+            parts = [[next(left) for _ in wanted.types] for wanted in self.kinds[name]]
+            self.entered[name] = [whole for whole, *_ in parts]
+            leaves = [unpacked(self.b, *each) for each in zip(self.kinds[name], map(iter, parts), strict=True)]
             names[name] = rebuilt(first, iter(leaves))
         return names, list(left)
 
@@ -129,14 +139,14 @@ class Carried:
         again = self._find_unplanned()
         yielded: list[Tensor] = []
         for name, first in self.names.items():
-            leaves = self._leaves(name, first)
-            kinds = self.kinds[name]
+            leaves, kinds = self._leaves(name, first), self.kinds[name]
             grown = [self._grown(name, *each) for each in zip(flat(first), kinds, leaves, strict=True)]
-            if any(new.type != old.type or new.weak != old.weak for new, old in zip(grown, kinds, strict=True)):
-                self.plan.types[name] = grown
+            if grown != kinds:
+                self.plan.kinds[name] = grown
                 again = True
             elif not again:
-                yielded += [converted(self.b, leaf, kind) for leaf, kind in zip(leaves, kinds, strict=True)]
+                for each in zip(leaves, kinds, self.entered[name], strict=True):
+                    yielded += packed(self.b, *each)
         if self._find_sharing() or again:
             raise Again
         return [*yielded, *(storage.value for storage in self.storages)]
@@ -151,12 +161,12 @@ class Carried:
             self._refuse(name, first, value)
         return leaves
 
-    def _grown(self, name: str, first: Any, kind: Tensor, leaf: Any) -> Tensor:
-        before = first if is_number(first) and name not in self.plan.types else kind
+    def _grown(self, name: str, first: Any, known: Kind, leaf: Any) -> Kind:
         try:
-            return common(before, leaf, growing=True)
+            return common(known, kind(leaf), growing=True)
         except Differs:
             self._refuse(name, first, leaf)
+            raise
 
     def _refuse(self, name: str, first: Any, value: Any) -> None:
         shown = "the value returned" if name == VALUE else repr(name)
@@ -181,7 +191,7 @@ class Carried:
                 continue
             elif self.runs or name.startswith("."):
                 value = current(self.b.tri, value)
-                self.plan.likes[name] = rebuilt(value, iter([common(each, each) for each in flat(value)]))
+                self.plan.likes[name] = rebuilt(value, iter([kind(each) for each in flat(value)]))
                 again = True
             else:
                 self.late[name] = UnknownNameError(

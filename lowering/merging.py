@@ -1,31 +1,53 @@
 """Values that are one of two: what a name holds after a branch, and what a loop carries from turn to turn.
 
 Takes what the frontend binds to names: tensors, Python numbers, tuples of them, and other things known now.
-Gives tensors of one type for both sides, by the rules below, or the sentence why there is none.
+Gives a `Kind` for both sides, by the rules below, and tensors of that kind; or the sentence why there is none.
 
 * Python numbers that differ become numbers of run time: of the wider kind.
 * A Python number beside a tensor of rank 0 takes its dtype, if that holds numbers of its kind.
-* Arrays agree in shape and dtype; tuples in length.
+* Arrays agree in rank and dtype, and tuples in length. An axis whose size differs, or is known at run time only, is
+  kept at its largest size, with the number of its elements that count beside it.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from mlirtri.dialect.dtypes import DTYPES, DType
 from mlirtri.dialect.promotion_plan import WEAK_DTYPES
-from mlirtri.lowering.language import Language, describe
+from mlirtri.dialect.sizes import Size, is_dynamic
+from mlirtri.dialect.types import TensorType
+from mlirtri.lowering.language import NUMBERS, Language, describe, kind_of
 from mlirtri.lowering.tri_builder import Tensor
 
 KINDS = ("bool", "int", "float", "complex")
+INT64 = DTYPES["int64"]
 
 
 class Differs(Exception):
     """Two values that are not of one type; the message says how."""
 
 
+@dataclass(frozen=True)
+class Kind:
+    """How a value exists at run time: as one tensor, and a count for each axis of varying size."""
+
+    type: TensorType
+    """Static; varying axes have their largest size."""
+    weak: bool = False
+    varying: tuple[int, ...] = ()
+
+    @property
+    def types(self) -> list[TensorType]:
+        return [self.type, *[TensorType((), INT64)] * len(self.varying)]
+
+
 def is_number(value: Any) -> bool:
-    return isinstance(value, (bool, int, float, complex))
+    return isinstance(value, NUMBERS)
 
 
 def is_value(value: Any) -> bool:
@@ -41,66 +63,130 @@ def same(x: Any, y: Any) -> bool:
         return type(x) is type(y) and len(x) == len(y) and all(map(same, x, y))
     if isinstance(x, Tensor) or isinstance(y, Tensor):
         return isinstance(x, Tensor) and isinstance(y, Tensor) and x == y
-    return x is y or (type(x) is type(y) and not isinstance(x, float) and bool(x == y))
+    return x is y or (type(x) is type(y) and not isinstance(x, (float, complex)) and bool(x == y))
 
 
-def common(x: Any, y: Any, growing: bool = False) -> Tensor:
-    """A tensor of the type that both have (its value says nothing); raises `Differs`.
+def kind(value: Any) -> Kind:
+    """The kind that a value has by itself; raises `Differs` for what does not exist at run time."""
+    if is_number(value):
+        return Kind(TensorType((), WEAK_DTYPES[type(value).__name__]), weak=True)
+    if not isinstance(value, Tensor):
+        raise Differs(f"{describe(value)}, which is known at compile time only")
+    varying = tuple(axis for axis, size in enumerate(value.type.shape) if is_dynamic(size))
+    bounds = [_bound(value, size) for size in value.type.shape]
+    return Kind(value.type.with_shape(bounds), value.weak, varying)
+
+
+def _bound(value: Tensor, size: int | Size) -> int:
+    most = Size.of(size).most()
+    if most is None:
+        raise Differs(f"{describe(value)}, whose size {size} has no bound known at compile time")
+    return max(0, most)
+
+
+def common(x: Kind, y: Kind, growing: bool = False) -> Kind:
+    """The kind for both; raises `Differs`.
 
     `growing`: y comes after x in a loop, so x may be cast as NumPy would in the first turn.
     """
-    a, b = typed(x), typed(y)
-    if a.type == b.type and a.weak == b.weak:
-        return replace(a, linear=None, origin=None)
-    if a.weak and b.weak:
-        wider = max((a, b), key=lambda each: KINDS.index(kind_of(each)))
-        return replace(wider, linear=None)
-    if a.type == b.type:
-        return replace(a, weak=False, linear=None, origin=None)
-    if a.weak or b.weak:
-        weak, strong = (a, b) if a.weak else (b, a)
-        holds = KINDS.index(kind_of(weak)) <= KINDS.index(kind_of(strong))
-        if holds and (strong.type.rank == 0 or (growing and weak is a and is_number(x))):
-            return replace(strong, linear=None, origin=None)
-    elif a.type.shape == b.type.shape and growing and _widens(a, b):
-        return replace(b, origin=None)
-    raise Differs(f"{describe(x)} and {describe(y)}")
+    if x.type.rank != y.type.rank:
+        if growing and x.weak and _holds(x, y):
+            return y
+        raise Differs(f"{_shown(x)} and {_shown(y)}")
+    return replace(_one_shape(x, y), type=TensorType(_sizes(x, y), _dtype(x, y, growing)), weak=x.weak and y.weak)
 
 
-def _widens(a: Tensor, b: Tensor) -> bool:
-    import numpy as np
+def _one_shape(x: Kind, y: Kind) -> Kind:
+    pairs = enumerate(zip(x.type.shape, y.type.shape, strict=True))
+    varying = {axis for axis, (a, b) in pairs if a != b} | {*x.varying, *y.varying}
+    if varying and not (x.varying or y.varying):
+        # Two arrays whose sizes are known and differ: a mistake more often than not.
+        raise Differs(f"{_shown(x)} and {_shown(y)}")
+    return replace(x, varying=tuple(sorted(varying)))
 
+
+def _sizes(x: Kind, y: Kind) -> tuple[int, ...]:
+    return tuple(max(a, b) for a, b in zip(x.type.shape, y.type.shape, strict=True))  # type: ignore[type-var]
+
+
+def _dtype(x: Kind, y: Kind, growing: bool) -> DType:
+    if x.type.dtype == y.type.dtype:
+        return x.type.dtype
+    if x.weak and y.weak:
+        return max((x.type.dtype, y.type.dtype), key=_level)
+    if x.weak and _holds(x, y):
+        return y.type.dtype
+    if y.weak and _holds(y, x):
+        return x.type.dtype
+    if growing and _widens(x.type.dtype, y.type.dtype):
+        return y.type.dtype
+    raise Differs(f"{_shown(x)} and {_shown(y)}")
+
+
+def _level(dtype: DType) -> int:
+    return KINDS.index(kind_of(Tensor(None, TensorType((), dtype))))
+
+
+def _holds(weak: Kind, strong: Kind) -> bool:
+    return _level(weak.type.dtype) <= _level(strong.type.dtype)
+
+
+def _widens(narrow: DType, wide: DType) -> bool:
     try:
-        return bool(np.result_type(a.type.dtype.numpy, b.type.dtype.numpy) == b.type.dtype.numpy)
+        return bool(np.result_type(narrow.numpy, wide.numpy) == wide.numpy)
     except TypeError:
         return False
 
 
-def typed(value: Any) -> Tensor:
-    """A number as the tensor it would be, without a value."""
-    if isinstance(value, Tensor):
-        return value
-    if is_number(value):
-        from mlirtri.dialect.types import TensorType
-
-        return Tensor(None, TensorType((), WEAK_DTYPES[type(value).__name__]), weak=True)
-    raise Differs(f"{describe(value)}, which is known at compile time only")
+def _shown(x: Kind) -> str:
+    if x.weak:
+        return f"a Python {kind_of(Tensor(None, x.type))}"
+    return f"a tensor {x.type}"
 
 
-def kind_of(value: Tensor) -> str:
-    dtype = value.type.dtype
-    return "bool" if dtype.is_bool else "int" if dtype.is_integer else "float" if dtype.is_float else "complex"
+# --- there and back --------------------------------------------------------------------------------------------------
 
 
-def converted(b: Language, value: Any, wanted: Tensor) -> Tensor:
-    """A value as the common type has it."""
+def packed(b: Language, value: Any, wanted: Kind, into: Tensor | None = None) -> list[Tensor]:
+    """A value as tensors of the kind; `into` is memory of its largest size that may be overwritten."""
     if not isinstance(value, Tensor):
-        made = b.tri.constant(value, wanted.type.dtype, wanted.type.shape)
-    else:
-        made = b.tri.cast(value, wanted.type.dtype)
-        if made.type.shape != wanted.type.shape:
-            made = b.broadcast_to(made, wanted.type.shape)
-    return Tensor(made.value, wanted.type, wanted.weak)
+        return [b.tri.constant(value, wanted.type.dtype, wanted.type.shape)] + _counts(b, wanted, wanted.type.shape)
+    made = b.tri.cast(value, wanted.type.dtype)
+    if made.type.rank != wanted.type.rank:
+        made = b.broadcast_to(made, wanted.type.shape)
+    if not wanted.varying:
+        return [Tensor(made.value, wanted.type)]
+    sizes = made.type.shape
+    whole = into or b.tri.constant(0, wanted.type.dtype, wanted.type.shape)
+    if sizes != wanted.type.shape:
+        made = b.tri.emit("insert_slice", whole, made, *_dynamic(b, sizes), **_leading(sizes))
+    return [Tensor(made.value, wanted.type), *_counts(b, wanted, sizes)]
+
+
+def unpacked(b: Language, wanted: Kind, values: Iterator[Tensor]) -> Tensor:
+    """The value that tensors of the kind stand for."""
+    whole = next(values)
+    if not wanted.varying:
+        return Tensor(whole.value, wanted.type, wanted.weak)
+    sizes: list[int | Size] = list(wanted.type.shape)
+    for axis in wanted.varying:
+        symbol = b.indices.symbol(next(values), "n", Size.of(0), Size.of(sizes[axis]))
+        sizes[axis] = Size.of(symbol)
+    return b.tri.emit("extract_slice", whole, *_dynamic(b, sizes), **_leading(tuple(sizes)))
+
+
+def _counts(b: Language, wanted: Kind, sizes: Any) -> list[Tensor]:
+    return [b.tri.index(sizes[axis]) for axis in wanted.varying]
+
+
+def _dynamic(b: Language, sizes: Any) -> list[Tensor]:
+    return [b.tri.index(size) for size in sizes if is_dynamic(size)]
+
+
+def _leading(sizes: Any) -> dict[str, Any]:
+    """The attributes of a slice of the first elements."""
+    rank = len(sizes)
+    return {"offsets": (0,) * rank, "sizes": tuple(sizes), "strides": (1,) * rank, "drop": ()}
 
 
 def flat(value: Any) -> list[Any]:
@@ -108,8 +194,8 @@ def flat(value: Any) -> list[Any]:
     return [each for part in value for each in flat(part)] if isinstance(value, (tuple, list)) else [value]
 
 
-def rebuilt(value: Any, leaves: Any) -> Any:
-    """A value of the same structure with other leaves, from an iterator."""
+def rebuilt(value: Any, leaves: Iterator[Any]) -> Any:
+    """A value of the same structure with other leaves."""
     if isinstance(value, (tuple, list)):
         parts = [rebuilt(each, leaves) for each in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)

@@ -102,6 +102,8 @@ class Scope:
 
 def check_constant(value: Any, what: str) -> None:
     """Refuse what cannot be a compile-time value of a kernel."""
+    if value is np.s_ or value is np.index_exp:
+        return
     if isinstance(value, np.generic) and value.ndim == 0 and find_dtype(value.dtype) is not None:
         return
     if value is None or isinstance(value, (bool, int, float, complex, str)) or callable(value):

@@ -59,6 +59,9 @@ class Leaf:
 
     index: int
     type: TensorType
+    """With run-time sizes at their largest."""
+    counts: tuple[tuple[int, int], ...] = ()
+    """Axes whose size only the run shows, each with the result (int64, rank 0) that says it."""
 
 
 ResultTree = Any

@@ -114,7 +114,10 @@ class Runner:
     def rebuild(self, tree: Any, results: list[Any], arrays: bool) -> Any:
         """Python's return value from the flat results."""
         if isinstance(tree, Leaf):
-            return as_array(results[tree.index]) if arrays else results[tree.index]
+            result = results[tree.index]
+            for axis, count in tree.counts:
+                result = result.narrow(axis, 0, int(results[count].item()))
+            return as_array(result) if arrays else result
         return None if tree is None else like(tree, [self.rebuild(each, results, arrays) for each in tree])
 
     def into(self, out: Any, arguments: Sequence[Any], inputs: list[Any], device: torch.device) -> Any:
