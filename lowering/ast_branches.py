@@ -156,9 +156,9 @@ class Branches:
         arms = Arms(condition_of(condition, location), location)
         before, serial = dict(self.scope.locals), self.b.memory.serial
         try:
-            made = [self._make(arms.blocks[at], run, sorted(live)) for at, run in enumerate(self._fresh(runs, before))]
+            made = [self._make(arms.blocks[at], run, live) for at, run in enumerate(self._fresh(runs, before))]
             self.scope.locals = dict(before)
-            self._merge(arms, made, before, sorted(live), places, serial)
+            self._merge(arms, made, before, sorted({*live, *self.scope.referenced}), places, serial)
         except BaseException:
             self.scope.locals = before
             arms.abandon()
@@ -170,13 +170,13 @@ class Branches:
             self.scope.locals = dict(before)
             yield run
 
-    def _make(self, block: Any, run: Callable[[], Any], live: list[str]) -> _Arm:
+    def _make(self, block: Any, run: Callable[[], Any], live: Iterable[str]) -> _Arm:
         from mlirtri.dialect.mlir import ir
 
         with ir.InsertionPoint(block), self.b.memory.watched() as journal:
             try:
                 value = run()
-                for name in live:
+                for name in sorted({*live, *self.scope.referenced}):
                     if name in self.scope.locals:
                         self.scope.locals[name] = current(self.b.tri, self.scope.locals[name])
                 written = {storage: storage.value for storage in journal}

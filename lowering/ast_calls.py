@@ -26,9 +26,11 @@ from mlirtri.errors import (
 )  # fmt: skip
 from mlirtri.lowering.ast_builtins import RUN_TIME_BUILTINS
 from mlirtri.lowering.ast_expressions import Method, fold
+from mlirtri.lowering.external import External
 from mlirtri.lowering.language import describe
 from mlirtri.lowering.local_functions import LocalFunction
 from mlirtri.lowering.python_to_ast import parse_function, span_of_node
+from mlirtri.lowering.references import Variable, reference_to
 from mlirtri.lowering.scope import BUILTINS, Scope, check_constant
 from mlirtri.lowering.specialization import Capture
 from mlirtri.lowering.storage import current, has_memory, own
@@ -44,6 +46,8 @@ class Calls:
 
     def visit_Call(self, node: ast.Call) -> Any:
         callee = self.visit(node.func)
+        if getattr(callee, "references", ()):
+            return self.inline_macro(callee, node)
         arguments = self.elements(node.args)
         keywords = self.keywords(node.keywords)
         if isinstance(callee, LocalFunction):
@@ -52,6 +56,8 @@ class Calls:
             return self.spelled(callee.spelling, [callee.tensor, *arguments], keywords)
         if isinstance(callee, spellings.Spelling):
             return self.spelled(callee, arguments, keywords)
+        if isinstance(callee, External):
+            return fresh(callee.emit(self.b, arguments, keywords))
         if not callable(callee) and find_dtype(callee) is None:
             raise KernelTypeError(f"{describe(callee)} is not a function")
         if (dtype := find_dtype(callee)) is not None and callee not in (bool, float, int, complex):
@@ -147,7 +153,14 @@ class Calls:
         if not condition:
             raise StaticAssertionError(f"static assertion failed{f': {message[0]}' if message else ''}")
 
-    static = {"mlirtri.static_print": static_print, "mlirtri.static_assert": static_assert}  # noqa: RUF012 - a table
+    def device_print(self, arguments: list[Any], keywords: dict[str, Any]) -> None:
+        """Print at run time, after the call, in a kernel compiled with ``debug``."""
+        if keywords:
+            raise KernelTypeError("device_print takes no keyword arguments")
+        if self.b.debug:
+            self.b.prints.add(self.b, arguments)
+
+    static = {"mlirtri.device_print": device_print, "mlirtri.static_print": static_print, "mlirtri.static_assert": static_assert}  # noqa: RUF012 - a table
 
     # --- inlining --------------------------------------------------------------------------------------------------
 
@@ -156,11 +169,7 @@ class Calls:
     ) -> Any:
         """The value of a Python function's body for these arguments; errors inside name this call."""
         here = span_of_node(self.file, call)
-        if self.depth >= INLINE_LIMIT:
-            raise KernelValueError(
-                f"{function.__name__} is inlined more than {INLINE_LIMIT} calls deep",
-                help="end the recursion with an `if` on a value known at compile time",
-            )
+        self.check_depth(function.__name__)
         file, node = parse_function(function)
         if any(isinstance(each, (ast.Yield, ast.YieldFrom, ast.Await)) for each in ast.walk(node)):
             raise UnsupportedSyntaxError(f"{function.__name__} is a generator or coroutine, which cannot be inlined")
@@ -169,13 +178,42 @@ class Calls:
         scope.locals.update(owned(bind(function, arguments, keywords)))
         return self.run_inlined(scope, file, node.body, function.__name__, here)
 
+    def inline_macro(self, macro: Any, call: ast.Call) -> Any:
+        """A macro with parameters that stand for the caller's variables."""
+        function, here = macro.__mlirtri_function__, span_of_node(self.file, call)
+        self.check_depth(function.__name__)
+        if any(isinstance(each, ast.Starred) for each in call.args) or any(k.arg is None for k in call.keywords):
+            raise UnsupportedSyntaxError("a macro that writes its arguments takes no * or **", here)
+        nodes = bind(function, list(call.args), {each.arg: each.value for each in call.keywords})
+        given: dict[str, Any] = {}
+        for name, node in nodes.items():
+            if not isinstance(node, ast.expr):
+                given[name] = node
+            else:
+                given[name] = reference_to(self, node) if name in macro.references else self.visit(node)
+        file, definition = parse_function(function)
+        self.scope.captures.append(Capture(lambda: function.__code__, function.__code__, function.__qualname__))
+        scope = Scope(function, self.scope.captures)
+        variables = {name: value for name, value in given.items() if isinstance(value, Variable)}
+        scope.locals.update(owned(given | {name: each.value for name, each in variables.items()}))
+        result = self.run_inlined(scope, file, definition.body, function.__name__, here)
+        for name, variable in variables.items():
+            variable.hand_back(scope.read(name, self.b.tri))
+        return result
+
+    def check_depth(self, name: str) -> None:
+        if self.depth >= INLINE_LIMIT:
+            raise KernelValueError(
+                f"{name} is inlined more than {INLINE_LIMIT} calls deep",
+                help="end the recursion with an `if` on a value known at compile time",
+            )
+
     def inline_local(
         self, function: LocalFunction, arguments: list[Any], keywords: dict[str, Any], call: ast.Call
     ) -> Any:
         """The value of a function that is defined in the kernel."""
         here = span_of_node(self.file, call)
-        if self.depth >= INLINE_LIMIT:
-            raise KernelValueError(f"{function.__name__} is inlined more than {INLINE_LIMIT} calls deep")
+        self.check_depth(function.__name__)
         outer = function.visitor.scope
         scope = Scope(outer.function, outer.captures, enclosing=outer)
         scope.locals.update(owned(function.bind(arguments, keywords)))

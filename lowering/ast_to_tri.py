@@ -15,16 +15,18 @@ from typing import Any
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.locations import location_of, span_of
 from mlirtri.dialect.mlir import func, ir
-from mlirtri.errors import CompilerBugError, KernelError, KernelTypeError, Span, UnsupportedSyntaxError, raise_all
+from mlirtri.errors import CompilerBugError, KernelAssertionError, KernelError, KernelTypeError, Span, UnsupportedSyntaxError, raise_all
 from mlirtri.lowering.ast_branches import Branches, Returned
 from mlirtri.lowering.ast_calls import Calls
 from mlirtri.lowering.ast_expressions import Expressions
 from mlirtri.lowering.ast_indexing import Indexing
 from mlirtri.lowering.ast_loops import Loops
+from mlirtri.lowering.external_calls import declaration_of, drop_unused
 from mlirtri.lowering.imperative import UPDATED_BY
 from mlirtri.lowering.language import Language, describe
 from mlirtri.lowering.merging import Differs, kind, packed
 from mlirtri.lowering.python_to_ast import KernelTree, span_of_node
+from mlirtri.lowering.references import Element
 from mlirtri.lowering.scope import POISON, Poisoned, Scope
 from mlirtri.lowering.specialization import ConstantParameter, Interface, Leaf, RuntimeCheck, TensorParameter, like
 from mlirtri.lowering.local_functions import local_function
@@ -41,7 +43,6 @@ INSTEAD = {
     "Try": "a kernel raises nothing: check arguments before the call",
     "TryStar": "a kernel raises nothing: check arguments before the call",
     "Raise": "use static_assert for conditions known at compile time",
-    "Assert": "use static_assert for conditions known at compile time",
     "With": "leave context managers outside of the kernel",
     "AsyncWith": "leave context managers outside of the kernel",
     "Global": "pass the value as an argument and return the new one",
@@ -119,6 +120,17 @@ class FunctionVisitor(Branches, Loops, Expressions, Indexing, Calls):
     def visit_Pass(self, node: ast.Pass) -> None:
         return None
 
+    def visit_Assert(self, node: ast.Assert) -> None:
+        """Checked after the call by a kernel compiled with ``debug``; now, where it is known now."""
+        truth = self.truth(node.test)
+        message = self.visit(node.msg) if node.msg else None
+        shown = f"assertion failed: {message if isinstance(message, str) else ast.unparse(node.test)}"
+        if isinstance(truth, Tensor):
+            if self.b.debug:
+                self.b.check(self.b.tri.logical_not(truth), KernelAssertionError, shown)
+        elif not truth:
+            raise KernelAssertionError(shown, span_of_node(self.file, node.test))
+
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self.scope.locals[node.name] = local_function(node, self)
 
@@ -151,6 +163,9 @@ class FunctionVisitor(Branches, Loops, Expressions, Indexing, Calls):
         """Bind a name, write into an array, or unpack into several of these."""
         span = span_of_node(self.file, target)
         if isinstance(target, ast.Name):
+            if isinstance(reference := self.scope.locals.get(target.id), Element):
+                reference.write(current(self.b.tri, value))
+                return
             self.scope.locals[target.id] = own(value)
             name_value(value, target.id)
             return
@@ -200,7 +215,9 @@ class FunctionVisitor(Branches, Loops, Expressions, Indexing, Calls):
         if isinstance(node.target, ast.Name):
             old = self.scope.read(node.target.id, self.b.tri)
             new = self.binary(node.op, old, self.visit(node.value))
-            if isinstance(old, Tensor) and not old.weak and (has_memory(old) or isinstance(old.value.owner, ir.Block)):
+            if isinstance(reference := self.scope.locals.get(node.target.id), Element):
+                reference.write(new)
+            elif isinstance(old, Tensor) and not old.weak and (has_memory(old) or isinstance(old.value.owner, ir.Block)):
                 self.update(old, new, node)
             else:
                 self.scope.locals[node.target.id] = own(new)
@@ -279,6 +296,7 @@ def lower(tree: KernelTree, context: CompileContext) -> ir.Module:
         block = function.add_entry_block(arg_locs=_argument_locations(tree))
         with ir.InsertionPoint(block):
             _emit_body(tree, context, function, block)
+        drop_unused(module)
         module.operation.verify()
     return module
 
@@ -309,6 +327,7 @@ def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Bl
     for status, error, message, location in builder.pending_checks:
         checks.append(RuntimeCheck(len(results), error, message, span_of(location)))
         results.append(status.value if isinstance(status, Storage) else status)
+    log = builder.prints.results(results)
     updates = []
     for number, argument in enumerate(memories):
         if has_memory(argument) and argument.origin.storage.version:
@@ -324,7 +343,7 @@ def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Bl
     drop_dead(block)
     parameters: tuple[TensorParameter, ...] = tree.specialization.tensors
     types = tuple(result.type for result in results)
-    context.interface = Interface(parameters, types, structure, tuple(checks), tuple(updates))
+    context.interface = Interface(parameters, types, structure, tuple(checks), tuple(updates), log)
 
 
 def _argument(value: ir.Value, parameter: TensorParameter, number: int) -> Tensor:
@@ -355,6 +374,7 @@ def drop_dead(block: ir.Block) -> None:
                 drop_dead(each)
         name = operation.operation.name
         is_pure = name.startswith(("tri.", "arith.")) or name in ("tensor.extract", "tensor.from_elements")
+        is_pure = is_pure or declaration_of(operation.operation) is not None
         if is_pure and not any(len(list(result.uses)) for result in operation.operation.results):
             operation.operation.erase()
 

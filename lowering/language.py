@@ -16,9 +16,10 @@ from mlirtri.dialect import promotion
 from mlirtri.dialect.dtypes import DTYPES, DType, as_dtype
 from mlirtri.dialect.mlir import ir
 from mlirtri.dialect.promotion import Operand
-from mlirtri.dialect.sizes import Size
+from mlirtri.dialect.sizes import UNKNOWN, Size
 from mlirtri.dialect.types import TensorType, broadcast_shapes
 from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError
+from mlirtri.lowering.device_prints import DevicePrints
 from mlirtri.lowering.index_arithmetic import IndexArithmetic
 from mlirtri.lowering.size_alignment import aligned
 from mlirtri.lowering.storage import Memory, Storage
@@ -51,6 +52,9 @@ class Language:
         """Loops of up to this many turns, known at compile time, are unrolled."""
         self.debug = debug
         """Whether positions are checked at run time."""
+        self.prints = DevicePrints()
+        self.unknown = UNKNOWN
+        """A size or place that an index operand says."""
         self.entry: ir.Block | None = None
         """The function's own block, for what has to exist before any loop."""
         self.pending_checks: list[tuple[Tensor | Storage, type[Exception], str, ir.Location | None]] = []
@@ -152,6 +156,11 @@ class Language:
             status = Storage(self.tri.constant(False, DTYPES["bool"]), serial=0)
         self.pending_checks.append((status, error, message, self.tri.location))
         return status
+
+    def element(self, x: Tensor, position: int) -> Tensor:
+        """One element of a vector."""
+        part = self.tri.slice(x, offsets=(position,), sizes=(1,), strides=(1,))
+        return self.tri.reshape(part, shape=())
 
     def broadcast_shape(self, *shapes: tuple[int | Size, ...]) -> tuple[int | Size, ...]:
         """The shape that these broadcast to."""

@@ -34,6 +34,8 @@ class LoopPlan:
     likes: dict[str, Any] = field(default_factory=dict)
     """A value of the structure and types of a name that is first assigned in the loop and read after it."""
     storages: list[Storage] = field(default_factory=list)
+    referenced: set[str] = field(default_factory=set)
+    """Names that macros write in the loop."""
     shared: dict[str, set[Storage]] = field(default_factory=dict)
     """Names that are another name's memory in some turns, and which memory."""
 
@@ -50,6 +52,8 @@ class Carried:
         self.changed = {
             name for name in stored(node.body) if not has_memory(self.scope.locals.get(name))
         } | rebound([*node.body, *([node.target] if isinstance(node, ast.For) else [])])
+        self.changed |= plan.referenced
+        self.before = frozenset(self.scope.locals)
         self.names: dict[str, Any] = {}
         """Carried names with their first values."""
         self.kinds: dict[str, list[Kind]] = {}
@@ -67,7 +71,7 @@ class Carried:
         self.initial += [storage.value for storage in self.storages]
 
     def _find_names(self) -> None:
-        wanted = self.changed & (self.node.live_body | {self.node.flag})
+        wanted = self.changed & (self.node.live_body | {self.node.flag} | self.plan.referenced)
         for name in sorted(wanted | (self.plan.likes.keys() & self.changed)):
             if (like := self.plan.likes.get(name)) is not None and name not in self.scope.locals:
                 self._carry(name, rebuilt(like, iter([self._nothing(each) for each in flat(like)])))
@@ -181,7 +185,9 @@ class Carried:
         known = {*self.storages, *self.plan.storages}
         unplanned = [s for s in self.b.memory.journals[-1] if s not in known and s.serial < self.serial]
         self.plan.storages += unplanned
-        again = bool(unplanned)
+        by_macros = (self.scope.referenced - self.plan.referenced) & self.before
+        self.plan.referenced |= by_macros
+        again = bool(unplanned or by_macros)
         for name in sorted((self.changed & self.node.live_out) - self.names.keys()):
             value = self.scope.locals.get(name)
             if name in self.fixed:

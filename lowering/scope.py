@@ -17,6 +17,7 @@ import numpy as np
 from mlirtri.dialect.dtypes import find_dtype
 from mlirtri.dialect.spellings import qualified_name
 from mlirtri.errors import KernelError, KernelTypeError, UnknownNameError, did_you_mean
+from mlirtri.lowering.references import Element
 from mlirtri.lowering.specialization import Capture
 from mlirtri.lowering.storage import current
 from mlirtri.lowering.tri_builder import TriBuilder
@@ -53,6 +54,8 @@ class Scope:
         self.enclosing = enclosing
         """The scope around a function that is defined in a kernel."""
         self.locals: dict[str, Any] = {}
+        self.referenced: set[str] = set()
+        """Names that macros have written."""
 
     def read(self, name: str, b: TriBuilder) -> Any:
         """The value of a name now; raises `UnknownNameError` with near names."""
@@ -63,6 +66,8 @@ class Scope:
             if isinstance(value, Unavailable):
                 self.locals[name] = POISON
                 raise value.error
+            if isinstance(value, Element):
+                return value.read()
             self.locals[name] = value = current(b, value)
             return value
         if self.enclosing is not None:

@@ -84,6 +84,23 @@ class RuntimeCheck:
 
 
 @dataclass(frozen=True)
+class PrintSite:
+    """One `device_print`: texts known at compile time, and the types of what is printed between them."""
+
+    span: Span | None
+    parts: tuple[str | TensorType, ...]
+
+
+@dataclass(frozen=True)
+class PrintLog:
+    """Where a kernel says what it printed: a table of rows, and how many prints there were."""
+
+    index: int
+    count: int
+    sites: tuple[PrintSite, ...]
+
+
+@dataclass(frozen=True)
 class Interface:
     """How Python meets the MLIR function: made by `ast_to_tri` or read off a module, used by the runtime."""
 
@@ -94,6 +111,7 @@ class Interface:
     checks: tuple[RuntimeCheck, ...] = ()
     updates: tuple[tuple[int, int], ...] = ()
     """Parameters that the function writes, each with the number of the result that is its new content."""
+    log: PrintLog | None = None
 
 
 @dataclass(frozen=True)

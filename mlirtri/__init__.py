@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Any
 from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.errors import KernelError
 from mlirtri.jit import JitFunction, jit
-from mlirtri.language import LanguageFunction, Tensor
+from mlirtri.language import LanguageFunction, Macro, Ref, Tensor, device_print, macro, static_range
 
 __version__ = "0.1.0"
 
-__all__ = ["JitFunction", "Kernel", "KernelError", "Tensor", "compare", "jit", "resume"]
+__all__ = [
+    "JitFunction", "Kernel", "KernelError", "Macro", "Ref", "Tensor", "compare", "device_print", "jit", "macro",
+    "resume", "static_range",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from mlirtri.comparison import compare
@@ -33,6 +36,7 @@ _LAZY = {
     "Kernel": "mlirtri.kernel",
     "resume": "mlirtri.session",
     "Pipeline": "mlirtri.lowering.pipelines",
+    "relax": "mlirtri.lowering.relax_library",
 }
 _STATIC = ("static_print", "static_assert")
 

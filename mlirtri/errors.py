@@ -155,6 +155,10 @@ class StaticAssertionError(KernelError, AssertionError):
     """A `static_assert` in a kernel that is false."""
 
 
+class KernelAssertionError(KernelError, AssertionError):
+    """An `assert` in a kernel that is false: known at compile time, or found at run time with ``debug``."""
+
+
 class UnknownOptionError(KernelError, ValueError):
     """A target, pipeline, schedule, stage or setting that does not exist."""
 

@@ -5,6 +5,8 @@ The stubs are never run: the compiler reads which one is called. Calling one out
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +31,59 @@ class LanguageFunction:
 
     def __repr__(self) -> str:
         return f"<mlirtri function {self.__name__}>"
+
+
+class Ref:
+    """Annotation of a macro's parameter: assigning to it changes the caller's variable or array element."""
+
+
+class Macro:
+    """What `@macro` makes of a function: inlined where a kernel calls it."""
+
+    def __init__(self, function: Callable[..., Any]):
+        functools.update_wrapper(self, function)
+        self.__mlirtri_function__ = function
+        self.__code__ = function.__code__
+        self.references = tuple(name for name, kind in function.__annotations__.items() if _is_reference(kind))
+        """Parameters that stand for the caller's variable."""
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Outside of kernels a macro is its function, unless it writes its caller's variables."""
+        if self.references:
+            raise KernelError(
+                f"{self.__name__} writes its caller's {self.references[0]!r}, which only a kernel can let it do",
+                help="call it in a function decorated with @mlirtri.jit",
+            )
+        return self.__mlirtri_function__(*arguments, **keywords)
+
+    def __repr__(self) -> str:
+        return f"<mlirtri.macro {self.__name__}>"
+
+
+def macro(function: Callable[..., Any]) -> Macro:
+    """Make a macro of a Python function: kernels inline its body. Parameters annotated `Ref` are the caller's."""
+    return Macro(function)
+
+
+def _is_reference(kind: Any) -> bool:
+    # With postponed annotations a kind is its source text.
+    return kind is Ref or (isinstance(kind, str) and kind.split(".")[-1] == "Ref")
+
+
+def static_range(*bounds: int) -> range:
+    """`range`, whose loop in a kernel is unrolled however many turns it has."""
+    return range(*bounds)
+
+
+static_range.__mlirtri_name__ = "mlirtri.static_range"  # type: ignore[attr-defined]
+
+
+def device_print(*values: Any) -> None:
+    """`print`, which in a kernel compiled with ``debug`` prints after the call, and else does nothing."""
+    print(*values)
+
+
+device_print.__mlirtri_name__ = "mlirtri.device_print"  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from mlirtri.dialect.dtypes import DType, find_dtype
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
 from mlirtri.lowering.specialization import Interface, Leaf, TensorParameter, like
 from mlirtri.lowering.stage import Executable
+from mlirtri.prints import print_log
 from mlirtri.signature import shown_type
 from mlirtri.updates import Updates, overlap
 
@@ -95,6 +96,8 @@ class Runner:
             self.run(inputs, viewed)
         else:
             self.run(inputs, results)
+        if self.interface.log is not None:
+            print_log(self.interface.log, results)
         for check in self.interface.checks:
             if results[check.index].item():
                 raise check.error(check.message, check.span)

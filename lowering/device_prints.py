@@ -1,0 +1,73 @@
+"""`device_print` in kernels: what is printed at run time goes into a log that the kernel carries, and out after the call.
+
+The log is memory like any other, so it is carried by loops and branches and needs nothing of the targets: a row for
+each print, with the number of the statement and the values as float64 (integers beyond 2**53 lose digits).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.locations import span_of
+from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.sizes import is_dynamic
+from mlirtri.errors import KernelTypeError
+from mlirtri.lowering.specialization import PrintLog, PrintSite
+from mlirtri.lowering.storage import Step, Storage, View
+from mlirtri.lowering.tri_builder import Tensor
+
+ROWS, WIDTH = 1000, 33
+"""Prints kept per call, and values per print, with the number of the statement."""
+FLOAT64, INT64 = DTYPES["float64"], DTYPES["int64"]
+
+
+@dataclass
+class DevicePrints:
+    """The log of one kernel, made when something prints."""
+
+    log: Storage | None = None
+    count: Storage | None = None
+    sites: list[PrintSite] = field(default_factory=list)
+
+    def add(self, b: Any, arguments: Sequence[Any]) -> None:
+        """One statement; raises `KernelTypeError` for what does not fit into a row."""
+        if self.log is None:
+            with ir.InsertionPoint.at_block_begin(b.entry):
+                self.log = Storage(b.tri.constant(0.0, FLOAT64, (ROWS, WIDTH)), serial=0)
+                self.count = Storage(b.tri.constant(0, INT64), serial=0)
+        assert self.count is not None  # noqa: S101 - made with the log
+        parts: list[Any] = []
+        values = [b.tri.constant(float(len(self.sites)), FLOAT64)]
+        for each in arguments:
+            if not isinstance(each, Tensor):
+                parts.append(str(each))
+                continue
+            if each.type.dtype.is_complex or any(map(is_dynamic, each.type.shape)):
+                raise KernelTypeError(f"device_print does not print {each.type}")
+            parts.append(each.type)
+            flat = b.reshape(b.tri.cast(each, FLOAT64), (-1,)) if each.type.rank else b.tri.cast(each, FLOAT64)
+            values += [b.element(flat, at) for at in range(each.type.size)] if each.type.rank else [flat]
+        if len(values) > WIDTH:
+            raise KernelTypeError(f"device_print prints up to {WIDTH - 1} numbers", help="print a part of the array")
+        self.sites.append(PrintSite(span_of(b.tri.location), tuple(parts)))
+        self._write(b, values)
+
+    def _write(self, b: Any, values: list[Tensor]) -> None:
+        """A row; what is beyond the last one is counted and lost."""
+        tri = b.tri
+        row = tri.minimum(self.count.value, tri.constant(ROWS - 1, INT64))
+        for column, value in enumerate(values):
+            attributes = {"offsets": (b.unknown, column), "sizes": (1, 1), "strides": (1, 1), "drop": (0, 1)}
+            step = Step("extract_slice", attributes, (row,))
+            b.memory.write(tri, View(self.log, (step,)), Tensor(value.value, value.type))
+        b.memory.put(self.count, tri.add(self.count.value, tri.constant(1, INT64)))
+
+    def results(self, results: list[Tensor]) -> PrintLog | None:
+        """What the runtime needs, with the log among the function's results."""
+        if self.log is None or self.count is None:
+            return None
+        results += [self.log.value, self.count.value]
+        return PrintLog(len(results) - 2, len(results) - 1, tuple(self.sites))
