@@ -15,7 +15,7 @@ from mlirtri.errors import KernelTypeError
 
 @dataclass(frozen=True)
 class DType:
-    """An element type. `kind` is ``b`` bool, ``i``, ``u`` integers, ``f`` IEEE floats, ``v`` bfloat16, ``c`` complex."""
+    """An element type. `kind`: ``b`` bool, ``i`` and ``u`` integers, ``f`` IEEE, ``v`` bfloat16, ``c`` complex."""
 
     name: str
     mlir: str

@@ -189,7 +189,7 @@ _PREDICATE = (
 )
 
 
-# name, kinds it takes, NumPy reference, Relax operator, kinds for which that is exact; of complex numbers it gives parts
+# The same columns, for operations that give a real number of a complex one.
 _PART = (
     ("abs", ALL + COMPLEX, np.abs, "abs", "fh"),
     ("real", COMPLEX, np.real, None, ""),

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from mlirtri.dialect.dtypes import DType
 from mlirtri.dialect.promotion import default_dtype
 from mlirtri.dialect.spellings import Builder
 
@@ -75,6 +76,13 @@ def many_axes(b: Builder, axes: Any, rank: int) -> tuple[int, ...]:
     if len(set(result)) < len(result):
         b.fail(f"axes {tuple(as_tuple(axes))} name an axis twice")
     return result
+
+
+def converted(b: Builder, x: Any, dtype: DType) -> Any:
+    """`x.astype(dtype)`: of a complex number the real part, where the dtype is real."""
+    kind = b.type_of(x)
+    loses = kind is not None and kind.dtype.is_complex and not (dtype.is_complex or dtype.is_bool)
+    return b.cast(b.real(x) if loses else x, dtype)
 
 
 def swapped(b: Builder, x: Any, first: Any, second: Any) -> Any:

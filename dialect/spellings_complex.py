@@ -12,17 +12,11 @@ from typing import Any
 from mlirtri.dialect import spelling_helpers as helpers
 from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.dialect.spellings import CONSTANTS, Builder, register, share, spelling, unsupported
-from mlirtri.dialect.spellings_numpy import strong
+from mlirtri.dialect.spellings_numpy import is_complex, strong
 
 COMPLEX128 = DTYPES["complex128"]
 
 CONSTANTS |= {f"cmath.{name}": getattr(cmath, name) for name in ("pi", "e", "tau", "inf", "nan", "infj", "nanj")}
-
-
-def is_complex(b: Builder, x: Any) -> bool:
-    """Whether x is a complex tensor, or a Python complex number."""
-    kind = b.type_of(x)
-    return isinstance(x, complex) if kind is None else kind.dtype.is_complex
 
 
 # --- numpy ---------------------------------------------------------------------------------------------------------

@@ -68,9 +68,9 @@ def _(b, a, *axes):
     return b.transpose(a, None if axes in ((), (None,)) else helpers.sizes(axes))
 
 
-@spelling("ndarray.astype", ops="cast")
+@spelling("ndarray.astype", ops="cast real")
 def _(b, a, dtype, order="K", casting=unsupported("unsafe"), subok=True, copy=True):
-    return b.cast(a, numpy_dtype(b, dtype))
+    return helpers.converted(b, a, numpy_dtype(b, dtype))
 
 
 @spelling("ndarray.T", ops="transpose", attribute=True)
@@ -156,7 +156,7 @@ def _(b, input, *dims):
     return b.flip(input, dims) if dims else input
 
 
-@spelling("Tensor.to", ops="cast")
+@spelling("Tensor.to", ops="cast real")
 def _(b, input, *arguments, dtype=None, non_blocking=False, copy=False, memory_format=None, device=unsupported()):
     """`x.to(dtype)` and `x.to(other)`; a kernel has one device, so `x.to("cuda")` is refused."""
     for argument in arguments:
@@ -164,7 +164,7 @@ def _(b, input, *arguments, dtype=None, non_blocking=False, copy=False, memory_f
             continue
         other = b.type_of(argument)
         dtype = other.dtype if other is not None else _torch_dtype(b, argument)
-    return input if dtype is None else b.cast(input, _torch_dtype(b, dtype))
+    return input if dtype is None else helpers.converted(b, input, _torch_dtype(b, dtype))
 
 
 def _torch_dtype(b: Builder, dtype: Any) -> DType:
@@ -174,27 +174,27 @@ def _torch_dtype(b: Builder, dtype: Any) -> DType:
     b.fail(f"{dtype!r} is no dtype; tensors do not move between devices in a kernel", help="x.to(torch.float32)")
 
 
-@spelling("Tensor.type", ops="cast")
+@spelling("Tensor.type", ops="cast real")
 def _(b, input, dtype=None, non_blocking=False):
     if dtype is None:
         b.fail("x.type() without a dtype is a string of torch's", help="use x.dtype")
-    return b.cast(input, _torch_dtype(b, dtype))
+    return helpers.converted(b, input, _torch_dtype(b, dtype))
 
 
-@spelling("Tensor.type_as", ops="cast")
+@spelling("Tensor.type_as", ops="cast real")
 def _(b, input, tensor):
-    return b.cast(input, b.type_of(tensor).dtype)
+    return helpers.converted(b, input, b.type_of(tensor).dtype)
 
 
 def _conversion(dtype: DType):
-    return lambda b, input, memory_format=None: b.cast(input, dtype)
+    return lambda b, input, memory_format=None: helpers.converted(b, input, dtype)
 
 
 for _word, _dtype in {
     "float": "float32", "half": "float16", "double": "float64", "bfloat16": "bfloat16", "int": "int32",
     "long": "int64", "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool",
 }.items():  # fmt: skip
-    register(f"Tensor.{_word}", _conversion(DTYPES[_dtype]), "cast")
+    register(f"Tensor.{_word}", _conversion(DTYPES[_dtype]), "cast real")
 
 
 @spelling("Tensor.contiguous", ops="")

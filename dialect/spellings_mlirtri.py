@@ -65,9 +65,9 @@ def _(b, x, low=None, high=None):
     return b.clip(x, low, high)
 
 
-@spelling("mlirtri.cast mlirtri.astype", ops="cast")
+@spelling("mlirtri.cast mlirtri.astype", ops="cast real")
 def _(b, x, dtype):
-    return b.cast(x, as_dtype(dtype))
+    return helpers.converted(b, x, as_dtype(dtype))
 
 
 # --- reductions ----------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from mlirtri.dialect.dtypes import DTYPES, DType, as_dtype, find_dtype
 from mlirtri.dialect.promotion import Operand, default_dtype, result_dtypes
 from mlirtri.dialect.spellings import CONSTANTS, Builder, register, spelling, unsupported
 
-FLOAT64, INT64 = DTYPES["float64"], DTYPES["int64"]
+FLOAT64, INT64, COMPLEX128 = DTYPES["float64"], DTYPES["int64"], DTYPES["complex128"]
 
 CONSTANTS |= {
     "numpy.pi": 3.141592653589793,
@@ -86,6 +86,12 @@ def computed_in(b: Builder, dtype: Any, *operands: Any) -> tuple[Any, ...]:
         if (kind := b.type_of(x)) and _is_lossy(kind.dtype, dtype):
             b.fail(f"dtype={dtype} cannot hold {kind} (casting='same_kind')", help="cast the operand with astype")
     return tuple(b.cast(x, dtype) for x in operands)
+
+
+def is_complex(b: Builder, x: Any) -> bool:
+    """Whether x is a complex tensor, or a Python complex number."""
+    kind = b.type_of(x)
+    return isinstance(x, complex) if kind is None else kind.dtype.is_complex
 
 
 def _is_lossy(source: DType, target: DType) -> bool:
@@ -174,7 +180,8 @@ def _(b, x, out=unsupported()):
 
 @spelling("numpy.float_power", ops="power")
 def _(b, x1, x2, /, out=unsupported(), *, where=unsupported(True)):
-    return b.power(b.cast(x1, FLOAT64), b.cast(x2, FLOAT64))
+    dtype = COMPLEX128 if is_complex(b, x1) or is_complex(b, x2) else FLOAT64
+    return b.power(b.cast(x1, dtype), b.cast(x2, dtype))
 
 
 @spelling("numpy.divmod", ops="floor_divide remainder")

@@ -215,9 +215,9 @@ def _(b, n, dtype=None, *, like=unsupported()):
     return b.eye(n, n, 0, numpy_dtype(b, dtype) or FLOAT64)
 
 
-@spelling("numpy.astype", ops="cast")
+@spelling("numpy.astype", ops="cast real")
 def _(b, x, dtype, /, *, copy=True, device=unsupported()):
-    return b.cast(x, numpy_dtype(b, dtype))
+    return helpers.converted(b, x, numpy_dtype(b, dtype))
 
 
 @spelling("numpy.copy", ops="")

@@ -9,15 +9,16 @@ from mlirtri.dialect import spelling_helpers as helpers
 from mlirtri.dialect.dtypes import DTYPES, DType
 from mlirtri.dialect.promotion import Operand, result_dtypes
 from mlirtri.dialect.spellings import Builder, register, spelling, unsupported
-from mlirtri.dialect.spellings_numpy import FLOAT64, computed_in, float_of, numpy_dtype, strong
+from mlirtri.dialect.spellings_numpy import COMPLEX128, FLOAT64, computed_in, float_of, numpy_dtype, strong
 
 
 def in_floats(b: Builder, *operands: Any) -> tuple[Any, ...]:
-    """The operands in the one float dtype of NumPy's float functions of two."""
+    """The operands in the one float or complex dtype of NumPy's functions of two."""
     kinds = [Operand(None, weak) if (weak := b.weak_kind(x)) else Operand(b.type_of(x).dtype) for x in operands]
+    has_complex = any(kind.own.is_complex for kind in kinds)
     if all(kind.weak for kind in kinds):
-        return tuple(b.cast(x, FLOAT64) for x in operands)
-    dtype = result_dtypes("numpy", "hypot", kinds).result
+        return tuple(b.cast(x, COMPLEX128 if has_complex else FLOAT64) for x in operands)
+    dtype = result_dtypes("numpy", "divide" if has_complex else "hypot", kinds).result
     return tuple(b.cast(x, dtype) for x in operands)
 
 

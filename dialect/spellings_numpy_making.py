@@ -12,7 +12,7 @@ from mlirtri.dialect import spelling_helpers as helpers
 from mlirtri.dialect.dtypes import DTYPES, DType
 from mlirtri.dialect.promotion import Operand, result_dtypes
 from mlirtri.dialect.spellings import Builder, spelling, unsupported
-from mlirtri.dialect.spellings_numpy import FLOAT64, INT64, arrays, numpy_dtype
+from mlirtri.dialect.spellings_numpy import FLOAT64, INT64, arrays, is_complex, numpy_dtype
 from mlirtri.dialect.spellings_numpy_functions import in_floats
 
 BOOL, COMPLEX128 = DTYPES["bool"], DTYPES["complex128"]
@@ -25,14 +25,19 @@ def counted(b: Builder, num: Any, name: str) -> int:
     return int(num)
 
 
+def _wide(b: Builder, x: Any) -> DType:
+    return COMPLEX128 if is_complex(b, x) else FLOAT64
+
+
 def evenly(b: Builder, start: Any, stop: Any, num: int, endpoint: bool) -> tuple[Any, Any]:
     """`num` numbers from `start` to `stop` along a new first axis, and the step between them."""
     parts = num - 1 if endpoint else num
-    start, stop = (float(x) if b.type_of(x) is None else b.cast(x, FLOAT64) for x in (start, stop))
+    start, stop = (x * 1.0 if b.type_of(x) is None else b.cast(x, _wide(b, x)) for x in (start, stop))
     rank = max(helpers.rank_of(b, start), helpers.rank_of(b, stop))
     index = b.reshape(b.arange(0, num, 1, FLOAT64), (num, *[1] * rank))
-    span = stop - start if isinstance(start, float) and isinstance(stop, float) else b.subtract(stop, start)
-    step = float("nan") if parts < 1 else span / parts if isinstance(span, float) else b.divide(span, parts)
+    known = b.type_of(start) is None and b.type_of(stop) is None
+    span = stop - start if known else b.subtract(stop, start)
+    step = float("nan") if parts < 1 else span / parts if known else b.divide(span, parts)
     if parts < 1:
         return b.broadcast_to(b.add(b.multiply(index, 0.0), start), (num, *helpers.shape_of(b, span))), step
     values = b.add(b.multiply(index, step), start)

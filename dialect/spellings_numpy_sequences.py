@@ -10,7 +10,7 @@ from typing import Any
 from mlirtri.dialect import spelling_helpers as helpers
 from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.dialect.spellings import Builder, spelling, unsupported
-from mlirtri.dialect.spellings_numpy import FLOAT64, INT64, arrays, float_of, numpy_dtype
+from mlirtri.dialect.spellings_numpy import COMPLEX128, FLOAT64, INT64, arrays, float_of, is_complex, numpy_dtype
 from mlirtri.dialect.spellings_numpy_functions import in_floats
 
 BOOL = DTYPES["bool"]
@@ -133,13 +133,14 @@ INTERPOLATION = "searchsorted pick cut reshape subtract add multiply divide clip
 
 @spelling("numpy.interp", ops=INTERPOLATION)
 def _(b, x, xp, fp, left=None, right=None, period=unsupported()):
-    x, xp, fp = (b.cast(each, FLOAT64) for each in (x, xp, fp))
+    wide = COMPLEX128 if any(is_complex(b, each) for each in (fp, left, right)) else FLOAT64
+    x, xp, fp = b.cast(x, FLOAT64), b.cast(xp, FLOAT64), b.cast(fp, wide)
     for name, each in (("xp", xp), ("fp", fp)):
         helpers.require_rank(b, f"{name} of numpy.interp", each, (1,))
     count = helpers.shape_of(b, xp)[0]
     last = b.cut(fp, 0, slice(count - 1, count))
-    below = b.cut(fp, 0, slice(0, 1)) if left is None else b.cast(left, FLOAT64)
-    above = last if right is None else b.cast(right, FLOAT64)
+    below = b.cut(fp, 0, slice(0, 1)) if left is None else b.cast(left, wide)
+    above = last if right is None else b.cast(right, wide)
     if count == 1:
         inner = last
     else:

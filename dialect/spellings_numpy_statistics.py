@@ -7,7 +7,7 @@ from typing import Any
 from mlirtri.dialect import spelling_helpers as helpers
 from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.dialect.spellings import Builder, register, spelling, unsupported
-from mlirtri.dialect.spellings_numpy import FLOAT64, INT64, arrays, float_of, numpy_dtype
+from mlirtri.dialect.spellings_numpy import COMPLEX128, FLOAT64, INT64, arrays, float_of, is_complex, numpy_dtype
 from mlirtri.dialect.spellings_numpy_sequences import lined, without_nan
 
 BOOL = DTYPES["bool"]
@@ -129,7 +129,7 @@ def _(b, a, axis=None, weights=None, returned=False, *, keepdims=False):
     return (result, b.cast(total, b.type_of(result).dtype)) if returned else result
 
 
-COVARIANCE = "mean subtract matmul transpose divide reshape concatenate squeeze cast"
+COVARIANCE = "mean subtract matmul transpose conj divide reshape concatenate squeeze cast"
 
 
 def covariance(b: Builder, m: Any, y: Any, rowvar: bool, ddof: int, dtype: Any) -> Any:
@@ -138,7 +138,7 @@ def covariance(b: Builder, m: Any, y: Any, rowvar: bool, ddof: int, dtype: Any) 
     x = rows[0] if len(rows) == 1 else b.concatenate(tuple(rows), 0)
     centered = b.subtract(x, b.mean(x, axis=1, keepdims=True))
     freedom = helpers.shape_of(b, x)[1] - ddof
-    return b.squeeze(b.divide(b.matmul(centered, b.transpose(centered)), float(max(freedom, 0))), None)
+    return b.squeeze(b.divide(b.matmul(centered, b.conj(b.transpose(centered))), float(max(freedom, 0))), None)
 
 
 def _rows(b: Builder, x: Any, rowvar: bool, dtype: Any) -> Any:
@@ -148,7 +148,7 @@ def _rows(b: Builder, x: Any, rowvar: bool, dtype: Any) -> Any:
         x = b.reshape(x, (1, -1))
     elif not rowvar and helpers.shape_of(b, x)[0] != 1:
         x = b.transpose(x)
-    return b.cast(x, numpy_dtype(b, dtype) or FLOAT64)
+    return b.cast(x, numpy_dtype(b, dtype) or (COMPLEX128 if is_complex(b, x) else FLOAT64))
 
 
 @spelling("numpy.cov", ops=COVARIANCE)
@@ -157,16 +157,18 @@ def _(b, m, y=None, rowvar=True, bias=False, ddof=None, fweights=unsupported(), 
     return covariance(b, m, y, rowvar, ddof, dtype)
 
 
-@spelling("numpy.corrcoef", ops=f"{COVARIANCE} clip sqrt eye where sum full")
+@spelling("numpy.corrcoef", ops=f"{COVARIANCE} clip sqrt eye where sum full real imag complex")
 def _(b, x, y=None, rowvar=True, *, dtype=None):
     c = covariance(b, x, y, rowvar, 1, dtype)
     if helpers.rank_of(b, c) == 0:
         return b.divide(c, c)
     size = helpers.shape_of(b, c)[0]
     on_diagonal = b.where(b.eye(size, size, 0, BOOL), c, b.full((), 0, b.type_of(c).dtype))
-    deviation = b.sqrt(b.sum(on_diagonal, axis=1))
+    deviation = b.sqrt(b.real(b.sum(on_diagonal, axis=1)))
     scaled = b.divide(b.divide(c, b.reshape(deviation, (size, 1))), b.reshape(deviation, (1, size)))
-    return b.clip(scaled, -1.0, 1.0)
+    if not is_complex(b, scaled):
+        return b.clip(scaled, -1.0, 1.0)
+    return b.complex(*(b.clip(part, -1.0, 1.0) for part in (b.real(scaled), b.imag(scaled))))
 
 
 # --- differences and integrals -------------------------------------------------------------------------------------

@@ -31,7 +31,11 @@ from mlirtri.lowering.tri_builder import Tensor
 
 @language
 def cast(b: Language, x: Any, dtype: Any) -> Tensor:
-    return b.tensor(x, as_dtype(dtype))
+    """x in another dtype. Complex numbers are not made real by the way: `spelling_helpers.converted` does that."""
+    dtype = as_dtype(dtype)
+    if isinstance(x, Tensor) and x.type.dtype.is_complex and not (dtype.is_complex or dtype.is_bool):
+        b.fail(f"this does not take complex numbers: got {x.type}", help="take the real part first, with x.real")
+    return b.tensor(x, dtype)
 
 
 @language

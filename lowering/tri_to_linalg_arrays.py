@@ -178,10 +178,22 @@ def _scan_planes(x: ir.Value, out: ir.Value, axis: int, combined) -> ir.Value:
 
 def less(x: Scalar, y: Scalar) -> Scalar:
     """Whether x is sorted before y: NaN comes last, as in NumPy."""
+    if x.dtype.is_complex:
+        return _less_complex(x, y)
     below = scalar.compare("lt", x, y)
     if not x.dtype.is_float:
         return below
     return scalar.bit_or(below, scalar.bit_and(scalar.is_nan(y), scalar.logical_not(scalar.is_nan(x))))
+
+
+def _less_complex(x: Scalar, y: Scalar) -> Scalar:
+    """By real and then by imaginary part; where real parts are numbers, those without a NaN beside them come first."""
+    (x_re, x_im), (y_re, y_im) = scalar.parts(x), scalar.parts(y)
+    same = scalar.logical_not(scalar.bit_or(less(x_re, y_re), less(y_re, x_re)))
+    in_order = scalar.bit_or(less(x_re, y_re), scalar.bit_and(same, less(x_im, y_im)))
+    are_numbers = scalar.logical_not(scalar.bit_or(scalar.is_nan(x_re), scalar.is_nan(y_re)))
+    differ = scalar.bit_and(are_numbers, scalar.bit_xor(scalar.is_nan(x_im), scalar.is_nan(y_im)))
+    return scalar.select(differ, scalar.is_nan(y_im), in_order)
 
 
 @rule("sort")

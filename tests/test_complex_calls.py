@@ -113,7 +113,18 @@ def literals(a):
     return a * z + w.real + abs(w) + z.imag, a * cmath.exp(1j * cmath.pi), a * (1j if w.imag < 0 else 2j)
 
 
-PROGRAMS = [arithmetic, functions, comparisons, reductions, made, moved, literals]
+def statistics(a):
+    v, w = a[0], a[1]
+    return (
+        np.cov(a), np.corrcoef(a), np.linalg.norm(a), np.linalg.norm(v, 1), np.isclose(a, a + 1e-9), np.allclose(a, 1j),
+        np.correlate(v, w, "full"), np.convolve(v, w), np.cumprod(a, axis=1), np.diff(a), np.gradient(v),
+        np.average(a, weights=a.real), np.einsum("ij,kj->ik", a, a.conj()), np.tensordot(a, a, ([1], [1])),
+        np.kron(v, w), np.linspace(0, 1j, 5), np.float_power(a, 2), np.interp(0.1, np.arange(5.0), v), np.nansum(a),
+        a.astype(bool), a.cumsum(), a.std(ddof=1), a.trace(), np.add.outer(v, w), np.multiply.reduce(a, axis=1),
+    )  # fmt: skip
+
+
+PROGRAMS = [arithmetic, functions, comparisons, reductions, made, moved, literals, statistics]
 
 
 @pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
@@ -130,6 +141,21 @@ def test_programs_in_the_relax_pipeline(program):
 @pytest.mark.parametrize("program", [arithmetic, comparisons, reductions, made])
 def test_programs_in_single_precision(program):
     agree(program, S, pipeline="mlir")
+
+
+@pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
+def test_astype_alone_leaves_out_imaginary_parts():
+    agree(lambda a: (a.astype(float), a.astype(np.int32), np.astype(a, np.float32)), A, pipeline="mlir")
+    with pytest.raises(KernelTypeError, match="does not take complex numbers"):
+        mt.jit(lambda a: np.interp(a, np.arange(3.0), np.arange(3.0)))(A)
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_sorting_is_by_real_and_then_imaginary_parts(pipeline):
+    """NaN comes last: behind numbers those with a NaN as imaginary part, then those with one as real part."""
+    parts = [0.0, 1.0, -2.0, float("nan")]
+    values = random.permutation([complex(re, im) for re in parts for im in parts])
+    agree(lambda x: (np.sort(x), np.argsort(x)), values, pipeline=pipeline)
 
 
 def escape_times(c):
