@@ -46,6 +46,8 @@ class Calls:
 
     def visit_Call(self, node: ast.Call) -> Any:
         callee = self.visit(node.func)
+        if isinstance(callee, External):
+            return fresh(callee.emit(self.b, self.elements(node.args), self.keywords(node.keywords)))
         if getattr(callee, "references", ()):
             return self.inline_macro(callee, node)
         arguments = self.elements(node.args)
@@ -56,8 +58,6 @@ class Calls:
             return self.spelled(callee.spelling, [callee.tensor, *arguments], keywords)
         if isinstance(callee, spellings.Spelling):
             return self.spelled(callee, arguments, keywords)
-        if isinstance(callee, External):
-            return fresh(callee.emit(self.b, arguments, keywords))
         if not callable(callee) and find_dtype(callee) is None:
             raise KernelTypeError(f"{describe(callee)} is not a function")
         if (dtype := find_dtype(callee)) is not None and callee not in (bool, float, int, complex):

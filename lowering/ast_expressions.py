@@ -27,6 +27,7 @@ from mlirtri.errors import (
     did_you_mean,
     offer,
 )  # fmt: skip
+from mlirtri.lowering.external import External
 from mlirtri.lowering.language import describe
 from mlirtri.lowering.python_to_ast import span_of_node
 from mlirtri.lowering.tri_builder import Tensor
@@ -226,6 +227,8 @@ class Expressions:
             return getattr(owner, name)
         if isinstance(owner, DType) and name in ("name", "bits", "is_float", "is_integer"):
             return getattr(owner, name)
+        if isinstance(owner, External):
+            return owner.member(name)
         if (found := spellings.member(owner, name)) is not None:
             return found
         raise UnknownNameError(f"{describe(owner)} has no attribute {name!r} in a kernel")

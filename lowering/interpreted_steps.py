@@ -19,6 +19,7 @@ from mlirtri.dialect.mlir import ir
 from mlirtri.dialect.ops import Op
 from mlirtri.dialect.types import TensorType, same_shape
 from mlirtri.errors import CompilerBugError
+from mlirtri.lowering.external_calls import declaration_of
 
 Step = Callable[..., Sequence[Any]]
 """Values of operands in, a value for each result out. Elements and indices are arrays of rank 0 as well."""
@@ -28,6 +29,10 @@ def step_of(operation: ir.Operation) -> Step | None:
     """The step of an operation without regions, or None where there is none."""
     if operation.name.startswith("tri."):
         return _table_step(operation)
+    if (declaration := declaration_of(operation)) is not None:
+        from mlirtri.lowering.external_reference import step_of_call  # imports TVM
+
+        return step_of_call(declaration)
     if operation.name == "arith.constant":
         value = _constant(operation)
         return lambda: (value,)

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from mlirtri.dialect.locations import errors_at, name_of
 from mlirtri.dialect.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering import linalg_rules, tensor_rules
+from mlirtri.lowering import external_rules, linalg_rules, tensor_rules
+from mlirtri.lowering.external_calls import is_declaration
 from mlirtri.lowering.linalg_rules import elementwise, structured
 from mlirtri.lowering.mlir_reading import dtype_of, shape_of
 from mlirtri.lowering.primfunc import Names
@@ -24,12 +25,12 @@ from mlirtri.lowering.structured_to_primfunc import is_structured
 from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, TensorType, relax
 from mlirtri.lowering.tvm_passes import BINDING_LOCATIONS
 
-__all__ = ["linalg_rules", "tensor_rules", "translate"]
+__all__ = ["external_rules", "linalg_rules", "tensor_rules", "translate"]
 
 
 def translate(module: ir.Module) -> IRModule:
     """The Relax module of `module`; raises `UnsupportedOperationError` for all that has no translation."""
-    functions = [each.operation for each in module.body.operations]
+    functions = [each.operation for each in module.body.operations if not is_declaration(each)]
     found = (each for function in functions for each in _unsupported(function))
     refuse(found, "Relax", 'write it with other operations, or use pipeline="mlir"')
     block = BlockBuilder()

@@ -104,15 +104,18 @@ class RelaxBuilder:
 
     def bind(self, operation: ir.Operation, expression: Any, name: str | None = None) -> Any:
         """A named, located binding of `expression`; gives its variable."""
-        wish = name_of(operation.location) or name or operation.name.split(".")[-1]
-        variable = self.block.emit(expression, self.names.unique(wish))
+        return self.bind_as(name_of(operation.location) or name or operation.name.split(".")[-1], operation, expression)
+
+    def bind_as(self, name: str, operation: ir.Operation, expression: Any) -> Any:
+        """The same under a name of ours, for what no variable of the user's stands for."""
+        variable = self.block.emit(expression, self.names.unique(name))
         if span := span_of(operation.location):
             self.locations[variable.name] = str(span)
         return variable
 
-    def emit(self, operation: ir.Operation, expression: Any) -> None:
+    def emit(self, operation: ir.Operation, expression: Any, name: str | None = None) -> None:
         """Bind `expression` as the result of `operation`; a tuple for an operation of several results."""
-        variable = self.bind(operation, expression)
+        variable = self.bind(operation, expression, name)
         if len(operation.results) == 1:
             return self.write(operation.results[0], variable)
         for at, result in enumerate(operation.results):

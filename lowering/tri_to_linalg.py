@@ -12,18 +12,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
+from mlirtri.dialect.arrays import LOOPS
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.locations import errors_at
 from mlirtri.dialect.mlir import func, ir
 from mlirtri.dialect.ops import Op
 from mlirtri.lowering import tri_to_linalg_control, tri_to_linalg_rules
+from mlirtri.lowering.external_calls import declaration_of, is_declaration, refuse_beside_loops, without_signs
 from mlirtri.lowering.imperative import is_imperative
 from mlirtri.lowering.linalg_builder import tensor_type
 from mlirtri.lowering.mlir_passes import run_rewrite
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tri_decompose import decompose, tri_operations
 
-RULE_MODULES = ("indexing", "products", "reductions")
+RULE_MODULES = ("arrays", "indexing", "products", "reductions")
 """Modules ``tri_to_linalg_<name>`` that register their rules when they are imported."""
 STRAIGHT = ("gather",)
 """Operations of the group `indexing` that straight-line code may have."""
@@ -44,17 +46,24 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
 def translate(source: ir.Module) -> ir.Module:
     """A new module in which no `tri` operation is left."""
     result = ir.Module.create(loc=source.operation.location)
-    fill = tri_to_linalg_control.fill_function if has_control(source) else _fill_function
+    fill = _fill_function
+    if has_control(source):
+        refuse_beside_loops(source)
+        fill = tri_to_linalg_control.fill_function
     with ir.InsertionPoint(result.body):
         for function in source.body.operations:
-            fill(function, _declared(function))
+            if is_declaration(function):
+                without_signs(function, tensor_type)
+            else:
+                fill(function, _declared(function))
     return result
 
 
 def has_control(source: ir.Module) -> bool:
     """Whether values of rank 0 are scalars: loops, branches, updates and indices of run time compute with them."""
     reads_parts = (op.group == "indexing" and op.name not in STRAIGHT for op in map(op_of, tri_operations(source)))
-    return is_imperative(source) or any(reads_parts)
+    makes_loops = (op.name in LOOPS for op in map(op_of, tri_operations(source)))
+    return is_imperative(source) or any(reads_parts) or any(makes_loops)
 
 
 def _declared(function) -> func.FuncOp:
@@ -83,6 +92,11 @@ def _translate_operation(operation: ir.Operation, values: dict[ir.Value, ir.Valu
     with errors_at(operation), operation.location:
         if operation.name == "func.return":
             func.ReturnOp(operands)
+            return
+        if declaration_of(operation) is not None:
+            results = [tensor_type(type_of(result.type)) for result in operation.results]
+            made = func.CallOp(results, operation.attributes["callee"].value, operands)
+            values.update(zip(operation.results, made.operation.results, strict=True))
             return
         op = op_of(operation)
         values[operation.results[0]] = rule_of(op)(op, operation, operands)

@@ -1,0 +1,140 @@
+"""Calls of what is compiled elsewhere, in every room of MLIR: calls of private functions that have no body.
+
+Takes what is called, as strings, with tensors and the types of its results. Gives a ``func.call``, which stock tools
+parse and no pass looks into. The attributes of the declared function say what it stands for, and in which dtypes, with
+the signs that linalg drops. Refuses such calls in functions with loops, and where there is no TVM to make them.
+
+    %y = func.call @relax.nn.gelu(%x) : (tensor<4xf32>) -> tensor<4xf32>
+    func.func private @relax.nn.gelu(tensor<4xf32>) -> tensor<4xf32>
+        attributes {mlirtri.external = "relax", mlirtri.function = "nn.gelu", mlirtri.arguments = "data=_0", …}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+
+from mlirtri.dialect.definition import mlir_type, type_of
+from mlirtri.dialect.locations import span_of
+from mlirtri.dialect.mlir import func, ir, operations_named
+from mlirtri.dialect.types import TensorType
+from mlirtri.errors import UnsupportedSyntaxError
+from mlirtri.lowering.refusals import refuse
+from mlirtri.lowering.tri_builder import Tensor, TriBuilder
+
+KIND = "mlirtri.external"
+"""Attribute of a declaration: one of `NAMES`."""
+DTYPES = "mlirtri.dtypes"
+"""Attribute of a declaration: the dtypes of its operands, then of its results."""
+PREFIX = "mlirtri."
+NAMES = {"relax": "a call of Relax's library", "tensorir": "a call of TensorIR", "device": "a device region"}
+"""Kinds of calls, and what the user wrote."""
+
+
+def call(
+    builder: TriBuilder, kind: str, name: str, values: Mapping[str, str], tensors: Sequence[Tensor],
+    types: Sequence[TensorType],
+) -> list[Tensor]:  # fmt: skip
+    """The results of a call, which are of these types, at the builder's insertion point and location."""
+    given = {f"{PREFIX}{key}": ir.StringAttr.get(value) for key, value in values.items()}
+    given[KIND] = ir.StringAttr.get(kind)
+    dtypes = [each.dtype.name for each in (*(tensor.type for tensor in tensors), *types)]
+    given[DTYPES] = ir.ArrayAttr.get([ir.StringAttr.get(dtype) for dtype in dtypes])
+    results = [mlir_type(each) for each in types]
+    function = ir.FunctionType.get([tensor.value.type for tensor in tensors], results)
+    symbol = _declared(f"{kind}.{name}", function, given)
+    made = func.CallOp(results, symbol, [tensor.value for tensor in tensors], loc=builder.location)
+    return [Tensor(value, of) for value, of in zip(made.operation.results, types, strict=True)]
+
+
+def _declared(stem: str, kind: ir.FunctionType, given: dict[str, ir.Attribute]) -> str:
+    """The symbol of a declaration with this type and these attributes: one that is there, or a new one."""
+    block = _module_around(ir.InsertionPoint.current.block.owner).regions[0].blocks[0]
+    taken = {one.attributes["sym_name"].value: one for one in block.operations}
+    names = (f"{stem}_{number}" if number else stem for number in count())
+    symbol = next(name for name in names if name not in taken or _says(taken[name], kind, given))
+    if symbol not in taken:
+        with ir.InsertionPoint(block), ir.Location.unknown():
+            declaration = func.FuncOp(symbol, kind, visibility="private")
+        for name, attribute in given.items():
+            declaration.attributes[name] = attribute
+    return symbol
+
+
+def _says(function: ir.OpView, kind: ir.FunctionType, given: dict[str, ir.Attribute]) -> bool:
+    ours = {name: function.attributes[name] for name in function.attributes if name.startswith(PREFIX)}
+    return function.attributes["function_type"].value == kind and ours == given
+
+
+def _module_around(operation: ir.OpView | ir.Operation) -> ir.Operation:
+    operation = operation.operation
+    while operation.name != "builtin.module":
+        operation = operation.parent.operation
+    return operation
+
+
+def is_declaration(function: ir.OpView | ir.Operation) -> bool:
+    """Whether a function stands for something that is compiled elsewhere."""
+    return KIND in function.attributes
+
+
+def values_of(declaration: ir.OpView) -> dict[str, str]:
+    """What is called, as the strings that `call` was given."""
+    names = [name for name in declaration.attributes if name.startswith(PREFIX) and name not in (KIND, DTYPES)]
+    return {name.removeprefix(PREFIX): declaration.attributes[name].value for name in names}
+
+
+def dtypes_of(declaration: ir.OpView) -> list[str]:
+    """The dtypes of the operands, then of the results, with signs."""
+    return [each.value for each in ir.ArrayAttr(declaration.attributes[DTYPES])]
+
+
+def declaration_of(operation: ir.Operation) -> ir.OpView | None:
+    """What a `func.call` calls, when that is a declaration of ours; None for any other operation."""
+    if operation.name != "func.call":
+        return None
+    functions = _module_around(operation).regions[0].blocks[0].operations
+    wanted = operation.attributes["callee"].value
+    found = [one for one in functions if one.attributes["sym_name"].value == wanted]
+    return found[0] if found and is_declaration(found[0]) else None
+
+
+def calls_in(module: ir.Module) -> list[tuple[ir.Operation, ir.OpView]]:
+    """The calls of declarations of ours, with what they call."""
+    found = [(each, declaration_of(each)) for each in operations_named(module, "func.call")]
+    return [(each, declaration) for each, declaration in found if declaration is not None]
+
+
+def drop_unused(module: ir.Module) -> None:
+    """Erase the declarations that nothing calls any more."""
+    called = {declaration.attributes["sym_name"].value for _, declaration in calls_in(module)}
+    for function in list(module.body.operations):
+        if is_declaration(function) and function.attributes["sym_name"].value not in called:
+            function.operation.erase()
+
+
+def without_signs(declaration: ir.OpView, lowered: Callable[[TensorType], ir.Type]) -> None:
+    """Declare the same function, of types as `lowered` gives them, at the current insertion point."""
+    kind = declaration.attributes["function_type"].value
+    inputs, results = ([lowered(type_of(each)) for each in types] for types in (kind.inputs, kind.results))
+    made = func.FuncOp(declaration.attributes["sym_name"].value, (inputs, results), visibility="private")
+    for name in declaration.attributes:
+        if name.startswith(PREFIX):
+            made.attributes[name] = declaration.attributes[name]
+
+
+def refuse_beside_loops(module: ir.Module) -> None:
+    """Raise `UnsupportedSyntaxError` at the first of our calls in a module that has loops or updates."""
+    for operation, declaration in calls_in(module):
+        raise UnsupportedSyntaxError(
+            f"{NAMES[declaration.attributes[KIND].value]} cannot stand in a kernel with loops, updates of arrays or "
+            "sizes of run time",
+            span_of(operation.location),
+            help="put the loops into a kernel of their own",
+        )
+
+
+def refuse_without_tvm(module: ir.Module) -> None:
+    """Raise `UnsupportedOperationError` for all of our calls, which only TVM can compile."""
+    found = ((call, NAMES[declaration.attributes[KIND].value]) for call, declaration in calls_in(module))
+    refuse(found, "code without TVM", 'use pipeline="linalg" or pipeline="relax"')

@@ -1,0 +1,50 @@
+"""What a call of something that is compiled elsewhere does to NumPy arrays: TVM compiles it alone, unscheduled.
+
+Takes the declaration of what is called. Gives a step of the interpreter. Refuses what TVM has no code for
+(`CodegenError`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mlirtri.dialect.mlir import ir
+from mlirtri.errors import CodegenError
+from mlirtri.lowering.external_calls import KIND, dtypes_of, values_of
+from mlirtri.lowering.external_rules import CALLS
+from mlirtri.lowering.primfunc import Names
+from mlirtri.lowering.relax_builder import RelaxBuilder
+from mlirtri.lowering.tvm_names import BlockBuilder, TensorType, relax, tvm
+from mlirtri.lowering.tvm_passes import short_message
+
+Step = Callable[..., Sequence[Any]]
+
+
+def step_of_call(declaration: ir.OpView) -> Step:
+    """The step of every call of `declaration`."""
+    kind, values = declaration.attributes[KIND].value, values_of(declaration)
+    inputs = declaration.attributes["function_type"].value.inputs
+    types = [TensorType(tuple(of.shape), dtype) for of, dtype in zip(inputs, dtypes_of(declaration), strict=False)]
+    machine = _machine(kind, values, types)
+
+    def run(*operands: np.ndarray) -> Sequence[np.ndarray]:
+        made = machine["call"](*(tvm.runtime.tensor(np.ascontiguousarray(each)) for each in operands))
+        parts = [made] if isinstance(made, tvm.runtime.Tensor) else list(made)
+        return [part.numpy() for part in parts]
+
+    return run
+
+
+def _machine(kind: str, values: dict[str, str], types: list[TensorType]) -> Any:
+    block = BlockBuilder()
+    parameters = [relax.Var(f"x{at}", each) for at, each in enumerate(types)]
+    with block.function("call", parameters):
+        made = CALLS[kind](RelaxBuilder(block, Names(["call"])), values, parameters)
+        block.emit_func_output(block.emit(made))
+    try:
+        return relax.VirtualMachine(relax.build(block.get(), "llvm"), tvm.cpu())
+    except Exception as error:
+        raise CodegenError(f"TVM made no code for {values['function']}: {short_message(error)}") from None

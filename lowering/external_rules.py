@@ -1,0 +1,59 @@
+"""Rules of the bridge for what is compiled elsewhere: library calls, TensorIR functions, copies to other devices.
+
+Takes the calls of private functions that stand for them (`external_calls`). Gives their Relax. An integer that lost its
+sign on the way gets it back for the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mlirtri.dialect.mlir import ir
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering import relax_calls
+from mlirtri.lowering.external_calls import KIND, declaration_of, dtypes_of, values_of
+from mlirtri.lowering.relax_builder import RelaxBuilder, rule
+from mlirtri.lowering.tvm_names import relax
+
+Values = dict[str, str]
+
+
+def _library(builder: RelaxBuilder, values: Values, operands: Sequence[Any]) -> Any:
+    return relax_calls.expression(values["function"], values["arguments"], operands)
+
+
+CALLS: dict[str, Callable[[RelaxBuilder, Values, Sequence[Any]], Any]] = {"relax": _library}
+"""Kind of call to what makes its Relax expression."""
+
+
+@rule("func.call")
+def _call(builder: RelaxBuilder, operation: ir.Operation) -> None:
+    function = declaration_of(operation)
+    if function is None:
+        raise UnsupportedOperationError("a call between functions of a module has no translation to Relax")
+    values, dtypes = values_of(function), dtypes_of(function)
+    operands = [_as(builder, operation, *each) for each in zip(operation.operands, dtypes, strict=False)]
+    made = CALLS[function.attributes[KIND].value](builder, values, operands)
+    results = list(zip(operation.results, dtypes[len(operands) :], strict=True))
+    name = values["function"].rpartition(".")[2]
+    if all(_dtype(builder, result) == dtype for result, dtype in results):
+        return builder.emit(operation, made, name)
+    whole = builder.bind_as("unsigned", operation, made)
+    for at, (result, dtype) in enumerate(results):
+        part = whole if len(results) == 1 else builder.bind_as("unsigned", operation, relax.TupleGetItem(whole, at))
+        signed = part if _dtype(builder, result) == dtype else relax.op.astype(part, _dtype(builder, result))
+        builder.write(result, builder.bind(operation, signed, name))
+    return None
+
+
+def _dtype(builder: RelaxBuilder, value: ir.Value) -> str:
+    return str(builder.type_of(value).dtype.dtype)
+
+
+def _as(builder: RelaxBuilder, operation: ir.Operation, value: ir.Value, dtype: str) -> Any:
+    """An operand in the dtype that the user's had: between integers of one width a cast keeps the bits."""
+    operand = builder.read(value)
+    if _dtype(builder, value) == dtype:
+        return operand
+    return builder.bind_as("unsigned", operation, relax.op.astype(operand, dtype))
