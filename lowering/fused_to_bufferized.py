@@ -19,6 +19,7 @@ from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import bufferization, func, ir, linalg, memref, operations_named, public_functions
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering import buffer_reuse, carried_buffers, while_loops
+from mlirtri.lowering.external_calls import refuse_without_tvm
 from mlirtri.lowering.fusion_guard import RESHAPES
 from mlirtri.lowering.imperative import UPDATED_BY, is_imperative, updates_of
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
@@ -62,6 +63,7 @@ TO_MEMREF = (
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Bufferize `module` in place; raises `PassFailedError` and `UnsupportedOperationError`."""
+    refuse_without_tvm(module)
     count, moved, imperative = count_kernels(module), count_bytes(module), is_imperative(module)
     with module.context, ir.Location.unknown():
         _note_signature(module)
