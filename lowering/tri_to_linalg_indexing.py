@@ -31,7 +31,18 @@ from mlirtri.lowering.loop_nests import loop_nest
 from mlirtri.lowering.tri_to_linalg_rules import INT64, aligned, index, insert_slice, moved, rule, scalar_rule
 
 
-def _as_index(value: ir.Value) -> ir.Value:
+_INDEX_ARITHMETIC = {"arith.addi": arith.addi, "arith.subi": arith.subi, "arith.muli": arith.muli}
+
+
+def _as_index(value: ir.Value, depth: int = 4) -> ir.Value:
+    """An int64 as an `index`; sums of loop counters and literals are computed as such, so that later rooms see them."""
+    operation = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    if operation is not None and operation.name == "arith.index_cast":
+        return operation.operands[0]
+    if operation is not None and operation.name == "arith.constant":
+        return index_constant(operation.attributes["value"].value)
+    if depth and operation is not None and operation.name in _INDEX_ARITHMETIC:
+        return _INDEX_ARITHMETIC[operation.name](*(_as_index(operand, depth - 1) for operand in operation.operands))
     return arith.index_cast(ir.IndexType.get(), value)
 
 
