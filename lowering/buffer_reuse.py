@@ -8,7 +8,20 @@ are of no value so far (``tensor.empty``) become ones whose buffer is there anyw
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import ir, operations_named, tensor
+from mlirtri.dialect.mlir import arith, ir, linalg, operations_named, tensor
+
+
+def splats_to_fills(module: ir.Module) -> None:
+    """An array of one number is written where it is needed, instead of being copied from a constant of its size."""
+    for constant in operations_named(module, "arith.constant"):
+        value, kind = constant.attributes["value"], constant.results[0].type
+        if not isinstance(value, ir.DenseElementsAttr) or not value.is_splat or not kind.rank:
+            continue
+        with ir.InsertionPoint(constant), constant.location:
+            number = arith.constant(kind.element_type, value.get_splat_value())
+            filled = linalg.fill(number, outs=[tensor.empty(kind.shape, kind.element_type)])
+        constant.results[0].replace_all_uses_with(filled)
+        constant.erase()
 
 
 def one_fill_per_use(module: ir.Module) -> None:
@@ -22,15 +35,44 @@ def one_fill_per_use(module: ir.Module) -> None:
 def concat_to_slices(module: ir.Module) -> None:
     """Upstream fuses a slice with what computes it, so that the parts are written where they belong."""
     for concat in operations_named(module, "tensor.concat"):
-        axis, kind = concat.attributes["dim"].value, concat.results[0].type
-        offsets, strides = [0] * kind.rank, [1] * kind.rank
         with ir.InsertionPoint(concat), concat.location:
-            whole = tensor.empty(kind.shape, kind.element_type)
-            for part in concat.operands:
-                whole = tensor.insert_slice(part, whole, [], [], [], offsets, part.type.shape, strides)
-                offsets[axis] += part.type.shape[axis]
+            whole = _concat(list(concat.operands), concat.attributes["dim"].value, concat.results[0].type)
         concat.results[0].replace_all_uses_with(whole)
         concat.erase()
+
+
+def _concat(parts: list[ir.Value], axis: int, kind: ir.RankedTensorType) -> ir.Value:
+    sizes = [[_size(part, each) for each in range(kind.rank)] for part in parts]
+    offsets: list[int | ir.Value] = [0]
+    for size in sizes:
+        offsets.append(_sum(offsets[-1], size[axis]))
+    shape = [*sizes[0][:axis], offsets[-1], *sizes[0][axis + 1 :]]
+    whole = tensor.empty(shape, kind.element_type)
+    for part, size, offset in zip(parts, sizes, offsets[:-1], strict=True):
+        places, static_places = _parted([offset if each == axis else 0 for each in range(kind.rank)])
+        extents, static_extents = _parted(size)
+        strides = [1] * kind.rank
+        whole = tensor.insert_slice(part, whole, places, extents, [], static_places, static_extents, strides)
+    return whole if whole.type == kind else tensor.cast(kind, whole)
+
+
+def _size(value: ir.Value, axis: int) -> int | ir.Value:
+    """The size of an axis: a number where it is known."""
+    known = value.type.shape[axis]
+    return known if known >= 0 else tensor.dim(value, arith.constant(ir.IndexType.get(), axis))
+
+
+def _sum(left: int | ir.Value, right: int | ir.Value) -> int | ir.Value:
+    if isinstance(left, int) and isinstance(right, int):
+        return left + right
+    index = ir.IndexType.get()
+    return arith.addi(*(arith.constant(index, one) if isinstance(one, int) else one for one in (left, right)))
+
+
+def _parted(numbers: list[int | ir.Value]) -> tuple[list[ir.Value], list[int]]:
+    """The run-time ones alone, and all of them with a mark in their places."""
+    dynamic = [one for one in numbers if not isinstance(one, int)]
+    return dynamic, [one if isinstance(one, int) else ir.ShapedType.get_dynamic_size() for one in numbers]
 
 
 def elementwise_in_place(module: ir.Module) -> None:

@@ -69,6 +69,8 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         _note_signature(module)
         for name, number in zip(COUNTS, (count, moved), strict=True):
             module.operation.attributes[name] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+        if imperative:
+            run_rewrite("splats-to-fills", buffer_reuse.splats_to_fills, module, context)
         run_rewrite("one-fill-per-use", buffer_reuse.one_fill_per_use, module, context)
         run_rewrite("concat-to-slices", buffer_reuse.concat_to_slices, module, context)
         run_rewrite("elementwise-in-place", buffer_reuse.elementwise_in_place, module, context)

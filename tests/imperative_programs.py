@@ -414,3 +414,23 @@ ROWS = function(
     }
     return %r : tensor<8x8xf64>""",
 )
+
+# x = zeros(8); x[2:n] = 1; return concatenate((A, A[:n], x))
+PARTS = function(
+    ["%A: tensor<8xf64>", "%n: tensor<i64>"],
+    ["tensor<8xf64>", "tensor<f64>"],
+    """
+    %zeros = arith.constant dense<0.0> : tensor<8xf64>
+    %ones = arith.constant dense<1.0> : tensor<8xf64>
+    %n0 = tensor.extract %n[] : tensor<i64>
+    %n1 = arith.index_cast %n0 : i64 to index
+    %part = tensor.extract_slice %ones[0] [%n1] [1] : tensor<8xf64> to tensor<?xf64>
+    %x = tensor.insert_slice %part into %zeros[1] [%n1] [1] : tensor<?xf64> into tensor<8xf64>
+    %s = tensor.extract_slice %A[0] [%n1] [1] : tensor<8xf64> to tensor<?xf64>
+    %c = tensor.concat dim(0) %A, %s, %x : (tensor<8xf64>, tensor<?xf64>, tensor<8xf64>) -> tensor<?xf64>
+    %ten = arith.constant 10 : index
+    %last = arith.addi %ten, %n1 : index
+    %v = tensor.extract %c[%last] : tensor<?xf64>
+    %z = tensor.from_elements %v : tensor<f64>
+    return %x, %z : tensor<8xf64>, tensor<f64>""",
+)

@@ -149,6 +149,12 @@ def test_only_loads_stores_and_loops_are_left():
         }, name  # fmt: skip
 
 
+def test_arrays_of_one_number_are_filled_where_they_are_needed():
+    text = bufferized(programs.PARTS)
+    assert "memref.global" not in text
+    assert re.search(r"linalg.fill .* outs\(%arg2 : memref<8xf64>\)", text)
+
+
 def test_innermost_sums_are_carried_as_values():
     text = loops(programs.POWER)
     assert re.search(r"scf.for .* iter_args\(.*\) -> \(f64\)", text)
@@ -292,6 +298,16 @@ def test_old_and_new_content_of_an_argument():
     before[2] = before[3]
     np.testing.assert_array_equal(a, before)
     np.testing.assert_array_equal(part, before[2:5])
+
+
+@pytest.mark.parametrize("n", [0, 3])
+def test_concatenation_of_run_time_size(n):
+    a, x, v = vector(), np.zeros(8), np.zeros(())
+    run(programs.PARTS, [a, scalar(n)], [x, v])
+    expected = np.zeros(8)
+    expected[1 : 1 + n] = 1
+    np.testing.assert_array_equal(x, expected)
+    assert v == np.concatenate((a, a[:n], expected))[10 + n]
 
 
 def test_complex():
