@@ -152,7 +152,7 @@ def test_only_loads_stores_and_loops_are_left():
 def test_arrays_of_one_number_are_filled_where_they_are_needed():
     text = bufferized(programs.PARTS)
     assert "memref.global" not in text
-    assert re.search(r"linalg.fill .* outs\(%arg2 : memref<8xf64>\)", text)
+    assert text.count("linalg.fill") == 2
 
 
 def test_innermost_sums_are_carried_as_values():
