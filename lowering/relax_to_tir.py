@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.empty_reductions import fold_empty_loops
+from mlirtri.lowering.library_sorts import has_sorts, implement_sorts
 from mlirtri.lowering.products import mark_products
 from mlirtri.lowering.protected_arithmetic import protect_arithmetic
 from mlirtri.lowering.reshape_views import mark_views
@@ -42,10 +43,13 @@ PASSES = (
     Pass("MarkViews", mark_views, "a pure reshape needs no launch"),
 )
 
+SORTS = Pass("ImplementSorts", implement_sorts, "sorts and running sums of Relax's library are functions of TVM's runtime")
+
 
 def lower(mod: IRModule, context: CompileContext) -> IRModule:
     """The module with operators legalised and fused; raises `PassFailedError`, `UnsupportedOperationError`."""
-    mod = run_passes(mod, PASSES, context)
+    passes = PASSES if context.target.is_cuda or not has_sorts(mod) else (SORTS, *PASSES)
+    mod = run_passes(mod, passes, context)
     _refuse_operators(mod)
     return mod
 

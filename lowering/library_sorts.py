@@ -1,0 +1,30 @@
+"""A pass of relax → tir, for the CPU: sorts and running sums of Relax's library, which LegalizeOps leaves alone.
+
+Takes a Relax module. Gives the same module, where they are calls of PrimFuncs that call TVM's runtime. Only kernels
+that name such a function have any: the language's own sorts are loops.
+"""
+
+from __future__ import annotations
+
+from mlirtri.lowering.tvm_names import IRModule, PrimFunc, relax, tvm
+from mlirtri.lowering.tvm_passes import bindings_of, operator_of, relax_functions
+
+SORTS = frozenset({"relax.sort", "relax.argsort", "relax.topk", "relax.cumsum", "relax.cumprod"})
+OPAQUE = 8
+"""TVM's `op_pattern` of a function that fuses with nothing."""
+
+
+def has_sorts(mod: IRModule) -> bool:
+    """Whether there is anything to do."""
+    return any(operator_of(each) in SORTS for _, function in relax_functions(mod) for each in bindings_of(function))
+
+
+def implement_sorts(mod: IRModule) -> IRModule:
+    """The module with these operators as calls of PrimFuncs that nothing fuses with and no schedule changes."""
+    before = {gv.name_hint for gv, _ in mod.functions_items()}
+    with tvm.target.Target("llvm"):
+        result = relax.backend.DispatchSortScan()(mod)
+    for gv, function in result.functions_items():
+        if isinstance(function, PrimFunc) and gv.name_hint not in before:
+            result.update_func(gv, function.with_attr({"op_pattern": OPAQUE, "tirx.is_scheduled": True}))
+    return result
