@@ -17,8 +17,10 @@ from mlirtri.lowering.tvm_names import Analyzer, structural_walk, tirx
 LARGEST_COUNT = 1 << 48
 """No loop runs more often, and no array has more elements."""
 _LARGEST = 1 << 62
-PLAIN = {"arith.addi": tirx.Add, "arith.subi": tirx.Sub, "arith.muli": tirx.Mul}
-_PASSED_ON = frozenset({*PLAIN, "arith.maxsi", "arith.minsi", "arith.select"})
+_RING = {"arith.addi": tirx.Add, "arith.subi": tirx.Sub, "arith.muli": tirx.Mul}
+_QUOTIENTS = {"arith.divui": tirx.FloorDiv, "arith.remui": tirx.FloorMod}
+"""Of indices, which are never negative."""
+_PASSED_ON = frozenset({*_RING, "arith.maxsi", "arith.minsi", "arith.select"})
 
 
 def limit_of(operation: ir.Operation, limits: Sequence[int | None]) -> int | None:
@@ -35,15 +37,22 @@ def limit_of(operation: ir.Operation, limits: Sequence[int | None]) -> int | Non
 
 
 def is_plain(operation: ir.Operation, limit: int | None) -> bool:
-    """Whether a sum, difference or product of int64 cannot overflow, or is wrong anyway if it does."""
-    if operation.name not in PLAIN or str(operation.results[0].type) not in ("i64", "index"):
+    """Whether a sum, difference or product of int64 cannot overflow, or is wrong anyway if it does.
+
+    So are quotients of indices by constants, which are known not to be 0.
+    """
+    [result] = operation.results
+    if operation.name in _QUOTIENTS and isinstance(result.type, ir.IndexType):
+        divisor = operation.operands[1].owner
+        return not isinstance(divisor, ir.Block) and divisor.name == "arith.constant"
+    if operation.name not in _RING or str(result.type) not in ("i64", "index"):
         return False
-    return (limit is not None and limit < _LARGEST) or _is_place(operation.results[0])
+    return (limit is not None and limit < _LARGEST) or _is_place(result)
 
 
 def place(operation: ir.Operation, operands: Sequence[Scalar], limit: int | None) -> Scalar:
     """Plain arithmetic, as short as it gets."""
-    expression = PLAIN[operation.name](*(operand.expression for operand in operands))
+    expression = {**_RING, **_QUOTIENTS}[operation.name](*(operand.expression for operand in operands))
     made = joined(expression, operands, limit)
     if made.reads:
         return made

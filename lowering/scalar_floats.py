@@ -32,7 +32,8 @@ def _hide_zero(expression: Expr) -> Expr:
         return expression
     bits = DTYPES[dtype].bits
     # TVM has no code for a reinterpretation of integer 0, so that +0.0 is the magnitude of -0.0.
-    negative_zero = tirx.reinterpret(dtype, literal(1 << (bits - 1), f"uint{bits}"))
+    # And TVMScript cannot read 2**63 as an unsigned number.
+    negative_zero = tirx.reinterpret(dtype, literal(1 << (bits - 1), "int64" if bits == 64 else f"uint{bits}"))
     # str(-0.0) keeps the sign that `== 0` does not see.
     return negative_zero if str(expression.value).startswith("-") else tirx.abs(negative_zero)
 
