@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from mlirtri.dialect.definition import type_of
+from mlirtri.dialect.dtypes import DType
 from mlirtri.dialect.locations import name_of
 from mlirtri.dialect.mlir import ir, public_functions
 from mlirtri.lowering.interpreted_lines import Action, Breakpoint, Line, Place, chain_of, lines_of
@@ -30,8 +32,10 @@ def lower(module: ir.Module, context: CompileContext) -> Code:
     [function] = public_functions(module)
     translation = _Translation()
     body = translation.body(function.regions[0].blocks[0], ())
+    kinds = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    dtypes = [[type_of(each).dtype for each in types] for types in (kinds.inputs, kinds.results)]
     refuse(translation.unknown, "NumPy", "report this: the interpreter has to know every operation of the tri room")
-    return Code("\n".join(_listing(body.actions)) + "\n", Interpreted(body))
+    return Code("\n".join(_listing(body.actions)) + "\n", Interpreted(body, *dtypes))
 
 
 @dataclass
@@ -148,27 +152,31 @@ class Interpreted:
     updates_in_place = True
     """An updated argument is read and written in the same memory: results are stored when all of them are there."""
 
-    def __init__(self, body: Body):
+    def __init__(self, body: Body, inputs: Sequence[DType], outputs: Sequence[DType]):
         self.kernels = 0
         self.bytes = None
         self._body = body
+        self._inputs = inputs
+        self._outputs = outputs
 
     def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Run on tensors as they are: signed and unsigned, fp16 and bf16, complex, strided."""
-        results = self._body.run(State(), [as_array(tensor) for tensor in inputs])
+        """Run on CPU tensors, complex ones by parts."""
+        arrays = [as_array(tensor, dtype) for tensor, dtype in zip(inputs, self._inputs, strict=True)]
         # Copies first: a result may be an argument, whose memory another result goes into.
-        for tensor, result in zip(outputs, [np.array(result) for result in results], strict=True):
-            as_array(tensor)[...] = result
+        results = [np.array(result) for result in self._body.run(State(), arrays)]
+        for tensor, dtype, result in zip(outputs, self._outputs, results, strict=True):
+            as_array(tensor, dtype)[...] = result
 
 
-def as_array(tensor: Any) -> np.ndarray:
-    """The memory of a CPU tensor as an array; bf16 as `ml_dtypes` has it."""
-    if str(tensor.dtype) != "torch.bfloat16":
+def as_array(tensor: Any, dtype: DType) -> np.ndarray:
+    """The memory of a tensor as an array of a dtype: bf16 as `ml_dtypes` has it, parts as complex numbers."""
+    if dtype.is_complex:
+        return tensor.numpy().view(dtype.numpy)[..., 0]
+    if dtype.name != "bfloat16":
         return tensor.numpy()
-    import ml_dtypes
     import torch
 
-    return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.view(torch.int16).numpy().view(dtype.numpy)
 
 
 def _listing(actions: Sequence[Any], depth: int = 0) -> list[str]:
