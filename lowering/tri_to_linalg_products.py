@@ -13,26 +13,68 @@ from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.dtypes import DType
 from mlirtri.dialect.mlir import ir, linalg
 from mlirtri.dialect.scalar import Scalar
+from mlirtri.dialect.sizes import is_dynamic
 from mlirtri.dialect.types import TensorType
-from mlirtri.lowering.linalg_builder import dimensions, filled, generic, loop_sizes, reshape, size_of
+from mlirtri.lowering.linalg_builder import dimensions, filled, generic, loop_sizes, map_elements, reshape, size_of
 from mlirtri.lowering.tri_to_linalg_reductions import converted, iterators
 from mlirtri.lowering.tri_to_linalg_rules import FLOAT32, axes_walked, rule, scalar_rule
+
+SMALL_PRODUCT = 4096
+"""Complex products of up to so many multiplications are one loop nest."""
 
 
 @rule("matmul")
 def _matmul(op, operation, operands):
-    """`linalg.matmul` or `linalg.batch_matmul` where the batch axes allow it, else a generic that broadcasts them."""
     x, y = (type_of(operand.type) for operand in operation.operands)
     result = type_of(operation.results[0].type)
+    if not result.dtype.is_complex:
+        return _product(operands, x, y, result)
+    # The named operations would multiply with upstream's complex dialect, whose rounding is another.
+    return (_by_parts if _is_large(x, y) else _broadcast_matmul)(operands, x, y, result)
+
+
+def _is_large(x: TensorType, y: TensorType) -> bool:
+    """Whether four real products, which are fast, are worth taking complex matrices apart and together."""
+    sizes = (*x.shape[-2:], y.shape[-1])
+    return any(map(is_dynamic, sizes)) or prod(sizes) > SMALL_PRODUCT
+
+
+def _by_parts(operands, x: TensorType, y: TensorType, result: TensorType) -> ir.Value:
+    """(a + bi)(c + di) = (ac - bd) + (ad + bc)i of matrices."""
+    (a, b), (c, d) = (_parts(value, of) for value, of in zip(operands, (x, y), strict=True))
+    real = result.with_dtype(result.dtype.part)
+    products = [
+        _product(pair, x.with_dtype(real.dtype), y.with_dtype(real.dtype), real)
+        for pair in ((a, c), (b, d), (a, d), (b, c))
+    ]
+
+    def body(*elements: ir.Value) -> Scalar:
+        ac, bd, ad, bc = (Scalar(element, real.dtype) for element in elements)
+        return scalar.create(scalar.subtract(ac, bd), scalar.add(ad, bc))
+
+    return map_elements(result, products, [ir.AffineMap.get_identity(result.rank)] * 4, body)
+
+
+def _parts(value: ir.Value, of: TensorType) -> list[ir.Value]:
+    identity = ir.AffineMap.get_identity(of.rank)
+    return [
+        map_elements(
+            of.with_dtype(of.dtype.part), [value], [identity], lambda e, p=part: scalar.parts(Scalar(e, of.dtype))[p]
+        )
+        for part in (0, 1)
+    ]
+
+
+def _product(operands, x: TensorType, y: TensorType, result: TensorType) -> ir.Value:
+    """`linalg.matmul` or `linalg.batch_matmul` where the batch axes allow it, else a generic that broadcasts them."""
     carried = FLOAT32 if result.dtype.is_half else result.dtype
     rows, inner, columns = x.shape[-2], x.shape[-1], y.shape[-1]
-    if result.dtype.is_complex or not (x.rank == y.rank == 2 or (x.is_static and y.is_static)):
-        # The named operations would multiply with upstream's complex dialect, whose rounding is another.
-        flat = result.with_dtype(carried)
-        value = _broadcast_matmul(operands, x, y, flat)
-    elif x.rank == y.rank == 2:
+    if x.rank == y.rank == 2:
         flat = result.with_dtype(carried)
         value = _named(linalg.matmul, *operands, flat)
+    elif not (x.is_static and y.is_static):
+        flat = result.with_dtype(carried)
+        value = _broadcast_matmul(operands, x, y, flat)
     elif y.rank == 2:
         # One matrix on the right: the batch is more rows.
         count = rows * prod(x.shape[:-2])
