@@ -8,7 +8,8 @@ are of no value so far (``tensor.empty``) become ones whose buffer is there anyw
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import arith, ir, linalg, operations_named, tensor
+from mlirtri.dialect.mlir import arith, bufferization, ir, linalg, operations_named, tensor
+from mlirtri.lowering.carried_buffers import VIEWS
 
 
 def splats_to_fills(module: ir.Module) -> None:
@@ -25,11 +26,22 @@ def splats_to_fills(module: ir.Module) -> None:
 
 
 def one_fill_per_use(module: ir.Module) -> None:
-    """Operations that start from the same filled tensor would each copy it; filling again is cheaper."""
+    """Operations that start from the same filled tensor would each copy it; filling again is cheaper.
+
+    So is numbering again, for loops that start from the same numbers (upstream would even lose one of two results).
+    """
     for fill in operations_named(module, "linalg.fill"):
-        for use in list(fill.results[0].uses)[1:]:
-            with ir.InsertionPoint(use.owner):
-                use.owner.operands[use.operand_number] = fill.clone().results[0]
+        _clone_for(fill, list(fill.results[0].uses)[1:])
+    for generic in operations_named(module, "linalg.generic"):
+        if len(generic.operands) == len(generic.results) == 1:
+            uses = list(generic.results[0].uses)
+            _clone_for(generic, [use for use in uses if use.owner.name.startswith("scf.")][len(uses) == 1 :])
+
+
+def _clone_for(operation: ir.Operation, uses: list[ir.OpOperand]) -> None:
+    for use in uses:
+        with ir.InsertionPoint(use.owner):
+            use.owner.operands[use.operand_number] = operation.clone().results[0]
 
 
 def concat_to_slices(module: ir.Module) -> None:
@@ -84,12 +96,42 @@ def elementwise_in_place(module: ir.Module) -> None:
         *maps, target_map = generic.attributes["indexing_maps"]
         if not _made_by(target, "tensor.empty"):
             continue
+        if (array := _array_written(generic)) and _shifted_readers(generic, array) > 1:
+            # Each of them would be copied, the result only once; of a buffer of its own upstream makes no view.
+            with ir.InsertionPoint(generic), generic.location:
+                fresh = bufferization.alloc_tensor(target.type, list(target.owner.operation.operands))
+            generic.operands[len(inputs)] = fresh
+            continue
         for value, one in zip(inputs, maps, strict=True):
             fits = one == target_map and value.type == target.type and inputs.count(value) == 1
             if fits and _may_be_overwritten(generic, value) and _reads_last(generic, value):
                 generic.operands[len(inputs)] = value
                 _bring_closer(value, generic)
                 break
+
+
+def _array_written(generic: ir.Operation) -> ir.Value | None:
+    """The array of which the result of `generic` becomes a part."""
+    uses = list(generic.results[0].uses)
+    if len(uses) != 1 or uses[0].owner.operation.name != "tensor.insert_slice":
+        return None
+    return _array_of(uses[0].owner.operation.operands[1])
+
+
+def _shifted_readers(generic: ir.Operation, array: ir.Value) -> int:
+    """How many parts of `array`, as large as the result, `generic` reads at other places than it writes."""
+    *inputs, _ = generic.operands
+    *maps, target_map = (one.value for one in generic.attributes["indexing_maps"])
+    return sum(
+        _array_of(value) == array and len(one.results) == target_map.n_dims and not _goes_back(generic, value)
+        for value, one in zip(inputs, maps, strict=True)
+    )
+
+
+def _array_of(value: ir.Value) -> ir.Value:
+    while _made_by(value, "tensor.") and value.owner.operation.name in VIEWS:
+        value = value.owner.operation.operands[0]
+    return value
 
 
 def _bring_closer(value: ir.Value, generic: ir.Operation) -> None:
@@ -104,15 +146,18 @@ def _may_be_overwritten(generic: ir.Operation, value: ir.Value) -> bool:
     if _made_by(value, "linalg."):
         return True
     if _made_by(value, "tensor.extract_slice"):
-        return _goes_back(generic, value.owner.operation)
+        return _goes_back(generic, value)
     return _is_handed_on(generic, value)
 
 
-def _goes_back(generic: ir.Operation, slice_of: ir.Operation) -> bool:
-    """Whether `generic` computes the new content of just the slice that it reads: ``a[i] = f(a[i])``."""
+def _goes_back(generic: ir.Operation, value: ir.Value) -> bool:
+    """Whether `generic` computes the new content of just the slice `value` that it reads: ``a[i] = f(a[i])``."""
     uses = list(generic.results[0].uses)
     if len(uses) != 1 or (insertion := uses[0].owner.operation).name != "tensor.insert_slice":
         return False
+    if not _made_by(value, "tensor.extract_slice"):
+        return False
+    slice_of = value.owner.operation
     same = all(slice_of.attributes[name] == insertion.attributes[name] for name in _PLACE)
     return same and list(slice_of.operands) == list(insertion.operands)[1:]
 

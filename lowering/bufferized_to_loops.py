@@ -26,6 +26,8 @@ TO_WHOLE_BUFFERS = (
     Pass("loop-invariant-code-motion", "what does not change in a loop is computed before it"),
 )
 
+TIDY = (Pass("cse", "places that the copies and their readers computed both"),)
+
 
 def lower_to_loops(module: ir.Module, context: CompileContext) -> ir.Module:
     """Lower `module` in place; raises `PassFailedError`."""
@@ -36,6 +38,7 @@ def lower_to_loops(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("structured-to-loops", structured_to_loops.rewrite, module, context)
         run_passes(module, TO_WHOLE_BUFFERS, context)
         run_rewrite("forward-copies", forwarded_copies.rewrite, module, context)
+        run_passes(module, TIDY, context)
     return module
 
 

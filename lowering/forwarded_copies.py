@@ -2,9 +2,11 @@
 
 Takes a module in loops form. Gives it in place: where a temporary array is a copy of a part of a buffer, and the one
 parallel nest that reads it writes that buffer at other places in every other iteration, the nest reads the buffer
-itself and the temporary is gone. Refuses nothing.
+itself and the temporary is gone. Likewise where a parallel nest writes a temporary that is then copied to a buffer.
+Refuses nothing.
 
     parallel j { t[j] = A[k, j] }; parallel j { A[i, j] -= c * t[j] }   ──►   parallel j { A[i, j] -= c * A[k, j] }
+    parallel j { t[j] = A[k, j] + A[l, j] }; parallel j { A[i, j] = t[j] }   ──►   parallel j { A[i, j] = … }
 
 Whatever `i` and `k` are, iteration `j` writes column `j` only, and no other iteration reads that.
 """
@@ -13,64 +15,74 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlirtri.dialect.mlir import all_operations_in, ir, operations_named
+from mlirtri.dialect.mlir import all_operations_in, ir, memref, operations_named
 from mlirtri.lowering.carried_buffers import is_block_argument
 
 FREE = ("memref.alloc", "memref.alloca", "memref.dealloc", "memref.load", "memref.dim")
 """Operations besides arithmetic that may stand between the copy and its reader."""
+Offset = "tuple[int] | tuple[int, ir.Value]"
+"""An index that is a loop's own, or the sum of that and a value: the number of the loop, and the value."""
 
 
 def rewrite(module: ir.Module) -> None:
     """Remove every such copy of `module`."""
     for allocation in (*operations_named(module, "memref.alloc"), *operations_named(module, "memref.alloca")):
-        if (copy := _copy_into(allocation)) is not None and _is_superfluous(copy):
-            _forward(copy)
+        temporary = _temporary(allocation)
+        if temporary is None:
+            continue
+        if _is_copied_in(temporary):
+            _read_the_source(temporary)
+        elif _is_copied_out(temporary):
+            _write_the_target(temporary)
 
 
 @dataclass(frozen=True)
-class _Copy:
-    """A temporary, the loops that fill it from a buffer, and the loops that read it."""
+class _Temporary:
+    """A buffer that one parallel nest writes, element by element, and one parallel nest after it reads."""
 
     allocation: ir.Operation
-    writer: ir.Operation
-    load: ir.Operation
-    reader: ir.Operation
+    store: ir.Operation
     reads: list[ir.Operation]
+    reader: ir.Operation
     releases: list[ir.Operation]
 
     @property
-    def buffer(self) -> ir.Value:
-        return self.load.operands[0]
+    def writer(self) -> ir.Operation:
+        return self.store.parent.operation
+
+    def erase(self, nest: ir.Operation) -> None:
+        """Remove it and the nest that copies."""
+        for one in (nest, *self.releases):
+            one.erase()
+        for use in list(self.allocation.result.uses):
+            use.owner.operation.erase()
+        self.allocation.erase()
 
 
-def _copy_into(allocation: ir.Operation) -> _Copy | None:
-    """The copy that `allocation` is for, when it is for one copy with one reader in the same block."""
+def _temporary(allocation: ir.Operation) -> _Temporary | None:
     users = [use.owner.operation for use in allocation.result.uses]
     stores, reads, releases = (
         [one for one in users if one.name == f"memref.{name}"] for name in ("store", "load", "dealloc")
     )
     if len(stores) != 1 or not reads or len(stores) + len(reads) + len(releases) != len(users):
         return None
-    writer, store = stores[0].parent.operation, stores[0]
-    if writer.name != "scf.parallel" or not _is_loaded(store.operands[0]) or len(all_operations_in(writer)) > 12:
+    store, writer = stores[0], stores[0].parent.operation
+    if writer.name != "scf.parallel" or list(store.operands)[2:] != _indices(writer):
         return None
-    load, block = store.operands[0].owner.operation, writer.regions[0].blocks[0]
-    if load.block != block or list(store.operands)[2:] != list(block.arguments) or not _only_copies(block, store):
+    readers = [_ancestor(read, writer.block) for read in reads]
+    reader = readers[0]
+    if reader is None or reader.name != "scf.parallel" or any(other != reader for other in readers[1:]):
         return None
-    readers = {_ancestor(read, writer.block) for read in reads}
-    reader = readers.pop()
-    if readers or reader is None or reader.name != "scf.parallel" or not writer.is_before_in_block(reader):
+    block = reader.regions[0].blocks[0]
+    if not writer.is_before_in_block(reader):
         return None
-    return _Copy(allocation, writer, load, reader, reads, releases)
+    if any(read.block != block or list(read.operands)[1:] != _indices(reader) for read in reads):
+        return None
+    return _Temporary(allocation, store, reads, reader, releases)
 
 
-def _is_loaded(value: ir.Value) -> bool:
-    return not is_block_argument(value) and value.owner.name == "memref.load"
-
-
-def _only_copies(block: ir.Block, store: ir.Operation) -> bool:
-    names = [one.operation.name for one in block.operations if one.operation != store]
-    return all(name.startswith("arith.") or name in ("memref.load", "scf.reduce") for name in names)
+def _indices(nest: ir.Operation) -> list[ir.Value]:
+    return list(nest.regions[0].blocks[0].arguments)
 
 
 def _ancestor(operation: ir.Operation, block: ir.Block) -> ir.Operation | None:
@@ -82,31 +94,78 @@ def _ancestor(operation: ir.Operation, block: ir.Block) -> ir.Operation | None:
     return operation
 
 
-def _is_superfluous(copy: _Copy) -> bool:
-    block = copy.reader.regions[0].blocks[0]
-    indices = list(block.arguments)
-    if any(read.block != block or list(read.operands)[1:] != indices for read in copy.reads):
+def _is_copied_in(temporary: _Temporary) -> bool:
+    """Whether the writer only copies from a buffer, which the reader can read itself."""
+    load = _loaded_by_copy(temporary.store)
+    if load is None or not _is_whole(buffer := load.operands[0]):
         return False
-    if not (is_block_argument(copy.buffer) or copy.buffer.owner.name in ("memref.alloc", "memref.alloca")):
+    if not all(_keeps(one, buffer) for one in _between(temporary)):
         return False
-    if not all(_keeps(one, copy.buffer) for one in _between(copy.writer, copy.reader)):
-        return False
-    places = [_offset_of(index, list(copy.writer.regions[0].blocks[0].arguments)) for index in copy.load.operands[1:]]
+    place, loops = _offsets(load, temporary.writer), len(_indices(temporary.writer))
+    block = temporary.reader.regions[0].blocks[0]
     return all(
-        _stays_apart(store, places, indices) and all(read.is_before_in_block(store) for read in copy.reads)
-        for store in all_operations_in(copy.reader)
-        if store.name == "memref.store" and store.operands[1] == copy.buffer and store.block == block
-    ) and not any(
-        store.name == "memref.store" and store.operands[1] == copy.buffer and store.block != block
-        for store in all_operations_in(copy.reader)
+        store.block == block
+        and _stays_apart(_offsets(store, temporary.reader), place, loops)
+        and all(read.is_before_in_block(store) for read in temporary.reads)
+        for store in _accesses("memref.store", temporary.reader, buffer)
     )
 
 
-def _between(first: ir.Operation, last: ir.Operation) -> list[ir.Operation]:
+def _is_copied_out(temporary: _Temporary) -> bool:
+    """Whether the reader only copies to a buffer, which the writer can write itself."""
+    stores = [one for one in all_operations_in(temporary.reader) if one.name == "memref.store"]
+    if len(stores) != 1 or _loaded_by_copy(stores[0]) is None:
+        return False
+    if list(temporary.writer.operands) != list(temporary.reader.operands):  # the loops' bounds
+        return False
+    buffer, between = stores[0].operands[1], _between(temporary)
+    if not _is_whole(buffer) or any(_is_made_by(buffer, one) for one in between):
+        return False
+    if not all(_keeps(one, buffer) and not _accesses("memref.load", one, buffer) for one in between):
+        return False
+    known = [value for one in all_operations_in(temporary.reader) for value in one.operands]
+    if any(_is_made_by(value, one) for value in known for one in between):
+        return False
+    place, loops = _offsets(stores[0], temporary.reader), len(_indices(temporary.reader))
+    loads, block = _accesses("memref.load", temporary.writer, buffer), temporary.store.block
+    return not _accesses("memref.store", temporary.writer, buffer) and all(
+        _stays_apart(_offsets(load, temporary.writer), place, loops)
+        and _ancestor(load, block).is_before_in_block(temporary.store)
+        for load in loads
+    )
+
+
+def _loaded_by_copy(store: ir.Operation) -> ir.Operation | None:
+    """The load whose value `store` stores, where the nest around does nothing else."""
+    value, block = store.operands[0], store.block
+    if is_block_argument(value) or value.owner.name != "memref.load" or value.owner.operation.block != block:
+        return None
+    others = [one.operation for one in block.operations if one.operation not in (store, value.owner.operation)]
+    return value.owner.operation if all(one.name.startswith(("arith.", "scf.reduce")) for one in others) else None
+
+
+def _accesses(name: str, inside: ir.Operation, buffer: ir.Value) -> list[ir.Operation]:
+    position = 1 if name == "memref.store" else 0
+    return [one for one in all_operations_in(inside) if one.name == name and one.operands[position] == buffer]
+
+
+def _is_whole(buffer: ir.Value) -> bool:
+    """Whether `buffer` is no view, so that no other value stands for its memory."""
+    if is_block_argument(buffer):
+        return buffer.owner.owner.operation.name == "func.func"
+    return buffer.owner.name in ("memref.alloc", "memref.alloca")
+
+
+def _is_made_by(value: ir.Value, operation: ir.Operation) -> bool:
+    return not is_block_argument(value) and value.owner.operation == operation
+
+
+def _between(temporary: _Temporary) -> list[ir.Operation]:
+    writer, reader = temporary.writer, temporary.reader
     return [
         one.operation
-        for one in first.block.operations
-        if first.is_before_in_block(one.operation) and one.operation.is_before_in_block(last)
+        for one in writer.block.operations
+        if writer.is_before_in_block(one.operation) and one.operation.is_before_in_block(reader)
     ]
 
 
@@ -114,44 +173,66 @@ def _keeps(operation: ir.Operation, buffer: ir.Value) -> bool:
     """Whether `operation` leaves `buffer` as it is."""
     if operation.name.startswith(("arith.", "math.", "complex.")) or operation.name in FREE:
         return True
-    if operation.name != "scf.parallel":
-        return False
-    return all(one.name != "memref.store" or one.operands[1] != buffer for one in all_operations_in(operation))
+    return operation.name == "scf.parallel" and not _accesses("memref.store", operation, buffer)
 
 
-def _stays_apart(store: ir.Operation, places: list[tuple | None], indices: list[ir.Value]) -> bool:
-    """Whether each loop moves the store and the load by the same along some axis, so that iterations do not meet."""
-    written = [_offset_of(index, indices) for index in list(store.operands)[2:]]
-    pairs = [(one, other) for one, other in zip(written, places, strict=True) if one and other]
-    moving = {one[0] for one, other in pairs if one[0] == other[0] and one[1:] == other[1:]}
-    return len(moving) == len(indices)
+def _stays_apart(one: list[Offset | None], other: list[Offset | None], loops: int) -> bool:
+    """Whether each loop moves both by the same along some axis, so that iterations do not meet."""
+    pairs = [(first, second) for first, second in zip(one, other, strict=True) if first and second]
+    moving = {first[0] for first, second in pairs if first[0] == second[0] and first[1:] == second[1:]}
+    return len(moving) == loops
 
 
-def _offset_of(index: ir.Value, indices: list[ir.Value]) -> tuple[int] | tuple[int, ir.Value] | None:
-    """`index` as the number of a loop and what is added to it, if it is that; the number alone is that loop itself."""
-    if index in indices:
-        return (indices.index(index),)
+def _offsets(access: ir.Operation, nest: ir.Operation) -> list[Offset | None]:
+    """The offsets of a load's or store's indices; None for those that are something else."""
+    first = 2 if access.name == "memref.store" else 1
+    return [_offset(index, nest) for index in list(access.operands)[first:]]
+
+
+def _offset(index: ir.Value, nest: ir.Operation) -> Offset | None:
+    loops = _indices(nest)
+    if index in loops:
+        return (loops.index(index),)
     if is_block_argument(index) or index.owner.name != "arith.addi":
         return None
     for one, other in (list(index.owner.operands), list(index.owner.operands)[::-1]):
-        if one in indices and (is_block_argument(other) or other.owner.operation.parent.name != "scf.parallel"):
-            return indices.index(one), other
+        if one in loops and (is_block_argument(other) or other.owner.operation.block != nest.regions[0].blocks[0]):
+            return loops.index(one), other
     return None
 
 
-def _forward(copy: _Copy) -> None:
-    source = copy.writer.regions[0].blocks[0]
-    for read in copy.reads:
-        known = dict(zip(source.arguments, copy.reader.regions[0].blocks[0].arguments, strict=True))
-        with ir.InsertionPoint(read), read.location:
-            for step in source.operations:
-                if step.operation.name in ("memref.store", "scf.reduce"):
-                    continue
-                clone = step.operation.clone().operation
-                for at, operand in enumerate(clone.operands):
-                    clone.operands[at] = known.get(operand, operand)
-                known.update(zip(step.operation.results, clone.results, strict=True))
-        read.results[0].replace_all_uses_with(known[copy.load.results[0]])
+def _read_the_source(temporary: _Temporary) -> None:
+    writer = temporary.writer
+    for read in temporary.reads:
+        known = _clone_before(read, writer, temporary.reader, ("memref.store", "scf.reduce"))
+        read.results[0].replace_all_uses_with(known[temporary.store.operands[0]])
         read.erase()
-    for one in (copy.writer, *copy.releases, copy.allocation):
-        one.erase()
+    temporary.erase(writer)
+
+
+def _write_the_target(temporary: _Temporary) -> None:
+    store, reader = temporary.store, temporary.reader
+    [copying] = [one for one in all_operations_in(reader) if one.name == "memref.store"]
+    known = _clone_before(store, reader, temporary.writer, ("memref.load", "memref.store", "scf.reduce"))
+    with ir.InsertionPoint(store), copying.location:
+        memref.store(
+            store.operands[0], copying.operands[1], [known.get(one, one) for one in list(copying.operands)[2:]]
+        )
+    store.erase()
+    temporary.erase(reader)
+
+
+def _clone_before(
+    operation: ir.Operation, source: ir.Operation, target: ir.Operation, left_out: tuple[str, ...]
+) -> dict[ir.Value, ir.Value]:
+    """Copy what the nest `source` does in front of an operation of the nest `target`; gives what stands for what."""
+    known = dict(zip(_indices(source), _indices(target), strict=True))
+    with ir.InsertionPoint(operation):
+        for step in source.regions[0].blocks[0].operations:
+            if step.operation.name in left_out:
+                continue
+            clone = step.operation.clone().operation
+            for at, operand in enumerate(clone.operands):
+                clone.operands[at] = known.get(operand, operand)
+            known.update(zip(step.operation.results, clone.results, strict=True))
+    return known

@@ -434,3 +434,31 @@ PARTS = function(
     %z = tensor.from_elements %v : tensor<f64>
     return %x, %z : tensor<8xf64>, tensor<f64>""",
 )
+
+# for k in range(1, 7): A[k, 1:7] = A[k - 1, 1:7] + A[k, 1:7] + A[k + 1, 1:7]
+COLUMNS = function(
+    [f"%A: {SQUARE}, updated 0"],
+    [SQUARE],
+    """
+    %n = arith.constant 7 : index
+    %r = scf.for %k = %c1 to %n step %c1 iter_args(%a = %A) -> tensor<8x8xf64> {
+      %h = arith.subi %k, %c1 : index
+      %l = arith.addi %k, %c1 : index
+      %s = tensor.extract_slice %a[%k, 1] [1, 6] [1, 1] : tensor<8x8xf64> to tensor<6xf64>
+      %t = tensor.extract_slice %a[%h, 1] [1, 6] [1, 1] : tensor<8x8xf64> to tensor<6xf64>
+      %u = tensor.extract_slice %a[%l, 1] [1, 6] [1, 1] : tensor<8x8xf64> to tensor<6xf64>
+      %e = tensor.empty() : tensor<6xf64>
+    """
+    + elementwise(
+        "%v",
+        ["%t", "%s", "%u"],
+        ["tensor<6xf64>"] * 3,
+        ("%e", "tensor<6xf64>"),
+        "%p = arith.addf %x0, %x1 : f64\n%r = arith.addf %p, %x2 : f64",
+    )
+    + """
+      %y = tensor.insert_slice %v into %a[%k, 1] [1, 6] [1, 1] : tensor<6xf64> into tensor<8x8xf64>
+      scf.yield %y : tensor<8x8xf64>
+    }
+    return %r : tensor<8x8xf64>""",
+)

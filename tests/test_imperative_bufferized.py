@@ -106,6 +106,16 @@ def test_rows_that_meet_in_no_column_need_no_temporary():
     assert loops(shifted).count("memref.alloca") == 1
 
 
+def test_a_row_from_its_neighbours_needs_no_temporary():
+    text = loops(programs.COLUMNS)
+    assert "alloc" not in text
+    assert text.count("scf.parallel") == 1
+    # One column further up and down: one temporary for the result, none for what is read.
+    shifted = programs.COLUMNS.replace("%a[%h, 1] [1, 6]", "%a[%h, 2] [1, 6]")
+    shifted = shifted.replace("%a[%l, 1] [1, 6]", "%a[%l, 0] [1, 6]")
+    assert loops(shifted).count("memref.alloca") == 1
+
+
 def test_overlap_of_both_sides_has_its_temporary():
     assert len(re.findall(r"memref.alloca\(\).*memref<7xf64>", bufferized(programs.OVERLAP))) == 1
 
@@ -213,6 +223,18 @@ def test_rows(first):
     text = programs.ROWS.replace("%a[%k, 1] [1, 7]", f"%a[%k, {first}] [1, 7]")
     run(text, [a], updated=[(0, 0)])
     np.testing.assert_allclose(a, expected, rtol=tolerance("float64", 7))
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_rows_from_their_neighbours(shift):
+    a = square() / 3
+    expected = a.copy()
+    for k in range(1, 7):
+        above, below = expected[k - 1, 1 + shift : 7 + shift], expected[k + 1, 1 - shift : 7 - shift]
+        expected[k, 1:7] = above + expected[k, 1:7] + below
+    text = programs.COLUMNS.replace("%a[%h, 1] [1, 6]", f"%a[%h, {1 + shift}] [1, 6]")
+    run(text.replace("%a[%l, 1] [1, 6]", f"%a[%l, {1 - shift}] [1, 6]"), [a], updated=[(0, 0)])
+    np.testing.assert_array_equal(a, expected)
 
 
 def test_overlap():
