@@ -15,6 +15,7 @@ from mlirtri.dialect.mlir import ir
 from mlirtri.errors import CodegenError
 from mlirtri.lowering.external_calls import KIND, dtypes_of, values_of
 from mlirtri.lowering.external_rules import CALLS
+from mlirtri.lowering.library_sorts import implement_sorts
 from mlirtri.lowering.primfunc import Names
 from mlirtri.lowering.relax_builder import RelaxBuilder
 from mlirtri.lowering.tvm_names import BlockBuilder, TensorType, relax, tvm
@@ -31,7 +32,7 @@ def step_of_call(declaration: ir.OpView) -> Step:
     machine = _machine(kind, values, types)
 
     def run(*operands: np.ndarray) -> Sequence[np.ndarray]:
-        made = machine["call"](*(tvm.runtime.tensor(np.ascontiguousarray(each)) for each in operands))
+        made = machine["call"](*(tvm.runtime.tensor(np.array(each, order="C")) for each in operands))
         parts = [made] if isinstance(made, tvm.runtime.Tensor) else list(made)
         return [part.numpy() for part in parts]
 
@@ -45,6 +46,6 @@ def _machine(kind: str, values: dict[str, str], types: list[TensorType]) -> Any:
         made = CALLS[kind](RelaxBuilder(block, Names(["call"])), values, parameters)
         block.emit_func_output(block.emit(made))
     try:
-        return relax.VirtualMachine(relax.build(block.get(), "llvm"), tvm.cpu())
+        return relax.VirtualMachine(relax.build(implement_sorts(block.get()), "llvm"), tvm.cpu())
     except Exception as error:
         raise CodegenError(f"TVM made no code for {values['function']}: {short_message(error)}") from None

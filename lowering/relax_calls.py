@@ -94,9 +94,7 @@ def result_types(path: str, arguments: str, types: Sequence[TensorType]) -> list
     for each in types:
         if each.dtype.is_complex or not each.is_static:
             raise KernelTypeError(f"relax.{path} takes real tensors of known sizes, got {each}")
-    variables = [
-        relax.Var(f"x{at}", relax.TensorType(each.shape, each.dtype.name)) for at, each in enumerate(types)
-    ]
+    variables = [relax.Var(f"x{at}", relax.TensorType(each.shape, each.dtype.name)) for at, each in enumerate(types)]
     call = expression(path, arguments, variables)
     try:
         made = BlockBuilder().normalize(call).ty

@@ -43,7 +43,9 @@ PASSES = (
     Pass("MarkViews", mark_views, "a pure reshape needs no launch"),
 )
 
-SORTS = Pass("ImplementSorts", implement_sorts, "sorts and running sums of Relax's library are functions of TVM's runtime")
+SORTS = Pass(
+    "ImplementSorts", implement_sorts, "sorts and running sums of Relax's library are functions of TVM's runtime"
+)
 
 
 def lower(mod: IRModule, context: CompileContext) -> IRModule:
