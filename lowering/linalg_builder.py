@@ -45,6 +45,21 @@ def index_value(size: int | ir.Value) -> ir.Value:
     return index_constant(size) if isinstance(size, int) else size
 
 
+_INDEX_ARITHMETIC = {"arith.addi": arith.addi, "arith.subi": arith.subi, "arith.muli": arith.muli}
+
+
+def as_index(value: ir.Value, depth: int = 4) -> ir.Value:
+    """An int64 as an `index`; sums of loop counters and literals are computed as such, so that later rooms see them."""
+    operation = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    if operation is not None and operation.name == "arith.index_cast":
+        return operation.operands[0]
+    if operation is not None and operation.name == "arith.constant":
+        return index_constant(operation.attributes["value"].value)
+    if depth and operation is not None and operation.name in _INDEX_ARITHMETIC:
+        return _INDEX_ARITHMETIC[operation.name](*(as_index(operand, depth - 1) for operand in operation.operands))
+    return arith.index_cast(ir.IndexType.get(), value)
+
+
 def size_of(value: ir.Value, axis: int) -> int | ir.Value:
     """The size of an axis: an int, or the `index` value that `tensor.dim` gives."""
     size = value.type.shape[axis]

@@ -17,16 +17,17 @@ from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.locations import errors_at
 from mlirtri.dialect.mlir import func, ir
 from mlirtri.dialect.ops import Op
-from mlirtri.lowering import tri_to_linalg_control, tri_to_linalg_rules
+from mlirtri.lowering import tri_masks, tri_to_linalg_control, tri_to_linalg_rules
 from mlirtri.lowering.external_calls import declaration_of, is_declaration, refuse_beside_loops, without_signs
 from mlirtri.lowering.imperative import is_imperative
 from mlirtri.lowering.linalg_builder import tensor_type
-from mlirtri.lowering.mlir_passes import run_rewrite
+from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tri_decompose import decompose, tri_operations
 
 RULE_MODULES = ("arrays", "indexing", "products", "reductions")
 """Modules ``tri_to_linalg_<name>`` that register their rules when they are imported."""
+MERGE = (Pass("cse", "the same mask is one value"),)
 STRAIGHT = ("gather",)
 """Operations of the group `indexing` that straight-line code may have."""
 
@@ -40,6 +41,9 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         # The module of the room before belongs to its readers: work on a copy.
         source = module.operation.clone()
         run_rewrite("decompose", lambda copy: decompose(copy, lambda op, operation: True), source, context)
+        if tri_masks.has_masks(source):
+            run_passes(source, MERGE, context)
+            run_rewrite("masks-to-where", tri_masks.rewrite, source, context)
         return translate(source)
 
 

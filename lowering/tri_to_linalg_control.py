@@ -12,7 +12,7 @@ from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.locations import errors_at
 from mlirtri.dialect.mlir import func, ir, tensor
 from mlirtri.dialect.ops import Op
-from mlirtri.lowering.linalg_builder import element_type, is_tensor, tensor_type
+from mlirtri.lowering.linalg_builder import as_index, element_type, is_tensor, tensor_type
 from mlirtri.lowering.tri_to_linalg_rules import RULES, SCALAR_RULES, elementwise
 
 GLUE = ("tensor.extract", "tensor.from_elements")
@@ -43,6 +43,8 @@ def _translate(operation: ir.Operation, values: Values) -> None:
         func.ReturnOp([_as_tensor(values[operand], operand.type) for operand in operation.operands])
     elif operation.name.startswith("tri."):
         values[operation.results[0]] = _translate_tri(op_of(operation), operation, values)
+    elif operation.name == "arith.index_cast" and isinstance(operation.results[0].type, ir.IndexType):
+        values[operation.results[0]] = as_index(values[operation.operands[0]])
     elif operation.name in GLUE and not _tensor_of(operation).rank:
         values[operation.results[0]] = values[operation.operands[0]]
     else:

@@ -13,6 +13,7 @@ from mlirtri.dialect.mlir import arith, ir, linalg, scf, tensor
 from mlirtri.dialect.scalar import Scalar
 from mlirtri.dialect.types import TensorType
 from mlirtri.lowering.linalg_builder import (
+    as_index,
     cast_to,
     dimensions,
     empty,
@@ -31,21 +32,6 @@ from mlirtri.lowering.loop_nests import loop_nest
 from mlirtri.lowering.tri_to_linalg_rules import INT64, aligned, index, insert_slice, moved, rule, scalar_rule
 
 
-_INDEX_ARITHMETIC = {"arith.addi": arith.addi, "arith.subi": arith.subi, "arith.muli": arith.muli}
-
-
-def _as_index(value: ir.Value, depth: int = 4) -> ir.Value:
-    """An int64 as an `index`; sums of loop counters and literals are computed as such, so that later rooms see them."""
-    operation = None if isinstance(value.owner, ir.Block) else value.owner.operation
-    if operation is not None and operation.name == "arith.index_cast":
-        return operation.operands[0]
-    if operation is not None and operation.name == "arith.constant":
-        return index_constant(operation.attributes["value"].value)
-    if depth and operation is not None and operation.name in _INDEX_ARITHMETIC:
-        return _INDEX_ARITHMETIC[operation.name](*(_as_index(operand, depth - 1) for operand in operation.operands))
-    return arith.index_cast(ir.IndexType.get(), value)
-
-
 def _parameters(op, operation):
     return type_of(operation.results[0].type), attributes.from_mlir(op, operation)
 
@@ -59,7 +45,7 @@ def _extract_slice(op, operation, operands):
     x, *indices = operands
     if not is_tensor(x):
         return x
-    offsets, sizes = resolved(map(_as_index, indices), parameters["offsets"], parameters["sizes"])
+    offsets, sizes = resolved(map(as_index, indices), parameters["offsets"], parameters["sizes"])
     if not result.rank:
         return tensor.extract(x, [index_value(offset) for offset in offsets])
     return extract_slice(x, result, offsets, sizes, parameters["strides"])
@@ -81,7 +67,7 @@ def extract_slice(x: ir.Value, result: TensorType, offsets, sizes, strides=None)
 def _insert_slice(op, operation, operands):
     result, parameters = _parameters(op, operation)
     x, update, *indices = operands
-    offsets, sizes = resolved(map(_as_index, indices), parameters["offsets"], parameters["sizes"])
+    offsets, sizes = resolved(map(as_index, indices), parameters["offsets"], parameters["sizes"])
     if not result.rank:
         return update
     if not is_tensor(update):
@@ -100,21 +86,21 @@ def _insert_slice(op, operation, operands):
 def _fill(op, operation, operands):
     result, parameters = _parameters(op, operation)
     value, *indices = operands
-    [sizes] = resolved(map(_as_index, indices), parameters["shape"])
+    [sizes] = resolved(map(as_index, indices), parameters["shape"])
     return linalg.fill(value, outs=[empty(result, sizes)]) if result.rank else value
 
 
 @scalar_rule("empty")
 def _empty(op, operation, operands):
     result, parameters = _parameters(op, operation)
-    [sizes] = resolved(map(_as_index, operands), parameters["shape"])
+    [sizes] = resolved(map(as_index, operands), parameters["shape"])
     return empty(result, sizes) if result.rank else scalar.constant(0, result.dtype).value
 
 
 @scalar_rule("iota")
 def _iota(op, operation, operands):
     result, parameters = _parameters(op, operation)
-    [sizes] = resolved(map(_as_index, operands), parameters["shape"])
+    [sizes] = resolved(map(as_index, operands), parameters["shape"])
     return map_elements(result, [], [], lambda: scalar.cast(index(parameters["axis"]), result.dtype), sizes)
 
 
@@ -122,7 +108,7 @@ def _iota(op, operation, operands):
 def _dynamic_broadcast(op, operation, operands):
     result, parameters = _parameters(op, operation)
     x, *indices = operands
-    [sizes] = resolved(map(_as_index, indices), parameters["shape"])
+    [sizes] = resolved(map(as_index, indices), parameters["shape"])
     if not is_tensor(x):
         return linalg.fill(x, outs=[empty(result, sizes)]) if result.rank else x
     return moved(result, *aligned(x, type_of(operation.operands[0].type), result), sizes)
@@ -132,7 +118,7 @@ def _dynamic_broadcast(op, operation, operands):
 def _dynamic_reshape(op, operation, operands):
     result, parameters = _parameters(op, operation)
     x, *indices = operands
-    [sizes] = resolved(map(_as_index, indices), parameters["shape"])
+    [sizes] = resolved(map(as_index, indices), parameters["shape"])
     if not is_tensor(x):
         x = tensor.from_elements(tensor_type(result.with_shape(())), [x])
     return reshape(x, result.shape, result.dtype, sizes)
@@ -178,7 +164,7 @@ def _gather(op, operation, operands):
 
 def _place(position: Scalar, limit: ir.Value) -> ir.Value:
     """A position that counts from the end when it is negative, as an index within the limit."""
-    place = _as_index(scalar.cast(position, INT64).value)
+    place = as_index(scalar.cast(position, INT64).value)
     zero, one = index_constant(0), index_constant(1)
     is_negative = arith.cmpi(arith.CmpIPredicate.slt, place, zero)
     place = arith.select(is_negative, arith.addi(place, limit), place)

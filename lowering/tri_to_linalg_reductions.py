@@ -44,12 +44,16 @@ def extreme(dtype: DType, lowest: bool) -> complex | float | int:
     return 0 if lowest else (1 << dtype.bits) - 1
 
 
+def identity(name: str, dtype: DType) -> complex | float | int:
+    """What a reduction of nothing gives."""
+    return _IDENTITIES[name] if name in _IDENTITIES else extreme(dtype, lowest=name == "max")
+
+
 @rule(*_COMBINERS)
 def _reduce(op, operation, operands):
     operand, result = type_of(operation.operands[0].type), type_of(operation.results[0].type)
     axes = attributes.from_mlir(op, operation)["axes"]
     carried = _carried(op.name, operand, axes)
-    identity = _IDENTITIES[op.name] if op.name in _IDENTITIES else extreme(carried, lowest=op.name == "max")
     kept = [axis for axis in range(operand.rank) if axis not in axes]
     folded = TensorType(tuple(operand.shape[axis] for axis in kept), carried)
 
@@ -59,7 +63,7 @@ def _reduce(op, operation, operands):
         return [_COMBINERS[op.name](Scalar(accumulator, carried), value).value]
 
     maps = [ir.AffineMap.get_identity(operand.rank), dimensions(*kept, rank=operand.rank)]
-    init = filled(folded, identity, _sizes(operands[0], kept))
+    init = filled(folded, identity(op.name, carried), _sizes(operands[0], kept))
     [value] = generic(operands, [init], maps, iterators(operand.rank, axes), body)
     value = converted(value, folded, operand.dtype)
     return reshape(value, result.shape, operand.dtype)

@@ -1,0 +1,141 @@
+"""Inside the `tri` room: what is computed of selected elements only is computed of all, and selected in the end.
+
+Takes a `tri` module; changes it in place. Elements that a mask selects, elementwise operations on them, and then a
+write under the same mask or a reduction: without gathering them first all of that is one loop nest whose iterations
+are independent. What is computed of the others is dropped. Everything else that has selected elements stays.
+
+    z[m] = z[m] * z[m] + c[m]   ──►   z = where(m, z * z + c, z)
+    sum(x[m])                   ──►   sum(where(m, x, 0))
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect import attributes
+from mlirtri.dialect.definition import op_of, type_of
+from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.locations import errors_at
+from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.types import TensorType
+from mlirtri.lowering.tri_builder import Tensor, TriBuilder
+from mlirtri.lowering.tri_decompose import tri_operations
+from mlirtri.lowering.tri_to_linalg_reductions import identity
+
+REDUCTIONS = ("tri.sum", "tri.prod", "tri.max", "tri.min", "tri.any", "tri.all")
+
+
+def has_masks(module: ir.Module) -> bool:
+    return any(operation.name == "tri.compress" for operation in tri_operations(module))
+
+
+def rewrite(module: ir.Module) -> None:
+    """Replace the uses of selected elements that need no selection, and drop what nothing uses then."""
+    masks = Masks()
+    for operation in tri_operations(module):
+        with errors_at(operation):
+            masks.replace(operation)
+    for operation in reversed(tri_operations(module)):
+        if not any(True for _ in operation.results[0].uses):
+            operation.erase()
+
+
+class Masks:
+    """The values that are selected elements, with what they are before the selection."""
+
+    def __init__(self):
+        self.builder = TriBuilder()
+        self.masks: dict[ir.Value, ir.Value | None] = {}
+        self.dense: dict[ir.Value, Tensor] = {}
+
+    def replace(self, operation: ir.Operation) -> None:
+        """Give the users of `operation` the same result, computed without its selected operand."""
+        self.builder.location = operation.location
+        with ir.InsertionPoint(operation):
+            if (value := self._without_selection(operation)) is not None:
+                operation.results[0].replace_all_uses_with(value.value)
+
+    def _without_selection(self, operation: ir.Operation) -> Tensor | None:
+        if operation.name == "tri.place":
+            x, mask, update = operation.operands
+            found = self.mask_of(update)
+            return self._placed(_tensor(x), mask, update) if found is not None and found == mask else None
+        if operation.name not in (*REDUCTIONS, "tri.size") or (mask := self.mask_of(operation.operands[0])) is None:
+            return None
+        parameters = attributes.from_mlir(op_of(operation), operation)
+        if operation.name == "tri.size":
+            return self._count(_tensor(mask)) if parameters["axis"] == 0 else None
+        return self._reduced(operation, mask, parameters) if 0 in parameters["axes"] else None
+
+    def _placed(self, x: Tensor, mask: ir.Value, update: ir.Value) -> Tensor:
+        return self.builder.where(self._over(_tensor(mask), x.type), self.dense_of(update), x)
+
+    def _count(self, mask: Tensor) -> Tensor:
+        ones = self.builder.cast(mask, DTYPES["int64"])
+        return self.builder.sum(ones, axes=tuple(range(mask.type.rank)), keepdims=False)
+
+    def _reduced(self, operation: ir.Operation, mask: ir.Value, parameters) -> Tensor:
+        t, name = self.builder, operation.name.removeprefix("tri.")
+        x, rank = self.dense_of(operation.operands[0]), type_of(mask.type).rank
+        nothing = t.constant(identity(name, x.type.dtype), x.type.dtype)
+        kept = t.where(self._over(_tensor(mask), x.type), x, nothing)
+        axes = (*range(rank), *(axis + rank - 1 for axis in parameters["axes"] if axis))
+        result = t.emit(name, kept, axes=axes, keepdims=False)
+        wanted = type_of(operation.results[0].type)
+        return result if result.type.rank == wanted.rank else t.reshape(result, shape=wanted.shape)
+
+    def _over(self, mask: Tensor, of: TensorType) -> Tensor:
+        """The mask with axes of size 1 for those that it selects as a whole."""
+        ones = (1,) * (of.rank - mask.type.rank)
+        return self.builder.reshape(mask, shape=(*mask.type.shape, *ones)) if ones else mask
+
+    def mask_of(self, value: ir.Value) -> ir.Value | None:
+        """The mask whose selected elements a value is, or is computed of one by one."""
+        if value not in self.masks:
+            self.masks[value] = self._find_mask(value)
+        return self.masks[value]
+
+    def _find_mask(self, value: ir.Value) -> ir.Value | None:
+        if isinstance(value.owner, ir.Block) or not value.owner.name.startswith("tri."):
+            return None
+        operation = value.owner.operation
+        if operation.name == "tri.compress":
+            return operation.operands[1]
+        if op_of(operation).scalar is None:
+            return None
+        by_operand = [(operand, self.mask_of(operand)) for operand in operation.operands]
+        masks = [mask for _, mask in by_operand if mask is not None]
+        if not masks or any(mask != masks[0] for mask in masks):
+            return None
+        rest = type_of(value.type).rank - 1
+        are_alike = all(_is_same_for_all(operand, rest) for operand, mask in by_operand if mask is None)
+        return masks[0] if are_alike else None
+
+    def dense_of(self, value: ir.Value) -> Tensor:
+        """What a value with a mask is a selection of, computed where the value is."""
+        if value in self.dense:
+            return self.dense[value]
+        operation = value.owner.operation
+        if operation.name == "tri.compress":
+            return _tensor(operation.operands[0])
+        with ir.InsertionPoint(operation):
+            rank = type_of(value.type).rank
+            operands = [self._dense_operand(operand, rank) for operand in operation.operands]
+            op = op_of(operation)
+            made = self.builder.emit(op.name, *operands, **attributes.from_mlir(op, operation))
+        self.dense[value] = made
+        return made
+
+    def _dense_operand(self, operand: ir.Value, rank: int) -> Tensor:
+        if self.mask_of(operand) is not None:
+            return self.dense_of(operand)
+        x = _tensor(operand)
+        return self.builder.reshape(x, shape=x.type.shape[1:]) if x.type.rank == rank else x
+
+
+def _tensor(value: ir.Value) -> Tensor:
+    return Tensor(value, type_of(value.type))
+
+
+def _is_same_for_all(operand: ir.Value, rest: int) -> bool:
+    """Whether every selected row meets the same elements of an operand."""
+    of = type_of(operand.type)
+    return of.rank <= rest or (of.rank == rest + 1 and of.shape[0] == 1)
