@@ -202,13 +202,25 @@ class FunctionVisitor(Branches, Loops, Expressions, Indexing, Calls):
         """``x.shape = …`` gives the name another view; ``x.real = …`` and ``x.T = …`` write."""
         owner = self.visit(target.value)
         if isinstance(owner, Tensor) and target.attr == "shape" and isinstance(target.value, ast.Name):
-            reshaped = self.b.reshape(owner, value)
-            self.scope.locals[target.value.id] = own(viewed(self.b, owner, reshaped))
+            self.reshape_in_place(owner, value, target.value.id)
         elif isinstance(owner, Tensor) and target.attr in ("real", "imag", "flat"):
             part = self.attribute(owner, target.attr) if target.attr != "flat" else owner
             self.write(part, (...,), value)
         else:
             raise UnsupportedSyntaxError(f"assigning to {ast.unparse(target)!r} is not supported", help="assign to a name")
+
+    def reshape_in_place(self, owner: Tensor, shape: Any, name: str) -> None:
+        """The array has another shape from now on, under each of its names."""
+        reshaped = viewed(self.b, owner, self.b.reshape(owner, shape))
+        if has_memory(owner) and (owner.origin.storage.argument is not None or not has_memory(reshaped)):
+            raise UnsupportedSyntaxError(
+                f"the shape of {name!r} cannot be changed in place: it is an argument, or no view of that shape exists",
+                help=f"write `{name} = {name}.reshape(…)`",
+            )
+        for each, value in self.scope.locals.items():
+            is_same = has_memory(value) and value.origin.storage is owner.origin.storage
+            if each == name or (is_same and value.origin.steps == owner.origin.steps):
+                self.scope.locals[each] = own(reshaped)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         """``x += y`` writes into the memory of x when x is an array, and binds the name anew when it is a number."""

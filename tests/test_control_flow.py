@@ -1,0 +1,434 @@
+"""Branches and loops of kernels do what Python does with the same function: returned values and written arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy_kernel_checks import compare_results
+
+import mlirtri as mt
+
+PIPELINES = ("linalg", "mlir")
+PROGRAMS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+
+
+def on(*arguments: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Run the function below on these arguments, plainly and compiled."""
+
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        PROGRAMS.append((function, arguments))
+        return function
+
+    return enter
+
+
+VECTOR = np.array([3.0, -1.0, 4.0, 1.0, -5.0, 9.0, 2.0])
+INTEGERS = np.array([5, -3, 8, 0, 2, 7], np.int64)
+SQUARE = np.arange(16.0).reshape(4, 4) + 4 * np.eye(4)
+
+
+# --- branches --------------------------------------------------------------------------------------------------------
+
+
+@on(VECTOR)
+@on(-VECTOR)
+def branch_on_element(a):
+    if a[0] > 0:
+        x = a * 2
+    else:
+        x = a + 1
+    return x
+
+
+@on(VECTOR, 2.0)
+@on(VECTOR, -2.0)
+@on(VECTOR, 0.0)
+def elif_chain(a, x):
+    if x > 1:
+        y = 1.0
+    elif x < -1:
+        y = -1.0
+    else:
+        y = 0.5
+    return a * y
+
+
+@on(VECTOR, 3)
+def compile_time_branch_does_not_type_check_the_other(a, n):
+    if n > 2:
+        return a
+    return a @ np.zeros((100, 3))
+
+
+@on(VECTOR)
+def if_without_else_writes(a):
+    if a.sum() > 0:
+        a[0] = 100.0
+    return a[0]
+
+
+@on(VECTOR, 1.5)
+@on(VECTOR, -1.5)
+def returns_in_branches(a, x):
+    if x > 1:
+        if a[1] > 0:
+            return a[0]
+        return a[1]
+    a[2] = 8.0
+    return a[2] + x
+
+
+@on(VECTOR, 0.0)
+@on(VECTOR, 5.0)
+def conditional_expression(a, x):
+    return (a[0] if x > 1 else a[1]) + (1 if x > 3 else 2.5)
+
+
+@on(VECTOR, 0.0)
+@on(VECTOR, 5.0)
+def short_circuit(a, x):
+    y = 0.0
+    if x > 1 and a[0] > 1 or not a[1] > 0 and x < 4:
+        y = 1.0
+    return y + (x or 7.0) + (x and 3.0)
+
+
+@on(VECTOR, 1.0)
+@on(VECTOR, 9.0)
+def chained_comparison(a, x):
+    return 1 if 0 < x < a[0] <= 4 else 0
+
+
+@on(SQUARE)
+def names_of_views_after_a_branch(a):
+    row = a[1]
+    if a[0, 0] > 0:
+        a[1, 2] = 50.0
+    else:
+        row[3] = 60.0
+    return row * 1, a[1].sum()
+
+
+@on(VECTOR, 2.0)
+@on(VECTOR, -2.0)
+def lengths_differ_by_branch(a, x):
+    if x > 0:
+        b = a[a > 0]
+    else:
+        b = a[a < 0]
+    return b * 2, len(b)
+
+
+# --- loops -----------------------------------------------------------------------------------------------------------
+
+
+@on(VECTOR)
+def sum_of_elements(a):
+    total = 0
+    for i in range(a.shape[0]):
+        total += a[i]
+    return total
+
+
+@on(VECTOR, 0)
+@on(VECTOR, 3)
+@on(VECTOR, 20)
+def argument_bounds(a, n):
+    b = a.copy()
+    for i in range(n):
+        b += i * a
+    return b
+
+
+@on(12)
+def negative_steps(n):
+    a = np.zeros(n)
+    for i in range(n - 1, -1, -1):
+        a[i] = 2 * i
+    for i in range(n - 2, 0, -3):
+        a[i] -= a[i + 1]
+    for i in range(5, 10, 2):
+        a[i] *= 3
+    return a
+
+
+@on(SQUARE)
+def outer_index_bounds(a):
+    for i in range(a.shape[0]):
+        for j in range(i, a.shape[1]):
+            a[i, j] += 10 * i + j
+        for j in range(i - 1, -1, -1):
+            a[i, j] -= a[j, i]
+
+
+@on(SQUARE)
+def over_rows(a):
+    largest = -1.0
+    for row in a:
+        for x in row:
+            if x > largest:
+                largest = x
+    return largest
+
+
+@on(VECTOR)
+def enumerate_zip_reversed(a):
+    total = 0.0
+    for i, x in enumerate(a):
+        total += i * x
+    for x, y in zip(a, a[::-1]):
+        total += x * y * y
+    for i in reversed(range(len(a))):
+        total = total / 2 + a[i]
+    return total
+
+
+@on(VECTOR)
+def unrolled_tuple(a):
+    total = 0.0
+    for i, name in enumerate(("a", "b", "c")):
+        if name != "b":
+            total += a[i]
+    for k in (2, 3):
+        total += (a**k).sum()
+    return total
+
+
+@on(VECTOR)
+def static_range_gives_static_shapes(a):
+    parts = 0.0
+    for i in mt.static_range(1, 7):
+        parts += a[:i].reshape(i, 1).sum()
+    return parts
+
+
+@on(27)
+@on(1)
+def while_on_integers(n):
+    steps = 0
+    x = n + 0 * steps
+    while x != 1:
+        if x % 2 == 0:
+            x = x // 2
+        else:
+            x = 3 * x + 1
+        steps += 1
+    return steps
+
+
+@on(2.0)
+def newton(x):
+    guess = x
+    while abs(guess * guess - x) > 1e-12:
+        guess = 0.5 * (guess + x / guess)
+    return guess
+
+
+@on(VECTOR, 4.0)
+@on(VECTOR, 77.0)
+def break_and_continue(a, stop):
+    total = 0.0
+    seen = 0
+    for i in range(len(a)):
+        if a[i] == stop:
+            break
+        if a[i] < 0:
+            continue
+        total += a[i]
+        seen += 1
+    return total, seen
+
+
+@on(VECTOR, 4.0)
+@on(VECTOR, 77.0)
+def return_in_loop(a, wanted):
+    for i in range(len(a)):
+        if a[i] == wanted:
+            return i
+    return -1
+
+
+@on(SQUARE, 10.0)
+@on(SQUARE, 100.0)
+def return_in_nested_loops(a, limit):
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            if a[i, j] > limit:
+                return i * 10 + j
+        a[i, 0] = -1
+    return -5
+
+
+@on(VECTOR)
+def while_true(a):
+    i = 0
+    while True:
+        i += 1
+        if i >= len(a) or a[i] > 3:
+            break
+    return i
+
+
+@on(VECTOR)
+def break_out_of_the_inner_loop(a):
+    found = 0
+    for i in range(len(a)):
+        for j in range(i + 1, len(a)):
+            if a[j] > a[i]:
+                found += j
+                break
+    return found
+
+
+@on(INTEGERS)
+def insertion_sort(a):
+    for i in range(1, len(a)):
+        x = a[i]
+        j = i - 1
+        while j >= 0 and a[j] > x:
+            a[j + 1] = a[j]
+            j -= 1
+        a[j + 1] = x
+
+
+@on(VECTOR, 5)
+def last_value_of_a_loop(a, n):
+    for i in range(n):
+        y = a[i] * 2
+    return y, i
+
+
+@on(VECTOR, 4)
+def arrays_swap_names(a, steps):
+    old = a.copy()
+    new = np.zeros_like(a)
+    for _ in range(steps):
+        new[1:-1] = old[:-2] + old[2:]
+        old, new = new, old
+    return old
+
+
+@on(VECTOR, 9)
+def rebinding_an_argument_does_not_write_it(a, steps):
+    for _ in range(steps):
+        a = a * 0.5 + 1
+    return a
+
+
+@on(SQUARE, 3)
+def updates_of_the_whole_argument(a, steps):
+    for _ in range(steps):
+        a *= 2
+        a[1:] += a[:-1]
+    return a.sum()
+
+
+@on(VECTOR, 6)
+def arrays_that_shrink(a, steps):
+    b = a.copy()
+    for i in range(steps):
+        b = b[b > i - 4]
+    return b, len(b)
+
+
+@on(6)
+def types_grow_in_loops(n):
+    s = 0
+    flag = False
+    for i in range(n):
+        s = s + 0.5 * i
+        flag = flag or s > 5
+    return s, flag
+
+
+@on(8)
+def fibonacci(n):
+    a, b = 0, 1
+    for _ in range(n):
+        a, b = b, a + b
+    return a
+
+
+@on(SQUARE)
+def tuples_go_around(a):
+    pair = (0.0, a[0])
+    for i in range(a.shape[0]):
+        pair = (pair[0] + a[i, i], pair[1] + a[i])
+    return pair
+
+
+@on(np.array([0, 2, 2, 5, 5, 9]), np.arange(9.0))
+def bounds_from_data(starts, x):
+    y = np.zeros(starts.size - 1)
+    for i in range(starts.size - 1):
+        y[i] = x[starts[i] : starts[i + 1]].sum()
+    return y
+
+
+# --- functions in functions ------------------------------------------------------------------------------------------
+
+
+def scaled(x, factor=2.0, *, shift=0.0):
+    return x * factor + shift
+
+
+def fill_row(a, i, value):
+    a[i, :] = value
+
+
+@on(SQUARE)
+def plain_helpers(a):
+    for i in range(a.shape[0]):
+        fill_row(a, i, scaled(a[i], shift=1.0))
+    return scaled(a, 3.0)
+
+
+@on(VECTOR, 0.25)
+def closures(a, h):
+    def f(x):
+        return x * h + a[0]
+
+    square = lambda x: x * x  # noqa: E731 - what is tested
+    total = 0.0
+    for i in range(len(a)):
+        total += square(f(a[i]))
+    return total
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize(("function", "arguments"), PROGRAMS, ids=[f"{f.__name__}-{i}" for i, (f, _) in enumerate(PROGRAMS)])
+def test_programs(function, arguments, pipeline):
+    plain, ours = ([each.copy() if isinstance(each, np.ndarray) else each for each in arguments] for _ in range(2))
+    expected = function(*plain)
+    found = mt.jit(function, pipeline=pipeline)(*ours)
+    compare_results(found, expected, 1e-12, "returned value")
+    compare_results(tuple(ours), tuple(plain), 1e-12, "argument")
+
+
+def test_a_loop_is_one_function_and_grows_with_its_turns_only():
+    def scan(a, n):
+        for i in range(1, n):
+            a[i] += a[i - 1]
+
+    kernel = mt.jit(scan).compile(np.zeros(64), n=64)
+    assert kernel.stats["kernels"] == 1
+    text = kernel.passes["relax"]
+    buffers = next(reversed(text.values()))
+    assert "memref.copy" not in buffers
+    assert "memref.alloc" not in buffers
+
+
+@pytest.mark.parametrize("unroll", [0, 3, 8])
+def test_unrolling_is_an_option(unroll):
+    def power(a, n):
+        x = a
+        for _ in range(n):
+            x = x * a
+        return x
+
+    text = mt.jit(power, unroll=unroll).compile(np.ones(3), n=5).ir["tri"]
+    assert ("scf.for" in text) == (unroll < 5)
+    assert text.count("tri.multiply") == (5 if unroll >= 5 else 1)

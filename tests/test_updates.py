@@ -1,0 +1,181 @@
+"""Views, indices and updates: what a kernel reads and writes through them is what NumPy and torch read and write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy_kernel_checks import compare_results
+
+import mlirtri as mt
+
+SQUARE = np.arange(20.0).reshape(4, 5)
+VECTOR = np.array([3.0, -1.0, 4.0, 1.0, -5.0, 9.0, 2.0])
+POSITIONS = np.array([2, 0, -1, 2])
+MASK = VECTOR > 1
+
+STATEMENTS = {
+    "element": "a[1, 2] = 7.0",
+    "negative element": "a[-1, -2] = 7.0",
+    "row": "a[1] = a[2] * 2",
+    "column": "a[:, -1] = a[:, 0]",
+    "block": "a[1:3, 2:] = 5.0",
+    "steps": "a[::2, ::-1] = a[1::2, :]",
+    "broadcast": "a[:] = v[:5]",
+    "overlap forwards": "v[1:] = v[:-1]",
+    "overlap backwards": "v[:-1] = v[1:]",
+    "reversed onto itself": "v[:] = v[::-1]",
+    "transposed onto itself": "a[:, :4] = a[:, :4].T",
+    "update slice": "a[1, :] += a[0, :]",
+    "update element": "a[2, 3] -= a[0, 1] * 2",
+    "update name": "a *= v[:5]",
+    "update view": "b = a[1:, 1:]\nb += 1\nb[0] = b[1] + a[1, 1]",
+    "view sees writes": "b = a[2]\na[2, 0] = 99.0\nv[:5] = b",
+    "writes through a transposed view": "b = a.T\nb[0] = 4.0\nb[1:3, 2] += 1",
+    "writes through a reshaped view": "b = a.reshape(2, 10)\nb[1, 3] = -1.0\nc = b.ravel()\nc[0] = 5.0",
+    "reshaped copies": "b = a.T.reshape(20)\nb[0] = -7.0",
+    "copies share nothing": "b = a.copy()\nb[0] = 0.0\nc = a[0] * 1\nc[1] = 1.0",
+    "flatten copies": "b = a.flatten()\nb[:] = 0.0",
+    "new axes": "a[:, None, :][1, 0] = 3.0\nv[None][0, 1] = 2.0",
+    "ellipsis": "a[..., 1] = 0.0\nv[...] = 1.0",
+    "chained": "a[1:][1][2:4] = 8.0",
+    "swap elements": "v[0], v[1] = v[1], v[0]",
+    "swap rows through copies": "a[0], a[1] = a[1].copy(), a[0].copy()",
+    "swap of views as NumPy has it": "a[0], a[1] = a[1], a[0]",
+    "mask scalar": "v[v > 2] = 0.0",
+    "mask update": "v[m] *= 10",
+    "mask array": "v[m] = v[m][::-1]",
+    "mask of rows": "a[a[:, 0] > 4] = v[:5]",
+    "gather": "v[:4] = v[p]",
+    "scatter, the last one wins": "v[p] = np.array([1.0, 2.0, 3.0, 4.0])",
+    "scatter update counts once": "v[p] += 1",
+    "gather rows": "a[:] = a[p]",
+    "gather column": "v[:4] = a[p, 1]",
+    "gather pairs": "v[:4] = a[p, p]",
+    "scatter rows": "a[p[:2]] = v[:5]",
+    "list of positions": "a[[0, 2], 1:3] = 6.0",
+    "out": "np.add(a, 1, out=a)\nnp.multiply(v, v, v)",
+    "shape": "b = a.copy()\nc = b\nb.shape = (5, 4)\nc[4, 3] = 0.5\na[0] = b[4, 3]",
+    "slices beyond the end": "v[5:100] = 0.0\nv[-100:2] = 1.0\nv[4:2] = 5.0",
+    "casts on assignment": "v[0] = 3\na[0] = p[0]",
+}
+
+
+def program(statements: str, tmp_path) -> Any:
+    from importlib import util
+
+    file = tmp_path / "program.py"
+    body = statements.replace("\n", "\n    ")
+    file.write_text(f"import numpy as np\n\ndef program(a, v, m, p):\n    {body}\n    return a * 1, v.sum()\n")
+    spec = util.spec_from_file_location("program", file)
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.program
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+@pytest.mark.parametrize("statements", STATEMENTS.values(), ids=STATEMENTS)
+def test_numpy_updates(statements, pipeline, tmp_path):
+    function = program(statements, tmp_path)
+    plain, ours = ([SQUARE.copy(), VECTOR.copy(), MASK.copy(), POSITIONS.copy()] for _ in range(2))
+    expected = function(*plain)
+    found = mt.jit(function, pipeline=pipeline)(*ours)
+    compare_results(found, expected, 1e-13, "returned value")
+    compare_results(tuple(ours), tuple(plain), 1e-13, "argument")
+
+
+TORCH = {
+    "elements are views": "x = v[0]\nx += 5\nv[1] = x",
+    "in-place slice": "a[1:] += a[:-1].clone()",
+    "view": "b = a.view(5, 4)\nb[0] = 1.0\na.t()[2] = 3.0",
+    "mask": "v[v > 2] = 0.0",
+    "narrow": "v.narrow(0, 1, 2)[:] = 9.0",
+}
+
+
+@pytest.mark.parametrize("statements", TORCH.values(), ids=TORCH)
+def test_torch_updates(statements, tmp_path):
+    function = program(statements, tmp_path)
+    plain, ours = ([torch.from_numpy(each.copy()) for each in (SQUARE, VECTOR, MASK, POSITIONS)] for _ in range(2))
+    expected = function(*plain)
+    found = mt.jit(function)(*ours)
+    for mine, other in zip((*found, *ours), (*expected, *plain), strict=True):
+        assert torch.equal(mine, other)
+
+
+def add_rows(a, b):
+    for i in range(a.shape[0]):
+        a[i] += b[i]
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+@pytest.mark.parametrize("kind", ["array", "tensor"])
+def test_strided_arguments_are_written(pipeline, kind):
+    memory, wanted = np.zeros((8, 10)), np.zeros((8, 10))
+    b = np.arange(20.0).reshape(4, 5)
+    wanted[::2, ::2] += b
+    a = memory[::2, ::2]
+    with pytest.warns(UserWarning, match="not contiguous"):
+        if kind == "array":
+            mt.jit(add_rows, pipeline=pipeline)(a, b)
+        else:
+            mt.jit(add_rows, pipeline=pipeline)(torch.from_numpy(memory)[::2, ::2], torch.from_numpy(b))
+    np.testing.assert_array_equal(memory, wanted)
+
+
+def test_arguments_that_overlap_are_refused():
+    memory = np.zeros((9, 5))
+    kernel = mt.jit(add_rows)
+    with pytest.raises(mt.KernelError, match="'a', which the kernel writes, shares memory with 'b'"):
+        kernel(memory[:4], memory[1:5])
+    kernel(memory[:4], memory[4:8])
+
+
+def test_arguments_that_cannot_be_written_are_refused():
+    kernel = mt.jit(add_rows)
+    fixed = np.zeros((2, 2))
+    fixed.flags.writeable = False
+    with pytest.raises(mt.KernelError, match="is read-only"):
+        kernel(fixed, np.zeros((2, 2)))
+    with pytest.raises(mt.KernelError, match="several elements in one place"):
+        kernel(torch.zeros(1, 2).expand(2, 2), torch.zeros(2, 2))
+
+
+def test_positions_are_checked_at_run_time_with_debug():
+    def pick(a, p):
+        total = 0.0
+        for i in range(p.shape[0]):
+            total += a[p[i]]
+        return total
+
+    kernel = mt.jit(pick, debug=True)
+    assert kernel(VECTOR, np.array([0, -1])) == 5.0
+    with pytest.raises(IndexError, match="an index is out of bounds for axis 0 of size 7") as caught:
+        kernel(VECTOR, np.array([0, 7]))
+    assert caught.value.span.line == pick.__code__.co_firstlineno + 3
+
+
+def test_assert_and_device_print(capsys):
+    def check(a, n: mt.int32):
+        for i in range(n):
+            mt.device_print("turn", i, a[i])
+            assert a[i] < 5, "too large"
+        return n
+
+    assert mt.jit(check)(VECTOR, 6) == 6
+    assert capsys.readouterr().out == ""
+    with pytest.raises(AssertionError, match="too large"):
+        mt.jit(check, debug=True)(VECTOR, 6)
+    assert capsys.readouterr().out.splitlines()[1] == "turn 1 -1.0"
+
+
+def test_two_threads_write_their_own_arrays():
+    from concurrent.futures import ThreadPoolExecutor
+
+    kernel = mt.jit(add_rows)
+    arrays = [np.zeros((50, 40)) for _ in range(8)]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda each: [kernel(each, np.ones((50, 40))) for _ in range(20)], arrays))
+    assert all((each == 20).all() for each in arrays)
