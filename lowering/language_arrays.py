@@ -41,8 +41,8 @@ def literal(b: Language, values: Sequence[int | float | bool], shape: tuple[int,
     """A tensor of known numbers in row-major order."""
     dtype = as_dtype(dtype)
     values = tuple(dtype.python(value) for value in values)
-    if len(set(map(repr, values))) == 1:
-        return b.tri.constant(values[0], dtype, tuple(shape))
+    if len(set(map(repr, values))) <= 1:
+        return b.tri.constant(values[0] if values else 0, dtype, tuple(shape))
     if dtype.is_complex:
         parts = ([value.real for value in values], [value.imag for value in values])
         return b.complex(*(literal(b, part, shape, dtype.part) for part in parts))

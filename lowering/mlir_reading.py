@@ -125,16 +125,20 @@ _BINARY = (
 )
 
 
-def affine_index(expression: ir.AffineExpr, dimensions: Sequence, constant: Callable[[int], object]):
-    """`expression` over `dimensions` (any values with Python's arithmetic; `//` and `%` round down)."""
+def affine_index(
+    expression: ir.AffineExpr, dimensions: Sequence, constant: Callable[[int], object], symbols: Sequence = ()
+):
+    """`expression` over `dimensions` (any values with Python's arithmetic; `//` and `%` round down) and `symbols`."""
     if isinstance(expression, ir.AffineDimExpr):
         return dimensions[expression.position]
+    if isinstance(expression, ir.AffineSymbolExpr) and symbols:
+        return symbols[expression.position]
     if isinstance(expression, ir.AffineConstantExpr):
         return constant(expression.value)
     for kind, combine in _BINARY:
         if isinstance(expression, kind):
-            left = affine_index(expression.lhs, dimensions, constant)
-            return combine(left, affine_index(expression.rhs, dimensions, constant))
+            left = affine_index(expression.lhs, dimensions, constant, symbols)
+            return combine(left, affine_index(expression.rhs, dimensions, constant, symbols))
     raise UnsupportedOperationError(f"the index expression {expression} has symbols")
 
 

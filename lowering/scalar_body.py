@@ -16,6 +16,7 @@ from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import ir
 from mlirtri.errors import KernelError, UnsupportedOperationError
 from mlirtri.lowering import scalar_conversions, scalar_floats
+from mlirtri.lowering.mlir_reading import affine_index
 from mlirtri.lowering.primfunc import buffer, index, load, store
 from mlirtri.lowering.scalar_integers import integer_power
 from mlirtri.lowering.scalar_to_tir import SCALAR_RULES, ScalarRule, dtype_name
@@ -24,7 +25,7 @@ from mlirtri.lowering.tvm_names import structural_map, structural_walk, tirx
 __all__ = ["BODY_OPERATIONS", "ScalarBody", "scalar_conversions", "scalar_floats"]
 Expr = Any
 # What only makes sense inside a body, or needs variables; `ScalarBody` translates it.
-BODY_OPERATIONS = frozenset({"linalg.yield", "linalg.index", "tensor.extract", "math.ipowi"})
+BODY_OPERATIONS = frozenset({"linalg.yield", "linalg.index", "affine.apply", "tensor.extract", "math.ipowi"})
 _CHEAP_WEIGHT = 2
 _MOST_COPIES = 32
 """How often an expression may be written out in TVM's analysis before scratch elements take over."""
@@ -108,6 +109,12 @@ class ScalarBody:
         if operation.name == "linalg.index":
             dimension = operation.attributes["dim"].value
             return self.define(operation.results[0], self.dimensions[dimension])
+        if operation.name == "affine.apply":
+            # Where a reshape was folded into a body that computes with its index.
+            mapping = operation.attributes["map"].value
+            at = [self.get(each) for each in operation.operands]
+            place = affine_index(mapping.results[0], at[: mapping.n_dims], index, at[mapping.n_dims :])
+            return self.define(operation.results[0], place)
         if operation.name == "tensor.extract":
             tensor, *indices = operation.operands
             return self.define(operation.results[0], self.read(tensor, [self.get(each) for each in indices]))

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from eager_builder import flat
+from numpy_calls import ARRAYS
 from spelling_calls import NETWORKS, NUMPY, TORCH
 from tolerances import within
 
@@ -34,6 +35,8 @@ def module_from(file: Path):
 
 
 CALLS = [case for case in [*NUMPY, *TORCH, *NETWORKS] if "empty" not in case.name]
+# A slice is written in brackets only.
+ARRAY_CALLS = [case for case in ARRAYS if not any(isinstance(each, slice) for each in case.arguments[1:])]
 
 
 def written(value, arrays: list[np.ndarray]) -> str:
@@ -46,6 +49,10 @@ def written(value, arrays: list[np.ndarray]) -> str:
         return f"({inner}{',' * bool(value)})" if isinstance(value, tuple) else f"[{inner}]"
     if isinstance(value, np.dtype):
         return f"numpy.{value.name}"
+    if isinstance(value, slice):
+        return ":".join("" if part is None else repr(part) for part in (value.start, value.stop, value.step))
+    if isinstance(value, float) and abs(value) == float("inf"):
+        return f"numpy.inf * {int(value > 0) * 2 - 1}"
     return (
         f"numpy.{value.__name__}"
         if isinstance(value, type) and issubclass(value, np.generic)
@@ -57,6 +64,8 @@ def expression(case, arrays: list[np.ndarray]) -> str:
     arguments = [written(each, arrays) for each in case.arguments]
     arguments += [f"{name}={written(each, arrays)}" for name, each in case.keywords.items()]
     owner, _, name = case.name.partition(".")
+    if name.endswith(".__getitem__"):
+        return f"{case.name.removesuffix('.__getitem__')}[{arguments[0].strip('()')}]"
     if owner not in ("ndarray", "Tensor"):
         return f"{case.name}({', '.join(arguments)})"
     attribute = spellings.lookup(case.name).is_attribute
@@ -68,14 +77,21 @@ def is_torch(case) -> bool:
 
 
 def groups():
-    for library, chosen in (("numpy", False), ("torch", True)):
-        calls = [case for case in CALLS if is_torch(case) == chosen]
+    """Library, calls and pipeline; of the functions of whole arrays some, and all of them when slow tests run."""
+    parts = (
+        ("numpy", "numpy", [case for case in CALLS if not is_torch(case)], PIPELINES, ()),
+        ("torch", "torch", [case for case in CALLS if is_torch(case)], PIPELINES, ()),
+        ("numpy", "some-arrays", ARRAY_CALLS[::6], ("linalg",), ()),
+        ("numpy", "arrays", ARRAY_CALLS, PIPELINES, [pytest.mark.slow]),
+    )
+    for library, name, calls, pipelines, marks in parts:
         for start in range(0, len(calls), CALLS_PER_KERNEL):
-            yield pytest.param(library, calls[start : start + CALLS_PER_KERNEL], id=f"{library}-{start}")
+            for pipeline in pipelines:
+                some = calls[start : start + CALLS_PER_KERNEL]
+                yield pytest.param(library, some, pipeline, id=f"{name}-{start}-{pipeline}", marks=marks)
 
 
-@pytest.mark.parametrize("pipeline", PIPELINES)
-@pytest.mark.parametrize(("library", "calls"), list(groups()))
+@pytest.mark.parametrize(("library", "calls", "pipeline"), list(groups()))
 def test_compiled_calls(tmp_path, library, calls, pipeline):
     arrays: list[np.ndarray] = []
     lines = [expression(case, arrays) for case in calls]
