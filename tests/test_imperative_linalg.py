@@ -190,6 +190,7 @@ def _dynamic(name, *arrays, **attributes):
         _dynamic("slice", A, offsets=(1, 0), sizes=(2, 2), strides=(1, 2)),
         _dynamic("reshape", V, shape=(DYNAMIC, 1)),
         _dynamic("reshape", V, shape=(1, DYNAMIC, 1)),
+        _dynamic("reshape", A, shape=(DYNAMIC,)),
         _dynamic("reshape", V, shape=(DYNAMIC, 2)),
         _dynamic("matmul", A, A.T),
         _dynamic("matmul", RANDOM.random((3, 4, 5)), RANDOM.random((5, 4))),
