@@ -11,10 +11,10 @@ from typing import Any
 
 from mlirtri.dialect.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering import relax_calls
+from mlirtri.lowering import relax_calls, tensorir_calls
 from mlirtri.lowering.external_calls import KIND, declaration_of, dtypes_of, values_of
 from mlirtri.lowering.relax_builder import RelaxBuilder, rule
-from mlirtri.lowering.tvm_names import relax
+from mlirtri.lowering.tvm_names import TensorType, relax
 
 Values = dict[str, str]
 
@@ -23,7 +23,14 @@ def _library(builder: RelaxBuilder, values: Values, operands: Sequence[Any]) -> 
     return relax_calls.expression(values["function"], values["arguments"], operands)
 
 
-CALLS: dict[str, Callable[[RelaxBuilder, Values, Sequence[Any]], Any]] = {"relax": _library}
+def _tensorir(builder: RelaxBuilder, values: Values, operands: Sequence[Any]) -> Any:
+    function = tensorir_calls.prim_func_of(values["source"])
+    callee = builder.add_function(function, values["function"])
+    types = [TensorType(each.ty.shape, each.ty.dtype) for each in list(function.params)[len(operands) :]]
+    return relax.call_tir(callee, relax.Tuple(operands), types if len(types) > 1 else types[0])
+
+
+CALLS: dict[str, Callable[[RelaxBuilder, Values, Sequence[Any]], Any]] = {"relax": _library, "tensorir": _tensorir}
 """Kind of call to what makes its Relax expression."""
 
 

@@ -8,6 +8,7 @@ newer apache-tvm-ffi crashes the process (`tvm.ir.save_json` of any TIR node) in
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
+from typing import TypeVar
 
 from mlirtri.errors import CodegenError
 
@@ -58,7 +59,9 @@ SCHEDULE_ERRORS = (s_tir.ScheduleError, tvm.error.InternalError)
 Target = target.Target
 read_write_region = s_tir.analysis.get_sblock_read_write_region
 
-SCRIPT_NAMES = {"tvm": tvm, "I": script_ir, "R": script_relax, "T": script_tirx, "float": float}
+SCRIPT_NAMES = {
+    "tvm": tvm, "I": script_ir, "R": script_relax, "T": script_tirx, "float": float, "TypeVar": TypeVar,
+}  # fmt: skip
 """What a TVMScript text may name, under the names that TVM's printer uses."""
 
 __all__ = [

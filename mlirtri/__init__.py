@@ -37,6 +37,7 @@ _LAZY = {
     "resume": "mlirtri.session",
     "Pipeline": "mlirtri.lowering.pipelines",
     "relax": "mlirtri.lowering.relax_library",
+    "tensorir": "mlirtri.lowering.user_tensorir",
 }
 _STATIC = ("static_print", "static_assert")
 

@@ -1,0 +1,226 @@
+"""A call of a user's TensorIR function: its PrimFunc for the sizes of this call, as text.
+
+Takes a registered function and the arguments of a call in a kernel. Gives the PrimFunc without variables in its shapes,
+and the types of its results. Refuses, naming the parameter, arguments of another number, shape or dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.dialect.dtypes import find_dtype
+from mlirtri.dialect.types import TensorType, shown_shape
+from mlirtri.errors import KernelError, KernelTypeError
+from mlirtri.lowering.tvm_names import (
+    SCRIPT_NAMES,
+    IRModule,
+    PrimFunc,
+    SBlockRealize,
+    from_source,
+    structural_map,
+    structural_walk,
+    tirx,
+)
+from mlirtri.lowering.tvm_passes import short_message
+from mlirtri.lowering.tvm_text import without_places
+
+OPAQUE = 8
+"""TVM's `op_pattern` of a function that fuses with nothing."""
+_FOLDED = {
+    tirx.Add: lambda a, b: a + b, tirx.Sub: lambda a, b: a - b, tirx.Mul: lambda a, b: a * b,
+    tirx.FloorDiv: tirx.floordiv, tirx.FloorMod: tirx.floormod, tirx.Min: tirx.min, tirx.Max: tirx.max,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TensorIRCall:
+    """A PrimFunc for one call, as TVMScript, with the tensors that it reads and the types of what it writes."""
+
+    source: str
+    tensors: tuple[Any, ...]
+    results: tuple[TensorType, ...]
+
+
+def specialized(registered: Any, arguments: list[Any], keywords: dict[str, Any]) -> TensorIRCall:
+    """The call of a `TensorIRFunction` on these arguments; raises `KernelTypeError`."""
+    name = registered.__name__
+    function = _prim_func(registered, arguments, keywords)
+    count = len(function.params) - registered.outputs
+    inputs, outputs = list(function.params)[:count], list(function.params)[count:]
+    bound = _bind(name, inputs, arguments, keywords)
+    known: dict[Any, Any] = {}
+    for parameter, value in zip(inputs, bound, strict=True):
+        _match(name, parameter, value, known)
+    for parameter, shape in _ruled(registered, outputs, bound):
+        _unify(f"{name}(): its shape rule says {shown_shape(shape)} for", parameter, shape, known)
+    _check_free(name, outputs, known)
+    fixed = _finished(function, known)
+    tensors = tuple(each for each in bound if _is_tensor(each))
+    types = [_type_of(name, parameter) for parameter in fixed.params]
+    for parameter, of, tensor in zip(fixed.params, types, tensors, strict=False):
+        if of != tensor.type:
+            raise KernelTypeError(f"{name}(): {parameter.name!r} is {of} here, got {tensor.type}")
+    _check_writes(name, fixed, len(tensors))
+    source = "\n".join(line for line in fixed.script(show_meta=True).splitlines() if not line.startswith("# from"))
+    return TensorIRCall(f"{source.strip()}\n", tensors, tuple(types[len(tensors) :]))
+
+
+def prim_func_of(source: str) -> PrimFunc:
+    """The function of a text that `specialized` made."""
+    function = from_source(source, dict(SCRIPT_NAMES))
+    [(_, found)] = without_places(IRModule({"main": function})).functions_items()
+    return found.without_attr("global_symbol")
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(getattr(value, "type", None), TensorType)
+
+
+def _prim_func(registered: Any, arguments: list[Any], keywords: dict[str, Any]) -> PrimFunc:
+    function = registered.function
+    if not isinstance(function, PrimFunc):
+        given = {name: _fact(value) for name, value in keywords.items()}
+        try:
+            function = function(*map(_fact, arguments), **given)
+        except KernelError:
+            raise
+        except Exception as error:
+            raise KernelTypeError(f"{registered.__name__}() made no PrimFunc: {short_message(error)}") from error
+    if not isinstance(function, PrimFunc):
+        raise KernelTypeError(f"{registered.__name__}() gives {type(function).__name__}, not a PrimFunc")
+    if not isinstance(function.body, SBlockRealize):
+        raise KernelTypeError(
+            f"{registered.__name__} has no blocks, which fusion and schedules look for",
+            help="write it with @T.prim_func(s_tir=True) and T.sblock",
+        )
+    if len(function.params) < registered.outputs:
+        raise KernelTypeError(f"{registered.__name__} has {len(function.params)} parameters, fewer than results")
+    return function
+
+
+def _fact(value: Any) -> Any:
+    """What is known of an argument when a kernel is compiled."""
+    return value.type if _is_tensor(value) else value
+
+
+def _bind(name: str, parameters: list[Any], arguments: list[Any], keywords: Mapping[str, Any]) -> list[Any]:
+    names = [parameter.name for parameter in parameters]
+    values = dict(zip(names, arguments, strict=False)) | dict(keywords)
+    wrong = len(arguments) > len(names) or any(key not in names for key in keywords)
+    if wrong or len(values) != len(names) or len(arguments) + len(keywords) != len(names):
+        raise KernelTypeError(
+            f"{name}() takes {len(names)} arguments ({', '.join(names)}), got {len(arguments) + len(keywords)}",
+            help="the buffer of the result is not passed: the call gives it" if len(arguments) > len(names) else None,
+        )
+    return [values[each] for each in names]
+
+
+def _match(name: str, parameter: Any, value: Any, known: dict[Any, Any]) -> None:
+    """Note what an argument says about the variables of a parameter."""
+    if not isinstance(parameter.ty, tirx.BufferType):
+        if _is_tensor(value) or not isinstance(value, (bool, int, float)):
+            raise KernelTypeError(f"{name}(): {parameter.name!r} is a number, which has to be known at compile time")
+        known[parameter] = tirx.const(value, str(parameter.ty.dtype))
+        return
+    if not _is_tensor(value):
+        raise KernelTypeError(f"{name}(): {parameter.name!r} is a buffer, got {value!r}", help="pass a tensor")
+    if not value.type.is_static or str(parameter.ty.dtype) != value.type.dtype.name:
+        raise KernelTypeError(f"{name}(): {parameter.name!r} is {_shown(parameter)}, got {value.type}")
+    _unify(f"{name}(): got {value.type} for", parameter, value.type.shape, known)
+
+
+def _unify(start: str, parameter: Any, shape: Any, known: dict[Any, Any]) -> None:
+    """Bind the sizes that are variables; raises where a size is already another one."""
+    sizes = parameter.ty.shape
+    if len(sizes) != len(shape):
+        raise KernelTypeError(f"{start} {parameter.name!r}, which is {_shown(parameter)}")
+    for size, number in zip(sizes, shape, strict=True):
+        if isinstance(size, tirx.Var) and size not in known:
+            known[size] = tirx.IntImm(str(size.ty.dtype), int(number))
+        now = known.get(size, size)
+        if hasattr(now, "value") and int(now.value) != int(number):
+            of = f", where {size} is {now.value}" if isinstance(size, tirx.Var) else ""
+            raise KernelTypeError(f"{start} {parameter.name!r}, which is {_shown(parameter)}{of}")
+
+
+def _ruled(registered: Any, outputs: list[Any], bound: list[Any]) -> Iterator[tuple[Any, Any]]:
+    """The results' buffers with the shapes that the registered rule gives them."""
+    if registered.shape is None:
+        return
+    shapes = registered.shape(*map(_fact, bound))
+    shapes = shapes if isinstance(shapes, list) else [shapes]
+    if len(shapes) != len(outputs):
+        raise KernelTypeError(f"{registered.__name__}(): its shape rule gives {len(shapes)} shapes, not {len(outputs)}")
+    yield from zip(outputs, (tuple(shape) for shape in shapes), strict=True)
+
+
+def _check_free(name: str, outputs: list[Any], known: Mapping[Any, Any]) -> None:
+    for parameter in outputs:
+        if not isinstance(parameter.ty, tirx.BufferType):
+            raise KernelTypeError(f"{name}(): its result {parameter.name!r} is no buffer")
+        free: list[str] = []
+        for size in parameter.ty.shape:
+            note = free.append
+            structural_walk(size, (tirx.Var, lambda v, note=note: note(v.name) if v not in known else None), order="pre")
+        if free:
+            raise KernelTypeError(
+                f"{name}(): the size {free[0]!r} of its result {parameter.name!r} does not follow from the arguments",
+                help="register it with a rule: mlirtri.tensorir(shape=lambda …: …)",
+            )
+
+
+def _finished(function: PrimFunc, known: Mapping[Any, Any]) -> PrimFunc:
+    """The function with numbers for variables, and attributes that say how it may be treated."""
+    buffers = [each for each in function.params if isinstance(each.ty, tirx.BufferType)]
+    trimmed = PrimFunc(buffers, function.body, function.ret_type, function.attrs)
+    rewrites = [(tirx.Var, lambda variable: known.get(variable, variable)), *((kind, _folded) for kind in _FOLDED)]
+    fixed = structural_map(trimmed, rewrites, order="post").with_attr("tirx.noalias", True)
+    if "op_pattern" in (function.attrs or {}):
+        return fixed
+    fixed = fixed.with_attr("op_pattern", OPAQUE)
+    return fixed.with_attr("tirx.is_scheduled", True) if _has_schedule(function) else fixed
+
+
+def _folded(node: Any) -> Any:
+    """Arithmetic of sizes that have become numbers, as a number; a divisor of 0 is the user's, who sees it."""
+    are_known = isinstance(node.a, tirx.IntImm) and isinstance(node.b, tirx.IntImm)
+    is_division = type(node) in (tirx.FloorDiv, tirx.FloorMod)
+    if not are_known or (is_division and not node.b.value):
+        return node
+    return _FOLDED[type(node)](node.a, node.b)
+
+
+def _has_schedule(function: PrimFunc) -> bool:
+    """Whether its loops are bound to threads or vectors already."""
+    found: list[Any] = []
+    structural_walk(function.body, (tirx.For, lambda loop: found.append(loop.kind)), order="pre")
+    return any(kind != tirx.ForKind.SERIAL for kind in found)
+
+
+def _check_writes(name: str, function: PrimFunc, inputs: int) -> None:
+    read = list(function.params)[:inputs]
+    written: list[Any] = []
+    structural_walk(function.body, (tirx.BufferStore, lambda store: written.append(store.buffer)), order="pre")
+    for parameter in read:
+        if any(parameter.same_as(buffer) for buffer in written):
+            raise KernelTypeError(
+                f"{name}() writes into its argument {parameter.name!r}, and kernels' values do not change",
+                help="write into a result, which the function has as its last parameter",
+            )
+
+
+def _type_of(name: str, parameter: Any) -> TensorType:
+    """The type of a buffer whose sizes are numbers by now."""
+    dtype = find_dtype(str(parameter.ty.dtype))
+    sizes = [int(size.value) for size in parameter.ty.shape if hasattr(size, "value")]
+    if dtype is None or len(sizes) != len(parameter.ty.shape):
+        raise KernelTypeError(f"{name}(): {parameter.name!r} is {_shown(parameter)}, which kernels do not hold")
+    return TensorType(tuple(sizes), dtype)
+
+
+def _shown(parameter: Any) -> str:
+    """A buffer's type as types of tensors are shown."""
+    sizes = ", ".join(str(getattr(size, "value", size)) for size in parameter.ty.shape)
+    return f"{parameter.ty.dtype}[{sizes}]"
