@@ -48,8 +48,15 @@ def module_text(mod: IRModule) -> str:
 
 
 def respelled(script: str) -> str:
-    """TVMScript with infinities and NaN as TVM's own parser takes them: it prints strings, and refuses strings."""
-    return re.sub(r'R\.const\("(-?(?:inf|nan))", ', r'R.const(float("\1"), ', script)
+    """TVMScript with numbers as TVM's own parser takes them.
+
+    It prints infinities and NaN as strings, and refuses strings; and a float64 literal is read as a float32 first.
+    """
+    script = re.sub(r'R\.const\("(-?(?:inf|nan))", ', r'R.const(float("\1"), ', script)
+    return _BEYOND_FLOAT32.sub(lambda match: f'T.FloatImm("float64", {float(match[1])!r})', script)
+
+
+_BEYOND_FLOAT32 = re.compile(r"T\.float64\((-?(?:\d{39,}(?:\.\d*)?|\d[\d.]*e\+?\d{2,}))\)")
 
 
 def run_passes(mod: IRModule, passes: tuple[Pass, ...], context: CompileContext) -> IRModule:

@@ -1,6 +1,7 @@
 """How far results are from what they should be: absolutely, and in units in the last place of their dtype.
 
-Takes arrays of one shape, of any dtype with a name here (ml_dtypes' bfloat16 too). Gives floats.
+Takes arrays of one shape, of any dtype with a name here (ml_dtypes' bfloat16 too). Gives floats. Of complex numbers it
+is the distance in the plane, and the unit is that of the parts at the wanted absolute value.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from mlirtri.dialect.dtypes import find_dtype
 
 
 def is_float(array: np.ndarray) -> bool:
+    """Whether results are rounded: floats and complex numbers."""
     dtype = find_dtype(array.dtype)
-    return dtype is not None and dtype.is_float
+    return dtype is not None and dtype.is_inexact
 
 
 def absolute_error(got: np.ndarray, wanted: np.ndarray) -> float:
@@ -38,17 +40,21 @@ def ulp_error(got: np.ndarray, wanted: np.ndarray) -> float:
     facts = ml_dtypes.finfo(got.dtype)
     with np.errstate(all="ignore"):
         # frexp's fraction is in [0.5, 1), so its exponent is one more than floor(log2).
-        exponent = np.frexp(np.abs(wanted.astype(np.float64)))[1] - 1
+        exponent = np.frexp(np.abs(_wide(wanted)))[1] - 1
         unit = np.ldexp(1.0, np.maximum(exponent, facts.minexp) - facts.nmant)
         ulps = _differences(got, wanted) / unit
         # A wanted value that the dtype cannot hold is infinite in it, and rightly so.
-        overflows = np.isinf(got.astype(np.float64)) & (wanted.astype(got.dtype) == got)
+        overflows = np.isinf(_wide(got)) & (wanted.astype(got.dtype) == got)
     return float(np.where(overflows, 0.0, ulps).max())
 
 
+def _wide(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
 def _differences(got: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """|got - wanted| in float64; 0 where both are NaN or the same infinity."""
+    """|got - wanted| in double precision; 0 where both are NaN or the same infinity."""
     with np.errstate(all="ignore"):
-        a, b = got.astype(np.float64), wanted.astype(np.float64)
+        a, b = _wide(got), _wide(wanted)
         difference = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
     return np.where(np.isnan(difference), np.inf, difference)

@@ -58,11 +58,14 @@ def device_for(target: Target) -> str:
 
 
 def random_array(name: str, type_: TensorType) -> np.ndarray:
-    """Data for a parameter, the same in every process: normal floats, small integers, coin flips.
+    """Data for a parameter, the same in every process: normal floats and complex parts, small integers, coin flips.
 
     Integers are 1 to 9, so that division by them is defined and products stay exact.
     """
     generator = np.random.default_rng(zlib.crc32(name.encode()))
+    if type_.dtype.is_complex:
+        real, imaginary = generator.standard_normal((2, *type_.shape))
+        return np.asarray(real + 1j * imaginary).astype(type_.dtype.numpy)
     if type_.dtype.is_float:
         return np.asarray(generator.standard_normal(type_.shape)).astype(type_.dtype.numpy)
     if type_.dtype.is_bool:
@@ -92,6 +95,6 @@ def summary(result: Any, name: str = "result") -> list[str]:
 
 
 def _widened(tensor: Any) -> Any:
-    """On the host, floats as float64."""
-    tensor = tensor.detach().cpu()
+    """On the host, floats as float64 and without operations that are yet to be done."""
+    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     return tensor.double() if tensor.dtype.is_floating_point else tensor

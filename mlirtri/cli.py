@@ -202,7 +202,7 @@ def run(file, start, arguments, pipeline, target, schedule) -> None:
     values = []
     for parameter in kernel.interface.parameters:
         value = given.get(parameter.name)
-        is_number = isinstance(value, (bool, int, float))
+        is_number = isinstance(value, (bool, int, float, complex))
         values.append(value if is_number else random_tensor(parameter.name, parameter.type, device))
     for line in summary(kernel(*values)):
         print(line)

@@ -47,7 +47,7 @@ class _Plain:
 
 
 def as_plain(f: JitFunction, named: dict[str, Any], widen: bool = False) -> Callable[[], Any]:
-    """A call of the plain function on copies of the arguments; `widen` makes floating tensors and arrays float64."""
+    """A call of the plain function on copies of the arguments; `widen` makes floats float64, complex complex128."""
     function = plain(f.__mlirtri_function__)
     own = {name: _copied(value, widen) for name, value in named.items()}
     by_name = {name: own.pop(name) for name, p in f.signature.parameters.items() if p.kind is p.KEYWORD_ONLY}
@@ -58,10 +58,13 @@ def _copied(value: Any, widen: bool) -> Any:
     if is_torch(value):
         import torch
 
-        return value.to(torch.float64, copy=True) if widen and value.is_floating_point() else value.clone()
+        wide = torch.complex128 if value.is_complex() else torch.float64
+        is_inexact = value.is_complex() or value.is_floating_point()
+        return value.to(wide, copy=True) if widen and is_inexact else value.clone()
     if is_array(value):
-        is_float = value.dtype.kind == "f" or value.dtype.name == "bfloat16"
-        return np.array(value, dtype=np.float64 if widen and is_float else value.dtype)
+        is_inexact = value.dtype.kind in "fc" or value.dtype.name == "bfloat16"
+        wide = np.complex128 if value.dtype.kind == "c" else np.float64
+        return np.array(value, dtype=wide if widen and is_inexact else value.dtype)
     return value
 
 
@@ -74,5 +77,5 @@ def leaves(result: Any) -> list[np.ndarray]:
     if is_torch(result):
         from mlirtri.runtime import as_array
 
-        result = as_array(result.detach().cpu().contiguous())
+        result = as_array(result.detach().cpu().resolve_conj().resolve_neg().contiguous())
     return [np.asarray(result)]

@@ -40,14 +40,22 @@ def function_of(kind: str, ir: Any, path: Path) -> tuple[str, Interface]:
 
 
 def fits(found: Interface, known: Interface) -> bool:
-    """Whether both have the same parameters and results, apart from names and from signs, which linalg drops."""
+    """Whether both have the same parameters and results, apart from names and what later rooms drop.
+
+    Those are signs, from linalg on, and complex numbers, which TVM sees as tensors of parts.
+    """
     return _bits(found) == _bits(known)
 
 
 def _bits(interface: Interface) -> tuple[Any, ...]:
     types = [parameter.type for parameter in interface.parameters]
     groups = (types, interface.leaves)
-    return tuple(tuple((each.shape, each.dtype.name.removeprefix("u")) for each in group) for group in groups)
+    return tuple(tuple(_memory(each) for each in group) for group in groups)
+
+
+def _memory(of: TensorType) -> tuple[Any, ...]:
+    shape = (*of.shape, 2) if of.dtype.is_complex else of.shape
+    return shape, of.dtype.part.name.removeprefix("u")
 
 
 def _interface(names: Sequence[str], types: Sequence[TensorType], results: Sequence[TensorType]) -> Interface:

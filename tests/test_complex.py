@@ -237,6 +237,13 @@ def test_matmul(shapes, dtype):
     assert_near(apply("matmul", x, y), x @ y, 60)
 
 
+@pytest.mark.parametrize("shapes", [((20, 30), (30, 25)), ((2, 20, 30), (2, 30, 25)), ((3, 20, 30), (1, 30, 25))])
+def test_large_matmul_is_four_real_ones(shapes):
+    x, y = (random.standard_normal(shape) + 1j * random.standard_normal(shape) for shape in shapes)
+    # Of a cancelling sum the error is that of the terms.
+    assert np.abs(apply("matmul", x, y) - x @ y).max() < 1e-13
+
+
 def test_what_complex_numbers_have_not():
     for name in ("floor", "erf", "sigmoid", "floor_divide", "bitwise_and", "hypot"):
         operands = [PLAIN] * len(load()[name].operands)
