@@ -110,3 +110,8 @@ def shares_reads(loop: Any) -> bool:
         step_of(each, loop.loop_var) == 0 and any(step_of(each, variable) not in (0, None) for variable in serial)
         for each in loads
     )
+
+
+def is_around_innermost(loop: Any) -> bool:
+    """Whether no marked loop inside of this one has another inside of it."""
+    return not any(parallel_loops_in(inner.body) for inner in parallel_loops_in(loop.body))

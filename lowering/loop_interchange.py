@@ -139,9 +139,11 @@ def _fixed_stores(loop: Any, accesses: Sequence[Access], around: Ranges) -> Iter
         if any(depends_on(each, [loop.loop_var, *defined]) or reads_memory(each) for each in store.indices):
             continue
         group = [each for each in accesses if each.buffer.same_as(store.buffer)]
-        here = next(each for each in group if each.is_store)
-        others = [each for each in group if each.indices != here.indices]
-        if sum(each.is_store for each in group) == 1 and all(are_disjoint(here, each, ranges) for each in others):
+        written = [each for each in group if each.is_store]
+        if len(written) != 1:
+            continue
+        [here] = written
+        if all(each.indices == here.indices or are_disjoint(here, each, ranges) for each in group):
             yield store
 
 

@@ -13,7 +13,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.loop_choice import GOOD, contains_loops, fit_of, parallel_loops_in, shares_reads
+from mlirtri.lowering.loop_choice import (
+    GOOD,
+    contains_loops,
+    fit_of,
+    is_around_innermost,
+    parallel_loops_in,
+    shares_reads,
+)
 from mlirtri.lowering.loop_dependence import PARALLEL
 from mlirtri.lowering.loop_interchange import prepare, with_parts
 from mlirtri.lowering.loop_ranges import LoopRange, least, linear, range_of
@@ -101,7 +108,7 @@ class _Scheduler:
         inner = [fit_of(each) for each in parallel_loops_in(loop.body)]
         better = [each for each in inner if each.is_good and each.share >= fit.share]
         made = self._vectors(loop, fit.lanes, around) if fit.is_good and not better else None
-        if made is None and better and shares_reads(loop):
+        if made is None and better and shares_reads(loop) and is_around_innermost(loop):
             made = self._rows(loop, around)
         return self._inside(loop, around) if made is None else made
 
@@ -125,7 +132,7 @@ class _Scheduler:
         """Several iterations of the loop written out together; None where they part."""
         count = count_of(loop, around)
         rows = min(ROWS, count.value) if isinstance(count, tirx.IntImm) else ROWS
-        strips = strip_loop(loop, index(0), count, Shape(rows, 1))
+        strips = strip_loop(loop, index(0), count, Shape(rows, 1)) if rows > 1 else None
         if strips is None:
             return None
         parts = [strips, *rest_loop(loop, whole(count, rows), count)]

@@ -204,8 +204,9 @@ def _without_binds(body: Any, offset: Any) -> Any:
     def load(each):
         return tirx.BufferLoad(elements[each], [index(0)]) if each in elements else each
 
-    rules = [(tirx.Bind, store), (tirx.Var, load), (tirx.SeqStmt, lambda node: sequence(*node.seq))]
-    return structural_map(body, rules, order="post")
+    # First what defines the variables, then what reads them: a variable that is defined cannot become a load.
+    body = structural_map(body, [(tirx.Bind, store), (tirx.SeqStmt, lambda node: sequence(*node.seq))], order="post")
+    return structural_map(body, (tirx.Var, load), order="post")
 
 
 def _with_room(body: Any, room: dict[Any, Any], offset: Any) -> Any:
@@ -276,7 +277,7 @@ class _Strip:
             store = tirx.BufferStore(store.buffer, value, store.indices)
         vector, lane = tirx.Var("vector", "int64"), tirx.Var("lane", "int64")
         vectors, lanes = self.shape.vectors, self.shape.lanes
-        at = lane if vectors == 1 else vector if lanes == 1 else vector * index(lanes) + lane
+        at = plus(vector * index(lanes) if vectors > 1 else index(0), lane if lanes > 1 else index(0))
         store = substituted(store, self.offset, at)
         if lanes > 1:
             store = structural_map(store, (ir.Call, _vectorizable), order="post")

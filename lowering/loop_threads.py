@@ -10,7 +10,6 @@ from typing import Any
 
 from mlirtri.lowering.loop_strips import depends_on, fresh, index, sequence, substituted, with_body
 from mlirtri.lowering.schedule_blocks import CHEAP_CALLS
-from mlirtri.lowering.tir_arithmetic import reads_memory
 from mlirtri.lowering.tvm_names import ir, structural_walk, tirx
 
 PARALLEL_POINTS = 32768
@@ -23,28 +22,35 @@ UNKNOWN_EXTENT = 16
 
 def work_of(statement: Any) -> Any:
     """An expression for the number of plain steps of a statement, in terms of what is defined outside of it."""
-    bound: list[Any] = []
-    structural_walk(statement, (tirx.Bind, lambda node: bound.append(node.var)))
-    return _work(statement, bound)
+    changing: list[Any] = []
+
+    def bind(node: Any) -> None:
+        changing.append(node.var)
+
+    def store(node: Any) -> None:
+        changing.append(node.buffer)
+
+    structural_walk(statement, [(tirx.Bind, bind), (tirx.BufferStore, store)])
+    return _work(statement, changing)
 
 
-def _work(statement: Any, bound: list[Any]) -> Any:
+def _work(statement: Any, changing: list[Any]) -> Any:
     if isinstance(statement, tirx.For):
-        inside = _work(statement.body, bound)
+        inside = _work(statement.body, changing)
         extent = statement.extent
-        if reads_memory(extent) or depends_on(extent, bound):
+        if depends_on(extent, changing):
             extent = index(UNKNOWN_EXTENT)
         middle = statement.min + tirx.floordiv(extent, index(2))
         return substituted(inside, statement.loop_var, middle) * extent
     if isinstance(statement, tirx.SeqStmt):
-        return sum((_work(each, bound) for each in statement.seq), index(0))
+        return sum((_work(each, changing) for each in statement.seq), index(0))
     if isinstance(statement, tirx.BufferStore | tirx.Bind):
         return index(CALL_POINTS if _calls(statement.value) else 1)
     if isinstance(statement, tirx.While):
-        return _work(statement.body, bound) * index(UNKNOWN_EXTENT)
+        return _work(statement.body, changing) * index(UNKNOWN_EXTENT)
     if isinstance(statement, tirx.IfThenElse):
-        return _work(statement.then_case, bound)
-    return _work(statement.body, bound) if isinstance(statement, tirx.AttrStmt) else index(0)
+        return _work(statement.then_case, changing)
+    return _work(statement.body, changing) if isinstance(statement, tirx.AttrStmt) else index(0)
 
 
 def _calls(expression: Any) -> bool:

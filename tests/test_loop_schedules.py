@@ -1,0 +1,336 @@
+"""Loops of imperative functions: which ones are proven parallel, and that no schedule changes what they compute."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+import numpy as np
+import pytest
+import torch
+from tolerances import tolerance
+
+from mlirtri.lowering import loop_threads
+from mlirtri.lowering.loop_dependence import PARALLEL
+from mlirtri.lowering.loop_interchange import prepare
+from mlirtri.lowering.loop_schedules import IMPERATIVE, loops, scheduled
+from mlirtri.lowering.scheduled_to_llvm import build
+from mlirtri.lowering.target import Target, as_target
+from mlirtri.lowering.tvm_names import (
+    SCRIPT_NAMES,
+    PrimFunc,
+    SBlock,
+    SBlockRealize,
+    from_source,
+    structural_walk,
+    tirx,
+)
+from mlirtri.lowering.tvm_targets import tvm_target
+
+
+def function(body, **arguments):
+    """An imperative PrimFunc; `arguments` are (shape, dtype), and whole numbers in `body` are 64-bit indices."""
+    text = re.sub(r"(?<![\w.])(\d+)(?![\w.])", r"T.int64(\1)", textwrap.dedent(body).strip())
+    shapes = {name: ", ".join(f"T.int64({size})" for size in shape) for name, (shape, _) in arguments.items()}
+    parameters = ", ".join(f'{name}: T.Buffer(({shapes[name]},), "{arguments[name][1]}")' for name in arguments)
+    source = f"@T.prim_func(s_tir=True)\ndef f({parameters}):\n{textwrap.indent(text, '    ')}\n"
+    parsed = from_source(source, dict(SCRIPT_NAMES), check_well_formed=False)
+    inner = SBlockRealize([], True, SBlock([], [], [], "loops", parsed.body))
+    root = SBlockRealize([], True, SBlock([], [], [], "root", inner))
+    return PrimFunc(parsed.params, root).with_attr({"s_tir": True, "tirx.noalias": True, IMPERATIVE: True})
+
+
+def on(threads):
+    return Target("cpu", as_target("cpu").architecture, threads)
+
+
+def run(made, *arrays):
+    """The arrays after a call of the compiled function; those given stay as they are."""
+    copies = [torch.from_numpy(each.copy()) for each in arrays]
+    build([("f", made)], tvm_target(on(2)))["f"](*copies)
+    return [each.numpy() for each in copies]
+
+
+def random(*shape, dtype="float64"):
+    rng = np.random.default_rng(sum(shape) + 1)
+    return (rng.integers(0, 9, shape) if dtype.startswith("int") else rng.normal(size=shape)).astype(dtype)
+
+
+def arguments_of(arrays):
+    return {name: (each.shape, str(each.dtype)) for name, each in arrays.items()}
+
+
+def body_of(made):
+    return made.body.block.body.block.body
+
+
+def parallel_loops(body, **arguments):
+    """The names of the loops that are marked, outermost first."""
+    found = []
+    marked = prepare(body_of(function(body, **arguments)))
+    structural_walk(marked, (tirx.For, lambda loop: found.append(loop) if PARALLEL in loop.annotations else None))
+    return {loop.loop_var.name for loop in found}
+
+
+MATRIX = ((32, 32), "float64")
+VECTOR = ((32,), "float64")
+CUBE = "for k in range(32):\n  for i in range(32):\n    for j in range(32):\n      "
+PROOFS = {
+    "rows and columns": ("for i in range(32):\n  for j in range(32):\n    A[i, j] = A[i, j] + x[j]", {"i", "j"}),
+    "even and odd": ("for i in range(16):\n  x[2 * i] = x[2 * i + 1]", {"i"}),
+    "halves": ("for i in range(16):\n  x[i] = x[31 - i]", {"i"}),
+    "the whole turned around": ("for i in range(32):\n  x[i] = x[31 - i]", set()),
+    "blocks of four": ("for i in range(8):\n  for u in range(4):\n    x[4 * i + u] = x[4 * i + u]", {"i", "u"}),
+    "blocks that overlap": ("for i in range(8):\n  for u in range(5):\n    x[4 * i + u] = A[i, u]", {"u"}),
+    "prefix sum": ("for i in range(31):\n  x[i + 1] = x[i] + x[i + 1]", set()),
+    "shift": ("for i in range(31):\n  x[i] = x[i + 1]", set()),
+    "Gauss-Seidel": (
+        "for i in range(30):\n  for j in range(30):\n    A[i + 1, j + 1] = A[i, j + 1] + A[i + 1, j] + A[i + 2, j + 1]",
+        set(),
+    ),
+    "sweep over rows": ("for i in range(31):\n  for j in range(32):\n    A[i + 1, j] = A[i, j]", {"j"}),
+    "elimination": (
+        "for k in range(31):\n  for i in range(k + 1, 32):\n    for j in range(k + 1, 32):\n"
+        "      A[i, j] = A[i, j] - A[i, k] * A[k, j]",
+        {"i", "j"},
+    ),
+    "elimination, one row too many": (
+        "for k in range(31):\n  for i in range(k, 32):\n    for j in range(k + 1, 32):\n"
+        "      A[i, j] = A[i, j] - A[i, k] * A[k, j]",
+        {"j"},
+    ),
+    "product in the order k, i, j": (
+        CUBE + "C[i, j] = C[i, j] + A[i, k] * B[k, j]",
+        {"i", "j"},
+    ),
+    "product of a matrix with itself": (
+        CUBE + "A[i, j] = A[i, j] + A[i, k] * B[k, j]",
+        {"i"},
+    ),
+    "scatter": ("for i in range(32):\n  x[n[i]] = A[i, 0]", set()),
+    "gather": ("for i in range(32):\n  x[i] = A[i, n[i]]", {"i"}),
+    "scatter within a row": ("for i in range(32):\n  A[i, n[i]] = A[i, n[i]] + x[i]", {"i"}),
+    "sum": ("for i in range(32):\n  x[0] = x[0] + A[i, i]", set()),
+    "private element": (
+        "for i in range(32):\n  t = T.alloc_buffer((1,), 'float64')\n  t[0] = A[i, 0]\n  x[i] = t[0] * t[0]", {"i"},
+    ),
+    "element from before": (
+        "t = T.alloc_buffer((1,), 'float64')\nt[0] = x[0]\nfor i in range(32):\n  x[i] = t[0]\n  t[0] = A[i, 0]", set(),
+    ),
+    "assertion": ("for i in range(32):\n  assert n[i] < 5, ('ValueError', ['too large'])\n  x[i] = A[i, 0]", set()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "expected"), PROOFS.values(), ids=PROOFS)
+def test_parallel_is_what_is_proven(body, expected):
+    found = parallel_loops(body, A=MATRIX, B=MATRIX, C=MATRIX, x=VECTOR, n=((32,), "int64"))
+    assert found == expected
+
+
+STENCIL = """
+for i in range({rows} - 2):
+    for j in range({columns} - 2):
+        B[i + 1, j + 1] = T.{dtype}(0.25) * (A[i, j + 1] + A[i + 2, j + 1]) + A[i + 1, j] * A[i + 1, j + 2]
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("rows", "columns"), [(2, 9), (9, 2), (3, 3), (5, 10), (7, 19), (4, 37)])
+def test_stencil_of_every_width(rows, columns, dtype, threads, monkeypatch):
+    monkeypatch.setattr(loop_threads, "PARALLEL_POINTS", 1)
+    a, b = random(rows, columns, dtype=dtype), random(rows, columns + 1, dtype=dtype)[:, :columns].copy()
+    made = function(STENCIL.format(rows=rows, columns=columns, dtype=dtype), **arguments_of({"A": a, "B": b}))
+    expected = b.copy()
+    expected[1:-1, 1:-1] = np.float32(0.25) * (a[:-2, 1:-1] + a[2:, 1:-1]) + a[1:-1, :-2] * a[1:-1, 2:]
+    found = run(scheduled(made, on(threads)), a, b)
+    np.testing.assert_array_equal(found[0], a)
+    np.testing.assert_array_equal(found[1], expected)
+
+
+PRODUCTS = {
+    "i k j": "for i in range({m}):\n  for k in range({k}):\n    for j in range({n}):\n      {sum}",
+    "i j k": "for i in range({m}):\n  for j in range({n}):\n    for k in range({k}):\n      {sum}",
+    "k i j": "for k in range({k}):\n  for i in range({m}):\n    for j in range({n}):\n      {sum}",
+}
+
+
+@pytest.mark.parametrize("order", PRODUCTS)
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (5, 3, 40), (4, 9, 7), (9, 17, 33), (3, 70, 2), (6, 5, 50)])
+def test_products_in_every_order(order, sizes):
+    m, k, n = sizes
+    arrays = {"A": random(m, k), "B": random(k, n), "C": random(m, n)}
+    body = PRODUCTS[order].format(m=m, k=k, n=n, sum="C[i, j] = C[i, j] + A[i, k] * B[k, j]")
+    found = run(scheduled(function(body, **arguments_of(arrays)), on(1)), *arrays.values())
+    np.testing.assert_allclose(
+        found[2], arrays["C"] + arrays["A"] @ arrays["B"], rtol=0, atol=tolerance("float64", k) * 9
+    )
+
+
+def test_product_is_a_tile_of_vectors():
+    arrays = {"A": random(64, 64), "B": random(64, 64), "C": random(64, 64)}
+    body = PRODUCTS["i k j"].format(m=64, k=64, n=64, sum="C[i, j] = C[i, j] + A[i, k] * B[k, j]")
+    text = scheduled(function(body, **arguments_of(arrays)), on(1)).script()
+    assert "C_element = T.alloc_buffer" in text
+    assert text.index("for k in") > text.index("for j in")
+    assert re.search(r"for vector in T.unroll\(T.int64\(4\)\):\s+for vector_1 in T.unroll.*:\s+for lane in T.vec", text)
+
+
+FACTORISATION = """
+for i in range({n}):
+    for j in range(i):
+        for k in range(j):
+            A[i, j] = A[i, j] - A[i, k] * A[k, j]
+        A[i, j] = A[i, j] / A[j, j]
+    for j in range(i, {n}):
+        for k in range(i):
+            A[i, j] = A[i, j] - A[i, k] * A[k, j]
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("n", [1, 2, 7, 50])
+def test_triangular_loops(n, threads, monkeypatch):
+    monkeypatch.setattr(loop_threads, "PARALLEL_POINTS", 20)
+    a = random(n, n) + n * np.eye(n)
+    made = scheduled(function(FACTORISATION.format(n=n), A=((n, n), "float64")), on(threads))
+    [found] = run(made, a)
+    lower, upper = np.tril(found, -1) + np.eye(n), np.triu(found)
+    np.testing.assert_allclose(lower @ upper, a, rtol=0, atol=tolerance("float64", n) * n)
+
+
+SUMS = {
+    "sum": ("s[0] = s[0] + x[i]", lambda s, x, y: s + x.sum()),
+    "difference": ("s[0] = s[0] - x[i] * y[i]", lambda s, x, y: s - x @ y),
+    "product": ("s[0] = s[0] * (x[i] * T.float64(0.1) + T.float64(1.0))", lambda s, x, y: s * np.prod(x * 0.1 + 1)),
+    "maximum": (
+        "s[0] = T.Select(s[0] > x[i] or T.isnan(s[0]), s[0], x[i])",
+        lambda s, x, y: np.maximum(s, np.max(x, initial=-np.inf)),
+    ),
+    "minimum": (
+        "s[0] = T.Select(x[i] < s[0] or T.isnan(x[i]), x[i], s[0])",
+        lambda s, x, y: np.minimum(s, np.min(x, initial=np.inf)),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SUMS)
+@pytest.mark.parametrize("count", [0, 1, 7, 16, 31, 32, 33, 100])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_sums_side_by_side(kind, count, is_known):
+    statement, expected = SUMS[kind]
+    x, y, s, n = random(101), random(101) * 2, random(1), np.array([count])
+    made = function(
+        f"for i in range({count if is_known else 'n[0]'}):\n    {statement}",
+        **arguments_of({"x": x, "y": y, "s": s, "n": n}),
+    )
+    found = run(scheduled(made, on(1)), x, y, s, n)[2]
+    np.testing.assert_allclose(found, expected(s, x[:count], y[:count]), rtol=tolerance("float64", 100), atol=1e-13)
+
+
+def test_sums_use_partial_results_and_other_loops_do_not():
+    arguments = {"x": ((100,), "float64"), "s": ((1,), "float64"), "n": ((100,), "int64")}
+    added = scheduled(function("for i in range(100):\n  s[0] = s[0] + x[i]", **arguments), on(1)).script()
+    chained = scheduled(function("for i in range(100):\n  s[0] = s[0] * T.float64(0.5) + x[i]", **arguments), on(1))
+    assert "partial" in added
+    assert "partial" not in chained.script()
+
+
+@pytest.mark.parametrize("at", [0, 20, 63, 64, 66])
+@pytest.mark.parametrize("kind", ["maximum", "minimum"])
+def test_extrema_keep_a_nan_anywhere(kind, at):
+    x, y, s = random(67), random(67), np.array([0.5])
+    x[at] = np.nan
+    made = function(f"for i in range(67):\n  {SUMS[kind][0]}", **arguments_of({"x": x, "y": y, "s": s}))
+    assert np.isnan(run(scheduled(made, on(1)), x, y, s)[2])
+
+
+def test_sum_of_negative_zeros_keeps_the_sign():
+    x, s = np.full(40, -0.0), np.array([-0.0])
+    made = function("for i in range(40):\n  s[0] = s[0] + x[i]", **arguments_of({"x": x, "s": s}))
+    assert np.signbit(run(scheduled(made, on(1)), x, s)[1])
+
+
+UNKNOWN = """
+for i in range(n[0]):
+    for j in range(n[1]):
+        A[i, j] = A[i, j] + x[j] * x[i]
+for i in range(n[0]):
+    for j in range(n[1]):
+        for k in range(n[2]):
+            B[i, j] = B[i, j] + A[i, k] * A[k, j]
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("sizes", [(0, 0, 0), (3, 0, 5), (5, -2, 3), (1, 1, 0), (9, 40, 40), (40, 33, 7), (40, 7, 9)])
+def test_sizes_of_run_time(sizes, threads, monkeypatch):
+    monkeypatch.setattr(loop_threads, "PARALLEL_POINTS", 64)
+    a, b, x = random(40, 40), random(41, 40)[:40].copy(), random(40)
+    rows, columns, steps = (max(0, size) for size in sizes)
+    first, second = a.copy(), b.copy()
+    first[:rows, :columns] += np.outer(x[:rows], x[:columns])
+    second[:rows, :columns] += first[:rows, :steps] @ first[:steps, :columns]
+    arrays = {"A": a, "B": b, "x": x, "n": np.array(sizes)}
+    found = run(scheduled(function(UNKNOWN, **arguments_of(arrays)), on(threads)), *arrays.values())
+    np.testing.assert_allclose(found[0], first, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(found[1], second, rtol=0, atol=tolerance("float64", 40) * 40)
+
+
+MIXED = """
+for i in range(37):
+    t = T.alloc_buffer((1,), "float64")
+    t[0] = T.exp(x[i])
+    if x[i] > T.float64(0):
+        y[i] = t[0]
+    else:
+        y[i] = T.float64(0)
+for i in range(37):
+    u = T.alloc_buffer((1,), "float64")
+    u[0] = x[i] * x[i]
+    if n[0] > 3:
+        z[i] = u[0] + T.float64(1)
+    else:
+        z[i] = u[0]
+"""
+
+
+def test_branches_and_private_values():
+    arrays = {"x": random(37), "y": random(37), "z": random(37), "n": np.array([4])}
+    made = scheduled(function(MIXED, **arguments_of(arrays)), on(1))
+    x = arrays["x"]
+    _, y, z, _ = run(made, *arrays.values())
+    np.testing.assert_allclose(y, np.where(x > 0, np.exp(x), 0), rtol=1e-14)
+    np.testing.assert_allclose(z, x * x + 1, rtol=1e-14)
+    assert "T.vectorized" in made.script()
+
+
+def test_threads_only_where_there_is_enough_work():
+    body = "for i in range({n}):\n  for j in range(100):\n    A[i, j] = x[j]"
+    made = {n: function(body.format(n=n), A=((n, 100), "float64"), x=((100,), "float64")) for n in (10, 1000)}
+    assert "T.parallel" not in scheduled(made[10], on(2)).script()
+    assert "T.parallel" in scheduled(made[1000], on(2)).script()
+    assert "T.parallel" not in scheduled(made[1000], on(1)).script()
+    unknown = function(body.format(n="n[0]"), A=((1000, 100), "float64"), x=((100,), "float64"), n=((1,), "int64"))
+    text = scheduled(unknown, on(2)).script()
+    assert re.search(r"if .*T.int64\(32768\).*:\s+for i in T.parallel", text)
+
+
+def test_serial_loops_stay_as_they_are():
+    body = PROOFS["Gauss-Seidel"][0]
+    text = scheduled(function(body, A=MATRIX), on(2)).script()
+    assert "T.vectorized" not in text
+    assert "T.parallel" not in text
+
+
+def test_integers_and_bools():
+    arrays = {"a": random(43, dtype="int64"), "b": random(43, dtype="int32"), "c": random(43) > 0}
+    body = "for i in range(43):\n  a[i] = T.Select(c[i], a[i] + T.Cast('int64', b[i]), a[i])"
+    found = run(scheduled(function(body, **arguments_of(arrays)), on(1)), *arrays.values())
+    np.testing.assert_array_equal(found[0], np.where(arrays["c"], arrays["a"] + arrays["b"], arrays["a"]))
+
+
+def test_rule_is_for_imperative_functions_only():
+    made = function("for i in range(32):\n  x[i] = x[i]", x=VECTOR)
+    assert loops(made, on(1)) is not None
+    assert loops(made.without_attr(IMPERATIVE), on(1)) is None
