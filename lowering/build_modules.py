@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from mlirtri.lowering.bfloat16_storage import keep_bfloat16
 from mlirtri.lowering.buffer_alignment import without_alignment
+from mlirtri.lowering.stack_memory import on_stack
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc
 
 Named = tuple[str, PrimFunc]
@@ -26,7 +27,7 @@ def cuda_module(functions: Iterable[Named]) -> IRModule:
 
 def host_ready(function: PrimFunc) -> PrimFunc:
     """The function without what TVM's lowering gets wrong on a CPU."""
-    return without_alignment(keep_bfloat16(function))
+    return on_stack(without_alignment(keep_bfloat16(function)))
 
 
 def _public(functions: Iterable[Named]) -> IRModule:

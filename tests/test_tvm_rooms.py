@@ -20,6 +20,7 @@ from tvm_room_helpers import (
     tir_of,
 )
 
+import mlirtri
 from mlirtri.errors import PassFailedError, UnsupportedOperationError
 from mlirtri.lowering import build_modules, scheduled_to_llvm, tir_to_scheduled
 from mlirtri.lowering.target import Target, as_target
@@ -343,3 +344,19 @@ def test_bits_of_bf16_survive_inner_buffers_names_and_arithmetic():
     result = torch.empty(8)
     library["kernel"](values, result)
     torch.testing.assert_close(result, (values + values).float(), rtol=0, atol=0, equal_nan=True)
+
+
+def test_what_an_iteration_keeps_to_itself_is_in_registers():
+    """Integer arithmetic long enough that the bridge names its parts by elements of memory."""
+
+    @mlirtri.jit
+    def kernel(a):
+        b = a * a + 1
+        c = b * b * b - b
+        d = c * c * c + c * b
+        e = d * d * d * c
+        return e * e * e + e * d * c
+
+    compiled = kernel.compile(np.arange(8))
+    assert 'scope="local"' in compiled.ir["scheduled"]
+    assert "AllocWorkspace" not in compiled.ir["llvm"]
