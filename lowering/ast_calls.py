@@ -58,6 +58,10 @@ class Calls:
             return self.spelled(callee.spelling, [callee.tensor, *arguments], keywords)
         if isinstance(callee, spellings.Spelling):
             return self.spelled(callee, arguments, keywords)
+        return self.call_object(callee, arguments, keywords, node)
+
+    def call_object(self, callee: Any, arguments: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
+        """The value of a call of something that a name outside of the kernel stands for."""
         if not callable(callee) and find_dtype(callee) is None:
             raise KernelTypeError(f"{describe(callee)} is not a function")
         if (dtype := find_dtype(callee)) is not None and callee not in (bool, float, int, complex):
@@ -129,6 +133,9 @@ class Calls:
 
     def refuse_call(self, callee: Any, node: ast.Call) -> None:
         name = ast.unparse(node.func)
+        if type(callee).__module__.startswith("tvm."):
+            way_out = f"register it before: {name} = mlirtri.tensorir({name})"
+            raise UnknownNameError(f"{name} is a function of TVM's, not of kernels", help=way_out)
         near = spellings.near(_full_name(callee) or name)
         raise UnknownNameError(
             f"{name} is not a function that kernels have",
@@ -160,7 +167,10 @@ class Calls:
         if self.b.debug:
             self.b.prints.add(self.b, arguments)
 
-    static = {"mlirtri.device_print": device_print, "mlirtri.static_print": static_print, "mlirtri.static_assert": static_assert}  # noqa: RUF012 - a table
+    static = {  # noqa: RUF012 - a table
+        "mlirtri.device_print": device_print, "mlirtri.static_print": static_print,
+        "mlirtri.static_assert": static_assert,
+    }  # fmt: skip
 
     # --- inlining --------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ and the types of its results. Refuses, naming the parameter, arguments of anothe
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +50,9 @@ def specialized(registered: Any, arguments: list[Any], keywords: dict[str, Any])
     function = _prim_func(registered, arguments, keywords)
     count = len(function.params) - registered.outputs
     inputs, outputs = list(function.params)[:count], list(function.params)[count:]
+    if function is not registered.function:
+        # Whoever made it has read the other arguments already.
+        arguments, keywords = [each for each in (*arguments, *keywords.values()) if _is_tensor(each)], {}
     bound = _bind(name, inputs, arguments, keywords)
     known: dict[Any, Any] = {}
     for parameter, value in zip(inputs, bound, strict=True):
@@ -63,8 +67,7 @@ def specialized(registered: Any, arguments: list[Any], keywords: dict[str, Any])
         if of != tensor.type:
             raise KernelTypeError(f"{name}(): {parameter.name!r} is {of} here, got {tensor.type}")
     _check_writes(name, fixed, len(tensors))
-    source = "\n".join(line for line in fixed.script(show_meta=True).splitlines() if not line.startswith("# from"))
-    return TensorIRCall(f"{source.strip()}\n", tensors, tuple(types[len(tensors) :]))
+    return TensorIRCall(_with_wide_sizes(fixed.script(show_meta=True)), tensors, tuple(types[len(tensors) :]))
 
 
 def prim_func_of(source: str) -> PrimFunc:
@@ -163,7 +166,9 @@ def _check_free(name: str, outputs: list[Any], known: Mapping[Any, Any]) -> None
         free: list[str] = []
         for size in parameter.ty.shape:
             note = free.append
-            structural_walk(size, (tirx.Var, lambda v, note=note: note(v.name) if v not in known else None), order="pre")
+            structural_walk(
+                size, (tirx.Var, lambda v, note=note: note(v.name) if v not in known else None), order="pre"
+            )
         if free:
             raise KernelTypeError(
                 f"{name}(): the size {free[0]!r} of its result {parameter.name!r} does not follow from the arguments",
@@ -209,6 +214,33 @@ def _check_writes(name: str, function: PrimFunc, inputs: int) -> None:
                 f"{name}() writes into its argument {parameter.name!r}, and kernels' values do not change",
                 help="write into a result, which the function has as its last parameter",
             )
+
+
+def _with_wide_sizes(script: str) -> str:
+    """The text with 64-bit sizes and loops, as Relax has them: TVM does not fuse functions of other sizes."""
+    return f"{ast.unparse(_WideSizes().visit(ast.parse(script)))}\n"
+
+
+class _WideSizes(ast.NodeTransformer):
+    """Plain numbers, which are 32-bit ones, among the arguments of what makes buffers and loops."""
+
+    MAKERS = (
+        "range", "T.grid", "T.serial", "T.parallel", "T.vectorized", "T.unroll", "T.thread_binding", "T.Buffer",
+        "T.sblock_alloc_buffer", "T.alloc_buffer", "T.axis.spatial", "T.axis.reduce", "T.axis.opaque",
+    )  # fmt: skip
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if ast.unparse(node.func) in self.MAKERS:
+            node.args = [self.wide(each) for each in node.args]
+        return node
+
+    def wide(self, node: ast.expr) -> ast.expr:
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return type(node)([self.wide(each) for each in node.elts], node.ctx)
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            return ast.parse(f"T.int64({node.value})", mode="eval").body
+        return node
 
 
 def _type_of(name: str, parameter: Any) -> TensorType:

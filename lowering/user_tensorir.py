@@ -57,7 +57,9 @@ def tensorir(function: Any = None, *, outputs: int = 1, shape: Callable[..., Any
     if function is None:
         return lambda decorated: tensorir(decorated, outputs=outputs, shape=shape)
     if not callable(function):
-        raise KernelTypeError(f"tensorir takes a PrimFunc, not {function!r}", help="decorate it with @T.prim_func first")
+        raise KernelTypeError(
+            f"tensorir takes a PrimFunc, not {function!r}", help="decorate it with @T.prim_func first"
+        )
     if isinstance(outputs, bool) or not isinstance(outputs, int) or outputs < 1:
         raise UnknownOptionError(f"a TensorIR function has one result or more, not {outputs!r}")
     return TensorIRFunction(function, outputs, shape)
