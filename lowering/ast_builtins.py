@@ -76,6 +76,8 @@ def _extreme(name: str, comparison: str) -> Callable[..., Any]:
         values = visitor.rows(arguments[0]) if _is_array(arguments) else list(arguments)
         if len(values) == 1 and isinstance(values[0], (tuple, list)):
             values = list(values[0])
+        if any(isinstance(each, Tensor) and each.type.rank for each in values):
+            raise KernelTypeError(f"{name}() of arrays", help=f"use {name}imum(x, y) or x.{name}()")
         if _are_integers(values):
             # Of linear sizes it may be known which is larger.
             sizes = [visitor.b.indices.size_of(each) for each in values]

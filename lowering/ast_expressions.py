@@ -28,6 +28,7 @@ from mlirtri.errors import (
     offer,
 )  # fmt: skip
 from mlirtri.lowering.external import External
+from mlirtri.lowering.iterables import iterable_of
 from mlirtri.lowering.language import describe
 from mlirtri.lowering.python_to_ast import span_of_node
 from mlirtri.lowering.tri_builder import Tensor
@@ -84,6 +85,36 @@ class Expressions:
 
     def visit_List(self, node: ast.List) -> list:
         return self.elements(node.elts)
+
+    def visit_ListComp(self, node: ast.ListComp) -> list[Any]:
+        """Over turns known at compile time; its names are its own."""
+        names = dict(self.scope.locals)
+        found: list[Any] = []
+        self.comprehend(node.generators, node.elt, found)
+        self.scope.locals = names
+        return found
+
+    visit_GeneratorExp = visit_ListComp
+
+    def comprehend(self, generators: list[ast.comprehension], element: ast.expr, found: list[Any]) -> None:
+        if not generators:
+            found.append(self.visit(element))
+            return
+        first, *rest = generators
+        over = iterable_of(self, first.iter)
+        if over.known is None:
+            raise KernelTypeError(
+                "a comprehension has as many turns as are known at compile time",
+                span_of_node(self.file, first.iter),
+                help="write a loop that fills an array",
+            )
+        for turn in range(over.known):
+            self.assign(first.target, over.item(turn))
+            truths = [self.truth(test) for test in first.ifs]
+            if any(isinstance(truth, Tensor) for truth in truths):
+                raise KernelTypeError("the `if` of a comprehension has to be known at compile time")
+            if all(truths):
+                self.comprehend(rest, element, found)
 
     def elements(self, nodes: list[ast.expr]) -> list[Any]:
         for each in nodes:
