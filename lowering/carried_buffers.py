@@ -166,12 +166,11 @@ def _have_one_buffer(values: Sequence[ir.Value], branch: ir.Operation) -> bool:
 
 def _outside(value: ir.Value, branch: ir.Operation) -> ir.Value | None:
     """What was in the buffer of `value` before `branch`; None when the branch makes the buffer."""
-    while _is_inside(value, branch):
-        sources = _same_buffer(value)
-        if len(sources) != 1:
-            return None
-        value = sources[0]
-    return value
+    if not _is_inside(value, branch):
+        return value
+    # A branch within has a source in each of its arms.
+    found = [_outside(source, branch) for source in _same_buffer(value)]
+    return None if not found or any(each is None or each != found[0] for each in found) else found[0]
 
 
 def _is_inside(value: ir.Value, branch: ir.Operation) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from tolerances import within
@@ -10,10 +12,10 @@ import mlirtri as mt
 from mlirtri.dialect import ops
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.dtypes import DTYPES, as_dtype
-from mlirtri.dialect.mlir import func, ir, print_complete, print_module
+from mlirtri.dialect.mlir import func, ir, print_complete, print_module, scf
 from mlirtri.dialect.sizes import DYNAMIC
 from mlirtri.dialect.types import TensorType
-from mlirtri.lowering import linalg_to_fused, scf_builder, tri_to_linalg
+from mlirtri.lowering import fused_to_bufferized, linalg_to_fused, scf_builder, tri_to_linalg
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.target import as_target
 from mlirtri.lowering.tri_builder import Tensor, TriBuilder
@@ -485,3 +487,36 @@ def test_masks_that_differ_and_positions_select_first(tmp_path, pipeline):
     found, position = run(tmp_path, pipeline, [X, MASK, other], body)
     assert np.array_equal(found, wanted)
     assert position == X[MASK].argmax()
+
+
+def test_branches_in_branches_update_an_array_in_place():
+    def body(t, x, n, limit):
+        def step(i, carried):
+            at = scf_builder.tensor_of_index(i, None)
+            [x] = carried
+            inner = [t.less(at, limit), t.greater(_element(t, x, at), t.constant(0.5, FLOAT64))]
+            return [_branch(t, inner, x, at)]
+
+        return scf_builder.for_loop(_range(n), [x], step, None)[0]
+
+    with new_context():
+        context = CompileContext("kernel", as_target("cpu"))
+        module = tri_to_linalg.lower(ir.Module.parse(tri_text([V, THREE, TWO], body)), context)
+        text = print_module(fused_to_bufferized.lower(module, context))
+    inside = text[text.index("scf.for") :]
+    assert inside.count("scf.if") == 2
+    assert not re.search(r"memref.(alloc|copy)|linalg.copy", inside[: inside.index("\n    }")])
+
+
+def _branch(t, conditions, x, at):
+    """Adds 1 to ``x[at]`` for each condition that holds before the first that does not."""
+    if not conditions:
+        return x
+    branch = scf.IfOp(scf_builder.condition_of(conditions[0], None), [x.value.type], has_else=True)
+    with ir.InsertionPoint(branch.then_block):
+        raised = t.add(_element(t, x, at), t.constant(1, FLOAT64))
+        written = t.insert_slice(x, raised, at, offsets=(DYNAMIC,), sizes=(1,), strides=(1,), drop=(0,))
+        scf.YieldOp([_branch(t, conditions[1:], written, at).value])
+    with ir.InsertionPoint(branch.else_block):
+        scf.YieldOp([x.value])
+    return Tensor(branch.results[0], x.type)
