@@ -17,6 +17,8 @@ from mlirtri.dialect import (
     spellings_numpy_shapes,
     spellings_torch,
     spellings_torch_arrays,
+    spellings_torch_products,
+    spellings_torch_sequences,
 )
 from mlirtri.dialect import spellings_torch_networks as networks
 from mlirtri.dialect.dtypes import DTYPES, DType, find_dtype
@@ -26,7 +28,7 @@ from mlirtri.dialect.spellings_numpy import numpy_dtype
 # The tables of functions come first: these methods are made of them.
 _TABLES = (
     spellings_numpy, spellings_numpy_arrays, spellings_numpy_making, spellings_numpy_sequences, spellings_numpy_shapes,
-    spellings_torch, spellings_torch_arrays, networks,
+    spellings_torch, spellings_torch_arrays, spellings_torch_products, spellings_torch_sequences, networks,
 )  # fmt: skip
 
 # --- numpy.ndarray -------------------------------------------------------------------------------------------------
@@ -93,6 +95,7 @@ share(
     reciprocal sin cos tan asin arcsin acos arccos atan arctan sinh cosh tanh asinh arcsinh acosh arccosh atanh arctanh
     erf isnan isinf isfinite sigmoid relu bitwise_not logical_not mul multiply floor_divide remainder bitwise_and
     bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift eq ne not_equal lt less le less_equal gt greater ge
+    cumsum cumprod diff sort argsort topk median index_select take gather count_nonzero bincount kron cross
     greater_equal minimum maximum atan2 arctan2 fmod copysign hypot logaddexp logaddexp2 fmin
     fmax signbit logical_and logical_or logical_xor add sub subtract div divide
     true_divide pow float_power clamp clip clamp_min clamp_max masked_fill sum mean prod max min amax amin argmax

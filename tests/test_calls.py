@@ -17,6 +17,7 @@ from eager_builder import flat
 from numpy_calls import ARRAYS
 from spelling_calls import NETWORKS, NUMPY, TORCH
 from tolerances import within
+from torch_calls import TENSORS
 
 import mlirtri as mt
 from mlirtri.dialect import spellings
@@ -82,7 +83,9 @@ def groups():
         ("numpy", "numpy", [case for case in CALLS if not is_torch(case)], PIPELINES, ()),
         ("torch", "torch", [case for case in CALLS if is_torch(case)], PIPELINES, ()),
         ("numpy", "some-arrays", ARRAY_CALLS[::6], ("linalg",), ()),
+        ("torch", "some-tensors", TENSORS[::6], ("linalg",), ()),
         ("numpy", "arrays", ARRAY_CALLS, PIPELINES, [pytest.mark.slow]),
+        ("torch", "tensors", TENSORS, PIPELINES, [pytest.mark.slow]),
     )
     for library, name, calls, pipelines, marks in parts:
         for start in range(0, len(calls), CALLS_PER_KERNEL):

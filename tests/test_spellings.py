@@ -12,6 +12,7 @@ from eager_builder import Eager, Scalar, call, check, flat, refused
 from numpy_calls import ARRAYS
 from spelling_calls import MASK, NETWORKS, NUMPY, TORCH, B, C, Case, F, K, M, N, P, Q, V, W, X, Y
 from tolerances import tolerance, within
+from torch_calls import TENSORS
 
 from mlirtri.dialect import spellings, spellings_numpy, spellings_torch
 from mlirtri.dialect.definition import mlir_type, new_context
@@ -23,7 +24,7 @@ from mlirtri.lowering.language import Language
 from mlirtri.lowering.tri_builder import Tensor
 
 
-@pytest.mark.parametrize("case", [*NUMPY, *ARRAYS, *TORCH, *NETWORKS], ids=str)
+@pytest.mark.parametrize("case", [*NUMPY, *ARRAYS, *TORCH, *TENSORS, *NETWORKS], ids=str)
 def test_same_call_same_result(case):
     check(case.name, *case.arguments, **case.keywords)
 
@@ -47,7 +48,7 @@ def context():
         yield made
 
 
-@pytest.mark.parametrize("case", [*NUMPY, *ARRAYS, *TORCH, *NETWORKS], ids=str)
+@pytest.mark.parametrize("case", [*NUMPY, *ARRAYS, *TORCH, *TENSORS, *NETWORKS], ids=str)
 def test_the_builder_of_kernels_gives_the_same_types(case, context):
     """The same call with the builder that makes MLIR operations."""
     arrays = leaves([*case.arguments, *case.keywords.values()])
