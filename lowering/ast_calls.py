@@ -24,6 +24,7 @@ from mlirtri.errors import (
     UnsupportedSyntaxError,
     offer,
 )  # fmt: skip
+from mlirtri.lowering import breakpoints
 from mlirtri.lowering.ast_builtins import RUN_TIME_BUILTINS
 from mlirtri.lowering.ast_expressions import Method, fold
 from mlirtri.lowering.external import External
@@ -122,6 +123,8 @@ class Calls:
 
     def builtin(self, function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]) -> Any:
         """Python's own functions fold on known values; `abs`, `len` and `float` have a meaning for tensors too."""
+        if function is breakpoint:
+            return self.breakpoint(arguments, keywords)
         tensors = [each for each in _flat(arguments) if isinstance(each, Tensor)]
         if not tensors:
             if function is isinstance or any(isinstance(each, Tensor) for each in _flat(arguments)):
@@ -130,6 +133,17 @@ class Calls:
         if function in RUN_TIME_BUILTINS:
             return RUN_TIME_BUILTINS[function](self, *arguments, **keywords)
         raise KernelTypeError(f"{function.__name__}() of {describe(tensors[0])} is not known at compile time")
+
+    def breakpoint(self, arguments: list[Any], keywords: dict[str, Any]) -> None:
+        """Start the debugger here; refused where the kernel does not run line by line."""
+        if arguments or keywords:
+            raise KernelTypeError("breakpoint() takes no arguments in a kernel")
+        if not self.b.stops:
+            raise UnsupportedSyntaxError(
+                "breakpoint() stops kernels that are interpreted, and this one is compiled",
+                help="set MLIRTRI_INTERPRET=1 while debugging",
+            )
+        breakpoints.emit(self.b.tri.location)
 
     def refuse_call(self, callee: Any, node: ast.Call) -> None:
         name = ast.unparse(node.func)

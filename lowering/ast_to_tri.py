@@ -320,7 +320,7 @@ def _argument_locations(tree: KernelTree) -> list[ir.Location]:
 
 
 def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Block) -> None:
-    builder = Language(tree.specialization.semantics, context.unroll, context.debug)
+    builder = Language(tree.specialization.semantics, context.unroll, context.debug, context.stops)
     builder.entry = block
     scope = Scope(tree.function, context.captures)
     arguments, memories = iter(block.arguments), []

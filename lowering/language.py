@@ -40,7 +40,7 @@ def language(function: Callable[..., Any]) -> Callable[..., Any]:
 class Language:
     """One method per language function: ``b.add(x, y)``, ``b.sum(x, axis=0)``, ``b.reshape(x, (2, 3))``."""
 
-    def __init__(self, semantics: str, unroll: int = 0, debug: bool = False):
+    def __init__(self, semantics: str, unroll: int = 0, debug: bool = False, stops: bool = False):
         # The rules are written with this module, and register their functions when they are imported.
         import_module("mlirtri.lowering.language_rules")
         import_module("mlirtri.lowering.language_arrays")
@@ -52,6 +52,8 @@ class Language:
         """Loops of up to this many turns, known at compile time, are unrolled."""
         self.debug = debug
         """Whether positions are checked at run time."""
+        self.stops = stops
+        """Whether a `breakpoint()` has something to stop."""
         self.prints = DevicePrints()
         self.unknown = UNKNOWN
         """A size or place that an index operand says."""

@@ -25,7 +25,7 @@ from mlirtri.lowering.tri_builder import TriBuilder
 BUILTINS: dict[str, Any] = {
     name: getattr(builtins, name)
     for name in ("abs", "bool", "divmod", "float", "int", "isinstance", "len", "max", "min", "pow", "range", "round",
-                 "sum", "tuple", "list", "enumerate", "zip", "reversed", "complex")
+                 "sum", "tuple", "list", "enumerate", "zip", "reversed", "complex", "breakpoint")
 }  # fmt: skip
 # What Python code reaches for and kernels do not have, with what to write instead.
 INSTEAD = {"print": "static_print prints at compile time", "sorted": "sorting is not supported"}

@@ -74,6 +74,8 @@ class CompileContext:
     """Loops of up to this many turns, known at compile time, are unrolled."""
     debug: bool = False
     """Whether the kernel checks positions, and runs its assertions and prints."""
+    stops: bool = False
+    """Whether the kernel is interpreted, so that a `breakpoint()` in it has something to stop."""
     keep_passes: bool = True
     """False skips making text per pass, for the shortest compile."""
 
@@ -100,6 +102,6 @@ class Stage:
 
     name: str
     kind: str
-    """What its text is: ``python``, ``mlir``, ``tvmscript``, ``llvm``, ``cuda``, ``asm`` or ``ptx``."""
+    """What its text is: ``python``, ``mlir``, ``tvmscript``, ``llvm``, ``cuda``, ``asm``, ``ptx`` or ``listing``."""
     run: Callable[[Any, CompileContext], Any]
     """The room: takes the IR of the stage before, gives this stage's IR."""

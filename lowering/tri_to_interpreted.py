@@ -18,13 +18,11 @@ from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.dtypes import DType
 from mlirtri.dialect.locations import name_of
 from mlirtri.dialect.mlir import ir, public_functions
+from mlirtri.lowering.breakpoints import is_breakpoint
 from mlirtri.lowering.interpreted_lines import Action, Breakpoint, Line, Place, chain_of, lines_of
 from mlirtri.lowering.interpreted_steps import Step, step_of
 from mlirtri.lowering.refusals import refuse
 from mlirtri.lowering.stage import Code, CompileContext
-
-BREAKPOINT = "mlirtri.breakpoint"
-"""The function whose call stands for a `breakpoint()` in the kernel."""
 
 
 def lower(module: ir.Module, context: CompileContext) -> Code:
@@ -110,7 +108,7 @@ class _Translation:
         return Body(numbers, names, lines_of(actions), self.number(terminator.operands))
 
     def action(self, operation: ir.Operation, callers: tuple[Place, ...]) -> Action:
-        if operation.name == "func.call" and operation.attributes["callee"].value == BREAKPOINT:
+        if is_breakpoint(operation):
             return Breakpoint()
         bodies = [self.body(block, callers) for region in operation.regions for block in region.blocks]
         step = _CONTROL.get(operation.name) if bodies else step_of(operation)

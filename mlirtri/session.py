@@ -13,7 +13,7 @@ from mlirtri.dumps import read_manifest, read_text, versions
 from mlirtri.errors import KernelError, UnknownOptionError
 from mlirtri.interfaces import interface_of, to_json
 from mlirtri.kernel import Kernel
-from mlirtri.lowering.pipelines import STAGES, Pipeline
+from mlirtri.lowering.pipelines import INTERPRETER, STAGES, Pipeline
 from mlirtri.lowering.python_to_ast import symbol_of
 from mlirtri.lowering.specialization import Capture, KernelSource, Specialization
 from mlirtri.lowering.stage import CompileContext
@@ -45,7 +45,7 @@ def compile_function(
     unroll, debug = language_options(options)
     context = CompileContext(
         source.symbol, target, schedule, keep_passes=observer.wants_passes, on_pass=observer.on_pass,
-        unroll=unroll, debug=debug,
+        unroll=unroll, debug=debug, stops=pipeline.name == INTERPRETER,
     )  # fmt: skip
     front, back = _split(pipeline)
     walked = walk(source, front, context, observer)

@@ -95,7 +95,7 @@ class Signature:
         if problems:
             shown = "\n  ".join(problems)
             raise ArgumentMismatchError(f"{self.function.__name__}(): arguments do not fit\n  {shown}", self.span)
-        return Specialization(tuple(parameters), semantics or semantics_of(arguments.values()))
+        return Specialization(tuple(parameters), semantics or semantics_of(arguments.values(), self.function))
 
 
 def key_of(argument: Any) -> Any:
@@ -142,10 +142,13 @@ def _annotation(value: Any) -> Any:
     return find_dtype(value)
 
 
-def semantics_of(values: Any) -> str:
-    """NumPy's when all tensors are NumPy arrays (and there is one), else torch's."""
+def semantics_of(values: Any, function: Callable[..., Any]) -> str:
+    """NumPy's when all tensors are NumPy arrays, else torch's; without any tensor, of the library that is named."""
     tensors = [value for value in values if is_array(value) or is_torch(value) or isinstance(value, Tensor)]
-    return "numpy" if tensors and all(is_array(value) for value in tensors) else "torch"
+    if tensors:
+        return "numpy" if all(is_array(value) for value in tensors) else "torch"
+    named = {getattr(function.__globals__.get(name), "__name__", "") for name in function.__code__.co_names}
+    return "numpy" if "numpy" in named and "torch" not in named else "torch"
 
 
 def is_array(value: Any) -> bool:
