@@ -9,7 +9,7 @@ are of no value so far (``tensor.empty``) become ones whose buffer is there anyw
 from __future__ import annotations
 
 from mlirtri.dialect.mlir import arith, bufferization, ir, linalg, operations_named, tensor
-from mlirtri.lowering.carried_buffers import VIEWS
+from mlirtri.lowering.buffer_values import VIEWS
 
 
 def splats_to_fills(module: ir.Module) -> None:

@@ -11,24 +11,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlirtri.dialect.mlir import all_operations, arith, bufferization, ir, tensor
+from mlirtri.dialect.mlir import all_operations, arith, bufferization, ir, operations_named, scf, tensor
+from mlirtri.lowering.buffer_values import (
+    is_block_argument,
+    is_content_of,
+    is_inside,
+    may_share,
+    outside,
+    same_buffer,
+    terminator,
+)
 
-SAME_BUFFER = {"tensor.insert": 1, "tensor.insert_slice": 1, "bufferization.materialize_in_destination": 1}
-"""Operations whose result is the new content of one of their operands, and which."""
-VIEWS = ("tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape", "tensor.cast")
-"""Operations whose result is part of the buffer of their first operand."""
+LOOPS = ("scf.for", "scf.while")
 
 
 def rewrite(module: ir.Module) -> None:
     """Give every carried array one buffer, the innermost loops first."""
+    for select in operations_named(module, "arith.select"):
+        if _is_tensor(select.results[0].type) and not _is_tensor(select.operands[0].type):
+            _select_to_branch(select)
     for operation in reversed(all_operations(module)):
         if operation.name == "scf.for":
             block = operation.regions[0].blocks[0]
-            _write_into(list(block.arguments)[1:], _terminator(block), 0)
+            _write_into(list(block.arguments)[1:], terminator(block), 0)
         elif operation.name == "scf.while":
             before, after = (region.blocks[0] for region in operation.regions)
-            _write_into(list(before.arguments), _terminator(before), 1)
-            _write_into(list(after.arguments), _terminator(after), 0)
+            _write_into(list(before.arguments), terminator(before), 1)
+            _write_into(list(after.arguments), terminator(after), 0)
         elif operation.name == "scf.if" and operation.results:
             _join(operation)
 
@@ -43,86 +52,92 @@ def keep_until(value: ir.Value) -> ir.Value:
         return bufferization.alloc_tensor(value.type, [], copy=value)
 
 
-def is_block_argument(value: ir.Value) -> bool:
-    return not isinstance(value.owner, ir.Operation | ir.OpView)
-
-
-def is_content_of(value: ir.Value, buffer: ir.Value) -> bool:
-    """Whether `value` is what `buffer` becomes when everything is written in place."""
-    while value != buffer:
-        sources = _same_buffer(value)
-        if len(sources) != 1:
-            return bool(sources) and all(is_content_of(source, buffer) for source in sources)
-        value = sources[0]
-    return True
-
-
-def may_share(value: ir.Value, buffer: ir.Value) -> bool:
-    """Whether the memory of `value` may be, or lie in, that of `buffer`."""
-    if value == buffer:
-        return True
-    if not is_block_argument(value) and value.owner.name in VIEWS:
-        return may_share(value.owner.operands[0], buffer)
-    return any(may_share(source, buffer) for source in _same_buffer(value))
-
-
-def _same_buffer(value: ir.Value) -> Sequence[ir.Value]:
-    """The values whose buffer `value` is written into: one, one per arm of an `if`, or none."""
-    if is_block_argument(value):
-        return []
-    operation, position = value.owner.operation, value.result_number
-    if operation.name in SAME_BUFFER:
-        return [operation.operands[SAME_BUFFER[operation.name]]]
-    if operation.name.startswith("linalg."):
-        return [operation.operands[len(operation.operands) - len(operation.results) + position]]
-    if operation.name == "scf.for":
-        return [operation.operands[3 + position]]
-    if operation.name == "scf.while":
-        return _of_while(operation, position)
-    if operation.name == "scf.if":
-        return [_terminator(region.blocks[0]).operands[position] for region in operation.regions]
-    if operation.name == "arith.select":
-        return list(operation.operands)[1:]
-    return []
-
-
-def _of_while(loop: ir.Operation, position: int) -> Sequence[ir.Value]:
-    """A result of a `while` is a value of its condition, which is in the buffer of one of the initial values."""
-    before = loop.regions[0].blocks[0]
-    handed = _terminator(before).operands[1 + position]
-    if is_block_argument(handed) and handed.owner == before:
-        return [loop.operands[handed.arg_number]]
-    if position < len(before.arguments) and is_content_of(handed, before.arguments[position]):
-        return [loop.operands[position]]
-    return []
-
-
-def _terminator(block: ir.Block) -> ir.Operation:
-    return block.operations[len(block.operations) - 1].operation
-
-
-def _write_into(carried: list[ir.Value], terminator: ir.Operation, first: int) -> None:
-    """Make operand `first` + n of `terminator` the content of the n-th carried value."""
-    values = list(terminator.operands)[first:]
+def _write_into(carried: list[ir.Value], end: ir.Operation, first: int) -> None:
+    """Make operand `first` + n of the terminator `end` the content of the n-th carried value."""
+    pairs = list(enumerate(zip(list(end.operands)[first:], carried, strict=False)))
+    for _, (value, buffer) in pairs:
+        if is_content_of(value, buffer):
+            keep_for_late_readers(value, buffer)
+    values = list(end.operands)[first:]
     fresh = {
-        at: (value, buffer)
-        for at, (value, buffer) in enumerate(zip(values, carried, strict=False))
-        if _is_tensor(value.type) and value.type == buffer.type and not is_content_of(value, buffer)
+        at: buffer
+        for at, (_, buffer) in pairs
+        if _is_tensor(buffer.type) and values[at].type == buffer.type and not is_content_of(values[at], buffer)
     }
-    for at, (value, _) in fresh.items():
-        others = [buffer for other, (_, buffer) in fresh.items() if other != at]
-        others += [buffer for other, buffer in enumerate(carried) if other not in fresh and values[other] != buffer]
-        if any(may_share(value, buffer) for buffer in others):
-            values[at] = keep_until(value)
-    with ir.InsertionPoint(terminator), terminator.location:
-        for at, (_, buffer) in fresh.items():
+    for at in fresh:
+        others = [other for place, other in enumerate(carried) if place != at and values[place] != other]
+        if any(may_share(values[at], other) for other in others):
+            values[at] = keep_until(values[at])
+    with ir.InsertionPoint(end), end.location:
+        for at, buffer in fresh.items():
             written = bufferization.materialize_in_destination(buffer.type, values[at], buffer)
-            terminator.operands[first + at] = written
+            end.operands[first + at] = written
+
+
+def keep_for_late_readers(value: ir.Value, buffer: ir.Value) -> None:
+    """Let those who read `buffer` after it was written, on its way to being `value`, read a copy of what it was.
+
+    Upstream would write the copy instead, and the buffer would be another one in the end.
+    """
+    while value != buffer:
+        writer, position = value.owner.operation, value.result_number
+        if writer.name == "scf.if":
+            ends = [terminator(region.blocks[0]).operands[position] for region in writer.regions]
+            if (before := outside(value, writer)) is None:
+                return
+            for end in ends:
+                keep_for_late_readers(end, before)
+        else:
+            [before] = same_buffer(value)
+        late = [use for use in before.uses if _is_late(use, writer, value)]
+        if late:
+            with ir.InsertionPoint(writer), value.location:
+                copy = bufferization.alloc_tensor(before.type, [], copy=before)
+            for use in late:
+                use.owner.operands[use.operand_number] = copy
+        value = before
+
+
+def _is_late(use: ir.OpOperand, writer: ir.Operation, value: ir.Value) -> bool:
+    """Whether `use` reads what `writer` has overwritten then: after it, or inside a loop that writes."""
+    reader = use.owner.operation
+    if reader == writer:
+        return writer.name in LOOPS and use.operand_number != _initial(writer, value)
+    while reader is not None and reader.block != writer.block:
+        if reader.parent is None or reader.parent.operation.name == "func.func":
+            return False
+        reader = reader.parent.operation
+    if reader == writer:
+        return writer.name != "scf.if"
+    return writer.is_before_in_block(reader)
+
+
+def _initial(loop: ir.Operation, value: ir.Value) -> int:
+    """The number of the operand of `loop` whose buffer its result `value` is in."""
+    [source] = same_buffer(value)
+    skipped = 3 if loop.name == "scf.for" else 0
+    at = skipped + value.result_number
+    if at < len(loop.operands) and loop.operands[at] == source:
+        return at
+    return list(loop.operands).index(source)
+
+
+def _select_to_branch(select: ir.Operation) -> None:
+    """The choice between two arrays is an `if`, which copies; it is not to be one between two buffers."""
+    condition, *values = select.operands
+    result = select.results[0]
+    with ir.InsertionPoint(select), select.location:
+        branch = scf.IfOp(condition, [result.type], has_else=True)
+        for region, value in zip(branch.regions, values, strict=True):
+            with ir.InsertionPoint(region.blocks[0]):
+                scf.YieldOp([value])
+    result.replace_all_uses_with(branch.results[0])
+    select.erase()
 
 
 def _join(branch: ir.Operation) -> None:
     """Both arms of an `if` write into one buffer, where they do not already."""
-    arms = [_terminator(region.blocks[0]) for region in branch.regions]
+    arms = [terminator(region.blocks[0]) for region in branch.regions]
     for position, result in enumerate(branch.results):
         values = [arm.operands[position] for arm in arms]
         if not _is_tensor(result.type) or _have_one_buffer(values, branch):
@@ -143,11 +158,11 @@ def _sizes_outside(value: ir.Value, branch: ir.Operation) -> list[ir.Value] | No
     dynamic = [axis for axis, size in enumerate(value.type.shape) if size < 0]
     if not dynamic:
         return []
-    while _is_inside(value, branch):
+    while is_inside(value, branch):
         if not is_block_argument(value) and value.owner.name == "tensor.empty":
             sizes = list(value.owner.operands)
-            return None if any(_is_inside(size, branch) for size in sizes) else sizes
-        sources = _same_buffer(value)
+            return None if any(is_inside(size, branch) for size in sizes) else sizes
+        sources = same_buffer(value)
         if not sources:
             return None
         value = sources[0]
@@ -156,28 +171,12 @@ def _sizes_outside(value: ir.Value, branch: ir.Operation) -> list[ir.Value] | No
 
 def _have_one_buffer(values: Sequence[ir.Value], branch: ir.Operation) -> bool:
     """Whether both arms write into the same buffer from outside, which may be written, and nobody reads it later."""
-    first, second = (_outside(value, branch) for value in values)
+    first, second = (outside(value, branch) for value in values)
     if first is None or first != second:
         return False
     if all(value == first for value in values):
         return True
     return not _is_read_only(first) and _ends_in(first, branch)
-
-
-def _outside(value: ir.Value, branch: ir.Operation) -> ir.Value | None:
-    """What was in the buffer of `value` before `branch`; None when the branch makes the buffer."""
-    if not _is_inside(value, branch):
-        return value
-    # A branch within has a source in each of its arms.
-    found = [_outside(source, branch) for source in _same_buffer(value)]
-    return None if not found or any(each is None or each != found[0] for each in found) else found[0]
-
-
-def _is_inside(value: ir.Value, branch: ir.Operation) -> bool:
-    operation = value.owner.owner if is_block_argument(value) else value.owner.operation.parent
-    while operation is not None and operation.operation != branch:
-        operation = operation.operation.parent
-    return operation is not None
 
 
 def _is_read_only(value: ir.Value) -> bool:

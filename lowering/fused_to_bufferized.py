@@ -19,6 +19,7 @@ from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import bufferization, func, ir, linalg, memref, operations_named, public_functions
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering import buffer_reuse, carried_buffers, while_loops
+from mlirtri.lowering.buffer_values import is_content_of, may_share
 from mlirtri.lowering.external_calls import refuse_without_tvm
 from mlirtri.lowering.fusion_guard import RESHAPES
 from mlirtri.lowering.imperative import UPDATED_BY, is_imperative, updates_of
@@ -155,6 +156,9 @@ def _results_of_function_to_arguments(function: func.FuncOp) -> None:
 
 def _update(updated: dict[ir.Value, ir.Value]) -> None:
     """Each updated argument becomes a buffer, into which its new content is written in the end."""
+    for argument, value in updated.items():
+        if is_content_of(value, argument):
+            carried_buffers.keep_for_late_readers(value, argument)
     written = [(argument, _new_content(argument, value, updated)) for argument, value in updated.items()]
     for argument, value in written:
         kind = ir.MemRefType.get(argument.type.shape, argument.type.element_type)
@@ -169,7 +173,7 @@ def _update(updated: dict[ir.Value, ir.Value]) -> None:
 
 def _new_content(argument: ir.Value, value: ir.Value, updated: dict[ir.Value, ir.Value]) -> ir.Value:
     """`value`, or a copy of it where it lies in another argument, which is about to be written as well."""
-    shares = any(carried_buffers.may_share(value, other) for other in updated if other != argument)
+    shares = any(may_share(value, other) for other in updated if other != argument)
     return carried_buffers.keep_until(value) if shares else value
 
 

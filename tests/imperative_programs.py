@@ -462,3 +462,53 @@ COLUMNS = function(
     }
     return %r : tensor<8x8xf64>""",
 )
+
+# while x[0] < 1: old = x.copy(); x += 1; x[1] += old[1]; total = sum(x - old)
+LATE = function(
+    [f"%A: {VECTOR}, updated 0"],
+    [VECTOR, "tensor<f64>"],
+    """
+    %one = arith.constant 1.0 : f64
+    %zero = arith.constant 0.0 : f64
+    %r:2 = scf.while (%x = %A, %sum = %zero) : (tensor<8xf64>, f64) -> (f64, tensor<8xf64>) {
+      %first = tensor.extract %x[%c0] : tensor<8xf64>
+      %more = arith.cmpf olt, %first, %one : f64
+      scf.condition(%more) %sum, %x : f64, tensor<8xf64>
+    } do {
+    ^bb0(%sum: f64, %x: tensor<8xf64>):
+      %e = tensor.empty() : tensor<8xf64>
+    """
+    + elementwise("%y", ["%x"], [VECTOR], ("%e", VECTOR), "%r = arith.addf %x0, %one : f64")
+    + """
+      %n = tensor.extract %y[%c1] : tensor<8xf64>
+      %o = tensor.extract %x[%c1] : tensor<8xf64>
+      %s = arith.addf %n, %o : f64
+      %z = tensor.insert %s into %y[%c1] : tensor<8xf64>
+      %m = tensor.extract %z[%c1] : tensor<8xf64>
+      %q = tensor.extract %x[%c2] : tensor<8xf64>
+      %t = arith.subf %m, %q : f64
+      %w = scf.for %i = %c0 to %c3 step %c1 iter_args(%v = %z) -> tensor<8xf64> {
+        %g = tensor.extract %z[%i] : tensor<8xf64>
+        %h = tensor.extract %v[%c3] : tensor<8xf64>
+        %k = arith.addf %g, %h : f64
+        %u = tensor.insert %k into %v[%i] : tensor<8xf64>
+        scf.yield %u : tensor<8xf64>
+      }
+      scf.yield %w, %t : tensor<8xf64>, f64
+    }
+    %total = tensor.from_elements %r#0 : tensor<f64>
+    return %r#1, %total : tensor<8xf64>, tensor<f64>""",
+)
+
+# y = A if s > 0 else B; y[1] = s (of a copy)
+CHOICE = function(
+    [f"%A: {VECTOR}", f"%B: {VECTOR}", "%s: tensor<f64>"],
+    [VECTOR],
+    """
+    %v = tensor.extract %s[] : tensor<f64>
+    %zero = arith.constant 0.0 : f64
+    %positive = arith.cmpf ogt, %v, %zero : f64
+    %y = arith.select %positive, %A, %B : tensor<8xf64>
+    %w = tensor.insert %v into %y[%c1] : tensor<8xf64>
+    return %w : tensor<8xf64>""",
+)

@@ -133,6 +133,12 @@ def test_while_writes_straight_into_the_result():
     assert "memref" not in "".join(re.findall(r"scf.while.*", text))
 
 
+def test_old_content_is_copied_for_those_who_still_read_it():
+    text = bufferized(programs.LATE)
+    assert "memref" not in "".join(re.findall(r"scf.(?:while|for|yield|condition) .*", text))
+    assert text.count("memref.copy") <= 3  # the last one is the sum's
+
+
 def test_arms_of_a_branch_share_a_buffer():
     for name in ("BRANCHES", "COPY_IN_BRANCH"):
         text = bufferized(getattr(programs, name))
@@ -268,6 +274,36 @@ def test_branches(s):
     inserted[1] = s if s > 0 else inserted[1]
     np.testing.assert_array_equal(results[0], a * 2)
     np.testing.assert_array_equal(results[1], inserted)
+
+
+def test_old_content_of_a_carried_array():
+    x, total = vector(), np.zeros(())
+    expected, wanted = x.copy(), 0.0
+    expected[0] = x[0] = -1.5
+    while expected[0] < 1:
+        old = expected.copy()
+        expected += 1
+        expected[1] += old[1]
+        wanted = expected[1] - old[2]
+        before = expected.copy()
+        for i in range(3):
+            expected[i] = before[i] + expected[3]
+    run(programs.LATE, [x], [total], updated=[(0, 0)])
+    np.testing.assert_array_equal(x, expected)
+    assert total == wanted
+
+
+@pytest.mark.parametrize("s", [1.5, -1.5])
+def test_choice_between_arrays(s):
+    a, b, result = vector(), vector() + 1, np.zeros(8)
+    expected = np.where(s > 0, a, b)
+    expected[1] = s
+    run(programs.CHOICE, [a, b, scalar(s)], [result])
+    np.testing.assert_array_equal(result, expected)
+    context = CompileContext("f", as_target("cpu"), stage="bufferized")
+    with ir.Context():
+        module = fused_to_bufferized.lower(ir.Module.parse(programs.CHOICE), context)
+        assert not operations_named(module, "arith.select")
 
 
 @pytest.mark.parametrize("n", [0, 1, 8])

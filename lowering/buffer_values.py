@@ -1,0 +1,90 @@
+"""Which values of tensors share a buffer, once everything is written in place.
+
+Takes values of `linalg`, `tensor` and `scf` on tensors. Gives answers, and changes nothing.
+
+    %y = tensor.insert %v into %x      %y is the new content of the buffer of %x
+    %y = tensor.extract_slice %x       %y lies in the buffer of %x
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mlirtri.dialect.mlir import ir
+
+SAME_BUFFER = {"tensor.insert": 1, "tensor.insert_slice": 1, "bufferization.materialize_in_destination": 1}
+"""Operations whose result is the new content of one of their operands, and which."""
+VIEWS = ("tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape", "tensor.cast")
+"""Operations whose result is part of the buffer of their first operand."""
+
+
+def is_block_argument(value: ir.Value) -> bool:
+    return not isinstance(value.owner, ir.Operation | ir.OpView)
+
+
+def is_content_of(value: ir.Value, buffer: ir.Value) -> bool:
+    """Whether `value` is what `buffer` becomes when everything is written in place."""
+    while value != buffer:
+        sources = same_buffer(value)
+        if len(sources) != 1:
+            return bool(sources) and all(is_content_of(source, buffer) for source in sources)
+        value = sources[0]
+    return True
+
+
+def may_share(value: ir.Value, buffer: ir.Value) -> bool:
+    """Whether the memory of `value` may be, or lie in, that of `buffer`."""
+    if value == buffer:
+        return True
+    if not is_block_argument(value) and value.owner.name in VIEWS:
+        return may_share(value.owner.operands[0], buffer)
+    return any(may_share(source, buffer) for source in same_buffer(value))
+
+
+def same_buffer(value: ir.Value) -> Sequence[ir.Value]:
+    """The values whose buffer `value` is written into: one, one per arm of an `if`, or none."""
+    if is_block_argument(value):
+        return []
+    operation, position = value.owner.operation, value.result_number
+    if operation.name in SAME_BUFFER:
+        return [operation.operands[SAME_BUFFER[operation.name]]]
+    if operation.name.startswith("linalg."):
+        return [operation.operands[len(operation.operands) - len(operation.results) + position]]
+    if operation.name == "scf.for":
+        return [operation.operands[3 + position]]
+    if operation.name == "scf.while":
+        return _of_while(operation, position)
+    if operation.name == "scf.if":
+        return [terminator(region.blocks[0]).operands[position] for region in operation.regions]
+    return []
+
+
+def _of_while(loop: ir.Operation, position: int) -> Sequence[ir.Value]:
+    """A result of a `while` is a value of its condition, which is in the buffer of one of the initial values."""
+    before = loop.regions[0].blocks[0]
+    handed = terminator(before).operands[1 + position]
+    if is_block_argument(handed) and handed.owner == before:
+        return [loop.operands[handed.arg_number]]
+    if position < len(before.arguments) and is_content_of(handed, before.arguments[position]):
+        return [loop.operands[position]]
+    return []
+
+
+def outside(value: ir.Value, branch: ir.Operation) -> ir.Value | None:
+    """What was in the buffer of `value` before `branch`; None when the branch makes the buffer."""
+    if not is_inside(value, branch) and value.owner != branch:
+        return value
+    # A branch within has a source in each of its arms.
+    found = [outside(source, branch) for source in same_buffer(value)]
+    return None if not found or any(each is None or each != found[0] for each in found) else found[0]
+
+
+def is_inside(value: ir.Value, branch: ir.Operation) -> bool:
+    operation = value.owner.owner if is_block_argument(value) else value.owner.operation.parent
+    while operation is not None and operation.operation != branch:
+        operation = operation.operation.parent
+    return operation is not None
+
+
+def terminator(block: ir.Block) -> ir.Operation:
+    return block.operations[len(block.operations) - 1].operation
