@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mlirtri.dialect.mlir import all_operations, ir
+from mlirtri.lowering.imperative import updates_of
 
 VIEWS = ("tensor.extract_slice", "tensor.collapse_shape", "tensor.expand_shape", "tensor.cast")
 WRITTEN = {"tensor.insert_slice": 1, "tensor.insert": 1}
@@ -21,8 +22,11 @@ class Overwrites:
     """The order of a module's operations. `kept` are the results that do not fuse; it grows while this is asked."""
 
     def __init__(self, module: ir.Module, kept: Sequence[ir.Value]):
-        self.order = {operation: at for at, operation in enumerate(all_operations(module))}
+        operations = all_operations(module)
+        self.order = {operation: at for at, operation in enumerate(operations)}
         self.kept = kept
+        self.replaced = dict(pair for operation in operations for pair in self._replaced_by(operation))
+        """Where arrays that loops carry, or that the function updates, get a content made anew."""
 
     def read_too_late(self, consumer: ir.Operation) -> Iterator[ir.Value]:
         """The producers of `consumer` which read what is written before it runs."""
@@ -50,7 +54,44 @@ class Overwrites:
 
     def _is_written_between(self, array: ir.Value, producer: ir.Operation, consumer: ir.Operation) -> bool:
         first, last = self.order[producer], self.order[consumer]
-        return any(_writes(use) and first < self.order[use.owner.operation] < last for use in array.uses)
+        writes = [self.order[use.owner.operation] for use in array.uses if _writes(use)]
+        return any(first < write < last for write in (*writes, self.replaced.get(array, first)))
+
+    def _replaced_by(self, operation: ir.Operation) -> Iterator[tuple[ir.Value, int]]:
+        for array, content in _contents(operation):
+            maker = _owner(_first_content(content))
+            if maker is not None:
+                yield array, self.order[maker]
+
+
+def _contents(operation: ir.Operation) -> Iterator[tuple[ir.Value, ir.Value]]:
+    """The arrays that an operation's region starts with, and their contents when it ends."""
+    if operation.name == "func.func" and operation.regions[0].blocks:
+        block, updates = operation.regions[0].blocks[0], updates_of(operation.opview)
+        returned = _terminator(block).operands
+        yield from ((block.arguments[at], returned[result]) for at, result in updates.items())
+    elif operation.name == "scf.for":
+        block = operation.regions[0].blocks[0]
+        yield from zip(list(block.arguments)[1:], _terminator(block).operands, strict=True)
+    elif operation.name == "scf.while":
+        block = operation.regions[1].blocks[0]
+        yield from zip(block.arguments, _terminator(block).operands, strict=False)
+
+
+def _terminator(block: ir.Block) -> ir.Operation:
+    return block.operations[len(block.operations) - 1].operation
+
+
+def _first_content(value: ir.Value) -> ir.Value:
+    """What was in an array before parts of it were written."""
+    while (operation := _owner(value)) is not None:
+        if operation.name in WRITTEN:
+            value = operation.operands[WRITTEN[operation.name]]
+        elif operation.name == "scf.for":
+            value = operation.operands[3 + value.result_number]
+        else:
+            break
+    return value
 
 
 def _owner(value: ir.Value) -> ir.Operation | None:

@@ -520,3 +520,24 @@ def _branch(t, conditions, x, at):
     with ir.InsertionPoint(branch.else_block):
         scf.YieldOp([x.value])
     return Tensor(branch.results[0], x.type)
+
+
+def test_an_array_that_a_loop_makes_anew_is_read_before_that():
+    """``r = x[:3] > x[2:]; x[:] = 0; x[1:4][r] = 1``: the old x is read where the new one is not yet written."""
+    middle = {"offsets": (1,), "sizes": (3,), "strides": (1,), "drop": ()}
+
+    def body(t, x, n):
+        def step(i, carried):
+            left, right = (
+                t.extract_slice(carried[0], offsets=(at,), sizes=(3,), strides=(1,), drop=()) for at in (0, 2)
+            )
+            falls = t.greater(left, right)
+            new = t.fill(t.constant(0, FLOAT64), shape=(5,))
+            return [
+                t.insert_slice(new, t.where(falls, t.constant(1, FLOAT64), t.extract_slice(new, **middle)), **middle)
+            ]
+
+        return scf_builder.for_loop(_range(n), [x], step, None)[0]
+
+    _, fused = rooms([V, THREE], body)
+    assert fused.index("arith.cmpf") < fused.index("linalg.fill") < fused.index("arith.select")
