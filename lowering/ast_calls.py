@@ -14,8 +14,11 @@ from typing import Any, cast
 
 from mlirtri.dialect import spellings
 from mlirtri.dialect.dtypes import DType, find_dtype
+from mlirtri.dialect.locations import span_of
+from mlirtri.dialect.mlir import ir
 from mlirtri.errors import (
     KernelError,
+    KernelLinearAlgebraError,
     KernelTypeError,
     KernelValueError,
     Note,
@@ -25,6 +28,7 @@ from mlirtri.errors import (
     offer,
 )  # fmt: skip
 from mlirtri.lowering import breakpoints
+from mlirtri.lowering import linear_algebra
 from mlirtri.lowering.ast_builtins import RUN_TIME_BUILTINS
 from mlirtri.lowering.ast_expressions import Method, fold
 from mlirtri.lowering.external import External
@@ -68,6 +72,8 @@ class Calls:
         if (dtype := find_dtype(callee)) is not None and callee not in (bool, float, int, complex):
             return self.b.tensor(*self.one(arguments, keywords, f"{dtype}(…)"), dtype)
         name = getattr(callee, "__mlirtri_name__", None) or _qualified(callee)
+        if (written := linear_algebra.find(callee)) is not None:
+            return fresh(self.inline(written, arguments, keywords, node))
         if name in self.static:
             return self.static[name](self, arguments, keywords)
         if name is not None and (found := spellings.lookup(name)) is not None:
@@ -181,7 +187,26 @@ class Calls:
         if self.b.debug:
             self.b.prints.add(self.b, arguments)
 
+    def require_of_matrix(self, arguments: list[Any], keywords: dict[str, Any]) -> None:
+        """What the library's linear algebra asks of its operands, which may show at run time only."""
+        condition, message = arguments
+        if isinstance(condition, Tensor):
+            tri = self.b.tri
+            wrong = tri.logical_not(condition)
+            # The user's line, not that of our function.
+            while isinstance(tri.location, ir.CallSiteLoc) and span_of(tri.location).file == linear_algebra.__file__:
+                tri.location = tri.location.caller
+            self.b.check(wrong, KernelLinearAlgebraError, message)
+        elif not condition:
+            raise KernelLinearAlgebraError(message)
+
+    def refuse(self, arguments: list[Any], keywords: dict[str, Any]) -> None:
+        """A function of ours in the kernel language refuses its operands."""
+        raise KernelTypeError(arguments[0])
+
     static = {  # noqa: RUF012 - a table
+        "mlirtri.require_of_matrix": require_of_matrix,
+        "mlirtri.refuse": refuse,
         "mlirtri.device_print": device_print, "mlirtri.static_print": static_print,
         "mlirtri.static_assert": static_assert,
     }  # fmt: skip
@@ -248,7 +273,8 @@ class Calls:
         try:
             return visitor.run(body)
         except KernelError as error:
-            error.notes = (*error.notes, Note(f"in {name}, called from here", here))
+            for each in getattr(error, "errors", (error,)):
+                each.notes = (*each.notes, Note(f"in {name}, called from here", here))
             raise
 
 
@@ -283,6 +309,8 @@ def _full_name(callee: Any) -> str | None:
 
 def _is_library(function: Callable[..., Any]) -> bool:
     """Whether inlining would look into numpy, torch or Python itself: those functions have spellings or nothing."""
+    if function.__module__ == linear_algebra.__name__:
+        return False
     top = (function.__module__ or "").split(".")[0]
     return top in ("numpy", "torch", "math", "mlirtri", *sys.stdlib_module_names) and top != "__main__"
 

@@ -256,7 +256,7 @@ class Expressions:
             return getattr(owner, name)
         if isinstance(owner, (int, float, complex)) and name in ("real", "imag"):
             return getattr(owner, name)
-        if isinstance(owner, DType) and name in ("name", "bits", "is_float", "is_integer"):
+        if isinstance(owner, DType) and name in ("name", "bits", "is_float", "is_integer", "is_inexact", "is_complex"):
             return getattr(owner, name)
         if isinstance(owner, External):
             return owner.member(name)

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from numpy.linalg import LinAlgError
+
 
 @dataclass(frozen=True)
 class Span:
@@ -101,6 +103,13 @@ class SeveralErrors(KernelError):
         super().__init__("\n\n".join(str(error) for error in errors))
         self.errors = tuple(errors)
 
+    def __str__(self) -> str:
+        return "\n\n".join(str(error) for error in self.errors)
+
+    def at(self, span: Span | None) -> KernelError:
+        """Each of them has a place of its own."""
+        return self
+
     def __reduce__(self):
         return SeveralErrors, (self.errors,)
 
@@ -145,6 +154,10 @@ class KernelValueError(KernelError, ValueError):
 
 class KernelIndexError(KernelValueError, IndexError):
     """A position outside of an array: known at compile time, or found at run time by a kernel with ``debug``."""
+
+
+class KernelLinearAlgebraError(KernelValueError, LinAlgError):
+    """A matrix that is singular, or not positive definite, where the library raises."""
 
 
 class ArgumentMismatchError(KernelError, TypeError):

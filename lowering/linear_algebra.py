@@ -1,0 +1,152 @@
+"""`numpy.linalg` and `torch.linalg` in the kernel language: functions that the frontend inlines where they are called.
+
+They are never run by Python. Algorithms are the unblocked ones of LAPACK's xGETF2 and xPOTF2 (LU with partial pivoting,
+Cholesky by columns): what they compute agrees with the library up to rounding. Stacks of matrices are done one by one.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def require(condition: Any, message: str) -> None:
+    """In a kernel: after the call, raises `LinAlgError` with the message if the condition was false."""
+
+
+require.__mlirtri_name__ = "mlirtri.require_of_matrix"  # type: ignore[attr-defined]
+
+
+def inexact(a):
+    """Integers are float64, as NumPy has it."""
+    if a.dtype.is_inexact:
+        return a.copy()
+    return a.astype(np.float64)
+
+
+def factored(a):
+    """LU with partial pivoting, in the place of a: the permutation, its sign, and whether a pivot is zero."""
+    n = a.shape[0]
+    order = np.arange(n)
+    sign = 1.0
+    singular = False
+    for k in range(n):
+        pivot = k + np.argmax(np.abs(a[k:, k]))
+        if pivot != k:
+            row = a[k].copy()
+            a[k] = a[pivot]
+            a[pivot] = row
+            place = order[k]
+            order[k] = order[pivot]
+            order[pivot] = place
+            sign = -sign
+        if a[k, k] == 0:
+            singular = True
+        else:
+            a[k + 1 :, k] /= a[k, k]
+            a[k + 1 :, k + 1 :] -= a[k + 1 :, k : k + 1] * a[k, k + 1 :]
+    return order, sign, singular
+
+
+def solved(a, b):
+    """One system, b of one or more columns."""
+    lu = inexact(a)
+    order, _, singular = factored(lu)
+    require(not singular, "Singular matrix")
+    x = (b * np.ones(1, lu.dtype))[order]
+    n = lu.shape[0]
+    for k in range(1, n):
+        x[k] -= lu[k, :k] @ x[:k]
+    for k in range(n - 1, -1, -1):
+        x[k] = (x[k] - lu[k, k + 1 :] @ x[k + 1 :]) / lu[k, k]
+    return x
+
+
+def solve(a, b):
+    if a.ndim != 2 or a.shape[0] != a.shape[1]:
+        if a.ndim == 3 and a.shape[1] == a.shape[2] and b.ndim == 3:
+            x = b * np.ones(1, inexact(a[0]).dtype)
+            for i in range(a.shape[0]):
+                x[i] = solved(a[i], b[i])
+            return x
+        refuse("the last two axes of a matrix have the same size")
+    return solved(a, b)
+
+
+def inv(a):
+    if a.ndim == 3:
+        x = inexact(a)
+        for i in range(a.shape[0]):
+            x[i] = inv(a[i])
+        return x
+    square(a)
+    return solved(a, np.eye(a.shape[0], dtype=inexact(a).dtype))
+
+
+def det(a):
+    if a.ndim == 3:
+        x = np.zeros(a.shape[0], inexact(a[0]).dtype)
+        for i in range(a.shape[0]):
+            x[i] = det(a[i])
+        return x
+    square(a)
+    lu = inexact(a)
+    _, sign, _ = factored(lu)
+    return (np.diagonal(lu).prod() * sign).astype(lu.dtype)
+
+
+def cholesky(a):
+    if a.ndim == 3:
+        x = inexact(a)
+        for i in range(a.shape[0]):
+            x[i] = cholesky(a[i])
+        return x
+    square(a)
+    n = a.shape[0]
+    given = inexact(a)
+    lower = np.zeros_like(given)
+    positive = True
+    for j in range(n):
+        row = np.conj(lower[j, :j])
+        rest = np.real(given[j, j] - lower[j, :j] @ row)
+        if rest > 0:
+            pivot = np.sqrt(rest)
+        else:
+            positive = False
+            pivot = rest * 0 + 1
+        lower[j, j] = pivot
+        lower[j + 1 :, j] = (given[j + 1 :, j] - lower[j + 1 :, :j] @ row) / pivot
+    require(positive, "Matrix is not positive definite")
+    return lower
+
+
+def square(a):
+    if a.ndim != 2 or a.shape[0] != a.shape[1]:
+        refuse("the last two axes of a matrix have the same size")
+
+
+def refuse(message: str) -> None:
+    """In a kernel: refuses to compile."""
+
+
+refuse.__mlirtri_name__ = "mlirtri.refuse"  # type: ignore[attr-defined]
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    f"{library}.linalg.{function.__name__}": function
+    for library in ("numpy", "torch")
+    for function in (solve, inv, det, cholesky)
+} | {"torch.inverse": inv, "torch.det": det, "torch.linalg.inv": inv}
+"""Library functions that are inlined, by their qualified names."""
+
+
+def find(callee: Any) -> Callable[..., Any] | None:
+    """Our function for one of a library's, which is known by identity."""
+    for name, function in FUNCTIONS.items():
+        top, *path = name.split(".")
+        if top in sys.modules and callee is operator.attrgetter(".".join(path))(sys.modules[top]):
+            return function
+    return None
