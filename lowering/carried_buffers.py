@@ -172,7 +172,7 @@ def _sizes_outside(value: ir.Value, branch: ir.Operation) -> list[ir.Value] | No
 def _have_one_buffer(values: Sequence[ir.Value], branch: ir.Operation) -> bool:
     """Whether both arms write into the same buffer from outside, which may be written, and nobody reads it later."""
     first, second = (outside(value, branch) for value in values)
-    if first is None or first != second:
+    if first is None or second is None or first != second:
         return False
     if all(value == first for value in values):
         return True
