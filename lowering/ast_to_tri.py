@@ -235,6 +235,10 @@ class FunctionVisitor(Branches, Loops, Expressions, Indexing, Calls):
                 self.scope.locals[node.target.id] = own(new)
                 name_value(new, node.target.id)
             return
+        if isinstance(node.target, ast.Attribute) and node.target.attr in ("real", "imag"):
+            old = self.visit_Attribute(node.target)
+            self.update(old, self.binary(node.op, old, self.visit(node.value)), node)
+            return
         if not isinstance(node.target, ast.Subscript):
             raise UnsupportedSyntaxError(
                 f"updating {ast.unparse(node.target)!r} in place is not supported", help="assign a new tensor to a name"

@@ -209,6 +209,46 @@ def test_an_argument_is_updated_in_place(pipeline):
         np.testing.assert_array_equal(np.asarray(given), expected)
 
 
+def written_by_parts(a):
+    a.real[0] = 1
+    a.imag[:, 1] *= 2
+    a.real += 1
+    z = np.zeros(3, dtype=complex)
+    z.real, z.imag = np.arange(3), 1
+    r = a.real
+    r[1, 1] = 7
+    c = a.conj()
+    c[0, 0] = 5
+    return z, c, a.sum()
+
+
+def test_parts_are_views_and_conjugates_are_not():
+    given, expected = A.copy(), A.copy()
+    wanted = written_by_parts(expected)
+    got = mt.jit(pipeline="mlir")(written_by_parts)(given)
+    for mine, theirs in zip((*got, given), (*wanted, expected), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-14)
+
+
+def radix_fourier(n, r, k, x, y):
+    """Stockham's autosort transform of n = r^k points."""
+    y[:] = x[:]
+    i_coord, j_coord = np.mgrid[0:r, 0:r]
+    dft = np.exp(-2.0j * np.pi * i_coord * j_coord / r)
+    for i in range(k):
+        permuted = np.transpose(np.reshape(y, (r**i, r, r ** (k - i - 1))), axes=(1, 0, 2))
+        turns = np.exp(-2.0j * np.pi * np.arange(r)[:, None] * np.arange(r**i)[None, :] / r ** (i + 1))
+        twiddled = permuted * turns.reshape(r, r**i, 1)
+        y[:] = np.reshape(dft @ np.reshape(twiddled, (r, r ** (k - 1))), (n,))
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_a_fast_fourier_transform(pipeline):
+    x, y = np.resize(A, 64), np.zeros(64, complex)
+    mt.jit(pipeline=pipeline)(radix_fourier)(64, 4, 3, x, y)
+    np.testing.assert_allclose(y, np.fft.fft(x), rtol=1e-12, atol=1e-12)
+
+
 # --- in and out ----------------------------------------------------------------------------------------------------
 
 
