@@ -18,6 +18,7 @@ from mlirtri.dialect.mlir import func, ir
 from mlirtri.errors import CompilerBugError, KernelAssertionError, KernelError, KernelTypeError, Span, UnsupportedSyntaxError, raise_all
 from mlirtri.lowering.ast_branches import Branches, Returned
 from mlirtri.lowering.ast_calls import Calls
+from mlirtri.lowering.ast_devices import DeviceRegions
 from mlirtri.lowering.ast_expressions import Expressions
 from mlirtri.lowering.ast_indexing import Indexing
 from mlirtri.lowering.ast_loops import Loops
@@ -25,6 +26,7 @@ from mlirtri.lowering.external_calls import declaration_of, drop_unused
 from mlirtri.lowering.imperative import UPDATED_BY
 from mlirtri.lowering.language import Language, describe
 from mlirtri.lowering.merging import Differs, kind, packed
+from mlirtri.lowering.placement import Placement
 from mlirtri.lowering.python_to_ast import KernelTree, span_of_node
 from mlirtri.lowering.references import Element
 from mlirtri.lowering.scope import POISON, Poisoned, Scope
@@ -43,7 +45,6 @@ INSTEAD = {
     "Try": "a kernel raises nothing: check arguments before the call",
     "TryStar": "a kernel raises nothing: check arguments before the call",
     "Raise": "use static_assert for conditions known at compile time",
-    "With": "leave context managers outside of the kernel",
     "AsyncWith": "leave context managers outside of the kernel",
     "Global": "pass the value as an argument and return the new one",
     "Nonlocal": "pass the value as an argument and return the new one",
@@ -56,7 +57,7 @@ INSTEAD = {
 }
 
 
-class FunctionVisitor(Branches, Loops, Expressions, Indexing, Calls):
+class FunctionVisitor(Branches, Loops, Expressions, Indexing, Calls, DeviceRegions):
     """Visits one Python function. Inlined functions get a visitor each; all share the language builder."""
 
     def __init__(self, builder: Language, scope: Scope, file: str, depth: int = 0, call: ir.Location | None = None):
@@ -326,6 +327,7 @@ def _argument_locations(tree: KernelTree) -> list[ir.Location]:
 def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Block) -> None:
     builder = Language(tree.specialization.semantics, context.unroll, context.debug, context.stops)
     builder.entry = block
+    builder.tri.placement = Placement(context.target)
     scope = Scope(tree.function, context.captures)
     arguments, memories = iter(block.arguments), []
     for parameter in tree.specialization.parameters:
@@ -349,7 +351,8 @@ def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Bl
         if has_memory(argument) and argument.origin.storage.version:
             updates.append((number, len(results)))
             results.append(argument.origin.storage.value)
-    func.ReturnOp([result.value for result in results], loc=builder.tri.location)
+    at_home = builder.tri.placement.at_home(builder.tri, results)
+    func.ReturnOp([result.value for result in at_home], loc=builder.tri.location)
     # The function was made before its results were known.
     inputs = [argument.type for argument in block.arguments]
     function.attributes["function_type"] = ir.TypeAttr.get(

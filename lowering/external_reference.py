@@ -27,6 +27,8 @@ Step = Callable[..., Sequence[Any]]
 def step_of_call(declaration: ir.OpView) -> Step:
     """The step of every call of `declaration`."""
     kind, values = declaration.attributes[KIND].value, values_of(declaration)
+    if kind == "device":
+        return lambda operand: (operand,)
     inputs = declaration.attributes["function_type"].value.inputs
     types = [TensorType(tuple(of.shape), dtype) for of, dtype in zip(inputs, dtypes_of(declaration), strict=False)]
     machine = _machine(kind, values, types)

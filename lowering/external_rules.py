@@ -13,7 +13,7 @@ from mlirtri.dialect.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering import relax_calls, tensorir_calls
 from mlirtri.lowering.external_calls import KIND, declaration_of, dtypes_of, values_of
-from mlirtri.lowering.relax_builder import RelaxBuilder, rule
+from mlirtri.lowering.relax_builder import RelaxBuilder, rule, vdevice_of_all
 from mlirtri.lowering.tvm_names import TensorType, relax
 
 Values = dict[str, str]
@@ -26,8 +26,14 @@ def _library(builder: RelaxBuilder, values: Values, operands: Sequence[Any]) -> 
 def _tensorir(builder: RelaxBuilder, values: Values, operands: Sequence[Any]) -> Any:
     function = tensorir_calls.prim_func_of(values["source"])
     callee = builder.add_function(function, values["function"])
-    types = [TensorType(each.ty.shape, each.ty.dtype) for each in list(function.params)[len(operands) :]]
+    vdevice = vdevice_of_all(operands)
+    outputs = list(function.params)[len(operands) :]
+    types = [TensorType(each.ty.shape, each.ty.dtype, vdevice=vdevice) for each in outputs]
     return relax.call_tir(callee, relax.Tuple(operands), types if len(types) > 1 else types[0])
+
+
+def _copy(builder: RelaxBuilder, values: Values, operands: Sequence[Any]) -> Any:
+    return relax.op.to_vdevice(operands[0], builder.devices[values["device"]])
 
 
 CALLS: dict[str, Callable[[RelaxBuilder, Values, Sequence[Any]], Any]] = {"relax": _library, "tensorir": _tensorir}
@@ -40,6 +46,9 @@ def _call(builder: RelaxBuilder, operation: ir.Operation) -> None:
     if function is None:
         raise UnsupportedOperationError("a call between functions of a module has no translation to Relax")
     values, dtypes = values_of(function), dtypes_of(function)
+    if function.attributes[KIND].value == "device":
+        # Bits are copied, whatever they stand for.
+        return builder.emit(operation, _copy(builder, values, builder.read_all(operation.operands)), "copy")
     operands = [_as(builder, operation, *each) for each in zip(operation.operands, dtypes, strict=False)]
     made = CALLS[function.attributes[KIND].value](builder, values, operands)
     results = list(zip(operation.results, dtypes[len(operands) :], strict=True))

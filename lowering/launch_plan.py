@@ -7,11 +7,12 @@ updates in place are arguments.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
 from mlirtri.dialect.dtypes import as_dtype
+from mlirtri.lowering.relax_devices import device_of
 from mlirtri.lowering.reshape_views import VIEW
 from mlirtri.lowering.tvm_names import IRModule, ir, relax
 from mlirtri.lowering.tvm_passes import bindings_of, relax_functions
@@ -26,6 +27,8 @@ class Value:
 
     shape: tuple[int, ...]
     dtype: str
+    device: str | None = None
+    """Where it is, in a module with devices; None for constants until they are used, and in other modules."""
 
     @property
     def size(self) -> int:
@@ -38,11 +41,16 @@ class Value:
 
 @dataclass(frozen=True)
 class Step:
-    """One launch, or with `kernel` None a view of the only input in the output's shape."""
+    """One launch, or with `kernel` None a view of the only input in the output's shape, or a copy of it."""
 
     kernel: str | None
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    is_copy: bool = False
+
+    @property
+    def is_view(self) -> bool:
+        return self.kernel is None and not self.is_copy
 
 
 @dataclass
@@ -66,8 +74,8 @@ class Plan:
 
     @property
     def bytes(self) -> int:
-        """Read and written per call: each launch counts its distinct inputs and its outputs once."""
-        launches = (step for step in self.steps if step.kernel is not None)
+        """Read and written per call: each launch counts its distinct inputs and its outputs once, and so do copies."""
+        launches = (step for step in self.steps if not step.is_view)
         return sum(self.values[number].bytes for step in launches for number in {*step.inputs, *step.outputs})
 
 
@@ -108,7 +116,8 @@ class _Planner:
         sizes = [int(size.value) for size in kind.shape if hasattr(size, "value")]
         if len(sizes) != len(kind.shape):
             raise _NeedsMachine
-        self.plan.values.append(Value(tuple(sizes), str(kind.dtype)))
+        device = device_of(kind.vdevice) if kind.vdevice is not None else None
+        self.plan.values.append(Value(tuple(sizes), str(kind.dtype), device))
         return len(self.plan.values) - 1
 
     def value(self, expression) -> Any:
@@ -131,6 +140,8 @@ class _Planner:
         return number
 
     def call(self, call: relax.Call) -> int | tuple:
+        if getattr(call.op, "name", "") == "relax.to_vdevice":
+            return self.copied(self.value(call.args[0]), device_of(call.attrs.dst_vdevice))
         if len(call.args) != 2 or getattr(call.op, "name", "") not in ("relax.call_tir", "relax.call_tir_inplace"):
             raise _NeedsMachine
         callee, arguments = call.args
@@ -138,6 +149,8 @@ class _Planner:
         several = isinstance(kind, relax.TupleType)
         inputs = tuple(_flat(self.value(arguments)))
         results = tuple(self.new(each) for each in (kind.fields if several else [kind]))
+        if results and (device := self.plan.values[results[0]].device) is not None:
+            inputs = tuple(self.on(number, device) for number in inputs)
         in_place = [int(at) for at in call.attrs.inplace_indices] if call.op.name.endswith("_inplace") else []
         for result, at in zip(results, in_place, strict=False):
             if at >= 0:
@@ -146,6 +159,19 @@ class _Planner:
         kernel = None if VIEW in self.mod[callee].attrs else callee.name_hint
         self.plan.steps.append(Step(kernel, inputs, outputs))
         return results if several else results[0]
+
+    def copied(self, number: int, device: str) -> int:
+        """A copy of a value on another device."""
+        self.plan.values.append(replace(self.plan.values[number], device=device))
+        self.plan.steps.append(Step(None, (number,), (len(self.plan.values) - 1,), is_copy=True))
+        return len(self.plan.values) - 1
+
+    def on(self, number: int, device: str) -> int:
+        """A value on the device of a launch: what no device is said of, a constant, is where it is used first."""
+        value = self.plan.values[number]
+        if value.device is None:
+            self.plan.values[number] = replace(value, device=device)
+        return number if self.plan.values[number].device == device else self.copied(number, device)
 
     def update(self, result: int, argument: int) -> None:
         """Note that a result is in the memory of an argument; no other memory is written in place."""

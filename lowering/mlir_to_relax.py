@@ -19,6 +19,7 @@ from mlirtri.lowering.mlir_reading import dtype_of, shape_of
 from mlirtri.lowering.primfunc import Names
 from mlirtri.lowering.refusals import refuse
 from mlirtri.lowering.relax_builder import RULES, RelaxBuilder, Rule
+from mlirtri.lowering.relax_devices import devices_of
 from mlirtri.lowering.scalar_body import BODY_OPERATIONS
 from mlirtri.lowering.scalar_to_tir import SCALAR_RULES
 from mlirtri.lowering.structured_to_primfunc import is_structured
@@ -33,15 +34,16 @@ def translate(module: ir.Module) -> IRModule:
     functions = [each.operation for each in module.body.operations if not is_declaration(each)]
     found = (each for function in functions for each in _unsupported(function))
     refuse(found, "Relax", 'write it with other operations, or use pipeline="mlir"')
-    block = BlockBuilder()
+    block, devices = BlockBuilder(), devices_of(module)
     symbols = [function.attributes["sym_name"].value for function in functions]
     names = Names(symbols)
     located = []
     for function in functions:
-        builder = RelaxBuilder(block, names, symbols)
+        builder = RelaxBuilder(block, names, symbols, devices)
         _translate_function(builder, function)
         located.append((function, builder.locations))
     result = block.get()
+    devices.put_into(result)
     for function, locations in located:
         callee = result.get_global_var(function.attributes["sym_name"].value)
         result.update_func(callee, result[callee].with_attr(BINDING_LOCATIONS, locations))
@@ -53,7 +55,7 @@ def _translate_function(builder: RelaxBuilder, function: ir.Operation) -> None:
     body = function.regions[0].blocks[0]
     for at, argument in enumerate(body.arguments):
         name = builder.names.unique(name_of(argument.location) or f"arg{at}")
-        builder.write(argument, relax.Var(name, builder.type_of(argument)))
+        builder.write(argument, relax.Var(name, builder.type_on(argument, builder.devices.home)))
     parameters = [builder.meaning(argument) for argument in body.arguments]
     with builder.block.function(function.attributes["sym_name"].value, parameters):
         for operation in body.operations:

@@ -21,6 +21,7 @@ from mlirtri.dialect.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.mlir_reading import dtype_of, shape_of
 from mlirtri.lowering.primfunc import Axis, Names, Statements, buffer, build, store
+from mlirtri.lowering.relax_devices import VDevices, vdevice_of
 from mlirtri.lowering.scalar_to_tir import literal as scalar_literal
 from mlirtri.lowering.tvm_names import BlockBuilder, GlobalVar, PrimFunc, TensorType, relax, structural_equal
 
@@ -62,11 +63,20 @@ class Uninitialized:
         return scalar_literal(0, self.dtype)
 
 
+def vdevice_of_all(expressions: Sequence[Any]) -> Any:
+    """The device that a call of these runs on; None where no device is named."""
+    return next((found for each in expressions if (found := vdevice_of(each.ty)) is not None), None)
+
+
 class RelaxBuilder:
     """One function under construction: the values so far, and where the bindings came from."""
 
-    def __init__(self, block: BlockBuilder, function_names: Names, symbols: Sequence[str] = ()):
+    def __init__(
+        self, block: BlockBuilder, function_names: Names, symbols: Sequence[str] = (), devices: VDevices | None = None
+    ):
         self.block = block
+        self.devices = devices or VDevices()
+        """Those that the module names, if any."""
         self.names = Names(symbols)
         """Names of bindings; none is called like a function, since the block would rename that function then."""
         self.function_names = function_names
@@ -100,7 +110,11 @@ class RelaxBuilder:
 
     def type_of(self, value: ir.Value) -> TensorType:
         """The Relax type of an SSA value; a scalar is a tensor of rank 0."""
-        return TensorType(shape_of(value.type), dtype_of(value.type))
+        return self.type_on(value, None)
+
+    def type_on(self, value: ir.Value, vdevice: Any) -> TensorType:
+        """The same, on a device."""
+        return TensorType(shape_of(value.type), dtype_of(value.type), vdevice=vdevice)
 
     def bind(self, operation: ir.Operation, expression: Any, name: str | None = None) -> Any:
         """A named, located binding of `expression`; gives its variable."""
@@ -125,9 +139,10 @@ class RelaxBuilder:
 
     def call(self, operation: ir.Operation, function: PrimFunc, name: str, arguments: Sequence[ir.Value]) -> None:
         """Bind the results of `operation` to a call of a PrimFunc."""
-        types = [self.type_of(result) for result in operation.results]
         callee = self.add_function(function, name)
         inputs = relax.Tuple(self.read_all(arguments))
+        vdevice = vdevice_of_all(inputs)
+        types = [self.type_on(result, vdevice) for result in operation.results]
         self.emit(operation, relax.call_tir(callee, inputs, types if len(types) > 1 else types[0]))
 
     def add_function(self, function: PrimFunc, name: str) -> GlobalVar:

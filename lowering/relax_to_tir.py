@@ -8,6 +8,7 @@ Refuses operators that TVM cannot legalise (`PassFailedError` on their line).
 from __future__ import annotations
 
 from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.device_functions import has_devices, mark_devices
 from mlirtri.lowering.empty_reductions import fold_empty_loops
 from mlirtri.lowering.library_sorts import has_sorts, implement_sorts
 from mlirtri.lowering.products import mark_products
@@ -43,6 +44,7 @@ PASSES = (
     Pass("MarkViews", mark_views, "a pure reshape needs no launch"),
 )
 
+DEVICES = Pass("MarkDevices", mark_devices, "each kind of device has its own schedules, so it has its own PrimFuncs")
 SORTS = Pass(
     "ImplementSorts", implement_sorts, "sorts and running sums of Relax's library are functions of TVM's runtime"
 )
@@ -51,7 +53,7 @@ SORTS = Pass(
 def lower(mod: IRModule, context: CompileContext) -> IRModule:
     """The module with operators legalised and fused; raises `PassFailedError`, `UnsupportedOperationError`."""
     passes = PASSES if context.target.is_cuda or not has_sorts(mod) else (SORTS, *PASSES)
-    mod = run_passes(mod, passes, context)
+    mod = run_passes(mod, (*passes, DEVICES) if has_devices(mod) else passes, context)
     _refuse_operators(mod)
     return mod
 

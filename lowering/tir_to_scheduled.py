@@ -13,6 +13,8 @@ from collections.abc import Callable
 from mlirtri.errors import CodegenError
 from mlirtri.lowering.cpu_schedules import CPU_RULES
 from mlirtri.lowering.cuda_schedules import CUDA_RULES
+from mlirtri.lowering.device_functions import is_for
+from mlirtri.lowering.relax_devices import targets_in
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Schedule
@@ -37,11 +39,12 @@ def lower(mod: IRModule, context: CompileContext) -> IRModule:
     """The module with every PrimFunc scheduled; raises `CodegenError` on the line of one that no rule takes."""
     if context.schedule == "none" and not context.target.is_cuda:
         return mod
-    rules = CUDA_RULES if context.target.is_cuda else CPU_RULES
-    passes = tuple(Pass(name, _applying(name, rule, context.target)) for name, rule in rules)
     mod = _with_lines(mod)
-    with tvm_target(context.target):
-        mod = run_passes(mod, passes, context)
+    for target in targets_in(mod, context.target):
+        rules = CUDA_RULES if target.is_cuda else CPU_RULES
+        passes = tuple(Pass(name, _applying(name, rule, target)) for name, rule in rules)
+        with tvm_target(target):
+            mod = run_passes(mod, passes, context)
     for name, function in prim_funcs(mod):
         if SCHEDULED not in (function.attrs or {}):
             raise CodegenError(f"no schedule fits the kernel {name}", place_of(function))
@@ -55,7 +58,7 @@ def _with_lines(mod: IRModule) -> IRModule:
         for gv, function in mod.functions_items()
         if isinstance(function, PrimFunc) and (locations := locations_of(function))
     }
-    return IRModule({**dict(mod.functions_items()), **lines}, attrs=mod.attrs)
+    return IRModule({**dict(mod.functions_items()), **lines}, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
 def _applying(name: str, rule: Rule, target: Target) -> Callable[[IRModule], IRModule]:
@@ -64,7 +67,8 @@ def _applying(name: str, rule: Rule, target: Target) -> Callable[[IRModule], IRM
     def run(mod: IRModule) -> IRModule:
         changed = {}
         for gv, function in mod.functions_items():
-            if isinstance(function, PrimFunc) and SCHEDULED not in (function.attrs or {}):
+            is_open = isinstance(function, PrimFunc) and SCHEDULED not in (function.attrs or {})
+            if is_open and is_for(function, target.kind):
                 changed[gv] = _apply(name, rule, function, target)
         return IRModule({**dict(mod.functions_items()), **changed}, attrs=mod.attrs)
 

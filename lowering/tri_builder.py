@@ -6,7 +6,7 @@ Operations go to MLIR's current insertion point, at the builder's current locati
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,10 +40,13 @@ class TriBuilder:
         self.table = load()
         self.location: ir.Location | None = None
         """Where the next operations come from; None takes MLIR's current location."""
+        self.placement: Any = None
+        """The `Placement` of a function that the frontend makes."""
 
     def emit(self, name: str, *operands: Tensor, **values: Any) -> Tensor:
         """One operation; the row's type rule gives its type and raises what is wrong with the operands."""
         op = self.table[name]
+        operands = self.brought(operands)
         result = op.infer([operand.type for operand in operands], values)
         attached = attributes.to_mlir(op, values)
         if op.is_variadic:
@@ -56,7 +59,17 @@ class TriBuilder:
             attributes=attached,
             loc=self.location,
         )
-        return Tensor(operation.results[0], result)
+        return self.noted(Tensor(operation.results[0], result))
+
+    def brought(self, operands: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Operands on the device of the next operation."""
+        return operands if self.placement is None else self.placement.bring(self, operands)
+
+    def noted(self, result: Tensor) -> Tensor:
+        """A new value, of which is known where it is."""
+        if self.placement is not None:
+            self.placement.note(result)
+        return result
 
     def __getattr__(self, name: str) -> Callable[..., Tensor]:
         if name.startswith("_") or name not in self.table:

@@ -79,7 +79,7 @@ def _place(plan: Plan) -> Store:
         if number in plan.updates:
             continue
         source = number
-        while source in made and made[source].kernel is None:
+        while source in made and made[source].is_view:
             source = made[source].inputs[0]
         if source in made and source not in home:
             home[source] = position
@@ -151,6 +151,8 @@ def _empty(value: Value) -> torch.Tensor:
 
 def _action(plan: Plan, store: Store, step: Step, kernel: Callable[[str], Callable]) -> Callable:
     """One step as a function of the values of a call, the caller's outputs and the device."""
+    if step.is_copy:
+        return _copy(plan, store, step)
     if step.kernel is None:
         source, target, shape = step.inputs[0], step.outputs[0], plan.values[step.outputs[0]].shape
 
@@ -170,13 +172,31 @@ def _action(plan: Plan, store: Store, step: Step, kernel: Callable[[str], Callab
     return launch
 
 
+def _copy(plan: Plan, store: Store, step: Step) -> Callable:
+    """A copy to another device, which waits for what makes its source."""
+    [source], [target] = step.inputs, step.outputs
+    make = _maker(plan, store, target)
+
+    def copy(values, outputs, device):
+        values[target] = make(outputs, device)
+        values[target].copy_(values[source])
+
+    return copy
+
+
+def torch_device(name: str | None) -> torch.device | None:
+    """torch's name of a device; its CPU is one device whatever the number."""
+    return None if name is None else torch.device("cpu" if name.startswith("cpu") else name)
+
+
 def _maker(plan: Plan, store: Store, number: int) -> Callable:
     """What gives a launch the memory of its output."""
     shape, dtype = plan.values[number].shape, DTYPES[plan.values[number].dtype].torch
     if not plan.values[number].size:
         return lambda _outputs, _device: _empty(plan.values[number])
     if number not in store.home:
-        return lambda outputs, device: torch.empty(shape, dtype=dtype, device=device)
+        own = torch_device(plan.values[number].device)
+        return lambda outputs, device: torch.empty(shape, dtype=dtype, device=own or device)
     position = store.home[number]
     if plan.values[plan.results[position]].shape == shape:
         return lambda outputs, device: outputs[position]
@@ -199,14 +219,15 @@ class _Constants:
     def __init__(self, plan: Plan):
         self.numbers = tuple(plan.constants)
         self.host = [torch.from_dlpack(plan.constants[number].value) for number in self.numbers]
-        self.tensors: dict[str, list[torch.Tensor]] = {"cpu": self.host}
+        self.places = [torch_device(plan.values[number].device) for number in self.numbers]
+        self.tensors: dict[str, list[torch.Tensor]] = {} if any(self.places) else {"cpu": self.host}
 
     def fill(self, values: list, device: torch.device | None) -> None:
         if not self.numbers:
             return
         key = str(device)
         if key not in self.tensors:
-            self.tensors[key] = [tensor.to(device) for tensor in self.host]
+            self.tensors[key] = [each.to(own or device) for each, own in zip(self.host, self.places, strict=True)]
         for number, tensor in zip(self.numbers, self.tensors[key], strict=True):
             values[number] = tensor
 

@@ -24,8 +24,9 @@ KERNEL_LOCATIONS = "mlirtri.lines"
 """Attribute of a scheduled PrimFunc: the locations of all its blocks, those that a schedule inlined away included."""
 CALLS = frozenset({
     "relax.call_tir", "relax.call_tir_inplace", "relax.call_packed", "relax.call_pure_packed", "relax.call_dps_packed",
+    "relax.to_vdevice",
 })  # fmt: skip
-"""All that a Relax function may do from `tir` on: call what is compiled."""
+"""All that a Relax function may do from `tir` on: call what is compiled, and copy to other devices."""
 _MESSAGE_LINES = 6
 
 
@@ -44,7 +45,7 @@ def module_text(mod: IRModule) -> str:
     for callee, function in mod.functions_items():
         is_located = isinstance(function, relax.Function) and BINDING_LOCATIONS in (function.attrs or {})
         shown[callee] = function.without_attr(BINDING_LOCATIONS) if is_located else function
-    return respelled(IRModule(shown, attrs=mod.attrs).script())
+    return respelled(IRModule(shown, attrs=mod.attrs, global_infos=mod.global_infos).script())
 
 
 def respelled(script: str) -> str:
@@ -75,13 +76,20 @@ def run_passes(mod: IRModule, passes: tuple[Pass, ...], context: CompileContext)
 def run_pass(mod: IRModule, step: Pass) -> IRModule:
     """`mod` after one pass; raises `PassFailedError` on the user's line."""
     try:
-        return step.run(mod)
+        return with_devices_of(mod, step.run(mod))
     except KernelError as error:
         raise error.at(_failing_place(mod, step)) from None
     except Exception as error:
         raise PassFailedError(
             f"TVM's pass {step.name} failed: {short_message(error)}", _failing_place(mod, step)
         ) from None
+
+
+def with_devices_of(mod: IRModule, result: IRModule) -> IRModule:
+    """`result`, which knows the devices that `mod` knows: many a pass forgets them."""
+    if not mod.global_infos or result.global_infos:
+        return result
+    return IRModule(dict(result.functions_items()), attrs=result.attrs, global_infos=mod.global_infos)
 
 
 def short_message(error: BaseException) -> str:

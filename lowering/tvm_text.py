@@ -73,7 +73,9 @@ def with_names_as_printed(mod: IRModule) -> IRModule:
         if isinstance(function, PrimFunc) and _has_repeated_lets(function):
             single = tirx.transform.ConvertSSA()(IRModule({callee: function}))[callee]
             changed[callee] = single.with_body(_renamed(single))
-    return IRModule({**dict(mod.functions_items()), **changed}, attrs=mod.attrs) if changed else mod
+    if not changed:
+        return mod
+    return IRModule({**dict(mod.functions_items()), **changed}, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
 def _let_names(function: PrimFunc) -> list[tuple[Any, str]]:

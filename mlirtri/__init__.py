@@ -38,6 +38,7 @@ _LAZY = {
     "Pipeline": "mlirtri.lowering.pipelines",
     "relax": "mlirtri.lowering.relax_library",
     "tensorir": "mlirtri.lowering.user_tensorir",
+    "device": "mlirtri.lowering.devices",
 }
 _STATIC = ("static_print", "static_assert")
 

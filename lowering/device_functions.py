@@ -1,0 +1,78 @@
+"""A pass of relax → tir for modules with devices: every PrimFunc says which kind of device it is for.
+
+Takes a module whose Relax function calls PrimFuncs and copies between devices. Gives the same module, with the
+attribute ``mlirtri.device`` on each PrimFunc, and types that name a device on each call. One that runs on two kinds is
+there twice, since each gets a schedule of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.lowering.relax_devices import GLOBAL_INFO, kind_of, vdevice_of
+from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, PrimFunc, relax, structural_map
+from mlirtri.lowering.tvm_passes import operator_of, relax_functions
+
+DEVICE_KIND = "mlirtri.device"
+"""Attribute of a PrimFunc in a module with devices: ``"cpu"`` or ``"cuda"``."""
+TARGET = "target"
+"""Attribute that TVM gives some functions: a target of its own making, generic code."""
+
+
+def has_devices(mod: IRModule) -> bool:
+    """Whether the module names any."""
+    return GLOBAL_INFO in mod.global_infos
+
+
+def mark_devices(mod: IRModule) -> IRModule:
+    """The module with each PrimFunc for one kind of device."""
+    [(name, function)] = relax_functions(mod)
+    split = _Split(mod)
+    marked = structural_map(function, (relax.VarBinding, split.binding), order="post")
+    result = split.builder.get()
+    result.update_func(result.get_global_var(name), marked)
+    return relax.transform.DeadCodeElimination()(result)
+
+
+class _Split:
+    def __init__(self, mod: IRModule):
+        self.builder = BlockBuilder(mod)
+        self.originals = {gv.name_hint: function for gv, function in mod.functions_items()}
+        self.callees: dict[tuple[str, str], Any] = {}
+
+    def binding(self, binding: Any) -> Any:
+        if operator_of(binding) != "relax.call_tir":
+            return binding
+        call = binding.value
+        vdevice = vdevice_of(call.ty_args[0]) or vdevice_of(call.args[1].ty)
+        if vdevice is None:
+            return binding
+        callee = self.callee(call.args[0], kind_of(vdevice))
+        value = relax.Call(call.op, [callee, *call.args[1:]], call.attrs, [_on(call.ty_args[0], vdevice)], call.span)
+        return relax.VarBinding(binding.var, value)
+
+    def callee(self, callee: Any, kind: str) -> Any:
+        """The function to call on that kind of device; the first kind keeps the function's own name."""
+        name = callee.name_hint
+        if (name, kind) not in self.callees:
+            function = self.originals[name]
+            own = function.without_attr(TARGET) if TARGET in (function.attrs or {}) else function
+            own = own.with_attr(DEVICE_KIND, kind)
+            if any(known == name for known, _ in self.callees):
+                self.callees[name, kind] = self.builder.add_func(own, f"{name}_{kind}")
+            else:
+                self.builder.update_func(callee, own)
+                self.callees[name, kind] = callee
+        return self.callees[name, kind]
+
+
+def _on(kind: Any, vdevice: Any) -> Any:
+    """A type, or each of a tuple of types, on a device."""
+    if isinstance(kind, relax.TupleType):
+        return relax.TupleType([_on(each, vdevice) for each in kind.fields])
+    return relax.TensorType(kind.shape, kind.dtype, vdevice=vdevice)
+
+
+def is_for(function: PrimFunc, kind: str) -> bool:
+    """Whether a function is for that kind of device; without an attribute it is for any."""
+    return str((function.attrs or {}).get(DEVICE_KIND, kind)) == kind

@@ -1,0 +1,67 @@
+"""Devices that a kernel names: ``with mt.device("gpu"):``. Knows neither MLIR nor TVM.
+
+Takes ``"cpu"``, ``"gpu"`` or ``"cuda"`` and a number. Gives a `Device`, also outside of kernels, which may then name it.
+Refuses other kinds, naming those that there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.errors import KernelError, KernelValueError, did_you_mean
+from mlirtri.lowering.external import External
+from mlirtri.lowering.target import Target
+
+KINDS = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda"}
+
+
+@dataclass(frozen=True)
+class Device(External):
+    """One device of one kind, ``"cpu"`` or ``"cuda"``."""
+
+    kind: str
+    index: int = 0
+
+    @classmethod
+    def of(cls, target: Target) -> Device:
+        """The first device of a target: where a kernel's arguments and results are."""
+        return cls(target.kind)
+
+    @classmethod
+    def named(cls, name: str) -> Device:
+        """The device whose ``str`` this is."""
+        kind, _, index = name.partition(":")
+        return cls(kind, int(index))
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.index}"
+
+    def __enter__(self) -> None:
+        raise KernelError(f"`with {self}:` stands in kernels only", help="write it in a function with @mlirtri.jit")
+
+    def __exit__(self, *error: Any) -> None:
+        """Never called: entering raises."""
+
+
+class DeviceFunction(External):
+    """`mlirtri.device`."""
+
+    __name__ = "mlirtri.device"
+
+    def emit(self, language: Any, arguments: list[Any], keywords: dict[str, Any]) -> Device:
+        return self(*arguments, **keywords)
+
+    def __call__(self, kind: Any = None, index: Any = 0, *others: Any, **keywords: Any) -> Device:  # type: ignore[override]
+        """The device number `index` of a kind: ``device("cpu")``, ``device("gpu", 1)``."""
+        if others or keywords:
+            raise KernelValueError("mlirtri.device takes a kind and a number", help='for example device("cpu", 1)')
+        if not isinstance(kind, str) or kind not in KINDS:
+            near = did_you_mean(kind, KINDS)
+            raise KernelValueError(f"{kind!r} is no kind of device", help=f"{near}the kinds are {', '.join(KINDS)}")
+        if isinstance(index, bool) or not isinstance(index, int) or index < 0:
+            raise KernelValueError(f"{index!r} is no number of a device", help="devices are numbered from 0")
+        return Device(KINDS[kind], index)
+
+
+device = DeviceFunction()

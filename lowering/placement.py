@@ -1,0 +1,80 @@
+"""Where the values of a kernel with device regions are, while its `tri` room is made.
+
+Takes each operation's operands. Gives them on the device of the region that the operation stands in: a value from
+elsewhere is copied there once, by a call of ``@device.…`` that every later stage shows. Without a region nothing is
+copied and nothing noted. Refuses loops and branches of run time in kernels that have regions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from mlirtri.dialect.mlir import ir
+from mlirtri.errors import UnsupportedSyntaxError
+from mlirtri.lowering import external_calls
+from mlirtri.lowering.devices import Device
+from mlirtri.lowering.target import DEFAULT_CUDA_ARCHITECTURE, Target
+from mlirtri.lowering.tri_builder import Tensor, TriBuilder
+
+
+class Placement:
+    """The devices of the values of one function."""
+
+    def __init__(self, target: Target):
+        self.home = self.current = Device.of(target)
+        self.architecture = target.architecture if target.is_cuda else DEFAULT_CUDA_ARCHITECTURE
+        self.is_used = False
+        self._where: dict[ir.Value, Device] = {}
+        self._copies: dict[tuple[ir.Value, Device], Tensor] = {}
+
+    @contextmanager
+    def on(self, device: Device) -> Iterator[None]:
+        """Let operations run on `device` meanwhile."""
+        outer, self.current, self.is_used = self.current, device, True
+        try:
+            yield
+        finally:
+            self.current = outer
+
+    def bring(self, builder: TriBuilder, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """The tensors on the current device, copied where they are on another."""
+        if not self.is_used:
+            return list(tensors)
+        if ir.InsertionPoint.current.block.owner.operation.name != "func.func":
+            raise UnsupportedSyntaxError(
+                "a kernel with device regions cannot have loops, or branches on values of run time",
+                help="put the loops into a kernel of their own",
+            )
+        return [self._brought(builder, each) for each in tensors]
+
+    def note(self, tensor: Tensor) -> None:
+        """A new value is on the current device."""
+        if self.is_used:
+            self._where[tensor.value] = self.current
+
+    def at_home(self, builder: TriBuilder, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Results, where the caller's are."""
+        with self.on(self.home) if self.is_used else _nowhere():
+            return self.bring(builder, tensors)
+
+    def _brought(self, builder: TriBuilder, tensor: Tensor) -> Tensor:
+        device = self.current
+        if self._where.get(tensor.value, self.home) == device:
+            return tensor
+        key = (tensor.value, device)
+        if key not in self._copies:
+            values = {
+                "function": "to_device", "device": str(device), "home": str(self.home),
+                "architecture": self.architecture,
+            }  # fmt: skip
+            name = str(device).replace(":", ".")
+            [self._copies[key]] = external_calls.call(builder, "device", name, values, [tensor], [tensor.type])
+            self._where[self._copies[key].value] = device
+        return replace(tensor, value=self._copies[key].value)
+
+
+@contextmanager
+def _nowhere() -> Iterator[None]:
+    yield
