@@ -23,6 +23,8 @@ from mlirtri.lowering.tri_builder import Tensor
 INT64, BOOL = DTYPES["int64"], DTYPES["bool"]
 ATTEMPTS = 12
 UNROLLED_IF_NEEDED = 32
+MOST_TURNS = 256
+"""Turns that a kernel makes of loops whose bodies need their index at compile time, and of one such loop."""
 
 
 class Loops:
@@ -31,7 +33,7 @@ class Loops:
     def visit_For(self, node: ast.For) -> None:
         _refuse_else(node)
         over = iterable_of(self, node.iter)
-        if over.known is not None and (over.unroll or over.known <= self.b.unroll):
+        if over.known is not None and (over.unroll or (over.known <= self.b.unroll and _is_innermost(node))):
             return self._unrolled(node, over, 0)
         self._as_loop_or_unrolled(node, over)
         return None
@@ -42,8 +44,9 @@ class Loops:
         try:
             return self._settle(node, lambda plan: self._run_time_for(node, over, plan))
         except (KernelError, Poisoned) as reason:
-            if over.known is None or over.known > UNROLLED_IF_NEEDED:
+            if over.known is None or over.known > UNROLLED_IF_NEEDED or self.b.forced_turns > MOST_TURNS:
                 raise
+            self.b.forced_turns += over.known
             refused = self.errors[errors:]
             del self.errors[errors:]
             try:
@@ -179,6 +182,11 @@ class Loops:
             return carried.leave()
 
         carried.exit(while_loop(carried.initial, test, body, self.b.tri.location))
+
+
+def _is_innermost(node: ast.For) -> bool:
+    """Unrolling nests of loops multiplies: only those without loops in them are worth it."""
+    return not any(isinstance(each, (ast.For, ast.While)) for statement in node.body for each in ast.walk(statement))
 
 
 def _refuse_else(node: ast.For | ast.While) -> None:

@@ -348,7 +348,7 @@ def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Bl
     log = builder.prints.results(results)
     updates = []
     for number, argument in enumerate(memories):
-        if has_memory(argument) and argument.origin.storage.version:
+        if has_memory(argument) and argument.origin.storage.is_written:
             updates.append((number, len(results)))
             results.append(argument.origin.storage.value)
     at_home = builder.tri.placement.at_home(builder.tri, results)

@@ -50,6 +50,8 @@ class Language:
         self.indices = IndexArithmetic(self.tri)
         self.unroll = unroll
         """Loops of up to this many turns, known at compile time, are unrolled."""
+        self.forced_turns = 0
+        """Turns of loops that were unrolled because their bodies could not be made otherwise."""
         self.debug = debug
         """Whether positions are checked at run time."""
         self.stops = stops

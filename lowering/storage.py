@@ -31,6 +31,8 @@ class Storage:
     """Which run-time parameter it is, if it is one."""
     version: int = 0
     """Changes with each write, and is never the same for two contents."""
+    is_written: bool = False
+    """Whether any write was one of the user's: loops and branches hand on what nobody wrote."""
     frozen: str | None = None
     """Why it cannot be written: what a write would mean is not known at compile time."""
     mirrored: dict[Storage, int] = field(default_factory=dict)
@@ -117,6 +119,7 @@ class Memory:
         for step, level in zip(reversed(view.steps), reversed(levels), strict=False):
             update = step.write(b, level, update)
         self.put(storage, update)
+        storage.is_written = True
 
     def put(self, storage: Storage, value: Tensor) -> None:
         """The whole content of a storage, replaced."""

@@ -150,16 +150,15 @@ def loaded(*nodes: ast.AST | None) -> set[str]:
 
 
 def written(body: Sequence[ast.AST]) -> set[str]:
-    """Names whose memory statements may write: stored into by subscript or attribute, updated, or given to a call."""
+    """Names whose memory statements write where syntax shows it: by subscript or attribute, in updates, as `out`."""
     found: set[str] = set()
     for node in (each for statement in body for each in ast.walk(statement)):
         if isinstance(node, ast.Assign):
             found |= {name for target in node.targets for name in _bases(target)}
         elif isinstance(node, ast.AugAssign):
             found |= {node.target.id} if isinstance(node.target, ast.Name) else set(_bases(node.target))
-        elif isinstance(node, ast.Call):
-            found |= loaded(*node.args, *(keyword.value for keyword in node.keywords))
-            found |= loaded(node.func.value) if isinstance(node.func, ast.Attribute) else set()
+        elif isinstance(node, ast.keyword) and node.arg == "out":
+            found |= loaded(node.value)
     return found
 
 
