@@ -19,6 +19,7 @@ from mlirtri.lowering.loop_values import Cell, Scalar, part_dtypes
 from mlirtri.lowering.primfunc import index
 from mlirtri.lowering.scalar_to_tir import literal
 from mlirtri.lowering.tvm_names import Analyzer, tirx
+from mlirtri.lowering.tvm_names import ir as tvm_ir
 from mlirtri.lowering.tvm_passes import LOCATION
 
 PARALLEL = "mlirtri.parallel"
@@ -140,7 +141,7 @@ def _while(translation: LoopTranslation, operation: ir.Operation) -> None:
         _define_aliases(translation, state, [positions[value] for value in handed], after.arguments)
         with values.nested() as body:
             state.assign(translation.translate(after).operands)
-        values.statements.append(tirx.While(ends.expression, sequence(body)))
+        values.statements.append(_while_loop(operation, ends.expression, body))
         return _define_aliases(translation, state, [positions[value] for value in handed], operation.results)
     return _while_with_flag(translation, operation, state, prologue, ends)
 
@@ -169,8 +170,14 @@ def _while_with_flag(
         with values.nested() as continued:
             state.assign(translation.translate(after).operands)
         values.statements.append(tirx.IfThenElse(flag.scalar.expression, sequence(continued), None))
-    values.statements.append(tirx.While(flag.scalar.expression, sequence(body)))
+    values.statements.append(_while_loop(operation, flag.scalar.expression, body))
     results.define(operation.results)
+
+
+def _while_loop(operation: ir.Operation, condition: Any, body: list[Any]) -> Any:
+    """A While whose body says its line; TVM frees what is allocated in it there, and else behind the loop."""
+    line = tvm_ir.StringImm(_notes(operation).get(LOCATION, ""))
+    return tirx.While(condition, tirx.AttrStmt(index(0), LOCATION, line, sequence(body)))
 
 
 class _Loop:

@@ -20,10 +20,13 @@ from mlirtri.lowering.mlir_reading import dtype_of
 from mlirtri.lowering.primfunc import Names, buffer, index, load, store
 from mlirtri.lowering.scalar_body import mentions
 from mlirtri.lowering.scalar_to_tir import dtype_name, same_bits
-from mlirtri.lowering.tvm_names import structural_map, tirx
+from mlirtri.lowering.tvm_names import structural_map, structural_walk, tirx
 
 _FREE_SIZE = 12
 """Nodes of an index expression that may be written out at every use, so that TVM sees what an access depends on."""
+_MOST_COPIES = 32
+"""Nodes that a variable may stand for in TVM's analysis."""
+_WHOLE_NUMBERS = ("int32", "int64")
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Scalar:
     def is_free(self) -> bool:
         """Whether it may be evaluated anywhere, any number of times."""
         is_index = dtype_name(self.expression) == "int64" and self.size <= _FREE_SIZE
-        return not self.reads and (self.size == 1 or is_index)
+        return not self.reads and (self.size == 1 or is_index or isinstance(self.expression, tirx.Var))
 
 
 class Cell:
@@ -105,14 +108,13 @@ class LoopValues:
     def name(self, scalar: Scalar, wish: str) -> Scalar:
         """A variable that holds what `scalar` is now."""
         dtype = dtype_name(scalar.expression)
-        if not scalar.reads:
-            # Of what reads no memory TVM writes the expression out at every use, and fails on floats of counters.
+        if not scalar.reads and not _is_analysed(scalar):
             cell = self.cell(dtype, wish)
             self.statements.append(cell.store(scalar))
             scalar = replace(cell.scalar, limit=scalar.limit)
         variable = tirx.Var(self.names.unique(wish), dtype)
         self.statements.append(tirx.Bind(variable, scalar.expression))
-        return Scalar(variable, limit=scalar.limit)
+        return Scalar(variable, size=1 if scalar.reads else scalar.size + 1, limit=scalar.limit)
 
     def name_what_reads(self, buffer_name: str) -> None:
         """Evaluate now what waits and reads this buffer, which is about to be written."""
@@ -174,6 +176,18 @@ class LoopValues:
         if not named:
             return scalar
         return replace(scalar, expression=structural_map(expression, (tirx.Var, visit), order="post"))
+
+
+def _is_analysed(scalar: Scalar) -> bool:
+    """Whether TVM can analyse a variable of what reads no memory: it writes the expression out at every use.
+
+    It remembers a bound of an integer and fails on a tighter one, and on floats of integers whose range it knows.
+    """
+    if dtype_name(scalar.expression) in _WHOLE_NUMBERS or scalar.size > _MOST_COPIES:
+        return False
+    conversions: list[Any] = []
+    structural_walk(scalar.expression, (tirx.Cast, conversions.append), order="post")
+    return not any(dtype_name(each.value) in _WHOLE_NUMBERS for each in conversions)
 
 
 def joined(expression: Any, operands: Sequence[Scalar], limit: int | None = None) -> Scalar:

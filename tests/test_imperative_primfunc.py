@@ -546,3 +546,41 @@ def test_everything_without_a_rule_is_refused_at_once():
     with pytest.raises(UnsupportedOperationError, match=r"vector.broadcast, memref.prefetch") as caught:
         call(text, np.zeros(2, np.float32))
     assert caught.value.span.line == 5
+
+
+def test_memory_of_an_iteration_of_a_while_and_floats_of_counters():
+    """TVM frees memory behind a `while` unless it is told, and fails on variables of floats of counters."""
+    text = f"""
+    func.func @k(%n: memref<i64>, %o: memref<f64>) {{
+      {INDICES}
+      %one = arith.constant 1 : i64
+      %zero = arith.constant 0.0 : f64
+      %first = memref.load %n[] : memref<i64>
+      %r:2 = scf.while (%v = %first, %sum = %zero) : (i64, f64) -> (i64, f64) {{
+        %goes = arith.cmpi sge, %v, %one : i64
+        scf.condition(%goes) %v, %sum : i64, f64
+      }} do {{
+      ^bb0(%v: i64, %sum: f64):
+        %size = arith.index_cast %v : i64 to index
+        %t = memref.alloc(%size) : memref<?xf64>
+        scf.for %i = %c0 to %size step %c1 {{
+          %whole = arith.index_cast %i : index to i64
+          %x = arith.sitofp %whole : i64 to f64
+          %y = math.exp %x : f64
+          %z = arith.mulf %y, %y : f64
+          %last = arith.subi %size, %i : index
+          %place = arith.subi %last, %c1 : index
+          memref.store %z, %t[%place] : memref<?xf64>
+        }}
+        %u = memref.load %t[%c0] : memref<?xf64>
+        %more = arith.addf %sum, %u : f64
+        memref.dealloc %t : memref<?xf64>
+        %less = arith.subi %v, %one : i64
+        scf.yield %less, %more : i64, f64
+      }}
+      memref.store %r#1, %o[] : memref<f64>
+      return
+    }}"""
+    result = np.array(0.0)
+    call(text, np.array(4), result)
+    np.testing.assert_allclose(result, sum(np.exp(2.0 * k) for k in range(4)), rtol=1e-14)
