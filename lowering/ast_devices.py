@@ -27,7 +27,6 @@ class DeviceRegions:
         if not isinstance(device, Device):
             raise UnsupportedSyntaxError(
                 f"a kernel cannot enter {describe(device)}",
-                span_of_node(self.file, first.context_expr),
                 help='leave context managers outside of the kernel; regions are `with mlirtri.device("gpu"):`',
             )
         with self.b.tri.placement.on(device):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.relax_devices import GLOBAL_INFO, kind_of, vdevice_of
+from mlirtri.lowering.relax_devices import kind_of, vdevice_of, vdevices_in
 from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, PrimFunc, relax, structural_map
 from mlirtri.lowering.tvm_passes import operator_of, relax_functions
 
@@ -21,13 +21,15 @@ TARGET = "target"
 
 def has_devices(mod: IRModule) -> bool:
     """Whether the module names any."""
-    return GLOBAL_INFO in mod.global_infos
+    return bool(vdevices_in(mod))
 
 
 def mark_devices(mod: IRModule) -> IRModule:
     """The module with each PrimFunc for one kind of device."""
     [(name, function)] = relax_functions(mod)
-    split = _Split(mod)
+    # What is made of nothing, and not by what needs it, is made where the arguments are.
+    homes = [vdevice for each in function.params if (vdevice := vdevice_of(each.ty)) is not None]
+    split = _Split(mod, (homes or vdevices_in(mod))[0])
     marked = structural_map(function, (relax.VarBinding, split.binding), order="post")
     result = split.builder.get()
     result.update_func(result.get_global_var(name), marked)
@@ -35,7 +37,8 @@ def mark_devices(mod: IRModule) -> IRModule:
 
 
 class _Split:
-    def __init__(self, mod: IRModule):
+    def __init__(self, mod: IRModule, home: Any):
+        self.home = home
         self.builder = BlockBuilder(mod)
         self.originals = {gv.name_hint: function for gv, function in mod.functions_items()}
         self.callees: dict[tuple[str, str], Any] = {}
@@ -44,9 +47,7 @@ class _Split:
         if operator_of(binding) != "relax.call_tir":
             return binding
         call = binding.value
-        vdevice = vdevice_of(call.ty_args[0]) or vdevice_of(call.args[1].ty)
-        if vdevice is None:
-            return binding
+        vdevice = vdevice_of(call.ty_args[0]) or vdevice_of(call.args[1].ty) or self.home
         callee = self.callee(call.args[0], kind_of(vdevice))
         value = relax.Call(call.op, [callee, *call.args[1:]], call.attrs, [_on(call.ty_args[0], vdevice)], call.span)
         return relax.VarBinding(binding.var, value)

@@ -11,7 +11,7 @@ from typing import Any
 from mlirtri.dialect.mlir import ir
 from mlirtri.lowering.devices import Device
 from mlirtri.lowering.external_calls import KIND, calls_in, values_of
-from mlirtri.lowering.target import DEFAULT_CUDA_ARCHITECTURE, Target, as_target
+from mlirtri.lowering.target import Target, as_target
 from mlirtri.lowering.tvm_names import IRModule, relax
 
 GLOBAL_INFO = "vdevice"
@@ -44,14 +44,9 @@ def devices_of(module: ir.Module) -> VDevices:
     return VDevices(copies[0]["home"], copies[0]["architecture"], tuple(sorted(names)))
 
 
-def kinds_in(text_kind: str, ir_of_stage: Any) -> set[str]:
-    """The kinds of devices, ``"cpu"`` and ``"cuda"``, that the IR of a stage names."""
-    if text_kind == "mlir":
-        copies = [values_of(declaration) for _, declaration in calls_in(ir_of_stage) if _is_copy(declaration)]
-        return {Device.named(each[key]).kind for each in copies for key in ("home", "device")}
-    if text_kind == "tvmscript":
-        return {kind_of(each) for each in ir_of_stage.global_infos.get(GLOBAL_INFO, ())}
-    return set()
+def vdevices_in(mod: IRModule) -> list[Any]:
+    """The devices that a Relax module names."""
+    return list(mod.global_infos.get(GLOBAL_INFO, ()))
 
 
 def _is_copy(declaration: ir.OpView) -> bool:
@@ -82,11 +77,11 @@ def vdevice_of(kind: Any) -> Any:
 
 def targets_in(mod: IRModule, home: Target) -> list[Target]:
     """What code is made for: the target of the compilation, and of the other kind of device that the module names."""
-    vdevices = mod.global_infos.get(GLOBAL_INFO, ())
-    others = sorted({kind_of(each) for each in vdevices} - {home.kind})
+    vdevices = vdevices_in(mod)
+    others = {kind_of(each) for each in vdevices} - {home.kind}
     if not others:
         return [home]
-    if others == ["cpu"]:
+    if others == {"cpu"}:
         return [as_target("cpu"), home]
-    named = next(str(each.target.attrs.get("arch", DEFAULT_CUDA_ARCHITECTURE)) for each in vdevices if kind_of(each) == "cuda")
-    return [home, as_target(f"cuda:{named}")]
+    [architecture, *_] = [str(each.target.attrs["arch"]) for each in vdevices if kind_of(each) == "cuda"]
+    return [home, as_target(f"cuda:{architecture}")]

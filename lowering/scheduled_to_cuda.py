@@ -11,13 +11,15 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mlirtri.errors import CodegenError, DeviceError, KernelError
 from mlirtri.lowering.build_modules import cuda_module
 from mlirtri.lowering.cuda_source import device_module, source_of
+from mlirtri.lowering.device_functions import is_for
 from mlirtri.lowering.launch_plan import Plan, make_plan
+from mlirtri.lowering.relax_devices import targets_in
 from mlirtri.lowering.stage import Code, CompileContext
 from mlirtri.lowering.tvm_executable import KernelExecutable, make_executable
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, tirx, tvm
@@ -27,18 +29,20 @@ from mlirtri.lowering.tvm_targets import BUILD_PIPELINE, tvm_target
 
 def lower(mod: IRModule, context: CompileContext) -> Code:
     """The CUDA source of all kernels."""
-    functions = prim_funcs(mod)
-    plan = make_plan(mod)
-    target = tvm_target(context.target)
-    executable = CudaExecutable(functions, plan, target)
+    functions = [pair for pair in prim_funcs(mod) if is_for(pair[1], "cuda")]
+    targets = targets_in(mod, context.target)
+    target = tvm_target(next(each for each in targets if each.is_cuda))
+    # A kernel of both kinds of devices is complete after its host's half.
+    executable = CudaExecutable(functions, make_plan(mod), target) if len(targets) == 1 else None
+    payload = mod if executable is None else None
     if not functions:
-        return Code("// no kernel\n", executable)
+        return Code("// no kernel\n", executable, payload)
 
     def attempt(some):
         return _source(some, target)
 
     try:
-        return Code(attempt(functions), executable)
+        return Code(attempt(functions), executable, payload)
     except KernelError as error:
         raise error.at(first_failing(functions, attempt)) from None
     except Exception as error:
@@ -79,10 +83,15 @@ def _after(head: Any, body: Any) -> Any:
 class CudaExecutable:
     """Kernels that a device is needed for: built for it when they are first launched."""
 
-    def __init__(self, functions: list[tuple[str, PrimFunc]], plan: Plan | None, target: Any):
+    def __init__(
+        self, functions: list[tuple[str, PrimFunc]], plan: Plan | None, target: Any,
+        host: Mapping[str, Callable] | None = None,
+    ):  # fmt: skip
         self.kernels = plan.kernels if plan else len(functions)
         self.bytes = plan.bytes if plan else None
         self._functions, self._plan, self._target = functions, plan, target
+        self._host = host
+        """The compiled functions that run on the CPU, of a kernel that has both; None of another."""
         self._building = threading.Lock()
         self._built: KernelExecutable | None = None
 
@@ -99,10 +108,11 @@ class CudaExecutable:
                 "a CUDA kernel whose launches depend on run-time values cannot be launched here",
                 help='the CUDA source is kernel.ir["cuda"]',
             )
+        way_out = 'compile with target="cpu" to run it' if self._host is None else 'let its regions name device("cpu")'
         if tvm.get_global_func("device_api.cuda", allow_missing=True) is None:
             raise DeviceError(
                 "this kernel was compiled for CUDA, and TVM finds no CUDA runtime to launch it",
-                help='compile with target="cpu" to run it; the CUDA source is kernel.ir["cuda"]',
+                help=f'{way_out}; the CUDA source is kernel.ir["cuda"]',
             )
         # TVM's own default needs the cuda-bindings package.
         os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc" if shutil.which("nvcc") else "nvrtc")
@@ -112,4 +122,5 @@ class CudaExecutable:
             raise
         except Exception as error:
             raise CodegenError(f"TVM made no CUDA code: {short_message(error)}") from None
-        return make_executable(self._plan, library.__getitem__)
+        host = self._host or {}
+        return make_executable(self._plan, lambda name: host[name] if name in host else library[name])

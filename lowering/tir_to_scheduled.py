@@ -37,16 +37,16 @@ Rule = Callable[[PrimFunc, Target], "Schedule | None"]
 
 def lower(mod: IRModule, context: CompileContext) -> IRModule:
     """The module with every PrimFunc scheduled; raises `CodegenError` on the line of one that no rule takes."""
-    if context.schedule == "none" and not context.target.is_cuda:
-        return mod
-    mod = _with_lines(mod)
-    for target in targets_in(mod, context.target):
+    targets = [each for each in targets_in(mod, context.target) if each.is_cuda or context.schedule != "none"]
+    mod = _with_lines(mod) if targets else mod
+    for target in targets:
         rules = CUDA_RULES if target.is_cuda else CPU_RULES
         passes = tuple(Pass(name, _applying(name, rule, target)) for name, rule in rules)
         with tvm_target(target):
             mod = run_passes(mod, passes, context)
     for name, function in prim_funcs(mod):
-        if SCHEDULED not in (function.attrs or {}):
+        is_wanted = any(is_for(function, target.kind) for target in targets)
+        if is_wanted and SCHEDULED not in (function.attrs or {}):
             raise CodegenError(f"no schedule fits the kernel {name}", place_of(function))
     return mod
 

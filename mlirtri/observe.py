@@ -33,6 +33,12 @@ class Observer:
         self.verifies: bool = settings.get("MLIRTRI_VERIFY")
         self._last_shown = ""
 
+    def follow(self, pipeline: Pipeline) -> None:
+        """Go on with a pipeline whose last stages are others: the kernel needs more kinds of code."""
+        if self.printed == self.pipeline.names:
+            self.printed = pipeline.names
+        self.pipeline = pipeline
+
     @property
     def wants_passes(self) -> bool:
         """Whether the walk has to keep the text after each pass; one with edited files cannot be walked again later."""

@@ -13,6 +13,7 @@ from mlirtri.dumps import read_manifest, read_text, versions
 from mlirtri.errors import KernelError, UnknownOptionError
 from mlirtri.interfaces import interface_of, to_json
 from mlirtri.kernel import Kernel
+from mlirtri.lowering.device_pipelines import for_devices
 from mlirtri.lowering.pipelines import INTERPRETER, STAGES, Pipeline
 from mlirtri.lowering.python_to_ast import symbol_of
 from mlirtri.lowering.specialization import Capture, KernelSource, Specialization
@@ -49,6 +50,9 @@ def compile_function(
     )  # fmt: skip
     front, back = _split(pipeline)
     walked = walk(source, front, context, observer)
+    pipeline = for_devices(pipeline, target, front.stages[-1].kind, walked.ir)
+    observer.follow(pipeline)
+    front, back = _split(pipeline)
     key, digest = _keys(walked, pipeline, target, schedule, specialization.semantics)
     is_shared = observer.override_folder is None
     kernel = cache.get(key) if is_shared else None
@@ -137,6 +141,7 @@ def _resume(path: Path, stage: str, options: Options, text: str | None) -> Kerne
     content = read_text(path) if text is None else text
     ir = parse(start.kind, content, str(path))
     name, interface, semantics = interface_of(start.kind, ir, path)
+    pipeline = for_devices(pipeline, target, start.kind, ir)
     observer = Observer(name, pipeline, options.print_ir)
 
     def run(module: Any, keep_passes: bool, hook: Observer | None) -> Walk:

@@ -30,7 +30,7 @@ SYNTAX = [
     ("    return ⟦{y for y in x}⟧", "cannot contain SetComp", ""),
     ("    return ⟦{1: x}⟧", "cannot contain Dict", ""),
     ("    ⟦for i in range(3): pass⟧\n    else: pass\n    return x", "`else` on a loop", "set a flag"),
-    ("    ⟦with x: pass⟧", "cannot contain With", "context managers"),
+    ("    ⟦with x: pass⟧", "cannot enter", "context managers"),
     ("    ⟦raise ValueError⟧", "cannot contain Raise", "static_assert"),
     ("    ⟦import numpy⟧", "cannot contain Import", "top of the file"),
     ("    ⟦global x1⟧", "cannot contain Global", "as an argument"),

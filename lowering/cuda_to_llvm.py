@@ -1,0 +1,36 @@
+"""cuda → llvm: the host's half of a kernel that runs on both kinds of devices.
+
+Takes the `Code` of `cuda`, whose payload is the scheduled module. Gives `Code` with the LLVM IR of the functions that
+are for the CPU, and an executable that runs all of them in order, copies between the devices included. The CUDA half is
+built at the first call, and refused where there is no device (`DeviceError`).
+"""
+
+from __future__ import annotations
+
+from mlirtri.errors import CodegenError
+from mlirtri.lowering.device_functions import is_for
+from mlirtri.lowering.launch_plan import make_plan
+from mlirtri.lowering.relax_devices import targets_in
+from mlirtri.lowering.scheduled_to_cuda import CudaExecutable
+from mlirtri.lowering.scheduled_to_llvm import build, stable_text
+from mlirtri.lowering.stage import Code, CompileContext
+from mlirtri.lowering.tvm_executable import use_threads
+from mlirtri.lowering.tvm_passes import prim_funcs
+from mlirtri.lowering.tvm_targets import tvm_target
+
+
+def lower(code: Code, context: CompileContext) -> Code:
+    """LLVM IR of the host's functions, and what runs the whole kernel."""
+    if code.payload is None:
+        raise CodegenError("this CUDA source comes without a module", help="compile the kernel from an earlier stage")
+    mod = code.payload
+    cpu, cuda = sorted(targets_in(mod, context.target), key=lambda target: target.is_cuda)
+    use_threads(cpu.threads)
+    functions = prim_funcs(mod)
+    on_host = [pair for pair in functions if is_for(pair[1], "cpu")]
+    on_device = [pair for pair in functions if is_for(pair[1], "cuda")]
+    library = build(on_host, tvm_target(cpu)) if on_host else None
+    host = {name: library[name] for name, _ in on_host} if library is not None else {}
+    executable = CudaExecutable(on_device, make_plan(mod), tvm_target(cuda), host)
+    text = stable_text(library.inspect_source("ll")) if library is not None else "; no kernel\n"
+    return Code(text, executable, library)
