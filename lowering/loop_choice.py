@@ -41,13 +41,27 @@ def fit_of(loop: Any) -> Fit:
     accesses = accesses_of(loop.body)
     total = fitting = 0
     stores_fit = True
+    # The parts of complex numbers are every other element, of which LLVM makes vectors where little is computed.
+    apart = (1, 2) if _divides(loop.body) else (1,)
     for each in accesses.shared:
         step = step_of(each, loop.loop_var)
         weight = LOOP_WEIGHT ** len(each.loops)
         total += weight
-        fitting += weight if step in (0, 1) else 0
-        stores_fit &= step == 1 or not each.is_store
+        fitting += weight if step in (0, *apart) else 0
+        stores_fit &= step in apart or not each.is_store
     return Fit(fitting / total if total else 0.0, stores_fit, lanes_of(accesses))
+
+
+def _divides(statement: Any) -> bool:
+    """Whether a statement divides or takes a root, which takes longer than to gather a vector's elements."""
+    found: list[Any] = []
+
+    def visit(call: Any) -> None:
+        if getattr(call.op, "name", "") == "tirx.sqrt":
+            found.append(call)
+
+    structural_walk(statement, [(tirx.Div, found.append), (tirx.Call, visit)])
+    return bool(found)
 
 
 def step_of(access: Access, variable: Any) -> int | None:
@@ -115,3 +129,10 @@ def shares_reads(loop: Any) -> bool:
 def is_around_innermost(loop: Any) -> bool:
     """Whether no marked loop inside of this one has another inside of it."""
     return not any(parallel_loops_in(inner.body) for inner in parallel_loops_in(loop.body))
+
+
+def is_written_out(statement: Any) -> bool:
+    """Whether a statement does something for several iterations of a loop that it was in."""
+    found: list[Any] = []
+    structural_walk(statement, (tirx.For, lambda loop: found.append(loop.kind)))
+    return tirx.ForKind.UNROLLED in found

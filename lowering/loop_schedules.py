@@ -11,6 +11,7 @@ stay in order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from mlirtri.lowering.loop_choice import (
@@ -18,6 +19,7 @@ from mlirtri.lowering.loop_choice import (
     contains_loops,
     fit_of,
     is_around_innermost,
+    is_written_out,
     parallel_loops_in,
     shares_reads,
 )
@@ -41,10 +43,12 @@ from mlirtri.lowering.tvm_names import PrimFunc, SBlock, SBlockRealize, Schedule
 
 IMPERATIVE = "mlirtri.imperative"
 """Attribute of a PrimFunc that is statements, not a loop nest around one block."""
-ROWS = 4
+ROWS = 8
 """Rows that a product does together, so that what it reads of its right operand is used for each."""
 VECTORS = 4
-"""Vectors of results that a sum over rows does together."""
+"""Vectors of results that a sum over rows does together, as many as it takes to have no addition wait for another."""
+VECTORS_OF_ROWS = 3
+"""The same for several rows: 24 vectors of results, 3 of the right operand, and 5 registers for the rest."""
 ENOUGH_ITERATIONS = 8
 """Iterations of a loop that are enough for the threads to share."""
 Ranges = tuple[LoopRange, ...]
@@ -123,10 +127,10 @@ class _Scheduler:
         if not contains_loops(loop.body):
             smallest = 2 if known is not None else max(2, lanes // 2)
             return _narrowing(loop, count, lanes, smallest)
-        wide = VECTORS * lanes
+        vectors = VECTORS_OF_ROWS if is_written_out(loop.body) else VECTORS
         if known is not None:
-            return _overlapping(loop, count, Shape(VECTORS if wide <= known else 1, lanes))
-        return _overlapping_if_enough(loop, count, lanes)
+            return _overlapping(loop, count, Shape(max(1, min(vectors, known // lanes)), lanes))
+        return _overlapping_if_enough(loop, count, [Shape(1, lanes), Shape(vectors, lanes)])
 
     def _rows(self, loop: Any, around: Ranges) -> Any:
         """Several iterations of the loop written out together; None where they part."""
@@ -135,7 +139,10 @@ class _Scheduler:
         strips = strip_loop(loop, index(0), count, Shape(rows, 1)) if rows > 1 else None
         if strips is None:
             return None
-        parts = [strips, *rest_loop(loop, whole(count, rows), count)]
+        done = whole(count, rows)
+        parts = [strips, *rest_loop(loop, done, count)]
+        if isinstance(count, tirx.IntImm) and count.value - done.value > 1:
+            parts[1:] = [strip_loop(loop, done, count, Shape(count.value - done.value, 1))]
         return sequence(*(self._inside(part, around) for part in parts))
 
 
@@ -150,10 +157,10 @@ def _narrowing(loop: Any, count: Any, lanes: int, smallest: int) -> Any:
     return None if any(each is None for each in steps) else sequence(*steps, *rest_loop(loop, done, count))
 
 
-def _overlapping_if_enough(loop: Any, count: Any, lanes: int) -> Any:
+def _overlapping_if_enough(loop: Any, count: Any, shapes: Sequence[Shape]) -> Any:
     """The widest strips that the loop is long enough for, one by one where it is for none; None where they part."""
     [made] = rest_loop(loop, index(0), count)
-    for shape in (Shape(1, lanes), Shape(VECTORS, lanes)):
+    for shape in shapes:
         strips = _overlapping(loop, count, shape)
         if strips is None:
             return None

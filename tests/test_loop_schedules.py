@@ -173,7 +173,7 @@ def test_product_is_a_tile_of_vectors():
     text = scheduled(function(body, **arguments_of(arrays)), on(1)).script()
     assert "C_element = T.alloc_buffer" in text
     assert text.index("for k in") > text.index("for j in")
-    assert re.search(r"for vector in T.unroll\(T.int64\(4\)\):\s+for vector_1 in T.unroll.*:\s+for lane in T.vec", text)
+    assert re.search(r"for vector in T.unroll\(T.int64\(8\)\):\s+for vector_1 in T.unroll.*:\s+for lane in T.vec", text)
 
 
 FACTORISATION = """
