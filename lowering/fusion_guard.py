@@ -4,6 +4,7 @@ Upstream fuses a producer that has one use, wherever that use is. For the time o
 get a second use, which keeps them kernels of their own:
 
 * what a contraction reads: it would compute it again for every row or column, and would be no contraction any more;
+  in imperative functions, where a kernel of its own costs no launch, what any consumer reads more often than once;
 * what a loop reads that the producer is not in: it would compute it again in every turn;
 * what reads an array that is written before the consumer runs: the whole array would have to be copied first.
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mlirtri.dialect.mlir import all_operations, bufferization, ir, linalg, operations_named
+from mlirtri.lowering.imperative import is_imperative
 from mlirtri.lowering.overwrites import Overwrites
 
 KEPT = "mlirtri.kept"
@@ -30,9 +32,9 @@ FREE = ("linalg.yield", "arith.extf", "arith.extsi", "arith.extui")
 def guard(module: ir.Module) -> None:
     """Give a second use to the producers that must stay kernels of their own."""
     kept: list[ir.Value] = []
-    overwrites = Overwrites(module, kept)
+    overwrites, always = Overwrites(module, kept), is_imperative(module)
     for operation in operations_named(module, "linalg.*"):
-        wanted = [*_read_by_contraction(operation), *_read_by_loop(operation), *overwrites.read_too_late(operation)]
+        wanted = [*_read_often(operation, always), *_read_by_loop(operation), *overwrites.read_too_late(operation)]
         kept.extend(value for value in dict.fromkeys(wanted) if value not in kept)
     for value in kept:
         with ir.InsertionPoint.after(value.owner), value.owner.location:
@@ -46,14 +48,14 @@ def release(module: ir.Module) -> None:
             operation.erase()
 
 
-def _read_by_contraction(operation: ir.Operation) -> Iterator[ir.Value]:
-    """Arithmetic results that `operation` reads more than once per element while it reduces over something."""
+def _read_often(operation: ir.Operation, always: bool) -> Iterator[ir.Value]:
+    """Arithmetic results that `operation` reads more than once per element, `always` or while it reduces."""
     maps = linalg.get_indexing_maps(operation)
     if maps is None:
         return
     maps = [attribute.value for attribute in maps]
     loops, inputs = maps[0].n_dims, len(operation.operands) - len(operation.results)
-    if all(_dims_of(one) == set(range(loops)) for one in maps[inputs:]):
+    if not always and all(_dims_of(one) == set(range(loops)) for one in maps[inputs:]):
         return
     for value, one in zip(list(operation.operands)[:inputs], maps, strict=False):
         if _dims_of(one) != set(range(loops)) and (producer := _arithmetic_behind(value)) is not None:
@@ -94,8 +96,13 @@ def _arithmetic_behind(value: ir.Value) -> ir.Value | None:
         elif operation.name == "linalg.generic" and (source := _moved(operation)) is not None:
             value = source
         else:
-            return value if operation.name == "linalg.generic" else None
+            return value if operation.name == "linalg.generic" and _computes(operation) else None
     return None
+
+
+def _computes(generic: ir.Operation) -> bool:
+    """Whether a generic does more than to fill a tensor."""
+    return len(generic.regions[0].blocks[0].operations) > 1
 
 
 def _moved(generic: ir.Operation) -> ir.Value | None:

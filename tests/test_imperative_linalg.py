@@ -541,3 +541,19 @@ def test_an_array_that_a_loop_makes_anew_is_read_before_that():
 
     _, fused = rooms([V, THREE], body)
     assert fused.index("arith.cmpf") < fused.index("linalg.fill") < fused.index("arith.select")
+
+
+def test_what_is_broadcast_is_computed_once():
+    """``x / sqrt(row)`` in a loop: one root per column, not one per element; filling a row costs nothing."""
+
+    def body(t, x, row, n):
+        def step(i, carried):
+            five = t.fill(t.constant(5, FLOAT64), shape=(5,))
+            return [t.multiply(t.divide(carried[0], t.sqrt(row)), five)]
+
+        return scf_builder.for_loop(_range(n), [x], step, None)[0]
+
+    _, fused = rooms([A, V, THREE], body)
+    assert fused.count("linalg.generic") == 2
+    rooted, divided = fused.index("math.sqrt"), fused.index("arith.divf")
+    assert rooted < fused.index("linalg.yield") < divided
