@@ -1,6 +1,6 @@
-"""Rules of `tri_to_linalg` for whole arrays: padding, literals, correlation, running sums, sorting, looking up.
+"""Rules of `tri_to_linalg` for whole arrays: padding, literals, correlation, running sums, looking up, counting.
 
-What goes from element to element in order (running sums, sorting, adding at positions) is a nest of `scf.for` that
+What goes from element to element in order (running sums, adding at positions) is a nest of `scf.for` that
 carries the tensors it writes; each element is looked up in the body of a generic where the order does not matter.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from mlirtri.dialect import attributes, scalar
 from mlirtri.dialect.definition import type_of
-from mlirtri.dialect.dtypes import DTYPES, DType
-from mlirtri.dialect.mlir import arith, ir, linalg, scf, tensor
+from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.mlir import arith, ir, tensor
 from mlirtri.dialect.scalar import Scalar
 from mlirtri.dialect.types import TensorType
 from mlirtri.lowering.linalg_builder import (
@@ -29,6 +29,7 @@ from mlirtri.lowering.linalg_builder import (
 )  # fmt: skip
 from mlirtri.lowering.loop_nests import loop_nest
 from mlirtri.lowering.tri_to_linalg_rules import INT64, insert_slice, rule
+from mlirtri.lowering.tri_to_linalg_sorting import less
 
 FLOAT32 = DTYPES["float32"]
 Indices = Sequence[ir.Value]
@@ -173,133 +174,6 @@ def _scan_planes(x: ir.Value, out: ir.Value, axis: int, combined) -> ir.Value:
     return loop_nest(later, [out], step)[0]
 
 
-# --- sorting -------------------------------------------------------------------------------------------------------
-
-
-def less(x: Scalar, y: Scalar) -> Scalar:
-    """Whether x is sorted before y: NaN comes last, as in NumPy."""
-    if x.dtype.is_complex:
-        return _less_complex(x, y)
-    below = scalar.compare("lt", x, y)
-    if not x.dtype.is_float:
-        return below
-    return scalar.bit_or(below, scalar.bit_and(scalar.is_nan(y), scalar.logical_not(scalar.is_nan(x))))
-
-
-def _less_complex(x: Scalar, y: Scalar) -> Scalar:
-    """By real and then by imaginary part; where real parts are numbers, those without a NaN beside them come first."""
-    (x_re, x_im), (y_re, y_im) = scalar.parts(x), scalar.parts(y)
-    same = scalar.logical_not(scalar.bit_or(less(x_re, y_re), less(y_re, x_re)))
-    in_order = scalar.bit_or(less(x_re, y_re), scalar.bit_and(same, less(x_im, y_im)))
-    are_numbers = scalar.logical_not(scalar.bit_or(scalar.is_nan(x_re), scalar.is_nan(y_re)))
-    differ = scalar.bit_and(are_numbers, scalar.bit_xor(scalar.is_nan(x_im), scalar.is_nan(y_im)))
-    return scalar.select(differ, scalar.is_nan(y_im), in_order)
-
-
-@rule("sort")
-def _sort(op, operation, operands):
-    result, parameters = _parameters(op, operation)
-    [x] = operands
-    return _merge_sorted(x, parameters["axis"], result.dtype, lambda element, at: element)
-
-
-@rule("argsort")
-def _argsort(op, operation, operands):
-    """The positions are sorted, by what is at them."""
-    result, parameters = _parameters(op, operation)
-    [x] = operands
-    axis, of = parameters["axis"], type_of(operation.operands[0].type)
-
-    def element_at(position: ir.Value, at: Indices) -> ir.Value:
-        place = arith.index_cast(ir.IndexType.get(), position)
-        return tensor.extract(x, [*at[:axis], place, *at[axis + 1 :]])
-
-    def position() -> Scalar:
-        return Scalar(arith.index_cast(element_type(INT64), linalg.IndexOp(axis).result), INT64)
-
-    return _merge_sorted(map_elements(result, [], [], position, sizes_of(x)), axis, of.dtype, element_at)
-
-
-def _merge_sorted(values: ir.Value, axis: int, dtype: DType, key) -> ir.Value:
-    """Bottom-up merge sort (Knuth, The Art of Computer Programming 3, 5.2.4): stable, from one tensor into another.
-
-    Two passes at a time, there and back, so that each tensor stays where it is.
-    """
-    sizes = sizes_of(values)
-    size = index_value(sizes[axis])
-    batch = [1 if loop == axis else each for loop, each in enumerate(sizes)]
-    spare = tensor.empty(sizes, values.type.element_type)
-
-    def passes(width: ir.Value, carried: Indices) -> list[ir.Value]:
-        source, target = carried
-        double = arith.addi(width, width)
-
-        def there(at: Indices, inner: Indices) -> list[ir.Value]:
-            target = _merge_pass(source, inner[0], axis, at, size, width, dtype, key)
-            return [target]
-
-        [target] = loop_nest(batch, [target], there)
-
-        def back(at: Indices, inner: Indices) -> list[ir.Value]:
-            return [_merge_pass(target, inner[0], axis, at, size, double, dtype, key)]
-
-        [source] = loop_nest(batch, [source], back)
-        return [arith.addi(double, double), source, target]
-
-    return _while_narrow(size, [index_constant(1), values, spare], passes)[1]
-
-
-def _while_narrow(size: ir.Value, initial: Indices, body) -> list[ir.Value]:
-    """Run the body as long as the width, which is carried first, is below the size."""
-    types = [value.type for value in initial]
-    loop = scf.WhileOp(types, list(initial))
-    here = ir.Location.current
-    before = loop.regions[0].blocks.append(*types, arg_locs=[here] * len(types))
-    after = loop.regions[1].blocks.append(*types, arg_locs=[here] * len(types))
-    with ir.InsertionPoint(before):
-        narrow = arith.cmpi(arith.CmpIPredicate.slt, before.arguments[0], size)
-        scf.ConditionOp(narrow, list(before.arguments))
-    with ir.InsertionPoint(after):
-        width, *carried = after.arguments
-        scf.YieldOp(body(width, carried))
-    return list(loop.results)
-
-
-def _merge_pass(source, target, axis: int, at: Indices, size, width, dtype: DType, key) -> ir.Value:
-    """Merge each pair of sorted runs of `width` of one line of `source` into `target`."""
-    double = arith.addi(width, width)
-    last = arith.subi(size, index_constant(1))
-    pairs = arith.ceildivui(size, double)
-
-    def read(position: ir.Value) -> tuple[ir.Value, Scalar]:
-        """An element, at the last place where there is none any more."""
-        here = [*at[:axis], arith.minsi(position, last), *at[axis + 1 :]]
-        element = tensor.extract(source, here)
-        return element, Scalar(key(element, here), dtype)
-
-    def pair(number: Indices, carried: Indices) -> list[ir.Value]:
-        low = arith.muli(number[0], double)
-        middle = arith.minsi(arith.addi(low, width), size)
-        high = arith.minsi(arith.addi(low, double), size)
-
-        def take(offset: Indices, inner: Indices) -> list[ir.Value]:
-            target, left, right = inner
-            (left_element, left_key), (right_element, right_key) = read(left), read(right)
-            has_left = arith.cmpi(arith.CmpIPredicate.slt, left, middle)
-            right_is_out = arith.cmpi(arith.CmpIPredicate.sge, right, high)
-            in_order = scalar.logical_not(less(right_key, left_key)).value
-            from_left = arith.andi(has_left, arith.ori(right_is_out, in_order))
-            here = [*at[:axis], arith.addi(low, offset[0]), *at[axis + 1 :]]
-            written = tensor.insert(arith.select(from_left, left_element, right_element), target, here)
-            step = arith.index_castui(ir.IndexType.get(), from_left)
-            moved = arith.addi(left, step)
-            return [written, moved, arith.addi(right, arith.subi(index_constant(1), step))]
-
-        return loop_nest([arith.subi(high, low)], [carried[0], low, middle], take)[:1]
-
-    return loop_nest([pairs], [target], pair)[0]
-
-
 # --- looking up and counting ---------------------------------------------------------------------------------------
 
 _STEPS_OF_RUN_TIME = 48
@@ -343,7 +217,7 @@ def _mapped(result: TensorType, values: ir.Value, body) -> ir.Value:
 
 @rule("bins")
 def _bins(op, operation, operands):
-    """The bin by division, and a neighbour where rounding went over an edge, as `numpy.histogram` does it."""
+    """The bin by its width, and a neighbour where rounding went over an edge, as `numpy.histogram` does it."""
     result = type_of(operation.results[0].type)
     x, edges = operands
     dtype = type_of(operation.operands[1].type).dtype
@@ -356,8 +230,9 @@ def _bins(op, operation, operands):
 
     def body(value: ir.Value) -> Scalar:
         element, low, high = scalar.cast(Scalar(value, dtype), wide), edge(_number(0)), edge(count)
-        share = scalar.divide(scalar.subtract(element, low), scalar.subtract(high, low))
-        guess = scalar.cast(scalar.multiply(share, scalar.cast(count, wide)), INT64)
+        # The same for all elements: one division in all. Half a bin more or less is put right below.
+        scale = scalar.divide(scalar.cast(count, wide), scalar.subtract(high, low))
+        guess = scalar.cast(scalar.multiply(scalar.subtract(element, low), scale), INT64)
         place = scalar.maximum(scalar.minimum(guess, last_bin), _number(0))
         too_high = scalar.cast(scalar.compare("lt", element, edge(place)), INT64)
         place = scalar.maximum(scalar.subtract(place, too_high), _number(0))

@@ -89,7 +89,7 @@ LOOPING = [
     Case("numpy.sort", D.astype(np.float16)), Case("numpy.sort", TIES.astype(np.uint8)), Case("numpy.argsort", D),
     Case("numpy.bincount", P.ravel(), minlength=7), Case("numpy.bincount", P.ravel(), X.ravel(), 5),
     Case("numpy.histogram", D), Case("numpy.histogram", D, 7, (-1, 1)), Case("numpy.histogram", D, GRID),
-    Case("numpy.histogram", D.astype(np.float32), 5), Case("numpy.histogram", N),
+    Case("numpy.histogram", D.astype(np.float32), 5), Case("numpy.histogram", N, 7),
     Case("numpy.histogram", D, [-1, 0, 2]),
     Case("numpy.histogram", D, 5, weights=D), Case("numpy.histogram", D, 5, density=True),
     Case("numpy.histogram", np.ones(3)),
