@@ -9,7 +9,7 @@ are of no value so far (``tensor.empty``) become ones whose buffer is there anyw
 from __future__ import annotations
 
 from mlirtri.dialect.mlir import arith, bufferization, ir, linalg, operations_named, tensor
-from mlirtri.lowering.buffer_values import VIEWS
+from mlirtri.lowering.buffer_values import VIEWS, ends_in, is_block_argument, is_inside, is_read_only, terminator
 
 
 def splats_to_fills(module: ir.Module) -> None:
@@ -23,6 +23,18 @@ def splats_to_fills(module: ir.Module) -> None:
             filled = linalg.fill(number, outs=[tensor.empty(kind.shape, kind.element_type)])
         constant.results[0].replace_all_uses_with(filled)
         constant.erase()
+
+
+def constant_bodies_to_fills(module: ir.Module) -> None:
+    """What yields the same number everywhere is a fill, however it was written."""
+    for generic in operations_named(module, "linalg.generic"):
+        [*steps, last] = generic.regions[0].blocks[0].operations
+        if steps or len(generic.results) != 1 or is_block_argument(last.operands[0]):
+            continue
+        with ir.InsertionPoint(generic), generic.location:
+            filled = linalg.fill(last.operands[0], outs=[generic.operands[len(generic.operands) - 1]])
+        generic.results[0].replace_all_uses_with(filled)
+        generic.erase()
 
 
 def one_fill_per_use(module: ir.Module) -> None:
@@ -104,7 +116,7 @@ def elementwise_in_place(module: ir.Module) -> None:
             continue
         for value, one in zip(inputs, maps, strict=True):
             fits = one == target_map and value.type == target.type and inputs.count(value) == 1
-            if fits and _may_be_overwritten(generic, value) and _reads_last(generic, value):
+            if fits and _may_overwrite(generic, value):
                 generic.operands[len(inputs)] = value
                 _bring_closer(value, generic)
                 break
@@ -141,8 +153,14 @@ def _bring_closer(value: ir.Value, generic: ir.Operation) -> None:
         value.owner.operation.move_before(generic)
 
 
-def _may_be_overwritten(generic: ir.Operation, value: ir.Value) -> bool:
-    """Whether the buffer of `value` is one that writing `generic`'s result into it spares."""
+def _may_overwrite(generic: ir.Operation, value: ir.Value) -> bool:
+    """Whether `generic` may write its result into the buffer of `value`, and whether that spares one."""
+    if _is_kept_by_the_other_arm(generic, value):
+        return True
+    return _has_a_buffer_to_reuse(generic, value) and _reads_last(generic, value)
+
+
+def _has_a_buffer_to_reuse(generic: ir.Operation, value: ir.Value) -> bool:
     if _made_by(value, "linalg."):
         return True
     if _made_by(value, "tensor.extract_slice"):
@@ -163,6 +181,18 @@ def _goes_back(generic: ir.Operation, value: ir.Value) -> bool:
 
 
 _PLACE = ("static_offsets", "static_sizes", "static_strides")
+
+
+def _is_kept_by_the_other_arm(generic: ir.Operation, value: ir.Value) -> bool:
+    """Whether `generic` computes what an `if` makes of `value`, which its other arm leaves as it is."""
+    branch = generic.parent.operation
+    if branch.name != "scf.if" or is_inside(value, branch) or is_read_only(value) or not ends_in(value, branch):
+        return False
+    if any(use.owner.operation.block == generic.block and generic.is_before_in_block(use.owner) for use in value.uses):
+        return False
+    ends = [terminator(region.blocks[0]) for region in branch.regions]
+    kept = {at for end in ends for at, one in enumerate(end.operands) if one == value}
+    return any(use.owner.name == "scf.yield" and use.operand_number in kept for use in generic.results[0].uses)
 
 
 def _is_handed_on(generic: ir.Operation, value: ir.Value) -> bool:

@@ -86,5 +86,29 @@ def is_inside(value: ir.Value, branch: ir.Operation) -> bool:
     return operation is not None
 
 
+def is_read_only(value: ir.Value) -> bool:
+    """Whether `value` is an argument or a constant; an argument that may be written is behind a `to_tensor`."""
+    if is_block_argument(value):
+        return value.owner.owner.operation.name == "func.func"
+    return value.owner.name == "arith.constant"
+
+
+def ends_in(value: ir.Value, branch: ir.Operation) -> bool:
+    """Whether all readers of `value` come before `branch`, or lie in it or in a branch around it."""
+    block = value.owner if is_block_argument(value) else value.owner.operation.block
+    around = branch
+    while around.block != block:
+        around = around.parent
+        if around.name != "scf.if":
+            return False
+    for use in value.uses:
+        reader = use.owner.operation
+        while reader.block != block:
+            reader = reader.parent
+        if reader != around and not reader.is_before_in_block(around):
+            return False
+    return True
+
+
 def terminator(block: ir.Block) -> ir.Operation:
     return block.operations[len(block.operations) - 1].operation

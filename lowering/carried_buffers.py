@@ -13,9 +13,11 @@ from collections.abc import Sequence
 
 from mlirtri.dialect.mlir import all_operations, arith, bufferization, ir, operations_named, scf, tensor
 from mlirtri.lowering.buffer_values import (
+    ends_in,
     is_block_argument,
     is_content_of,
     is_inside,
+    is_read_only,
     may_share,
     outside,
     same_buffer,
@@ -176,31 +178,7 @@ def _have_one_buffer(values: Sequence[ir.Value], branch: ir.Operation) -> bool:
         return False
     if all(value == first for value in values):
         return True
-    return not _is_read_only(first) and _ends_in(first, branch)
-
-
-def _is_read_only(value: ir.Value) -> bool:
-    """Whether `value` is an argument or a constant; an argument that may be written is behind a `to_tensor`."""
-    if is_block_argument(value):
-        return value.owner.owner.operation.name == "func.func"
-    return value.owner.name == "arith.constant"
-
-
-def _ends_in(value: ir.Value, branch: ir.Operation) -> bool:
-    """Whether all readers of `value` come before `branch`, or lie in it or in a branch around it."""
-    block = value.owner if is_block_argument(value) else value.owner.operation.block
-    around = branch
-    while around.block != block:
-        around = around.parent
-        if around.name != "scf.if":
-            return False
-    for use in value.uses:
-        reader = use.owner.operation
-        while reader.block != block:
-            reader = reader.parent
-        if reader != around and not reader.is_before_in_block(around):
-            return False
-    return True
+    return not is_read_only(first) and ends_in(first, branch)
 
 
 def _is_tensor(kind: ir.Type) -> bool:

@@ -18,7 +18,7 @@ from math import prod
 from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import bufferization, func, ir, linalg, memref, operations_named, public_functions
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering import buffer_reuse, carried_buffers, while_loops
+from mlirtri.lowering import buffer_reuse, carried_buffers, destinations, while_loops
 from mlirtri.lowering.buffer_values import is_content_of, may_share
 from mlirtri.lowering.external_calls import refuse_without_tvm
 from mlirtri.lowering.fusion_guard import RESHAPES
@@ -72,12 +72,16 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             module.operation.attributes[name] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
         if imperative:
             run_rewrite("splats-to-fills", buffer_reuse.splats_to_fills, module, context)
-        run_rewrite("one-fill-per-use", buffer_reuse.one_fill_per_use, module, context)
+            run_rewrite("constant-bodies-to-fills", buffer_reuse.constant_bodies_to_fills, module, context)
+            run_rewrite("fill-at-use", destinations.fill_at_use, module, context)
+        else:
+            run_rewrite("one-fill-per-use", buffer_reuse.one_fill_per_use, module, context)
         run_rewrite("concat-to-slices", buffer_reuse.concat_to_slices, module, context)
         run_rewrite("elementwise-in-place", buffer_reuse.elementwise_in_place, module, context)
         run_rewrite("results-to-arguments", _results_to_arguments, module, context)
         if imperative:
             run_rewrite("while-carries-everything", while_loops.rewrite, module, context)
+            run_rewrite("results-where-they-go", destinations.rewrite, module, context)
             run_rewrite("one-buffer-per-carried-value", carried_buffers.rewrite, module, context)
         run_passes(module, FROM_LOOPS if imperative else FROM_TENSORS, context)
         run_passes(module, TO_MEMREF, context)

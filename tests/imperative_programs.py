@@ -512,3 +512,24 @@ CHOICE = function(
     %w = tensor.insert %v into %y[%c1] : tensor<8xf64>
     return %w : tensor<8xf64>""",
 )
+
+
+# for i in range(3): t = B * 2; s = sum(A[:4]); B[0] = s (if `busy`); A[0:8] = t
+def late_insertion(busy):
+    return function(
+        ["%A: tensor<16xf64>, updated 0", f"%B: {VECTOR}, updated 1"],
+        ["tensor<16xf64>", VECTOR],
+        """
+    %r:2 = scf.for %i = %c0 to %c3 step %c1 iter_args(%a = %A, %b = %B) -> (tensor<16xf64>, tensor<8xf64>) {
+      %e = tensor.empty() : tensor<8xf64>
+    """
+        + elementwise("%t", ["%b"], [VECTOR], ("%e", VECTOR), "%r = arith.addf %x0, %x0 : f64")
+        + f"""
+      %s = tensor.extract %a[%c2] : tensor<16xf64>
+      %n = tensor.insert %s into %b[%c0] : {VECTOR}
+      %m = tensor.insert %s into {"%n" if busy else "%a"}[%c1] : {VECTOR if busy else "tensor<16xf64>"}
+      %w = tensor.insert_slice %t into {"%a" if busy else "%m"}[0] [8] [1] : {VECTOR} into tensor<16xf64>
+      scf.yield %w, {"%m" if busy else "%b"} : tensor<16xf64>, {VECTOR}
+    }}
+    return %r#0, %r#1 : tensor<16xf64>, {VECTOR}""",
+    )

@@ -139,6 +139,14 @@ def test_old_content_is_copied_for_those_who_still_read_it():
     assert text.count("memref.copy") <= 3  # the last one is the sum's
 
 
+@pytest.mark.parametrize("busy", [False, True])
+def test_results_inserted_later_copy_no_array(busy):
+    """Where the array is read before the insertion, upstream's destination passing alone copies all of it."""
+    text = bufferized(programs.late_insertion(busy))
+    assert not re.search(r"alloca?\(.*memref<16xf64>", text)
+    assert text.count("memref.alloca()") == busy
+
+
 def test_arms_of_a_branch_share_a_buffer():
     for name in ("BRANCHES", "COPY_IN_BRANCH"):
         text = bufferized(getattr(programs, name))
@@ -274,6 +282,20 @@ def test_branches(s):
     inserted[1] = s if s > 0 else inserted[1]
     np.testing.assert_array_equal(results[0], a * 2)
     np.testing.assert_array_equal(results[1], inserted)
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_results_inserted_later(busy):
+    a, b = vector(16), vector()
+    x, y = a.copy(), b.copy()
+    for _ in range(3):
+        t = y * 2
+        y[0] = x[2] if busy else y[0]
+        (y if busy else x)[1] = x[2]
+        x[:8] = t
+    run(programs.late_insertion(busy), [a, b], updated=[(0, 0), (1, 1)])
+    np.testing.assert_array_equal(a, x)
+    np.testing.assert_array_equal(b, y)
 
 
 def test_old_content_of_a_carried_array():

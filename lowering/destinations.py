@@ -1,0 +1,135 @@
+"""Results that become parts of arrays are computed right before they do, or into memory of their own.
+
+Takes a module of `linalg`, `tensor` and `scf` on tensors. Gives it in place with the same values, so that upstream may
+replace the destination of every operation whose result is inserted into an array by that part of the array: where the
+array is still read between the two, the operation moves down to the insertion; where it cannot, because what it reads
+is written in between, its destination becomes an allocation, which upstream leaves alone. Refuses nothing.
+
+    %t = fill(1); %y = read(%a); insert %t into %a   ──►   %y = read(%a); %t = fill(1); insert %t into %a
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.mlir import all_operations_in, bufferization, ir, operations_named
+from mlirtri.lowering.buffer_values import VIEWS, is_block_argument, same_buffer
+
+
+def fill_at_use(module: ir.Module) -> None:
+    """Every user of a filled array gets one of its own, filled right before: upstream would copy a shared one."""
+    for fill in operations_named(module, "linalg.fill"):
+        for use in list(fill.results[0].uses):
+            if _only_reads(use) and use.owner.operation.block != fill.block:
+                continue  # once before a loop, not in each of its iterations
+            with ir.InsertionPoint(use.owner):
+                use.owner.operands[use.operand_number] = fill.clone().results[0]
+        if not list(fill.results[0].uses):
+            fill.erase()
+
+
+def _only_reads(use: ir.OpOperand) -> bool:
+    operation = use.owner.operation
+    return operation.name.startswith("linalg.") and use.operand_number < len(operation.operands) - len(
+        operation.results
+    )
+
+
+def rewrite(module: ir.Module) -> None:
+    """Move, or part from their arrays, all operations whose results are inserted."""
+    for insertion in operations_named(module, "tensor.insert_slice"):
+        producer = _producer(insertion.operands[0])
+        if producer is None or producer.block != insertion.block:
+            continue
+        between = _between(producer, insertion)
+        if not _is_touched(_root(insertion.operands[1]), between):
+            continue
+        read = {_root(value) for value in _inputs(producer) if isinstance(value.type, ir.RankedTensorType)}
+        if any(_is_written(root, between) for root in read):
+            _part(producer)
+        else:
+            _move(producer, insertion)
+
+
+def _producer(value: ir.Value) -> ir.Operation | None:
+    """The `linalg` operation behind `value` that nobody else uses, and that starts from nothing."""
+    if is_block_argument(value) or len(list(value.uses)) != 1:
+        return None
+    operation = value.owner.operation
+    if not operation.name.startswith("linalg.") or len(operation.results) != 1:
+        return None
+    return operation if _start(operation) is not None else None
+
+
+def _start(operation: ir.Operation) -> ir.Operation | None:
+    """The `tensor.empty` that the result of `operation` is written into, perhaps after a fill."""
+    target = operation.operands[len(operation.operands) - 1]
+    if is_block_argument(target):
+        return None
+    source = target.owner.operation
+    if source.name == "tensor.empty":
+        return source
+    is_own = source.name == "linalg.fill" and len(list(target.uses)) == 1 and source.block == operation.block
+    return _start(source) if is_own else None
+
+
+def _inputs(operation: ir.Operation) -> list[ir.Value]:
+    """What `operation` reads, also inside its body."""
+    inside = [value for one in all_operations_in(operation)[1:] for value in one.operands]
+    return [*list(operation.operands)[:-1], *inside]
+
+
+def _between(first: ir.Operation, last: ir.Operation) -> list[ir.Operation]:
+    return [
+        one.operation
+        for one in first.block.operations
+        if first.is_before_in_block(one.operation) and one.operation.is_before_in_block(last)
+    ]
+
+
+def _root(value: ir.Value) -> ir.Value:
+    """The first value in the buffer of `value`."""
+    while not is_block_argument(value):
+        if value.owner.name in VIEWS:
+            value = value.owner.operands[0]
+        elif sources := same_buffer(value):
+            value = sources[0]
+        else:
+            break
+    return value
+
+
+def _is_touched(root: ir.Value, operations: list[ir.Operation]) -> bool:
+    return any(
+        _root(value) == root for one in operations for inner in all_operations_in(one) for value in inner.operands
+    )
+
+
+def _is_written(root: ir.Value, operations: list[ir.Operation]) -> bool:
+    """Whether any operation puts a new content into the buffer of `root`."""
+    results = [value for one in operations for inner in all_operations_in(one) for value in inner.results]
+    return any(value != root and _root(value) == root and _is_new_content(value) for value in results)
+
+
+def _is_new_content(value: ir.Value) -> bool:
+    return value.owner.name not in VIEWS
+
+
+def _part(producer: ir.Operation) -> None:
+    """Let the result have memory of its own."""
+    empty = _start(producer)
+    with ir.InsertionPoint(producer), producer.location:
+        fresh = bufferization.alloc_tensor(empty.results[0].type, list(empty.operands))
+    at = len(producer.operands) - 1
+    target = producer.operands[at]
+    if target.owner.name == "linalg.fill":
+        fill = target.owner.operation
+        fill.move_before(producer)
+        fill.operands[1] = fresh
+    else:
+        producer.operands[at] = fresh
+
+
+def _move(producer: ir.Operation, insertion: ir.Operation) -> None:
+    target = producer.operands[len(producer.operands) - 1].owner.operation
+    producer.move_before(insertion)
+    if target.name == "linalg.fill":
+        target.move_before(producer)
