@@ -11,7 +11,7 @@ from typing import Any
 
 from mlirtri.lowering.loop_accesses import Access, Accesses, accesses_of
 from mlirtri.lowering.loop_dependence import PARALLEL
-from mlirtri.lowering.tvm_names import structural_walk, tirx
+from mlirtri.lowering.tvm_names import ir, structural_walk, tirx
 from mlirtri.lowering.tvm_targets import vector_bits
 
 GOOD = 0.6
@@ -60,7 +60,7 @@ def _divides(statement: Any) -> bool:
         if getattr(call.op, "name", "") == "tirx.sqrt":
             found.append(call)
 
-    structural_walk(statement, [(tirx.Div, found.append), (tirx.Call, visit)])
+    structural_walk(statement, [(tirx.Div, found.append), (ir.Call, visit)])
     return bool(found)
 
 
