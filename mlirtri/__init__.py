@@ -22,12 +22,15 @@ __version__ = "0.1.0"
 
 __all__ = [
     "JitFunction", "Kernel", "KernelError", "Macro", "Ref", "Tensor", "compare", "device_print", "jit", "macro",
-    "resume", "static_range",
+    "device", "relax", "resume", "static_range", "tensorir",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from mlirtri.comparison import compare
     from mlirtri.kernel import Kernel
+    from mlirtri.lowering.devices import device
+    from mlirtri.lowering.relax_library import relax
+    from mlirtri.lowering.user_tensorir import tensorir
     from mlirtri.session import resume
 
 globals().update(DTYPES)
