@@ -12,4 +12,4 @@ def lower(code: Code, context: CompileContext) -> Code:
     """The assembly; empty of kernels when the function has none."""
     if code.payload is None:
         return Code("# no kernel\n", code.executable)
-    return Code(code.payload.inspect_source("s"), code.executable, code.payload)
+    return Code(lambda: code.payload.inspect_source("s"), code.executable, code.payload)

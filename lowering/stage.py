@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 from mlirtri.lowering.target import Target
@@ -35,14 +36,19 @@ class Executable(Protocol):
         """
 
 
-@dataclass(frozen=True)
 class Code:
     """Generated code: its text, and what runs it once the last stage of a pipeline has made it."""
 
-    text: str
-    executable: Executable | None = None
-    payload: Any = None
-    """What the next room needs beside the text (a TVM runtime module, an MLIR module)."""
+    def __init__(self, text: str | Callable[[], str], executable: Executable | None = None, payload: Any = None):
+        self._text = text
+        self.executable = executable
+        self.payload = payload
+        """What the next room needs beside the text (a TVM runtime module, an MLIR module)."""
+
+    @cached_property
+    def text(self) -> str:
+        """The text, made when somebody asks where that takes long: assembly is half as much work as the code."""
+        return self._text if isinstance(self._text, str) else self._text()
 
 
 @dataclass(frozen=True)
