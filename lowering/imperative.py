@@ -10,6 +10,7 @@ from mlirtri.dialect.mlir import all_operations, ir, public_functions
 
 UPDATED_BY = "mlirtri.updated_by"
 """Attribute of a function's argument: the index of the result that is the argument's new content."""
+PRODUCTS = ("tri.matmul", "linalg.matmul", "linalg.batch_matmul")
 ELEMENTS = ("tensor.insert", "memref.load", "memref.store")
 """Operations that only imperative code has outside the bodies of `linalg`."""
 SLICES = {"tensor.extract_slice": 1, "tensor.insert_slice": 2}
@@ -17,10 +18,26 @@ SLICES = {"tensor.extract_slice": 1, "tensor.insert_slice": 2}
 
 
 def is_imperative(module: ir.Module) -> bool:
-    """Whether any function of `module` has to be compiled as one imperative unit."""
-    if any(updates_of(function) for function in public_functions(module)):
+    """Whether any function of `module` has to be compiled as one imperative unit, or is better so.
+
+    A function that only updates its arguments could be either: in place it copies nothing, but a product of matrices is
+    worth the copy, since straight-line code has schedules for it.
+    """
+    operations = all_operations(module)
+    if any(_is_imperative(operation) for operation in operations):
         return True
-    return any(_is_imperative(operation) for operation in all_operations(module))
+    updates = any(updates_of(function) for function in public_functions(module))
+    return updates and not any(_is_product(operation) for operation in operations)
+
+
+def _is_product(operation: ir.Operation) -> bool:
+    """Whether an operation is a product of matrices, of whatever size."""
+    if operation.name in PRODUCTS:
+        return all(isinstance(each.type, ir.RankedTensorType) for each in operation.operands)
+    if operation.name != "linalg.generic":
+        return False
+    kinds = str(operation.attributes["iterator_types"])
+    return "reduction" in kinds and kinds.count("parallel") >= 2 and len(operation.operands) >= 3
 
 
 def updates_of(function: ir.OpView) -> dict[int, int]:
