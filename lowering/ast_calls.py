@@ -27,8 +27,7 @@ from mlirtri.errors import (
     UnsupportedSyntaxError,
     offer,
 )  # fmt: skip
-from mlirtri.lowering import breakpoints
-from mlirtri.lowering import linear_algebra
+from mlirtri.lowering import breakpoints, linear_algebra, relax_library
 from mlirtri.lowering.ast_builtins import RUN_TIME_BUILTINS
 from mlirtri.lowering.ast_expressions import Method, fold
 from mlirtri.lowering.external import External
@@ -51,6 +50,7 @@ class Calls:
 
     def visit_Call(self, node: ast.Call) -> Any:
         callee = self.visit(node.func)
+        callee = relax_library.of_tvm(callee) or callee
         if isinstance(callee, External):
             return fresh(callee.emit(self.b, self.elements(node.args), self.keywords(node.keywords)))
         if getattr(callee, "references", ()):

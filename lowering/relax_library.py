@@ -1,6 +1,6 @@
 """`mlirtri.relax`: every function of TVM's `relax.op`, called by its name in a kernel.
 
-    mt.relax.nn.gelu(x)    mt.relax.split(x, 2, axis=1)    mt.relax.strided_slice(x, axes=[0], begin=[1], end=[3])
+    mt.relax.nn.gelu(x)    mt.relax.split(x, 2, axis=1)    tvm.relax.op.sigmoid(x)
 
 Takes tensors for its tensor parameters, also in lists, and values known at compile time for the others. Gives what
 Relax says: a tensor, or a tuple of them, of the dtype that Relax infers, without any casts of NumPy's or torch's.
@@ -10,6 +10,7 @@ Refuses, in Relax's own words, operands that do not fit, and functions that do n
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import isfunction
 from math import isnan
 from typing import Any
 
@@ -31,16 +32,16 @@ ELSEWHERE = {
 class RelaxFunction(External):
     """A function or group of `relax.op` by its dotted name; whether there is one shows when it is called."""
 
-    path: str = ""
+    path: str
 
     @property
     def __name__(self) -> str:  # type: ignore[override]
-        return f"mlirtri.relax.{self.path}".rstrip(".")
+        return f"mlirtri.relax.{self.path}"
 
     def __getattr__(self, name: str) -> RelaxFunction:
         if name.startswith("_"):
             raise AttributeError(name)
-        return RelaxFunction(f"{self.path}.{name}" if self.path else name)
+        return RelaxFunction(f"{self.path}.{name}")
 
     def member(self, name: str) -> RelaxFunction:
         return getattr(self, name)
@@ -60,7 +61,13 @@ class RelaxFunction(External):
         return f"<{self.__name__}>"
 
 
-relax = RelaxFunction()
+def of_tvm(function: Any) -> RelaxFunction | None:
+    """What a function of TVM's own `relax.op` is here: kernels may name either."""
+    module = getattr(function, "__module__", None) or ""
+    if not isfunction(function) or not module.startswith("tvm.relax.op."):
+        return None
+    group = module.split(".")[3]
+    return RelaxFunction(f"{group}.{function.__name__}" if group in ("nn", "image") else function.__name__)
 
 
 def _inferred(path: str, bound: dict[str, Any], language: Any) -> tuple[Call, list[TensorType]]:

@@ -21,15 +21,28 @@ from mlirtri.language import LanguageFunction, Macro, Ref, Tensor, device_print,
 __version__ = "0.1.0"
 
 __all__ = [
-    "JitFunction", "Kernel", "KernelError", "Macro", "Ref", "Tensor", "compare", "device_print", "jit", "macro",
-    "device", "relax", "resume", "static_range", "tensorir",
+    "JitFunction",
+    "Kernel",
+    "KernelError",
+    "Macro",
+    "Ref",
+    "Tensor",
+    "compare",
+    "device",
+    "device_print",
+    "jit",
+    "macro",
+    "relax",
+    "resume",
+    "static_range",
+    "tensorir",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
+    from mlirtri import relax
     from mlirtri.comparison import compare
     from mlirtri.kernel import Kernel
     from mlirtri.lowering.devices import device
-    from mlirtri.lowering.relax_library import relax
     from mlirtri.lowering.user_tensorir import tensorir
     from mlirtri.session import resume
 
@@ -39,10 +52,10 @@ _LAZY = {
     "Kernel": "mlirtri.kernel",
     "resume": "mlirtri.session",
     "Pipeline": "mlirtri.lowering.pipelines",
-    "relax": "mlirtri.lowering.relax_library",
     "tensorir": "mlirtri.lowering.user_tensorir",
     "device": "mlirtri.lowering.devices",
 }
+_MODULES = ("relax",)
 _STATIC = ("static_print", "static_assert")
 
 
@@ -52,6 +65,10 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         value = getattr(import_module(_LAZY[name]), name)
+    elif name in _MODULES:
+        from importlib import import_module
+
+        value = import_module(f"mlirtri.{name}")
     elif name in _STATIC or _is_language_function(name):
         value = LanguageFunction(name)
     else:

@@ -200,7 +200,7 @@ def test_other_context_managers_stay_outside():
 
     def named(x):
         with mt.device("cpu", 1) as place:
-            return x
+            return place
 
     def several(x):
         with second, second:

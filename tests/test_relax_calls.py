@@ -9,18 +9,35 @@ import pytest
 import torch
 import torch.nn.functional as F
 from tolerances import within
+from tvm import relax as relax_of_tvm  # noqa: TID251 - as a user writes it
+from tvm.relax.op import exp as exp_of_tvm  # noqa: TID251
 
 import mlirtri as mt
 from mlirtri import relax as R
 from mlirtri.errors import KernelTypeError, UnknownNameError, UnsupportedOperationError, UnsupportedSyntaxError
+from mlirtri.relax import sigmoid
 
 PIPELINES = ("linalg", "relax", "interpreter")
 MATRIX = mt.Tensor((3, 4), mt.float32)
-gelu = mt.relax.nn.gelu
+gelu, silu = mt.relax.nn.gelu, R.nn.silu
 
 
 def array(*shape: int, dtype: str = "float32") -> np.ndarray:
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(dtype)
+
+
+@mt.jit
+def named_in_other_ways(x):
+    return sigmoid(x), silu(x), relax_of_tvm.op.nn.silu(x), exp_of_tvm(x)
+
+
+def test_functions_are_imported_by_name_also_from_tvm_itself():
+    x = array(3, 4)
+    first, second, third, fourth = named_in_other_ways(x)
+    np.testing.assert_allclose(first, 1 / (1 + np.exp(-x)), rtol=1e-5)
+    np.testing.assert_allclose(second, x / (1 + np.exp(-x)), rtol=1e-5)
+    np.testing.assert_array_equal(second, third)
+    np.testing.assert_allclose(fourth, np.exp(x), rtol=1e-5)
 
 
 @mt.jit
