@@ -138,11 +138,11 @@ _UNARY = (
     ("atanh", INEXACT, np.arctanh, None, ""),
     ("cbrt", FLOATS, np.cbrt, None, ""),
     ("erf", FLOATS, _each(python_math.erf), "erf", "f"),
-    ("sigmoid", FLOATS, lambda x: 1 / (1 + np.exp(-x)), "sigmoid", "f"),
+    ("sigmoid", INEXACT, lambda x: 1 / (1 + np.exp(-x)), "sigmoid", "f"),
     ("relu", NUMBERS, lambda x: np.maximum(x, 0), None, ""),
     ("gelu", FLOATS, lambda x: 0.5 * x * (1 + _each(python_math.erf)(x * 0.7071067811865476)), "nn.gelu", "f"),
     ("gelu_tanh", FLOATS, lambda x: 0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))), None, ""),
-    ("silu", FLOATS, lambda x: x / (1 + np.exp(-x)), "nn.silu", "f"),
+    ("silu", INEXACT, lambda x: x / (1 + np.exp(-x)), "nn.silu", "f"),
     ("bitwise_not", BITS, np.invert, "bitwise_not", "iu"),
     ("logical_not", "b", np.logical_not, "logical_not", "b"),
 )  # fmt: skip

@@ -100,6 +100,10 @@ def atanh(z: Scalar) -> Scalar:
     return create(s.copy_sign(length, real), angle)
 
 
+def sigmoid(z: Scalar) -> Scalar:
+    return c.reciprocal(s.add(literal(z, 1 + 0j), c.exp(s.negate(z))))
+
+
 _SAME_AS_REAL = (
     "add", "subtract", "multiply", "negative", "where", "maximum", "minimum", "cast", "isnan", "square", "equal",
     "not_equal", "less", "less_equal", "greater", "greater_equal",
@@ -115,6 +119,6 @@ RULES: dict[str, Callable[..., Scalar]] = {
     "log": c.log, "log1p": c.log1p, "log2": c.log_of_base(2.0), "log10": c.log_of_base(10.0),
     "sinh": sinh, "cosh": cosh, "tanh": tanh, "sin": _turned(sinh), "cos": lambda z: cosh(times_i(z)),
     "tan": _turned(tanh), "asin": asin, "acos": acos, "atan": _turned(atanh), "asinh": _turned(asin),
-    "acosh": acosh, "atanh": atanh,
+    "acosh": acosh, "atanh": atanh, "sigmoid": sigmoid, "silu": lambda z: s.multiply(z, sigmoid(z)),
 }  # fmt: skip
 """By op of the table, for those whose last operand is complex."""

@@ -113,6 +113,22 @@ def _(b, input, *, out=unsupported()):
     return b.angle(input)
 
 
+@spelling("torch.sgn", ops="sign abs divide equal where full")
+def _(b, input, *, out=unsupported()):
+    helpers.require_tensor(b, "torch.sgn", input)
+    if not is_complex(b, input):
+        return b.sign(input)
+    size = b.abs(input)
+    return b.where(b.equal(size, 0), b.full((), 0, b.type_of(input).dtype), b.divide(input, size))
+
+
+@spelling("torch.vdot", ops="dot conj")
+def _(b, input, other, *, out=unsupported()):
+    for x in (input, other):
+        helpers.require_rank(b, "each tensor of torch.vdot", x, (1,))
+    return b.dot(b.conj(input), other)
+
+
 @spelling("torch.is_complex", ops="")
 def _(b, input):
     return is_complex(b, input)
@@ -151,7 +167,7 @@ def _(b, input):
     return b.complex(real, imag)
 
 
-share("Tensor", "torch", "conj conj_physical resolve_conj resolve_neg angle is_complex")
+share("Tensor", "torch", "conj conj_physical resolve_conj resolve_neg angle is_complex sgn vdot")
 
 
 @spelling("Tensor.real", ops="real", attribute=True)

@@ -91,7 +91,7 @@ share(
     "Tensor",
     "torch",
     """
-    neg negative abs absolute sign sgn floor ceil trunc fix exp exp2 log log2 log10 log1p expm1 sqrt rsqrt square
+    neg negative abs absolute sign floor ceil trunc fix exp exp2 log log2 log10 log1p expm1 sqrt rsqrt square
     reciprocal sin cos tan asin arcsin acos arccos atan arctan sinh cosh tanh asinh arcsinh acosh arccosh atanh arctanh
     erf isnan isinf isfinite sigmoid relu bitwise_not logical_not mul multiply floor_divide remainder bitwise_and
     bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift eq ne not_equal lt less le less_equal gt greater ge

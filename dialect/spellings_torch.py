@@ -24,7 +24,7 @@ CONSTANTS |= {
 
 # op: names in torch
 _UNARY = {
-    "negative": "neg negative", "abs": "abs absolute", "sign": "sign sgn", "floor": "floor", "ceil": "ceil",
+    "negative": "neg negative", "abs": "abs absolute", "sign": "sign", "floor": "floor", "ceil": "ceil",
     "trunc": "trunc fix", "exp": "exp", "exp2": "exp2 special.exp2", "log": "log", "log2": "log2", "log10": "log10",
     "log1p": "log1p special.log1p", "expm1": "expm1 special.expm1", "sqrt": "sqrt", "rsqrt": "rsqrt",
     "square": "square", "reciprocal": "reciprocal", "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin arcsin",

@@ -28,7 +28,8 @@ SPELLINGS = [
     Case("numpy.nan_to_num", np.array([complex("nan+infj"), 1j])), Case("numpy.reciprocal", A),
     *(Case(f"ndarray.{name}", x) for name in ("real", "imag", "conj", "conjugate") for x in (A, X)),
     *(Case(f"torch.{name}", S) for name in ("real", "imag", "conj_physical", "angle", "is_complex", "view_as_real",
-                                            "resolve_conj", "abs", "adjoint")),
+                                            "resolve_conj", "abs", "adjoint", "sgn")),
+    Case("torch.sgn", X), Case("torch.vdot", S[0], S[1]), Case("Tensor.sgn", S),
     Case("torch.real", X), Case("torch.angle", X), Case("torch.is_complex", X), Case("torch.complex", X, X),
     Case("torch.polar", abs(X), X), Case("torch.view_as_complex", X[:, :2].copy()),
     *(Case(f"Tensor.{name}", S) for name in ("real", "imag", "H", "mH", "conj_physical", "angle", "cfloat", "cdouble")),
@@ -309,6 +310,23 @@ def test_torchs_default_is_single_precision():
 def test_what_complex_numbers_have_not(source, sentence):
     with pytest.raises(KernelError, match=sentence):
         mt.jit(source)(A)
+
+
+def of_torch(x):
+    return (
+        x * 2, x + 1j, 1 / x, x**2, x**0.5, x**-1, torch.exp(x), torch.log(x), torch.sqrt(x), torch.abs(x), x.mean(0),
+        torch.angle(x), x.real, x.imag, x.conj(), x.T, x.mH, x @ x.mH, x.sum(), x.prod(1), torch.var(x), x == x,
+        torch.std(x, 0), torch.where(x.real > 0, x, 0), torch.zeros_like(x), x.to(torch.complex128), torch.sigmoid(x),
+        torch.full((2,), 1j), torch.eye(2, dtype=torch.complex64), torch.cat([x, x.real]), torch.sgn(x), x.cdouble(),
+        torch.nn.functional.silu(x), torch.view_as_real(x), torch.isnan(x), torch.tanh(x), torch.cumsum(x, 0),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("x", [S, A], ids=["complex64", "complex128"])
+def test_torchs_functions(x):
+    x = torch.from_numpy(x)
+    for at, (mine, theirs) in enumerate(zip(mt.jit(pipeline="mlir")(of_torch)(x), of_torch(x), strict=True)):
+        torch.testing.assert_close(mine, theirs.resolve_conj(), msg=lambda text, at=at: f"result {at}: {text}")
 
 
 def test_torch_does_not_order_complex_numbers():

@@ -98,3 +98,11 @@ def test_annotations():
 
 def _of_float(x, z: mt.float32):
     return x * z
+
+
+@pytest.mark.parametrize("function", [lambda a: np.abs(a), lambda a: a / (a + 1)], ids=["abs", "divide"])
+def test_loops_that_divide_become_vectors(function):
+    a = np.resize(A, 4096)
+    kernel = mt.jit(function).compile(a)
+    assert "T.vectorized" in kernel.ir["scheduled"]
+    np.testing.assert_allclose(kernel(a), function(a), rtol=1e-14)

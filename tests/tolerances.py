@@ -13,13 +13,13 @@ ROUNDINGS = 32
 
 
 def tolerance(dtype: object, length: int = 1) -> float:
-    """The relative error that a result of `dtype` may have: ``ROUNDINGS * eps * sqrt(length)``, 0 if it is no float.
+    """The relative error that a result of `dtype` may have: ``ROUNDINGS * eps * sqrt(length)``, 0 if it is not rounded.
 
     `length` is the number of terms that were summed: errors of independent roundings grow with its square root
     (Higham, Accuracy and Stability of Numerical Algorithms, section 2.8). Halves are computed in float32 and rounded
     once, so the neighbouring half is right too.
     """
-    kind = as_dtype(dtype)
+    kind = as_dtype(dtype).part
     if not kind.is_float:
         return 0.0
     last = float(ml_dtypes.finfo(kind.numpy).eps) if kind.is_half else 0.0
