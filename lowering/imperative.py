@@ -31,9 +31,10 @@ def is_imperative(module: ir.Module) -> bool:
 
 
 def _is_product(operation: ir.Operation) -> bool:
-    """Whether an operation is a product of matrices, of whatever size."""
+    """Whether an operation is a product of matrices, neither of which is a row or a column."""
     if operation.name in PRODUCTS:
-        return all(isinstance(each.type, ir.RankedTensorType) for each in operation.operands)
+        kind = operation.results[0].type if len(operation.results) else None
+        return isinstance(kind, ir.RankedTensorType) and 1 not in list(kind.shape)[-2:]
     if operation.name != "linalg.generic":
         return False
     kinds = str(operation.attributes["iterator_types"])

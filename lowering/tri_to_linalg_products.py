@@ -17,7 +17,7 @@ from mlirtri.dialect.sizes import is_dynamic
 from mlirtri.dialect.types import TensorType
 from mlirtri.lowering.linalg_builder import dimensions, filled, generic, loop_sizes, map_elements, reshape, size_of
 from mlirtri.lowering.tri_to_linalg_reductions import converted, iterators
-from mlirtri.lowering.tri_to_linalg_rules import FLOAT32, axes_walked, rule, scalar_rule
+from mlirtri.lowering.tri_to_linalg_rules import FLOAT32, axes_walked, rule
 
 SMALL_PRODUCT = 4096
 """Complex products of up to so many multiplications are one loop nest."""
@@ -27,6 +27,8 @@ SMALL_PRODUCT = 4096
 def _matmul(op, operation, operands):
     x, y = (type_of(operand.type) for operand in operation.operands)
     result = type_of(operation.results[0].type)
+    if x.rank == y.rank == 2 and 1 in result.shape:
+        return _vector_product(operands, x, y, result)
     if not result.dtype.is_complex:
         return _product(operands, x, y, result)
     # The named operations would multiply with upstream's complex dialect, whose rounding is another.
@@ -118,12 +120,8 @@ def _broadcast_matmul(operands, x: TensorType, y: TensorType, result: TensorType
     return value
 
 
-@scalar_rule("matmul")
-def _imperative_matmul(op, operation, operands):
-    x, y = (type_of(operand.type) for operand in operation.operands)
-    result = type_of(operation.results[0].type)
-    if x.rank != 2 or y.rank != 2 or 1 not in result.shape:
-        return _matmul(op, operation, operands)
+def _vector_product(operands, x: TensorType, y: TensorType, result: TensorType) -> ir.Value:
+    """A product with a row or a column: a sum, into which fuses what it reads, since it reads every element once."""
     carried = FLOAT32 if result.dtype.is_half else result.dtype
     # Loops (row, column, inner), without those that run once.
     kept = [axis for axis, size in enumerate((*result.shape, None)) if size != 1]
