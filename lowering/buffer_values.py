@@ -48,7 +48,7 @@ def same_buffer(value: ir.Value) -> Sequence[ir.Value]:
     operation, position = value.owner.operation, value.result_number
     if operation.name in SAME_BUFFER:
         return [operation.operands[SAME_BUFFER[operation.name]]]
-    if operation.name.startswith("linalg."):
+    if operation.name.startswith("linalg.") and isinstance(value.type, ir.RankedTensorType):
         return [operation.operands[len(operation.operands) - len(operation.results) + position]]
     if operation.name == "scf.for":
         return [operation.operands[3 + position]]
@@ -57,6 +57,18 @@ def same_buffer(value: ir.Value) -> Sequence[ir.Value]:
     if operation.name == "scf.if":
         return [terminator(region.blocks[0]).operands[position] for region in operation.regions]
     return []
+
+
+def root_of(value: ir.Value) -> ir.Value:
+    """The first value in the buffer of `value`."""
+    while not is_block_argument(value):
+        if value.owner.name in VIEWS:
+            value = value.owner.operands[0]
+        elif sources := same_buffer(value):
+            value = sources[0]
+        else:
+            break
+    return value
 
 
 def _of_while(loop: ir.Operation, position: int) -> Sequence[ir.Value]:

@@ -11,7 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlirtri.dialect.mlir import all_operations, arith, bufferization, ir, operations_named, scf, tensor
+from mlirtri.dialect.mlir import (
+    all_operations,
+    all_operations_in,
+    arith,
+    bufferization,
+    ir,
+    operations_named,
+    scf,
+    tensor,
+)
 from mlirtri.lowering.buffer_values import (
     ends_in,
     is_block_argument,
@@ -20,6 +29,7 @@ from mlirtri.lowering.buffer_values import (
     is_read_only,
     may_share,
     outside,
+    root_of,
     same_buffer,
     terminator,
 )
@@ -66,14 +76,52 @@ def _write_into(carried: list[ir.Value], end: ir.Operation, first: int) -> None:
         for at, (_, buffer) in pairs
         if _is_tensor(buffer.type) and values[at].type == buffer.type and not is_content_of(values[at], buffer)
     }
-    for at in fresh:
-        others = [other for place, other in enumerate(carried) if place != at and values[place] != other]
-        if any(may_share(values[at], other) for other in others):
+    changed = [other for at, other in enumerate(carried) if at not in fresh and values[at] != other]
+    for at, buffer in fresh.items():
+        own_memory(values[at], buffer)
+        if any(may_share(values[at], other) for other in changed):
             values[at] = keep_until(values[at])
+    order = _readers_first(fresh, values)
     with ir.InsertionPoint(end), end.location:
-        for at, buffer in fresh.items():
-            written = bufferization.materialize_in_destination(buffer.type, values[at], buffer)
-            end.operands[first + at] = written
+        for at in order:
+            buffer = fresh[at]
+            end.operands[first + at] = bufferization.materialize_in_destination(buffer.type, values[at], buffer)
+
+
+def _readers_first(buffers: dict[int, ir.Value], values: list[ir.Value]) -> list[int]:
+    """An order in which each buffer is read before it is written; `values` that no order saves become copies."""
+    order, left = [], list(buffers)
+    while left:
+        free = [at for at in left if not any(may_share(values[it], buffers[at]) for it in left if it != at)]
+        chosen = free[0] if free else left[0]
+        for at in left:
+            if at != chosen and may_share(values[at], buffers[chosen]):
+                values[at] = keep_until(values[at])
+        order.append(chosen)
+        left.remove(chosen)
+    return order
+
+
+def own_memory(value: ir.Value, buffer: ir.Value) -> None:
+    """Let `value` be made in an allocation, where `buffer`, into which it goes, is still read in the meantime.
+
+    Upstream would make it in the buffer at once, and copy whatever is still read of that.
+    """
+    made, last = value, None
+    while not is_block_argument(made) and len(sources := same_buffer(made)) == 1:
+        made, last = sources[0], made.owner.operation
+    if is_block_argument(made) or made.owner.name != "tensor.empty" or last is None:
+        return
+    root, rank = root_of(buffer), buffer.type.rank
+    parts = [one for one in last.operands if one != buffer and _rank(one) == rank and root_of(one) == root]
+    later = [one.operation for one in last.block.operations if last.is_before_in_block(one)]
+    used = [operand for one in later for inner in all_operations_in(one) for operand in inner.operands]
+    # Of one part, or of rows and columns, upstream's copies are no larger than the allocation.
+    if len(parts) > 1 or any(root_of(operand) == root for operand in used):
+        with ir.InsertionPoint(last), value.location:
+            fresh = bufferization.alloc_tensor(made.type, list(made.owner.operands))
+        at = next(at for at, operand in enumerate(last.operands) if operand == made)
+        last.operands[at] = fresh
 
 
 def keep_for_late_readers(value: ir.Value, buffer: ir.Value) -> None:
@@ -179,6 +227,10 @@ def _have_one_buffer(values: Sequence[ir.Value], branch: ir.Operation) -> bool:
     if all(value == first for value in values):
         return True
     return not is_read_only(first) and ends_in(first, branch)
+
+
+def _rank(value: ir.Value) -> int:
+    return value.type.rank if _is_tensor(value.type) else 0
 
 
 def _is_tensor(kind: ir.Type) -> bool:

@@ -11,26 +11,33 @@ is written in between, its destination becomes an allocation, which upstream lea
 from __future__ import annotations
 
 from mlirtri.dialect.mlir import all_operations_in, bufferization, ir, operations_named
-from mlirtri.lowering.buffer_values import VIEWS, is_block_argument, same_buffer
+from mlirtri.lowering.buffer_values import VIEWS, is_block_argument, root_of
 
 
 def fill_at_use(module: ir.Module) -> None:
-    """Every user of a filled array gets one of its own, filled right before: upstream would copy a shared one."""
+    """Everyone who writes into a filled array, or inserts it, gets one filled right before: a shared one is copied."""
     for fill in operations_named(module, "linalg.fill"):
-        for use in list(fill.results[0].uses):
-            if _only_reads(use) and use.owner.operation.block != fill.block:
-                continue  # once before a loop, not in each of its iterations
+        uses = [use for use in fill.results[0].uses if not _only_reads(use)]
+        # With one writer the readers come before, or have to have a copy anyway.
+        if len(uses) == 1 and uses[0].owner.operation.block == fill.block and not _inserts(uses[0]):
+            continue
+        for use in uses:
             with ir.InsertionPoint(use.owner):
                 use.owner.operands[use.operand_number] = fill.clone().results[0]
         if not list(fill.results[0].uses):
             fill.erase()
 
 
+def _inserts(use: ir.OpOperand) -> bool:
+    return use.owner.name == "tensor.insert_slice" and use.operand_number == 0
+
+
 def _only_reads(use: ir.OpOperand) -> bool:
     operation = use.owner.operation
-    return operation.name.startswith("linalg.") and use.operand_number < len(operation.operands) - len(
-        operation.results
-    )
+    if operation.name in (*VIEWS, "tensor.extract", "tensor.dim"):
+        return True
+    inputs = len(operation.operands) - len(operation.results)
+    return operation.name.startswith("linalg.") and use.operand_number < inputs
 
 
 def rewrite(module: ir.Module) -> None:
@@ -40,9 +47,9 @@ def rewrite(module: ir.Module) -> None:
         if producer is None or producer.block != insertion.block:
             continue
         between = _between(producer, insertion)
-        if not _is_touched(_root(insertion.operands[1]), between):
+        if not _is_touched(root_of(insertion.operands[1]), between):
             continue
-        read = {_root(value) for value in _inputs(producer) if isinstance(value.type, ir.RankedTensorType)}
+        read = {root_of(value) for value in _inputs(producer) if isinstance(value.type, ir.RankedTensorType)}
         if any(_is_written(root, between) for root in read):
             _part(producer)
         else:
@@ -85,28 +92,16 @@ def _between(first: ir.Operation, last: ir.Operation) -> list[ir.Operation]:
     ]
 
 
-def _root(value: ir.Value) -> ir.Value:
-    """The first value in the buffer of `value`."""
-    while not is_block_argument(value):
-        if value.owner.name in VIEWS:
-            value = value.owner.operands[0]
-        elif sources := same_buffer(value):
-            value = sources[0]
-        else:
-            break
-    return value
-
-
 def _is_touched(root: ir.Value, operations: list[ir.Operation]) -> bool:
     return any(
-        _root(value) == root for one in operations for inner in all_operations_in(one) for value in inner.operands
+        root_of(value) == root for one in operations for inner in all_operations_in(one) for value in inner.operands
     )
 
 
 def _is_written(root: ir.Value, operations: list[ir.Operation]) -> bool:
     """Whether any operation puts a new content into the buffer of `root`."""
     results = [value for one in operations for inner in all_operations_in(one) for value in inner.results]
-    return any(value != root and _root(value) == root and _is_new_content(value) for value in results)
+    return any(value != root and root_of(value) == root and _is_new_content(value) for value in results)
 
 
 def _is_new_content(value: ir.Value) -> bool:

@@ -29,7 +29,7 @@ from mlirtri.lowering.stage import CompileContext
 SIGNATURE = "mlirtri.signature"
 """Attribute of the module: the type that its function had while it was one of tensors."""
 UPDATES = "mlirtri.updates"
-"""Attribute of the module: the results that are in the memory of an updated argument, so that they have no buffer."""
+"""Attribute of the module: pairs of an updated argument and the result in its memory, which has no other buffer."""
 COUNTS = ("mlirtri.kernels", "mlirtri.bytes")
 """Attributes of the module: loop nests of the fused module, and the bytes that they read and write."""
 NO_LOOPS = ("linalg.fill", "linalg.yield", "linalg.index")
@@ -95,7 +95,8 @@ def _note_signature(module: ir.Module) -> None:
         return
     module.operation.attributes[SIGNATURE] = functions[0].attributes["function_type"]
     if updates := updates_of(functions[0]):
-        module.operation.attributes[UPDATES] = ir.DenseI64ArrayAttr.get(sorted(updates.values()))
+        pairs = [number for pair in sorted(updates.items()) for number in pair]
+        module.operation.attributes[UPDATES] = ir.DenseI64ArrayAttr.get(pairs)
 
 
 def count_kernels(module: ir.Module) -> int:
@@ -163,6 +164,8 @@ def _update(updated: dict[ir.Value, ir.Value]) -> None:
     for argument, value in updated.items():
         if is_content_of(value, argument):
             carried_buffers.keep_for_late_readers(value, argument)
+        else:
+            carried_buffers.own_memory(value, argument)
     written = [(argument, _new_content(argument, value, updated)) for argument, value in updated.items()]
     for argument, value in written:
         kind = ir.MemRefType.get(argument.type.shape, argument.type.element_type)

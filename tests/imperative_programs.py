@@ -533,3 +533,31 @@ def late_insertion(busy):
     }}
     return %r#0, %r#1 : tensor<16xf64>, {VECTOR}""",
     )
+
+
+PING_PONG_PARTS = "".join(f"  %s{at} = tensor.extract_slice %x[{at}] [6] [1] : {VECTOR} to {PART}\n" for at in range(3))
+# for t in range(3): new = zeros(8); new[1:-1] = x[:-2] + x[1:-1] + x[2:]; old, x = x, new
+PING_PONG = function(
+    [f"%A: {VECTOR}", f"%B: {VECTOR}"],
+    [VECTOR, VECTOR],
+    """
+    %zero = arith.constant 0.0 : f64
+    %r:2 = scf.for %t = %c0 to %c3 step %c1 iter_args(%old = %B, %x = %A) -> (tensor<8xf64>, tensor<8xf64>) {
+      %e = tensor.empty() : tensor<8xf64>
+      %f = linalg.fill ins(%zero : f64) outs(%e : tensor<8xf64>) -> tensor<8xf64>
+      %e2 = tensor.empty() : tensor<6xf64>
+    """
+    + PING_PONG_PARTS
+    + elementwise(
+        "%v",
+        ["%s0", "%s1", "%s2"],
+        [PART] * 3,
+        ("%e2", PART),
+        "%p = arith.addf %x0, %x1 : f64\n%r = arith.addf %p, %x2 : f64",
+    )
+    + """
+      %new = tensor.insert_slice %v into %f[1] [6] [1] : tensor<6xf64> into tensor<8xf64>
+      scf.yield %x, %new : tensor<8xf64>, tensor<8xf64>
+    }
+    return %r#0, %r#1 : tensor<8xf64>, tensor<8xf64>""",
+)
