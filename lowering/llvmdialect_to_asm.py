@@ -30,7 +30,7 @@ def lower(module: ir.Module, context: CompileContext) -> Code:
     # A program that enters after `bufferized` has no counts.
     attributes = module.operation.attributes
     counts = [attributes[name].value if name in attributes else None for name in COUNTS]
-    updates = list(attributes[UPDATES]) if UPDATES in attributes else []
+    updates = sorted(list(attributes[UPDATES])[1::2]) if UPDATES in attributes else []
     arguments = len(ir.TypeAttr(function.attributes["function_type"]).value.inputs)
     executable = MlirExecutable(engine, function.attributes["sym_name"].value, arguments, *counts, updates)
     return Code(_disassemble(engine) or _llvm_ir(module), executable)

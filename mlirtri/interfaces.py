@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 from collections import namedtuple
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from mlirtri.dialect.dtypes import as_dtype
 from mlirtri.dialect.types import TensorType
 from mlirtri.dumps import MANIFEST, read_manifest
 from mlirtri.errors import KernelError, ParseError, Span
-from mlirtri.lowering.specialization import Interface, Leaf, RuntimeCheck, TensorParameter
+from mlirtri.lowering.specialization import Interface, Leaf, PrintLog, PrintSite, RuntimeCheck, TensorParameter
 
 
 def interface_of(kind: str, ir: Any, path: Path) -> tuple[str, Interface, str]:
@@ -58,11 +58,17 @@ def _memory(of: TensorType) -> tuple[Any, ...]:
     return shape, of.dtype.part.name.removeprefix("u")
 
 
-def _interface(names: Sequence[str], types: Sequence[TensorType], results: Sequence[TensorType]) -> Interface:
+def _interface(
+    names: Sequence[str],
+    types: Sequence[TensorType],
+    results: Sequence[TensorType],
+    updates: Mapping[int, int],
+) -> Interface:
+    """`updates` has the arguments that the function writes, with the results that are their new contents."""
     parameters = tuple(TensorParameter(name, of) for name, of in zip(names, types, strict=True))
-    leaves = tuple(Leaf(index, of) for index, of in enumerate(results))
+    leaves = tuple(Leaf(index, of) for index, of in enumerate(results) if index not in updates.values())
     tree = None if not leaves else leaves[0] if len(leaves) == 1 else leaves
-    return Interface(parameters, tuple(results), tree)
+    return Interface(parameters, tuple(results), tree, updates=tuple(sorted(updates.items())))
 
 
 # --- MLIR ----------------------------------------------------------------------------------------------------------
@@ -79,12 +85,24 @@ def _of_mlir(module: Any, path: Path) -> tuple[str, Interface]:
     arguments = function.regions[0].blocks[0].arguments
     inputs, results = _signature(module, function, path)
     names = [name_of(argument.location) or f"arg{at}" for at, argument in enumerate(arguments)][: len(inputs)]
+    updates = _updates_of_mlir(module, function)
     symbol = function.attributes["sym_name"].value
     if function.operation.name == "llvm.func":
         from mlirtri.lowering.bufferized_to_llvmdialect import kernel_of
 
         symbol = kernel_of(symbol)
-    return symbol, _interface(names, inputs, results)
+    return symbol, _interface(names, inputs, results, updates)
+
+
+def _updates_of_mlir(module: Any, function: Any) -> dict[int, int]:
+    """The arguments that the function writes, with the results that are their new contents."""
+    from mlirtri.lowering.fused_to_bufferized import UPDATES
+    from mlirtri.lowering.imperative import updates_of
+
+    if UPDATES not in module.operation.attributes:
+        return updates_of(function)
+    numbers = list(module.operation.attributes[UPDATES])
+    return dict(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def _signature(module: Any, function: Any, path: Path) -> tuple[list[TensorType], list[TensorType]]:
@@ -117,7 +135,8 @@ def _signature_before_buffers(module: Any, function: Any, path: Path) -> Any:
             help=f"resume at an earlier stage, or give the module {{{SIGNATURE} = (tensor<…>) -> tensor<…>}}",
         )
     of = ir.FunctionType(ir.TypeAttr(attributes[SIGNATURE]).value)
-    if len(of.inputs) + len(of.results) != len(function.regions[0].blocks[0].arguments):
+    buffers = len(of.inputs) + len(of.results) - len(_updates_of_mlir(module, function))
+    if buffers != len(function.regions[0].blocks[0].arguments):
         raise ParseError(f"{SIGNATURE} has not as many types as the function has buffers", place)
     return of
 
@@ -137,7 +156,19 @@ def _of_relax(module: Any, path: Path) -> tuple[str, Interface]:
     results = list(returned.fields) if isinstance(returned, relax.TupleType) else [returned]
     names = [parameter.name for parameter in function.params]
     types = [_relax_type(parameter.ty, name, path) for parameter in function.params]
-    return name, _interface(names, types, [_relax_type(result, name, path) for result in results])
+    return name, _interface(names, types, [_relax_type(result, name, path) for result in results], _updates(function))
+
+
+def _updates(function: Any) -> dict[int, int]:
+    """The arguments that a call in place writes, with the results that are their new contents."""
+    from mlirtri.lowering.tvm_passes import bindings_of, operator_of
+
+    found: dict[int, int] = {}
+    for binding in bindings_of(function):
+        if operator_of(binding) == "relax.call_tir_inplace":
+            written = enumerate(binding.value.attrs.inplace_indices)
+            found |= {int(argument): result for result, argument in written if argument >= 0}
+    return found
 
 
 def _relax_type(of: Any, name: str, path: Path) -> TensorType:
@@ -171,6 +202,8 @@ def to_json(interface: Interface | None) -> dict[str, Any] | None:
             }
             for check in interface.checks
         ],
+        "updates": [list(pair) for pair in interface.updates],
+        "log": _log_json(interface.log),
     }
 
 
@@ -183,7 +216,9 @@ def from_json(data: dict[str, Any], path: Path) -> Interface:
             for c in data["checks"]
         )
         parameters = tuple(TensorParameter(p["name"], _type_of_json(p["type"]), p["weak"]) for p in data["parameters"])
-        return Interface(parameters, results, _tree_of_json(data["tree"], results), checks)
+        updates = tuple((parameter, result) for parameter, result in data["updates"])
+        tree = _tree_of_json(data["tree"], results)
+        return Interface(parameters, results, tree, checks, updates, _log_of_json(data["log"]))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, KernelError):
         raise ParseError("the interface in this manifest is not one", Span(str(path), 1, 1), help="remove it") from None
 
@@ -204,9 +239,29 @@ def _span_json(span: Span | None) -> list[Any] | None:
     return [span.file, span.line, span.column, span.end_line, span.end_column] if span else None
 
 
+def _log_json(log: PrintLog | None) -> dict[str, Any] | None:
+    if log is None:
+        return None
+    sites = [
+        {"span": _span_json(site.span), "parts": [p if isinstance(p, str) else _type_json(p) for p in site.parts]}
+        for site in log.sites
+    ]
+    return {"index": log.index, "count": log.count, "sites": sites}
+
+
+def _log_of_json(data: dict[str, Any] | None) -> PrintLog | None:
+    if data is None:
+        return None
+    sites = []
+    for site in data["sites"]:
+        parts = tuple(p if isinstance(p, str) else _type_of_json(p) for p in site["parts"])
+        sites.append(PrintSite(Span(*site["span"]) if site["span"] else None, parts))
+    return PrintLog(data["index"], data["count"], tuple(sites))
+
+
 def _tree_json(tree: Any) -> Any:
     if isinstance(tree, Leaf):
-        return tree.index
+        return {"leaf": tree.index, "counts": [list(pair) for pair in tree.counts]} if tree.counts else tree.index
     if tree is None:
         return None
     parts = [_tree_json(each) for each in tree]
@@ -220,6 +275,9 @@ def _tree_of_json(data: Any, results: tuple[TensorType, ...]) -> Any:
         return Leaf(data, results[data])
     if data is None:
         return None
+    if "leaf" in data:
+        counts = tuple((axis, result) for axis, result in data["counts"])
+        return Leaf(data["leaf"], results[data["leaf"]], counts)
     if "fields" in data:
         parts = [_tree_of_json(each, results) for each in data["parts"]]
         return namedtuple(data["name"], data["fields"])(*parts)
