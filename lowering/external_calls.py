@@ -18,7 +18,7 @@ from mlirtri.dialect.definition import mlir_type, type_of
 from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import func, ir, operations_named
 from mlirtri.dialect.types import TensorType
-from mlirtri.errors import UnsupportedSyntaxError
+from mlirtri.errors import Note, UnsupportedSyntaxError
 from mlirtri.lowering.refusals import refuse
 from mlirtri.lowering.tri_builder import Tensor, TriBuilder
 
@@ -125,14 +125,16 @@ def without_signs(declaration: ir.OpView, lowered: Callable[[TensorType], ir.Typ
             made.attributes[name] = declaration.attributes[name]
 
 
-def refuse_beside_loops(module: ir.Module) -> None:
-    """Raise `UnsupportedSyntaxError` at the first of our calls in a module that has loops or updates."""
+def refuse_beside_loops(module: ir.Module, loop: ir.Operation | None) -> None:
+    """Raise `UnsupportedSyntaxError` at the first of our calls in a module that is imperative, by `loop` if not None."""
+    notes = [Note("this is compiled as a loop or an update", span_of(loop.location))] if loop is not None else []
     for operation, declaration in calls_in(module):
         raise UnsupportedSyntaxError(
             f"{NAMES[declaration.attributes[KIND].value]} cannot stand in a kernel with loops, updates of arrays or "
             "sizes of run time",
             span_of(operation.location),
             help="put the loops into a kernel of their own",
+            notes=notes,
         )
 
 

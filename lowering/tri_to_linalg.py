@@ -15,7 +15,7 @@ from importlib import import_module
 from mlirtri.dialect.arrays import LOOPS
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.locations import errors_at
-from mlirtri.dialect.mlir import func, ir
+from mlirtri.dialect.mlir import all_operations, func, ir
 from mlirtri.dialect.ops import Op
 from mlirtri.lowering import tri_masks, tri_to_linalg_control, tri_to_linalg_rules
 from mlirtri.lowering.external_calls import declaration_of, is_declaration, refuse_beside_loops, without_signs
@@ -52,7 +52,7 @@ def translate(source: ir.Module) -> ir.Module:
     result = ir.Module.create(loc=source.operation.location)
     fill = _fill_function
     if has_control(source):
-        refuse_beside_loops(source)
+        refuse_beside_loops(source, next((each for each in all_operations(source) if _is_control(each)), None))
         fill = tri_to_linalg_control.fill_function
     with ir.InsertionPoint(result.body):
         for function in source.body.operations:
@@ -65,9 +65,15 @@ def translate(source: ir.Module) -> ir.Module:
 
 def has_control(source: ir.Module) -> bool:
     """Whether values of rank 0 are scalars: loops, branches, updates and indices of run time compute with them."""
-    reads_parts = (op.group == "indexing" and op.name not in STRAIGHT for op in map(op_of, tri_operations(source)))
-    makes_loops = (op.name in LOOPS for op in map(op_of, tri_operations(source)))
-    return is_imperative(source) or any(reads_parts) or any(makes_loops)
+    return is_imperative(source) or any(map(_is_control, tri_operations(source)))
+
+
+def _is_control(operation: ir.Operation) -> bool:
+    """Whether an operation alone makes a function imperative: a loop or branch, or what becomes one."""
+    if not operation.name.startswith("tri."):
+        return operation.name.startswith("scf.")
+    op = op_of(operation)
+    return (op.group == "indexing" and op.name not in STRAIGHT) or op.name in LOOPS
 
 
 def _declared(function) -> func.FuncOp:
