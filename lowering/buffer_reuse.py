@@ -15,7 +15,11 @@ from mlirtri.lowering.buffer_values import VIEWS, ends_in, is_block_argument, is
 def splats_to_fills(module: ir.Module) -> None:
     """An array of one number is written where it is needed, instead of being copied from a constant of its size."""
     for constant in operations_named(module, "arith.constant"):
-        value, kind = constant.attributes["value"], constant.results[0].type
+        kind = constant.results[0].type
+        if isinstance(kind, ir.ShapedType) and isinstance(kind.element_type, ir.ComplexType):
+            # The bindings cannot look into it; passes fold scalars to such ones, larger ones are fills from the start.
+            continue
+        value = constant.attributes["value"]
         if not isinstance(value, ir.DenseElementsAttr) or not value.is_splat or not kind.rank:
             continue
         with ir.InsertionPoint(constant), constant.location:

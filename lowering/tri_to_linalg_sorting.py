@@ -25,10 +25,22 @@ Values = list[ir.Value]
 
 def less(x: Scalar, y: Scalar) -> Scalar:
     """Whether x is sorted before y: NaN comes last, as in NumPy."""
+    if x.dtype.is_complex:
+        return _less_complex(x, y)
     if not x.dtype.is_float:
         return scalar.compare("lt", x, y)
     above_or_nan = Scalar(arith.cmpf(arith.CmpFPredicate.UGT, y.value, x.value), DTYPES["bool"])
     return scalar.bit_and(above_or_nan, scalar.logical_not(scalar.is_nan(x)))
+
+
+def _less_complex(x: Scalar, y: Scalar) -> Scalar:
+    """By real and then by imaginary part; where real parts are numbers, those without a NaN beside them come first."""
+    (x_re, x_im), (y_re, y_im) = scalar.parts(x), scalar.parts(y)
+    same = scalar.logical_not(scalar.bit_or(less(x_re, y_re), less(y_re, x_re)))
+    in_order = scalar.bit_or(less(x_re, y_re), scalar.bit_and(same, less(x_im, y_im)))
+    are_numbers = scalar.logical_not(scalar.bit_or(scalar.is_nan(x_re), scalar.is_nan(y_re)))
+    differ = scalar.bit_and(are_numbers, scalar.bit_xor(scalar.is_nan(x_im), scalar.is_nan(y_im)))
+    return scalar.select(differ, scalar.is_nan(y_im), in_order)
 
 
 @rule("sort")
