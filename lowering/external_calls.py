@@ -126,7 +126,7 @@ def without_signs(declaration: ir.OpView, lowered: Callable[[TensorType], ir.Typ
 
 
 def refuse_beside_loops(module: ir.Module, loop: ir.Operation | None) -> None:
-    """Raise `UnsupportedSyntaxError` at the first of our calls in a module that is imperative, by `loop` if not None."""
+    """Raise `UnsupportedSyntaxError` at the first of our calls in a module that `loop`, if known, makes imperative."""
     notes = [Note("this is compiled as a loop or an update", span_of(loop.location))] if loop is not None else []
     for operation, declaration in calls_in(module):
         raise UnsupportedSyntaxError(
