@@ -44,7 +44,7 @@ def are_independent(accesses: Accesses, loop: LoopRange, around: Sequence[LoopRa
         for store in _distinct(each for each in group if each.is_store)
         for other in _distinct(group)
     ]
-    return len(pairs) <= _MOST_PAIRS and all(_are_apart(*pair, loop, around) for pair in pairs)
+    return len(pairs) <= _MOST_PAIRS and all(are_apart(*pair, loop, around) for pair in pairs)
 
 
 def _distinct(accesses: Iterable[Access]) -> list[Access]:
@@ -56,7 +56,8 @@ def _distinct(accesses: Iterable[Access]) -> list[Access]:
     return list(found.values())
 
 
-def _are_apart(one: Access, other: Access, loop: LoopRange, around: Sequence[LoopRange]) -> bool:
+def are_apart(one: Access, other: Access, loop: LoopRange, around: Sequence[LoopRange]) -> bool:
+    """Whether two accesses never meet in different iterations of a loop."""
     return _apart_when_later(one, other, loop, around) and _apart_when_later(other, one, loop, around)
 
 

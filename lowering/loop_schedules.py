@@ -24,6 +24,7 @@ from mlirtri.lowering.loop_choice import (
     shares_reads,
 )
 from mlirtri.lowering.loop_dependence import PARALLEL
+from mlirtri.lowering.loop_fusion import fused
 from mlirtri.lowering.loop_interchange import prepare, with_parts
 from mlirtri.lowering.loop_ranges import LoopRange, least, linear, range_of
 from mlirtri.lowering.loop_reductions import in_vectors
@@ -67,7 +68,7 @@ def scheduled(function: PrimFunc, target: Target) -> PrimFunc:
     def visit(block: Any) -> Any:
         if isinstance(block.body, SBlockRealize):
             return block
-        body = _Scheduler(target).visit(prepare(block.body), ())
+        body = _Scheduler(target).visit(fused(prepare(block.body)), ())
         return SBlock(
             block.iter_vars, block.reads, block.writes, block.name_hint, body, block.init, block.alloc_buffers,
             block.match_buffers, block.annotations,

@@ -12,6 +12,7 @@ from tolerances import tolerance
 
 from mlirtri.lowering import loop_threads
 from mlirtri.lowering.loop_dependence import PARALLEL
+from mlirtri.lowering.loop_fusion import fused
 from mlirtri.lowering.loop_interchange import prepare
 from mlirtri.lowering.loop_schedules import IMPERATIVE, loops, scheduled
 from mlirtri.lowering.scheduled_to_llvm import build
@@ -334,3 +335,46 @@ def test_rule_is_for_imperative_functions_only():
     made = function("for i in range(32):\n  x[i] = x[i]", x=VECTOR)
     assert loops(made, on(1)) is not None
     assert loops(made.without_attr(IMPERATIVE), on(1)) is None
+
+
+FUSIONS = {
+    "one after the other": ("t[i] = x[i] * x[i]", "y[i] = t[i] + x[i]", 1),
+    "three elements further": ("t[i] = x[i] * x[i]", "y[i] = t[i + 3] + x[i]", 2),
+    "the element before": ("t[i + 3] = x[i] * x[i]", "y[i] = t[i] + x[i]", 2),
+    "what was read is written": ("y[i] = x[i] * x[i]", "x[i] = y[i] + t[i]", 1),
+    "what was read elsewhere is written": ("y[i] = x[i + 3] * x[i]", "x[i] = y[i] + t[i]", 2),
+    "nothing in common": ("t[i] = x[i] * x[i]", "y[i] = y[i] + x[i]", 2),
+}
+
+
+@pytest.mark.parametrize(("first", "second", "count"), FUSIONS.values(), ids=FUSIONS)
+def test_loops_are_fused_where_elements_meet_in_one_iteration(first, second, count):
+    arrays = {"x": random(40), "y": random(41), "t": random(42)}
+    body = f"for i in range(37):\n  {first}\nfor i in range(37):\n  {second}"
+    made = function(body, **arguments_of(arrays))
+    loops_left = []
+    structural_walk(fused(prepare(body_of(made))), (tirx.For, loops_left.append))
+    assert len(loops_left) == count
+    for found, expected in zip(run(scheduled(made, on(1)), *arrays.values()), run(made, *arrays.values()), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("last", "is_kept"), [("z[i] = x[i]", False), ("z[i] = t[0, i]", True)])
+def test_arrays_inside_of_iterations_become_cells(last, is_kept):
+    arrays = {"x": random(40), "y": random(8, 40), "z": random(40)}
+    body = f"""
+    t = T.alloc_buffer((8, 40), "float64")
+    for i in range(8):
+        for j in range(40):
+            t[i, j] = x[j] * x[j]
+    for i in range(8):
+        for j in range(40):
+            y[i, j] = y[i, j] + t[i, j]
+    for i in range(40):
+        {last}
+    """
+    made = function(body, **arguments_of(arrays))
+    after = scheduled(made, on(1))
+    assert ("T.alloc_buffer((T.int64(8), T.int64(40))" in after.script()) == is_kept
+    for found, expected in zip(run(after, *arrays.values()), run(made, *arrays.values()), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
