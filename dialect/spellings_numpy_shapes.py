@@ -67,18 +67,15 @@ def taken(b: Builder, x: Any, positions: Sequence[int], axis: int) -> Any:
 
 def rolled(b: Builder, x: Any, shift: Any, axis: Any) -> Any:
     """`numpy.roll` and `torch.roll`."""
-    shape = helpers.shape_of(b, x)
-    shift = known(b, shift, "the shift")
+    shape, shifts = helpers.shape_of(b, x), helpers.as_tuple(shift)
     if axis is None:
-        flat = b.reshape(x, (-1,))
-        return b.reshape(rolled(b, flat, sum(helpers.as_tuple(shift)), 0), shape)
+        x = b.reshape(x, (-1,))
+        for amount in shifts:
+            x = b.roll(x, amount, 0)
+        return b.reshape(x, shape)
     axes = tuple(helpers.one_axis(b, each, len(shape)) for each in helpers.as_tuple(axis))
-    pairs = broadcast_pairs(b, helpers.as_tuple(shift), axes)
-    for amount, at in pairs:
-        size = shape[at]
-        if size and amount % size:
-            parts = (b.cut(x, at, slice(size - amount % size, size)), b.cut(x, at, slice(0, size - amount % size)))
-            x = b.concatenate(parts, at)
+    for amount, at in broadcast_pairs(b, shifts, axes):
+        x = b.roll(x, amount, at)
     return x
 
 
@@ -91,7 +88,7 @@ def broadcast_pairs(b: Builder, first: tuple[Any, ...], second: tuple[Any, ...])
     return list(zip(*longer, strict=True))
 
 
-@spelling("numpy.roll", ops="cut concatenate reshape")
+@spelling("numpy.roll", ops="roll reshape")
 def _(b, a, shift, axis=None):
     return rolled(b, *arrays(b, a), shift, axis)
 

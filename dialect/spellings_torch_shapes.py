@@ -13,7 +13,7 @@ from mlirtri.dialect.spellings_numpy_shapes import TAKEN, at_least_3d, known, ro
 FLOAT32, FLOAT64 = DTYPES["float32"], DTYPES["float64"]
 
 
-@spelling("torch.roll Tensor.roll", ops="cut concatenate reshape")
+@spelling("torch.roll Tensor.roll", ops="roll reshape")
 def _(b, input, shifts, dims=None):
     return rolled(b, input, shifts, dims)
 

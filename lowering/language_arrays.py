@@ -11,8 +11,9 @@ from typing import Any
 from mlirtri.dialect import promotion
 from mlirtri.dialect.dtypes import DTYPES, DType, as_dtype
 from mlirtri.dialect.promotion import Operand
-from mlirtri.lowering.language import Language, axis_of, dtype_or_none, integers, language
-from mlirtri.lowering.language_shapes import strided
+from mlirtri.dialect.sizes import Size, is_dynamic
+from mlirtri.lowering.language import Language, axis_of, dtype_or_none, integer, integers, language
+from mlirtri.lowering.language_shapes import concatenate, strided
 from mlirtri.lowering.tri_builder import Tensor
 
 INT64 = DTYPES["int64"]
@@ -20,10 +21,62 @@ INT64 = DTYPES["int64"]
 
 @language
 def cut(b: Language, x: Any, axis: int, part: slice) -> Tensor:
-    """``x[…, part, …]``, a slice of one axis by known numbers."""
+    """``x[…, part, …]``, a slice of one axis by numbers or sizes; of a run-time size the bounds lie within the axis."""
     x = b.tensor(x)
-    ranges = [range(size)[part] if at == axis else range(size) for at, size in enumerate(x.type.shape)]
-    return strided(b, x, ranges)
+    if x.type.is_static and not any(map(is_dynamic, (part.start, part.stop))):
+        ranges = [range(size)[part] if at == axis else range(size) for at, size in enumerate(x.type.shape)]
+        return strided(b, x, ranges)
+    size, step = x.type.shape[axis], part.step or 1
+    start, stop = (_bound(part.start, size, 0), _bound(part.stop, size, size))
+    extent = b.indices.maximum(Size.of(stop - start), Size.of(0))
+    return _window(b, x, axis, start, b.indices.floor_divide(extent + (step - 1), step).simplified(), step)
+
+
+def _window(b: Language, x: Tensor, axis: int, start: int | Size, count: int | Size, step: int = 1) -> Tensor:
+    """So many elements of an axis from `start` on, which has to have them."""
+    offsets = tuple(start if at == axis else 0 for at in range(x.type.rank))
+    sizes = tuple(count if at == axis else each for at, each in enumerate(x.type.shape))
+    indices = [b.tri.index(each) for each in (*offsets, *sizes) if is_dynamic(each)]
+    strides = tuple(step if at == axis else 1 for at in range(x.type.rank))
+    return b.tri.extract_slice(x, *indices, offsets=offsets, sizes=sizes, strides=strides, drop=())
+
+
+def _bound(bound: int | Size | None, size: int | Size, default: int | Size) -> Any:
+    """A bound of a slice counted from the front; a negative int counts from the end."""
+    if bound is None:
+        return default
+    found = size + bound if isinstance(bound, int) and bound < 0 else bound
+    return found.simplified() if isinstance(found, Size) else found
+
+
+@language
+def number_of(b: Language, size: int | Size | Tensor) -> Any:
+    """A size as a number to compute with: an int, or an integer of run time."""
+    return b.indices.tensor_of(size) if is_dynamic(size) else size
+
+
+@language
+def size_from(b: Language, number: Any) -> int | Size:
+    """The size that an integer is, known or of run time."""
+    return b.indices.size_of(number).simplified()
+
+
+@language
+def roll(b: Language, x: Any, shift: Any, axis: int) -> Tensor:
+    """`x` with the elements of one axis moved on; those that fall off come in again in front."""
+    x = b.tensor(x)
+    size = x.type.shape[axis]
+    if size == 0:
+        return x
+    if isinstance(shift, Tensor) or is_dynamic(size):
+        # Nothing goes around an axis of no elements.
+        moved = size_from(b, b.remainder(shift, b.maximum(number_of(b, size), 1)))
+    else:
+        moved = integer(shift, "the shift") % size
+    if moved == 0:
+        return x
+    rest = (Size.of(size) - moved).simplified()
+    return concatenate(b, (_window(b, x, axis, rest, moved), _window(b, x, axis, 0, rest)), axis)
 
 
 @language

@@ -151,12 +151,12 @@ def _common(b: Language, name: str, xs: Any) -> list[Tensor]:
 def concatenate(b: Language, xs: Any, axis: Any = 0) -> Tensor:
     tensors = _common(b, "concatenate", xs)
     if axis is None:
-        tensors, axis = [reshape(b, x, (-1,) if x.type.size else (0,)) for x in tensors], 0
+        tensors, axis = [reshape(b, x, (-1,) if x.type.size != 0 else (0,)) for x in tensors], 0
     if tensors[0].type.rank == 0:
         raise KernelTypeError("scalars do not concatenate", help="use stack")
     axis = axis_of(axis, tensors[0].type.rank)
     joined = _joined(b, tensors, axis)
-    parts = [x for x in tensors if x.type.size]
+    parts = [x for x in tensors if x.type.size != 0]
     if len(parts) == len(tensors):
         return joined
     # Tensors of no elements were checked above, and add none.

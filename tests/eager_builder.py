@@ -190,6 +190,15 @@ class Eager:
     def op_flip(self, x, axis=None):
         return np.flip(x, axis)
 
+    def op_number_of(self, size):
+        return size
+
+    def op_size_from(self, number):
+        return number
+
+    def op_roll(self, x, shift, axis):
+        return np.roll(x, shift, axis)
+
     def op_cut(self, x, axis, part):
         return np.asarray(x)[(slice(None),) * axis + (part,)]
 
