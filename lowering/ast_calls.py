@@ -245,7 +245,7 @@ class Calls:
         scope = Scope(function, self.scope.captures)
         variables = {name: value for name, value in given.items() if isinstance(value, Variable)}
         scope.locals.update(owned(given | {name: each.value for name, each in variables.items()}))
-        result = self.run_inlined(scope, file, definition.body, function.__name__, here)
+        result = self.run_inlined(scope, file, definition.body, function.__name__, here, tuple(variables))
         for name, variable in variables.items():
             variable.hand_back(scope.read(name, self.b.tri))
         return result
@@ -268,10 +268,12 @@ class Calls:
         scope.locals.update(owned(function.bind(arguments, keywords)))
         return self.run_inlined(scope, function.visitor.file, function.body, function.__name__, here)
 
-    def run_inlined(self, scope: Scope, file: str, body: list[ast.stmt], name: str, here: Any) -> Any:
+    def run_inlined(
+        self, scope: Scope, file: str, body: list[ast.stmt], name: str, here: Any, read_after: tuple[str, ...] = ()
+    ) -> Any:
         visitor = cast(Any, type(self))(self.b, scope, file, self.depth + 1, self.location_of(here))
         try:
-            return visitor.run(body)
+            return visitor.run(body, read_after)
         except KernelError as error:
             for each in getattr(error, "errors", (error,)):
                 each.notes = (*each.notes, Note(f"in {name}, called from here", here))

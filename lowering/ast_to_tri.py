@@ -9,6 +9,7 @@ Refuses, each with a caret, all mistakes of the function that can be found in on
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -99,9 +100,9 @@ class FunctionVisitor(Branches, Loops, Expressions, Indexing, Calls, DeviceRegio
         place = location_of(span)
         return place if self.call is None else ir.Location.callsite(place, [self.call])
 
-    def run(self, body: list[ast.stmt]) -> Any:
-        """The value the function returns; raises every error found in it."""
-        returned = self.block(structured(body))
+    def run(self, body: list[ast.stmt], read_after: Iterable[str] = ()) -> Any:
+        """The value the function returns; raises every error found in it. Names of `read_after` are read by others."""
+        returned = self.block(structured(body, read_after))
         raise_all(self.errors)
         return returned.value if returned else None
 

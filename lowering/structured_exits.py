@@ -9,7 +9,7 @@ Names of its own contain a dot, which no name of Python's does.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,11 +25,21 @@ class _Inside:
     flag: str
 
 
-def structured(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The statements without jumps, annotated: loops and branches with `live_out`, loops with `flag` and `live_body`."""
+def structured(body: Sequence[ast.stmt], read_after: Iterable[str] = ()) -> list[ast.stmt]:
+    """The statements without jumps, annotated: loops and branches with `live_out`, loops with `flag` and `live_body`.
+
+    Names in `read_after` are read when the function has ended: a macro's references.
+    """
     made = _block(list(body), None, iter(range(1 << 30)))
-    _live(made, frozenset())
+    if read_after:
+        _note_exits(made, frozenset(read_after))
+    _live(made, frozenset(read_after))
     return made
+
+
+def _note_exits(body: Sequence[ast.stmt], read_after: frozenset[str]) -> None:
+    for each in (each for statement in body for each in ast.walk(statement) if isinstance(each, ast.Return)):
+        each.read_after = read_after  # type: ignore[attr-defined]
 
 
 def _block(body: list[ast.stmt], inside: _Inside | None, serial: Iterator[int]) -> list[ast.stmt]:
@@ -179,7 +189,7 @@ def _live(body: Sequence[ast.stmt], after: frozenset[str]) -> frozenset[str]:
 
 def _live_before(statement: Any, after: frozenset[str]) -> frozenset[str]:
     if isinstance(statement, ast.Return):
-        return frozenset(loaded(statement))
+        return frozenset(loaded(statement)) | getattr(statement, "read_after", frozenset())
     if isinstance(statement, ast.If):
         statement.live_out = after
         return _live(statement.body, after) | _live(statement.orelse, after) | loaded(statement.test)

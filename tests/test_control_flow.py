@@ -360,6 +360,12 @@ def tuples_go_around(a):
     return pair
 
 
+@on(VECTOR)
+def comprehensions(a):
+    parts = [a[i] * i for i in range(6) if i % 2]
+    return np.array([x + 1 for x in parts]), sum(x * x for x in a)
+
+
 @on(np.array([0, 2, 2, 5, 5, 9]), np.arange(9.0))
 def bounds_from_data(starts, x):
     y = np.zeros(starts.size - 1)

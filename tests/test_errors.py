@@ -22,9 +22,11 @@ ROW = np.ones((1, 4), np.float32)
 N = np.array([1, 2, 3], np.int32)
 
 SYNTAX = [
+    ("    y = x[0] * 1\n    z = y\n    for i in range(99):\n        ⟦y[0] = 1⟧\n        y = z\n    return y",
+     "depending on what ran before", "a copy"),
     ("    return (⟦lambda *y: y⟧)(x)", "take no *args", "name every parameter"),
     ("    del ⟦x[0]⟧", "only names can be deleted", ""),
-    ("    ⟦@helper⟧\n    def f(): pass", "have no decorators", "outside of the kernel"),
+    ("    @helper\n    ⟦def f(): pass⟧", "have no decorators", "outside of the kernel"),
     ("    ⟦try⟧: pass\n    finally: pass", "cannot contain Try", "check arguments before the call"),
     ("    return (⟦yield x⟧)", "cannot contain Yield", ""),
     ("    return ⟦{y for y in x}⟧", "cannot contain SetComp", ""),
@@ -51,6 +53,10 @@ NAMES = [
 ]
 
 TYPES = [
+    ("    return ⟦np.random.rand(3)⟧", "numpy.random.rand is not supported", "outside"),
+    ("    return ⟦np.nonzero(x)⟧", "numpy.nonzero is not supported", "the mask itself"),
+    ("    y = x\n    ⟦for i in range(99): y = y[1:]⟧\n    return y", "before this loop, and", "before the loop"),
+    ("    return ⟦x[x[:, 0] > 0, 1]⟧", "a mask beside other indices", "the mask alone"),
     ("    ⟦x += 1j⟧\n    return x", "does not fit into 'x'", "makes a new tensor"),
     ("    ⟦x += np.zeros((4, 1, 1))⟧\n    return x", "does not fit into 'x'", "makes a new tensor"),
     ("    return ⟦x + np.ones((4,))⟧", "shapes (2, 3) and (4,) do not broadcast together", ""),
@@ -141,6 +147,21 @@ def test_refusals(tmp_path, kind, body, message, way_out):
     assert shown[0].startswith(f"{file}:{place[0]}:{place[1]}: error: ")
     assert shown[-1 - bool(error.help)].index("^") == place[1] - 1 + len("    ")
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+@pytest.mark.parametrize(("body", "message", "note"), [
+    ("    if x[0, 0] > 0:\n        ⟦y = x⟧\n    return y", "is assigned in one arm of this `if` only", "does not assign it"),
+    ("    if x[0, 0] > 0:\n        ⟦y = x⟧\n    else:\n        y = x[0]\n    return y", "would be one of", "other arm is here"),
+])  # fmt: skip
+def test_branches_that_disagree_show_both_places(tmp_path, body, message, note):
+    function, file, place = kernel_of(tmp_path, body)
+    with pytest.raises(errors.KernelError) as caught:
+        mt.jit(function)(X)
+    error = caught.value
+    assert message in error.message
+    assert (error.span.file, error.span.line, error.span.column) == (file, *place)
+    assert [note in each.message for each in error.notes] == [True]
+    assert error.notes[0].span.line != error.span.line
 
 
 def test_several_problems_are_reported_together(tmp_path):

@@ -1,0 +1,148 @@
+"""The page "Python and NumPy in kernels", `docs/python.md`: what a kernel may say, what is refused, and which test shows it.
+
+    python -m mlirtri.support           # print the page
+    python -m mlirtri.support --write   # write it into the checkout
+
+Takes the table below. Gives Markdown. A test looks for every named test, and keeps the page and the table equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from mlirtri.errors import SourceNotAvailableError
+
+PAGE = Path(__file__).parent.parent / "docs" / "python.md"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing that Python or NumPy has."""
+
+    what: str
+    how: str
+    """What a kernel makes of it, or for a refusal what to write instead."""
+    test: str
+    """``file::name`` under tests/; the name is that of a test, of a program, or of a row of a table in it."""
+    refused: bool = False
+
+
+FLOW, VIEWS, ERRORS, CALLS = "test_control_flow.py", "test_updates.py", "test_errors.py", "test_calls.py"
+AREAS: dict[str, tuple[Row, ...]] = {
+    "Branches": (
+        Row("`if`, `elif`, `else` at run time", "`scf.if`; names alive afterwards are its results", f"{FLOW}::elif_chain"),
+        Row("`if` on what is known now", "folded; the other arm is not looked at",
+            f"{FLOW}::compile_time_branch_does_not_type_check_the_other"),
+        Row("`x if c else y`", "as `if`", f"{FLOW}::conditional_expression"),
+        Row("`and`, `or`, `not`, `a < b < c`", "on numbers, as Python does", f"{FLOW}::short_circuit"),
+        Row("`return` in branches and loops", "what follows moves into the other arm", f"{FLOW}::return_in_nested_loops"),
+        Row("the truth of an array", "`.any()`, `.all()`, `where`", f"{ERRORS}::is not one of true and false", refused=True),
+        Row("a name assigned in one arm only, and read", "assign it before, or in both", f"{ERRORS}::one arm of this", True),
+        Row("arms that disagree in shape or dtype", "one shape and dtype in both", f"{ERRORS}::would be one of", True),
+    ),
+    "Loops": (
+        Row("`for i in range(…)`", "`scf.for`; bounds and steps may be known at run time", f"{FLOW}::argument_bounds"),
+        Row("negative steps", "counted forwards", f"{FLOW}::negative_steps"),
+        Row("bounds from outer indices, from data", "", f"{FLOW}::bounds_from_data"),
+        Row("`for row in array`, `enumerate`, `zip`, `reversed`", "along the first axis", f"{FLOW}::enumerate_zip_reversed"),
+        Row("`for` over tuples, lists, strings; `mt.static_range`", "unrolled",
+            f"{FLOW}::static_range_gives_static_shapes"),
+        Row("few turns", "innermost loops of up to `jit(unroll=4)` turns are unrolled", f"{FLOW}::test_unrolling_is_an_option"),
+        Row("`while`, `break`, `continue`", "`scf.while` where the number of turns is not known", f"{FLOW}::break_and_continue"),
+        Row("names whose type grows (`s = 0; s += x[i]`)", "the type that the first turn gives", f"{FLOW}::types_grow_in_loops"),
+        Row("arrays whose length changes (`z = z[m]`)", "kept at their largest length, with a count",
+            f"{FLOW}::arrays_that_shrink"),
+        Row("a name first assigned in a loop, read after it", "if the loop has a turn for sure", f"{FLOW}::last_value_of_a_loop"),
+        Row("comprehensions", "over what is known at compile time", f"{FLOW}::comprehensions"),
+        Row("`else` on a loop", "set a flag where the loop breaks", f"{ERRORS}::`else` on a loop", refused=True),
+        Row("`while True` without a way out", "", f"{ERRORS}::never ends", refused=True),
+        Row("a name that changes its shape in a loop", "the shape before the loop", f"{ERRORS}::before this loop", True),
+    ),
+    "Functions": (
+        Row("plain functions of the file, defaults, keywords", "inlined", f"{FLOW}::plain_helpers"),
+        Row("functions and lambdas in the kernel", "inlined, and see its names", f"{FLOW}::closures"),
+        Row("`@mt.macro`, parameters annotated `mt.Ref`", "inlined; assigning changes the caller's variable or element",
+            "test_macros.py::references"),
+        Row("functions as arguments", "compile-time values", "test_macros.py::functions_as_arguments"),
+        Row("recursion", "as far as compile-time values end it, 64 deep", "test_macros.py::recursion"),
+        Row("`*args`, `**kwargs`", "write every argument", f"{ERRORS}::star-expressions are not supported", refused=True),
+        Row("`try`, `raise`, `with`, `class`, `import`, `yield`, `global`", "", f"{ERRORS}::cannot contain Try", refused=True),
+        Row("`assert`, `mt.device_print`", "with `jit(debug=True)`; else they do nothing",
+            f"{VIEWS}::test_assert_and_device_print"),
+    ),
+    "Indexing": (
+        Row("elements, slices, steps, `None`, `...`", "views: they share memory as NumPy's do", f"{VIEWS}::view sees writes"),
+        Row("bounds and positions of run time", "wrapped and clamped as Python does", f"{FLOW}::bounds_from_data"),
+        Row("`a[mask]`, `a[mask] = v`", "", f"{VIEWS}::mask array"),
+        Row("`a[i]`, `a[i] = v` with arrays of integers", "the last write to a place wins", f"{VIEWS}::scatter, the last one wins"),
+        Row("`a[i] += v` with arrays of integers", "places named twice count once", f"{VIEWS}::scatter update counts once"),
+        Row("a known position outside of the array", "`IndexError` at compile time", f"{ERRORS}::out of bounds", refused=True),
+        Row("an unknown position outside of the array", "moved inside; with `debug`, `IndexError` after the call",
+            f"{VIEWS}::test_positions_are_checked_at_run_time_with_debug"),
+        Row("a mask beside other indices", "index with the mask alone", f"{ERRORS}::a mask beside other indices", refused=True),
+    ),
+    "Updates": (
+        Row("`a[…] = v`, `a[…] += v`, `a += v`, `out=`", "in place; the caller's argument is written", f"{VIEWS}::update view"),
+        Row("`a[1:] = a[:-1]`, `a[:] = a.T`", "as if the right side was copied first", f"{VIEWS}::overlap forwards"),
+        Row("strided arguments", "copied in and out", f"{VIEWS}::test_strided_arguments_are_written"),
+        Row("`a = a + 1` of an argument", "a new array; the caller's is as it was",
+            f"{FLOW}::rebinding_an_argument_does_not_write_it"),
+        Row("written arguments that share memory", "pass a copy", f"{VIEWS}::test_arguments_that_overlap_are_refused", True),
+        Row("read-only and expanded arguments that are written", "pass a copy",
+            f"{VIEWS}::test_arguments_that_cannot_be_written_are_refused", refused=True),
+        Row("writing an array that may be another's, depending on what ran", "write into a copy",
+            f"{ERRORS}::depending on what ran before", refused=True),
+    ),
+    "NumPy": (
+        Row("functions, methods, ufunc methods", "see the [operations](operations.md)", f"{CALLS}::test_compiled_calls"),
+        Row("`np.linalg.solve`, `inv`, `det`, `cholesky`", "written in the kernel language; `LinAlgError` after the call",
+            "test_linear_algebra.py::test_linear_algebra"),
+        Row("complex64, complex128", "arithmetic and elementary functions", "test_complex.py::complex128"),
+        Row("`a[mask]` returned, its `len`", "the length is that of the run", f"{FLOW}::lengths_differ_by_branch"),
+        Row("`np.random`", "make random numbers outside and pass them", f"{ERRORS}::random", refused=True),
+        Row("`np.unique`, `np.nonzero`", "their length depends on the data in a way that has no bound here",
+            f"{ERRORS}::nonzero", refused=True),
+    ),
+}  # fmt: skip
+
+_HEAD = """\
+<!-- Generated by `python -m mlirtri.support --write`; a test keeps the page and its table equal. -->
+
+# Python and NumPy in kernels
+
+A kernel is plain Python over arrays, read and compiled as a whole. This is what it may say. Everything else is refused
+with the line, a caret, and what to write instead. Python integers of run time are int64: they wrap around.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [_HEAD]
+    for area, rows in AREAS.items():
+        parts.append(f"\n## {area}\n\n| | | shown by |\n|---|---|---|\n")
+        parts += [_line(row) for row in rows]
+    return "".join(parts)
+
+
+def _line(row: Row) -> str:
+    file, _, name = row.test.partition("::")
+    how = f"**refused**{'; ' * bool(row.how)}{row.how}" if row.refused else row.how
+    return f"| {row.what} | {how} | [{name}](../tests/{file}) |\n"
+
+
+@click.command()
+@click.option("--write", is_flag=True, help="Write the page into the checkout.")
+def main(write: bool) -> None:
+    if not write:
+        click.echo(page(), nl=False)
+        return
+    if not PAGE.parent.is_dir():
+        raise SourceNotAvailableError("mlirtri is not installed from a checkout", help="use `pip install --editable .`")
+    PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()
