@@ -131,6 +131,13 @@ def _constant(module: ir.Module, symbol: str) -> Any:
 
 def _refuse_cuda(module: ir.Module) -> None:
     loop = next((one for one in all_operations(module) if one.name in ("scf.for", "scf.while", "scf.if")), None)
+    number = next((one for one in all_operations(module) if one.name.startswith("complex.")), None)
+    if loop is None and number is not None:
+        raise UnsupportedOperationError(
+            "complex numbers are not computed on CUDA devices",
+            span_of(number.location),
+            help='use target="cpu", or write it with real and imaginary parts',
+        )
     what = {"scf.for": "a loop", "scf.while": "a loop", "scf.if": "a branch"}
     raise UnsupportedOperationError(
         f"CUDA code is made of whole-array operations only, not of {what[loop.name] if loop else 'in-place updates'}",

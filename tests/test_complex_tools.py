@@ -100,6 +100,12 @@ def _of_float(x, z: mt.float32):
     return x * z
 
 
+def test_cuda_code_has_no_complex_numbers():
+    with pytest.raises(mt.KernelError, match="complex numbers are not computed on CUDA") as caught:
+        mt.jit(sizes).compile(A, target="cuda:sm_90")
+    assert "real and imaginary parts" in caught.value.help
+
+
 def sizes(a):
     return np.abs(a)
 
