@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 from mlirtri.lowering.devices import Device
-from mlirtri.lowering.external_calls import KIND, calls_in, values_of
 from mlirtri.lowering.pipelines import ASM, CUDA, LLVM, SCHEDULED, Pipeline, Room
 from mlirtri.lowering.target import Target
 
@@ -28,6 +27,8 @@ def for_devices(pipeline: Pipeline, target: Target, kind: str, ir: Any) -> Pipel
 def _kinds(kind: str, ir: Any) -> set[str]:
     """The kinds of devices, ``"cpu"`` and ``"cuda"``, that the IR names."""
     if kind == "mlir":
+        from mlirtri.lowering.external_calls import KIND, calls_in, values_of  # imports MLIR
+
         regions = [values_of(each) for _, each in calls_in(ir) if each.attributes[KIND].value == "device"]
         return {Device.named(values["device"]).kind for values in regions}
     if kind == "tvmscript":

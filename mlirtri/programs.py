@@ -136,8 +136,13 @@ def compile_program(
         raise UnknownOptionError(f"{file} is not Python", help="say with --from STAGE which stage's IR it is")
     function = load_kernel(file)
     _, _, pipeline = resolved(options.over(function.options))
-    options = replace(options, pipeline=_until(pipeline, wanted))
-    return function.compile(target=options.target, schedule=options.schedule, pipeline=options.pipeline, **arguments)
+    whole = {"target": options.target, "schedule": options.schedule, **arguments}
+    if "cuda" in (wanted or ()) and CUDA not in pipeline.stages:
+        # Of a kernel with regions on a GPU the CUDA source is a stage whatever its target is.
+        kernel = function.compile(pipeline=options.pipeline, **whole)
+        if "cuda" in kernel.ir:
+            return kernel
+    return function.compile(pipeline=_until(pipeline, wanted), **whole)
 
 
 def _resume(file: str, start: str, options: Options, wanted: Sequence[str] | None) -> Kernel:

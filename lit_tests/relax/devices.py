@@ -2,6 +2,7 @@
 # RUN: mlirtri emit "%s::split" --stage=fused --pipeline=linalg | FileCheck %s --check-prefix=FUSED
 # RUN: mlirtri emit "%s::split" --stage=relax --pipeline=linalg | FileCheck %s --check-prefix=RELAX
 # RUN: mlirtri emit "%s::split" --stage=tir --pipeline=relax | FileCheck %s --check-prefix=RELAX
+# RUN: mlirtri emit "%s::split" --stage=cuda --pipeline=linalg | FileCheck %s --check-prefix=CUDA
 
 import mlirtri as mt
 
@@ -27,3 +28,6 @@ def split(x: Matrix):
 # RELAX: [[Y:[a-z]+[_0-9]*]] = R.call_tir({{.*}}([[X]],
 # RELAX-SAME: vdevice="cuda:0:global"
 # RELAX: R.to_vdevice([[Y]], dst_vdevice="llvm:0:global")
+
+# CUDA: __global__ void {{.*}}mul_kernel(
+# CUDA-NOT: add_kernel
