@@ -9,7 +9,7 @@ are of no value so far (``tensor.empty``) become ones whose buffer is there anyw
 from __future__ import annotations
 
 from mlirtri.dialect.mlir import arith, bufferization, ir, linalg, operations_named, tensor
-from mlirtri.lowering.buffer_values import VIEWS, ends_in, is_block_argument, is_inside, is_read_only, terminator
+from mlirtri.lowering.buffer_values import PLACE, VIEWS, ends_in, is_block_argument, is_inside, is_read_only, terminator
 
 
 def splats_to_fills(module: ir.Module) -> None:
@@ -118,12 +118,40 @@ def elementwise_in_place(module: ir.Module) -> None:
                 fresh = bufferization.alloc_tensor(target.type, list(target.owner.operation.operands))
             generic.operands[len(inputs)] = fresh
             continue
+        if (carried := _free_buffer(generic)) is not None:
+            generic.operands[len(inputs)] = carried
+            continue
         for value, one in zip(inputs, maps, strict=True):
             fits = one == target_map and value.type == target.type and inputs.count(value) == 1
             if fits and _may_overwrite(generic, value):
                 generic.operands[len(inputs)] = value
                 _bring_closer(value, generic)
                 break
+
+
+def _free_buffer(generic: ir.Operation) -> ir.Value | None:
+    """The value that the loop around `generic` carries in its result's place, where nobody reads it any more."""
+    loop, block = generic.parent.operation, generic.block
+    if loop.name != "scf.for":
+        return None
+    places = [use.operand_number for use in generic.results[0].uses if use.owner.name == "scf.yield"]
+    if len(places) != 1:
+        return None
+    carried = block.arguments[1 + places[0]]
+    return carried if carried.type == generic.results[0].type and _is_read_before(carried, generic) else None
+
+
+def _is_read_before(value: ir.Value, operation: ir.Operation) -> bool:
+    """Whether all readers of `value`, also through views, come before `operation` in its block."""
+    for use in value.uses:
+        reader = use.owner.operation
+        while reader.block != operation.block:
+            reader = reader.parent.operation
+        if reader == operation or not reader.is_before_in_block(operation):
+            return False
+        if use.owner.name in VIEWS and not _is_read_before(use.owner.results[0], operation):
+            return False
+    return True
 
 
 def _array_written(generic: ir.Operation) -> ir.Value | None:
@@ -180,11 +208,8 @@ def _goes_back(generic: ir.Operation, value: ir.Value) -> bool:
     if not _made_by(value, "tensor.extract_slice"):
         return False
     slice_of = value.owner.operation
-    same = all(slice_of.attributes[name] == insertion.attributes[name] for name in _PLACE)
+    same = all(slice_of.attributes[name] == insertion.attributes[name] for name in PLACE)
     return same and list(slice_of.operands) == list(insertion.operands)[1:]
-
-
-_PLACE = ("static_offsets", "static_sizes", "static_strides")
 
 
 def _is_kept_by_the_other_arm(generic: ir.Operation, value: ir.Value) -> bool:

@@ -14,6 +14,8 @@ from mlirtri.dialect.mlir import ir
 
 SAME_BUFFER = {"tensor.insert": 1, "tensor.insert_slice": 1, "bufferization.materialize_in_destination": 1}
 """Operations whose result is the new content of one of their operands, and which."""
+PLACE = ("static_offsets", "static_sizes", "static_strides")
+"""Attributes that say, with the operands after the arrays, which slice an operation is on."""
 VIEWS = ("tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape", "tensor.cast")
 """Operations whose result is part of the buffer of their first operand."""
 

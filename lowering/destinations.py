@@ -11,7 +11,7 @@ is written in between, its destination becomes an allocation, which upstream lea
 from __future__ import annotations
 
 from mlirtri.dialect.mlir import all_operations_in, bufferization, ir, operations_named
-from mlirtri.lowering.buffer_values import VIEWS, is_block_argument, root_of
+from mlirtri.lowering.buffer_values import PLACE, VIEWS, is_block_argument, root_of
 
 
 def fill_at_use(module: ir.Module) -> None:
@@ -38,6 +38,28 @@ def _only_reads(use: ir.OpOperand) -> bool:
         return True
     inputs = len(operation.operands) - len(operation.results)
     return operation.name.startswith("linalg.") and use.operand_number < inputs
+
+
+def insert_into_latest(module: ir.Module) -> None:
+    """A slice that is inserted twice goes into the array that has the first, not past that into the one before.
+
+    Canonicalization makes it so, since the result is the same; but the array with the first is then another array.
+    """
+    for insertion in operations_named(module, "tensor.insert_slice"):
+        while (earlier := _overwritten(insertion)) is not None:
+            insertion.operands[1] = earlier.results[0]
+
+
+def _overwritten(insertion: ir.Operation) -> ir.Operation | None:
+    """An insertion before `insertion`, into the same array at the same place."""
+    for use in insertion.operands[1].uses:
+        other = use.owner.operation
+        if other.name != "tensor.insert_slice" or use.operand_number != 1 or other.block != insertion.block:
+            continue
+        same = all(other.attributes[name] == insertion.attributes[name] for name in PLACE)
+        if same and list(other.operands)[2:] == list(insertion.operands)[2:] and other.is_before_in_block(insertion):
+            return other
+    return None
 
 
 def rewrite(module: ir.Module) -> None:

@@ -71,6 +71,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         for name, number in zip(COUNTS, (count, moved), strict=True):
             module.operation.attributes[name] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
         if imperative:
+            run_rewrite("insert-into-latest", destinations.insert_into_latest, module, context)
             run_rewrite("splats-to-fills", buffer_reuse.splats_to_fills, module, context)
             run_rewrite("constant-bodies-to-fills", buffer_reuse.constant_bodies_to_fills, module, context)
             run_rewrite("fill-at-use", destinations.fill_at_use, module, context)

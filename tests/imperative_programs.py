@@ -561,3 +561,17 @@ PING_PONG = function(
     }
     return %r#0, %r#1 : tensor<8xf64>, tensor<8xf64>""",
 )
+
+# A[1:] = A[:-1] three times in a row; all insert into %A, as canonicalization leaves it
+THRICE = function(
+    [f"%A: {VECTOR}, updated 0"],
+    [VECTOR],
+    """
+    %s = tensor.extract_slice %A[0] [7] [1] : tensor<8xf64> to tensor<7xf64>
+    %r = tensor.insert_slice %s into %A[1] [7] [1] : tensor<7xf64> into tensor<8xf64>
+    %s2 = tensor.extract_slice %r[0] [7] [1] : tensor<8xf64> to tensor<7xf64>
+    %r2 = tensor.insert_slice %s2 into %A[1] [7] [1] : tensor<7xf64> into tensor<8xf64>
+    %s3 = tensor.extract_slice %r2[0] [7] [1] : tensor<8xf64> to tensor<7xf64>
+    %r3 = tensor.insert_slice %s3 into %A[1] [7] [1] : tensor<7xf64> into tensor<8xf64>
+    return %r3 : tensor<8xf64>""",
+)

@@ -118,6 +118,8 @@ def test_a_row_from_its_neighbours_needs_no_temporary():
 
 def test_overlap_of_both_sides_has_its_temporary():
     assert len(re.findall(r"memref.alloca\(\).*memref<7xf64>", bufferized(programs.OVERLAP))) == 1
+    text = bufferized(programs.THRICE)
+    assert len(re.findall(r"memref.alloca\(\).*memref<7xf64>", text)) == text.count("memref.alloca") == 3
 
 
 @pytest.mark.parametrize(("name", "buffers"), [("POWER", 2), ("SWAP", 3), ("GATHER", 1), ("MANDELBROT", 1)])
@@ -262,6 +264,9 @@ def test_overlap():
     expected = a.copy()
     expected[1:] = expected[:-1].copy()
     run(programs.OVERLAP, [a], updated=[(0, 0)])
+    np.testing.assert_array_equal(a, expected)
+    expected[3:], expected[:3] = expected[:-3].copy(), expected[0]
+    run(programs.THRICE, [a], updated=[(0, 0)])
     np.testing.assert_array_equal(a, expected)
 
 
