@@ -116,7 +116,7 @@ def _signature(module: Any, function: Any, path: Path) -> tuple[list[TensorType]
     if not is_func or any(isinstance(each, ir.MemRefType) for each in (*of.inputs, *of.results)):
         of = _signature_before_buffers(module, function, path)
     try:
-        return [type_of(each) for each in of.inputs], [type_of(each) for each in of.results]
+        return [_static(type_of(each)) for each in of.inputs], [_static(type_of(each)) for each in of.results]
     except KernelError as error:
         place = span_of(function.location) or Span(str(path), 1, 1)
         raise ParseError(error.message, place, help="kernels take and return tensors of static shape") from None
@@ -229,6 +229,12 @@ def _error_class(name: str) -> type[Exception]:
 
 def _type_json(of: TensorType) -> list[Any]:
     return [of.dtype.name, *of.shape]
+
+
+def _static(of: TensorType) -> TensorType:
+    if not of.is_static:
+        raise KernelError(f"{of} is not a ranked tensor of static shape")
+    return of
 
 
 def _type_of_json(data: list[Any]) -> TensorType:
