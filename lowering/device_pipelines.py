@@ -1,6 +1,6 @@
 """The stages of a kernel whose regions run on both kinds of devices: CUDA source first, then the host's code.
 
-Takes a pipeline, and the IR that a stage left. Gives the same pipeline, or one whose last stages make both kinds of code.
+Takes a pipeline, and the IR that a stage left. Gives that pipeline, or one whose last stages make both kinds of code.
 Refuses nothing.
 """
 
@@ -32,7 +32,7 @@ def _kinds(kind: str, ir: Any) -> set[str]:
         regions = [values_of(each) for _, each in calls_in(ir) if each.attributes[KIND].value == "device"]
         return {Device.named(values["device"]).kind for values in regions}
     if kind == "tvmscript":
-        from mlirtri.lowering.relax_devices import vdevices_in, kind_of  # imports TVM
+        from mlirtri.lowering.relax_devices import kind_of, vdevices_in  # imports TVM
 
         return {kind_of(each) for each in vdevices_in(ir)}
     return set()

@@ -1,6 +1,6 @@
 """Devices that a kernel names: ``with mt.device("gpu"):``. Knows neither MLIR nor TVM.
 
-Takes ``"cpu"``, ``"gpu"`` or ``"cuda"`` and a number. Gives a `Device`, also outside of kernels, which may then name it.
+Takes ``"cpu"``, ``"gpu"`` or ``"cuda"``, and a number. Gives a `Device`, also outside of kernels, for them to name.
 Refuses other kinds, naming those that there are.
 """
 

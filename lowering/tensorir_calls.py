@@ -7,6 +7,7 @@ and the types of its results. Refuses, naming the parameter, arguments of anothe
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,8 @@ _FOLDED = {
 class TensorIRCall:
     """A PrimFunc for one call, as TVMScript, with the tensors that it reads and the types of what it writes."""
 
+    name: str
+    """A symbol: what the user calls it, as far as all languages on the way can."""
     source: str
     tensors: tuple[Any, ...]
     results: tuple[TensorType, ...]
@@ -67,7 +70,9 @@ def specialized(registered: Any, arguments: list[Any], keywords: dict[str, Any])
         if of != tensor.type:
             raise KernelTypeError(f"{name}(): {parameter.name!r} is {of} here, got {tensor.type}")
     _check_writes(name, fixed, len(tensors))
-    return TensorIRCall(_with_wide_sizes(fixed.script(show_meta=True)), tensors, tuple(types[len(tensors) :]))
+    own = str((function.attrs or {}).get("global_symbol", name))
+    symbol = re.sub(r"\W", "_", own, flags=re.ASCII)
+    return TensorIRCall(symbol, _with_wide_sizes(fixed.script(show_meta=True)), tensors, tuple(types[len(tensors) :]))
 
 
 def prim_func_of(source: str) -> PrimFunc:

@@ -35,8 +35,8 @@ class TensorIRFunction(External):
         from mlirtri.lowering import external_calls, tensorir_calls
 
         call = tensorir_calls.specialized(self, arguments, keywords)
-        values = {"function": self.__name__, "source": call.source}
-        results = external_calls.call(language.tri, "tensorir", self.__name__, values, call.tensors, call.results)
+        values = {"function": call.name, "source": call.source}
+        results = external_calls.call(language.tri, "tensorir", call.name, values, call.tensors, call.results)
         return results[0] if len(results) == 1 else tuple(results)
 
     def __repr__(self) -> str:

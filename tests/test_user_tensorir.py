@@ -158,6 +158,14 @@ def test_a_maker_of_functions_sees_types_and_constants(pipeline, dtype):
     np.testing.assert_array_equal(compiled(lambda x: power_by_squaring(x, 2), x, pipeline=pipeline)(x), x * x)
 
 
+def test_a_maker_without_a_name_of_its_own():
+    x = array(4, 8)
+    nameless = mt.tensorir(lambda x: plain)
+    kernel = mt.jit(lambda x: nameless(x)).compile(x)
+    np.testing.assert_array_equal(kernel(x), x * 2)
+    assert "def plain(" in kernel.ir["relax"]
+
+
 TILE = 16
 
 
