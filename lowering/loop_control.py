@@ -13,7 +13,7 @@ from typing import Any
 from mlirtri.dialect.locations import name_of, span_of
 from mlirtri.dialect.mlir import ir
 from mlirtri.lowering.loop_memory import is_number, product, total
-from mlirtri.lowering.loop_places import LARGEST_COUNT
+from mlirtri.lowering.loop_places import ANY, LARGEST_COUNT
 from mlirtri.lowering.loop_statements import LoopTranslation, sequence, statement
 from mlirtri.lowering.loop_values import Cell, Scalar, part_dtypes
 from mlirtri.lowering.primfunc import index
@@ -192,10 +192,10 @@ class _Loop:
         values = translation.values
         self.counter = counter
         self.variable = tirx.Var(values.names.unique(name_of(counter.location) or "i"), "int64")
-        self.lower, upper, self.step = (
+        self.lower, self.upper, self.step = (
             values.settled(each, wish) for each, wish in ((lower, "start"), (upper, "stop"), (step, "step"))
         )
-        extent = upper.expression - self.lower.expression
+        extent = self.upper.expression - self.lower.expression
         if not is_number(self.step.expression, 1):
             extent = tirx.FloorDiv(extent + (self.step.expression - index(1)), self.step.expression)
         # As TVMScript's parser leaves it.
@@ -204,10 +204,11 @@ class _Loop:
     def define_counter(self, translation: LoopTranslation) -> None:
         lower, step = self.lower, self.step
         steps = product(self.variable, step.expression)
-        limit = None if None in (lower.limit, step.limit) else lower.limit + step.limit * LARGEST_COUNT
+        low, high = lower.bounds or ANY
+        last = min(high + (step.bounds or ANY)[1] * LARGEST_COUNT, (self.upper.bounds or ANY)[1] - 1)
         size = 1 if is_number(lower.expression, 0) and is_number(step.expression, 1) else 2 + lower.size
         reads = lower.reads | step.reads
-        translation.values.set(self.counter, Scalar(total(lower.expression, steps), reads, size, limit))
+        translation.values.set(self.counter, Scalar(total(lower.expression, steps), reads, size, (low, last)))
 
     def around(self, body: Any, notes: dict) -> Any:
         return tirx.For(self.variable, index(0), self.extent, tirx.ForKind.SERIAL, body, annotations=notes)

@@ -2,41 +2,73 @@
 
 Integers of a program wrap around, which TIR says in twice their width. TVM sees nothing in that: not that ``a[i + 1]``
 and ``a[i]`` are neighbours, not that a loop's accesses are contiguous. Loop counters and sizes are far smaller than
-int64 holds, and an integer that only serves as an index is in bounds or the program is wrong.
+int64 holds, as are clamped numbers, and an integer that only serves as an index is in bounds or the program is wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.dialect.mlir import ir
-from mlirtri.lowering.loop_values import Scalar, joined
+from mlirtri.lowering.loop_values import Bounds, Scalar, joined
+from mlirtri.lowering.scalar_to_tir import dtype_name
 from mlirtri.lowering.tvm_names import Analyzer, structural_walk, tirx
 
 LARGEST_COUNT = 1 << 48
 """No loop runs more often, and no array has more elements."""
-_LARGEST = 1 << 62
+ANY: Bounds = (-(1 << 63), (1 << 63) - 1)
+_SIGNED = frozenset({"int8", "int16", "int32"})
 _RING = {"arith.addi": tirx.Add, "arith.subi": tirx.Sub, "arith.muli": tirx.Mul}
 _QUOTIENTS = {"arith.divui": tirx.FloorDiv, "arith.remui": tirx.FloorMod}
 """Of indices, which are never negative."""
 _PASSED_ON = frozenset({*_RING, "arith.maxsi", "arith.minsi", "arith.select"})
 
 
-def limit_of(operation: ir.Operation, limits: Sequence[int | None]) -> int | None:
-    """How large the result of integer arithmetic can be, in magnitude, from how large its operands can be."""
-    if operation.name == "arith.select":
-        limits = limits[1:]
-    if any(limit is None for limit in limits):
-        return None
-    if operation.name in ("arith.addi", "arith.subi"):
-        return sum(limits)
-    if operation.name == "arith.muli":
-        return limits[0] * limits[1]
-    return max(limits) if operation.name in (*_PASSED_ON, "arith.index_cast", "arith.extsi") else None
+def bounds_of(operation: ir.Operation, operands: Sequence[Scalar]) -> Bounds:
+    """Between which numbers the result of integer arithmetic lies; not beyond int64, where it would wrap."""
+    rule = _BOUNDS.get(operation.name)
+    if rule is None or str(operation.results[0].type) not in ("i64", "index"):
+        return ANY
+    low, high = rule(*(_known(operand) for operand in operands))
+    return (low, high) if ANY[0] <= low and high <= ANY[1] else ANY
 
 
-def is_plain(operation: ir.Operation, limit: int | None) -> bool:
+def _known(scalar: Scalar) -> Bounds:
+    dtype = dtype_name(scalar.expression)
+    if dtype == "bool":
+        return 0, 1
+    if dtype in _SIGNED:
+        half = 1 << (DTYPES[dtype].bits - 1)
+        return -half, half - 1
+    return scalar.bounds or ANY
+
+
+def _product(x: Bounds, y: Bounds) -> Bounds:
+    products = [one * other for one in x for other in y]
+    return min(products), max(products)
+
+
+def _unsigned(x: Bounds) -> Bounds:
+    """Of a narrow number taken as one without a sign."""
+    return x if x[0] >= 0 else (0, 2 * (x[1] + 1) - 1)
+
+
+_BOUNDS: dict[str, Callable[..., Bounds]] = {
+    "arith.addi": lambda x, y: (x[0] + y[0], x[1] + y[1]),
+    "arith.subi": lambda x, y: (x[0] - y[1], x[1] - y[0]),
+    "arith.muli": _product,
+    "arith.maxsi": lambda x, y: (max(x[0], y[0]), max(x[1], y[1])),
+    "arith.minsi": lambda x, y: (min(x[0], y[0]), min(x[1], y[1])),
+    "arith.select": lambda _, x, y: (min(x[0], y[0]), max(x[1], y[1])),
+    "arith.index_cast": lambda x: x,
+    "arith.extsi": lambda x: x,
+    "arith.extui": _unsigned,
+}
+
+
+def is_plain(operation: ir.Operation, bounds: Bounds) -> bool:
     """Whether a sum, difference or product of int64 cannot overflow, or is wrong anyway if it does.
 
     So are quotients of indices by constants, which are known not to be 0.
@@ -47,13 +79,13 @@ def is_plain(operation: ir.Operation, limit: int | None) -> bool:
         return not isinstance(divisor, ir.Block) and divisor.name == "arith.constant"
     if operation.name not in _RING or str(result.type) not in ("i64", "index"):
         return False
-    return (limit is not None and limit < _LARGEST) or _is_place(result)
+    return bounds != ANY or _is_place(result)
 
 
-def place(operation: ir.Operation, operands: Sequence[Scalar], limit: int | None) -> Scalar:
+def place(operation: ir.Operation, operands: Sequence[Scalar], bounds: Bounds) -> Scalar:
     """Plain arithmetic, as short as it gets."""
     expression = {**_RING, **_QUOTIENTS}[operation.name](*(operand.expression for operand in operands))
-    made = joined(expression, operands, limit)
+    made = joined(expression, operands, bounds)
     if made.reads:
         return made
     expression, nodes = Analyzer().simplify(expression), []

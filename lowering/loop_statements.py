@@ -14,7 +14,7 @@ from mlirtri.dialect.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering import loop_memory
 from mlirtri.lowering.loop_memory import Memory, mixed
-from mlirtri.lowering.loop_places import LARGEST_COUNT, is_plain, limit_of, place
+from mlirtri.lowering.loop_places import LARGEST_COUNT, bounds_of, is_plain, place
 from mlirtri.lowering.loop_values import LoopValues, Scalar, joined, kept_as, part_dtypes
 from mlirtri.lowering.primfunc import Names, index
 from mlirtri.lowering.scalar_body import mentions
@@ -84,11 +84,11 @@ def _scalar(translation: LoopTranslation, operation: ir.Operation) -> None:
     """arith and math on single elements."""
     values, rule = translation.values, SCALAR_RULES[operation.name]
     operands = [values.get(operand) for operand in operation.operands]
-    limit = limit_of(operation, [operand.limit for operand in operands])
-    if is_plain(operation, limit):
-        made = place(operation, operands, limit)
+    bounds = bounds_of(operation, operands)
+    if is_plain(operation, bounds):
+        made = place(operation, operands, bounds)
     else:
-        made = joined(rule.build(operation, [operand.expression for operand in operands]), operands, limit)
+        made = joined(rule.build(operation, [operand.expression for operand in operands]), operands, bounds)
     values.define(operation.results[0], made, word(operation))
 
 
@@ -96,8 +96,8 @@ def _scalar(translation: LoopTranslation, operation: ir.Operation) -> None:
 def _constant(translation, operation):
     [result] = operation.results
     number = SCALAR_RULES["arith.constant"].build(operation, [])
-    limit = abs(number.value) if isinstance(number, tirx.IntImm) else None
-    translation.values.set(result, Scalar(number, limit=limit))
+    bounds = (number.value, number.value) if isinstance(number, tirx.IntImm) else None
+    translation.values.set(result, Scalar(number, bounds=bounds))
 
 
 @statement("math.ipowi")
@@ -202,7 +202,7 @@ def _global(translation, operation):
 def _dim(translation, operation):
     source, axis = operation.operands
     size = translation.memories[source].sizes[int(translation.values.get(axis).expression.value)]
-    translation.values.set(operation.results[0], Scalar(size, limit=LARGEST_COUNT))
+    translation.values.set(operation.results[0], Scalar(size, bounds=(0, LARGEST_COUNT)))
 
 
 @statement("memref.extract_strided_metadata")
@@ -215,7 +215,7 @@ def _metadata(translation, operation):
         raise UnsupportedOperationError("a view of memory whose strides are known at run time only")
     translation.memories[base] = memory
     for value, size in zip(sizes, memory.sizes, strict=True):
-        translation.values.set(value, Scalar(size, limit=LARGEST_COUNT))
+        translation.values.set(value, Scalar(size, bounds=(0, LARGEST_COUNT)))
 
 
 @statement("memref.cast")

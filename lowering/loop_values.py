@@ -22,6 +22,7 @@ from mlirtri.lowering.scalar_body import mentions
 from mlirtri.lowering.scalar_to_tir import dtype_name, same_bits
 from mlirtri.lowering.tvm_names import structural_map, structural_walk, tirx
 
+Bounds = tuple[int, int]
 _FREE_SIZE = 12
 """Nodes of an index expression that may be written out at every use, so that TVM sees what an access depends on."""
 _MOST_COPIES = 32
@@ -36,8 +37,8 @@ class Scalar:
     expression: Any
     reads: frozenset[str] = frozenset()
     size: int = 1
-    limit: int | None = None
-    """How large an integer can be, in magnitude, where that is known."""
+    bounds: Bounds | None = None
+    """Between which numbers an int64 lies, where that is known."""
 
     @property
     def is_free(self) -> bool:
@@ -111,10 +112,10 @@ class LoopValues:
         if not scalar.reads and not _is_analysed(scalar):
             cell = self.cell(dtype, wish)
             self.statements.append(cell.store(scalar))
-            scalar = replace(cell.scalar, limit=scalar.limit)
+            scalar = replace(cell.scalar, bounds=scalar.bounds)
         variable = tirx.Var(self.names.unique(wish), dtype)
         self.statements.append(tirx.Bind(variable, scalar.expression))
-        return Scalar(variable, size=1 if scalar.reads else scalar.size + 1, limit=scalar.limit)
+        return Scalar(variable, size=1 if scalar.reads else scalar.size + 1, bounds=scalar.bounds)
 
     def name_what_reads(self, buffer_name: str) -> None:
         """Evaluate now what waits and reads this buffer, which is about to be written."""
@@ -190,10 +191,10 @@ def _is_analysed(scalar: Scalar) -> bool:
     return not any(dtype_name(each.value) in _WHOLE_NUMBERS for each in conversions)
 
 
-def joined(expression: Any, operands: Sequence[Scalar], limit: int | None = None) -> Scalar:
+def joined(expression: Any, operands: Sequence[Scalar], bounds: Bounds | None = None) -> Scalar:
     """An expression of operands."""
     reads = frozenset().union(*(operand.reads for operand in operands))
-    return Scalar(expression, reads, 1 + sum(operand.size for operand in operands), limit)
+    return Scalar(expression, reads, 1 + sum(operand.size for operand in operands), bounds)
 
 
 def part_dtypes(kind: ir.Type) -> list[str]:
