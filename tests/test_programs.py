@@ -20,7 +20,29 @@ SETTINGS = {
     "suppress_health_check": list(HealthCheck),
 }
 
-REGRESSIONS: dict[str, str] = {}
+REGRESSIONS: dict[str, str] = {
+    "an arm of a branch gives memory of its own": """
+    t = v * 1
+    if w[0] > 100:
+        pass
+    else:
+        t = v * 2
+    return t
+""",
+    "a branch updates an array after a loop did": """
+    for i in range(9):
+        m[i % 3] += 1
+    if w[0] != -2:
+        m[2] = m[0] + w[0]
+""",
+    "a loop that ends early frees what it made": """
+    for i in range(3):
+        t = np.sort(v * s)
+        if m[i, 0] > 3:
+            break
+        v[:] = np.sin(t[::-1]) + np.cumsum(v)[-1] * 0.1
+""",
+}
 """What was wrong, and the body of a program that shows it, on `SHAPES` of float64 and int64."""
 
 
@@ -65,6 +87,6 @@ SHAPES = {
 
 @pytest.mark.parametrize("name", REGRESSIONS)
 def test_what_was_wrong_is_right(folder, name):
-    module = load(HEADER + REGRESSIONS[name], folder, "regression")
+    module = load(HEADER + REGRESSIONS[name].lstrip("\n"), folder, "regression")
     arguments = make_arguments(SHAPES, {"F": "float64", "I": "int64"}, 7)
     check_program(module.program, arguments, "float64", ("interpreter", *COMPILED))
