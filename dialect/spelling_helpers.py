@@ -140,11 +140,21 @@ def trimmed(b: Builder, name: str, x: Any, diagonal: int, lower: bool) -> Any:
 def diagonal(b: Builder, x: Any, offset: int) -> Any:
     """The diagonal of the last two axes: every (columns + 1)th element of each matrix in memory order."""
     *batch, rows, columns = shape_of(b, x)
+    if not b.type_of(x).is_static:
+        return _run_time_diagonal(b, x, offset)
     start = offset if offset >= 0 else -offset * columns
     count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
     flat = b.reshape(x, (*batch, rows * columns))
     stop = start + (count - 1) * (columns + 1) + 1
     return b.cut(flat, len(batch), slice(start, stop, columns + 1) if count else slice(0, 0))
+
+
+def _run_time_diagonal(b: Builder, x: Any, offset: int) -> Any:
+    require_rank(b, "a matrix of run-time size", x, (2,))
+    rows, columns = shape_of(b, x)
+    count = b.smaller_size(rows - max(-offset, 0), columns - max(offset, 0))
+    along = b.arange(0, count, 1, default_dtype("numpy", "int"))
+    return b.pick(x, b.add(along, max(-offset, 0)), b.add(along, max(offset, 0)))
 
 
 def at_least(b: Builder, x: Any, rank: int) -> Any:

@@ -18,8 +18,10 @@ from mlirtri.dialect.spellings_numpy_functions import in_floats
 BOOL, COMPLEX128 = DTYPES["bool"], DTYPES["complex128"]
 
 
-def counted(b: Builder, num: Any, name: str) -> int:
-    """The number of elements of a range."""
+def counted(b: Builder, num: Any, name: str) -> Any:
+    """The number of elements of a range, an int or an integer of run time."""
+    if b.type_of(num) is not None and b.type_of(num).dtype.is_integer and not helpers.rank_of(b, num):
+        return num
     if not helpers.is_integer(num) or num < 0:
         b.fail(f"the number of elements of {name} is an integer of 0 or more known at compile time, got {num!r}")
     return int(num)
@@ -29,8 +31,10 @@ def _wide(b: Builder, x: Any) -> DType:
     return COMPLEX128 if is_complex(b, x) else FLOAT64
 
 
-def evenly(b: Builder, start: Any, stop: Any, num: int, endpoint: bool) -> tuple[Any, Any]:
+def evenly(b: Builder, start: Any, stop: Any, num: Any, endpoint: bool) -> tuple[Any, Any]:
     """`num` numbers from `start` to `stop` along a new first axis, and the step between them."""
+    if b.type_of(num) is not None:
+        return _evenly_at_run_time(b, start, stop, num, endpoint)
     parts = num - 1 if endpoint else num
     start, stop = (x * 1.0 if b.type_of(x) is None else b.cast(x, _wide(b, x)) for x in (start, stop))
     rank = max(helpers.rank_of(b, start), helpers.rank_of(b, stop))
@@ -45,7 +49,19 @@ def evenly(b: Builder, start: Any, stop: Any, num: int, endpoint: bool) -> tuple
     return b.where(b.equal(index, parts), stop, values) if endpoint else values, step
 
 
-EVENLY = "arange reshape cast add multiply subtract divide equal where floor broadcast_to"
+def _evenly_at_run_time(b: Builder, start: Any, stop: Any, num: Any, endpoint: bool) -> tuple[Any, Any]:
+    """The same for a number of run time; one element has no step, and 0 parts are taken for 1."""
+    start, stop = (b.cast(x, FLOAT64) for x in (start, stop))
+    if helpers.rank_of(b, start) or helpers.rank_of(b, stop):
+        b.fail("a range of run-time length goes from one number to another, not between arrays")
+    parts = b.maximum(b.subtract(num, 1) if endpoint else num, 1)
+    index = b.arange(0, num, 1, INT64)
+    step = b.divide(b.subtract(stop, start), b.cast(parts, FLOAT64))
+    values = b.add(b.multiply(b.cast(index, FLOAT64), step), start)
+    return b.where(b.equal(index, parts), stop, values) if endpoint else values, step
+
+
+EVENLY = "maximum arange reshape cast add multiply subtract divide equal where floor broadcast_to"
 
 
 def _dtype_of_range(b: Builder, start: Any, stop: Any) -> DType:

@@ -8,6 +8,7 @@ from mlirtri.dialect import contraction_labels as labelled
 from mlirtri.dialect import spelling_helpers as helpers
 from mlirtri.dialect.contraction_labels import Term, contracted
 from mlirtri.dialect.promotion import Operand, common_dtype
+from mlirtri.dialect.sizes import Size
 from mlirtri.dialect.spellings import Builder, spelling, unsupported
 from mlirtri.dialect.spellings_numpy import arrays, computed_in, numpy_dtype
 
@@ -171,6 +172,10 @@ SLIDING = "correlate pad flip conj reshape"
 def slid(b: Builder, long: Any, short: Any, mode: str) -> Any:
     """The products of `short` with all parts of `long` that overlap it as far as `mode` says."""
     size = helpers.shape_of(b, short)[0]
+    if not isinstance(size, int) and mode == "valid":
+        return b.correlate(long, short)
+    if not isinstance(size, int):
+        b.fail("the shorter operand of a full or central overlap has a length that is known at compile time")
     widths = {"valid": (0, 0), "same": (size // 2, size - size // 2 - 1), "full": (size - 1, size - 1)}
     if mode not in widths:
         b.fail(f"mode is 'valid', 'same' or 'full', not {mode!r}")
@@ -186,10 +191,23 @@ def _lines(b: Builder, name: str, *xs: Any) -> tuple[Any, ...]:
     return made
 
 
+def _is_longer(b: Builder, x: Any, y: Any, mode: str) -> bool:
+    """Whether `x` is the longer one; of run-time sizes that have to be known for all but full overlaps."""
+    excess = Size.of(helpers.shape_of(b, x)[0]) - helpers.shape_of(b, y)[0]
+    least, most = excess.least(), excess.most()
+    if most is not None and most <= 0:
+        return False
+    if least is not None and least > 0:
+        return True
+    if mode != "full":
+        b.fail(f"which operand is longer decides about mode={mode!r}, and only the run shows it")
+    return not isinstance(helpers.shape_of(b, x)[0], int)
+
+
 @spelling("numpy.convolve", ops=SLIDING)
 def _(b, a, v, mode="full"):
     a, v = _lines(b, "numpy.convolve", a, v)
-    if helpers.shape_of(b, v)[0] > helpers.shape_of(b, a)[0]:
+    if _is_longer(b, v, a, mode):
         a, v = v, a
     return slid(b, a, b.flip(v), mode)
 
@@ -198,6 +216,6 @@ def _(b, a, v, mode="full"):
 def _(b, a, v, mode="valid"):
     a, v = _lines(b, "numpy.correlate", a, v)
     v = b.conj(v) if b.type_of(v).dtype.kind == "c" else v
-    if helpers.shape_of(b, v)[0] > helpers.shape_of(b, a)[0]:
+    if _is_longer(b, v, a, mode):
         return b.flip(slid(b, v, a, mode))
     return slid(b, a, v, mode)

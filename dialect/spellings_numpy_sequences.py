@@ -128,7 +128,9 @@ def _(b, x, bins, right=False):
     return b.searchsorted(bins, x, not right)
 
 
-INTERPOLATION = "searchsorted pick cut reshape subtract add multiply divide clip where less greater cast equal"
+INTERPOLATION = (
+    "number_of searchsorted pick cut reshape subtract add multiply divide clip where less greater cast equal"
+)
 
 
 @spelling("numpy.interp", ops=INTERPOLATION)
@@ -144,7 +146,7 @@ def _(b, x, xp, fp, left=None, right=None, period=unsupported()):
     if count == 1:
         inner = last
     else:
-        at = b.clip(b.subtract(b.searchsorted(xp, x, True), 1), 0, count - 2)
+        at = b.clip(b.subtract(b.searchsorted(xp, x, True), 1), 0, b.number_of(count - 2))
         x0, f0 = b.pick(xp, at), b.pick(fp, at)
         slope = b.divide(b.subtract(b.pick(fp, b.add(at, 1)), f0), b.subtract(b.pick(xp, b.add(at, 1)), x0))
         inner = b.add(b.multiply(slope, b.subtract(x, x0)), f0)
@@ -229,7 +231,10 @@ def _places(b: Builder, x: Any, edges: Any, count: int) -> Any:
 
 # --- order statistics ----------------------------------------------------------------------------------------------
 
-ORDERED = "sort reshape transpose cut add subtract multiply divide isnan any where cast stack squeeze unsqueeze"
+ORDERED = (
+    "sort reshape transpose cut add subtract multiply divide isnan any where cast stack squeeze unsqueeze number_of "
+    "floor pick minimum less"
+)
 
 
 def _axes_last(b: Builder, x: Any, axis: Any) -> tuple[Any, tuple[int, ...], tuple[Any, ...]]:
@@ -253,24 +258,44 @@ def quantiles(b: Builder, a: Any, fractions: Any, axis: Any, keepdims: bool) -> 
     dtype = FLOAT64 if isinstance(fractions, (tuple, list)) else b.type_of(ordered).dtype
     has_nan = b.isnan(b.squeeze(b.cut(ordered, last, slice(size - 1, size)), last))
 
+    between = _between if isinstance(size, int) else _between_at_run_time
+
     def at(fraction: float) -> Any:
-        virtual = fraction * (size - 1)
-        low = min(int(virtual), size - 1)
-        share = virtual - low
-        below = b.squeeze(b.cut(ordered, last, slice(low, low + 1)), last)
-        result = b.cast(below, dtype)
-        if share:
-            above = b.squeeze(b.cut(ordered, last, slice(low + 1, low + 2)), last)
-            gap = b.cast(b.subtract(above, below), dtype)
-            # As NumPy: from the nearer end.
-            near = share < 0.5
-            result = b.add(below, b.multiply(gap, share)) if near else b.subtract(above, b.multiply(gap, 1 - share))
-        result = b.where(has_nan, b.cast(float("nan"), dtype), result)
+        result = b.where(has_nan, b.cast(float("nan"), dtype), between(b, ordered, fraction, dtype))
         return b.reshape(result, kept) if keepdims else result
 
     if isinstance(fractions, (tuple, list)):
         return b.stack(tuple(at(fraction) for fraction in fractions), 0)
     return at(fractions)
+
+
+def _between(b: Builder, ordered: Any, fraction: float, dtype: Any) -> Any:
+    """The place of a fraction of the last axis, between the two elements around it; from the nearer one, as NumPy."""
+    last = helpers.rank_of(b, ordered) - 1
+    size = helpers.shape_of(b, ordered)[last]
+    virtual = fraction * (size - 1)
+    low = min(int(virtual), size - 1)
+    share = virtual - low
+    below = b.squeeze(b.cut(ordered, last, slice(low, low + 1)), last)
+    if not share:
+        return b.cast(below, dtype)
+    above = b.squeeze(b.cut(ordered, last, slice(low + 1, low + 2)), last)
+    gap = b.cast(b.subtract(above, below), dtype)
+    return b.add(below, b.multiply(gap, share)) if share < 0.5 else b.subtract(above, b.multiply(gap, 1 - share))
+
+
+def _between_at_run_time(b: Builder, ordered: Any, fraction: float, dtype: Any) -> Any:
+    """The same for a last axis of run-time size."""
+    first = helpers.moved(b, ordered, -1, 0)
+    last = b.subtract(b.number_of(helpers.shape_of(b, first)[0]), 1)
+    virtual = b.multiply(b.cast(last, FLOAT64), fraction)
+    low = b.cast(b.floor(virtual), INT64)
+    share = b.subtract(virtual, b.cast(low, FLOAT64))
+    below, above = b.pick(first, low), b.pick(first, b.minimum(b.add(low, 1), last))
+    gap = b.cast(b.subtract(above, below), dtype)
+    from_below = b.add(below, b.multiply(gap, b.cast(share, dtype)))
+    from_above = b.subtract(above, b.multiply(gap, b.cast(b.subtract(1.0, share), dtype)))
+    return b.where(b.less(share, 0.5), from_below, from_above)
 
 
 def _known_fractions(b: Builder, q: Any, scale: float) -> Any:

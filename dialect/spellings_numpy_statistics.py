@@ -114,9 +114,10 @@ def _(b, a, axis=None, weights=None, returned=False, *, keepdims=False):
     (a,) = arrays(b, a)
     if weights is None:
         result = b.mean(a, axis=axis, keepdims=keepdims)
+        if not returned:
+            return result
         count = helpers.size_of(b, a) // max(1, helpers.size_of(b, result))
-        scale = b.full(helpers.shape_of(b, result), count, b.type_of(result).dtype)
-        return (result, scale) if returned else result
+        return result, b.full(helpers.shape_of(b, result), count, b.type_of(result).dtype)
     (weights,) = arrays(b, weights)
     if helpers.rank_of(b, weights) != helpers.rank_of(b, a):
         at = helpers.one_axis(b, axis if axis is not None else 0, helpers.rank_of(b, a))
@@ -129,7 +130,7 @@ def _(b, a, axis=None, weights=None, returned=False, *, keepdims=False):
     return (result, b.cast(total, b.type_of(result).dtype)) if returned else result
 
 
-COVARIANCE = "mean subtract matmul transpose conj divide reshape concatenate squeeze cast"
+COVARIANCE = "number_of mean subtract matmul transpose conj divide reshape concatenate squeeze cast"
 
 
 def covariance(b: Builder, m: Any, y: Any, rowvar: bool, ddof: int, dtype: Any) -> Any:
@@ -137,8 +138,9 @@ def covariance(b: Builder, m: Any, y: Any, rowvar: bool, ddof: int, dtype: Any) 
     rows = [_rows(b, x, rowvar, dtype) for x in (m, y) if x is not None]
     x = rows[0] if len(rows) == 1 else b.concatenate(tuple(rows), 0)
     centered = b.subtract(x, b.mean(x, axis=1, keepdims=True))
-    freedom = helpers.shape_of(b, x)[1] - ddof
-    return b.squeeze(b.divide(b.matmul(centered, b.conj(b.transpose(centered))), float(max(freedom, 0))), None)
+    count = helpers.shape_of(b, x)[1]
+    freedom = float(max(count - ddof, 0)) if isinstance(count, int) else b.subtract(b.number_of(count), float(ddof))
+    return b.squeeze(b.divide(b.matmul(centered, b.conj(b.transpose(centered))), freedom), None)
 
 
 def _rows(b: Builder, x: Any, rowvar: bool, dtype: Any) -> Any:
@@ -194,7 +196,7 @@ def _gradient(b: Builder, f: Any, axis: int, spacing: Any, edge_order: int) -> A
     if helpers.rank_of(b, spacing):
         b.fail("numpy.gradient takes a number for the spacing of an axis", help="write the differences out")
     size = helpers.shape_of(b, f)[axis]
-    if size < edge_order + 1:
+    if isinstance(size, int) and size < edge_order + 1:
         b.fail(f"a gradient along axis {axis} needs {edge_order + 1} elements, not {size}")
 
     def at(start: int, stop: int | None) -> Any:

@@ -62,6 +62,12 @@ def size_from(b: Language, number: Any) -> int | Size:
 
 
 @language
+def smaller_size(b: Language, x: int | Size, y: int | Size) -> int | Size:
+    """The smaller one of two sizes, known or of run time."""
+    return b.indices.minimum(Size.of(x), Size.of(y)).simplified()
+
+
+@language
 def roll(b: Language, x: Any, shift: Any, axis: int) -> Tensor:
     """`x` with the elements of one axis moved on; those that fall off come in again in front."""
     x = b.tensor(x)
@@ -159,6 +165,6 @@ def correlate(b: Language, x: Any, y: Any) -> Tensor:
 
 
 @language
-def pick(b: Language, x: Any, positions: Any) -> Tensor:
-    """The elements of `x` along its first axis at integer `positions` of any shape."""
-    return b.tri.gather(b.tensor(x), b.tensor(positions, INT64))
+def pick(b: Language, x: Any, *positions: Any) -> Tensor:
+    """The elements of `x` along its first axes at integer `positions`, which have one shape, one for each of them."""
+    return b.tri.gather(b.tensor(x), *(b.tensor(each, INT64) for each in positions))

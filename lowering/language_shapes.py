@@ -253,6 +253,7 @@ def empty(b: Language, shape: Any, dtype: Any) -> Tensor:
 
 @language
 def arange(b: Language, start: Any, stop: Any, step: Any, dtype: Any) -> Tensor:
+    start, stop = (b.indices.tensor_of(each) if is_dynamic(each) else each for each in (start, stop))
     if any(isinstance(each, Tensor) for each in (start, stop, step)):
         return _run_time_arange(b, start, stop, step, as_dtype(dtype))
     if step == 0:
@@ -289,7 +290,10 @@ def _name(dtype: Any) -> str:
 
 @language
 def eye(b: Language, n: Any, m: Any, k: Any, dtype: Any) -> Tensor:
-    rows = integer(n, "a size")
+    m = n if m is None else m
+    if any(isinstance(each, Tensor) or is_dynamic(each) for each in (n, m)):
+        row, column = (arange(b, 0, each, 1, "int64") for each in (n, m))
+        return b.tri.cast(b.equal(b.subtract(unsqueeze(b, column, 0), unsqueeze(b, row, 1)), k), as_dtype(dtype))
     return b.tri.eye(
-        rows=rows, columns=rows if m is None else integer(m, "a size"), diagonal=integer(k, "k"), dtype=_name(dtype)
+        rows=integer(n, "a size"), columns=integer(m, "a size"), diagonal=integer(k, "k"), dtype=_name(dtype)
     )

@@ -6,12 +6,12 @@ carries the tensors it writes; each element is looked up in the body of a generi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mlirtri.dialect import attributes, scalar
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.dtypes import DTYPES
-from mlirtri.dialect.mlir import arith, ir, tensor
+from mlirtri.dialect.mlir import arith, ir, scf, tensor
 from mlirtri.dialect.scalar import Scalar
 from mlirtri.dialect.types import TensorType
 from mlirtri.lowering.linalg_builder import (
@@ -176,33 +176,46 @@ def _scan_planes(x: ir.Value, out: ir.Value, axis: int, combined) -> ir.Value:
 
 # --- looking up and counting ---------------------------------------------------------------------------------------
 
-_STEPS_OF_RUN_TIME = 48
-"""Halvings that find a place in any tensor that fits memory."""
-
-
 @rule("searchsorted")
 def _searchsorted(op, operation, operands):
-    """Binary search for each element without branches: all take as many steps as the longest."""
+    """Binary search for each element, without branches where the size is known: all take as many steps."""
     result, parameters = _parameters(op, operation)
     x, values = operands
     of = type_of(operation.operands[1].type)
-    static = x.type.shape[0] if isinstance(size_of(x, 0), int) else None
-    steps = _STEPS_OF_RUN_TIME if static is None else static.bit_length()
-    size = _length(x)
+    length, size = size_of(x, 0), _length(x)
+
+    def halved(wanted: Scalar, low: Scalar, high: Scalar) -> tuple[Scalar, Scalar]:
+        middle = Scalar(arith.shrui(scalar.add(low, high).value, _number(1).value), INT64)
+        place = scalar.minimum(middle, scalar.subtract(size, _number(1)))
+        element = Scalar(tensor.extract(x, [_as_index(scalar.maximum(place, _number(0)))]), of.dtype)
+        before = scalar.logical_not(less(wanted, element)) if parameters["right"] else less(element, wanted)
+        goes_on = scalar.bit_and(scalar.compare("lt", low, high), before)
+        return scalar.select(goes_on, scalar.add(middle, _number(1)), low), scalar.select(goes_on, high, middle)
 
     def body(value: ir.Value) -> Scalar:
         wanted, low, high = Scalar(value, of.dtype), _number(0), size
-        for _ in range(steps):
-            middle = Scalar(arith.shrui(scalar.add(low, high).value, _number(1).value), INT64)
-            place = scalar.minimum(middle, scalar.subtract(size, _number(1)))
-            element = Scalar(tensor.extract(x, [_as_index(scalar.maximum(place, _number(0)))]), of.dtype)
-            before = scalar.logical_not(less(wanted, element)) if parameters["right"] else less(element, wanted)
-            goes_on = scalar.bit_and(scalar.compare("lt", low, high), before)
-            low = scalar.select(goes_on, scalar.add(middle, _number(1)), low)
-            high = scalar.select(goes_on, high, middle)
+        if not isinstance(length, int):
+            return _while_open(low, high, lambda low, high: halved(wanted, low, high))
+        for _ in range(length.bit_length()):
+            low, high = halved(wanted, low, high)
         return low
 
     return _mapped(result, values, body)
+
+
+def _while_open(low: Scalar, high: Scalar, step: Callable[[Scalar, Scalar], tuple[Scalar, Scalar]]) -> Scalar:
+    """Take the step as long as there is something between the two int64."""
+    kinds = [element_type(INT64)] * 2
+    loop = scf.WhileOp(kinds, [low.value, high.value])
+    places = [ir.Location.current] * 2
+    before = loop.regions[0].blocks.append(*kinds, arg_locs=places)
+    after = loop.regions[1].blocks.append(*kinds, arg_locs=places)
+    with ir.InsertionPoint(before):
+        is_open = scalar.compare("lt", *(Scalar(each, INT64) for each in before.arguments))
+        scf.ConditionOp(is_open.value, list(before.arguments))
+    with ir.InsertionPoint(after):
+        scf.YieldOp([each.value for each in step(*(Scalar(each, INT64) for each in after.arguments))])
+    return Scalar(loop.results[0], INT64)
 
 
 def _length(x: ir.Value) -> Scalar:
