@@ -23,10 +23,12 @@ def is_imperative(module: ir.Module) -> bool:
     A function that only updates its arguments could be either: in place it copies nothing, but a product of matrices is
     worth the copy, since straight-line code has schedules for it.
     """
-    operations = all_operations(module)
-    if any(_is_imperative(operation) for operation in operations):
+    operations, functions = all_operations(module), public_functions(module)
+    # No operation shows the type of an argument that nothing reads.
+    arguments = [argument for function in functions for argument in function.regions[0].blocks[0].arguments]
+    if any(_needs_loops(argument.type) for argument in arguments) or any(map(_is_imperative, operations)):
         return True
-    updates = any(updates_of(function) for function in public_functions(module))
+    updates = any(updates_of(function) for function in functions)
     return updates and not any(_is_product(operation) for operation in operations)
 
 

@@ -113,6 +113,7 @@ ROWS = [
     ("dynamic_reshape", [X, np.int64(30)], {"shape": (DYNAMIC,)}),
     ("dynamic_reshape", [np.float64(2), ONE], {"shape": (DYNAMIC, 1)}),
     ("size", [X], {"axis": 1}),
+    ("size", [X.astype(np.complex64)], {"axis": 0}),
     ("gather", [X, P], {}),
     ("gather", [X, P[:, 0], P[:, 1]], {}),
     ("gather", [X, THREE], {}),
