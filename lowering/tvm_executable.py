@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.lowering.large_memory import empty
 from mlirtri.lowering.launch_plan import Plan, Step, Value
 from mlirtri.lowering.tvm_names import relax, tvm
 
@@ -196,7 +197,7 @@ def _maker(plan: Plan, store: Store, number: int) -> Callable:
         return lambda _outputs, _device: _empty(plan.values[number])
     if number not in store.home:
         own = torch_device(plan.values[number].device)
-        return lambda outputs, device: torch.empty(shape, dtype=dtype, device=own or device)
+        return lambda outputs, device: empty(shape, dtype, own or device)
     position = store.home[number]
     if plan.values[plan.results[position]].shape == shape:
         return lambda outputs, device: outputs[position]

@@ -18,6 +18,7 @@ import torch
 
 from mlirtri.dialect.dtypes import DType, find_dtype
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
+from mlirtri.lowering.large_memory import empty
 from mlirtri.lowering.specialization import Interface, Leaf, TensorParameter, like
 from mlirtri.lowering.stage import Executable
 from mlirtri.prints import print_log
@@ -67,17 +68,20 @@ class Runner:
         device = self.device if self.device.type == "cpu" else _device_of(inputs, self.device)
         if out is not None:
             return self.into(out, arguments, inputs, device)
-        results = self.allocated(inputs, device)
+        arrays = self.gives_arrays(arguments)
+        results = self.allocated(inputs, device, arrays)
         self.launch(inputs, results)
         self.updates.hand_back(arguments, inputs, results)
-        return self.rebuild(self.interface.tree, results, self.gives_arrays(arguments))
+        return self.rebuild(self.interface.tree, results, arrays)
 
-    def allocated(self, inputs: list[Any], device: torch.device) -> list[Any]:
+    def allocated(self, inputs: list[Any], device: torch.device, arrays: bool = False) -> list[Any]:
         """Memory for every result; that of an argument which is written in place is the argument's."""
         results: list[Any] = []
         for index, (shape, dtype) in enumerate(self.outputs):
             parameter = self.updates.in_place.get(index)
-            if parameter is None:
+            if parameter is None and arrays:
+                results.append(empty(shape, dtype, device))
+            elif parameter is None:
                 results.append(torch.empty(shape, dtype=dtype, device=device))
             else:
                 results.append(_as_given(inputs[parameter], dtype))

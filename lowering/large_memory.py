@@ -1,0 +1,22 @@
+"""New CPU memory of kernels: large arrays in large pages, whose first write is up to eight times as fast.
+
+NumPy asks the system for large pages (its arrays of 4 MiB and more), torch does not; so large arrays are NumPy's.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import torch
+
+LARGE = 1 << 22
+"""Bytes from which the pages of a new array cost more than what is written into it."""
+
+
+def empty(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | str | None = None) -> torch.Tensor:
+    """A new tensor of any content; it owns its memory."""
+    size = prod(shape) * dtype.itemsize
+    if size < LARGE or (device is not None and torch.device(device).type != "cpu"):
+        return torch.empty(shape, dtype=dtype, device=device)
+    return torch.from_numpy(np.empty(size, np.uint8)).view(dtype).view(shape)
