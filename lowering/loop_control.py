@@ -1,8 +1,10 @@
 """Statement rules of scf: loops, branches, and what they carry from one iteration to the next.
 
 What a loop carries, and what a branch gives, is an element of memory that LLVM makes a register. It is stored at the
-end of an iteration or arm, all values before any store. A `while` whose condition is one expression stays one; of
-another one the statements before the condition run inside the loop, which then ends by a flag.
+end of an iteration or arm, all values before any store. A `while` whose condition is one expression stays one. Of
+another one the statements before the condition run inside the loop, which ends by a flag:
+
+    goes = True; while goes: <before>; goes = condition; if goes: <after>
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ def _for(translation: LoopTranslation, operation: ir.Operation) -> None:
     counter, *arguments = block.arguments
     loop = _Loop(translation, counter, lower, upper, step)
     translation.values.name_all()
-    carried = Carried(translation, arguments, _names(operation, arguments))
+    carried = Carried(translation, arguments, _names(operation, arguments, block))
     carried.assign(initial)
     carried.define(arguments)
     with translation.values.nested() as body:
@@ -111,7 +113,8 @@ def _if(translation: LoopTranslation, operation: ir.Operation) -> None:
     values = translation.values
     condition = values.get(operation.operands[0]).expression
     values.name_all()
-    carried = Carried(translation, operation.results, _names(operation, operation.results))
+    ends = operation.regions[0].blocks[0]
+    carried = Carried(translation, operation.results, _names(operation, operation.results, ends))
     arms = []
     for region in operation.regions:
         with values.nested() as arm:
@@ -129,49 +132,43 @@ def _if(translation: LoopTranslation, operation: ir.Operation) -> None:
 def _while(translation: LoopTranslation, operation: ir.Operation) -> None:
     values = translation.values
     before, after = (region.blocks[0] for region in operation.regions)
-    state = Carried(translation, before.arguments, _names(operation, before.arguments))
+    state = Carried(translation, before.arguments, _names(operation, before.arguments, after))
     state.assign(operation.operands)
     state.define(before.arguments)
     with values.nested() as prologue:
         condition, *handed = translation.translate(before).operands
         ends = values.get(condition)
-    positions = {argument: at for at, argument in enumerate(before.arguments)}
-    is_expression = not prologue and all(value in positions for value in handed)
-    if is_expression:
-        _define_aliases(translation, state, [positions[value] for value in handed], after.arguments)
+    # What the first part hands on as it got it stays where it is.
+    others = [value for value in handed if value not in set(before.arguments)]
+    if prologue or others:
+        cells = Carried(translation, others, _names(operation, others))
+        goes = values.cell("bool", "goes")
+        values.statements.append(goes.store(Scalar(literal(True, "bool"))))
+        with values.nested() as body:
+            body += prologue
+            ends = ends if ends.is_free else values.name(ends, "condition")
+            cells.assign(others)
+            values.statements.append(goes.store(ends))
+            cells.define(others)
+            _hand_on(translation, handed, after.arguments)
+            with values.nested() as continued:
+                state.assign(translation.translate(after).operands)
+            values.statements.append(tirx.IfThenElse(goes.scalar.expression, sequence(continued), None))
+        condition = goes.scalar
+    else:
+        _hand_on(translation, handed, after.arguments)
         with values.nested() as body:
             state.assign(translation.translate(after).operands)
-        values.statements.append(_while_loop(operation, ends.expression, body))
-        return _define_aliases(translation, state, [positions[value] for value in handed], operation.results)
-    return _while_with_flag(translation, operation, state, prologue, ends)
+        condition = ends
+    values.statements.append(_while_loop(operation, condition.expression, body))
+    _hand_on(translation, handed, operation.results)
 
 
-def _define_aliases(translation: LoopTranslation, state: Carried, at: Sequence[int], values: Sequence) -> None:
-    for position, value in zip(at, values, strict=True):
-        translation.values.set(value, state.meaning(position))
-
-
-def _while_with_flag(
-    translation: LoopTranslation, operation: ir.Operation, state: Carried, prologue: list[Any], ends: Scalar
-) -> None:
-    """``goes = True; while goes: <before>; goes = condition; if goes: <after>``"""
-    values = translation.values
-    before, after = (region.blocks[0] for region in operation.regions)
-    _, *handed = before.operations[len(before.operations) - 1].operands
-    flag = values.cell("bool", "goes")
-    results = Carried(translation, operation.results, _names(operation, operation.results))
-    values.statements.append(flag.store(Scalar(literal(True, "bool"))))
-    with values.nested() as body:
-        body += prologue
-        ends = ends if ends.is_free else values.name(ends, "condition")
-        results.assign(handed)
-        values.statements.append(flag.store(ends))
-        results.define(after.arguments)
-        with values.nested() as continued:
-            state.assign(translation.translate(after).operands)
-        values.statements.append(tirx.IfThenElse(flag.scalar.expression, sequence(continued), None))
-    values.statements.append(_while_loop(operation, flag.scalar.expression, body))
-    results.define(operation.results)
+def _hand_on(translation: LoopTranslation, handed: Sequence[ir.Value], values: Sequence[ir.Value]) -> None:
+    """Say that `values` are what was handed on: elements of memory."""
+    for value, source in zip(values, handed, strict=True):
+        parts = translation.values.parts(source)
+        translation.values.set(value, parts[0] if len(parts) == 1 else parts)
 
 
 def _while_loop(operation: ir.Operation, condition: Any, body: list[Any]) -> Any:
@@ -214,11 +211,19 @@ class _Loop:
         return tirx.For(self.variable, index(0), self.extent, tirx.ForKind.SERIAL, body, annotations=notes)
 
 
-def _names(operation: ir.Operation, values: Sequence[ir.Value]) -> list[str]:
-    """What to call the cells of these values: the user's names, where the values or the operation have them."""
+def _names(operation: ir.Operation, values: Sequence[ir.Value], end: ir.Block | None = None) -> list[str]:
+    """What to call the cells of these values: the user's names, which they or what `end` yields for them may have."""
     of_all = name_of(operation.location) or ("chosen" if operation.name == "scf.if" else "carried")
-    blocks = [value.location if not isinstance(value.owner, ir.Operation | ir.OpView) else None for value in values]
-    return [(location and name_of(location)) or of_all for location in blocks]
+    yielded = end.operations[len(end.operations) - 1].operands if end is not None else values
+    places = [[_location(value) for value in pair] for pair in zip(values, yielded, strict=True)]
+    return [next((name for place in pair if (name := name_of(place))), of_all) for pair in places]
+
+
+def _location(value: ir.Value) -> ir.Location | None:
+    if isinstance(value.owner, ir.Block):
+        return value.location
+    # A loop's or branch's own location names the statement.
+    return None if value.owner.name.startswith("scf.") else value.owner.location
 
 
 def _notes(operation: ir.Operation) -> dict[str, str]:

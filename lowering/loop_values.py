@@ -138,14 +138,16 @@ class LoopValues:
 
     def assign(self, cells: Sequence[Cell], scalars: Sequence[Scalar]) -> None:
         """Store all scalars, each as it is before any of these stores."""
-        scalars = list(scalars)
-        for at, cell in enumerate(cells):
-            for later in range(at + 1, len(cells)):
-                if cell.buffer.name in scalars[later].reads:
-                    scalars[later] = self.name(scalars[later], cells[later].buffer.name)
-        for cell, scalar in zip(cells, scalars, strict=True):
-            if scalar is not cell.scalar:
-                self.statements.append(cell.store(scalar))
+        left = {cell: scalar for cell, scalar in zip(cells, scalars, strict=True) if scalar is not cell.scalar}
+        while left:
+            read = [frozenset().union(*(left[other].reads for other in left if other is not cell)) for cell in left]
+            free = [cell for cell, names in zip(left, read, strict=True) if cell.buffer.name not in names]
+            for cell in free[:1]:
+                self.statements.append(cell.store(left.pop(cell)))
+            if not free:
+                # They go in a circle: one of them is kept in a variable.
+                reader = next(cell for cell in reversed(left) if left[cell].reads)
+                left[reader] = self.name(left[reader], reader.buffer.name)
 
     @contextmanager
     def nested(self) -> Iterator[list[Any]]:

@@ -548,6 +548,36 @@ def test_everything_without_a_rule_is_refused_at_once():
     assert caught.value.span.line == 5
 
 
+def test_carried_numbers_that_read_each_other():
+    text = f"""
+    func.func @k(%n: memref<i64>, %o: memref<4xf64>) {{
+      {INDICES}
+      %ten = arith.constant 10.0 : f64
+      %one = arith.constant 1.0 : f64
+      %two = arith.constant 2.0 : f64
+      %three = arith.constant 3.0 : f64
+      %n64 = memref.load %n[] : memref<i64>
+      %stop = arith.index_cast %n64 : i64 to index
+      %r:4 = scf.for %i = %c0 to %stop step %c1
+          iter_args(%a = %one, %b = %two, %c = %three, %d = %ten) -> (f64, f64, f64, f64) {{
+        %x = arith.addf %b, %c : f64
+        %y = arith.mulf %a, %d : f64
+        scf.yield %x, %y, %ten, %a : f64, f64, f64, f64
+      }}
+      memref.store %r#0, %o[%c0] : memref<4xf64>
+      memref.store %r#1, %o[%c1] : memref<4xf64>
+      memref.store %r#2, %o[%c2] : memref<4xf64>
+      memref.store %r#3, %o[%c3] : memref<4xf64>
+      return
+    }}"""
+    result = np.zeros(4)
+    call(text, np.array(4), result)
+    a, b, c, d = 1.0, 2.0, 3.0, 10.0
+    for _ in range(4):
+        a, b, c, d = b + c, a * d, 10.0, a
+    np.testing.assert_array_equal(result, [a, b, c, d])
+
+
 def test_memory_of_an_iteration_of_a_while_and_floats_of_counters():
     """TVM frees memory behind a `while` unless it is told, and fails on variables of floats of counters."""
     text = f"""

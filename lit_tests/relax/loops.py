@@ -1,0 +1,46 @@
+# A function with loops and updates is one imperative TIR function, which the Relax function calls in place.
+# RUN: mlirtri emit "%s::*" --stage=relax | FileCheck %s
+
+import mlirtri as mt
+
+Matrix = mt.Tensor[[40, 40], mt.float64]
+Vector = mt.Tensor[[64], mt.float64]
+
+
+@mt.jit
+def elements(a: Matrix):
+    for i in range(1, 40):
+        for j in range(1, 40):
+            a[i, j] -= a[i - 1, j] * a[i, j - 1]
+
+
+# An element is read and written in place; loops start at 0 and know their lines.
+# CHECK-LABEL: ===== elements: relax =====
+# CHECK: def elements_loops(a: T.Buffer((T.int64(40), T.int64(40)), "float64"))
+# CHECK: "mlirtri.imperative": True
+# CHECK: T.writes(a[T.int64(0):T.int64(40), T.int64(0):T.int64(40)])
+# CHECK: for [[I:i[_0-9]*]] in T.serial(T.int64(39), annotations={"mlirtri.loc": "{{.*}}loops.py:12:5"})
+# CHECK: for [[J:[ij][_0-9]*]] in T.serial(T.int64(39), annotations={"mlirtri.loc": "{{.*}}loops.py:13:9"})
+# CHECK-NEXT: a[{{.*}}] = a[{{.*}}] + a[{{.*}}] * a[{{.*}}] * T.float64(-1.0)
+# CHECK-NOT: =
+# CHECK: def elements(
+# CHECK: R.call_tir_inplace(cls.elements_loops, (a,), {{.*}}inplace_indices=[0])
+
+
+@mt.jit
+def count(a: Vector):
+    n = 0
+    total = 0.0
+    while n < 64 and a[n] > 0:
+        total += a[n]
+        n += 1
+    return n, total
+
+
+# What a loop carries is an element of memory, which LLVM makes a register.
+# CHECK-LABEL: ===== count: relax =====
+# CHECK: T.alloc_buffer((T.int64(1),), "int64")
+# CHECK: T.alloc_buffer((T.int64(1),), "float64")
+# CHECK: while
+# CHECK: def count(
+# CHECK: R.call_tir(cls.count_loops, (a,)
