@@ -11,7 +11,8 @@ from typing import Any
 
 from mlirtri.lowering.loop_accesses import Access, Accesses, accesses_of
 from mlirtri.lowering.loop_dependence import PARALLEL
-from mlirtri.lowering.tvm_names import ir, structural_walk, tirx
+from mlirtri.lowering.loop_pairs import PARTS
+from mlirtri.lowering.tvm_names import structural_walk, tirx
 from mlirtri.lowering.tvm_targets import vector_bits
 
 GOOD = 0.6
@@ -28,6 +29,8 @@ class Fit:
     """Share of the accesses that are to one place or to neighbours."""
     stores_fit: bool
     """Whether all stores are to neighbours."""
+    is_known: bool
+    """Whether it is known of every access how far apart neighbouring iterations are; not so for `x[places[i]]`."""
     lanes: int
     """Elements of the widest dtype in a vector register; 1 where there can be no vectors."""
 
@@ -40,28 +43,23 @@ def fit_of(loop: Any) -> Fit:
     """How well this loop would do as vectors."""
     accesses = accesses_of(loop.body)
     total = fitting = 0
-    stores_fit = True
-    # The parts of complex numbers are every other element, of which LLVM makes vectors where little is computed.
-    apart = (1, 2) if _divides(loop.body) else (1,)
+    stores_fit = is_known = True
     for each in accesses.shared:
         step = step_of(each, loop.loop_var)
+        if step == PARTS and _is_part(each):
+            step = 1
         weight = LOOP_WEIGHT ** len(each.loops)
         total += weight
-        fitting += weight if step in (0, *apart) else 0
-        stores_fit &= step in apart or not each.is_store
-    return Fit(fitting / total if total else 0.0, stores_fit, lanes_of(accesses))
+        fitting += weight if step in (0, 1) else 0
+        stores_fit &= step == 1 or not each.is_store
+        is_known &= step is not None
+    return Fit(fitting / total if total else 0.0, stores_fit, is_known, lanes_of(accesses))
 
 
-def _divides(statement: Any) -> bool:
-    """Whether a statement divides or takes a root, which takes longer than to gather a vector's elements."""
-    found: list[Any] = []
-
-    def visit(call: Any) -> None:
-        if getattr(call.op, "name", "") == "tirx.sqrt":
-            found.append(call)
-
-    structural_walk(statement, [(tirx.Div, found.append), (ir.Call, visit)])
-    return bool(found)
+def _is_part(access: Access) -> bool:
+    """Whether an access is to one part of a complex number: all of a vector's are read at once, and shuffled."""
+    size = access.buffer.ty.shape[-1]
+    return isinstance(size, tirx.IntImm) and size.value == PARTS and not access.indices[-1].terms
 
 
 def step_of(access: Access, variable: Any) -> int | None:

@@ -28,18 +28,10 @@ from mlirtri.lowering.loop_fusion import fused
 from mlirtri.lowering.loop_interchange import prepare, with_parts
 from mlirtri.lowering.loop_ranges import LoopRange, least, linear, range_of
 from mlirtri.lowering.loop_reductions import in_vectors
-from mlirtri.lowering.loop_strips import (
-    Shape,
-    index,
-    last_strip,
-    rest_loop,
-    sequence,
-    strip_loop,
-    whole,
-    with_body,
-)
+from mlirtri.lowering.loop_strips import Shape, last_strip, rest_loop, strip_loop
 from mlirtri.lowering.loop_threads import on_threads, work_of
 from mlirtri.lowering.target import Target
+from mlirtri.lowering.tir_statements import index, sequence, whole, with_body
 from mlirtri.lowering.tvm_names import PrimFunc, SBlock, SBlockRealize, Schedule, structural_map, tirx
 
 IMPERATIVE = "mlirtri.imperative"
@@ -88,11 +80,14 @@ class _Scheduler:
     def visit(self, statement: Any, around: Ranges) -> Any:
         if not isinstance(statement, tirx.For):
             return with_parts(statement, lambda part: self.visit(part, around))
+        if statement.step is not None:
+            return self._inside(statement, around)
         if PARALLEL in statement.annotations:
             return self._parallel(statement, around)
         fit = fit_of(statement)
         lanes = fit.lanes if fit.share >= GOOD else 1
-        vectors = in_vectors(statement, count_of(statement, around), lanes)
+        # Gathers take longer than an addition waits for the one before.
+        vectors = in_vectors(statement, count_of(statement, around), lanes) if fit.is_known else None
         return self._inside(statement, around) if vectors is None else vectors
 
     def _inside(self, loop: Any, around: Ranges) -> Any:

@@ -13,12 +13,26 @@ branch or a loop whose bounds differ between them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_map, structural_walk, tirx
+from mlirtri.lowering.loop_pairs import vector_store
+from mlirtri.lowering.tir_statements import (
+    buffer_like,
+    depends_on,
+    fresh,
+    index,
+    minus,
+    new_buffer,
+    plus,
+    quotient,
+    sequence,
+    substituted,
+    with_body,
+)
+from mlirtri.lowering.tvm_names import TensorLoad, structural_map, structural_walk, tirx
 
 Room = dict[Any, Any]
 MOST_ELEMENTS = 64
@@ -80,81 +94,8 @@ def strip(body: Any, variable: Any, start: Any, shape: Shape, room: Room | None 
     if any(_elements(buffer) is None for buffer in buffers):
         return None
     width = index(shape.width)
-    room = {**(room or {}), **{each: _buffer_like(each, [*each.ty.shape, width]) for each in buffers}}
+    room = {**(room or {}), **{each: buffer_like(each, [*each.ty.shape, width]) for each in buffers}}
     return _Strip(offset, shape, room.values(), skipped).push(_with_room(body, room, offset))
-
-
-def index(value: int) -> Any:
-    return tirx.IntImm("int64", value)
-
-
-def plus(x: Any, y: Any) -> Any:
-    """x + y, as a number where both are, and as one of them where the other is 0."""
-    if isinstance(x, tirx.IntImm) and isinstance(y, tirx.IntImm):
-        return index(x.value + y.value)
-    zeros = [isinstance(each, tirx.IntImm) and each.value == 0 for each in (x, y)]
-    return y if zeros[0] else x if zeros[1] else x + y
-
-
-def minus(x: Any, y: Any) -> Any:
-    """x - y, as a number where both are."""
-    if isinstance(y, tirx.IntImm):
-        return plus(x, index(-y.value))
-    return x - y
-
-
-def quotient(x: Any, width: int) -> Any:
-    """How many strips of this width are in x iterations."""
-    return index(x.value // width) if isinstance(x, tirx.IntImm) else tirx.floordiv(x, index(width))
-
-
-def whole(count: Any, width: int) -> Any:
-    """How many of `count` iterations are in strips of this width."""
-    strips = quotient(count, width)
-    return index(strips.value * width) if isinstance(strips, tirx.IntImm) else strips * index(width)
-
-
-def substituted(statement: Any, variable: Any, value: Any) -> Any:
-    """`statement` with an expression in place of a variable."""
-    return structural_map(statement, (tirx.Var, lambda each: value if each.same_as(variable) else each))
-
-
-def fresh(statement: Any) -> Any:
-    """A copy in which every variable and buffer that the statement defines is a new one."""
-    names: dict[Any, Any] = {}
-
-    def loop(node):
-        names[node.loop_var] = tirx.Var(node.loop_var.name, node.loop_var.ty)
-
-    def bound(node):
-        names[node.var] = tirx.Var(node.var.name, node.var.ty)
-
-    def allocated(node):
-        names[node.buffer] = _buffer_like(node.buffer, node.buffer.ty.shape)
-
-    rules = [(tirx.For, loop), (tirx.Bind, bound), (tirx.Let, bound), (tirx.AllocBuffer, allocated)]
-    structural_walk(statement, rules)
-    return structural_map(statement, (tirx.Var, lambda each: names.get(each, each))) if names else statement
-
-
-def depends_on(expression: Any, variables: Sequence[Any]) -> bool:
-    """Whether a statement or expression names one of these variables or buffers."""
-    found: list[Any] = []
-
-    def visit(each):
-        if any(each.same_as(variable) for variable in variables):
-            found.append(each)
-
-    structural_walk(expression, (tirx.Var, visit))
-    return bool(found)
-
-
-def sequence(*statements: Any) -> Any:
-    """The statements after each other, in one flat `SeqStmt`: what one allocates is seen by all that follow."""
-    flat: list[Any] = []
-    for each in statements:
-        flat.extend(each.seq if isinstance(each, tirx.SeqStmt) else [each])
-    return flat[0] if len(flat) == 1 else tirx.SeqStmt(flat)
 
 
 def allocated_in(statement: Any) -> list[Any]:
@@ -168,15 +109,6 @@ def _elements(buffer: Any) -> int | None:
     """How many elements a small buffer has; None when it is large, or its size is known at run time only."""
     sizes = [size.value if isinstance(size, tirx.IntImm) else MOST_ELEMENTS + 1 for size in buffer.ty.shape]
     return prod(sizes) if prod(sizes) <= MOST_ELEMENTS else None
-
-
-def new_buffer(name: str, dtype: str, *sizes: int) -> Any:
-    """A small buffer, which LLVM keeps in registers. In scope `local`, TVM would allocate it by a call, on the heap."""
-    return tirx.decl_buffer([index(size) for size in sizes], dtype, name, layout=None)
-
-
-def _buffer_like(buffer: Any, shape: Sequence[Any]) -> Any:
-    return tirx.decl_buffer(shape, buffer.dtype, buffer.name, scope=buffer.ty.storage_scope, layout=buffer.ty.layout)
 
 
 def _without_binds(body: Any, offset: Any) -> Any:
@@ -275,29 +207,14 @@ class _Strip:
             old = tirx.BufferLoad(store.buffer, store.indices)
             value = tirx.Select(tirx.GE(self.offset, self.skipped), store.value, old)
             store = tirx.BufferStore(store.buffer, value, store.indices)
-        vector, lane = tirx.Var("vector", "int64"), tirx.Var("lane", "int64")
         vectors, lanes = self.shape.vectors, self.shape.lanes
-        at = plus(vector * index(lanes) if vectors > 1 else index(0), lane if lanes > 1 else index(0))
-        store = substituted(store, self.offset, at)
+        vector = tirx.Var("vector", "int64")
+        first = vector * index(lanes) if vectors > 1 else index(0)
         if lanes > 1:
-            store = structural_map(store, (ir.Call, _vectorizable), order="post")
-            store = tirx.For(lane, index(0), index(lanes), tirx.ForKind.VECTORIZED, store)
-        return store if vectors == 1 else tirx.For(vector, index(0), index(vectors), tirx.ForKind.UNROLLED, store)
-
-
-def _vectorizable(call: Any) -> Any:
-    """A test for NaN in a form that TVM makes vectors of; the plain ones it folds as if there were no NaN."""
-    if str(getattr(call.op, "name", "")) != "tirx.isnan":
-        return call
-    [x] = call.args
-    is_number = tirx.LE(tirx.abs(x), tirx.FloatImm(str(x.ty), float("inf")))
-    return tirx.bitwise_xor(is_number, tirx.IntImm("bool", 1))
-
-
-def with_body(loop: Any, body: Any, *, kind: Any = None) -> Any:
-    """The loop with another body."""
-    kind = loop.kind if kind is None else kind
-    return tirx.For(loop.loop_var, loop.min, loop.extent, kind, body, None, loop.annotations, loop.step)
+            made = vector_store(store, self.offset, first, lanes)
+        else:
+            made = substituted(store, self.offset, first)
+        return made if vectors == 1 else tirx.For(vector, index(0), index(vectors), tirx.ForKind.UNROLLED, made)
 
 
 _RULES = {

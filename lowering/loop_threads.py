@@ -1,18 +1,18 @@
 """Which loops are worth several threads: how much work a statement is, and the loop that runs on all of them.
 
 Takes scheduled TIR loops. Gives them with one loop parallel, behind a condition where only the run knows how much work
-there is: a launch takes about 3 µs, which is some ten thousand plain steps.
+there is: a launch takes about 3 µs, which is some thirty thousand plain steps.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.loop_strips import depends_on, fresh, index, sequence, substituted, with_body
 from mlirtri.lowering.schedule_blocks import CHEAP_CALLS
+from mlirtri.lowering.tir_statements import depends_on, fresh, index, sequence, substituted, with_body
 from mlirtri.lowering.tvm_names import ir, structural_walk, tirx
 
-PARALLEL_POINTS = 32768
+PARALLEL_POINTS = 65536
 """Plain steps below which a second thread costs more than it saves."""
 CALL_POINTS = 16
 """How many plain steps one with a function call such as `exp` is worth."""

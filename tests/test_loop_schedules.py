@@ -314,7 +314,7 @@ def test_threads_only_where_there_is_enough_work():
     assert "T.parallel" not in scheduled(made[1000], on(1)).script()
     unknown = function(body.format(n="n[0]"), A=((1000, 100), "float64"), x=((100,), "float64"), n=((1,), "int64"))
     text = scheduled(unknown, on(2)).script()
-    assert re.search(r"if .*T.int64\(32768\).*:\s+for i in T.parallel", text)
+    assert re.search(r"if .*T.int64\(65536\).*:\s+for i in T.parallel", text)
 
 
 def test_serial_loops_stay_as_they_are():
@@ -378,3 +378,36 @@ def test_arrays_inside_of_iterations_become_cells(last, is_kept):
     assert ("T.alloc_buffer((T.int64(8), T.int64(40))" in after.script()) == is_kept
     for found, expected in zip(run(after, *arrays.values()), run(made, *arrays.values()), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("n", [3, 8, 13, 40])
+def test_complex_numbers_are_shuffled_in_vectors(n, dtype):
+    arrays = {"A": random(5, n, 2, dtype=dtype), "B": random(n, 2, dtype=dtype)}
+    body = f"""
+    for i in range(5):
+        for j in range({n}):
+            re: T.{dtype} = A[i, j, 0] * B[j, 0] - A[i, j, 1] * B[j, 1]
+            im: T.{dtype} = A[i, j, 0] * B[j, 1] + A[i, j, 1] * B[j, 0]
+            A[i, j, 0] = re
+            A[i, j, 1] = im
+    """
+    made = scheduled(function(body, **arguments_of(arrays)), on(1))
+    a, b = (each[..., 0] + 1j * each[..., 1] for each in arrays.values())
+    found = run(made, *arrays.values())
+    np.testing.assert_allclose(found[0][..., 0] + 1j * found[0][..., 1], a * b, rtol=tolerance(dtype, 4))
+    assert "A_parts" in made.script()
+
+
+def test_sum_of_complex_products():
+    arrays = {"A": random(45, 2), "B": random(45, 2), "re": random(1), "im": random(1)}
+    body = """
+    for j in range(45):
+        re[0] = re[0] + (A[j, 0] * B[j, 0] - A[j, 1] * B[j, 1])
+        im[0] = im[0] + (A[j, 0] * B[j, 1] + A[j, 1] * B[j, 0])
+    """
+    made = scheduled(function(body, **arguments_of(arrays)), on(1))
+    a, b = (each[..., 0] + 1j * each[..., 1] for each in (arrays["A"], arrays["B"]))
+    _, _, re, im = run(made, *arrays.values())
+    np.testing.assert_allclose(re + 1j * im, arrays["re"] + 1j * arrays["im"] + a @ b, rtol=tolerance("float64", 45))
+    assert "A_parts" in made.script()

@@ -1,0 +1,101 @@
+"""Small changes of TIR statements that the rooms of loops have in common: indices, copies, sequences, small buffers.
+
+Takes and gives TIR statements and expressions. Knows no schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlirtri.lowering.tvm_names import structural_map, structural_walk, tirx
+
+
+def index(value: int) -> Any:
+    """A constant index."""
+    return tirx.IntImm("int64", value)
+
+
+def plus(x: Any, y: Any) -> Any:
+    """x + y, as a number where both are, and as one of them where the other is 0."""
+    if isinstance(x, tirx.IntImm) and isinstance(y, tirx.IntImm):
+        return index(x.value + y.value)
+    zeros = [isinstance(each, tirx.IntImm) and each.value == 0 for each in (x, y)]
+    return y if zeros[0] else x if zeros[1] else x + y
+
+
+def minus(x: Any, y: Any) -> Any:
+    """x - y, as a number where both are."""
+    if isinstance(y, tirx.IntImm):
+        return plus(x, index(-y.value))
+    return x - y
+
+
+def quotient(x: Any, width: int) -> Any:
+    """How many strips of this width are in x iterations."""
+    return index(x.value // width) if isinstance(x, tirx.IntImm) else tirx.floordiv(x, index(width))
+
+
+def whole(count: Any, width: int) -> Any:
+    """How many of `count` iterations are in strips of this width."""
+    strips = quotient(count, width)
+    return index(strips.value * width) if isinstance(strips, tirx.IntImm) else strips * index(width)
+
+
+def substituted(statement: Any, variable: Any, value: Any) -> Any:
+    """`statement` with an expression in place of a variable."""
+    return structural_map(statement, (tirx.Var, lambda each: value if each.same_as(variable) else each))
+
+
+def fresh(statement: Any) -> Any:
+    """A copy in which every variable and buffer that the statement defines is a new one."""
+    names: dict[Any, Any] = {}
+
+    def loop(node):
+        names[node.loop_var] = tirx.Var(node.loop_var.name, node.loop_var.ty)
+
+    def bound(node):
+        names[node.var] = tirx.Var(node.var.name, node.var.ty)
+
+    def allocated(node):
+        names[node.buffer] = buffer_like(node.buffer, node.buffer.ty.shape)
+
+    rules = [(tirx.For, loop), (tirx.Bind, bound), (tirx.Let, bound), (tirx.AllocBuffer, allocated)]
+    structural_walk(statement, rules)
+    return structural_map(statement, (tirx.Var, lambda each: names.get(each, each))) if names else statement
+
+
+def sequence(*statements: Any) -> Any:
+    """The statements after each other, in one flat `SeqStmt`: what one allocates is seen by all that follow."""
+    flat: list[Any] = []
+    for each in statements:
+        flat.extend(each.seq if isinstance(each, tirx.SeqStmt) else [each])
+    return flat[0] if len(flat) == 1 else tirx.SeqStmt(flat)
+
+
+def depends_on(expression: Any, variables: Sequence[Any]) -> bool:
+    """Whether a statement or expression names one of these variables or buffers."""
+    found: list[Any] = []
+
+    def visit(each):
+        if any(each.same_as(variable) for variable in variables):
+            found.append(each)
+
+    structural_walk(expression, (tirx.Var, visit))
+    return bool(found)
+
+
+def new_buffer(name: str, dtype: str, *sizes: int) -> Any:
+    """A small buffer, which LLVM keeps in registers. In scope `local`, TVM would allocate it by a call, on the heap."""
+    return tirx.decl_buffer([index(size) for size in sizes], dtype, name, layout=None)
+
+
+def buffer_like(buffer: Any, shape: Sequence[Any]) -> Any:
+    """A new buffer of the same name, dtype, scope and layout, with another shape."""
+    return tirx.decl_buffer(shape, buffer.dtype, buffer.name, scope=buffer.ty.storage_scope, layout=buffer.ty.layout)
+
+
+def with_body(loop: Any, body: Any, *, kind: Any = None) -> Any:
+    """The loop with another body."""
+    kind = loop.kind if kind is None else kind
+    return tirx.For(loop.loop_var, loop.min, loop.extent, kind, body, None, loop.annotations, loop.step)
