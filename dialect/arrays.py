@@ -140,3 +140,9 @@ def fill() -> None:
     )  # fmt: skip
     for name, group, operands, attributes, infer, reference in rows:
         add(Op(name, group, operands, attributes, infer, reference, structured=True))
+    for name, group, reference, summary in (
+        ("cut", "shape", np.take, "a slice of one axis"),
+        ("roll", "shape", np.roll, "two slices of one axis, concatenated the other way around"),
+        ("pick", "indexing", np.take, "gather along the first axes"),
+    ):
+        add(Op(name, group, ("x",), derived=True, numpy=reference, summary=summary))

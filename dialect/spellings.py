@@ -42,6 +42,14 @@ class Builder(Protocol):
         """A float tensor of rank 0 as the weak Python scalar that `float(x)` gives; Python scalars unchanged."""
         ...
 
+    def number_of(self, size: Any) -> Any:
+        """A size as a number to compute with: an int, or an integer of run time."""
+        ...
+
+    def smaller_size(self, x: Any, y: Any) -> Any:
+        """The smaller one of two sizes, known or of run time."""
+        ...
+
     def fail(self, message: str, help: str | None = None) -> NoReturn:
         """Raise `KernelTypeError` at the user's line."""
         ...

@@ -129,7 +129,7 @@ def _(b, x, bins, right=False):
 
 
 INTERPOLATION = (
-    "number_of searchsorted pick cut reshape subtract add multiply divide clip where less greater cast equal"
+    "searchsorted pick cut reshape subtract add multiply divide clip where less greater cast equal"
 )
 
 
@@ -232,7 +232,7 @@ def _places(b: Builder, x: Any, edges: Any, count: int) -> Any:
 # --- order statistics ----------------------------------------------------------------------------------------------
 
 ORDERED = (
-    "sort reshape transpose cut add subtract multiply divide isnan any where cast stack squeeze unsqueeze number_of "
+    "sort reshape transpose cut add subtract multiply divide isnan any where cast stack squeeze unsqueeze "
     "floor pick minimum less"
 )
 

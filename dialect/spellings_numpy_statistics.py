@@ -130,7 +130,7 @@ def _(b, a, axis=None, weights=None, returned=False, *, keepdims=False):
     return (result, b.cast(total, b.type_of(result).dtype)) if returned else result
 
 
-COVARIANCE = "number_of mean subtract matmul transpose conj divide reshape concatenate squeeze cast"
+COVARIANCE = "mean subtract matmul transpose conj divide reshape concatenate squeeze cast"
 
 
 def covariance(b: Builder, m: Any, y: Any, rowvar: bool, ddof: int, dtype: Any) -> Any:

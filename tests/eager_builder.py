@@ -60,6 +60,12 @@ class Eager:
     def python_scalar(self, x):
         return Scalar(float(x))
 
+    def number_of(self, size):
+        return size
+
+    def smaller_size(self, x, y):
+        return min(x, y)
+
     def fail(self, message, help=None):
         raise KernelTypeError(message, help=help)
 
@@ -189,12 +195,6 @@ class Eager:
 
     def op_flip(self, x, axis=None):
         return np.flip(x, axis)
-
-    def op_number_of(self, size):
-        return size
-
-    def op_size_from(self, number):
-        return number
 
     def op_roll(self, x, shift, axis):
         return np.roll(x, shift, axis)
