@@ -176,6 +176,7 @@ def _scan_planes(x: ir.Value, out: ir.Value, axis: int, combined) -> ir.Value:
 
 # --- looking up and counting ---------------------------------------------------------------------------------------
 
+
 @rule("searchsorted")
 def _searchsorted(op, operation, operands):
     """Binary search for each element, without branches where the size is known: all take as many steps."""
