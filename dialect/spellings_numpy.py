@@ -306,7 +306,9 @@ def _dot(builder, a, b, out=unsupported()):
 
 @spelling("numpy.vdot", ops="dot reshape conj")
 def _(builder, a, b, /):
-    return builder.dot(builder.conj(builder.reshape(a, (-1,))), builder.reshape(b, (-1,)))
+    a, b = (builder.reshape(x, (-1,)) for x in arrays(builder, a, b))
+    # The conjugate of a bool is an integer.
+    return builder.dot(builder.conj(a) if builder.type_of(a).dtype.is_complex else a, b)
 
 
 @spelling("numpy.outer", ops="multiply reshape")

@@ -22,6 +22,12 @@ def in_floats(b: Builder, *operands: Any) -> tuple[Any, ...]:
     return tuple(b.cast(x, dtype) for x in operands)
 
 
+def inexact_of(b: Builder, x: Any) -> Any:
+    """`x` itself if it is of floats or complex numbers, else in float64: what functions in NumPy's Python do."""
+    (x,) = strong(b, x)
+    return x if b.type_of(x).dtype.is_inexact else b.cast(x, FLOAT64)
+
+
 @spelling("numpy.reciprocal", ops="reciprocal equal where cast")
 def _(b, x, /, out=unsupported(), *, where=unsupported(True), dtype=None):
     (x,) = computed_in(b, dtype, x)
@@ -46,7 +52,8 @@ def _(b, x, /, out=unsupported(), *, where=unsupported(True), dtype=None):
 
 def _scaled(factor: float):
     def function(b, x, /, out=unsupported(), *, where=unsupported(True), dtype=None):
-        return b.multiply(float_of(b, x) if dtype is None else b.cast(x, numpy_dtype(b, dtype)), factor)
+        x = float_of(b, x) if dtype is None else b.cast(x, numpy_dtype(b, dtype))
+        return b.multiply(x, b.cast(factor, b.type_of(x).dtype))
 
     return function
 
@@ -64,7 +71,7 @@ def _(b, x1, x2, /, out=unsupported(), *, where=unsupported(True)):
 
 @spelling("numpy.sinc", ops="multiply equal where sin divide cast")
 def _(b, x):
-    x = float_of(b, x)
+    x = inexact_of(b, x)
     angle = b.multiply(x, pi)
     return b.where(b.equal(x, 0), b.cast(1.0, b.type_of(x).dtype), b.divide(b.sin(angle), angle))
 

@@ -10,8 +10,8 @@ from typing import Any
 from mlirtri.dialect import spelling_helpers as helpers
 from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.dialect.spellings import Builder, spelling, unsupported
-from mlirtri.dialect.spellings_numpy import COMPLEX128, FLOAT64, INT64, arrays, float_of, is_complex, numpy_dtype
-from mlirtri.dialect.spellings_numpy_functions import in_floats
+from mlirtri.dialect.spellings_numpy import COMPLEX128, FLOAT64, INT64, arrays, is_complex, numpy_dtype
+from mlirtri.dialect.spellings_numpy_functions import in_floats, inexact_of
 
 BOOL = DTYPES["bool"]
 
@@ -250,7 +250,7 @@ def _axes_last(b: Builder, x: Any, axis: Any) -> tuple[Any, tuple[int, ...], tup
 def quantiles(b: Builder, a: Any, fractions: Any, axis: Any, keepdims: bool) -> Any:
     """Linear interpolation between sorted elements, at known fractions; NaN where there is one."""
     (a,) = arrays(b, a)
-    x, _, kept = _axes_last(b, float_of(b, a) if not b.type_of(a).dtype.is_integer else b.cast(a, FLOAT64), axis)
+    x, _, kept = _axes_last(b, inexact_of(b, a), axis)
     last = helpers.rank_of(b, x) - 1
     size = helpers.shape_of(b, x)[last]
     ordered = b.sort(x, last)

@@ -7,7 +7,8 @@ from typing import Any
 from mlirtri.dialect import spelling_helpers as helpers
 from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.dialect.spellings import Builder, register, spelling, unsupported
-from mlirtri.dialect.spellings_numpy import COMPLEX128, FLOAT64, INT64, arrays, float_of, is_complex, numpy_dtype
+from mlirtri.dialect.spellings_numpy import COMPLEX128, FLOAT64, INT64, arrays, is_complex, numpy_dtype
+from mlirtri.dialect.spellings_numpy_functions import inexact_of
 from mlirtri.dialect.spellings_numpy_sequences import lined, without_nan
 
 BOOL = DTYPES["bool"]
@@ -84,7 +85,7 @@ def _nan_spread(op: str):
         mean=unsupported(), correction=unsupported(),
     ):  # fmt: skip
         (a,) = arrays(b, a)
-        a = float_of(b, a) if dtype is None else b.cast(a, numpy_dtype(b, dtype))
+        a = inexact_of(b, a) if dtype is None else b.cast(a, numpy_dtype(b, dtype))
         mean_ = b.divide(b.sum(without_nan(b, a, 0), axis=axis, keepdims=True), _counted(b, a, axis, True))
         squares = without_nan(b, b.square(b.subtract(a, mean_)), 0)
         count = b.subtract(_counted(b, a, axis, keepdims), ddof)
@@ -179,6 +180,8 @@ def _(b, x, y=None, rowvar=True, *, dtype=None):
 @spelling("numpy.gradient", ops="cut subtract divide multiply add concatenate reshape cast")
 def _(b, f, *varargs, axis=None, edge_order=1):
     (f,) = arrays(b, f)
+    if b.type_of(f).dtype.is_bool:
+        b.fail("numpy.gradient does not take bools, as in NumPy", help="cast to a float")
     f = f if b.type_of(f).dtype.is_inexact else b.cast(f, FLOAT64)
     rank = helpers.rank_of(b, f)
     axes = tuple(range(rank)) if axis is None else helpers.many_axes(b, axis, rank)
