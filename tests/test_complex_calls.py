@@ -252,6 +252,54 @@ def test_a_fast_fourier_transform(pipeline):
 
 # --- in and out ----------------------------------------------------------------------------------------------------
 
+FACTOR = 2j
+NARROW = np.complex64(1 + 1j)
+
+
+@mt.jit
+def turned(a):
+    a[0] = 1j
+    a[1:] *= FACTOR
+
+
+@pytest.mark.filterwarnings("ignore::mlirtri.runtime.NonContiguousWarning")
+@pytest.mark.parametrize("given", [
+    torch.from_numpy(A.copy()).conj(), torch.from_numpy(np.concatenate([A, A], 1))[:, ::2], A.copy()[::-1], S.copy(),
+], ids=["conjugate", "strided", "reversed", "single"])  # fmt: skip
+def test_what_is_written_gets_back_into_memory_of_any_layout(given):
+    expected = given.clone() if isinstance(given, torch.Tensor) else given.copy()
+    turned.__mlirtri_function__(expected)
+    turned(given)
+    for mine, theirs in zip(_plain(given), _plain(expected), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def _plain(x):
+    return [x.resolve_conj().numpy() if isinstance(x, torch.Tensor) else x]
+
+
+def test_parts_of_a_written_argument_share_its_memory():
+    @mt.jit
+    def f(a, r):
+        a[0] = r[0] + 1
+
+    x = torch.from_numpy(A.copy())
+    for part in (x.real, x.conj(), x.imag[1:]):
+        with pytest.raises(KernelError, match="shares memory with 'r'"):
+            f(x, part)
+
+
+def test_numbers_from_outside(monkeypatch):
+    @mt.jit
+    def f(a):
+        return a * FACTOR, a.real * NARROW
+
+    assert f(S)[0].dtype == np.complex64
+    assert f(A)[1].dtype == np.complex128
+    np.testing.assert_array_equal(f(A)[0], A * 2j)
+    monkeypatch.setitem(globals(), "FACTOR", -1j)
+    np.testing.assert_array_equal(f(A)[0], A * -1j)
+
 
 @mt.jit
 def doubled(x):
