@@ -46,12 +46,20 @@ class Builder(Protocol):
         """A size as a number to compute with: an int, or an integer of run time."""
         ...
 
+    def size_from(self, number: Any) -> Any:
+        """The size that an integer is, known or of run time; 0 for a negative one."""
+        ...
+
     def smaller_size(self, x: Any, y: Any) -> Any:
         """The smaller one of two sizes, known or of run time."""
         ...
 
     def fail(self, message: str, help: str | None = None) -> NoReturn:
         """Raise `KernelTypeError` at the user's line."""
+        ...
+
+    def check(self, condition: Any, error: type[Exception], message: str) -> None:
+        """After the call, raise `error` at the user's line if any element of a bool tensor is true."""
         ...
 
     def __getattr__(self, op: str) -> Callable[..., Any]: ...

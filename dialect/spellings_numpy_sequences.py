@@ -12,6 +12,7 @@ from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.dialect.spellings import Builder, spelling, unsupported
 from mlirtri.dialect.spellings_numpy import COMPLEX128, FLOAT64, INT64, arrays, is_complex, numpy_dtype
 from mlirtri.dialect.spellings_numpy_functions import in_floats, inexact_of
+from mlirtri.errors import KernelValueError
 
 BOOL = DTYPES["bool"]
 
@@ -159,18 +160,31 @@ def _(b, x, xp, fp, left=None, right=None, period=unsupported()):
 # --- counting ------------------------------------------------------------------------------------------------------
 
 
-@spelling("numpy.bincount", ops="add_at full cast")
+BINCOUNT = "add_at full cast max add less greater_equal logical_or"
+
+
+def counted(b: Builder, x: Any, weights: Any, minlength: Any, dtype: Any, name: str) -> Any:
+    """How often each number is in `x`, or the sums of weights: as many as the largest number says, or `minlength`.
+
+    A length that is known can be returned, one that the run decides cannot: with a `minlength` all numbers have to be
+    below it, and the run checks that they are.
+    """
+    helpers.require_rank(b, f"the argument of {name}", x, (1,))
+    if not helpers.is_integer(minlength) or minlength < 0:
+        b.fail(f"minlength is an integer of 0 or more known at compile time, not {minlength!r}")
+    x, length = b.cast(x, INT64), minlength
+    if minlength:
+        outside = b.logical_or(b.less(x, 0), b.greater_equal(x, minlength))
+        b.check(outside, KernelValueError, f"{name} met a number that is negative or not below minlength")
+    elif helpers.shape_of(b, x)[0] != 0:
+        length = b.size_from(b.add(b.max(x, axis=None), 1))
+    ones = b.full(helpers.shape_of(b, x), 1, dtype) if weights is None else b.cast(weights, dtype)
+    return b.add_at(b.full((length,), 0, dtype), x, ones)
+
+
+@spelling("numpy.bincount", ops=BINCOUNT)
 def _(b, x, /, weights=None, minlength=0):
-    helpers.require_rank(b, "the argument of numpy.bincount", x, (1,))
-    if not helpers.is_integer(minlength) or minlength < 1:
-        b.fail(
-            "the length of numpy.bincount depends on the largest number, which is known at run time only",
-            help="pass minlength=, larger than every number: larger ones are left out",
-        )
-    dtype = INT64 if weights is None else FLOAT64
-    start = b.full((int(minlength),), 0, dtype)
-    ones = b.full(helpers.shape_of(b, x), 1, INT64) if weights is None else b.cast(weights, FLOAT64)
-    return b.add_at(start, b.cast(x, INT64), ones)
+    return counted(b, x, weights, minlength, INT64 if weights is None else FLOAT64, "numpy.bincount")
 
 
 COUNTING = "literal bins searchsorted add_at full cut cast arange add subtract multiply divide where equal max min"

@@ -8,6 +8,7 @@ from typing import Any
 from mlirtri.dialect import spelling_helpers as helpers
 from mlirtri.dialect.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.spellings import Builder, spelling, unsupported
+from mlirtri.dialect.spellings_numpy_sequences import BINCOUNT, counted
 from mlirtri.dialect.spellings_torch import ValuesAndIndices
 
 FLOAT64, INT32, INT64 = DTYPES["float64"], DTYPES["int32"], DTYPES["int64"]
@@ -152,17 +153,11 @@ def _(b, input, dim, index, *, sparse_grad=unsupported(False), out=unsupported()
 # --- counting ------------------------------------------------------------------------------------------------------
 
 
-@spelling("torch.bincount", ops="add_at full cast")
+@spelling("torch.bincount", ops=BINCOUNT)
 def _(b, input, weights=None, minlength=0):
-    if not helpers.is_integer(minlength) or minlength < 1:
-        b.fail(
-            "the length of torch.bincount depends on the largest number, which is known at run time only",
-            help="pass minlength=, larger than every number: larger ones are left out",
-        )
     dtype = INT64 if weights is None else b.type_of(weights).dtype
     dtype = dtype if weights is None or dtype.name == "float32" else FLOAT64
-    ones = b.full(helpers.shape_of(b, input), 1, INT64) if weights is None else b.cast(weights, dtype)
-    return b.add_at(b.full((int(minlength),), 0, dtype), b.cast(input, INT64), ones)
+    return counted(b, input, weights, minlength, dtype, "torch.bincount")
 
 
 @spelling("torch.count_nonzero", ops="not_equal sum cast")

@@ -56,6 +56,12 @@ def number_of(b: Language, size: int | Size | Tensor) -> Any:
 
 
 @language
+def size_from(b: Language, number: Any) -> int | Size:
+    """The size that an integer is, known or of run time; 0 for a negative one."""
+    return b.indices.maximum(b.indices.size_of(number), Size.of(0)).simplified()
+
+
+@language
 def smaller_size(b: Language, x: int | Size, y: int | Size) -> int | Size:
     """The smaller one of two sizes, known or of run time."""
     return b.indices.minimum(Size.of(x), Size.of(y)).simplified()
@@ -70,7 +76,7 @@ def roll(b: Language, x: Any, shift: Any, axis: int) -> Tensor:
         return x
     if isinstance(shift, Tensor) or is_dynamic(size):
         # Nothing goes around an axis of no elements.
-        moved = b.indices.size_of(b.remainder(shift, b.maximum(number_of(b, size), 1))).simplified()
+        moved = size_from(b, b.remainder(shift, b.maximum(number_of(b, size), 1)))
     else:
         moved = integer(shift, "the shift") % size
     if moved == 0:

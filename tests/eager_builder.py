@@ -63,6 +63,13 @@ class Eager:
     def number_of(self, size):
         return size
 
+    def size_from(self, number):
+        return max(0, int(number))
+
+    def check(self, condition, error, message):
+        if np.any(condition):
+            raise error(message)
+
     def smaller_size(self, x, y):
         return min(x, y)
 

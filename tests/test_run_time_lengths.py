@@ -61,6 +61,20 @@ def masked(x):
     return np.sort(chosen), np.cumsum(chosen), np.median(chosen), np.diff(chosen), np.searchsorted(chosen, x)
 
 
+def test_counts_as_long_as_the_largest_number_says():
+    @mt.jit
+    def most_frequent(x):
+        counts = np.bincount(x)
+        return np.argmax(counts), len(counts), np.bincount(x, minlength=12)
+
+    x = np.random.default_rng(0).integers(0, 9, 50)
+    where, length, counts = most_frequent(x)
+    assert (where, length) == (np.argmax(np.bincount(x)), x.max() + 1)
+    assert np.array_equal(counts, np.bincount(x, minlength=12))
+    with pytest.raises(ValueError, match=r"numpy.bincount met a number that is negative or not below minlength"):
+        most_frequent(x + 4)
+
+
 @pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
 @pytest.mark.parametrize("function", [moved, in_order, made, masked])
 def test_lengths_of_run_time(function, pipeline):
