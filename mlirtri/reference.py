@@ -192,6 +192,8 @@ def relax_operator(op: Op) -> str | None:
 
 def _relax(op: Op, accepted: list[DType]) -> str:
     operator = relax_operator(op)
+    # Functions with complex numbers are compiled as imperative ones, in that pipeline too.
+    accepted = [dtype for dtype in accepted if not dtype.is_complex]
     exact = [dtype for dtype in accepted if dtype.letter in op.relax_dtypes]
     if operator is None or not exact:
         return "PrimFunc"
