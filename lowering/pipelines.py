@@ -3,6 +3,7 @@
     linalg  ast tri linalg fused relax tir scheduled llvm asm     MLIR fuses, TVM schedules and makes code
     relax   ast tri relax tir scheduled llvm asm                  no linalg: what TVM does alone
     mlir    ast tri linalg fused bufferized llvmdialect asm       no TVM: upstream MLIR down to machine code
+    poly    the same with a stage more, `poly`, before llvmdialect: upstream's polyhedral passes, to look at
 
 For CUDA the last two stages are ``cuda`` and, where nvcc is on PATH, ``ptx``. A fourth tuple, ``ast tri interpreted``,
 runs the `tri` room on NumPy: for debugging, and what the tests compare the three with.
@@ -47,6 +48,7 @@ ASM = Stage("asm", "asm", Room("llvm_to_asm"))
 CUDA = Stage("cuda", "cuda", Room("scheduled_to_cuda"))
 PTX = Stage("ptx", "ptx", Room("cuda_to_ptx"))
 BUFFERIZED = Stage("bufferized", "mlir", Room("fused_to_bufferized"))
+POLY = Stage("poly", "mlir", Room("bufferized_to_poly"))
 LLVM_DIALECT = Stage("llvmdialect", "mlir", Room("bufferized_to_llvmdialect"))
 ASM_FROM_MLIR = Stage("asm", "asm", Room("llvmdialect_to_asm"))
 INTERPRETED = Stage("interpreted", "listing", Room("tri_to_interpreted"))
@@ -60,6 +62,7 @@ STAGES = {
     "linalg": (*FRONT, LINALG, FUSED, RELAX_FROM_FUSED, *FROM_TIR),
     "relax": (*FRONT, RELAX_FROM_TRI, *FROM_TIR),
     "mlir": (*FRONT, LINALG, FUSED, BUFFERIZED, LLVM_DIALECT, ASM_FROM_MLIR),
+    "poly": (*FRONT, LINALG, FUSED, BUFFERIZED, POLY, LLVM_DIALECT, ASM_FROM_MLIR),
 }
 
 AKG_ALIASES = {
@@ -135,10 +138,10 @@ def pipeline_for(spelling: str | Pipeline, target: Target) -> Pipeline:
             f"unknown pipeline {spelling!r}",
             help=f"{did_you_mean(spelling, (*STAGES, INTERPRETER))}the pipelines are {', '.join(STAGES)}",
         )
-    if spelling == "mlir":
+    if spelling in ("mlir", "poly"):
         if target.is_cuda:
             raise UnknownOptionError(
-                "pipeline 'mlir' makes CPU code only", help='use pipeline="linalg" or "relax" for CUDA'
+                f"pipeline {spelling!r} makes CPU code only", help='use pipeline="linalg" or "relax" for CUDA'
             )
         return Pipeline(spelling, STAGES[spelling])
     back = BACK[target.kind]

@@ -1,0 +1,74 @@
+"""bufferized → poly: loop nests whose bounds and places are affine, fused, tiled and made parallel by upstream MLIR.
+
+Takes a module over memrefs. Gives the same with its loops in the affine dialect, as far as they are affine:
+neighbouring nests that may be one are one, nests are cut into tiles of `TILE` where no dependence forbids that, and
+loops whose iterations are independent are ``affine.parallel``. Loops that are not affine (`while`, bounds from data)
+stay `scf`, and a function that has these, or whole-array operations of run-time size, stays as it is: upstream's
+analyses see affine loads and stores alone. Refuses nothing of its own. Only pipeline ``poly`` has this stage: it is
+for looking at what a polyhedral analysis finds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mlirtri.dialect.mlir import all_operations, ir, operations_named
+from mlirtri.errors import PassFailedError
+from mlirtri.lowering.mlir_passes import Pass, run_passes
+from mlirtri.lowering.stage import CompileContext
+
+PLAIN = ("memref.alloc", "memref.alloca", "memref.dealloc", "memref.dim")
+"""Operations on memory that say nothing of its elements."""
+TILE = 32
+"""Iterations of a tile, along each loop: three tiles of 32 x 32 doubles lie in a first-level cache."""
+
+PREPARE = (
+    Pass("func.func(convert-linalg-to-affine-loops)", "whole-array operations become nests as the user's own"),
+    Pass("fold-memref-alias-ops", "places in views become places in what they are views of"),
+    Pass("canonicalize", "drops what that left unused"),
+    Pass("raise-scf-to-affine", "loops with affine bounds and steps"),
+    Pass("func.func(affine-raise-from-memref)", "loads and stores at affine places"),
+    Pass("canonicalize", "bounds become constants where they are"),
+)
+
+OPTIMIZE = (
+    Pass("func.func(affine-loop-invariant-code-motion)", "what no iteration changes is computed before the loop"),
+    Pass("affine-loop-fusion", "nests that make and use an array become one"),
+    Pass("func.func(affine-scalrep)", "what was just stored is not loaded again"),
+    Pass(f"func.func(affine-loop-tile{{tile-size={TILE}}})", "nests work on what fits into a cache"),
+    Pass("func.func(affine-parallelize)", "loops that carry nothing become parallel"),
+    Pass("canonicalize", "leaves nothing dead"),
+)
+
+
+def lower(module: ir.Module, context: CompileContext) -> ir.Module:
+    """Run the affine passes on `module`, in place; raises `PassFailedError`."""
+    with module.context, ir.Location.unknown():
+        if _becomes_affine(module, context):
+            run_passes(module, PREPARE, context)
+            if not any(map(_is_hidden, all_operations(module))):
+                run_passes(module, OPTIMIZE, context)
+    return module
+
+
+def _becomes_affine(module: ir.Module, context: CompileContext) -> bool:
+    """Whether upstream makes valid affine loops of this module; with sizes of run time it may not."""
+    if not all(map(_is_static, operations_named(module, "linalg.*"))):
+        return False
+    try:
+        run_passes(module.operation.clone(), PREPARE, replace(context, keep_passes=False))
+    except PassFailedError:
+        return False
+    return True
+
+
+def _is_hidden(operation: ir.Operation) -> bool:
+    """Whether an operation touches memory unseen by the affine analyses, which would move others past it."""
+    name = operation.name
+    return name.startswith(("scf.", "linalg.", "func.call")) or (name.startswith("memref.") and name not in PLAIN)
+
+
+def _is_static(operation: ir.Operation) -> bool:
+    """Whether an operation's sizes are known: upstream makes invalid affine loops of the others."""
+    kinds = [value.type for value in operation.operands]
+    return all(kind.has_static_shape for kind in kinds if isinstance(kind, ir.MemRefType))

@@ -1,0 +1,70 @@
+"""The `poly` stage: what upstream's polyhedral passes make of affine nests, and that the numbers stay."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mlirtri as mt
+
+
+def product(a, b, c):
+    for i in range(a.shape[0]):
+        for j in range(b.shape[1]):
+            for k in range(a.shape[1]):
+                c[i, j] += a[i, k] * b[k, j]
+
+
+def neighbours(a):
+    for i in range(1, a.shape[0] - 1):
+        for j in range(1, a.shape[1] - 1):
+            a[i, j] = (a[i - 1, j] + a[i, j - 1] + a[i + 1, j] + a[i, j + 1]) * 0.25
+
+
+def chained(x, y):
+    z = np.empty_like(x)
+    for i in range(x.shape[0]):
+        z[i] = x[i] * 2 + y[i]
+    for i in range(x.shape[0]):
+        y[i] = z[i] + x[i]
+
+
+def until(x):
+    i = 0
+    while x[i] < 40:
+        i += 1
+    x[i] = -1.0
+    return i
+
+
+def arguments(function):
+    rng = np.random.default_rng(5)
+    shapes = {product: [(50, 40), (40, 45), (50, 45)], neighbours: [(70, 50)], chained: [(90,), (90,)], until: [(64,)]}
+    made = [rng.uniform(0, 1, shape) for shape in shapes[function]]
+    return [np.arange(64.0)] if function is until else made
+
+
+@pytest.mark.parametrize("function", [product, neighbours, chained, until])
+def test_numbers_stay(function):
+    plain = arguments(function)
+    ours = [each.copy() for each in plain]
+    expected, found = function(*plain), mt.jit(function, pipeline="poly")(*ours)
+    assert found == expected
+    for mine, other in zip(ours, plain, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-12)
+
+
+def test_nests_are_tiled_and_parallel_where_that_is_right():
+    texts = {f: mt.jit(f).compile(*arguments(f), pipeline="poly").ir["poly"] for f in (product, neighbours, chained)}
+    assert texts[product].count("affine.parallel") == 4
+    assert "step 32" in texts[product]
+    assert "affine.parallel" not in texts[neighbours]
+    assert texts[neighbours].count("affine.for") == 4
+    # One nest: the array between the two loops is gone.
+    assert texts[chained].count("affine.parallel") == 2
+    assert "memref.alloc" not in texts[chained]
+
+
+def test_it_is_for_cpus():
+    with pytest.raises(mt.KernelError, match="pipeline 'poly' makes CPU code only"):
+        mt.jit(product).compile(*arguments(product), pipeline="poly", target="cuda")
