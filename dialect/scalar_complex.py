@@ -104,6 +104,11 @@ def sigmoid(z: Scalar) -> Scalar:
     return c.reciprocal(s.add(literal(z, 1 + 0j), c.exp(s.negate(z))))
 
 
+def _number_that(predicate: str) -> Callable[[Scalar, Scalar], Scalar]:
+    """NumPy's fmax (``ge``) or fmin (``le``): the one that wins, or the one that is no NaN."""
+    return lambda x, y: s.select(s.bit_or(s.compare(predicate, x, y), s.is_nan(y)), x, y)
+
+
 _SAME_AS_REAL = (
     "add", "subtract", "multiply", "negative", "where", "maximum", "minimum", "cast", "isnan", "square", "equal",
     "not_equal", "less", "less_equal", "greater", "greater_equal",
@@ -117,6 +122,7 @@ RULES: dict[str, Callable[..., Scalar]] = {
     "isinf": c.any_part(s.is_infinite), "isfinite": c.all_parts(s.is_finite), "round": c.each_part(REAL["roundeven"]),
     "sqrt": sqrt, "rsqrt": lambda z: c.reciprocal(sqrt(z)), "exp": c.exp, "exp2": c.exp2, "expm1": c.expm1,
     "log": c.log, "log1p": c.log1p, "log2": c.log_of_base(2.0), "log10": c.log_of_base(10.0),
+    "fmax": _number_that("ge"), "fmin": _number_that("le"),
     "sinh": sinh, "cosh": cosh, "tanh": tanh, "sin": _turned(sinh), "cos": lambda z: cosh(times_i(z)),
     "tan": _turned(tanh), "asin": asin, "acos": acos, "atan": _turned(atanh), "asinh": _turned(asin),
     "acosh": acosh, "atanh": atanh, "sigmoid": sigmoid, "silu": lambda z: s.multiply(z, sigmoid(z)),

@@ -109,7 +109,7 @@ def test_unary_is_numpys_to_the_bit(name, dtype):
 @COMPLEX
 @pytest.mark.parametrize("name", [
     "add", "subtract", "multiply", "divide", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
-    "maximum", "minimum",
+    "maximum", "minimum", "fmax", "fmin",
 ])  # fmt: skip
 def test_binary_is_numpys_to_the_bit(name, dtype):
     """All pairs of edge cases, NaN and infinity among them; order is by real and then imaginary part."""
