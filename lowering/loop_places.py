@@ -21,8 +21,11 @@ LARGEST_COUNT = 1 << 48
 ANY: Bounds = (-(1 << 63), (1 << 63) - 1)
 _SIGNED = frozenset({"int8", "int16", "int32"})
 _RING = {"arith.addi": tirx.Add, "arith.subi": tirx.Sub, "arith.muli": tirx.Mul}
-_QUOTIENTS = {"arith.divui": tirx.FloorDiv, "arith.remui": tirx.FloorMod}
-"""Of indices, which are never negative."""
+_QUOTIENTS = {
+    "arith.divui": tirx.FloorDiv, "arith.remui": tirx.FloorMod, "arith.divsi": tirx.FloorDiv,
+    "arith.remsi": tirx.FloorMod, "arith.floordivsi": tirx.FloorDiv,
+}  # fmt: skip
+"""Of numbers that are not negative all of them round alike."""
 _PASSED_ON = frozenset({*_RING, "arith.maxsi", "arith.minsi", "arith.select"})
 
 
@@ -50,6 +53,14 @@ def _product(x: Bounds, y: Bounds) -> Bounds:
     return min(products), max(products)
 
 
+def _quotient(x: Bounds, y: Bounds) -> Bounds:
+    return (x[0] // y[1], x[1] // y[0]) if x[0] >= 0 and y[0] > 0 else ANY
+
+
+def _remainder(x: Bounds, y: Bounds) -> Bounds:
+    return (0, min(x[1], y[1] - 1)) if x[0] >= 0 and y[0] > 0 else ANY
+
+
 def _unsigned(x: Bounds) -> Bounds:
     """Of a narrow number taken as one without a sign."""
     return x if x[0] >= 0 else (0, 2 * (x[1] + 1) - 1)
@@ -65,21 +76,46 @@ _BOUNDS: dict[str, Callable[..., Bounds]] = {
     "arith.index_cast": lambda x: x,
     "arith.extsi": lambda x: x,
     "arith.extui": _unsigned,
+    **dict.fromkeys(("arith.divui", "arith.divsi", "arith.floordivsi"), _quotient),
+    **dict.fromkeys(("arith.remui", "arith.remsi"), _remainder),
 }
+_DECIDED: tuple[Callable[[Bounds, Bounds], bool | None], ...] = (
+    lambda x, y: False if x[1] < y[0] or y[1] < x[0] else None,
+    lambda x, y: True if x[1] < y[0] or y[1] < x[0] else None,
+    lambda x, y: True if x[1] < y[0] else False if x[0] >= y[1] else None,
+    lambda x, y: True if x[1] <= y[0] else False if x[0] > y[1] else None,
+    lambda x, y: True if x[0] > y[1] else False if x[1] <= y[0] else None,
+    lambda x, y: True if x[0] >= y[1] else False if x[1] < y[0] else None,
+)
+"""By the number of MLIR's predicate; those behind take numbers as unsigned."""
 
 
 def is_plain(operation: ir.Operation, bounds: Bounds) -> bool:
     """Whether a sum, difference or product of int64 cannot overflow, or is wrong anyway if it does.
 
-    So are quotients of indices by constants, which are known not to be 0.
+    So are quotients of numbers that are not negative by numbers that are positive.
     """
     [result] = operation.results
-    if operation.name in _QUOTIENTS and isinstance(result.type, ir.IndexType):
-        divisor = operation.operands[1].owner
-        return not isinstance(divisor, ir.Block) and divisor.name == "arith.constant"
-    if operation.name not in _RING or str(result.type) not in ("i64", "index"):
+    if str(result.type) not in ("i64", "index"):
         return False
-    return bounds != ANY or _is_place(result)
+    if operation.name in _RING:
+        return bounds != ANY or _is_place(result)
+    return operation.name in _QUOTIENTS and (bounds != ANY or _is_of_index(operation))
+
+
+def _is_of_index(operation: ir.Operation) -> bool:
+    """Whether an index is divided by a constant: as an unsigned number it is what it is as a signed one."""
+    divisor = operation.operands[1].owner
+    is_constant = not isinstance(divisor, ir.Block) and divisor.name == "arith.constant"
+    return is_constant and operation.name.endswith("ui") and isinstance(operation.results[0].type, ir.IndexType)
+
+
+def decided(operation: ir.Operation, operands: Sequence[Scalar]) -> bool | None:
+    """What a comparison of int64 says, where the bounds of its operands tell."""
+    if operation.name != "arith.cmpi" or str(operation.operands[0].type) not in ("i64", "index"):
+        return None
+    number = operation.attributes["predicate"].value
+    return _DECIDED[number](*(_known(operand) for operand in operands)) if number < len(_DECIDED) else None
 
 
 def place(operation: ir.Operation, operands: Sequence[Scalar], bounds: Bounds) -> Scalar:

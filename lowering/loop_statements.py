@@ -14,7 +14,7 @@ from mlirtri.dialect.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering import loop_memory
 from mlirtri.lowering.loop_memory import Memory, mixed
-from mlirtri.lowering.loop_places import LARGEST_COUNT, bounds_of, is_plain, place
+from mlirtri.lowering.loop_places import LARGEST_COUNT, bounds_of, decided, is_plain, place
 from mlirtri.lowering.loop_values import LoopValues, Scalar, joined, kept_as, part_dtypes
 from mlirtri.lowering.primfunc import Names, index
 from mlirtri.lowering.scalar_body import mentions
@@ -84,12 +84,14 @@ def _scalar(translation: LoopTranslation, operation: ir.Operation) -> None:
     """arith and math on single elements."""
     values, rule = translation.values, SCALAR_RULES[operation.name]
     operands = [values.get(operand) for operand in operation.operands]
+    if (answer := decided(operation, operands)) is not None:
+        return values.set(operation.results[0], Scalar(literal(answer, "bool")))
     bounds = bounds_of(operation, operands)
     if is_plain(operation, bounds):
         made = place(operation, operands, bounds)
     else:
         made = joined(rule.build(operation, [operand.expression for operand in operands]), operands, bounds)
-    values.define(operation.results[0], made, word(operation))
+    return values.define(operation.results[0], made, word(operation))
 
 
 @statement("arith.constant")

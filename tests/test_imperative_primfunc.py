@@ -548,6 +548,43 @@ def test_everything_without_a_rule_is_refused_at_once():
     assert caught.value.span.line == 5
 
 
+def test_places_in_memory_are_plain_arithmetic_and_numbers_wrap():
+    """What is known to lie between bounds needs no wider arithmetic, no check of its sign and no guard of a divisor."""
+    text = f"""
+    func.func @k(%x: memref<30xi64>, %y: memref<5x6xi64>) {{
+      {INDICES}
+      %c30 = arith.constant 30 : index
+      %zero = arith.constant 0 : i64
+      %one = arith.constant 1 : i64
+      %size = arith.constant 30 : i64
+      scf.for %i = %c0 to %c30 step %c1 {{
+        %row = arith.divsi %i, %c6 : index
+        %column = arith.remsi %i, %c6 : index
+        %is_negative = arith.cmpi slt, %column, %c0 : index
+        %wrapped = arith.addi %column, %c6 : index
+        %inside = arith.select %is_negative, %wrapped, %column : index
+        %number = arith.index_cast %i : index to i64
+        %back = arith.subi %size, %number : i64
+        %previous = arith.subi %back, %one : i64
+        %place = arith.index_cast %previous : i64 to index
+        %value = memref.load %x[%place] : memref<30xi64>
+        %sum = arith.addi %value, %number : i64
+        memref.store %sum, %y[%row, %inside] : memref<5x6xi64>
+      }}
+      return
+    }}"""
+    x, y = np.arange(30) * 7, np.zeros((5, 6), np.int64)
+    x[3] = 2**63 - 1
+    printed = call(text, x, y)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(y, (x[::-1] + np.arange(30)).reshape(5, 6))
+    assert "Select" not in printed
+    assert re.search(
+        r"\[i // T.int64\(6\), i % T.int64\(6\)\] = T.Cast\(\"int64\", T.Cast\(\"int128\", \w+\[T.int64\(29\) - i\]",
+        printed,
+    )
+
+
 def test_carried_numbers_that_read_each_other():
     text = f"""
     func.func @k(%n: memref<i64>, %o: memref<4xf64>) {{
