@@ -95,6 +95,8 @@ class Spelling:
     """The table ops it may use, for the docs page."""
     is_attribute: bool = False
     """Read without a call, as `x.T`."""
+    writes: bool = False
+    """The result is the new content of the first argument; the call itself gives nothing, or torch's tensor again."""
 
     @cached_property
     def signature(self) -> inspect.Signature:
@@ -157,26 +159,30 @@ _SPELLINGS: dict[str, Spelling] = {}
 _ROOMS = (
     "numpy", "numpy_functions", "numpy_arrays", "numpy_shapes", "numpy_making", "numpy_sequences",
     "numpy_statistics", "numpy_products", "numpy_linalg", "numpy_ufuncs", "numpy_positions", "torch", "torch_arrays",
-    "torch_shapes", "torch_sequences", "torch_products", "torch_networks", "math", "methods", "mlirtri", "complex",
-    "refused",
+    "torch_shapes", "torch_sequences", "torch_products", "torch_networks", "math", "methods", "writes", "mlirtri",
+    "complex", "refused",
 )  # fmt: skip
 _LIBRARIES = ("numpy", "torch", "math", "cmath")
 _INDEX: dict[str, dict[int, tuple[Any, str]]] = {}
 
 
-def register(names: str, function: Callable[..., Any], ops: str, *, attribute: bool = False) -> None:
+def register(
+    names: str, function: Callable[..., Any], ops: str, *, attribute: bool = False, writes: bool = False
+) -> None:
     """Enter a spelling under each of the names (apart by spaces), which must be new. `ops` likewise."""
     for name in names.split():
         if name in _SPELLINGS:
             raise ValueError(f"{name} is spelled twice")
-        _SPELLINGS[name] = Spelling(name, function, tuple(ops.split()), attribute)
+        _SPELLINGS[name] = Spelling(name, function, tuple(ops.split()), attribute, writes)
 
 
-def spelling(names: str, ops: str, *, attribute: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def spelling(
+    names: str, ops: str, *, attribute: bool = False, writes: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator form of `register`."""
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
-        register(names, function, ops, attribute=attribute)
+        register(names, function, ops, attribute=attribute, writes=writes)
         return function
 
     return enter
@@ -187,6 +193,13 @@ def share(owner: str, library: str, words: str) -> None:
     for word in words.split():
         of_library = _SPELLINGS[f"{library}.{word}"]
         register(f"{owner}.{word}", of_library.function, " ".join(of_library.ops))
+
+
+def share_writing(words: str) -> None:
+    """Enter torch's methods that write into their tensor, `x.add_`, beside those that do not, `x.add`."""
+    for word in words.split():
+        plain = _SPELLINGS[f"Tensor.{word}"]
+        register(f"Tensor.{word}_", plain.function, " ".join(plain.ops), writes=True)
 
 
 def load() -> dict[str, Spelling]:

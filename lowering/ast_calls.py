@@ -90,11 +90,21 @@ class Calls:
         bound = spelling.arguments(arguments, keywords)
         if (out := bound.get("out")) is not None:
             return self.into(out, spelling, arguments, {**keywords, "out": None})
+        if spelling.writes:
+            return self.rewritten(spelling, arguments, keywords)
         result = spelling.call(self.b, *arguments, **keywords)
         source = next((each for each in arguments if isinstance(each, Tensor)), None)
         if source is not None and is_view_function(spelling.name):
             return viewed(self.b, source, fresh(result))
         return fresh(result)
+
+    def rewritten(self, spelling: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+        """``x.sort()``, ``numpy.fill_diagonal(x, 1)``: the result is written into the first argument."""
+        target = arguments[0] if arguments else next(iter(spelling.arguments(arguments, keywords).values()), None)
+        if not has_memory(target):
+            raise KernelTypeError(f"{spelling.name} writes into an array, got {describe(target)}")
+        self.write(target, (...,), self.b.tensor(fresh(spelling.call(self.b, *arguments, **keywords))))
+        return current(self.b.tri, target) if spelling.name.startswith("Tensor.") else None
 
     def into(self, out: Any, spelling: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
         """``np.add(x, y, out=z)``: the result is cast to z's dtype and written there."""
