@@ -29,6 +29,7 @@ from mlirtri.lowering.tir_statements import (
     plus,
     quotient,
     sequence,
+    simplified,
     substituted,
     with_body,
 )
@@ -58,9 +59,8 @@ def strip_loop(loop: Any, done: Any, count: Any, shape: Shape, room: Room | None
     body = strip(loop.body, loop.loop_var, plus(loop.min, done) + number * index(shape.width), shape, room)
     if body is None:
         return None
-    return tirx.For(
-        number, index(0), quotient(minus(count, done), shape.width), tirx.ForKind.SERIAL, body, None, loop.annotations
-    )
+    strips = simplified(quotient(minus(count, done), shape.width))
+    return tirx.For(number, index(0), strips, tirx.ForKind.SERIAL, body, None, loop.annotations)
 
 
 def last_strip(loop: Any, done: Any, count: Any, shape: Shape) -> Any:
@@ -74,7 +74,7 @@ def last_strip(loop: Any, done: Any, count: Any, shape: Shape) -> Any:
 
 def rest_loop(loop: Any, done: Any, count: Any) -> list[Any]:
     """The iterations from `done` on, one by one; nothing where there are none."""
-    rest = minus(count, done)
+    rest = simplified(minus(count, done))
     if isinstance(rest, tirx.IntImm) and rest.value <= 0:
         return []
     variable = tirx.Var(loop.loop_var.name, loop.loop_var.ty)

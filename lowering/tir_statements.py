@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.lowering.tvm_names import structural_map, structural_walk, tirx
+from mlirtri.lowering.tvm_names import structural_map, structural_walk, tirx, tvm
 
 
 def index(value: int) -> Any:
@@ -34,6 +34,11 @@ def minus(x: Any, y: Any) -> Any:
 def quotient(x: Any, width: int) -> Any:
     """How many strips of this width are in x iterations."""
     return index(x.value // width) if isinstance(x, tirx.IntImm) else tirx.floordiv(x, index(width))
+
+
+def simplified(extent: Any) -> Any:
+    """The extent of a loop as TVM's parser would have it, so that a module prints as the text that it is read from."""
+    return tvm.sym.Analyzer().simplify(extent)
 
 
 def whole(count: Any, width: int) -> Any:

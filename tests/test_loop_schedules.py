@@ -19,6 +19,7 @@ from mlirtri.lowering.scheduled_to_llvm import build
 from mlirtri.lowering.target import Target, as_target
 from mlirtri.lowering.tvm_names import (
     SCRIPT_NAMES,
+    IRModule,
     PrimFunc,
     SBlock,
     SBlockRealize,
@@ -27,6 +28,7 @@ from mlirtri.lowering.tvm_names import (
     tirx,
 )
 from mlirtri.lowering.tvm_targets import tvm_target
+from mlirtri.lowering.tvm_text import parse, print_complete
 
 
 def function(body, **arguments):
@@ -424,3 +426,10 @@ def test_sum_of_complex_products():
     _, _, re, im = run(made, *arrays.values())
     np.testing.assert_allclose(re + 1j * im, arrays["re"] + 1j * arrays["im"] + a @ b, rtol=tolerance("float64", 45))
     assert "A_parts" in made.script()
+
+
+@pytest.mark.parametrize("body", [FACTORISATION.format(n=50), UNKNOWN])
+def test_text_reads_back_as_it_was_printed(body):
+    arguments = {"A": ((50, 50), "float64"), "B": ((50, 50), "float64"), "x": VECTOR, "n": ((3,), "int64")}
+    text = print_complete(IRModule({"f": scheduled(function(body, **arguments), on(2))}))
+    assert print_complete(parse(text, "f.py")) == text
