@@ -45,6 +45,13 @@ def _(b, a, *args):
     return b.python_scalar(one) if b.type_of(one).dtype.is_inexact else one
 
 
+@spelling("ndarray.view", ops="")
+def _(b, a, dtype=None, type=unsupported()):
+    if dtype is not None and numpy_dtype(b, dtype) != b.type_of(a).dtype:
+        b.fail("view as another dtype is not supported", help="x.astype(dtype) converts the values")
+    return a
+
+
 @spelling("ndarray.nbytes", ops="", attribute=True)
 def _(b, a):
     return helpers.size_of(b, a) * b.type_of(a).dtype.bytes

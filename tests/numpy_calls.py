@@ -202,7 +202,7 @@ POSITIONS = [
     Case("numpy.issubdtype", np.int8, np.float32),
     Case("ndarray.trace", X), Case("ndarray.diagonal", B, 0, 1, 2), Case("ndarray.repeat", X, 2, 0),
     Case("ndarray.searchsorted", GRID, D),
-    Case("ndarray.nbytes", X), Case("ndarray.argmax", X, 0), Case("numpy.isscalar", 2),
+    Case("ndarray.nbytes", X), Case("ndarray.view", X), Case("ndarray.argmax", X, 0), Case("numpy.isscalar", 2),
 ]  # fmt: skip
 LOOPING += [Case("ndarray.cumsum", X, 1), Case("ndarray.cumprod", N), Case("ndarray.argsort", V)]
 STRAIGHT = FUNCTIONS + SHAPES + MAKING + SEQUENCES + PRODUCTS + UFUNCS + POSITIONS
