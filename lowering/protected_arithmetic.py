@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.tir_arithmetic import TWICE_AS_WIDE, difference, is_update, reads_memory, wrapped
+from mlirtri.lowering.tir_arithmetic import TWICE_AS_WIDE, difference, is_exact, is_update, reads_memory, wrapped
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, structural_map, tirx
 
 _OPERATORS = (tirx.Add, tirx.Sub, tirx.Mul)
@@ -39,4 +39,5 @@ def _rewritten(node: Any) -> Any:
         return node
     if dtype.startswith("float") and isinstance(node, tirx.Sub):
         return difference(node.a, node.b)
-    return wrapped(type(node), node.a, node.b) if dtype in TWICE_AS_WIDE else node
+    can_overflow = dtype in TWICE_AS_WIDE and not is_exact(node.a, node.b)
+    return wrapped(type(node), node.a, node.b) if can_overflow else node

@@ -37,6 +37,23 @@ def wrapped(node: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
     return tirx.Cast(dtype, node(tirx.Cast(wide, x), tirx.Cast(wide, y)))
 
 
+def is_exact(x: Any, y: Any) -> bool:
+    """Whether a sum, difference or product of integers cannot overflow: both were widened from half of the width.
+
+    So is what `wrapped` makes. Widened once more, and again by the next one, a chain of sums takes TVM minutes.
+    """
+    return all(_is_from_half(each) for each in (x, y))
+
+
+def _is_from_half(x: Any) -> bool:
+    half = {wide: narrow for narrow, wide in TWICE_AS_WIDE.items()}.get(str(x.ty.dtype))
+    if half is None:
+        return False
+    if isinstance(x, tirx.IntImm):
+        return -(1 << 31) <= x.value < 1 << 31
+    return isinstance(x, tirx.Cast) and str(x.value.ty.dtype) == half
+
+
 def widened_bfloat16(bits: Any) -> Any:
     """The fp32 value of a bf16's bits (uint16), which are its upper half."""
     return tirx.reinterpret("float32", tirx.shift_left(tirx.Cast("uint32", bits), _word(16)))
