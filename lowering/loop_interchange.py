@@ -70,10 +70,12 @@ def _moved_inside(loop: Any, around: Ranges) -> Any:
     while isinstance(body, tirx.For) and PARALLEL in body.annotations:
         nest.append(body)
         body = body.body
-    variables = [each.loop_var for each in nest]
-    if not nest or any(depends_on(bound, [loop.loop_var]) for each in nest for bound in (each.min, each.extent)):
+    if not nest or not _sums_up(loop, body):
         return None
-    if any(depends_on(bound, variables) for bound in (loop.min, loop.extent)) or not _sums_up(loop, body):
+    stored = [each.buffer for each in accesses_of(body).found if each.is_store]
+    if _bounds_depend_on([loop], [*stored, *(each.loop_var for each in nest)]):
+        return None
+    if _bounds_depend_on(nest, [*stored, loop.loop_var]):
         return None
     inside = with_body(loop, body)
     for each in reversed(nest):
@@ -85,6 +87,10 @@ def _moved_inside(loop: Any, around: Ranges) -> Any:
     for each in reversed(nest):
         inside = with_body(each, inside)
     return inside
+
+
+def _bounds_depend_on(loops: Sequence[Any], variables: Sequence[Any]) -> bool:
+    return any(depends_on(bound, variables) for each in loops for bound in (each.min, each.extent))
 
 
 def _all_parallel(nest: Any, depth: int, around: Ranges) -> bool:

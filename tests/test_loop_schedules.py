@@ -120,6 +120,11 @@ PROOFS = {
         CUBE + "A[i, j] = A[i, j] + A[i, k] * B[k, j]",
         {"i"},
     ),
+    "lower triangle of a product": (
+        "for k in range(32):\n  for i in range(32):\n    for j in range(i + 1):\n"
+        "      C[i, j] = C[i, j] + A[i, k] * A[j, k]",
+        {"i", "j"},
+    ),
     "scatter": ("for i in range(32):\n  x[n[i]] = A[i, 0]", set()),
     "gather": ("for i in range(32):\n  x[i] = A[i, n[i]]", {"i"}),
     "scatter within a row": ("for i in range(32):\n  A[i, n[i]] = A[i, n[i]] + x[i]", {"i"}),
@@ -138,6 +143,13 @@ PROOFS = {
 def test_parallel_is_what_is_proven(body, expected):
     found = parallel_loops(body, A=MATRIX, B=MATRIX, C=MATRIX, x=VECTOR, n=((32,), "int64"))
     assert found == expected
+
+
+def test_sums_move_inside_triangles():
+    body = body_of(function(PROOFS["lower triangle of a product"][0], A=MATRIX, C=MATRIX))
+    order = []
+    structural_walk(prepare(body), (tirx.For, lambda loop: order.append(loop.loop_var.name)), order="pre")
+    assert order == ["i", "j", "k"]
 
 
 STENCIL = """
