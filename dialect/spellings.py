@@ -157,7 +157,7 @@ REFUSED: dict[str, tuple[str, str | None]] = {}
 
 _SPELLINGS: dict[str, Spelling] = {}
 _ROOMS = (
-    "numpy", "numpy_functions", "numpy_arrays", "numpy_shapes", "numpy_making", "numpy_sequences",
+    "numpy", "numpy_reductions", "numpy_functions", "numpy_arrays", "numpy_shapes", "numpy_making", "numpy_sequences",
     "numpy_quantiles", "numpy_statistics", "numpy_products", "numpy_linalg", "numpy_ufuncs", "numpy_positions", "torch",
     "torch_arrays", "torch_shapes", "torch_sequences", "torch_products", "torch_networks", "math", "methods", "writes",
     "mlirtri", "complex", "refused",

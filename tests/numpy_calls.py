@@ -170,6 +170,12 @@ PRODUCTS = [
     Case("numpy.linalg.matrix_power", WIDE[:, :2, :2], 5), Case("numpy.linalg.matrix_power", X[:, :2], 0),
     Case("numpy.linalg.multi_dot", [X, C[0], X, V]),
 ]  # fmt: skip
+CHOSEN = [
+    *(Case(f"numpy.{op}", x, where=M) for op in ("sum", "prod", "any", "all", "mean") for x in (X, N)),
+    *(Case(f"numpy.{op}", X, 0, initial=5, where=M) for op in ("max", "min")), Case("numpy.sum", N, initial=3),
+    Case("numpy.max", N, initial=7), Case("numpy.sum", X, 1, where=M, keepdims=True),
+    Case("numpy.prod", X, 0, initial=2), Case("numpy.mean", X, 1, where=M[:, :1]), Case("numpy.sum", X, where=True),
+]  # fmt: skip
 UFUNCS = [
     *(Case(f"numpy.{op}.outer", X, V) for op in ("add", "subtract", "multiply", "power", "less", "hypot")),
     *(Case(f"numpy.{op}.outer", N, P[0]) for op in ("bitwise_and", "floor_divide", "remainder", "equal")),
@@ -205,6 +211,6 @@ POSITIONS = [
     Case("ndarray.nbytes", X), Case("ndarray.view", X), Case("ndarray.argmax", X, 0), Case("numpy.isscalar", 2),
 ]  # fmt: skip
 LOOPING += [Case("ndarray.cumsum", X, 1), Case("ndarray.cumprod", N), Case("ndarray.argsort", V)]
-STRAIGHT = FUNCTIONS + SHAPES + MAKING + SEQUENCES + PRODUCTS + UFUNCS + POSITIONS
+STRAIGHT = FUNCTIONS + SHAPES + MAKING + SEQUENCES + PRODUCTS + UFUNCS + POSITIONS + CHOSEN
 """Calls that make no loops: twenty of them may be one straight-line kernel."""
 ARRAYS = STRAIGHT + LOOPING
