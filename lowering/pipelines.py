@@ -65,6 +65,9 @@ STAGES = {
     "poly": (*FRONT, LINALG, FUSED, BUFFERIZED, POLY, LLVM_DIALECT, ASM_FROM_MLIR),
 }
 
+COMPARED = ("linalg", "relax", "mlir")
+"""The pipelines that a comparison has unless others are asked for."""
+
 AKG_ALIASES = {
     "Begin": ("tri",), "Tuning": ("linalg",), "Poly": ("fused",), "BeforeFlattern": ("tir", "bufferized"),
     "Flattern": ("scheduled", "llvmdialect"), "BeforeLowerFunc": ("llvm", "cuda"), "End": ("asm", "ptx"),

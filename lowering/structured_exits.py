@@ -94,8 +94,21 @@ def _after_return(
         leave: ast.stmt = ast.copy_location(ast.Return(_name(VALUE, statement)), statement)
     else:
         leave = _assign(inside.flag, ast.Constant(False), statement)
+    if _ends_by_return_only(statement):
+        return leave
     made = ast.If(test=_name(RETURNED, statement), body=[leave], orelse=_block(rest, inside, serial))
     return ast.copy_location(made, statement)
+
+
+def _ends_by_return_only(loop: ast.stmt) -> bool:
+    """``while True`` without a `break` of its own."""
+    is_endless = isinstance(loop, ast.While) and isinstance(loop.test, ast.Constant) and bool(loop.test.value)
+    return is_endless and not _breaks(loop)
+
+
+def _breaks(statement: ast.AST) -> bool:
+    children = (each for each in ast.iter_child_nodes(statement) if not isinstance(each, (ast.For, ast.While)))
+    return any(isinstance(child, ast.Break) or _breaks(child) for child in children)
 
 
 def _leaves(statement: ast.AST) -> bool:

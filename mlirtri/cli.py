@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlirtri.errors import KernelError, UnknownOptionError
-from mlirtri.lowering.pipelines import STAGES
+from mlirtri.lowering.pipelines import COMPARED, STAGES
 from mlirtri.options import SCHEDULES
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def compare(file, arguments, target, schedule, pipelines, repeat, as_json) -> No
     from mlirtri.comparison import compare as compare_pipelines
     from mlirtri.programs import load_kernel
 
-    names = pipelines or tuple(STAGES)
+    names = pipelines or COMPARED
     function = load_kernel(file)
     how = {"pipelines": names, "target": target, "schedule": schedule, "repeat": repeat}
     with _waiting(f"compiling and running {function.__name__}"):

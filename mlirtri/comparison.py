@@ -23,7 +23,7 @@ from mlirtri.eager import as_plain, leaves
 from mlirtri.errors import KernelError, KernelTypeError
 from mlirtri.jit import JitFunction
 from mlirtri.language import Tensor
-from mlirtri.lowering.pipelines import STAGES
+from mlirtri.lowering.pipelines import COMPARED
 from mlirtri.lowering.specialization import ConstantParameter, Specialization
 from mlirtri.options import Options, resolved
 from mlirtri.signature import shown_type, tensor_type
@@ -120,7 +120,7 @@ class _Contender:
 def compare(
     f: JitFunction,
     *arguments: Any,
-    pipelines: Sequence[str] = tuple(STAGES),
+    pipelines: Sequence[str] = COMPARED,
     target: str | None = None,
     schedule: str | None = None,
     repeat: int | None = None,

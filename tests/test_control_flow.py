@@ -273,6 +273,17 @@ def while_true(a):
 
 
 @on(VECTOR)
+def while_true_returns(a):
+    i = 0
+    while True:
+        a[i] += 1
+        for x in (3.0, 5.0):
+            if a[i] == x:
+                return i
+        i += 1
+
+
+@on(VECTOR)
 def break_out_of_the_inner_loop(a):
     found = 0
     for i in range(len(a)):

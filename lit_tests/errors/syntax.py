@@ -26,11 +26,11 @@ def guarded(a: Vector):
 
 @mt.jit
 def listed(a: Vector):
-    return [each for each in a]
+    return {each for each in a}
 
 
-# LIST: {{.*}}syntax.py:29:12: error: a kernel cannot contain ListComp
-# LIST-NEXT: return [each for each in a]
+# LIST: {{.*}}syntax.py:29:12: error: a kernel cannot contain SetComp
+# LIST-NEXT: return {each for each in a}
 # LIST-NEXT: {{^}}               ^~~~~~~~~~~~~~~~~~~~
 
 
@@ -44,15 +44,15 @@ def yielding(a: Vector):
 
 @mt.jit
 def choosing(a: Vector):
-    if a.sum() > 0:
+    if a > 0:
         a = a + 1
     return a
 
 
-# IF: {{.*}}syntax.py:47:8: error: {{.*}}known at run time only
-# IF-NEXT: if a.sum() > 0:
-# IF-NEXT: {{^}}           ^~~~~~~~~~~
-# IF-NEXT: help: use where(
+# IF: {{.*}}syntax.py:47:8: error: the truth of a tensor bool[4] is not one of true and false
+# IF-NEXT: if a > 0:
+# IF-NEXT: {{^}}           ^~~~~
+# IF-NEXT: help: use .any() or .all(), or where(
 
 
 @mt.jit
