@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import warnings
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +16,8 @@ from numpy_kernel_checks import compare
 import mlirtri as mt
 from mlirtri.dialect.dtypes import as_dtype
 
+_COUNT = count()
+
 ROUNDINGS = 4096
 """Roundings that may add up in a program: a few hundred operations, none of which widens an error by much."""
 
@@ -23,7 +26,7 @@ def load(text: str, folder: Path, name: str = "generated") -> ModuleType:
     """The program as a module of a file of its own, which the frontend reads it from."""
     file = folder / f"{name}.py"
     file.write_text(text)
-    spec = importlib.util.spec_from_file_location(f"{name}_{abs(hash(text))}", file)
+    spec = importlib.util.spec_from_file_location(f"{name}_{next(_COUNT)}", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
