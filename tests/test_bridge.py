@@ -301,7 +301,7 @@ func.func @k(%a: tensor<2xf32>) -> tensor<2xf32> {
 
 def test_all_unsupported_operations_are_reported_at_once():
     text = """
-func.func @k(%a: tensor<2x2xf32>, %c: tensor<2xcomplex<f32>>) -> tensor<2x2xf32> {
+func.func @k(%a: tensor<2x2xf32>) -> tensor<2x2xf32> {
   %e = tensor.empty() : tensor<2x2xf32>
   %0 = linalg.softmax dimension(1) ins(%a : tensor<2x2xf32>) outs(%e : tensor<2x2xf32>)
        -> tensor<2x2xf32> loc("/k.py":2:1)
