@@ -139,8 +139,9 @@ def _refuse_cuda(module: ir.Module) -> None:
             help='use target="cpu", or write it with real and imaginary parts',
         )
     what = {"scf.for": "a loop", "scf.while": "a loop", "scf.if": "a branch"}
+    place = loop or next((one for one in all_operations(module) if one.name.startswith("tensor.insert")), None)
     raise UnsupportedOperationError(
         f"CUDA code is made of whole-array operations only, not of {what[loop.name] if loop else 'in-place updates'}",
-        span_of(loop.location) if loop else None,
+        span_of((place or public_functions(module)[0]).location),
         help='use target="cpu", or write it with whole-array operations',
     )

@@ -651,3 +651,9 @@ def test_memory_of_an_iteration_of_a_while_and_floats_of_counters():
     result = np.array(0.0)
     call(text, np.array(4), result)
     np.testing.assert_allclose(result, sum(np.exp(2.0 * k) for k in range(4)), rtol=1e-14)
+
+
+def test_cuda_is_refused_on_the_line_of_the_update():
+    with pytest.raises(UnsupportedOperationError, match="in-place updates") as caught:
+        relax_module(programs.OVERLAP, "cuda")
+    assert caught.value.span is not None
