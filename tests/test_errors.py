@@ -70,7 +70,7 @@ TYPES = [
     ("    return not ⟦x⟧", "is not one of true and false", ".any()"),
     ("    return ⟦0 < x < 1⟧", "a chained comparison", "(a < b) & (b < c)"),
     ("    return ⟦np.sum(x, wher=1)⟧", "numpy.sum() has no parameter 'wher'", "its signature is"),
-    ("    return ⟦np.sum(x, where=x)⟧", "numpy.sum(where=…) is not supported", ""),
+    ("    return ⟦np.std(x, where=x)⟧", "numpy.std(where=…) is not supported", ""),
     ("    ⟦a, b, c⟧ = x\n    return a", "cannot unpack 2 values into 3 names", ""),
     ("    return ⟦GLOBAL_ARRAY⟧ + x", "the captured value 'GLOBAL_ARRAY' is an array", "as an argument"),
     ("    return ⟦OBJECT⟧ + x", "which a kernel cannot hold", ""),
