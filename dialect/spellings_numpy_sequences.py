@@ -129,9 +129,7 @@ def _(b, x, bins, right=False):
     return b.searchsorted(bins, x, not right)
 
 
-INTERPOLATION = (
-    "searchsorted pick cut reshape subtract add multiply divide clip where less greater cast equal"
-)
+INTERPOLATION = "searchsorted pick cut reshape subtract add multiply divide clip where less greater cast equal"
 
 
 @spelling("numpy.interp", ops=INTERPOLATION)

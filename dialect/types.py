@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from mlirtri.dialect.dtypes import DType
 from mlirtri.dialect.sizes import UNKNOWN, Size, fits, is_dynamic
@@ -17,7 +18,8 @@ from mlirtri.errors import KernelTypeError
 class TensorType:
     """A tensor; rank 0 is a scalar."""
 
-    shape: tuple[int | Size, ...]
+    shape: tuple[Any, ...]
+    """Each size an int, or a `Size` known at run time only."""
     dtype: DType
 
     @property

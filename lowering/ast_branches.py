@@ -190,8 +190,7 @@ class Branches:
     ) -> None:  # fmt: skip
         pairs: list[tuple[Tensor, Tensor]] = []
         storages = [s for s in dict.fromkeys([*made[0].written, *made[1].written]) if s.serial <= serial]
-        for storage in storages:
-            pairs.append(tuple(arm.written.get(storage, storage.value) for arm in made))  # type: ignore[arg-type]
+        pairs += [(made[0].written.get(s, s.value), made[1].written.get(s, s.value)) for s in storages]
         merged: dict[str, Any] = {}
         for name in live:
             self._merge_name(name, arms, made, before, pairs, merged, places)

@@ -274,7 +274,11 @@ class Expressions:
         return self.known(value)
 
     def tensor_attribute(self, tensor: Tensor, name: str) -> Any:
-        facts = {"shape": tuple(map(self.number_of, tensor.type.shape)), "dtype": tensor.type.dtype, "ndim": tensor.type.rank}
+        facts = {
+            "shape": tuple(map(self.number_of, tensor.type.shape)),
+            "dtype": tensor.type.dtype,
+            "ndim": tensor.type.rank,
+        }
         if self.b.semantics == "numpy":
             # torch's x.size is a method.
             facts |= {"size": self.elements_of(tensor), "itemsize": tensor.type.dtype.bytes}

@@ -155,7 +155,9 @@ class Indexing:
             size = self.b.indices.size_of(step)
             step = size.constant if size.is_constant else step
         if isinstance(step, Tensor) or not hasattr(type(step), "__index__"):
-            raise KernelTypeError(f"the step of a slice has to be an integer known at compile time, got {describe(step)}")
+            raise KernelTypeError(
+                f"the step of a slice has to be an integer known at compile time, got {describe(step)}"
+            )
         if step == 0:
             raise KernelValueError("slice step cannot be zero")
         if self.b.semantics == "torch" and step < 0:
@@ -311,7 +313,9 @@ class Indexing:
     def write(self, tensor: Tensor, index: tuple[Any, ...], value: Any) -> None:
         """``tensor[index] = value``; what is assigned is cast and broadcast to what is written."""
         if not has_memory(tensor):
-            raise KernelTypeError(f"{describe(tensor)} cannot be assigned to", help="only arrays have elements to assign")
+            raise KernelTypeError(
+                f"{describe(tensor)} cannot be assigned to", help="only arrays have elements to assign"
+            )
         parts = self._expanded(tensor, index)
         memory, tri = self.b.memory, self.b.tri
         if (mask := _mask_of(parts)) is not None:
@@ -327,7 +331,9 @@ class Indexing:
             written = tri.scatter(base, self.b.transpose(update, back), *arrays)
             picked = [axis for axis, part in enumerate(parts) if not isinstance(part, slice)]
             permutation = (*picked, *(axis for axis in range(len(parts)) if axis not in picked))
-            memory.write(tri, target.origin, self.b.transpose(written, tuple(map(permutation.index, range(len(parts))))))
+            memory.write(
+                tri, target.origin, self.b.transpose(written, tuple(map(permutation.index, range(len(parts)))))
+            )
         else:
             target = self.index(tensor, tuple(index))
             update = self.b.tensor(self.b.stack(list(value)) if isinstance(value, (tuple, list)) else value)
@@ -335,7 +341,7 @@ class Indexing:
             memory.write(tri, target.origin, self.assigned(update, target, target.type.shape))
 
     def _same_sizes(self, target: Tensor, update: Tensor) -> tuple[Tensor, Tensor]:
-        """Where only the run shows whether an update fits, both are cut to what they have in common, and it is checked."""
+        """Where only the run shows whether an update fits, both are cut to the common size, and it is checked."""
         for axis in range(-min(target.type.rank, update.type.rank), 0):
             sizes = [target.type.shape[axis], update.type.shape[axis]]
             if sizes[0] == sizes[1] or sizes[1] == 1 or not any(map(is_dynamic, sizes)):

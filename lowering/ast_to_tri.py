@@ -16,7 +16,15 @@ from typing import Any
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.locations import location_of, span_of
 from mlirtri.dialect.mlir import func, ir
-from mlirtri.errors import CompilerBugError, KernelAssertionError, KernelError, KernelTypeError, Span, UnsupportedSyntaxError, raise_all
+from mlirtri.errors import (
+    CompilerBugError,
+    KernelAssertionError,
+    KernelError,
+    KernelTypeError,
+    Span,
+    UnsupportedSyntaxError,
+    raise_all,
+)
 from mlirtri.lowering.ast_branches import Branches, Returned
 from mlirtri.lowering.ast_calls import Calls
 from mlirtri.lowering.ast_devices import DeviceRegions
@@ -26,14 +34,14 @@ from mlirtri.lowering.ast_loops import Loops
 from mlirtri.lowering.external_calls import declaration_of, drop_unused
 from mlirtri.lowering.imperative import UPDATED_BY
 from mlirtri.lowering.language import Language, describe
+from mlirtri.lowering.local_functions import local_function
+from mlirtri.lowering.loop_carried import Again, LoopPlan
 from mlirtri.lowering.merging import Differs, kind, packed
 from mlirtri.lowering.placement import Placement
 from mlirtri.lowering.python_to_ast import KernelTree, span_of_node
 from mlirtri.lowering.references import Element
 from mlirtri.lowering.scope import POISON, Poisoned, Scope
 from mlirtri.lowering.specialization import ConstantParameter, Interface, Leaf, RuntimeCheck, TensorParameter, like
-from mlirtri.lowering.local_functions import local_function
-from mlirtri.lowering.loop_carried import Again, LoopPlan
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.storage import Storage, View, current, has_memory, own
 from mlirtri.lowering.structured_exits import structured
@@ -165,11 +173,7 @@ class FunctionVisitor(Branches, Loops, Expressions, Indexing, Calls, DeviceRegio
         """Bind a name, write into an array, or unpack into several of these."""
         span = span_of_node(self.file, target)
         if isinstance(target, ast.Name):
-            if isinstance(reference := self.scope.locals.get(target.id), Element):
-                reference.write(current(self.b.tri, value))
-                return
-            self.scope.locals[target.id] = own(value)
-            name_value(value, target.id)
+            self.assign_name(target.id, value)
             return
         if isinstance(target, ast.Subscript):
             self.assign_subscript(target, current(self.b.tri, value))
@@ -192,6 +196,13 @@ class FunctionVisitor(Branches, Loops, Expressions, Indexing, Calls, DeviceRegio
         for each, part in zip(target.elts, value, strict=True):
             self.assign(each, part)
 
+    def assign_name(self, name: str, value: Any) -> None:
+        if isinstance(reference := self.scope.locals.get(name), Element):
+            reference.write(current(self.b.tri, value))
+            return
+        self.scope.locals[name] = own(value)
+        name_value(value, name)
+
     def assign_subscript(self, target: ast.Subscript, value: Any) -> None:
         owner, index = self.visit(target.value), self.visit(target.slice)
         if not isinstance(owner, Tensor):
@@ -209,7 +220,9 @@ class FunctionVisitor(Branches, Loops, Expressions, Indexing, Calls, DeviceRegio
             part = self.attribute(owner, target.attr) if target.attr != "flat" else owner
             self.write(part, (...,), value)
         else:
-            raise UnsupportedSyntaxError(f"assigning to {ast.unparse(target)!r} is not supported", help="assign to a name")
+            raise UnsupportedSyntaxError(
+                f"assigning to {ast.unparse(target)!r} is not supported", help="assign to a name"
+            )
 
     def reshape_in_place(self, owner: Tensor, shape: Any, name: str) -> None:
         """The array has another shape from now on, under each of its names."""
@@ -231,7 +244,9 @@ class FunctionVisitor(Branches, Loops, Expressions, Indexing, Calls, DeviceRegio
             new = self.binary(node.op, old, self.visit(node.value))
             if isinstance(reference := self.scope.locals.get(node.target.id), Element):
                 reference.write(new)
-            elif isinstance(old, Tensor) and not old.weak and (has_memory(old) or isinstance(old.value.owner, ir.Block)):
+            elif (
+                isinstance(old, Tensor) and not old.weak and (has_memory(old) or isinstance(old.value.owner, ir.Block))
+            ):
                 self.update(old, new, node)
             else:
                 self.scope.locals[node.target.id] = own(new)
@@ -272,10 +287,11 @@ class FunctionVisitor(Branches, Loops, Expressions, Indexing, Calls, DeviceRegio
     def check_update(self, old: Tensor, new: Any, node: ast.AugAssign) -> None:
         """In-place arithmetic keeps the shape, and dtypes of another kind do not fit."""
         made = self.b.tensor(new) if not isinstance(new, Tensor) else new
+        target = ast.unparse(node.target)
         if made.type.shape != old.type.shape or _rank(made.type.dtype) > _rank(old.type.dtype):
             raise KernelTypeError(
-                f"`{ast.unparse(node)}` is {made.type}, which does not fit into {ast.unparse(node.target)!r}, {old.type}",
-                help=f"write `{ast.unparse(node.target)} = …`, which makes a new tensor",
+                f"`{ast.unparse(node)}` is {made.type}, which does not fit into {target!r}, {old.type}",
+                help=f"write `{target} = …`, which makes a new tensor",
             )
 
 
@@ -283,6 +299,7 @@ OPERATOR_SIGNS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
     ast.MatMult: "@", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>",
 }  # fmt: skip
+
 
 def _rank(dtype: Any) -> int:
     """Kinds of dtypes in the order in which `same_kind` casts may go up."""

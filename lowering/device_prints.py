@@ -1,4 +1,4 @@
-"""`device_print` in kernels: what is printed at run time goes into a log that the kernel carries, and out after the call.
+"""`device_print` in kernels: what is printed at run time goes into a log, and out of it after the call.
 
 The log is memory like any other, so it is carried by loops and branches and needs nothing of the targets: a row for
 each print, with the number of the statement and the values as float64 (integers beyond 2**53 lose digits).
@@ -38,7 +38,7 @@ class DevicePrints:
             with ir.InsertionPoint.at_block_begin(b.entry):
                 self.log = Storage(b.tri.constant(0.0, FLOAT64, (ROWS, WIDTH)), serial=0)
                 self.count = Storage(b.tri.constant(0, INT64), serial=0)
-        assert self.count is not None  # noqa: S101 - made with the log
+        assert self.count is not None
         parts: list[Any] = []
         values = [b.tri.constant(float(len(self.sites)), FLOAT64)]
         for each in arguments:

@@ -1,4 +1,4 @@
-"""What a `for` of a kernel goes over: ranges, arrays along their first axis, sequences known now, and their combinations.
+"""What a `for` of a kernel goes over: ranges, arrays, sequences known now, and combinations of these.
 
 Gives how many turns there are, as far as that is known, and what the target is in each.
 """

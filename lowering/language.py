@@ -79,7 +79,7 @@ class Language:
         return x.type if isinstance(x, Tensor) else None
 
     def weak_kind(self, x: Any) -> str | None:
-        """``bool``, ``int``, ``float`` or ``complex`` for a Python scalar, known or run-time; None for anything else."""
+        """``bool``, ``int``, ``float`` or ``complex`` for a Python scalar, known or run-time; else None."""
         return self.operand(x).weak if isinstance(x, (Tensor, *NUMBERS)) else None
 
     def python_scalar(self, x: Any) -> Any:

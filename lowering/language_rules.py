@@ -209,9 +209,7 @@ def _product(b: Language, name: str, x: Any, y: Any) -> Tensor:
         common = common_size(b, inner)
         left, right = cut(b, left, left.type.rank - 1, common), cut(b, right, right.type.rank - 2, common)
     elif inner[0] != inner[1]:
-        raise KernelTypeError(
-            f"matmul of {x.type} and {y.type}: the inner sizes {inner[0]} and {inner[1]} differ"
-        )
+        raise KernelTypeError(f"matmul of {x.type} and {y.type}: the inner sizes {inner[0]} and {inner[1]} differ")
     product = _truth(b, left, right) if left.type.dtype.is_bool else b.tri.matmul(left, right)
     shape = list(product.type.shape)
     if y.type.rank == 1:

@@ -262,10 +262,12 @@ def arange(b: Language, start: Any, stop: Any, step: Any, dtype: Any) -> Tensor:
 
 
 def _run_time_arange(b: Language, start: Any, stop: Any, step: Any, dtype: DType) -> Tensor:
-    """Integers whose number only the run shows; NumPy computes a float's number of elements in floats, this does not."""
+    """Integers whose number only the run shows."""
     integral = [not isinstance(x, Tensor) or x.type.dtype.is_integer for x in (start, stop, step)]
     if not all(integral) or isinstance(step, Tensor) or not isinstance(step, int):
-        b.fail("arange at run time takes integers, and a step known at compile time", help="scale an arange of integers")
+        b.fail(
+            "arange at run time takes integers, and a step known at compile time", help="scale an arange of integers"
+        )
     if step == 0:
         raise KernelValueError("the step of arange is 0")
     first, last = b.indices.size_of(start), b.indices.size_of(stop)

@@ -49,9 +49,9 @@ class Carried:
         """Whether there is at least one turn."""
         self.b, self.scope = visitor.b, visitor.scope
         self.serial = self.b.memory.serial
-        self.changed = {
-            name for name in stored(node.body) if not has_memory(self.scope.locals.get(name))
-        } | rebound([*node.body, *([node.target] if isinstance(node, ast.For) else [])])
+        self.changed = {name for name in stored(node.body) if not has_memory(self.scope.locals.get(name))} | rebound(
+            [*node.body, *([node.target] if isinstance(node, ast.For) else [])]
+        )
         self.changed |= plan.referenced
         self.before = frozenset(self.scope.locals)
         self.names: dict[str, Any] = {}

@@ -16,7 +16,6 @@ from typing import Any
 from mlirtri.errors import UnsupportedSyntaxError
 from mlirtri.lowering.tri_builder import Tensor, TriBuilder
 
-
 _SERIAL = count(1)
 _VERSION = count(1)
 
@@ -39,7 +38,6 @@ class Storage:
     """Memory that this one is a copy of where Python has the same array, and the version that was copied."""
     serial: int = field(default_factory=lambda: next(_SERIAL))
     """Storages made later have higher ones."""
-
 
     def share(self, name: str, storages: Iterable[Storage | None]) -> None:
         """In Python this may be the same array as others: it can be read while none of them is written."""

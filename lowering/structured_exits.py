@@ -86,9 +86,7 @@ def _loop(statement: Any, serial: Iterator[int]) -> ast.stmt:
     return made
 
 
-def _after_return(
-    statement: ast.stmt, rest: list[ast.stmt], inside: _Inside | None, serial: Iterator[int]
-) -> ast.stmt:
+def _after_return(statement: ast.stmt, rest: list[ast.stmt], inside: _Inside | None, serial: Iterator[int]) -> ast.stmt:
     """Behind a loop that may return: the rest only runs if it did not."""
     if inside is None:
         leave: ast.stmt = ast.copy_location(ast.Return(_name(VALUE, statement)), statement)

@@ -1,4 +1,4 @@
-"""The page "Python and NumPy in kernels", `docs/python.md`: what a kernel may say, what is refused, and which test shows it.
+"""The page "Python and NumPy in kernels", `docs/python.md`: what a kernel may say, and which test shows it.
 
     python -m mlirtri.support           # print the page
     python -m mlirtri.support --write   # write it into the checkout

@@ -91,7 +91,7 @@ def conditional_expression(a, x):
 @on(VECTOR, 5.0)
 def short_circuit(a, x):
     y = 0.0
-    if x > 1 and a[0] > 1 or not a[1] > 0 and x < 4:
+    if (x > 1 and a[0] > 1) or (not a[1] > 0 and x < 4):
         y = 1.0
     return y + (x or 7.0) + (x and 3.0)
 
@@ -416,7 +416,9 @@ def closures(a, h):
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
-@pytest.mark.parametrize(("function", "arguments"), PROGRAMS, ids=[f"{f.__name__}-{i}" for i, (f, _) in enumerate(PROGRAMS)])
+@pytest.mark.parametrize(
+    ("function", "arguments"), PROGRAMS, ids=[f"{f.__name__}-{i}" for i, (f, _) in enumerate(PROGRAMS)]
+)
 def test_programs(function, arguments, pipeline):
     plain, ours = ([each.copy() if isinstance(each, np.ndarray) else each for each in arguments] for _ in range(2))
     expected = function(*plain)

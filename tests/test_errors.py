@@ -150,8 +150,8 @@ def test_refusals(tmp_path, kind, body, message, way_out):
 
 
 @pytest.mark.parametrize(("body", "message", "note"), [
-    ("    if x[0, 0] > 0:\n        ⟦y = x⟧\n    return y", "is assigned in one arm of this `if` only", "does not assign it"),
-    ("    if x[0, 0] > 0:\n        ⟦y = x⟧\n    else:\n        y = x[0]\n    return y", "would be one of", "other arm is here"),
+    ("    if x[0, 0] > 0:\n        ⟦y = x⟧\n    return y", "assigned in one arm of this `if`", "does not assign it"),
+    ("    if x[0, 0] > 0:\n        ⟦y = x⟧\n    else:\n        y = x[0]\n    return y", "would be one of", "other arm"),
 ])  # fmt: skip
 def test_branches_that_disagree_show_both_places(tmp_path, body, message, note):
     function, file, place = kernel_of(tmp_path, body)

@@ -117,11 +117,9 @@ def test_strided_arguments_are_written(pipeline, kind):
     b = np.arange(20.0).reshape(4, 5)
     wanted[::2, ::2] += b
     a = memory[::2, ::2]
+    arguments = (a, b) if kind == "array" else (torch.from_numpy(memory)[::2, ::2], torch.from_numpy(b))
     with pytest.warns(UserWarning, match="not contiguous"):
-        if kind == "array":
-            mt.jit(add_rows, pipeline=pipeline)(a, b)
-        else:
-            mt.jit(add_rows, pipeline=pipeline)(torch.from_numpy(memory)[::2, ::2], torch.from_numpy(b))
+        mt.jit(add_rows, pipeline=pipeline)(*arguments)
     np.testing.assert_array_equal(memory, wanted)
 
 
