@@ -60,7 +60,10 @@ class Branches:
                 span_of_node(self.file, node),
                 help="return a value in both",
             )
-        return Returned(self.scope.locals.pop(VALUE))
+        value = self.scope.locals.pop(VALUE)
+        if isinstance(value, Unavailable):
+            raise value.error
+        return Returned(value)
 
     def _arm(self, body: list[ast.stmt]) -> bool | None:
         """Run an arm; a value that it returns is kept under a name, to be merged as names are."""

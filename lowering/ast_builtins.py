@@ -60,7 +60,8 @@ def _round(visitor: Any, x: Tensor, digits: Any = None) -> Any:
     rounded = visitor.b.round(x)
     if digits not in (None, 0):
         raise KernelTypeError("round() to digits is not supported on numbers of run time", help="use np.round")
-    return _int(visitor, rounded) if digits is None and x.weak else rounded
+    is_number = x.weak or (visitor.b.semantics == "numpy" and not x.type.rank)
+    return _int(visitor, rounded) if digits is None and is_number else rounded
 
 
 def _pow(visitor: Any, x: Any, y: Any) -> Any:

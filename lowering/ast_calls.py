@@ -39,7 +39,7 @@ from mlirtri.lowering.scope import BUILTINS, Scope, check_constant
 from mlirtri.lowering.specialization import Capture
 from mlirtri.lowering.storage import current, has_memory, own
 from mlirtri.lowering.tri_builder import Tensor
-from mlirtri.lowering.views import fresh, is_view_function, viewed
+from mlirtri.lowering.views import fresh, is_view_function, returns_itself, viewed
 
 INLINE_LIMIT = 64
 _BUILTINS = set(BUILTINS.values())
@@ -79,6 +79,7 @@ class Calls:
         if name is not None and (found := spellings.lookup(name)) is not None:
             return self.spelled(found, arguments, keywords)
         if callable(callee) and callee in _BUILTINS:
+            self.node = node
             return self.builtin(callee, arguments, keywords)
         function = getattr(callee, "__mlirtri_function__", callee)
         if inspect.isfunction(function) and not _is_library(function):
@@ -94,6 +95,8 @@ class Calls:
             return self.rewritten(spelling, arguments, keywords)
         result = spelling.call(self.b, *arguments, **keywords)
         source = next((each for each in arguments if isinstance(each, Tensor)), None)
+        if isinstance(result, Tensor) and source is not None and returns_itself(spelling.name, source, result, bound):
+            return source
         if source is not None and is_view_function(spelling.name):
             return viewed(self.b, source, fresh(result))
         return fresh(result)

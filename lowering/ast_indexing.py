@@ -326,7 +326,12 @@ class Indexing:
             base, arrays, order = self._arranged(target, [part if not isinstance(part, slice) else slice(None)
                                                           for part in parts])  # fmt: skip
             shape = self._transposed(tri.gather(base, *arrays), order).type.shape
-            update = self.assigned(value, target, shape)
+            update = self.b.tensor(self.b.stack(list(value)) if isinstance(value, (tuple, list)) else value)
+            if update.type.rank == len(shape) == arrays[0].type.rank == 1 and update.type.shape[0] not in (1, shape[0]):
+                common = common_size(self.b, [shape[0], update.type.shape[0]])
+                arrays, update = [cut(self.b, each, 0, common) for each in arrays], cut(self.b, update, 0, common)
+                shape = (common,)
+            update = self.assigned(update, target, shape)
             back = tuple(order.index(axis) for axis in range(len(order)))
             written = tri.scatter(base, self.b.transpose(update, back), *arrays)
             picked = [axis for axis, part in enumerate(parts) if not isinstance(part, slice)]

@@ -165,14 +165,13 @@ class Loops:
         carried.exit(while_loop([tri.constant(0, INT64), *carried.initial], test, body, tri.location)[1:])
 
     def _run_time_while(self, node: Any, plan: LoopPlan) -> None:
-        carried = Carried(self, node, plan, runs=False)
+        carried, endless = Carried(self, node, plan, runs=False), []
 
         def test(values: list[Tensor]) -> Tensor:
             carried.enter(values)
             truth = self.truth(node.test)
             if not isinstance(truth, Tensor):
-                if truth and node.flag is None:
-                    raise KernelValueError("this loop never ends", span_of_node(self.file, node.test))
+                endless.append(bool(truth) and node.flag is None)
                 truth = self.b.tri.constant(truth, BOOL)
             return self.b.tri.logical_and(self.scope.locals[node.flag], truth) if node.flag else truth
 
@@ -181,7 +180,11 @@ class Loops:
             self._turn(node, None)
             return carried.leave()
 
-        carried.exit(while_loop(carried.initial, test, body, self.b.tri.location))
+        results = while_loop(carried.initial, test, body, self.b.tri.location)
+        # Only now: what is known of the condition may have been so for the first turn alone.
+        if any(endless):
+            raise KernelValueError("this loop never ends", span_of_node(self.file, node.test))
+        carried.exit(results)
 
 
 def _is_innermost(node: ast.For) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.locations import location_of, span_of
 from mlirtri.dialect.mlir import func, ir
+from mlirtri.dialect.sizes import is_dynamic
 from mlirtri.errors import (
     CompilerBugError,
     KernelAssertionError,
@@ -264,7 +265,7 @@ class FunctionVisitor(Branches, Loops, Expressions, Indexing, Calls, DeviceRegio
         if not isinstance(owner, Tensor):
             raise UnsupportedSyntaxError(f"updating an item of {describe(owner)} is not supported")
         parts = index if isinstance(index, tuple) else (index,)
-        old = self.index(owner, parts)
+        old = self.element(owner, parts)
         new = self.binary(node.op, old, self.visit(node.value))
         self.check_update(old, new, node)
         self.write(owner, parts, new)
@@ -288,7 +289,10 @@ class FunctionVisitor(Branches, Loops, Expressions, Indexing, Calls, DeviceRegio
         """In-place arithmetic keeps the shape, and dtypes of another kind do not fit."""
         made = self.b.tensor(new) if not isinstance(new, Tensor) else new
         target = ast.unparse(node.target)
-        if made.type.shape != old.type.shape or _rank(made.type.dtype) > _rank(old.type.dtype):
+        # One element of a NumPy array is a number: the update is an assignment, which casts.
+        is_number = self.b.semantics == "numpy" and not old.type.rank and not has_memory(old)
+        is_wider = _rank(made.type.dtype) > _rank(old.type.dtype) and not is_number
+        if is_wider or not _may_be_same(made.type.shape, old.type.shape):
             raise KernelTypeError(
                 f"`{ast.unparse(node)}` is {made.type}, which does not fit into {target!r}, {old.type}",
                 help=f"write `{target} = …`, which makes a new tensor",
@@ -299,6 +303,12 @@ OPERATOR_SIGNS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
     ast.MatMult: "@", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>",
 }  # fmt: skip
+
+
+def _may_be_same(shape: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Whether two shapes are equal, as far as that is known at compile time."""
+    pairs = zip(shape, other, strict=False)
+    return len(shape) == len(other) and all(a == b or is_dynamic(a) or is_dynamic(b) for a, b in pairs)
 
 
 def _rank(dtype: Any) -> int:

@@ -14,6 +14,7 @@ from mlirtri.dialect.sizes import Size
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.language import describe
 from mlirtri.lowering.python_to_ast import span_of_node
+from mlirtri.lowering.storage import current
 from mlirtri.lowering.tri_builder import Tensor
 
 
@@ -50,7 +51,10 @@ def _of_value(visitor: Any, value: Any, node: ast.expr) -> Iterable:
     if isinstance(value, range):
         return _range(visitor, value.start, value.stop, value.step)
     if isinstance(value, Tensor) and value.type.rank:
-        return Iterable(Size.of(value.type.shape[0]), lambda turn: visitor.element(value, (turn,)))
+        # Each turn reads what the array holds then.
+        return Iterable(
+            Size.of(value.type.shape[0]), lambda turn: visitor.element(current(visitor.b.tri, value), (turn,))
+        )
     if isinstance(value, (tuple, list, str)):
         return Iterable(Size.of(len(value)), lambda turn: value[turn], unroll=True)
     raise KernelTypeError(f"cannot loop over {describe(value)}", span_of_node(visitor.file, node))

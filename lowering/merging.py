@@ -93,14 +93,14 @@ def common(x: Kind, y: Kind, growing: bool = False) -> Kind:
         if growing and x.weak and _holds(x, y):
             return y
         raise Differs(f"{_shown(x)} and {_shown(y)}")
-    return replace(_one_shape(x, y), type=TensorType(_sizes(x, y), _dtype(x, y, growing)), weak=x.weak and y.weak)
+    return replace(_one_shape(x, y, growing), type=TensorType(_sizes(x, y), _dtype(x, y, growing)), weak=x.weak and y.weak)
 
 
-def _one_shape(x: Kind, y: Kind) -> Kind:
+def _one_shape(x: Kind, y: Kind, growing: bool) -> Kind:
     pairs = enumerate(zip(x.type.shape, y.type.shape, strict=True))
     varying = {axis for axis, (a, b) in pairs if a != b} | {*x.varying, *y.varying}
-    if varying and not (x.varying or y.varying):
-        # Two arrays whose sizes are known and differ: a mistake more often than not.
+    if varying and not (growing or x.varying or y.varying):
+        # Two arrays whose sizes are known and differ: in a branch a mistake more often than not.
         raise Differs(f"{_shown(x)} and {_shown(y)}")
     return replace(x, varying=tuple(sorted(varying)))
 

@@ -27,6 +27,14 @@ def is_view_function(name: str) -> bool:
     return name.rsplit(".", 1)[-1] in VIEWS and name != "ndarray.flatten"
 
 
+def returns_itself(name: str, source: Tensor, result: Tensor, arguments: dict[str, Any]) -> bool:
+    """Whether a method gives its array itself when there is nothing to do."""
+    if result.value != source.value:
+        return False
+    is_conjugate = name in ("ndarray.conj", "ndarray.conjugate")
+    return is_conjugate or (name == "ndarray.astype" and arguments.get("copy") is False)
+
+
 def viewed(b: Any, source: Tensor, result: Any) -> Any:
     """A function's result with the memory of `source`, where only view operations lie between them."""
     if isinstance(result, (tuple, list)):
