@@ -11,7 +11,7 @@ Refuses nothing of its own.
 from __future__ import annotations
 
 from mlirtri.dialect.mlir import ir, linalg, operations_named
-from mlirtri.lowering import forwarded_copies, loop_order, structured_to_loops
+from mlirtri.lowering import buffer_selects, forwarded_copies, loop_order, structured_to_loops
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.stage import CompileContext
 
@@ -32,6 +32,7 @@ TIDY = (Pass("cse", "places that the copies and their readers computed both"),)
 def lower_to_loops(module: ir.Module, context: CompileContext) -> ir.Module:
     """Lower `module` in place; raises `PassFailedError`."""
     with module.context, ir.Location.unknown():
+        run_rewrite("selects-to-branches", buffer_selects.rewrite, module, context)
         run_rewrite("copies-to-linalg", _copies_to_linalg, module, context)
         run_passes(module, TO_GENERIC, context)
         run_rewrite("order-loops", loop_order.rewrite, module, context)

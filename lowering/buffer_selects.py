@@ -1,0 +1,57 @@
+"""A choice between two buffers becomes a branch around each of its uses: loops know one buffer by name, not either.
+
+Takes a function over memrefs. Gives it without ``arith.select`` of memrefs, which upstream makes of an `if` whose arms
+leave an array in different buffers. A view of the choice is the choice of two views.
+
+    %c = select %b, %x, %y; copy %c, %out   ──►   scf.if %b { copy %x, %out } else { copy %y, %out }
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.mlir import ir, operations_named, scf
+
+
+def rewrite(module: ir.Module) -> None:
+    """Replace every choice between buffers in `module`."""
+    while found := [one for one in operations_named(module, "arith.select") if _is_buffer(one.results[0])]:
+        for select in found:
+            for use in list(select.results[0].uses):
+                _split(select, use.owner.operation)
+            select.erase()
+
+
+def _is_buffer(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.MemRefType)
+
+
+def _split(select: ir.Operation, user: ir.Operation) -> None:
+    """The user, once for each buffer; a user that reads the choice twice is split with its first use."""
+    if select.results[0] not in list(user.operands):
+        return
+    condition = select.operands[0]
+    with ir.InsertionPoint(user), user.location:
+        if len(user.results) and all(map(_is_buffer, user.results)):
+            views = [_on(select, user, side) for side in (1, 2)]
+            chosen = [
+                ir.Operation.create("arith.select", [x.type], [condition, x, y])
+                for x, y in zip(views[0].results, views[1].results, strict=True)
+            ]
+            results = [each.results[0] for each in chosen]
+        else:
+            branch = scf.IfOp(condition, [each.type for each in user.results], has_else=True)
+            for side, block in ((1, branch.then_block), (2, branch.else_block)):
+                with ir.InsertionPoint(block):
+                    scf.YieldOp(list(_on(select, user, side).results))
+            results = list(branch.results)
+    for old, new in zip(user.results, results, strict=True):
+        old.replace_all_uses_with(new)
+    user.erase()
+
+
+def _on(select: ir.Operation, user: ir.Operation, side: int) -> ir.Operation:
+    """A copy of the user at the insertion point that works on one of the two buffers."""
+    copy = user.clone()
+    for at, operand in enumerate(user.operands):
+        if operand == select.results[0]:
+            copy.operation.operands[at] = select.operands[side]
+    return copy.operation
