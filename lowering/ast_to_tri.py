@@ -386,11 +386,12 @@ def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Bl
     function.attributes["function_type"] = ir.TypeAttr.get(
         ir.FunctionType.get(inputs, [mlir_type(result.type) for result in results])
     )
+    ordered = tuple(number for number, _ in updates if memories[number].origin.storage.is_ordered)
     _mark_updates(function, tuple(updates))
     drop_dead(block)
     parameters: tuple[TensorParameter, ...] = tree.specialization.tensors
     types = tuple(result.type for result in results)
-    context.interface = Interface(parameters, types, structure, tuple(checks), tuple(updates), log)
+    context.interface = Interface(parameters, types, structure, tuple(checks), tuple(updates), log, ordered)
 
 
 def _argument(value: ir.Value, parameter: TensorParameter, number: int) -> Tensor:

@@ -93,7 +93,9 @@ def common(x: Kind, y: Kind, growing: bool = False) -> Kind:
         if growing and x.weak and _holds(x, y):
             return y
         raise Differs(f"{_shown(x)} and {_shown(y)}")
-    return replace(_one_shape(x, y, growing), type=TensorType(_sizes(x, y), _dtype(x, y, growing)), weak=x.weak and y.weak)
+    return replace(
+        _one_shape(x, y, growing), type=TensorType(_sizes(x, y), _dtype(x, y, growing)), weak=x.weak and y.weak
+    )
 
 
 def _one_shape(x: Kind, y: Kind, growing: bool) -> Kind:

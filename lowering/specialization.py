@@ -112,6 +112,8 @@ class Interface:
     updates: tuple[tuple[int, int], ...] = ()
     """Parameters that the function writes, each with the number of the result that is its new content."""
     log: PrintLog | None = None
+    ordered: tuple[int, ...] = ()
+    """Written parameters whose elements have to lie in order: the function writes a view of them in another shape."""
 
 
 @dataclass(frozen=True)

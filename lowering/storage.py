@@ -32,6 +32,8 @@ class Storage:
     """Changes with each write, and is never the same for two contents."""
     is_written: bool = False
     """Whether any write was one of the user's: loops and branches hand on what nobody wrote."""
+    is_ordered: bool = False
+    """Whether a view in another shape was written, which only is a view if the elements lie in order."""
     frozen: str | None = None
     """Why it cannot be written: what a write would mean is not known at compile time."""
     mirrored: dict[Storage, int] = field(default_factory=dict)
@@ -60,6 +62,9 @@ class Step:
     """``extract_slice``, ``reshape``, ``transpose``, ``flip``, ``broadcast_to``, ``real`` or ``imag``."""
     attributes: Mapping[str, Any]
     indices: tuple[Tensor, ...] = ()
+
+    moves_axes: bool = False
+    """For a reshape: whether it does more than add and drop axes of size 1."""
 
     def read(self, b: TriBuilder, x: Tensor) -> Tensor:
         return b.emit(self.op, x, *self.indices, **self.attributes)
@@ -118,6 +123,8 @@ class Memory:
             update = step.write(b, level, update)
         self.put(storage, update)
         storage.is_written = True
+        if any(step.op in ("reshape", "dynamic_reshape") and step.moves_axes for step in view.steps):
+            storage.is_ordered = True
 
     def put(self, storage: Storage, value: Tensor) -> None:
         """The whole content of a storage, replaced."""

@@ -44,8 +44,15 @@ def viewed(b: Any, source: Tensor, result: Any) -> Any:
     steps = _between(source.value, result.value)
     if steps is None or not _keeps_memory(source, steps):
         return result
-    view = source.origin
+    view, shape = source.origin, source.type.shape
     for step in steps:
+        if step.op in ("reshape", "dynamic_reshape"):
+            after = step.attributes["shape"]
+            step = replace(step, moves_axes=[n for n in shape if n != 1] != [n for n in after if n != 1])
+            shape = after
+        else:
+            # Of what another step leaves the shape is not known here: a reshape of it counts as one that moves.
+            shape = ()
         view = view.then(step)
     return replace(result, origin=view, weak=False)
 

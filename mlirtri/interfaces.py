@@ -204,6 +204,7 @@ def to_json(interface: Interface | None) -> dict[str, Any] | None:
         ],
         "updates": [list(pair) for pair in interface.updates],
         "log": _log_json(interface.log),
+        "ordered": list(interface.ordered),
     }
 
 
@@ -218,7 +219,8 @@ def from_json(data: dict[str, Any], path: Path) -> Interface:
         parameters = tuple(TensorParameter(p["name"], _type_of_json(p["type"]), p["weak"]) for p in data["parameters"])
         updates = tuple((parameter, result) for parameter, result in data["updates"])
         tree = _tree_of_json(data["tree"], results)
-        return Interface(parameters, results, tree, checks, updates, _log_of_json(data["log"]))
+        ordered = tuple(data["ordered"])
+        return Interface(parameters, results, tree, checks, updates, _log_of_json(data["log"]), ordered)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, KernelError):
         raise ParseError("the interface in this manifest is not one", Span(str(path), 1, 1), help="remove it") from None
 

@@ -25,6 +25,7 @@ class Updates:
 
     def __init__(self, interface: Interface, in_place: bool):
         self.results = dict(interface.updates)
+        self.ordered = frozenset(interface.ordered)
         """Number of a written parameter to the result that is its new content."""
         self.names = [parameter.name for parameter in interface.parameters]
         self.in_place = {result: parameter for parameter, result in interface.updates} if in_place else {}
@@ -55,6 +56,8 @@ class Updates:
         strides = argument.strides if isinstance(argument, np.ndarray) else getattr(argument, "stride", tuple)()
         if any(stride == 0 and size > 1 for stride, size in zip(strides, argument.shape, strict=False)):
             problem = "has several elements in one place, as broadcasting and expand() make them"
+        if number in self.ordered and not _lies_in_order(argument):
+            problem = "and of which it writes a view in another shape, is not contiguous: NumPy would copy it there"
         if problem:
             raise ArgumentMismatchError(
                 f"{name}(): {self.names[number]!r}, which the kernel writes, {problem}", help="pass a copy"
@@ -68,6 +71,10 @@ class Updates:
             if target is not None and target.data_ptr() == content.data_ptr() and target.is_contiguous():
                 continue
             _copy(arguments[number], content)
+
+
+def _lies_in_order(argument: Any) -> bool:
+    return argument.flags.c_contiguous if isinstance(argument, np.ndarray) else argument.is_contiguous()
 
 
 def as_target(argument: Any) -> torch.Tensor | None:

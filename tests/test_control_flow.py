@@ -372,6 +372,55 @@ def tuples_go_around(a):
 
 
 @on(VECTOR)
+def each_turn_reads_what_the_array_holds_then(a):
+    for x in a:
+        a += x
+    for i, x in enumerate(a):
+        a[i + 1 :] += x
+
+
+@on(VECTOR)
+def lengths_in_conditions(a):
+    b = a
+    while len(b) > 1:
+        half = len(b) // 2
+        b = b[:half] + b[half : 2 * half]
+    return b
+
+
+@on(np.arange(8.0))
+def updates_of_halves(a):
+    n = len(a)
+    while n > 1:
+        n = n // 2
+        a[:n] += a[n : 2 * n]
+
+
+@on(VECTOR)
+@on(-VECTOR)
+def new_arrays_written_in_a_branch(a):
+    out = np.zeros((4, 7))
+    if a[0] > 0:
+        out[1] = a
+    total = 0.0
+    for i in range(4):
+        total += out[i].sum() + out[i, 0]
+    out[0] += 1
+    return out, total
+
+
+@on(np.array([5.0, 1.0, 4.5, 3.0, 6.0]), np.arange(5))
+def pairs_that_shrink(z, x):
+    out = x * 0.0
+    for _ in range(6):
+        if len(z) > 2:
+            m = z > 4
+            out[x[m]] = z[m]
+            z, x = z[~m], x[~m]
+    return out
+
+
+@on(VECTOR)
 def comprehensions(a):
     parts = [a[i] * i for i in range(6) if i % 2]
     return np.array([x + 1 for x in parts]), sum(x * x for x in a)

@@ -141,6 +141,17 @@ def test_arguments_that_cannot_be_written_are_refused():
         kernel(torch.zeros(1, 2).expand(2, 2), torch.zeros(2, 2))
 
 
+@pytest.mark.parametrize("reshaped", ["a.ravel()", "a.reshape(-1)", "a.reshape(2, -1)[0]"])
+def test_views_in_another_shape_need_arguments_in_order(reshaped, tmp_path):
+    function = program(f"b = {reshaped}\nb[0] = 9.0", tmp_path)
+    rest = VECTOR.copy(), MASK.copy(), POSITIONS.copy()
+    a = SQUARE.copy()
+    mt.jit(function, pipeline="mlir")(a, *rest)
+    assert a[0, 0] == 9
+    with pytest.raises(mt.KernelError, match="is not contiguous: NumPy would copy it there"):
+        mt.jit(function, pipeline="mlir")(SQUARE.copy()[:, ::-1], *rest)
+
+
 def test_positions_are_checked_at_run_time_with_debug():
     def pick(a, p):
         total = 0.0
