@@ -98,10 +98,14 @@ def _branches(loop: Any) -> bool:
 
 
 def _vectorize_alike(first: Any, second: Any) -> bool:
-    """Whether two innermost loops both run along memory, or both do not: one that does not would spoil the other."""
-    if contains_loops(first.body) or contains_loops(second.body):
-        return True
-    return fit_of(first).is_good == fit_of(second).is_good
+    """Whether two loops both run along memory, or both do not: one that does not would spoil the other.
+
+    A loop with loops inside may become vectors itself, so an innermost one that joins it has to run along memory.
+    """
+    plain = [loop for loop in (first, second) if not contains_loops(loop.body)]
+    if len(plain) == 1:
+        return fit_of(plain[0]).is_good
+    return not plain or fit_of(first).is_good == fit_of(second).is_good
 
 
 def _with_cells(statement: Any) -> Any:

@@ -35,6 +35,13 @@ REGRESSIONS: dict[str, str] = {
     if w[0] != -2:
         m[2] = m[0] + w[0]
 """,
+    "a loop over an array that it writes reads what is there then": """
+    a = 0.0
+    for e in v:
+        a += e
+        v[:] = 2 * v[::-1]
+    return a
+""",
     "a loop that ends early frees what it made": """
     for i in range(3):
         t = np.sort(v * s)
