@@ -19,7 +19,7 @@ from mlirtri.lowering.python_to_ast import span_of_node
 from mlirtri.lowering.scf_builder import Arms, condition_of
 from mlirtri.lowering.scope import Poisoned, Unavailable
 from mlirtri.lowering.storage import Storage, current, has_memory, own
-from mlirtri.lowering.structured_exits import VALUE, stored
+from mlirtri.lowering.structured_exits import CHOSEN, VALUE, stored
 from mlirtri.lowering.tri_builder import Tensor
 
 BOOL = DTYPES["bool"]
@@ -87,13 +87,15 @@ class Branches:
 
         def keeping(run: Callable[[], Any]) -> Callable[[], Any]:
             def arm() -> None:
-                self.scope.locals[VALUE] = own(run())
+                self.scope.locals[CHOSEN] = own(run())
 
             return arm
 
         places = (span_of_node(self.file, node), span_of_node(self.file, node))
-        self.choose(condition, [keeping(first), keeping(second)], {VALUE, *stored(node)}, places)
-        return self.scope.read(VALUE, self.b.tri)
+        self.choose(condition, [keeping(first), keeping(second)], {CHOSEN, *stored(node)}, places)
+        value = self.scope.read(CHOSEN, self.b.tri)
+        self.scope.locals.pop(CHOSEN)
+        return value
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         """Python's `and` and `or`: the first operand that decides, or the last; on run-time numbers too."""

@@ -15,6 +15,8 @@ from typing import Any
 
 VALUE, RETURNED = ".value", ".returned"
 """What a `return` in a loop was reached with, and whether it was."""
+CHOSEN = ".chosen"
+"""The value of a conditional expression."""
 Loop = ast.For | ast.While
 
 

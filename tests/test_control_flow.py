@@ -420,6 +420,16 @@ def pairs_that_shrink(z, x):
     return out
 
 
+@on(INTEGERS, 4)
+@on(INTEGERS, 90)
+def conditional_expressions_beside_exits(a, wanted):
+    for k in range(5, 0, -1):
+        if a[k] == wanted:
+            return a[k] * 2
+        a[0] += (k if a[k] != 0 else np.int64(k)) * a[1]
+    return (1 if a[0] > 2 else 3) + wanted
+
+
 @on(VECTOR)
 def comprehensions(a):
     parts = [a[i] * i for i in range(6) if i % 2]
