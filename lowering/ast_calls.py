@@ -39,7 +39,7 @@ from mlirtri.lowering.scope import BUILTINS, Scope, check_constant
 from mlirtri.lowering.specialization import Capture
 from mlirtri.lowering.storage import current, has_memory, own
 from mlirtri.lowering.tri_builder import Tensor
-from mlirtri.lowering.views import fresh, is_view_function, returns_itself, viewed
+from mlirtri.lowering.views import fresh, is_einsum_view, is_view_function, returns_itself, viewed
 
 INLINE_LIMIT = 64
 _BUILTINS = set(BUILTINS.values())
@@ -97,6 +97,11 @@ class Calls:
         source = next((each for each in arguments if isinstance(each, Tensor)), None)
         if isinstance(result, Tensor) and source is not None and returns_itself(spelling.name, source, result, bound):
             return source
+        if source is not None and has_memory(source) and is_einsum_view(spelling.name, arguments):
+            shared = own(fresh(result))
+            if has_memory(shared):
+                shared.origin.storage.share("the result of einsum", [source.origin.storage])
+            return shared
         if source is not None and is_view_function(spelling.name):
             return viewed(self.b, source, fresh(result))
         return fresh(result)

@@ -27,6 +27,14 @@ def is_view_function(name: str) -> bool:
     return name.rsplit(".", 1)[-1] in VIEWS and name != "ndarray.flatten"
 
 
+def is_einsum_view(name: str, arguments: list[Any]) -> bool:
+    """Whether an einsum of one array sums nothing: a view in NumPy, and a copy here that cannot be written."""
+    if name != "numpy.einsum" or len(arguments) != 2 or not isinstance(arguments[0], str):
+        return False
+    taken, arrow, given = arguments[0].replace(" ", "").partition("->")
+    return bool(arrow) and set(taken) == set(given)
+
+
 def returns_itself(name: str, source: Tensor, result: Tensor, arguments: dict[str, Any]) -> bool:
     """Whether a method gives its array itself when there is nothing to do."""
     if result.value != source.value:

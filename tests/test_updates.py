@@ -141,6 +141,15 @@ def test_arguments_that_cannot_be_written_are_refused():
         kernel(torch.zeros(1, 2).expand(2, 2), torch.zeros(2, 2))
 
 
+def test_a_diagonal_by_einsum_is_read_but_not_written(tmp_path):
+    rest = VECTOR.copy(), MASK.copy(), POSITIONS.copy()
+    reads = program("v[:4] = np.einsum('ii->i', a[:, :4])", tmp_path)
+    mt.jit(reads, pipeline="mlir")(SQUARE.copy(), *rest)
+    np.testing.assert_array_equal(rest[0][:4], SQUARE.diagonal())
+    with pytest.raises(mt.KernelError, match="the result of einsum"):
+        mt.jit(program("b = np.einsum('ii->i', a[:, :4])\nb[0] = 9.0", tmp_path))(SQUARE.copy(), *rest)
+
+
 @pytest.mark.parametrize("reshaped", ["a.ravel()", "a.reshape(-1)", "a.reshape(2, -1)[0]"])
 def test_views_in_another_shape_need_arguments_in_order(reshaped, tmp_path):
     function = program(f"b = {reshaped}\nb[0] = 9.0", tmp_path)
