@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.mlir import ir
 from mlirtri.errors import KernelTypeError, Note, Span, UnknownNameError
 from mlirtri.lowering.language import describe
 from mlirtri.lowering.merging import Differs, Kind, common, flat, is_value, kind, packed, rebuilt, same, unpacked
@@ -21,8 +21,6 @@ from mlirtri.lowering.scope import Poisoned, Unavailable
 from mlirtri.lowering.storage import Storage, current, has_memory, own
 from mlirtri.lowering.structured_exits import CHOSEN, VALUE, stored
 from mlirtri.lowering.tri_builder import Tensor
-
-BOOL = DTYPES["bool"]
 
 
 class Returned:
@@ -176,8 +174,6 @@ class Branches:
             yield run
 
     def _make(self, block: Any, run: Callable[[], Any], live: Iterable[str]) -> _Arm:
-        from mlirtri.dialect.mlir import ir
-
         with ir.InsertionPoint(block), self.b.memory.watched() as journal:
             try:
                 value = run()
@@ -252,8 +248,6 @@ class Branches:
             )
 
     def _pair(self, x: Any, y: Any, arms: Arms, pairs: list) -> _Pending:
-        from mlirtri.dialect.mlir import ir
-
         if not (is_value(x) and is_value(y)):
             raise Differs(f"{describe(x)} and {describe(y)}, which are known at compile time only")
         leaves = flat(x), flat(y)

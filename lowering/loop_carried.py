@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from mlirtri.errors import KernelTypeError, UnknownNameError
 from mlirtri.lowering.language import describe
@@ -170,9 +170,8 @@ class Carried:
             return common(known, kind(leaf), growing=True)
         except Differs:
             self._refuse(name, first, leaf)
-            raise
 
-    def _refuse(self, name: str, first: Any, value: Any) -> None:
+    def _refuse(self, name: str, first: Any, value: Any) -> NoReturn:
         shown = "the value returned" if name == VALUE else repr(name)
         raise KernelTypeError(
             f"{shown} is {describe(first)} before this loop, and {describe(value)} after a turn",

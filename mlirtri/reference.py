@@ -269,12 +269,17 @@ def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 @click.command(help="Print the operation reference as Markdown.")
 @click.option("--write", is_flag=True, help="Write it to docs/operations.md of this checkout instead.")
 def main(write: bool) -> None:
+    publish(page(), PAGE, write)
+
+
+def publish(text: str, file: Path, write: bool) -> None:
+    """Print a generated page, or write it into the checkout; raises `SourceNotAvailableError` where there is none."""
     if not write:
-        click.echo(page(), nl=False)
+        click.echo(text, nl=False)
         return
-    if not PAGE.parent.is_dir():
+    if not file.parent.is_dir():
         raise SourceNotAvailableError("mlirtri is not installed from a checkout", help="use `pip install --editable .`")
-    PAGE.write_text(page())
+    file.write_text(text)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from mlirtri.errors import SourceNotAvailableError
+from mlirtri.reference import publish
 
 PAGE = Path(__file__).parent.parent / "docs" / "python.md"
 
@@ -139,12 +139,7 @@ def _line(row: Row) -> str:
 @click.command()
 @click.option("--write", is_flag=True, help="Write the page into the checkout.")
 def main(write: bool) -> None:
-    if not write:
-        click.echo(page(), nl=False)
-        return
-    if not PAGE.parent.is_dir():
-        raise SourceNotAvailableError("mlirtri is not installed from a checkout", help="use `pip install --editable .`")
-    PAGE.write_text(page())
+    publish(page(), PAGE, write)
 
 
 if __name__ == "__main__":
