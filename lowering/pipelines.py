@@ -55,6 +55,8 @@ INTERPRETED = Stage("interpreted", "listing", Room("tri_to_interpreted"))
 
 FRONT = (AST, TRI)
 FROM_TIR = (TIR, SCHEDULED)
+IMPORTS = {"mlir": (Stage("linalg", "mlir", Room("mlir_to_linalg")),)}
+"""What a program is written in that is no Python function, and the stages up to the one that it has in common."""
 INTERPRETER = "interpreter"
 """The name of the pipeline that compiles nothing. It is none of `STAGES`: those are what is compared."""
 BACK = {"cpu": (LLVM, ASM), "cuda": (CUDA, PTX)}
@@ -126,6 +128,18 @@ class Pipeline:
     def after(self, name: str) -> Pipeline:
         """What is left to do for IR of that stage."""
         return replace(self, stages=self.stages[self.stages.index(self.find(name)) + 1 :])
+
+
+def pipeline_of_import(source: str, pipeline: Pipeline) -> Pipeline:
+    """`pipeline` for a program that comes from elsewhere: Python's stages give way to those of its own language.
+
+    In ``relax`` such a program goes from `linalg` to Relax without MLIR's fusion.
+    """
+    front = IMPORTS[source]
+    if pipeline.name == "relax":
+        relax = replace(RELAX_FROM_TRI, run=Room("fused_to_relax"))
+        return replace(pipeline, stages=(*front, relax, *pipeline.after("relax").stages))
+    return replace(pipeline, stages=(*front, *pipeline.after("linalg").stages))
 
 
 def pipeline_for(spelling: str | Pipeline, target: Target) -> Pipeline:

@@ -114,6 +114,8 @@ class Interface:
     log: PrintLog | None = None
     ordered: tuple[int, ...] = ()
     """Written parameters whose elements have to lie in order: the function writes a view of them in another shape."""
+    bound: tuple[TensorParameter, ...] = ()
+    """What the function takes after its parameters: tensors of the program's own, such as weights."""
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,8 @@ class CompileContext:
     """Called with the stage and the record after every pass: printing and dumping hang here."""
     interface: Any = None
     """The `Interface` between Python and the compiled function, once `ast_to_tri` has run."""
+    params: dict[str, Any] = field(default_factory=dict)
+    """The tensors that an imported function is bound to (weights, large constants), by name."""
     captures: list[Any] = field(default_factory=list)
     """The global and closure values that went into the code (`Capture`), and the sources of inlined helpers."""
     unroll: int = 4

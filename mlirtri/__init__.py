@@ -30,6 +30,7 @@ __all__ = [
     "compare",
     "device",
     "device_print",
+    "from_mlir",
     "jit",
     "macro",
     "relax",
@@ -41,6 +42,7 @@ __all__ = [
 if TYPE_CHECKING:
     from mlirtri import relax
     from mlirtri.comparison import compare
+    from mlirtri.from_mlir import from_mlir
     from mlirtri.kernel import Kernel
     from mlirtri.lowering.devices import device
     from mlirtri.lowering.user_tensorir import tensorir
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
 globals().update(DTYPES)
 _LAZY = {
     "compare": "mlirtri.comparison",
+    "from_mlir": "mlirtri.from_mlir",
+    "Program": "mlirtri.program",
     "Kernel": "mlirtri.kernel",
     "resume": "mlirtri.session",
     "Pipeline": "mlirtri.lowering.pipelines",

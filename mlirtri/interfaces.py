@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,27 @@ def _of_mlir(module: Any, path: Path) -> tuple[str, Interface]:
         from mlirtri.lowering.bufferized_to_llvmdialect import kernel_of
 
         symbol = kernel_of(symbol)
-    return symbol, _interface(names, inputs, results, updates)
+    return symbol, _imported(function, _interface(names, inputs, results, updates))
+
+
+def _imported(function: Any, interface: Interface) -> Interface:
+    """With what an imported function says of its arguments and results."""
+    from mlirtri.dialect.locations import span_of
+    from mlirtri.lowering.imports import CHECK, bound_names, result_attributes
+
+    if function.operation.name != "func.func":
+        return interface
+    count = len(interface.parameters) - len(bound_names(function))
+    named = {at: each[CHECK].value for at, each in enumerate(result_attributes(function)) if CHECK in each}
+    checks = tuple(
+        RuntimeCheck(at, _error_class(text.partition(": ")[0]), text.partition(": ")[2], span_of(function.location))
+        for at, text in named.items()
+    )
+    leaves = tuple(Leaf(at, of) for at, of in enumerate(interface.leaves) if at not in named)
+    leaves = tuple(leaf for leaf in leaves if leaf.index not in dict(interface.updates).values())
+    tree = None if not leaves else leaves[0] if len(leaves) == 1 else leaves
+    parameters, bound = interface.parameters[:count], interface.parameters[count:]
+    return replace(interface, parameters=parameters, bound=bound, tree=tree, checks=checks)
 
 
 def _updates_of_mlir(module: Any, function: Any) -> dict[int, int]:

@@ -56,6 +56,11 @@ class Kernel:
         return self.walked if self.walked.context.keep_passes else self._walk_with_passes()
 
     @property
+    def params(self) -> dict[str, Any]:
+        """The tensors that the kernel is bound to, by name: weights and large constants of an imported program."""
+        return self.walked.context.params
+
+    @property
     def stats(self) -> dict[str, Any]:
         """``kernels`` launched per call, ``bytes`` read and written by them, ``compile_seconds`` by stage."""
         executable = self.walked.executable
@@ -83,6 +88,7 @@ class Kernel:
                 self.semantics,
                 self.pipeline.signless,
                 self.target.is_cuda,
+                self.params,
             )
         return self._runner
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,7 +36,14 @@ class Runner:
     """A kernel's executable with the way in and out for Python's tensors. Thread-safe."""
 
     def __init__(
-        self, name: str, interface: Interface, executable: Executable, semantics: str, signless: bool, cuda: bool
+        self,
+        name: str,
+        interface: Interface,
+        executable: Executable,
+        semantics: str,
+        signless: bool,
+        cuda: bool,
+        params: Mapping[str, Any] | None = None,
     ):
         self.name = name
         self.interface = interface
@@ -45,6 +52,8 @@ class Runner:
         """What a kernel without tensor arguments returns; the others return what they are called with."""
         self.device = torch.device("cuda" if cuda else "cpu")
         self.entries = [_Entry(self, parameter, signless) for parameter in interface.parameters]
+        self.bound = tuple(_Entry(self, each, signless)((params or {})[each.name]) for each in interface.bound)
+        """What the function takes after the arguments: the same tensors at every call."""
         self.outputs = [(tuple(leaf.shape), leaf.dtype.torch) for leaf in interface.leaves]
         self.views = [_view_of(leaf.dtype, signless) for leaf in interface.leaves]
         self.has_views = any(view is not None for view in self.views)
@@ -109,7 +118,7 @@ class Runner:
     def run(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """One call of the executable; tensors that only stand for others have no memory to give it."""
         try:
-            self.executable.launch(inputs, outputs)
+            self.executable.launch((*inputs, *self.bound) if self.bound else inputs, outputs)
         except RuntimeError as error:
             if "data pointer" not in str(error) and "storage" not in str(error):
                 raise

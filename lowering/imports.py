@@ -1,0 +1,57 @@
+"""What an imported function says of its arguments and results, as attributes that travel with it.
+
+    func.func @main(%x: tensor<4xf32>, %w: tensor<1000xf32> {mlirtri.bound = "w"}) -> (tensor<4xf32>, tensor<i1> {mlirtri.check = …})
+
+A bound argument is no argument of the caller's: its tensor is a parameter of the program (weights, large constants).
+Bound arguments come after all others. A check is a result of rank 0 that has to be false, else its error is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mlirtri.dialect.mlir import func, ir
+
+BOUND = "mlirtri.bound"
+"""Attribute of an argument: the name of the parameter that it stands for."""
+CHECK = "mlirtri.check"
+"""Attribute of a result: ``"ErrorClass: message"`` of the check that it is."""
+
+
+def argument_attributes(function: func.FuncOp) -> list[dict[str, ir.Attribute]]:
+    """The attributes of each argument, as dictionaries to change."""
+    return _dictionaries(function, "arg_attrs", len(function.type.inputs))
+
+
+def result_attributes(function: func.FuncOp) -> list[dict[str, ir.Attribute]]:
+    """The attributes of each result, as dictionaries to change."""
+    return _dictionaries(function, "res_attrs", len(function.type.results))
+
+
+def set_signature(
+    function: func.FuncOp,
+    arguments: Sequence[dict[str, ir.Attribute]],
+    results: Sequence[dict[str, ir.Attribute]],
+) -> None:
+    """Make the function's type that of its body, with these attributes."""
+    block = function.regions[0].blocks[0]
+    terminator = block.operations[len(block.operations) - 1]
+    kind = ir.FunctionType.get([each.type for each in block.arguments], [each.type for each in terminator.operands])
+    function.attributes["function_type"] = ir.TypeAttr.get(kind)
+    for name, groups in (("arg_attrs", arguments), ("res_attrs", results)):
+        if any(groups):
+            function.attributes[name] = ir.ArrayAttr.get([ir.DictAttr.get(each) for each in groups])
+        elif name in function.attributes:
+            del function.attributes[name]
+
+
+def bound_names(function: func.FuncOp) -> list[str]:
+    """The names of the bound arguments, which are the last ones, in order."""
+    return [ir.StringAttr(each[BOUND]).value for each in argument_attributes(function) if BOUND in each]
+
+
+def _dictionaries(function: func.FuncOp, name: str, count: int) -> list[dict[str, ir.Attribute]]:
+    if name not in function.attributes:
+        return [{} for _ in range(count)]
+    groups = [ir.DictAttr(each) for each in ir.ArrayAttr(function.attributes[name])]
+    return [{each[at].name: each[at].attr for at in range(len(each))} for each in groups]

@@ -1,0 +1,32 @@
+"""Imported MLIR → `linalg`: any module of linalg on tensors becomes what the rooms below take.
+
+Takes a module as somebody else's tool wrote it, of several functions perhaps, and `context.entry`, the one that is
+wanted. Gives one public function of tensors in the normal form, whose facts for the runtime are attributes of its
+arguments and results (`imports.py`). The steps stand in the order in which they run, each in a file of its own.
+Refuses what no step and no later room has a translation for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mlirtri.dialect.mlir import ir
+from mlirtri.lowering import import_constants, import_entry
+from mlirtri.lowering.mlir_passes import run_rewrite
+from mlirtri.lowering.stage import CompileContext
+
+Step = Callable[[ir.Module, CompileContext], None]
+
+STEPS: tuple[tuple[str, Step], ...] = (
+    ("one-entry", import_entry.rewrite),
+    ("constants-to-parameters", import_constants.rewrite),
+)
+"""Name of a step, as it shows among the passes of the stage, and what it does."""
+
+
+def lower(module: ir.Module, context: CompileContext) -> ir.Module:
+    """Bring `module` into the normal form, in place; raises `KernelError`."""
+    with module.context, ir.Location.unknown():
+        for name, step in STEPS:
+            run_rewrite(name, lambda each, step=step: step(each, context), module, context)
+    return module
