@@ -1,6 +1,7 @@
 """What an imported function says of its arguments and results, as attributes that travel with it.
 
-    func.func @main(%x: tensor<4xf32>, %w: tensor<1000xf32> {mlirtri.bound = "w"}) -> (tensor<4xf32>, tensor<i1> {mlirtri.check = …})
+    func.func @main(%x: tensor<4xf32>, %w: tensor<1000xf32> {mlirtri.bound = "w"})
+        -> (tensor<4xf32>, tensor<i1> {mlirtri.check = "KernelValueError: index out of range"})
 
 A bound argument is no argument of the caller's: its tensor is a parameter of the program (weights, large constants).
 Bound arguments come after all others. A check is a result of rank 0 that has to be false, else its error is raised.

@@ -42,7 +42,7 @@ __all__ = [
 if TYPE_CHECKING:
     from mlirtri import relax
     from mlirtri.comparison import compare
-    from mlirtri.from_mlir import from_mlir
+    from mlirtri.mlir_program import from_mlir
     from mlirtri.kernel import Kernel
     from mlirtri.lowering.devices import device
     from mlirtri.lowering.user_tensorir import tensorir
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 globals().update(DTYPES)
 _LAZY = {
     "compare": "mlirtri.comparison",
-    "from_mlir": "mlirtri.from_mlir",
+    "from_mlir": "mlirtri.mlir_program",
     "Program": "mlirtri.program",
     "Kernel": "mlirtri.kernel",
     "resume": "mlirtri.session",
