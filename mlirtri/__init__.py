@@ -42,10 +42,10 @@ __all__ = [
 if TYPE_CHECKING:
     from mlirtri import relax
     from mlirtri.comparison import compare
-    from mlirtri.mlir_program import from_mlir
     from mlirtri.kernel import Kernel
     from mlirtri.lowering.devices import device
     from mlirtri.lowering.user_tensorir import tensorir
+    from mlirtri.mlir_program import from_mlir
     from mlirtri.session import resume
 
 globals().update(DTYPES)
