@@ -15,6 +15,7 @@ from mlirtri.errors import KernelError, ParseError, Span, did_you_mean
 from mlirtri.interfaces import function_of
 from mlirtri.kernel import Kernel
 from mlirtri.lowering.pipelines import Pipeline, pipeline_of_import
+from mlirtri.lowering.specialization import Interface
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.target import Target
 from mlirtri.observe import Observer
@@ -97,13 +98,21 @@ class Program:
             context.on_pass = hook.on_pass if hook else None
             cut = pipeline.names.index("linalg") + 1
             front = walk(self._read(), Pipeline(pipeline.name, pipeline.stages[:cut]), context, hook)
-            _, context.interface = function_of("mlir", front.ir, Path(self.file))
+            context.interface = self._interface(front.ir)
             rest = walk(front.ir, Pipeline(pipeline.name, pipeline.stages[cut:]), context, hook)
             return Walk(context, {**front.records, **rest.records}, rest.ir)
 
         walked = run(observer.wants_passes, observer)
         interface = walked.context.interface
-        return Kernel(entry, pipeline, target, self.semantics, walked, interface, lambda: run(True, None))
+        return self._kernel(entry, pipeline, target, self.semantics, walked, interface, lambda: run(True, None))
+
+    def _interface(self, module: Any) -> Interface:
+        """How Python meets the function, from the normal form that `linalg` leaves."""
+        return function_of("mlir", module, Path(self.file))[1]
+
+    def _kernel(self, *parts: Any) -> Kernel:
+        """What `compile` gives; a language whose calls differ has a kernel of its own."""
+        return Kernel(*parts)
 
     def __repr__(self) -> str:
         return f"<mlirtri program of {', '.join(self.functions)} from {self.file}>"
