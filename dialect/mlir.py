@@ -46,6 +46,37 @@ def load_irdl(path: str, context: ir.Context) -> None:
     irdl.load_dialects(ir.Module.parseFile(path, context))
 
 
+def load_torch(context: ir.Context) -> None:
+    """Register torch-mlir's dialects (``torch``, ``tm_tensor``…) and passes; cheap, and harmless when repeated."""
+    from torch_mlir._mlir_libs import _torchMlir
+
+    _torchMlir.register_dialect(context)
+    # Nothing registers tm_tensor itself: it loads as what this pass makes.
+    _load_dialects_of("func.func(convert-torch-to-tmtensor)", context)
+
+
+def load_stablehlo(context: ir.Context) -> None:
+    """Register StableHLO's dialects (``stablehlo``, ``chlo``, ``vhlo``) and passes; harmless when repeated."""
+    from torch_mlir._mlir_libs import _stablehlo
+
+    _stablehlo.register_dialect(context)
+    _stablehlo.register_stablehlo_passes()
+    # `chlo` and `vhlo` load as what these passes make or take.
+    _load_dialects_of("func.func(chlo-legalize-to-stablehlo),vhlo-legalize-to-stablehlo", context)
+
+
+def read_stablehlo_artifact(data: bytes, context: ir.Context) -> ir.Module:
+    """A module of StableHLO's portable bytecode; `load_stablehlo` came before. Raises `ir.MLIRError`."""
+    from torch_mlir._mlir_libs import _stablehlo
+
+    return _stablehlo.deserialize_portable_artifact(context, data)
+
+
+def _load_dialects_of(passes: str, context: ir.Context) -> None:
+    with context, ir.Location.unknown():
+        passmanager.PassManager.parse(f"builtin.module({passes})").run(ir.Module.create().operation)
+
+
 def public_functions(module: ir.Module) -> list[ir.OpView]:
     """The functions (func.func or llvm.func) that have a body and that others may call: the kernels."""
     functions = [one for one in module.body.operations if one.operation.name in ("func.func", "llvm.func")]
