@@ -57,16 +57,16 @@ def load_torch(context: ir.Context) -> None:
 
 def load_stablehlo(context: ir.Context) -> None:
     """Register StableHLO's dialects (``stablehlo``, ``chlo``, ``vhlo``) and passes; harmless when repeated."""
-    from torch_mlir._mlir_libs import _stablehlo
+    from torch_mlir._mlir_libs import _stablehlo, _torchMlir  # noqa: F401 - registers the first of the passes below
 
     _stablehlo.register_dialect(context)
     _stablehlo.register_stablehlo_passes()
-    # `chlo` and `vhlo` load as what these passes make or take.
-    _load_dialects_of("func.func(chlo-legalize-to-stablehlo),vhlo-legalize-to-stablehlo", context)
+    # Nothing registers `chlo` and `vhlo` themselves either.
+    _load_dialects_of("func.func(convert-torch-to-stablehlo),stablehlo-legalize-to-vhlo", context)
 
 
 def read_stablehlo_artifact(data: bytes, context: ir.Context) -> ir.Module:
-    """A module of StableHLO's portable bytecode; `load_stablehlo` came before. Raises `ir.MLIRError`."""
+    """A module of StableHLO's portable bytecode; `load_stablehlo` came before. Raises `ValueError`."""
     from torch_mlir._mlir_libs import _stablehlo
 
     return _stablehlo.deserialize_portable_artifact(context, data)
