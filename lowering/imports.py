@@ -5,10 +5,12 @@
 
 A bound argument is no argument of the caller's: its tensor is a parameter of the program (weights, large constants).
 Bound arguments come after all others. A check is a result of rank 0 that has to be false, else its error is raised.
+`mlirtri.dtype = "uint8"` is what the caller sees of a tensor whose dtype has lost its sign.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from mlirtri.dialect.mlir import func, ir
@@ -17,6 +19,12 @@ BOUND = "mlirtri.bound"
 """Attribute of an argument: the name of the parameter that it stands for."""
 CHECK = "mlirtri.check"
 """Attribute of a result: ``"ErrorClass: message"`` of the check that it is."""
+STATE = "mlirtri.state"
+"""Attribute of a result: the name of the bound argument whose content it is at the next call."""
+NUMBER = "mlirtri.number"
+"""Attribute of a result of rank 0, of no value: Python gets a number instead of a tensor."""
+DTYPE = "mlirtri.dtype"
+"""Attribute of an argument or result: our name of its dtype, where that of its type is another of the same width."""
 
 
 def argument_attributes(function: func.FuncOp) -> list[dict[str, ir.Attribute]]:
@@ -44,6 +52,19 @@ def set_signature(
             function.attributes[name] = ir.ArrayAttr.get([ir.DictAttr.get(each) for each in groups])
         elif name in function.attributes:
             del function.attributes[name]
+
+
+def note_signs(function: func.FuncOp) -> None:
+    """Write down which arguments and results are unsigned, before what follows makes them signless."""
+    kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    for name, types in (("arg_attrs", kind.inputs), ("res_attrs", kind.results)):
+        groups = _dictionaries(function, name, len(types))
+        for group, each in zip(groups, types, strict=True):
+            # Also of types that are no tensors of MLIR's own, such as `!torch.vtensor<[2],ui8>`.
+            if width := re.search(r"\bui(8|16|32|64)\b", str(each)):
+                group[DTYPE] = ir.StringAttr.get(f"uint{width[1]}")
+        if any(groups):
+            function.attributes[name] = ir.ArrayAttr.get([ir.DictAttr.get(each) for each in groups])
 
 
 def bound_names(function: func.FuncOp) -> list[str]:

@@ -116,6 +116,10 @@ class Interface:
     """Written parameters whose elements have to lie in order: the function writes a view of them in another shape."""
     bound: tuple[TensorParameter, ...] = ()
     """What the function takes after its parameters: tensors of the program's own, such as weights."""
+    states: tuple[tuple[int, int], ...] = ()
+    """Positions in `bound` that a call changes, each with the number of the result that is the next call's content."""
+    numbers: tuple[int, ...] = ()
+    """Results of rank 0 that Python gets as numbers."""
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,16 @@ Refuses modules of no or several functions, and functions of anything but tensor
 
 from __future__ import annotations
 
-import builtins
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mlirtri import errors
 from mlirtri.dialect.dtypes import as_dtype
 from mlirtri.dialect.types import TensorType
 from mlirtri.dumps import MANIFEST, read_manifest
 from mlirtri.errors import KernelError, ParseError, Span
+from mlirtri.imported import error_class, with_facts
 from mlirtri.lowering.specialization import Interface, Leaf, PrintLog, PrintSite, RuntimeCheck, TensorParameter
 
 
@@ -43,13 +41,13 @@ def function_of(kind: str, ir: Any, path: Path) -> tuple[str, Interface]:
 def fits(found: Interface, known: Interface) -> bool:
     """Whether both have the same parameters and results, apart from names and what later rooms drop.
 
-    Those are signs, from linalg on, and complex numbers, which TVM sees as tensors of parts.
+    Those are signs, from linalg on, complex numbers, which TVM sees as tensors of parts, and which arguments are bound.
     """
     return _bits(found) == _bits(known)
 
 
 def _bits(interface: Interface) -> tuple[Any, ...]:
-    types = [parameter.type for parameter in interface.parameters]
+    types = [parameter.type for parameter in (*interface.parameters, *interface.bound)]
     groups = (types, interface.leaves)
     return tuple(tuple(_memory(each) for each in group) for group in groups)
 
@@ -92,27 +90,7 @@ def _of_mlir(module: Any, path: Path) -> tuple[str, Interface]:
         from mlirtri.lowering.bufferized_to_llvmdialect import kernel_of
 
         symbol = kernel_of(symbol)
-    return symbol, _imported(function, _interface(names, inputs, results, updates))
-
-
-def _imported(function: Any, interface: Interface) -> Interface:
-    """With what an imported function says of its arguments and results."""
-    from mlirtri.dialect.locations import span_of
-    from mlirtri.lowering.imports import CHECK, bound_names, result_attributes
-
-    if function.operation.name != "func.func":
-        return interface
-    count = len(interface.parameters) - len(bound_names(function))
-    named = {at: each[CHECK].value for at, each in enumerate(result_attributes(function)) if CHECK in each}
-    checks = tuple(
-        RuntimeCheck(at, _error_class(text.partition(": ")[0]), text.partition(": ")[2], span_of(function.location))
-        for at, text in named.items()
-    )
-    leaves = tuple(Leaf(at, of) for at, of in enumerate(interface.leaves) if at not in named)
-    leaves = tuple(leaf for leaf in leaves if leaf.index not in dict(interface.updates).values())
-    tree = None if not leaves else leaves[0] if len(leaves) == 1 else leaves
-    parameters, bound = interface.parameters[:count], interface.parameters[count:]
-    return replace(interface, parameters=parameters, bound=bound, tree=tree, checks=checks)
+    return symbol, with_facts(function, _interface(names, inputs, results, updates))
 
 
 def _updates_of_mlir(module: Any, function: Any) -> dict[int, int]:
@@ -211,7 +189,7 @@ def to_json(interface: Interface | None) -> dict[str, Any] | None:
     if interface is None:
         return None
     return {
-        "parameters": [{"name": p.name, "type": _type_json(p.type), "weak": p.weak} for p in interface.parameters],
+        "parameters": [_parameter_json(each) for each in interface.parameters],
         "results": [_type_json(leaf) for leaf in interface.leaves],
         "tree": _tree_json(interface.tree),
         "checks": [
@@ -226,6 +204,9 @@ def to_json(interface: Interface | None) -> dict[str, Any] | None:
         "updates": [list(pair) for pair in interface.updates],
         "log": _log_json(interface.log),
         "ordered": list(interface.ordered),
+        "bound": [_parameter_json(each) for each in interface.bound],
+        "states": [list(pair) for pair in interface.states],
+        "numbers": list(interface.numbers),
     }
 
 
@@ -234,20 +215,31 @@ def from_json(data: dict[str, Any], path: Path) -> Interface:
     try:
         results = tuple(_type_of_json(each) for each in data["results"])
         checks = tuple(
-            RuntimeCheck(c["index"], _error_class(c["error"]), c["message"], Span(*c["span"]) if c["span"] else None)
+            RuntimeCheck(c["index"], error_class(c["error"]), c["message"], Span(*c["span"]) if c["span"] else None)
             for c in data["checks"]
         )
-        parameters = tuple(TensorParameter(p["name"], _type_of_json(p["type"]), p["weak"]) for p in data["parameters"])
-        updates = tuple((parameter, result) for parameter, result in data["updates"])
-        tree = _tree_of_json(data["tree"], results)
-        ordered = tuple(data["ordered"])
-        return Interface(parameters, results, tree, checks, updates, _log_of_json(data["log"]), ordered)
+        return Interface(
+            tuple(map(_parameter_of_json, data["parameters"])),
+            results,
+            _tree_of_json(data["tree"], results),
+            checks,
+            tuple((parameter, result) for parameter, result in data["updates"]),
+            _log_of_json(data["log"]),
+            tuple(data["ordered"]),
+            tuple(map(_parameter_of_json, data["bound"])),
+            tuple((bound, result) for bound, result in data["states"]),
+            tuple(data["numbers"]),
+        )
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, KernelError):
         raise ParseError("the interface in this manifest is not one", Span(str(path), 1, 1), help="remove it") from None
 
 
-def _error_class(name: str) -> type[Exception]:
-    return getattr(errors, name, None) or getattr(builtins, name)
+def _parameter_json(of: TensorParameter) -> dict[str, Any]:
+    return {"name": of.name, "type": _type_json(of.type), "weak": of.weak}
+
+
+def _parameter_of_json(data: dict[str, Any]) -> TensorParameter:
+    return TensorParameter(data["name"], _type_of_json(data["type"]), data["weak"])
 
 
 def _type_json(of: TensorType) -> list[Any]:

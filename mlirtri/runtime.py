@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,8 @@ from mlirtri.prints import print_log
 from mlirtri.signature import shown_type
 from mlirtri.updates import Updates, overlap
 
+_STATES = threading.Lock()
+"""Kernels of one program share its states, so that one lock is for all."""
 _SIGNED = {"uint8": torch.int8, "uint16": torch.int16, "uint32": torch.int32, "uint64": torch.int64}
 
 
@@ -52,7 +55,7 @@ class Runner:
         """What a kernel without tensor arguments returns; the others return what they are called with."""
         self.device = torch.device("cuda" if cuda else "cpu")
         self.entries = [_Entry(self, parameter, signless) for parameter in interface.parameters]
-        self.bound = tuple(_Entry(self, each, signless)((params or {})[each.name]) for each in interface.bound)
+        self.bound = tuple(_Entry(self, each, signless).held((params or {})[each.name]) for each in interface.bound)
         """What the function takes after the arguments: the same tensors at every call."""
         self.outputs = [(tuple(leaf.shape), leaf.dtype.torch) for leaf in interface.leaves]
         self.views = [_view_of(leaf.dtype, signless) for leaf in interface.leaves]
@@ -62,7 +65,8 @@ class Runner:
         self.types = [(entry.shape, entry.torch_dtype) for entry in self.entries]
         has_views = self.has_views or any(entry.view is not None for entry in self.entries)
         self.updates = Updates(interface, getattr(executable, "updates_in_place", False))
-        self.is_plain = self.is_single and not self.updates and bool(self.entries) and not cuda and not has_views
+        is_bare = not (self.updates or interface.numbers or interface.states or interface.log or interface.checks)
+        self.is_plain = self.is_single and is_bare and bool(self.entries) and not cuda and not has_views
 
     def __call__(self, arguments: Sequence[Any], out: Any = None) -> Any:
         if out is None and self.is_plain and _are_plain(arguments, self.types):
@@ -104,16 +108,25 @@ class Runner:
 
     def launch(self, inputs: list[Any], results: list[Any]) -> None:
         """Run, with results seen as executables take them, then look at the run-time checks."""
+        viewed = results
         if self.has_views:
             viewed = [r if view is None else view(r) for r, view in zip(results, self.views, strict=True)]
-            self.run(inputs, viewed)
+        if self.interface.states:
+            self.run_with_states(inputs, viewed)
         else:
-            self.run(inputs, results)
+            self.run(inputs, viewed)
         if self.interface.log is not None:
             print_log(self.interface.log, results)
         for check in self.interface.checks:
             if results[check.index].item():
                 raise check.error(check.message, check.span)
+
+    def run_with_states(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Run and keep the new states, one call at a time: each starts where the one before it ended."""
+        with _STATES:
+            self.run(inputs, outputs)
+            for bound, result in self.interface.states:
+                self.bound[bound].copy_(outputs[result])
 
     def run(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """One call of the executable; tensors that only stand for others have no memory to give it."""
@@ -133,6 +146,8 @@ class Runner:
             result = results[tree.index]
             for axis, count in tree.counts:
                 result = result.narrow(axis, 0, int(results[count].item()))
+            if tree.index in self.interface.numbers:
+                return result.item()
             return as_array(result) if arrays else result
         return None if tree is None else like(tree, [self.rebuild(each, results, arrays) for each in tree])
 
@@ -250,6 +265,12 @@ class _Entry:
             self.warn()
             tensor = tensor.resolve_conj().resolve_neg().contiguous()
         return tensor if self.view is None else self.view(tensor)
+
+    def held(self, value: Any) -> Any:
+        """A tensor of the program's own, ready to be given to the executable at every call."""
+        tensor = as_torch(value) if isinstance(value, np.ndarray) else value
+        with torch.no_grad():
+            return self(tensor.detach().contiguous().to(self.runner.device))
 
     def scalar(self, value: bool | int | float | complex) -> Any:
         """A run-time scalar as a tensor of rank 0; refused when its dtype does not hold it."""

@@ -1,0 +1,79 @@
+"""What an imported function says of itself in attributes (`lowering/imports.py`), as part of its `Interface`.
+
+Takes the function and the interface of its bare types. Gives it with bound arguments apart, without checks and states
+among the results, and with the dtypes that Python sees. Refuses nothing: the rooms of importers wrote the attributes.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from mlirtri import errors
+from mlirtri.dialect.dtypes import as_dtype
+from mlirtri.dialect.types import TensorType
+from mlirtri.lowering.specialization import Interface, Leaf, RuntimeCheck
+
+
+def with_facts(function: Any, interface: Interface) -> Interface:
+    """The interface of `function`, a `func.func` or what became of one; others say nothing."""
+    from mlirtri.lowering.imports import BOUND, DTYPE, NUMBER, STATE, argument_attributes, result_attributes
+
+    if function.operation.name != "func.func":
+        return interface
+    results = result_attributes(function)
+    arguments = argument_attributes(function)[: len(interface.parameters)]
+    bound = [each[BOUND].value for each in arguments if BOUND in each]
+    parameters = [
+        replace(parameter, type=_as_seen(parameter.type, each.get(DTYPE)))
+        for parameter, each in zip(interface.parameters, arguments, strict=True)
+    ]
+    # Of a bufferized function the results are arguments: what was said of them is in no attribute.
+    leaves = [
+        _as_seen(leaf, each.get(DTYPE))
+        for leaf, each in zip(interface.leaves, _padded(results, interface), strict=True)
+    ]
+    checks = _checks(function, results)
+    states = tuple((bound.index(each[STATE].value), at) for at, each in enumerate(results) if STATE in each)
+    count = len(parameters) - len(bound)
+    hidden = {*(check.index for check in checks), *(at for _, at in states), *dict(interface.updates).values()}
+    return replace(
+        interface,
+        parameters=tuple(parameters[:count]),
+        bound=tuple(replace(each, name=name) for each, name in zip(parameters[count:], bound, strict=True)),
+        leaves=tuple(leaves),
+        tree=_tree([Leaf(at, of) for at, of in enumerate(leaves) if at not in hidden]),
+        checks=checks,
+        states=states,
+        numbers=tuple(at for at, each in enumerate(results) if NUMBER in each),
+    )
+
+
+def error_class(name: str) -> type[Exception]:
+    """The class of that name, ours or Python's; raises `AttributeError`."""
+    return getattr(errors, name, None) or getattr(builtins, name)
+
+
+def _checks(function: Any, results: Sequence[dict[str, Any]]) -> tuple[RuntimeCheck, ...]:
+    from mlirtri.dialect.locations import span_of
+    from mlirtri.lowering.imports import CHECK
+
+    named = [(at, each[CHECK].value.partition(": ")) for at, each in enumerate(results) if CHECK in each]
+    span = span_of(function.location)
+    return tuple(RuntimeCheck(at, error_class(name), message, span) for at, (name, _, message) in named)
+
+
+def _as_seen(of: TensorType, dtype: Any) -> TensorType:
+    return of if dtype is None else of.with_dtype(as_dtype(dtype.value))
+
+
+def _padded(results: list[dict[str, Any]], interface: Interface) -> list[dict[str, Any]]:
+    return results if len(results) == len(interface.leaves) else [{} for _ in interface.leaves]
+
+
+def _tree(leaves: Sequence[Leaf]) -> Any:
+    if not leaves:
+        return None
+    return leaves[0] if len(leaves) == 1 else tuple(leaves)
