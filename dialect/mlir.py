@@ -6,6 +6,8 @@ Loaded on the first compile, not on ``import mlirtri``.
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch_mlir import execution_engine, ir, passmanager
 from torch_mlir.dialects import arith, bufferization, complex, ext, func, linalg, math, memref, scf, tensor
 
@@ -75,6 +77,20 @@ def read_stablehlo_artifact(data: bytes, context: ir.Context) -> ir.Module:
 def _load_dialects_of(passes: str, context: ir.Context) -> None:
     with context, ir.Location.unknown():
         passmanager.PassManager.parse(f"builtin.module({passes})").run(ir.Module.create().operation)
+
+
+def torch_importer() -> tuple[Any, Any]:
+    """torch-mlir's classes that write a torch.fx graph as MLIR, and that know types and places of its nodes."""
+    from torch_mlir.extras.fx_importer import ContextCache, FxImporter
+
+    return FxImporter, ContextCache
+
+
+def torch_decompositions() -> dict[Any, Any]:
+    """The operators that torch takes apart before torch-mlir sees them."""
+    from torch_mlir.extras.fx_decomp_util import get_decomposition_table
+
+    return get_decomposition_table()
 
 
 def public_functions(module: ir.Module) -> list[ir.OpView]:

@@ -55,7 +55,10 @@ INTERPRETED = Stage("interpreted", "listing", Room("tri_to_interpreted"))
 
 FRONT = (AST, TRI)
 FROM_TIR = (TIR, SCHEDULED)
-IMPORTS = {"mlir": (Stage("linalg", "mlir", Room("mlir_to_linalg")),)}
+IMPORTS = {
+    "mlir": (Stage("linalg", "mlir", Room("mlir_to_linalg")),),
+    "torch": (Stage("torch", "mlir", Room("graph_to_torch")), Stage("linalg", "mlir", Room("torch_to_linalg"))),
+}
 """What a program is written in that is no Python function, and the stages up to the one that it has in common."""
 INTERPRETER = "interpreter"
 """The name of the pipeline that compiles nothing. It is none of `STAGES`: those are what is compared."""

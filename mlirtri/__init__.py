@@ -31,6 +31,7 @@ __all__ = [
     "device",
     "device_print",
     "from_mlir",
+    "from_torch",
     "jit",
     "macro",
     "relax",
@@ -47,11 +48,13 @@ if TYPE_CHECKING:
     from mlirtri.lowering.user_tensorir import tensorir
     from mlirtri.mlir_program import from_mlir
     from mlirtri.session import resume
+    from mlirtri.torch_program import from_torch
 
 globals().update(DTYPES)
 _LAZY = {
     "compare": "mlirtri.comparison",
     "from_mlir": "mlirtri.mlir_program",
+    "from_torch": "mlirtri.torch_program",
     "Program": "mlirtri.program",
     "Kernel": "mlirtri.kernel",
     "resume": "mlirtri.session",

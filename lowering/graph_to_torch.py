@@ -1,0 +1,91 @@
+"""torch.fx graph → `torch`: torch-mlir's importer, with the user's own lines and names as locations.
+
+Takes a `TorchGraph`. Gives a module with one function in the torch dialect, whose bound arguments are marked.
+Refuses what the importer does not write: data-dependent sizes of some kinds, dtypes and operators of other libraries.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mlirtri.dialect.definition import new_context
+from mlirtri.dialect.locations import location_of
+from mlirtri.dialect.mlir import ir, load_torch, public_functions, torch_importer
+from mlirtri.errors import KernelError, Span, UnsupportedOperationError
+from mlirtri.lowering.imports import BOUND, argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.torch_graph import TorchGraph
+
+LIBRARY = str(Path(torch.__file__).parent)
+"""Frames in here are no lines of the user's."""
+_FRAME = re.compile(r'File "([^"]+)", line ([0-9]+)')
+
+
+def lower(graph: TorchGraph, context: CompileContext) -> ir.Module:
+    """Import `graph` as the function `context.kernel`; raises `UnsupportedOperationError`."""
+    module_context = new_context()
+    load_torch(module_context)
+    importer_class, cache_class = torch_importer()
+    module = ir.Module.create(ir.Location.unknown(module_context))
+    importer = importer_class(module=module, config_check=False)
+    places = _places(cache_class)(module_context)
+    # The importer asks this object where a node came from, and takes no other way to say it.
+    importer._cc = places
+    with module_context:
+        try:
+            importer.import_graph_module(graph.module, func_name=context.kernel)
+        except KernelError:
+            raise
+        except (NotImplementedError, RuntimeError, AssertionError, KeyError, TypeError, ValueError) as error:
+            raise _refused(places.node, error) from error
+        with ir.Location.unknown():
+            _describe(module, graph, context)
+    return module
+
+
+def span_of_node(node: Any) -> Span | None:
+    """The innermost line of the user's own that a node was traced from."""
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    own = [frame for frame in frames if not frame[0].startswith(LIBRARY)] or frames
+    return Span(own[-1][0], int(own[-1][1]), 1) if own else None
+
+
+def _places(cache_class: type) -> type:
+    """The importer's memory of types and places, with places of ours."""
+
+    class Places(cache_class):  # type: ignore[misc, valid-type]
+        node: Any = None
+
+        def get_node_location(self, node: Any) -> ir.Location:
+            self.node = node
+            with self._c:
+                return location_of(span_of_node(node), node.name)
+
+    return Places
+
+
+def _refused(node: Any, error: Exception) -> UnsupportedOperationError:
+    what = getattr(node, "target", None) or node
+    lines = str(error).strip().splitlines()
+    reason = lines[0] if lines else type(error).__name__
+    return UnsupportedOperationError(
+        f"torch-mlir does not import {what}: {reason}", span_of_node(node) if node is not None else None
+    )
+
+
+def _describe(module: ir.Module, graph: TorchGraph, context: CompileContext) -> None:
+    """Name the arguments and mark the bound ones."""
+    function = next(each for each in public_functions(module) if each.attributes["sym_name"].value == context.kernel)
+    function.attributes["torch.assume_strict_symbolic_shapes"] = ir.UnitAttr.get()
+    attributes = argument_attributes(function)
+    placeholders = [node for node in graph.module.graph.nodes if node.op == "placeholder"]
+    for node, argument, facts in zip(placeholders, function.regions[0].blocks[0].arguments, attributes, strict=True):
+        bound = graph.bound.get(node.name)
+        argument.set_location(location_of(span_of_node(node), bound or node.name))
+        if bound is not None:
+            facts[BOUND] = ir.StringAttr.get(bound)
+    set_signature(function, attributes, result_attributes(function))

@@ -1,0 +1,38 @@
+"""`torch` → `linalg`: torch-mlir's own lowering to linalg on tensors, then what all imported MLIR goes through.
+
+Takes a module in the torch dialect. Gives the normal form of `mlir_to_linalg.py`.
+Refuses, all at once, the operators that torch-mlir has no lowering for.
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.mlir import ir
+from mlirtri.errors import PassFailedError
+from mlirtri.lowering import mlir_to_linalg
+from mlirtri.lowering.mlir_passes import Pass, run_passes
+from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.torch_refusals import refuse_operators
+
+TO_BACKEND = (
+    Pass("func.func(torch-match-quantized-custom-ops)", "quantised operators of torch get their torch-mlir names"),
+    Pass("torchdynamo-export-to-torch-backend-pipeline{extra-library=}", "composite operators become simpler ones"),
+)
+TO_LINALG = (
+    Pass("torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true}", "operators become loops"),
+)
+ASSUMPTION = "torch.assume_strict_symbolic_shapes"
+"""What the importer says to torch-mlir's passes; of no meaning behind them."""
+
+
+def lower(module: ir.Module, context: CompileContext) -> ir.Module:
+    """Lower `module`, in place; raises `UnsupportedOperationError`."""
+    with module.context, ir.Location.unknown():
+        before = module.operation.clone()
+        try:
+            run_passes(module, (*TO_BACKEND, *TO_LINALG), context)
+        except PassFailedError as error:
+            refuse_operators(before, error)
+        for operation in module.body.operations:
+            if ASSUMPTION in operation.attributes:
+                del operation.attributes[ASSUMPTION]
+    return mlir_to_linalg.lower(module, context)

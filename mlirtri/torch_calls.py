@@ -1,0 +1,136 @@
+"""A kernel made from a torch module is called as the module is: its arguments, its results, its effects.
+
+Takes what `torch_graphs.py` found out about the module's signature. Gives `TorchKernel`. Refuses arguments of another
+structure than those that the module was exported with, and other values where the export made constants of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from mlirtri.errors import ArgumentMismatchError, KernelError
+from mlirtri.kernel import Kernel
+from mlirtri.tracebacks import shown_to_user
+
+
+@dataclass(frozen=True)
+class Given:
+    """Where one leaf of the arguments goes: into the function, or nowhere."""
+
+    name: str
+    is_constant: bool = False
+    value: Any = None
+    """Of a constant: what the module was exported for."""
+
+
+@dataclass(frozen=True)
+class Returned:
+    """Where one leaf of the results comes from."""
+
+    kind: str
+    """``result`` or ``scalar`` of the function, ``input``, ``param``, or ``constant``."""
+    what: Any
+    """Its number, name or value."""
+
+
+@dataclass(frozen=True)
+class Calling:
+    """How a module is called."""
+
+    arguments: pytree.TreeSpec
+    """Of ``(args, kwargs)``."""
+    given: tuple[Given, ...]
+    results: pytree.TreeSpec
+    returned: tuple[Returned, ...]
+    buffer_updates: Mapping[str, int]
+    """Buffers that the module writes, with the results that are their new contents."""
+    input_updates: Mapping[int, int]
+    """The same for leaves of the arguments."""
+    persistent: frozenset[str] = frozenset()
+    """The parameters and buffers that the module's state dict has."""
+
+    def flattened(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """The leaves of the arguments; raises `ArgumentMismatchError`."""
+        leaves, found = pytree.tree_flatten((tuple(args), self._ordered(kwargs)))
+        if found != self.arguments:
+            raise ArgumentMismatchError(
+                f"{name}() was exported for arguments of the structure {_shown(self.arguments)}, got {_shown(found)}",
+                help="export the module again with arguments like these",
+            )
+        for given, leaf in zip(self.given, leaves, strict=True):
+            if given.is_constant and not _same(given.value, leaf):
+                raise ArgumentMismatchError(
+                    f"{name}() was exported for {given.name} = {given.value!r}, got {leaf!r}",
+                    help="export the module again: numbers, strings and None are part of the program",
+                )
+        return leaves
+
+    def _ordered(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Keywords in the order of the export, in which their structures are compared."""
+        wanted = [key for key in self.arguments.children()[1].context or () if key in kwargs]
+        return {key: kwargs[key] for key in (*wanted, *(key for key in kwargs if key not in wanted))}
+
+
+class TorchKernel(Kernel):
+    """A compiled module."""
+
+    calling: Calling
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module gives for these arguments."""
+        try:
+            return self._call(args, kwargs)
+        except KernelError as error:
+            raise shown_to_user(error)
+
+    def rebind(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Take other weights from the next call on."""
+        self.params.update(tensors)
+        self._runner = None
+
+    def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        calling = self.calling
+        leaves = calling.flattened(self.name, args, kwargs)
+        inputs = [leaf for given, leaf in zip(calling.given, leaves, strict=True) if not given.is_constant]
+        results = self._results(inputs)
+        self._write(leaves, results)
+        parts = [self._part(each, leaves, results) for each in calling.returned]
+        return pytree.tree_unflatten(parts, calling.results)
+
+    def _results(self, inputs: list[Any]) -> tuple[Any, ...]:
+        given = self.runner(inputs)
+        if given is None:
+            return ()
+        return given if isinstance(given, tuple) else (given,)
+
+    def _write(self, leaves: list[Any], results: tuple[Any, ...]) -> None:
+        """Hand new contents to the buffers and arguments that the module writes."""
+        with torch.no_grad():
+            for name, number in self.calling.buffer_updates.items():
+                self.params[name].copy_(results[number])
+            for at, number in self.calling.input_updates.items():
+                leaves[at].copy_(results[number])
+
+    def _part(self, returned: Returned, leaves: list[Any], results: tuple[Any, ...]) -> Any:
+        if returned.kind == "result":
+            return results[returned.what]
+        if returned.kind == "scalar":
+            value = results[returned.what]
+            return value.item() if isinstance(value, torch.Tensor) else value
+        if returned.kind == "input":
+            return leaves[returned.what]
+        return self.params[returned.what] if returned.kind == "param" else returned.what
+
+
+def _same(wanted: Any, found: Any) -> bool:
+    return type(wanted) is type(found) and (wanted == found or (wanted != wanted and found != found))
+
+
+def _shown(spec: pytree.TreeSpec) -> str:
+    args, kwargs = pytree.tree_unflatten(["·"] * spec.num_leaves, spec)
+    return ", ".join([*map(str, args), *(f"{name}={value}" for name, value in kwargs.items())]) or "nothing"

@@ -1,0 +1,140 @@
+"""An exported torch program taken apart: a graph without state, its tensors, and how the module is called.
+
+Takes a `torch.export.ExportedProgram` of ATen operators. Gives a `TorchGraph`, the tensors that it is bound to by their
+qualified names, and a `Calling`. Refuses script objects and effects among the inputs and outputs.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
+
+from mlirtri.errors import KernelTypeError, UnsupportedOperationError
+from mlirtri.lowering.torch_graph import TorchGraph
+from mlirtri.torch_calls import Calling, Given, Returned
+
+_HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+_ASSERTIONS = ("aten._assert_tensor_metadata.default",)
+"""Operators that only repeat what the types of the graph say."""
+
+
+def taken_apart(program: Any) -> tuple[TorchGraph, dict[str, torch.Tensor], Calling]:
+    """The parts of `program`, whose graph changes; raises `KernelError`."""
+    graph = program.graph_module.graph
+    _drop_assertions(graph)
+    bound, tensors, given = _inputs(program, graph)
+    calling = _outputs(program, graph, bound, given)
+    for node in [each for each in graph.nodes if each.op == "placeholder"]:
+        if not node.users and node.name in bound:
+            graph.erase_node(node)
+            del tensors[bound.pop(node.name)]
+    _bind_attributes(program.graph_module, bound, tensors)
+    _bound_last(graph, bound)
+    program.graph_module.recompile()
+    return TorchGraph(program.graph_module, bound), tensors, calling
+
+
+def _drop_assertions(graph: Any) -> None:
+    for node in list(graph.nodes):
+        if node.op == "call_function" and str(node.target) in _ASSERTIONS:
+            graph.erase_node(node)
+
+
+def _inputs(program: Any, graph: Any) -> tuple[dict[str, str], dict[str, torch.Tensor], list[Given]]:
+    nodes = {node.name: node for node in graph.nodes if node.op == "placeholder"}
+    bound: dict[str, str] = {}
+    tensors: dict[str, torch.Tensor] = {}
+    given: list[Given] = []
+    for spec in program.graph_signature.input_specs:
+        if spec.kind in _HELD:
+            bound[spec.arg.name] = spec.target
+            tensors[spec.target] = _held(program, spec.target)
+        elif spec.kind is not InputKind.USER_INPUT:
+            raise UnsupportedOperationError(f"the module takes {spec.arg.name}, which is no tensor ({spec.kind.name})")
+        elif isinstance(spec.arg, ConstantArgument):
+            given.append(Given(spec.arg.name, True, spec.arg.value))
+            graph.erase_node(nodes[spec.arg.name])
+        else:
+            given.append(Given(spec.arg.name))
+    return bound, tensors, given
+
+
+def _held(program: Any, name: str) -> torch.Tensor:
+    tensor = program.state_dict[name] if name in program.state_dict else program.constants[name]
+    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
+        raise KernelTypeError(f"{name} is no dense tensor", help="use tensor.to_dense()")
+    return tensor.detach()
+
+
+def _outputs(program: Any, graph: Any, bound: dict[str, str], given: list[Given]) -> Calling:
+    """Leave the computed results in the graph's output, each once, and say what becomes of them."""
+    [output] = [node for node in graph.nodes if node.op == "output"]
+    positions = {each.name: at for at, each in enumerate(given) if not each.is_constant}
+    kept: list[Any] = []
+    returned: list[Returned] = []
+    updates: dict[OutputKind, dict[str, int]] = {OutputKind.BUFFER_MUTATION: {}, OutputKind.USER_INPUT_MUTATION: {}}
+    for spec, node in zip(program.graph_signature.output_specs, output.args[0], strict=True):
+        if spec.kind in updates:
+            updates[spec.kind][spec.target] = _number(kept, node)
+        elif spec.kind is not OutputKind.USER_OUTPUT:
+            raise UnsupportedOperationError(f"the module gives a {spec.kind.name}", help="export its forward alone")
+        elif isinstance(spec.arg, ConstantArgument):
+            returned.append(Returned("constant", spec.arg.value))
+        elif node.name in positions:
+            returned.append(Returned("input", positions[node.name]))
+        elif node.name in bound:
+            returned.append(Returned("param", bound[node.name]))
+        else:
+            kind = "result" if isinstance(spec.arg, TensorArgument) else "scalar"
+            returned.append(Returned(kind, _number(kept, node)))
+    kept_params = {each.what for each in returned if each.kind == "param"} | set(updates[OutputKind.BUFFER_MUTATION])
+    output.args = (tuple(kept),)
+    for node in graph.nodes:
+        if node.op == "placeholder" and not node.users and bound.get(node.name) in kept_params:
+            # The call needs the tensor, the function does not: it stays among the parameters.
+            bound.pop(node.name)
+            graph.erase_node(node)
+    return Calling(
+        program.call_spec.in_spec,
+        tuple(given),
+        program.call_spec.out_spec,
+        tuple(returned),
+        updates[OutputKind.BUFFER_MUTATION],
+        {positions[name]: number for name, number in updates[OutputKind.USER_INPUT_MUTATION].items()},
+        frozenset(program.state_dict),
+    )
+
+
+def _number(kept: list[Any], node: Any) -> int:
+    if node not in kept:
+        kept.append(node)
+    return kept.index(node)
+
+
+def _bind_attributes(module: Any, bound: dict[str, str], tensors: dict[str, torch.Tensor]) -> None:
+    """Tensors that the graph holds as attributes of its module become placeholders too."""
+    graph = module.graph
+    first = next(iter(graph.nodes))
+    for node in [each for each in graph.nodes if each.op == "get_attr"]:
+        value = getattr(module, node.target, None)
+        if not isinstance(value, torch.Tensor):
+            continue
+        with graph.inserting_before(first):
+            placeholder = graph.placeholder(f"{node.name}_held")
+        placeholder.meta = dict(node.meta)
+        placeholder.meta.setdefault("val", value)
+        bound[placeholder.name] = node.target
+        tensors[node.target] = value.detach()
+        node.replace_all_uses_with(placeholder)
+        graph.erase_node(node)
+
+
+def _bound_last(graph: Any, bound: dict[str, str]) -> None:
+    """Arguments first, then what is bound."""
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    ordered = sorted(placeholders, key=lambda node: node.name in bound)
+    for before, after in pairwise(ordered):
+        before.append(after)

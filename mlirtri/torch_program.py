@@ -1,0 +1,200 @@
+"""`mt.from_torch`: a torch module as a program, through torch.export and torch-mlir.
+
+Weights and buffers stay where they are: the function takes them as bound arguments, and `program.params` has the
+module's own tensors by their qualified names.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from mlirtri.dialect.dtypes import find_dtype
+from mlirtri.dialect.types import TensorType
+from mlirtri.errors import (
+    ArgumentMismatchError,
+    KernelError,
+    KernelTypeError,
+    KernelValueError,
+    UnsupportedOperationError,
+)
+from mlirtri.kernel import Kernel
+from mlirtri.lowering.graph_to_torch import span_of_node
+from mlirtri.lowering.specialization import Interface, Leaf
+from mlirtri.lowering.torch_graph import TorchGraph
+from mlirtri.program import Program
+from mlirtri.torch_calls import Calling, TorchKernel
+from mlirtri.torch_decompositions import decompositions
+from mlirtri.torch_graphs import taken_apart
+from mlirtri.tracebacks import shown_to_user
+
+
+def from_torch(
+    module: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    strict: bool = False,
+) -> TorchProgram:
+    """The program of a `torch.nn.Module` called with `args` and `kwargs`, or of an `ExportedProgram`.
+
+    `dynamic_shapes` and `strict` are those of `torch.export.export`. A kernel of it is called as the module is, and
+    returns what the module returns. Raises `UnsupportedOperationError` for what torch cannot export.
+    """
+    try:
+        exported = _exported(module, tuple(args), dict(kwargs or {}), dynamic_shapes, strict)
+        graph, tensors, calling = taken_apart(exported)
+        _refuse_dropout(module, graph)
+        return TorchProgram(_name_of(module), graph, tensors, calling)
+    except KernelError as error:
+        raise shown_to_user(error)
+
+
+class TorchProgram(Program):
+    """A torch module as a program."""
+
+    def __init__(self, name: str, graph: TorchGraph, tensors: dict[str, torch.Tensor], calling: Calling):
+        super().__init__("torch", lambda: graph, (name,), f"<{name}>", tensors, "torch")
+        self.graph = graph
+        self.calling = calling
+        self._compiled: list[TorchKernel] = []
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Bind the program, and its kernels, to other weights; raises `ArgumentMismatchError` before it changes any.
+
+        Tensors of `state` that the program does not use are passed over; those that it uses have to be there.
+        """
+        problems = [problem for name in self.params if (problem := self._problem(name, state))]
+        if problems:
+            raise shown_to_user(ArgumentMismatchError("; ".join(problems)))
+        self.params.update({name: state[name].detach() for name in self.params if name in state})
+        for kernel in self._compiled:
+            kernel.rebind(self.params)
+
+    def _problem(self, name: str, state: Mapping[str, Any]) -> str | None:
+        held = self.params[name]
+        if name not in state:
+            # Constants and buffers that are not persistent are in no state dict.
+            return None if name not in self.calling.persistent else f"{name} is missing"
+        new = state[name]
+        if new.shape == held.shape and new.dtype == held.dtype:
+            return None
+        return f"{name} is {held.dtype} {list(held.shape)}, got {new.dtype} {list(new.shape)}"
+
+    def _interface(self, module: Any) -> Interface:
+        """With the signs that integers have in torch."""
+        interface = super()._interface(module)
+        kinds = [_dtype_of(node) for node in self.graph.arguments]
+        parameters = tuple(
+            replace(each, type=_with_dtype(each.type, kind))
+            for each, kind in zip(interface.parameters, kinds, strict=True)
+        )
+        bound = tuple(
+            replace(each, type=_with_dtype(each.type, self.params[each.name].dtype))
+            if each.name in self.params
+            else each
+            for each in interface.bound
+        )
+        kinds = [_dtype_of(node) for node in self.graph.results]
+        kinds += [None] * (len(interface.leaves) - len(kinds))
+        leaves = tuple(_with_dtype(each, kind) for each, kind in zip(interface.leaves, kinds, strict=True))
+        return replace(
+            interface, parameters=parameters, bound=bound, leaves=leaves, tree=_retyped(interface.tree, leaves)
+        )
+
+    def _kernel(self, *parts: Any) -> Kernel:
+        kernel = TorchKernel(*parts)
+        kernel.calling = self.calling
+        self._compiled.append(kernel)
+        return kernel
+
+
+def _exported(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any, strict: bool) -> Any:
+    if isinstance(module, torch.jit.ScriptModule):
+        raise KernelTypeError(
+            "TorchScript modules are not taken: torch.export, which reads a module's Python, cannot read them",
+            help="pass the module that was scripted",
+        )
+    if not isinstance(module, torch.export.ExportedProgram):
+        if not isinstance(module, torch.nn.Module):
+            if not callable(module):
+                raise KernelTypeError(f"from_torch takes a torch.nn.Module or an ExportedProgram, got {module!r}")
+            module = _Function(module)
+        module = _export(module, args, kwargs, dynamic_shapes, strict)
+    try:
+        with warnings.catch_warnings():
+            # torch warns of its own use of its own class.
+            warnings.simplefilter("ignore", FutureWarning)
+            return module.run_decompositions(decompositions())
+    except Exception as error:
+        raise UnsupportedOperationError(f"torch cannot decompose the program: {_first_line(error)}") from error
+
+
+def _export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], dynamic_shapes: Any, strict: bool) -> Any:
+    try:
+        return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
+    except KernelError:
+        raise
+    except Exception as error:
+        raise UnsupportedOperationError(
+            f"torch.export cannot trace {type(module).__name__}: {_first_line(error)}",
+            help="torch's own message is above; what it cannot trace can often be written otherwise",
+        ) from error
+
+
+class _Function(torch.nn.Module):
+    """A function as a module, which torch.export asks for."""
+
+    def __init__(self, function: Any):
+        super().__init__()
+        self.forward = function
+
+
+def _refuse_dropout(module: Any, graph: TorchGraph) -> None:
+    """A module in training mode whose numbers are random is most likely one that was meant to be in eval mode."""
+    if not getattr(module, "training", False):
+        return
+    for node in graph.module.graph.nodes:
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            raise KernelValueError(
+                f"the module is in training mode and draws random numbers ({node.target})",
+                span_of_node(node),
+                help="call module.eval() before from_torch",
+            )
+
+
+def _name_of(module: Any) -> str:
+    name = module.graph_module.__class__.__name__ if isinstance(module, torch.export.ExportedProgram) else None
+    name = name or getattr(module, "__name__", None) or type(module).__name__
+    clean = re.sub(r"\W", "_", name)
+    return clean if clean and not clean[0].isdigit() else f"_{clean}"
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0].strip() if lines else type(error).__name__
+
+
+def _dtype_of(node: Any) -> torch.dtype | None:
+    value = node.meta.get("val")
+    return value.dtype if isinstance(value, torch.Tensor) else None
+
+
+def _with_dtype(of: TensorType, kind: torch.dtype | None) -> TensorType:
+    """`of` with the sign of `kind`: MLIR's integers have none."""
+    dtype = find_dtype(kind) if kind is not None else None
+    if dtype is None or dtype == of.dtype or dtype.name.removeprefix("u") != of.dtype.name:
+        return of
+    return replace(of, dtype=dtype)
+
+
+def _retyped(tree: Any, leaves: tuple[TensorType, ...]) -> Any:
+    if isinstance(tree, Leaf):
+        return replace(tree, type=leaves[tree.index])
+    return None if tree is None else tuple(_retyped(each, leaves) for each in tree)
