@@ -97,8 +97,13 @@ def public_functions(module: ir.Module) -> list[ir.OpView]:
     """The functions (func.func or llvm.func) that have a body and that others may call: the kernels."""
     functions = [one for one in module.body.operations if one.operation.name in ("func.func", "llvm.func")]
     with_body = [one for one in functions if len(one.regions[0].blocks)]
-    # A private function says so; the attribute is absent from the others.
-    return [one for one in with_body if "sym_visibility" not in one.attributes]
+    return [one for one in with_body if _is_public(one)]
+
+
+def _is_public(function: ir.OpView) -> bool:
+    attributes = function.attributes
+    # Others say what they are, or say nothing, which is the same as "public".
+    return "sym_visibility" not in attributes or attributes["sym_visibility"].value == "public"
 
 
 def operations_named(module: ir.Module, name: str) -> list[ir.Operation]:
