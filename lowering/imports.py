@@ -61,7 +61,7 @@ def note_signs(function: func.FuncOp) -> None:
         groups = _dictionaries(function, name, len(types))
         for group, each in zip(groups, types, strict=True):
             # Also of types that are no tensors of MLIR's own, such as `!torch.vtensor<[2],ui8>`.
-            if width := re.search(r"\bui(8|16|32|64)\b", str(each)):
+            if width := re.search(r"ui(8|16|32|64)\b", str(each)):
                 group[DTYPE] = ir.StringAttr.get(f"uint{width[1]}")
         if any(groups):
             function.attributes[name] = ir.ArrayAttr.get([ir.DictAttr.get(each) for each in groups])
