@@ -15,7 +15,7 @@ from mlirtri.errors import KernelTypeError
 
 @dataclass(frozen=True)
 class DType:
-    """An element type. `kind`: ``b`` bool, ``i`` and ``u`` integers, ``f`` IEEE, ``v`` bfloat16, ``c`` complex."""
+    """An element type. `kind`: ``b`` bool, ``i`` and ``u`` integers, ``f`` IEEE, ``v`` other floats, ``c`` complex."""
 
     name: str
     mlir: str
@@ -92,10 +92,10 @@ class DType:
 
     @property
     def numpy(self) -> np.dtype:
-        if self.name == "bfloat16":
+        if self.kind == "v":
             import ml_dtypes
 
-            return np.dtype(ml_dtypes.bfloat16)
+            return np.dtype(getattr(ml_dtypes, self.name))
         return np.dtype(self.name)
 
     @property
@@ -132,12 +132,24 @@ DTYPES: dict[str, DType] = {
     )
 }
 
+STORED = {
+    dtype.name: dtype
+    for dtype in (
+        DType("float8_e4m3fn", "f8E4M3FN", "v", 8),
+        DType("float8_e4m3fnuz", "f8E4M3FNUZ", "v", 8),
+        DType("float8_e5m2", "f8E5M2", "v", 8),
+        DType("float8_e5m2fnuz", "f8E5M2FNUZ", "v", 8),
+    )
+}
+"""Dtypes that tensors of imported programs may have: nothing is computed in them, values are converted."""
+
 _ALIASES = {
     "i1": "bool", "bool_": "bool", "half": "float16", "float": "float64", "double": "float64",
     "int": "int64", "long": "int64", "short": "int16", "byte": "uint8", "complex": "complex128",
     "cfloat": "complex64", "cdouble": "complex128",
 }  # fmt: skip
 _BY_NAME = DTYPES | {dtype.mlir: dtype for dtype in DTYPES.values()} | {k: DTYPES[v] for k, v in _ALIASES.items()}
+_STORED_BY_MLIR = {dtype.mlir: dtype for dtype in STORED.values()}
 _BY_PYTHON_TYPE = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 
 
@@ -155,6 +167,15 @@ def find_dtype(spelling: object) -> DType | None:
         dtype = np.dtype(spelling)
         return DTYPES.get(dtype.name) if dtype.isnative else None
     return None
+
+
+def find_stored(spelling: object) -> DType | None:
+    """`find_dtype`, with those of `STORED`."""
+    if isinstance(spelling, (np.dtype, type)) or type(spelling).__module__ == "torch":
+        name = str(spelling).removeprefix("torch.") if not isinstance(spelling, type) else spelling.__name__
+    else:
+        name = str(spelling)
+    return find_dtype(spelling) or STORED.get(name) or _STORED_BY_MLIR.get(name)
 
 
 def as_dtype(spelling: object) -> DType:

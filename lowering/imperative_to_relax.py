@@ -20,7 +20,8 @@ from mlirtri.lowering import bufferized_to_loops, fused_to_bufferized
 from mlirtri.lowering.imperative import updates_of
 from mlirtri.lowering.launch_plan import PARTS
 from mlirtri.lowering.loops_to_primfunc import build_imperative
-from mlirtri.lowering.mlir_reading import dtype_of, global_constant, shape_of
+from mlirtri.lowering.mlir_constants import global_constant
+from mlirtri.lowering.mlir_reading import dtype_of, shape_of
 from mlirtri.lowering.primfunc import Names
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, PrimFunc, TensorType, relax

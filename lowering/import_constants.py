@@ -1,15 +1,28 @@
 """Large constants of an imported function become bound parameters: arguments whose tensors the program holds.
 
-Takes a function with `arith.constant` of tensors. Gives it with an argument more for each that has more than
-`LARGEST_LITERAL` elements and is no splat; the tensors are in `context.params`. Refuses nothing.
+    %w = arith.constant dense<"0x…"> : tensor<1000xf32>     ──►  dense_resource<w>, and params["w"]
+    %w = arith.constant dense_resource<w> : …               ──►  an argument {mlirtri.bound = "w"}
+
+The first arrow runs when a program is read, so that its text is small from then on (`take_constants`), and again in the
+room, for what an upstream conversion has made; the second is the room's. Takes a module, and the data of its resources.
+Gives an argument for each tensor that has more than `LARGEST_LITERAL` elements and is no splat, equal ones once.
+Refuses resources that were printed without their data.
 """
 
 from __future__ import annotations
 
-from mlirtri.dialect.locations import name_of
-from mlirtri.dialect.mlir import ir, operations_named, public_functions
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from mlirtri.dialect.locations import errors_at, name_of
+from mlirtri.dialect.mlir import all_operations, ir, operations_named, public_functions
+from mlirtri.errors import ParseError
 from mlirtri.lowering.imports import BOUND, argument_attributes, result_attributes, set_signature
-from mlirtri.lowering.mlir_reading import array_constant, scalar_constant
+from mlirtri.lowering.mlir_constants import operation_constant, resource_constant, resource_key
 from mlirtri.lowering.stage import CompileContext
 
 LARGEST_LITERAL = 64
@@ -18,33 +31,106 @@ LARGEST_LITERAL = 64
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
     """Move the large constants of the only function into `context.params`."""
+    take_constants(module, context.params)
     [function] = public_functions(module)
-    arguments = argument_attributes(function)
+    arguments, bound = argument_attributes(function), {}
     for constant in operations_named(module, "arith.constant"):
-        kind = constant.results[0].type
-        if not isinstance(kind, ir.RankedTensorType) or _elements(kind) <= LARGEST_LITERAL:
+        if (key := _key_of(constant)) is None:
             continue
-        attribute = constant.attributes["value"]
-        if scalar_constant(attribute) is not None:
-            continue
-        name = _unique(name_of(constant.location) or "constant", context)
-        context.params[name] = array_constant(attribute)
-        argument = function.regions[0].blocks[0].add_argument(kind, ir.Location.name(name, constant.location))
-        arguments.append({BOUND: ir.StringAttr.get(name)})
-        constant.results[0].replace_all_uses_with(argument)
+        if key not in bound:
+            bound[key] = (
+                function.regions[0]
+                .blocks[0]
+                .add_argument(constant.results[0].type, ir.Location.name(key, constant.location))
+            )
+            arguments.append({BOUND: ir.StringAttr.get(key)})
+        constant.results[0].replace_all_uses_with(bound[key])
         constant.erase()
     set_signature(function, arguments, result_attributes(function))
 
 
-def _elements(kind: ir.RankedTensorType) -> int:
-    count = 1
-    for size in kind.shape:
-        count *= size
-    return count
+def take_constants(
+    module: ir.Module,
+    params: dict[str, Any],
+    resources: Mapping[str, bytes] | None = None,
+    operations: Sequence[str] = ("arith.constant",),
+) -> None:
+    """Move large constants into `params`; the module names them as ``dense_resource<name>``.
+
+    `operations` are the kinds whose attribute ``value`` is looked at; `resources` has the data of resources by key.
+    """
+    known: dict[Any, ir.Attribute] = {}
+    for operation in all_operations(module):
+        if operation.name not in operations or (kind := _kind_of(operation)) is None:
+            continue
+        with errors_at(operation):
+            _take(operation, kind, params, resources or {}, known)
 
 
-def _unique(wish: str, context: CompileContext) -> str:
+def _take(
+    operation: ir.Operation,
+    kind: ir.RankedTensorType,
+    params: dict[str, Any],
+    resources: Mapping[str, bytes],
+    known: dict[Any, ir.Attribute],
+) -> None:
+    if (key := _key_of(operation)) is not None:
+        if key not in resources and key not in params:
+            raise ParseError(
+                f"the data of resource {key!r} is missing",
+                help="print the module without mlir-elide-resource-strings-if-larger and without large_resource_limit",
+            )
+        if key in params:
+            return
+        array = resource_constant(resources[key], kind, key)
+    elif prod(kind.shape) <= LARGEST_LITERAL or _is_splat(operation):
+        return
+    else:
+        array = operation_constant(operation)
+    content = (str(kind), blake2b(np.ascontiguousarray(array).view(np.uint8).data, digest_size=16).digest())
+    if content not in known and key is not None:
+        known[content], params[key] = operation.attributes["value"], array
+    elif content not in known:
+        name, known[content] = _reference(name_of(operation.location) or "constant", kind, params)
+        params[name] = array
+    operation.attributes["value"] = known[content]
+
+
+def _reference(wish: str, kind: ir.RankedTensorType, params: dict[str, Any]) -> tuple[str, ir.Attribute]:
+    """A name that no parameter has yet, and the attribute that stands for it."""
     name, count = wish, 0
-    while name in context.params:
+    while True:
+        quoted = ir.StringAttr.get(name)
+        attribute = ir.Attribute.parse(f"dense_resource<{quoted}> : {kind}")
+        # MLIR adds a number of its own to a key that its context has already.
+        if (key := resource_key(attribute)) is not None and key not in params:
+            return key, attribute
         name, count = f"{wish}_{count}", count + 1
-    return name
+
+
+def _kind_of(operation: ir.Operation) -> ir.RankedTensorType | None:
+    """The tensor type of an operation's value; None where it is no tensor."""
+    kind = ir.TypeAttr(operation.attributes["type"]).value if "type" in operation.attributes else None
+    if kind is None:
+        try:
+            kind = getattr(operation.attributes["value"], "type", None) if "value" in operation.attributes else None
+        except TypeError:
+            # Complex elements: the bindings have no class of such an attribute.
+            kind = operation.results[0].type
+    return kind if isinstance(kind, ir.RankedTensorType) else None
+
+
+def _key_of(operation: ir.Operation) -> str | None:
+    try:
+        return resource_key(operation.attributes["value"])
+    except TypeError:
+        return None
+
+
+def _is_splat(operation: ir.Operation) -> bool:
+    try:
+        attribute = operation.attributes["value"]
+    except TypeError:
+        array = operation_constant(operation)
+        return bool((array == array.flat[0]).all())
+    return isinstance(attribute, ir.DenseElementsAttr) and attribute.is_splat

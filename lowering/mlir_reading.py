@@ -1,17 +1,14 @@
-"""Reads MLIR types, constants and affine expressions as the bridge needs them: shapes, dtype names, numbers, indices.
+"""Reads MLIR types, numbers and affine expressions as the bridge needs them: shapes, dtype names, indices.
 
-Takes attributes, types and values of the bindings. Gives Python numbers, NumPy arrays, and TVM's names of dtypes.
-Refuses element types that TVM lacks, dynamic shapes, and constants whose data the bindings cannot read.
+Takes attributes, types and values of the bindings. Gives Python numbers and TVM's names of dtypes.
+Refuses element types that TVM lacks, and dynamic shapes. The elements of constants are read by `mlir_constants.py`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from mlirtri.dialect.dtypes import as_dtype, find_dtype
+from mlirtri.dialect.dtypes import find_dtype
 from mlirtri.dialect.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 
@@ -50,60 +47,6 @@ def scalar_constant(attribute: ir.Attribute) -> int | float | None:
     if isinstance(attribute, ir.DenseElementsAttr) and attribute.is_splat:
         return attribute.get_splat_value().value
     return None
-
-
-def array_constant(attribute: ir.Attribute) -> np.ndarray:
-    """The elements of a dense attribute in their own dtype and shape."""
-    if not isinstance(attribute, ir.DenseElementsAttr):
-        raise UnsupportedOperationError(
-            f"the elements of this {attribute.type} constant are out of reach", help="pass the tensor as an argument"
-        )
-    shape = shape_of(attribute.type)
-    spelling = str(attribute.type.element_type)
-    if spelling == "bf16":
-        return _bfloat16_elements(str(attribute)).reshape(shape)
-    dtype = np.dtype(np.int64) if spelling == "index" else as_dtype(spelling).numpy
-    return np.array(attribute).astype(dtype).reshape(shape)
-
-
-def global_constant(operation: ir.Operation) -> np.ndarray:
-    """The elements of a `memref.global`; of complex ones the parts, along a last axis of 2."""
-    kind = ir.MemRefType(operation.attributes["type"].value)
-    if not isinstance(kind.element_type, ir.ComplexType):
-        return array_constant(operation.attributes["initial_value"])
-    # The bindings cannot give an attribute of complex elements: their text is exact.
-    body = re.search(r"= dense<(.*?)>(?: \{|$)", str(operation).strip(), re.DOTALL)
-    if body is None:
-        raise UnsupportedOperationError(f"the elements of {operation.attributes['sym_name']} are out of reach")
-    parts = _floats(body[1], as_dtype(str(kind.element_type)).part.numpy).reshape(-1, 2)
-    return np.broadcast_to(parts.reshape(*shape_of(kind), 2) if len(parts) > 1 else parts[0], (*shape_of(kind), 2))
-
-
-def _floats(body: str, dtype: np.dtype) -> np.ndarray:
-    """The numbers in the text of a dense attribute: one hex string of all, or decimals with hex for non-finite ones."""
-    if body.startswith('"0x'):
-        return np.frombuffer(bytes.fromhex(body[3:-1]), dtype)
-    bits = np.dtype(f"u{dtype.itemsize}")
-    words = re.findall(r"0x[0-9A-Fa-f]+|[-+.0-9eE]+", body)
-    numbers = [bits.type(int(w, 16)).view(dtype) if w.startswith("0x") else dtype.type(float(w)) for w in words]
-    return np.array(numbers, dtype)
-
-
-def _bfloat16_elements(text: str) -> np.ndarray:
-    """The bindings give no buffer of bf16; their text is exact: one hex string, or decimals with hex for non-finite."""
-    dtype = as_dtype("bfloat16").numpy
-    body = text[text.index("<") + 1 : text.rindex("> : ")]
-    if body.startswith('"0x'):
-        return np.frombuffer(bytes.fromhex(body[3:-1]), dtype="<u2").view(dtype)
-    words = re.findall(r"0x[0-9A-Fa-f]+|[-+.0-9eE]+", body)
-    bits = [_bfloat16_bits(word, dtype) for word in words]
-    return np.array(bits, dtype=np.uint16).view(dtype)
-
-
-def _bfloat16_bits(word: str, dtype: np.dtype) -> int:
-    if word.startswith("0x"):
-        return int(word, 16)
-    return int(np.array(float(word)).astype(dtype).view(np.uint16))
 
 
 def static_integers(operation: ir.Operation, name: str) -> list[int]:

@@ -1,36 +1,150 @@
-"""`mt.from_mlir`: MLIR of any tool as a program."""
+"""`mt.from_mlir`: MLIR of any tool as a program, from text, a file, bytecode, or a module of the bindings."""
 
 from __future__ import annotations
 
+import linecache
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mlirtri.dumps import read_text
-from mlirtri.errors import KernelError
+from mlirtri.errors import KernelError, ParseError, Span
+from mlirtri.mlir_resources import split_resources
 from mlirtri.printing import parse
 from mlirtri.program import Program
 from mlirtri.tracebacks import shown_to_user
 
+BYTECODE = b"ML\xefR"
+"""How MLIR's bytecode begins."""
+TEXT, BYTES, MODULE = "<text>", "<bytecode>", "<module>"
+"""What errors call a source that is no file."""
 
-def from_mlir(text_or_path: str | Path) -> Program:
-    """The program of a module of MLIR on tensors: its text, or the path of a file.
 
-    Raises `ParseError` at the place that does not parse.
+def from_mlir(source: str | bytes | Path | Any) -> Program:
+    """The program of a module of MLIR on tensors: its text, bytecode, a file of either, or an `ir.Module`.
+
+    A string with one line that ends in ``.mlir`` or ``.mlirbc`` is a path. Raises `ParseError` at the place that does
+    not parse.
     """
     try:
-        return _program(text_or_path)
+        data, file = contents_of(source)
+        read = read_source(data, file)
+        return Program("mlir", read.module, read.functions, file, read.params)
     except KernelError as error:
         raise shown_to_user(error)
 
 
-def _program(text_or_path: str | Path) -> Program:
-    from mlirtri.dialect.mlir import public_functions
+@dataclass(frozen=True)
+class Source:
+    """A module that was read once: what is left of its text, and its large constants."""
 
-    is_path = isinstance(text_or_path, Path) or ("\n" not in text_or_path and text_or_path.endswith(".mlir"))
-    text, file = (read_text(Path(text_or_path)), str(text_or_path)) if is_path else (str(text_or_path), "<text>")
+    text: str
+    file: str
+    params: dict[str, Any] = field(default_factory=dict)
+    functions: tuple[str, ...] = ()
+    """The public functions that have a body, in order."""
 
-    def read() -> Any:
-        return parse("mlir", text, file)
+    def module(self) -> Any:
+        """The module in a context of its own: a walk changes it."""
+        return parse("mlir", self.text, self.file)
 
-    functions = [each.attributes["sym_name"].value for each in public_functions(read())]
-    return Program("mlir", read, functions, file)
+
+def contents_of(source: str | bytes | Path | Any, suffixes: Sequence[str] = (".mlir", ".mlirbc")) -> tuple[bytes, str]:
+    """The bytes of a module's text or bytecode, and the file that errors are to name; raises `ParseError`."""
+    if isinstance(source, Path) or (isinstance(source, str) and _is_path(source, suffixes)):
+        path = Path(source).absolute()
+        try:
+            return path.read_bytes(), str(path)
+        except OSError as problem:
+            raise ParseError(f"{source} cannot be read: {problem.strerror or problem}") from None
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return bytes(source), BYTES if bytes(source[:4]) == BYTECODE else TEXT
+    if isinstance(source, str):
+        # Shown with errors; the last text stands for them all.
+        linecache.cache[TEXT] = (len(source), None, source.splitlines(keepends=True), TEXT)
+        return source.encode("utf-8", "surrogatepass"), TEXT
+    if hasattr(source, "operation"):
+        return source.operation.get_asm(binary=True, enable_debug_info=True), MODULE
+    raise ParseError(
+        f"a {type(source).__name__} is no MLIR", help="give its text, its bytecode, the path of a file, or an ir.Module"
+    )
+
+
+def read_source(
+    data: bytes,
+    file: str,
+    operations: Sequence[str] = ("arith.constant", "ml_program.global"),
+    read: Callable[[str, str], Any] | None = None,
+) -> Source:
+    """A module with its large constants apart; raises `ParseError`.
+
+    `operations` are those that hold constants as their attribute ``value``. `read` parses the text where the module has
+    dialects that are not always loaded.
+    """
+    from mlirtri.dialect.mlir import ir, print_complete, public_functions
+    from mlirtri.lowering.import_constants import take_constants
+
+    if data.startswith(BYTECODE):
+        data = _text_of_bytecode(data, file)
+    data, resources = split_resources(data)
+    module = (read or _parse)(_decoded(data, file), file)
+    params: dict[str, Any] = {}
+    with module.context, ir.Location.unknown(), _errors_in(file):
+        take_constants(module, params, resources, operations)
+    functions = tuple(each.attributes["sym_name"].value for each in public_functions(module))
+    # The parser knows no name of the file that a text is from.
+    text = re.sub(r'"-":(?=\d+:\d+)', lambda _: f"{ir_string(file)}:", print_complete(module))
+    return Source(text, file, params, functions)
+
+
+def ir_string(text: str) -> str:
+    """A string literal of MLIR."""
+    return '"' + "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else _escaped(c) for c in text) + '"'
+
+
+def _escaped(character: str) -> str:
+    return "".join(f"\\{byte:02X}" for byte in character.encode("utf-8", "surrogateescape"))
+
+
+@contextmanager
+def _errors_in(file: str) -> Iterator[None]:
+    """Errors inside name the file that the module is from, which its own locations do not yet."""
+    try:
+        yield
+    except KernelError as error:
+        if error.span is not None and error.span.file == "-":
+            error.span = replace(error.span, file=file)
+        raise
+
+
+def _is_path(text: str, suffixes: Sequence[str]) -> bool:
+    return "\n" not in text and text.endswith(tuple(suffixes))
+
+
+def _parse(text: str, file: str) -> Any:
+    return parse("mlir", text, file)
+
+
+def _decoded(data: bytes, file: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as problem:
+        before = data[: problem.start]
+        column = problem.start - (before.rfind(b"\n") + 1) + 1
+        place = Span(file, before.count(b"\n") + 1, column)
+        raise ParseError(f"this is not UTF-8: byte 0x{data[problem.start]:02x}", place) from None
+
+
+def _text_of_bytecode(data: bytes, file: str) -> bytes:
+    """The text of bytecode, with the data of its resources."""
+    from mlirtri.dialect.definition import new_context
+    from mlirtri.dialect.mlir import ir
+
+    try:
+        module = ir.Module.parse(data, new_context())
+    except ir.MLIRError as error:
+        reason = error.error_diagnostics[0].message if error.error_diagnostics else str(error)
+        raise ParseError(f"this bytecode cannot be read: {reason}", Span(file, 1, 1)) from None
+    return module.operation.get_asm(binary=True, enable_debug_info=True)

@@ -1,0 +1,122 @@
+"""Reads the elements of constants in MLIR, of every element type, in time linear in their size.
+
+Takes operations that hold a dense attribute, or the bytes of a `dense_resource`. Gives NumPy arrays of the same bits:
+NaN payloads survive. Refuses element types without a NumPy dtype, and resources without their data.
+
+The bindings give the buffer of the usual element types. Of the others (bf16, fp8, complex) the text is exact: one hex
+string of all elements, or decimals, with hex for those that are not finite.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from mlirtri.dialect.dtypes import find_stored
+from mlirtri.dialect.mlir import ir
+from mlirtri.errors import ParseError, UnsupportedOperationError
+
+_BODY = re.compile(r'dense<("0x[0-9A-Fa-f]*"|[^>]*)>')
+_KEY = re.compile(r'dense_resource<("(?:[^"\\]|\\.)*"|[^>]*)>')
+_WORD = re.compile(r"0x[0-9A-Fa-f]+|[-+.0-9eE]+")
+
+
+def numpy_dtype(element: ir.Type | str) -> np.dtype:
+    """NumPy's dtype of an element type; raises `UnsupportedOperationError` where there is none."""
+    spelling = str(element)
+    if spelling == "index":
+        return np.dtype(np.int64)
+    dtype = find_stored(spelling.removeprefix("s") if re.fullmatch(r"si\d+", spelling) else spelling)
+    if dtype is None:
+        raise UnsupportedOperationError(
+            f"there are no tensors of {spelling} here", help="cast it to i8, or to another type with a NumPy dtype"
+        )
+    return dtype.numpy
+
+
+def array_constant(attribute: ir.Attribute) -> np.ndarray:
+    """The elements of a dense attribute in their own dtype and shape."""
+    if not isinstance(attribute, ir.DenseElementsAttr):
+        raise UnsupportedOperationError(
+            f"the elements of this {attribute.type} constant are out of reach", help="pass the tensor as an argument"
+        )
+    shape, dtype = _type(attribute.type)
+    if dtype.isbuiltin != 1:
+        return _from_text(str(attribute), shape, dtype)
+    return np.array(attribute).astype(dtype).reshape(shape)
+
+
+def operation_constant(operation: ir.Operation, name: str = "value") -> np.ndarray:
+    """The elements of an operation's dense attribute; the bindings cannot give an attribute of complex elements."""
+    try:
+        attribute = operation.attributes[name]
+    except TypeError:
+        return _from_text(str(operation), *_type(_complex_type(operation)))
+    return array_constant(attribute)
+
+
+def global_constant(operation: ir.Operation) -> np.ndarray:
+    """The elements of a `memref.global`; of complex ones the parts, along a last axis of 2."""
+    array = operation_constant(operation, "initial_value")
+    if array.dtype.kind != "c":
+        return array
+    part = np.dtype(f"f{array.dtype.itemsize // 2}")
+    return np.ascontiguousarray(array).view(part).reshape(*array.shape, 2)
+
+
+def resource_key(attribute: ir.Attribute) -> str | None:
+    """The key of a `dense_resource`; None for any other attribute."""
+    # The bindings have no class for this attribute, only for those whose text may be long.
+    found = _KEY.match(str(attribute)) if type(attribute) is ir.Attribute else None
+    if found is None:
+        return None
+    key = found[1]
+    return re.sub(r"\\(.)", r"\1", key[1:-1]) if key.startswith('"') else key
+
+
+def resource_constant(data: Any, kind: ir.Type, key: str) -> np.ndarray:
+    """The tensor of type `kind` that a resource's bytes are; raises `ParseError` when they are not as many."""
+    shape, dtype = _type(kind)
+    count = prod(shape)
+    if dtype == np.bool_ and len(data) != count and len(data) == -(-count // 8):
+        bits = np.unpackbits(np.frombuffer(data, np.uint8), count=count, bitorder="little")
+        return bits.view(np.bool_).reshape(shape)
+    if len(data) != count * dtype.itemsize:
+        raise ParseError(f"resource {key!r} has {len(data)} bytes, and {kind} {count * dtype.itemsize}")
+    return np.frombuffer(data, dtype).reshape(shape)
+
+
+def _type(kind: ir.Type) -> tuple[tuple[int, ...], np.dtype]:
+    shaped = ir.ShapedType(kind)
+    return tuple(shaped.shape), numpy_dtype(shaped.element_type)
+
+
+def _complex_type(operation: ir.Operation) -> ir.Type:
+    if len(operation.results):
+        return operation.results[0].type
+    return operation.attributes["type"].value
+
+
+def _from_text(text: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """The elements in the text of a dense attribute: one hex string of all, or numbers."""
+    body = _BODY.search(text)
+    if body is None:
+        raise UnsupportedOperationError("the elements of this constant are out of reach")
+    if body[1].startswith('"0x'):
+        elements = np.frombuffer(bytes.fromhex(body[1][3:-1]), dtype)
+    else:
+        part = np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+        elements = np.array(list(_numbers(body[1], part)), part).view(dtype)
+    return elements.reshape(shape) if elements.size == prod(shape) else np.full(shape, elements[0])
+
+
+def _numbers(body: str, dtype: np.dtype) -> Iterator[Any]:
+    """Each number of a list; those that are not finite are written as their bits."""
+    bits = np.dtype(f"u{dtype.itemsize}")
+    for word in _WORD.findall(body):
+        # Through NumPy's own conversion: ml_dtypes rounds a Python float once, to the nearest.
+        yield bits.type(int(word, 16)).view(dtype) if word.startswith("0x") else np.array(float(word)).astype(dtype)

@@ -1,0 +1,86 @@
+"""The blobs at the end of MLIR text, taken off it: hundreds of megabytes of hex that nothing has to parse again.
+
+    {-# dialect_resources: { builtin: { weight: "0x04000000…" } } #-}
+
+Takes the bytes of a text. Gives the text without that section, line for line, and the data of each key. Where the
+section is not of this form the text stays as it is, so that MLIR's parser says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import re
+from binascii import unhexlify
+from collections.abc import Iterator
+
+_START = re.compile(rb"^[ \t]*\{-#", re.MULTILINE)
+_TOKEN = re.compile(rb'\s*(#-\}|[{}:,]|"|[\w.$-]+)')
+_ALIGNMENT = 4
+"""Bytes before the data of a blob, which say how it wants to lie in memory."""
+
+
+def split_resources(text: bytes) -> tuple[bytes, dict[str, bytes]]:
+    """The text without its section of resources, and the data of each; both as they were where there is none."""
+    start = _START.search(text)
+    if start is None:
+        return text, {}
+    try:
+        tokens = _tokens(text, start.end())
+        blobs, end = _section(tokens, text)
+    except (_OtherForm, StopIteration, RecursionError, ValueError):
+        return text, {}
+    lines = text.count(b"\n", start.start(), end)
+    return text[: start.start()] + b"\n" * lines + text[end:], blobs
+
+
+class _OtherForm(Exception):
+    """The section is not what this module reads."""
+
+
+def _section(tokens: Iterator[tuple[bytes, int, int]], text: bytes) -> tuple[dict[str, bytes], int]:
+    """The blobs of all dialects up to the end of the section, and where that is."""
+    blobs: dict[str, bytes] = {}
+    path: list[bytes] = []
+    for token, begin, end in tokens:
+        if token == b"#-}":
+            return blobs, end
+        if token == b"}":
+            path = path[:-1]
+            continue
+        if token == b",":
+            continue
+        _expect(tokens, b":")
+        value, at, until = next(tokens)
+        if value == b"{":
+            path = [*path, token]
+        elif value == b'"' and path[:1] == [b"dialect_resources"] and len(path) == 2:
+            blobs[_name(text[begin:end])] = _data(text, at, until)
+    raise _OtherForm
+
+
+def _tokens(text: bytes, position: int) -> Iterator[tuple[bytes, int, int]]:
+    """Each token with its place; a string's token is its first quote, its place all of it."""
+    while match := _TOKEN.match(text, position):
+        begin, position = match.start(1), match.end(1)
+        if match[1] == b'"':
+            position = text.index(b'"', position) + 1
+        yield match[1], begin, position
+    raise _OtherForm
+
+
+def _expect(tokens: Iterator[tuple[bytes, int, int]], wanted: bytes) -> None:
+    if next(tokens)[0] != wanted:
+        raise _OtherForm
+
+
+def _name(key: bytes) -> str:
+    if b"\\" in key:
+        raise _OtherForm
+    return key.strip(b'"').decode()
+
+
+def _data(text: bytes, begin: int, end: int) -> bytes:
+    """The bytes of ``"0x…"``, of which the first say how they want to be aligned."""
+    digits = memoryview(text)[begin + 1 : end - 1]
+    if bytes(digits[:2]) != b"0x" or len(digits) < 2 + 2 * _ALIGNMENT:
+        raise _OtherForm
+    return unhexlify(digits[2 + 2 * _ALIGNMENT :])

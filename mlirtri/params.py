@@ -1,0 +1,59 @@
+"""The tensors that a program is bound to: a dictionary that keeps shapes and dtypes, and knows when it was changed.
+
+Takes arrays of NumPy's or tensors of torch's by name. Refuses new names, and values of another shape or dtype: code is
+compiled for those, and for no values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
+
+from mlirtri.dialect.dtypes import find_stored
+from mlirtri.dialect.types import TensorType
+from mlirtri.errors import ArgumentMismatchError, did_you_mean
+
+
+class Params(MutableMapping[str, Any]):
+    """Name to tensor. Values may be replaced, also those of many with `update`."""
+
+    def __init__(self, tensors: Mapping[str, Any] | None = None):
+        self._tensors = dict(tensors or {})
+        self.version = 0
+        """Counts replacements: kernels of an earlier version hold the tensors of that time."""
+
+    def __getitem__(self, name: str) -> Any:
+        return self._tensors[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Raises `ArgumentMismatchError` for an unknown name, and for another shape or dtype."""
+        if name not in self._tensors:
+            raise ArgumentMismatchError(
+                f"the program is bound to no tensor {name!r}",
+                help=f"{did_you_mean(name, self._tensors)}it has {', '.join(self._tensors) or 'none'}",
+            )
+        wanted, found = type_of_tensor(self._tensors[name]), type_of_tensor(value)
+        if wanted != found:
+            shown = found or type(value).__name__
+            raise ArgumentMismatchError(f"{name!r} is a {wanted}, which cannot be replaced by a {shown}")
+        self._tensors[name] = value
+        self.version += 1
+
+    def __delitem__(self, name: str) -> None:
+        raise ArgumentMismatchError(f"the program needs {name!r}", help="replace it by another tensor of its type")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __repr__(self) -> str:
+        types = ", ".join(f"{name}: {type_of_tensor(value)}" for name, value in self._tensors.items())
+        return f"<mlirtri params {types or 'none'}>"
+
+
+def type_of_tensor(value: Any) -> TensorType | None:
+    """The type of an array or tensor; None for anything else."""
+    shape, dtype = getattr(value, "shape", None), find_stored(getattr(value, "dtype", None))
+    return None if shape is None or dtype is None else TensorType(tuple(shape), dtype)
