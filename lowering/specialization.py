@@ -12,6 +12,7 @@ from typing import Any
 
 from mlirtri.dialect.types import TensorType
 from mlirtri.errors import Span
+from mlirtri.lowering.size_program import SizeProgram
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,8 @@ class Interface:
     """Positions in `bound` that a call changes, each with the number of the result that is the next call's content."""
     numbers: tuple[int, ...] = ()
     """Results of rank 0 that Python gets as numbers."""
+    sizes: SizeProgram | None = None
+    """Of a function with sizes known at run time only: what those of its results are, and what they have to be."""
 
 
 @dataclass(frozen=True)

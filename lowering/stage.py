@@ -76,6 +76,8 @@ class CompileContext:
     """The `Interface` between Python and the compiled function, once `ast_to_tri` has run."""
     params: dict[str, Any] = field(default_factory=dict)
     """The tensors that an imported function is bound to (weights, large constants), by name."""
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """The shapes that arguments of an imported function are compiled for, by name, where its types leave them open."""
     captures: list[Any] = field(default_factory=list)
     """The global and closure values that went into the code (`Capture`), and the sources of inlined helpers."""
     unroll: int = 4

@@ -1,21 +1,26 @@
 """How to call IR that did not come from Python: an `Interface` read off a module, or off a dump's manifest.
 
 Takes a parsed module, or the JSON of a manifest. Gives the function's name and how Python's tensors meet it.
-Refuses modules of no or several functions, and functions of anything but tensors of static shape.
+Refuses modules of no or several functions, functions of anything but ranked tensors, and of sizes known at run time
+only where neither the module nor a manifest says what they are.
 """
 
 from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mlirtri.dialect.dtypes import as_dtype
+from mlirtri.dialect.sizes import UNKNOWN, is_dynamic
 from mlirtri.dialect.types import TensorType
 from mlirtri.dumps import MANIFEST, read_manifest
+from mlirtri.dynamic_shapes import size_program_json, size_program_of_json
 from mlirtri.errors import KernelError, ParseError, Span
 from mlirtri.imported import error_class, with_facts
+from mlirtri.lowering.size_program import SizeProgram
 from mlirtri.lowering.specialization import Interface, Leaf, PrintLog, PrintSite, RuntimeCheck, TensorParameter
 
 
@@ -26,11 +31,17 @@ def interface_of(kind: str, ir: Any, path: Path) -> tuple[str, Interface, str]:
     is what it says it is now.
     """
     name, interface = function_of(kind, ir, path)
-    recorded = read_manifest(path.parent) if path.is_file() else None
-    if recorded is None or recorded["kernel"] != name:
-        return name, interface, "torch"
-    known = from_json(recorded["interface"], path.parent / MANIFEST)
-    return name, known if fits(interface, known) else interface, recorded.get("semantics", "torch")
+    recorded, semantics = read_manifest(path.parent) if path.is_file() else None, "torch"
+    if recorded is not None and recorded["kernel"] == name:
+        known = from_json(recorded["interface"], path.parent / MANIFEST)
+        interface, semantics = known if fits(interface, known) else interface, recorded.get("semantics", "torch")
+    if interface.sizes is None and not all(leaf.is_static for leaf in interface.leaves):
+        raise ParseError(
+            f"{name!r} has results of sizes known at run time only, and the file does not say which",
+            Span(str(path), 1, 1),
+            help=f"resume from a dump with its {MANIFEST}, or at an earlier stage",
+        )
+    return name, interface, semantics
 
 
 def function_of(kind: str, ir: Any, path: Path) -> tuple[str, Interface]:
@@ -90,7 +101,24 @@ def _of_mlir(module: Any, path: Path) -> tuple[str, Interface]:
         from mlirtri.lowering.bufferized_to_llvmdialect import kernel_of
 
         symbol = kernel_of(symbol)
-    return symbol, with_facts(function, _interface(names, inputs, results, updates))
+    interface = with_facts(function, _interface(names, inputs, results, updates))
+    return symbol, replace(interface, sizes=_sizes(module, function))
+
+
+def _sizes(module: Any, function: Any) -> SizeProgram | None:
+    """What the sizes of a function on tensors are, where they are known at run time only."""
+    from mlirtri.dialect.mlir import ir
+
+    if function.operation.name != "func.func":
+        return None
+    kinds = (*function.type.inputs, *function.type.results)
+    if all(isinstance(kind, ir.RankedTensorType) and kind.has_static_shape for kind in kinds):
+        return None
+    if not all(isinstance(kind, ir.RankedTensorType) for kind in kinds):
+        return None
+    from mlirtri.lowering.size_function import size_program
+
+    return size_program(module)
 
 
 def _updates_of_mlir(module: Any, function: Any) -> dict[int, int]:
@@ -115,10 +143,10 @@ def _signature(module: Any, function: Any, path: Path) -> tuple[list[TensorType]
     if not is_func or any(isinstance(each, ir.MemRefType) for each in (*of.inputs, *of.results)):
         of = _signature_before_buffers(module, function, path)
     try:
-        return [_static(type_of(each)) for each in of.inputs], [_static(type_of(each)) for each in of.results]
+        return [type_of(each) for each in of.inputs], [type_of(each) for each in of.results]
     except KernelError as error:
         place = span_of(function.location) or Span(str(path), 1, 1)
-        raise ParseError(error.message, place, help="kernels take and return tensors of static shape") from None
+        raise ParseError(error.message, place, help="kernels take and return ranked tensors") from None
 
 
 def _signature_before_buffers(module: Any, function: Any, path: Path) -> Any:
@@ -171,13 +199,16 @@ def _updates(function: Any) -> dict[int, int]:
 
 
 def _relax_type(of: Any, name: str, path: Path) -> TensorType:
+    from mlirtri.lowering.tvm_names import tirx
+
     try:
-        return TensorType(tuple(int(size) for size in of.shape), as_dtype(str(of.dtype)))
+        sizes = (int(size) if isinstance(size, tirx.IntImm) else UNKNOWN for size in of.shape)
+        return TensorType(tuple(sizes), as_dtype(str(of.dtype)))
     except (AttributeError, TypeError, KernelError):
         raise ParseError(
             f"{name!r} takes or returns a {of}",
             Span(str(path), 1, 1),
-            help="kernels take and return tensors of static shape",
+            help="kernels take and return ranked tensors",
         ) from None
 
 
@@ -207,6 +238,7 @@ def to_json(interface: Interface | None) -> dict[str, Any] | None:
         "bound": [_parameter_json(each) for each in interface.bound],
         "states": [list(pair) for pair in interface.states],
         "numbers": list(interface.numbers),
+        "sizes": size_program_json(interface.sizes),
     }
 
 
@@ -229,6 +261,7 @@ def from_json(data: dict[str, Any], path: Path) -> Interface:
             tuple(map(_parameter_of_json, data["bound"])),
             tuple((bound, result) for bound, result in data["states"]),
             tuple(data["numbers"]),
+            size_program_of_json(data["sizes"]),
         )
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, KernelError):
         raise ParseError("the interface in this manifest is not one", Span(str(path), 1, 1), help="remove it") from None
@@ -243,17 +276,11 @@ def _parameter_of_json(data: dict[str, Any]) -> TensorParameter:
 
 
 def _type_json(of: TensorType) -> list[Any]:
-    return [of.dtype.name, *of.shape]
-
-
-def _static(of: TensorType) -> TensorType:
-    if not of.is_static:
-        raise KernelError(f"{of} is not a ranked tensor of static shape")
-    return of
+    return [of.dtype.name, *(None if is_dynamic(size) else size for size in of.shape)]
 
 
 def _type_of_json(data: list[Any]) -> TensorType:
-    return TensorType(tuple(data[1:]), as_dtype(data[0]))
+    return TensorType(tuple(UNKNOWN if size is None else size for size in data[1:]), as_dtype(data[0]))
 
 
 def _span_json(span: Span | None) -> list[Any] | None:

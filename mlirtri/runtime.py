@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from mlirtri.dialect.dtypes import DType, find_dtype
+from mlirtri.dynamic_shapes import DynamicShapes, admits
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
 from mlirtri.lowering.large_memory import empty
 from mlirtri.lowering.specialization import Interface, Leaf, TensorParameter, like
@@ -58,6 +59,7 @@ class Runner:
         self.bound = tuple(_Entry(self, each, signless).held((params or {})[each.name]) for each in interface.bound)
         """What the function takes after the arguments: the same tensors at every call."""
         self.outputs = [(tuple(leaf.shape), leaf.dtype.torch) for leaf in interface.leaves]
+        self.sizes = DynamicShapes(name, interface, interface.sizes) if interface.sizes is not None else None
         self.views = [_view_of(leaf.dtype, signless) for leaf in interface.leaves]
         self.has_views = any(view is not None for view in self.views)
         tree = interface.tree
@@ -66,7 +68,9 @@ class Runner:
         has_views = self.has_views or any(entry.view is not None for entry in self.entries)
         self.updates = Updates(interface, getattr(executable, "updates_in_place", False))
         is_bare = not (self.updates or interface.numbers or interface.states or interface.log or interface.checks)
-        self.is_plain = self.is_single and is_bare and bool(self.entries) and not cuda and not has_views
+        self.is_plain = (
+            self.is_single and is_bare and self.sizes is None and bool(self.entries) and not cuda and not has_views
+        )
 
     def __call__(self, arguments: Sequence[Any], out: Any = None) -> Any:
         if out is None and self.is_plain and _are_plain(arguments, self.types):
@@ -90,7 +94,7 @@ class Runner:
     def allocated(self, inputs: list[Any], device: torch.device, arrays: bool = False) -> list[Any]:
         """Memory for every result; that of an argument which is written in place is the argument's."""
         results: list[Any] = []
-        for index, (shape, dtype) in enumerate(self.outputs):
+        for index, (shape, dtype) in enumerate(self.shaped(inputs)):
             parameter = self.updates.in_place.get(index)
             if parameter is None and arrays:
                 results.append(empty(shape, dtype, device))
@@ -99,6 +103,13 @@ class Runner:
             else:
                 results.append(_as_given(inputs[parameter], dtype))
         return results
+
+    def shaped(self, inputs: Sequence[Any]) -> list[tuple[Any, torch.dtype]]:
+        """Shape and dtype of every result; of sizes known at run time only, by those of the arguments."""
+        if self.sizes is None:
+            return self.outputs
+        shapes = self.sizes.results((*inputs, *self.bound))
+        return [(shape, dtype) for shape, (_, dtype) in zip(shapes, self.outputs, strict=True)]
 
     def gives_arrays(self, arguments: Sequence[Any]) -> bool:
         """Torch in, torch out; NumPy in, NumPy out; torch for a mixture."""
@@ -158,7 +169,11 @@ class Runner:
         leaves = [leaf.index for leaf in _leaves(self.interface.tree)]
         if len(given) != len(leaves):
             raise ArgumentMismatchError(f"{self.name}(): out has {len(given)} tensors for {len(leaves)} results")
-        targets = [self._checked_output(target, index, arrays) for index, target in zip(leaves, given, strict=True)]
+        shapes = [shape for shape, _ in self.shaped(inputs)]
+        targets = [
+            self._checked_output(target, index, shapes[index], arrays)
+            for index, target in zip(leaves, given, strict=True)
+        ]
         if any(overlap(a, b) for at, a in enumerate(targets) for b in targets[:at]):
             raise ArgumentMismatchError(f"{self.name}(): the tensors of out share memory")
         results = self.allocated(inputs, device)
@@ -174,8 +189,8 @@ class Runner:
             target.copy_(result)
         return out
 
-    def _checked_output(self, target: Any, index: int, arrays: bool) -> Any:
-        leaf = self.interface.leaves[index]
+    def _checked_output(self, target: Any, index: int, shape: tuple[int, ...], arrays: bool) -> Any:
+        leaf = self.interface.leaves[index].with_shape(shape)
         wanted = np.ndarray if arrays else torch.Tensor
         if (
             not isinstance(target, wanted)
@@ -234,7 +249,8 @@ class _Entry:
         self.parameter = parameter
         self.dtype: DType = parameter.type.dtype
         self.torch_dtype = self.dtype.torch
-        self.shape = torch.Size(parameter.type.shape)
+        self.shape = torch.Size(parameter.type.shape) if parameter.type.is_static else tuple(parameter.type.shape)
+        """What a tensor's shape has to be; an unknown size fits all."""
         self.view = _view_of(self.dtype, signless)
         self.has_warned = False
 
@@ -247,7 +263,7 @@ class _Entry:
             tensor = self.scalar(value)
         else:
             raise self.mismatch(value)
-        if tensor.shape != self.shape or tensor.dtype != self.torch_dtype:
+        if tensor.dtype != self.torch_dtype or not (tensor.shape == self.shape or admits(self.shape, tensor.shape)):
             raise self.mismatch(value)
         if tensor.requires_grad and torch.is_grad_enabled():
             raise KernelTypeError(

@@ -1,0 +1,97 @@
+"""Sizes known at run time only, as far as they can be known: out of the arguments', and none negative.
+
+Takes a function on tensors, with `?` in its types perhaps, and `context.shapes`, the shapes that arguments are compiled
+for. Gives it with the types of these arguments static and so all that follows from them; sizes that are left are
+arithmetic on the arguments' sizes, which are known not to be negative. Refuses shapes that do not fit the types.
+
+    dim (pad %x low 1 high 1) 0   ──►   dim %x 0 + 2
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.locations import name_of, span_of
+from mlirtri.dialect.mlir import all_operations, func, ir, public_functions, tensor
+from mlirtri.errors import ArgumentMismatchError
+from mlirtri.lowering.imports import argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.mlir_passes import Pass, run_passes
+from mlirtri.lowering.stage import CompileContext
+
+FACTS = (
+    Pass("canonicalize", "sizes of arrays become those of what they are made of"),
+    Pass("cse", "equal sizes are computed once"),
+    Pass("resolve-ranked-shaped-type-result-dims", "sizes of results are said by operands"),
+    Pass("canonicalize", "sizes that are known go into the types"),
+    Pass("int-range-optimizations", "sizes are not negative"),
+    Pass("canonicalize", "tests that this decides fold away"),
+    Pass("cse", "equal sizes are computed once"),
+)
+
+
+def rewrite(module: ir.Module, context: CompileContext) -> None:
+    """Work out the sizes of the only function; raises `ArgumentMismatchError`, `PassFailedError`."""
+    [function] = public_functions(module)
+    if context.shapes:
+        _specialize(function, context)
+    elif not any(_is_dynamic(value.type) for one in all_operations(module) for value in one.results):
+        return
+    run_passes(module, FACTS, context)
+    if context.shapes:
+        run_passes(module, FACTS, context)
+        [function] = public_functions(module)
+        _return_what_is_known(function)
+
+
+def _specialize(function: func.FuncOp, context: CompileContext) -> None:
+    """Give arguments their shapes; what reads them still sees the type that it was written for."""
+    block = function.regions[0].blocks[0]
+    attributes = argument_attributes(function), result_attributes(function)
+    names = [name_of(argument.location) or f"arg{at}" for at, argument in enumerate(block.arguments)]
+    if unknown := [name for name in context.shapes if name not in names]:
+        raise ArgumentMismatchError(
+            f"{context.kernel!r} has no argument {', '.join(map(repr, unknown))}",
+            span_of(function.location),
+            help=f"its arguments are {', '.join(names) or 'none'}",
+        )
+    for name, argument in zip(names, block.arguments, strict=True):
+        if name in context.shapes:
+            _set_shape(argument, name, context.shapes[name], function)
+    set_signature(function, *attributes)
+
+
+def _set_shape(argument: ir.Value, name: str, shape: tuple[int, ...], function: func.FuncOp) -> None:
+    kind = argument.type
+    fits = len(shape) == kind.rank and all(a in (b, -1) for a, b in zip(_known(kind), shape, strict=True))
+    if not fits or any(size < 0 for size in shape):
+        raise ArgumentMismatchError(
+            f"{name!r} is a {kind}, which has no shape {tuple(shape)}", span_of(function.location)
+        )
+    argument.set_type(ir.RankedTensorType.get(list(shape), kind.element_type, kind.encoding))
+    if argument.type == kind:
+        return
+    with ir.InsertionPoint.at_block_begin(argument.owner), argument.location:
+        cast = tensor.CastOp(kind, argument)
+    argument.replace_all_uses_except(cast.result, cast.operation)
+
+
+def _known(kind: ir.RankedTensorType) -> list[int]:
+    return [size if size >= 0 else -1 for size in kind.shape]
+
+
+def _return_what_is_known(function: func.FuncOp) -> None:
+    """Results are of the types that they turned out to have."""
+    block = function.regions[0].blocks[0]
+    attributes = argument_attributes(function), result_attributes(function)
+    terminator = block.operations[len(block.operations) - 1].operation
+    for at, value in enumerate(terminator.operands):
+        if not isinstance(value.owner, ir.Block) and value.owner.operation.name == "tensor.cast":
+            cast = value.owner.operation
+            if _is_dynamic(cast.operands[0].type):
+                continue
+            terminator.operands[at] = cast.operands[0]
+            if not list(cast.results[0].uses):
+                cast.erase()
+    set_signature(function, *attributes)
+
+
+def _is_dynamic(kind: ir.Type) -> bool:
+    return isinstance(kind, ir.RankedTensorType) and not kind.has_static_shape

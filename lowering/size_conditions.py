@@ -1,0 +1,331 @@
+"""Which sizes have to fit each other for a function to read and write inside of its arrays.
+
+Takes the operations of a function on tensors of run-time sizes. Gives pairs of index values that have to be equal, or
+of which the first may not be larger, as conditions on values: `size_function` finds out what they are of the arguments.
+Nothing is said of operations of known sizes, which MLIR's verifier has checked, nor of those inside loops and branches.
+
+    linalg.matmul ins(%a: tensor<?x?>, %b: tensor<?x?>)   ──►   dim %a 1 == dim %b 0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from mlirtri.dialect.mlir import all_operations_in, arith, ir, linalg, tensor
+
+EQUAL, NOT_MORE = "==", "<="
+Values = list[ir.Value]
+
+
+@dataclass(frozen=True)
+class Needed:
+    """Two index values, how they have to compare, and the operation that needs it."""
+
+    left: ir.Value
+    relation: str
+    right: ir.Value
+    operation: ir.Operation = field(repr=False)
+
+
+Rule = Callable[[ir.Operation], Iterator[Needed]]
+
+
+def conditions_of(operation: ir.Operation) -> Iterator[Needed]:
+    """What the sizes of one operation's operands and results have to be; inserts what computes them."""
+    if not any(_is_dynamic(value) for value in (*operation.operands, *operation.results)):
+        return
+    if (rule := _RULES.get(operation.name)) is not None:
+        yield from rule(operation)
+    elif operation.name.startswith("linalg."):
+        yield from _structured(operation)
+    elif operation.name.startswith(("arith.", "math.")):
+        yield from _elementwise(operation)
+
+
+def _structured(operation: ir.Operation) -> Iterator[Needed]:
+    """One loop has one extent, and no place that a map says lies behind the end of an axis."""
+    maps = linalg.get_indexing_maps(operation)
+    if maps is None:
+        return
+    shaped = [(value, one.value) for value, one in zip(operation.operands, maps, strict=False) if _is_tensor(value)]
+    extents: dict[int, ir.Value] = {}
+    for value, one in shaped:
+        for axis, result in enumerate(one.results):
+            if not isinstance(result, ir.AffineDimExpr):
+                continue
+            size = dim(value, axis)
+            if result.position in extents:
+                yield Needed(size, EQUAL, extents[result.position], operation)
+            else:
+                extents[result.position] = size
+    for value, one in shaped:
+        for axis, result in enumerate(one.results):
+            if not isinstance(result, ir.AffineDimExpr) and all(each in extents for each in _loops(result)):
+                yield _within(_largest(result, extents), dim(value, axis), extents, operation)
+    yield from _reads_in_body(operation, extents)
+
+
+def _within(last: ir.Value, size: ir.Value, extents: dict[int, ir.Value], operation: ir.Operation) -> Needed:
+    """The place `last` lies before `size`, if any loop runs at all."""
+    return Needed(_if_any(extents, arith.addi(last, index(1))), NOT_MORE, size, operation)
+
+
+def _if_any(extents: dict[int, ir.Value], value: ir.Value) -> ir.Value:
+    """`value`, or 0 where one of the loops never runs."""
+    for extent in extents.values():
+        value = arith.select(arith.cmpi(arith.CmpIPredicate.eq, extent, index(0)), index(0), value)
+    return value
+
+
+def _loops(expression: ir.AffineExpr) -> set[int]:
+    if isinstance(expression, ir.AffineDimExpr):
+        return {expression.position}
+    if isinstance(expression, ir.AffineConstantExpr):
+        return set()
+    return _loops(expression.lhs) | _loops(expression.rhs)
+
+
+def _largest(expression: ir.AffineExpr, extents: dict[int, ir.Value]) -> ir.Value:
+    """The largest value of a map's result, whose factors are not negative."""
+    if isinstance(expression, ir.AffineDimExpr):
+        return arith.subi(extents[expression.position], index(1))
+    if isinstance(expression, ir.AffineConstantExpr):
+        return index(expression.value)
+    left, right = _largest(expression.lhs, extents), _largest(expression.rhs, extents)
+    if isinstance(expression, ir.AffineModExpr):
+        return arith.minsi(left, arith.subi(right, index(1)))
+    return _ARITHMETIC[type(expression)](left, right)
+
+
+_ARITHMETIC = {
+    ir.AffineAddExpr: arith.addi,
+    ir.AffineMulExpr: arith.muli,
+    ir.AffineFloorDivExpr: arith.floordivsi,
+    ir.AffineCeilDivExpr: arith.ceildivsi,
+}
+
+
+# --- reads by place in the bodies of structured operations ----------------------------------------------------------
+
+
+def _reads_in_body(operation: ir.Operation, extents: dict[int, ir.Value]) -> Iterator[Needed]:
+    for read in all_operations_in(operation):
+        if read.name != "tensor.extract" or _inside(read.operands[0], operation):
+            continue
+        source, *places = read.operands
+        for axis, place in enumerate(places):
+            size = dim(source, axis)
+            if (loop := _loop_of(place)) is None or loop not in extents:
+                # Such a place is kept inside of the array, which needs at least one element.
+                yield Needed(_if_any(extents, index(1)), NOT_MORE, size, read)
+                continue
+            if _spreads_one(place):
+                # An axis of size 1 serves them all, and one of another size has to be the loop's.
+                is_one = arith.cmpi(arith.CmpIPredicate.eq, size, index(1))
+                yield Needed(arith.select(is_one, size, extents[loop]), EQUAL, size, read)
+            else:
+                yield Needed(_if_any(extents, extents[loop]), NOT_MORE, size, read)
+
+
+def _loop_of(place: ir.Value) -> int | None:
+    """The loop whose counter a place is, perhaps kept between bounds, or 0 along axes of size 1."""
+    if isinstance(place.owner, ir.Block):
+        return None
+    made = place.owner.operation
+    if made.name == "linalg.index":
+        return made.attributes["dim"].value
+    if made.name in ("arith.maxsi", "arith.minsi", "arith.select"):
+        found = {loop for one in list(made.operands)[-2:] if (loop := _loop_of(one)) is not None}
+        return found.pop() if len(found) == 1 else None
+    return None
+
+
+def _spreads_one(place: ir.Value) -> bool:
+    """Whether a place is 0 where its axis has size 1."""
+    made = place.owner.operation
+    if made.name == "arith.select":
+        return True
+    operands = [one for one in made.operands if not isinstance(one.owner, ir.Block)]
+    return made.name in ("arith.maxsi", "arith.minsi") and any(_spreads_one(one) for one in operands)
+
+
+def _inside(value: ir.Value, operation: ir.Operation) -> bool:
+    owner = value.owner.owner if isinstance(value.owner, ir.Block) else value.owner.operation
+    while owner is not None and owner.operation.name != "func.func":
+        if owner.operation == operation:
+            return True
+        owner = owner.operation.parent
+    return False
+
+
+# --- operations on whole tensors --------------------------------------------------------------------------------------
+
+
+def _elementwise(operation: ir.Operation) -> Iterator[Needed]:
+    first, *others = [value for value in operation.operands if _is_tensor(value)]
+    for other in others:
+        if other.type.rank == first.type.rank:
+            for axis in range(first.type.rank):
+                yield Needed(dim(other, axis), EQUAL, dim(first, axis), operation)
+
+
+def _cast(operation: ir.Operation) -> Iterator[Needed]:
+    source, result = operation.operands[0], operation.results[0]
+    if not (_is_tensor(source) and _is_tensor(result)):
+        return
+    for axis, size in enumerate(result.type.shape):
+        if size >= 0:
+            yield Needed(dim(source, axis), EQUAL, index(size), operation)
+
+
+def _expand(operation: ir.Operation) -> Iterator[Needed]:
+    source, *dynamic = operation.operands
+    sizes = mixed(operation.attributes["static_output_shape"], dynamic)
+    for axis, group in enumerate(operation.attributes["reassociation"]):
+        product = index(1)
+        for each in group:
+            product = arith.muli(product, sizes[each.value])
+        yield Needed(product, EQUAL, dim(source, axis), operation)
+
+
+def _reshape(operation: ir.Operation) -> Iterator[Needed]:
+    source, shape = operation.operands
+    if shape.type.shape[0] < 0:
+        return
+    count, product = index(1), index(1)
+    for axis in range(source.type.rank):
+        count = arith.muli(count, dim(source, axis))
+    for at, size in enumerate(operation.results[0].type.shape):
+        asked = _as_index(tensor.extract(shape, [index(at)]))
+        product = arith.muli(product, asked)
+        yield Needed(index(0), NOT_MORE, asked, operation)
+        if size >= 0:
+            yield Needed(asked, EQUAL, index(size), operation)
+    yield Needed(product, EQUAL, count, operation)
+
+
+def _extract_slice(operation: ir.Operation) -> Iterator[Needed]:
+    offsets, sizes, strides = slice_of(operation)
+    yield from _slice_within(operation, operation.operands[0], offsets, sizes, strides)
+
+
+def _insert_slice(operation: ir.Operation) -> Iterator[Needed]:
+    source, target = list(operation.operands)[:2]
+    offsets, sizes, strides = slice_of(operation)
+    yield from _slice_within(operation, target, offsets, sizes, strides)
+    kept = sizes
+    if source.type.rank < len(sizes):
+        static = list(operation.attributes["static_sizes"])
+        kept = [sizes[axis] for axis in kept_axes(static, source.type.rank)]
+    for axis, size in enumerate(kept):
+        yield Needed(dim(source, axis), EQUAL, size, operation)
+
+
+def _slice_within(
+    operation: ir.Operation, whole: ir.Value, offsets: Values, sizes: Values, strides: Values
+) -> Iterator[Needed]:
+    for axis, (offset, size, stride) in enumerate(zip(offsets, sizes, strides, strict=True)):
+        yield Needed(index(0), NOT_MORE, offset, operation)
+        yield Needed(index(0), NOT_MORE, size, operation)
+        end = arith.addi(offset, arith.addi(arith.muli(arith.subi(size, index(1)), stride), index(1)))
+        yield Needed(_if_any({axis: size}, end), NOT_MORE, dim(whole, axis), operation)
+
+
+def _concat(operation: ir.Operation) -> Iterator[Needed]:
+    joined, (first, *others) = operation.attributes["dim"].value, operation.operands
+    for other in others:
+        for axis in range(first.type.rank):
+            if axis != joined:
+                yield Needed(dim(other, axis), EQUAL, dim(first, axis), operation)
+
+
+def _pad(operation: ir.Operation) -> Iterator[Needed]:
+    counts = list(operation.attributes["operandSegmentSizes"])
+    operands = list(operation.operands)[1:]
+    for name, dynamic in (("low", operands[: counts[1]]), ("high", operands[counts[1] :])):
+        for width in mixed(operation.attributes[f"static_{name}"], dynamic):
+            yield Needed(index(0), NOT_MORE, width, operation)
+
+
+def _sized(operation: ir.Operation) -> Iterator[Needed]:
+    """No size that an operation is given is negative."""
+    for size in operation.operands:
+        if isinstance(size.type, ir.IndexType):
+            yield Needed(index(0), NOT_MORE, size, operation)
+
+
+def _element(operation: ir.Operation) -> Iterator[Needed]:
+    whole, *places = list(operation.operands)[operation.name == "tensor.insert" :]
+    for axis, place in enumerate(places):
+        yield Needed(index(0), NOT_MORE, place, operation)
+        yield Needed(arith.addi(place, index(1)), NOT_MORE, dim(whole, axis), operation)
+
+
+_RULES: dict[str, Rule] = {
+    "tensor.cast": _cast,
+    "tensor.expand_shape": _expand,
+    "tensor.reshape": _reshape,
+    "tensor.extract_slice": _extract_slice,
+    "tensor.insert_slice": _insert_slice,
+    "tensor.concat": _concat,
+    "tensor.pad": _pad,
+    "tensor.empty": _sized,
+    "tensor.splat": _sized,
+    "tensor.generate": _sized,
+    "tensor.extract": _element,
+    "tensor.insert": _element,
+}
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def index(number: int) -> ir.Value:
+    return arith.constant(ir.IndexType.get(), number)
+
+
+def dim(value: ir.Value, axis: int) -> ir.Value:
+    """The size of an axis: a constant where the type says it."""
+    size = value.type.shape[axis]
+    return index(size) if size >= 0 else tensor.dim(value, index(axis))
+
+
+def mixed(static: Sequence[int], dynamic: Sequence[ir.Value]) -> Values:
+    """A ``static_…`` attribute with the operands that stand for its dynamic entries."""
+    operands = iter(dynamic)
+    return [next(operands) if each == ir.ShapedType.get_dynamic_size() else index(each) for each in static]
+
+
+def slice_of(operation: ir.Operation) -> tuple[Values, Values, Values]:
+    """Offsets, sizes and strides of a slice."""
+    counts = list(operation.attributes["operandSegmentSizes"])
+    first = 2 if operation.name == "tensor.insert_slice" else 1
+    operands = iter(list(operation.operands)[first:])
+    parts = []
+    for name, count in zip(("offsets", "sizes", "strides"), counts[first:], strict=True):
+        parts.append(mixed(operation.attributes[f"static_{name}"], [next(operands) for _ in range(count)]))
+    return parts[0], parts[1], parts[2]
+
+
+def kept_axes(sizes: Sequence[int], rank: int) -> list[int]:
+    """The axes of a slice that its type of `rank` keeps: axes of size 1 are dropped, the first ones."""
+    surplus, kept = len(sizes) - rank, []
+    for axis, size in enumerate(sizes):
+        if size == 1 and surplus:
+            surplus -= 1
+        else:
+            kept.append(axis)
+    return kept
+
+
+def _as_index(value: ir.Value) -> ir.Value:
+    return value if isinstance(value.type, ir.IndexType) else arith.index_cast(ir.IndexType.get(), value)
+
+
+def _is_tensor(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.RankedTensorType)
+
+
+def _is_dynamic(value: ir.Value) -> bool:
+    return _is_tensor(value) and not value.type.has_static_shape

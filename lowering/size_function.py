@@ -1,0 +1,246 @@
+"""The size program of a function: what its results' sizes are, and what its sizes have to be, out of its arguments'.
+
+Takes a module of one function on tensors, in the normal form that `linalg` has. Gives a `SizeProgram`, or None for a
+function of known sizes. The module is cloned and its results give way to the sizes asked for; upstream's passes say
+these by the operands of every operation, back to the arguments. What depends on the arrays' content stays unknown: a
+condition of that kind is left out, a result of such a size is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+
+from mlirtri.dialect.locations import span_of
+from mlirtri.dialect.mlir import func, ir, public_functions
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.imports import CHECK, result_attributes
+from mlirtri.lowering.mlir_passes import Pass, run_passes
+from mlirtri.lowering.size_conditions import EQUAL, Needed, conditions_of, dim
+from mlirtri.lowering.size_program import CONSTANT, ELEMENT, OPERATIONS, SIZE, Condition, SizeProgram, Step
+from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.target import as_target
+
+TO_ARGUMENTS = (
+    Pass("canonicalize", "sizes of arrays become those of what they are made of"),
+    Pass("cse", "equal sizes are computed once"),
+    Pass("resolve-ranked-shaped-type-result-dims", "sizes of results are said by operands"),
+    Pass("resolve-shaped-type-result-dims", "the same for operations that say all sizes at once"),
+    Pass("canonicalize", "what only computed elements is dead"),
+    Pass("int-range-optimizations", "sizes are not negative"),
+    Pass("canonicalize", "comparisons that are decided fold away"),
+    Pass("cse", "equal sizes are computed once"),
+    Pass("lower-affine", "affine maps become arithmetic"),
+    Pass("canonicalize", "constants fold"),
+    Pass("cse", "equal sizes are computed once"),
+)
+"""The passes between a function and its sizes."""
+
+
+def size_program(module: ir.Module) -> SizeProgram | None:
+    """What the sizes of the module's only function are; raises `UnsupportedOperationError`."""
+    [function] = public_functions(module)
+    if all(kind.has_static_shape for kind in (*function.type.inputs, *function.type.results)):
+        return None
+    with module.context, ir.Location.unknown():
+        clone = module.operation.clone()
+        asked = _ask(clone)
+        quiet = CompileContext(function.name.value, as_target("cpu"), keep_passes=False)
+        run_passes(clone, TO_ARGUMENTS, quiet)
+        [sizes] = public_functions(clone)
+        return _program(sizes, asked)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the values mean that the clone returns, in order: sizes, then pairs of conditions, then checks."""
+
+    sizes: list[tuple[int, int]]
+    conditions: list[tuple[str, str, object]]
+    checks: list[tuple[str, object]] = field(default_factory=list)
+
+
+def _ask(module: ir.Operation) -> _Asked:
+    """Let the clone's function return what is asked, in place of its results."""
+    [function] = public_functions(module)
+    block = function.regions[0].blocks[0]
+    operations = [one.operation for one in block.operations]
+    *operations, terminator = operations
+    results = list(terminator.operands)
+    asked = _Asked([], [])
+    returned: list[ir.Value] = []
+    with ir.InsertionPoint(terminator):
+        for at, value in enumerate(results):
+            for axis, size in enumerate(value.type.shape):
+                if size < 0:
+                    asked.sizes.append((at, axis))
+                    returned.append(dim(value, axis))
+        for each in (one for operation in operations for one in conditions_of(operation)):
+            asked.conditions.append((each.relation, _why(each), span_of(each.operation.location)))
+            returned += [each.left, each.right]
+        for at, attributes in enumerate(result_attributes(function)):
+            if CHECK in attributes and (found := _scalar_of(results[at])) is not None:
+                asked.checks.append((attributes[CHECK].value, span_of(results[at].owner.location)))
+                returned.append(found)
+        func.ReturnOp(returned)
+    terminator.erase()
+    kinds = [argument.type for argument in block.arguments], [value.type for value in returned]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*kinds))
+    for name in ("res_attrs",):
+        if name in function.attributes:
+            del function.attributes[name]
+    return asked
+
+
+def _why(needed: Needed) -> str:
+    return needed.operation.name
+
+
+def _scalar_of(value: ir.Value) -> ir.Value | None:
+    """The i1 that a tensor of rank 0 is made of."""
+    if isinstance(value.owner, ir.Block) or value.owner.operation.name != "tensor.from_elements":
+        return None
+    return value.owner.operation.operands[0]
+
+
+def _program(function: func.FuncOp, asked: _Asked) -> SizeProgram:
+    block = function.regions[0].blocks[0]
+    returned = list(block.operations[len(block.operations) - 1].operands)
+    reader = _Reader(list(block.arguments))
+    sizes = []
+    for (result, axis), value in zip(asked.sizes, returned, strict=False):
+        step = reader.step(value)
+        if step is None:
+            raise UnsupportedOperationError(
+                f"the size of axis {axis} of result {result} depends on the arguments' elements",
+                span_of(value.owner.location) if not isinstance(value.owner, ir.Block) else None,
+                help="return an array of the largest size it can have, and the number of its elements that count",
+            )
+        sizes.append((result, axis, step))
+    pairs = iter(returned[len(sizes) :])
+    conditions: dict[Condition, None] = {}
+    for relation, why, span in asked.conditions:
+        left, right = (reader.step(next(pairs)) for _ in range(2))
+        if left is None or right is None or left == right:
+            continue
+        made = Condition(left, relation, right, why, span)
+        if not _holds(made, reader.steps):
+            conditions.setdefault(made)
+    for (message, span), value in zip(asked.checks, pairs, strict=True):
+        if (step := reader.step(value)) is not None:
+            conditions.setdefault(Condition(step, EQUAL, reader.constant(0, "i1"), "cf.assert", span, message))
+    return SizeProgram(tuple(reader.steps), tuple(sizes), tuple(_once(conditions)))
+
+
+def _once(conditions: dict[Condition, None]) -> list[Condition]:
+    """Each comparison once: the first operation that needs it speaks for all."""
+    found: dict[tuple, Condition] = {}
+    for one in conditions:
+        pair = tuple(sorted((one.left, one.right))) if one.relation == EQUAL else (one.left, one.right)
+        found.setdefault((pair, one.relation, one.error), one)
+    return list(found.values())
+
+
+def _holds(condition: Condition, steps: list[Step]) -> bool:
+    """Whether two numbers compare as they have to, whatever the arguments' sizes are."""
+    (low, high), (least, most) = _bounds(condition.left, steps), _bounds(condition.right, steps)
+    if condition.relation == EQUAL:
+        return low == high == least == most
+    return high <= least
+
+
+def _bounds(at: int, steps: list[Step]) -> tuple[float, float]:
+    """Between which numbers a step lies, as far as is easily seen."""
+    step = steps[at]
+    if step.name == SIZE:
+        return 0, inf
+    if step.name == CONSTANT and step.kind == "index":
+        return step.numbers[0], step.numbers[0]
+    if step.name == "arith.select":
+        arms = [_bounds(each, steps) for each in step.operands[1:]]
+        return min(low for low, _ in arms), max(high for _, high in arms)
+    if step.name in ("arith.addi", "arith.muli", "arith.maxsi"):
+        (low, high), (least, most) = (_bounds(each, steps) for each in step.operands)
+        if step.name == "arith.maxsi":
+            return max(low, least), max(high, most)
+        if step.name == "arith.addi":
+            return low + least, high + most
+        if min(low, least) >= 0:
+            return low * least, inf
+    return -inf, inf
+
+
+class _Reader:
+    """Steps of the values that are numbers made of the arguments' sizes, and of elements at known places."""
+
+    def __init__(self, arguments: list[ir.Value]):
+        self.arguments = {argument: at for at, argument in enumerate(arguments)}
+        self.steps: list[Step] = []
+        self._known: dict[ir.Value, int | None] = {}
+
+    def step(self, value: ir.Value) -> int | None:
+        """The number of the step that is `value`, or None where none can be."""
+        pending = [value]
+        while pending:
+            each = pending[-1]
+            if each in self._known:
+                pending.pop()
+                continue
+            missing = [one for one in _numbers(each) if one not in self._known]
+            if missing:
+                pending += missing
+                continue
+            self._known[each] = self._made(each)
+            pending.pop()
+        return self._known[value]
+
+    def constant(self, number: int, kind: str) -> int:
+        return self._add(Step(CONSTANT, kind, (), (number,)))
+
+    def _add(self, step: Step) -> int:
+        if step not in self.steps:
+            self.steps.append(step)
+        return self.steps.index(step)
+
+    def _made(self, value: ir.Value) -> int | None:
+        if isinstance(value.owner, ir.Block):
+            return None
+        operation, kind = value.owner.operation, str(value.type)
+        if operation.name == "arith.constant":
+            return self._literal(operation, kind)
+        if operation.name in ("tensor.dim", "tensor.extract"):
+            return self._of_argument(operation, kind)
+        operands = [self._known[one] for one in operation.operands]
+        if operation.name not in OPERATIONS or None in operands or kind not in _KINDS:
+            return None
+        numbers = (operation.attributes["predicate"].value,) if "predicate" in operation.attributes else ()
+        return self._add(Step(operation.name, kind, tuple(operands), numbers))
+
+    def _literal(self, operation: ir.Operation, kind: str) -> int | None:
+        if kind not in _KINDS:
+            return None
+        number = operation.attributes["value"].value
+        return self.constant(int(number) if kind == "i1" else number, kind)
+
+    def _of_argument(self, operation: ir.Operation, kind: str) -> int | None:
+        source, *places = operation.operands
+        numbers = [self.steps[at] for one in places if (at := self._known[one]) is not None]
+        if source not in self.arguments or kind not in _KINDS or len(numbers) < len(places):
+            return None
+        if any(one.name != CONSTANT for one in numbers):
+            return None
+        name = SIZE if operation.name == "tensor.dim" else ELEMENT
+        return self._add(Step(name, kind, (), (self.arguments[source], *(one.numbers[0] for one in numbers))))
+
+
+_KINDS = frozenset({"index", "i1", "i8", "i16", "i32", "i64", "f32", "f64"})
+
+
+def _numbers(value: ir.Value) -> list[ir.Value]:
+    """The numbers that a value is computed of."""
+    if isinstance(value.owner, ir.Block):
+        return []
+    operation = value.owner.operation
+    if operation.name in ("tensor.dim", "tensor.extract"):
+        return list(operation.operands)[1:]
+    return list(operation.operands) if operation.name in OPERATIONS else []

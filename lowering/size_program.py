@@ -1,0 +1,202 @@
+"""The sizes of a function's results and what its sizes have to be, computed on the host from the arguments' sizes.
+
+Takes the sizes of a call's arguments (and single elements of them, where a size is a number that the caller passed).
+Gives the shapes of the results. Refuses sizes that do not fit each other, before anything runs. Knows no MLIR: a
+program is plain data, which `size_function` makes of a module and a manifest holds as JSON.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.errors import Span
+
+SIZE, ELEMENT, CONSTANT = "size", "element", "constant"
+"""Steps that are no arithmetic: the size of an argument's axis, an element of an argument, a number."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One number: an MLIR operation on the numbers of earlier steps, or where a number comes from."""
+
+    name: str
+    kind: str = "index"
+    """Its type: ``index``, ``i1`` to ``i64``, ``f32``, ``f64``."""
+    operands: tuple[int, ...] = ()
+    numbers: tuple[Any, ...] = ()
+    """Of `SIZE` argument and axis, of `ELEMENT` argument and place, of `CONSTANT` the number, else the predicate."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What two numbers have to be, else the call is refused."""
+
+    left: int
+    relation: str
+    """``==`` or ``<=``."""
+    right: int
+    why: str
+    """What needs it, with its line."""
+    span: Span | None = None
+    error: str | None = None
+    """The error's class and its whole message, where the program itself says them."""
+
+
+@dataclass(frozen=True)
+class SizeProgram:
+    """Steps, of which later ones use earlier ones."""
+
+    steps: tuple[Step, ...]
+    sizes: tuple[tuple[int, int, int], ...]
+    """Result, axis, and the step that is its size."""
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def elements(self) -> tuple[Step, ...]:
+        """The elements of arguments that sizes depend on."""
+        return tuple(step for step in self.steps if step.name == ELEMENT)
+
+    def run(self, shapes: Sequence[Sequence[int]], element: Callable[[int, tuple[int, ...]], Any]) -> list[Any]:
+        """The number of every step, for arguments of these shapes; `element` reads one of an argument."""
+        values: list[Any] = []
+        for step in self.steps:
+            if step.name == SIZE:
+                argument, axis = step.numbers
+                values.append(int(shapes[argument][axis]))
+            elif step.name == ELEMENT:
+                values.append(element(step.numbers[0], tuple(step.numbers[1:])))
+            elif step.name == CONSTANT:
+                values.append(step.numbers[0])
+            else:
+                operands = [values[at] for at in step.operands]
+                widths = [_bits(self.steps[at].kind) for at in step.operands]
+                values.append(_rounded(OPERATIONS[step.name](step, widths, *operands), step.kind))
+        return values
+
+    def shown(self, at: int, names: Sequence[str]) -> str:
+        """A step in words: ``axis 0 of 'x'``, with its arithmetic where that is short."""
+        step = self.steps[at]
+        if step.name == SIZE:
+            return f"axis {step.numbers[1]} of {names[step.numbers[0]]!r}"
+        if step.name == CONSTANT:
+            return str(step.numbers[0])
+        if step.name in _SIGNS:
+            left, right = (self.shown(each, names) for each in step.operands)
+            return f"({left} {_SIGNS[step.name]} {right})"
+        return f"{step.name.partition('.')[2]}({', '.join(self.shown(each, names) for each in step.operands)})"
+
+
+_SIGNS = {"arith.addi": "+", "arith.subi": "-", "arith.muli": "*", "arith.floordivsi": "//", "arith.divsi": "//"}
+
+
+def _bits(kind: str) -> int:
+    return 64 if kind == "index" else int(kind[1:])
+
+
+def _rounded(value: Any, kind: str) -> Any:
+    """`value` as a number of this type holds it."""
+    if kind == "f32":
+        return struct.unpack("f", struct.pack("f", value))[0] if math.isfinite(value) and abs(value) < 3.4e38 else value
+    if kind == "f64":
+        return float(value)
+    bits = _bits(kind)
+    value = int(value) & ((1 << bits) - 1)
+    return value - (1 << bits) if bits > 1 and value >> (bits - 1) else value
+
+
+def _unsigned(function: Callable[[int, int], int]) -> Callable[..., int]:
+    def compute(_step: Step, widths: list[int], x: int, y: int) -> int:
+        return function(x & ((1 << widths[0]) - 1), y & ((1 << widths[1]) - 1))
+
+    return compute
+
+
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda _step, _widths, *operands: function(*operands)
+
+
+def _truncated(x: int, y: int) -> int:
+    return -(-x // y) if y and (x < 0) != (y < 0) else x // y if y else 0
+
+
+def _compare_integers(step: Step, widths: list[int], x: int, y: int) -> bool:
+    """By the number of MLIR's predicate; those from 6 on take numbers without sign."""
+    predicate = step.numbers[0]
+    if predicate >= 6:
+        x, y, predicate = x & ((1 << widths[0]) - 1), y & ((1 << widths[1]) - 1), predicate - 4
+    return (x == y, x != y, x < y, x <= y, x > y, x >= y)[predicate]
+
+
+def _compare_floats(step: Step, _widths: list[int], x: float, y: float) -> bool:
+    """MLIR's predicates: false, the ordered six, ord, the unordered six, uno, true."""
+    predicate, unordered = step.numbers[0], math.isnan(x) or math.isnan(y)
+    if predicate in (0, 15):
+        return predicate == 15
+    if predicate in (7, 14):
+        return unordered == (predicate == 14)
+    if unordered:
+        return predicate > 7
+    return (x == y, x > y, x >= y, x < y, x <= y, x != y)[(predicate - 1) % 7]
+
+
+def _to_integer(x: float) -> int:
+    return int(x) if math.isfinite(x) else 0
+
+
+def _quotient(x: float, y: float) -> float:
+    if y:
+        return x / y
+    return math.nan if not x or math.isnan(x) else math.copysign(math.inf, x) * math.copysign(1, y)
+
+
+def _whole(function: Callable[[float], int]) -> Callable[..., float]:
+    return _plain(lambda x: float(function(x)) if math.isfinite(x) else x)
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "arith.addi": _plain(lambda x, y: x + y),
+    "arith.subi": _plain(lambda x, y: x - y),
+    "arith.muli": _plain(lambda x, y: x * y),
+    "arith.andi": _plain(lambda x, y: x & y),
+    "arith.ori": _plain(lambda x, y: x | y),
+    "arith.xori": _plain(lambda x, y: x ^ y),
+    "arith.divsi": _plain(_truncated),
+    "arith.floordivsi": _plain(lambda x, y: x // y if y else 0),
+    "arith.ceildivsi": _plain(lambda x, y: -(-x // y) if y else 0),
+    "arith.remsi": _plain(lambda x, y: x - _truncated(x, y) * y if y else 0),
+    "arith.divui": _unsigned(lambda x, y: x // y if y else 0),
+    "arith.ceildivui": _unsigned(lambda x, y: -(-x // y) if y else 0),
+    "arith.remui": _unsigned(lambda x, y: x % y if y else 0),
+    "arith.maxsi": _plain(max),
+    "arith.minsi": _plain(min),
+    "arith.maxui": _unsigned(max),
+    "arith.minui": _unsigned(min),
+    "arith.cmpi": _compare_integers,
+    "arith.select": _plain(lambda condition, x, y: x if condition else y),
+    "arith.extsi": lambda _step, widths, x: -x if widths[0] == 1 else x,
+    "arith.extui": lambda _step, widths, x: x & ((1 << widths[0]) - 1),
+    "arith.trunci": _plain(lambda x: x),
+    "arith.index_cast": lambda _step, widths, x: -x if widths[0] == 1 else x,
+    "arith.index_castui": lambda _step, widths, x: x & ((1 << widths[0]) - 1),
+    "arith.sitofp": lambda _step, widths, x: float(-x if widths[0] == 1 else x),
+    "arith.uitofp": lambda _step, widths, x: float(x & ((1 << widths[0]) - 1)),
+    "arith.fptosi": _plain(_to_integer),
+    "arith.extf": _plain(float),
+    "arith.truncf": _plain(float),
+    "arith.addf": _plain(lambda x, y: x + y),
+    "arith.subf": _plain(lambda x, y: x - y),
+    "arith.mulf": _plain(lambda x, y: x * y),
+    "arith.divf": _plain(_quotient),
+    "arith.negf": _plain(lambda x: -x),
+    "arith.cmpf": _compare_floats,
+    "math.absi": _plain(abs),
+    "math.absf": _plain(abs),
+    "math.ceil": _whole(math.ceil),
+    "math.floor": _whole(math.floor),
+    "math.trunc": _whole(math.trunc),
+}
+"""What an MLIR operation makes of numbers. i1 is 0 or 1; other integers have their sign."""

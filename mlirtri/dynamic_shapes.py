@@ -1,0 +1,120 @@
+"""Calls of kernels whose sizes are known at run time: which shapes their results have, and whether the arguments fit.
+
+Takes an `Interface` with a size program and the tensors of a call. Gives the results' shapes, worked out once per
+combination of argument shapes. Refuses arguments whose sizes do not fit each other, before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple
+from typing import Any
+
+from mlirtri.dialect.sizes import is_dynamic
+from mlirtri.errors import ArgumentMismatchError, Span
+from mlirtri.imported import error_class
+from mlirtri.lowering.size_program import ELEMENT, SIZE, Condition, SizeProgram, Step
+from mlirtri.lowering.specialization import Interface
+
+MOST_SHAPES = 4096
+"""Combinations of argument shapes that are remembered."""
+Shape = tuple[int, ...]
+
+
+def admits(shape: Sequence[Any], found: Sequence[int]) -> bool:
+    """Whether a tensor of shape `found` is one of a type of `shape`, whose sizes may be unknown."""
+    return len(shape) == len(found) and all(
+        is_dynamic(size) or size == other for size, other in zip(shape, found, strict=True)
+    )
+
+
+class DynamicShapes:
+    """The shapes of a kernel's results, by those of its arguments. Thread-safe: what it remembers may be lost."""
+
+    def __init__(self, name: str, interface: Interface, program: SizeProgram):
+        self.name = name
+        self.program = program
+        self.names = [each.name for each in (*interface.parameters, *interface.bound)]
+        self.patterns = [tuple(leaf.shape) for leaf in interface.leaves]
+        self.elements = [step.numbers for step in program.elements]
+        self._known: dict[Any, list[Shape]] = {}
+
+    def results(self, inputs: Sequence[Any]) -> list[Shape]:
+        """The shape of each result; raises `ArgumentMismatchError`, or what the program says of such sizes."""
+        key = tuple([tuple(tensor.shape) for tensor in inputs])
+        if self.elements:
+            key = (key, tuple([element_of(inputs, *numbers) for numbers in self.elements]))
+        found = self._known.get(key)
+        if found is None:
+            found = self._computed(inputs)
+            if len(self._known) >= MOST_SHAPES:
+                self._known = {}
+            self._known[key] = found
+        return found
+
+    def _computed(self, inputs: Sequence[Any]) -> list[Shape]:
+        shapes = [tuple(tensor.shape) for tensor in inputs]
+        values = self.program.run(shapes, lambda argument, place: element_of(inputs, argument, *place))
+        for condition in self.program.conditions:
+            left, right = values[condition.left], values[condition.right]
+            if not (left == right if condition.relation == "==" else left <= right):
+                raise self._refusal(condition, values)
+        sizes = {(result, axis): values[step] for result, axis, step in self.program.sizes}
+        return [
+            tuple(sizes.get((at, axis), size) for axis, size in enumerate(pattern))
+            for at, pattern in enumerate(self.patterns)
+        ]
+
+    def _refusal(self, condition: Condition, values: list[Any]) -> Exception:
+        if condition.error is not None:
+            kind, _, message = condition.error.partition(": ")
+            return error_class(kind)(message, condition.span)
+        facts = [f"{self.program.shown(at, self.names)} is {values[at]}" for at in self._inputs_of(condition)]
+        left, right = (self.program.steps[at].name for at in (condition.left, condition.right))
+        verb = "are to be equal" if left == right == SIZE and condition.relation == "==" else "do not fit together"
+        return ArgumentMismatchError(
+            f"{self.name}(): {' and '.join(facts) or 'its sizes'}, which {verb} in {condition.why}", condition.span
+        )
+
+    def _inputs_of(self, condition: Condition) -> list[int]:
+        """The sizes and elements of arguments that a condition depends on."""
+        found: dict[int, None] = {}
+        pending = [condition.right, condition.left]
+        while pending:
+            at = pending.pop()
+            step = self.program.steps[at]
+            if step.name in (SIZE, ELEMENT):
+                found.setdefault(at)
+            pending += reversed(step.operands)
+        return list(found)
+
+
+def element_of(inputs: Sequence[Any], argument: int, *place: int) -> Any:
+    """One element of an argument as a number."""
+    return inputs[argument][place].item()
+
+
+def size_program_json(program: SizeProgram | None) -> dict[str, Any] | None:
+    """A size program for a manifest."""
+    if program is None:
+        return None
+    return {
+        "steps": [[one.name, one.kind, list(one.operands), list(one.numbers)] for one in program.steps],
+        "sizes": [list(each) for each in program.sizes],
+        "conditions": [
+            [one.left, one.relation, one.right, one.why, list(astuple(one.span)) if one.span else None, one.error]
+            for one in program.conditions
+        ],
+    }
+
+
+def size_program_of_json(data: dict[str, Any] | None) -> SizeProgram | None:
+    """The size program that `size_program_json` wrote."""
+    if data is None:
+        return None
+    steps = tuple(Step(name, kind, tuple(operands), tuple(numbers)) for name, kind, operands, numbers in data["steps"])
+    conditions = tuple(
+        Condition(left, relation, right, why, Span(*span) if span else None, error)
+        for left, relation, right, why, span, error in data["conditions"]
+    )
+    return SizeProgram(steps, tuple((result, axis, step) for result, axis, step in data["sizes"]), conditions)
