@@ -59,8 +59,8 @@ class Indexing:
 
     def index(self, tensor: Tensor, index: tuple[Any, ...]) -> Tensor:
         """``tensor[index]``; with basic parts only it shares the tensor's memory."""
-        parts = self._expanded(tensor, index)
-        if any(_is_array(part) for part in parts):
+        parts = self.expanded(tensor, index)
+        if any(is_array(part) for part in parts):
             return self.gathered(tensor, parts)
         subset = self._subset(tensor, parts)
         result = self._read(tensor, subset)
@@ -76,7 +76,7 @@ class Indexing:
         result = self.index(tensor, index)
         return fresh(result) if self.b.semantics == "numpy" and not result.type.rank else result
 
-    def _expanded(self, tensor: Tensor, index: tuple[Any, ...]) -> list[Any]:
+    def expanded(self, tensor: Tensor, index: tuple[Any, ...]) -> list[Any]:
         """One part for each axis, and None for each new one."""
         index = tuple(self._as_array(part) for part in index)
         if sum(1 for part in index if part is ...) > 1:
@@ -90,7 +90,7 @@ class Indexing:
         parts = [each for part in index for each in (rest if part is ... else [part])]
         axes = iter(tensor.type.shape)
         return [part if part is None else self._positions_of_step(part, next(axes)) for part in parts] if not any(
-            _is_array(part) and part.type.dtype.is_bool for part in parts) else parts  # fmt: skip
+            is_array(part) and part.type.dtype.is_bool for part in parts) else parts  # fmt: skip
 
     def _positions_of_step(self, part: Any, size: int | Size) -> Any:
         """A slice whose step only the run shows (and is positive), as an array of positions."""
@@ -250,10 +250,14 @@ class Indexing:
 
     def gathered(self, tensor: Tensor, parts: list[Any]) -> Tensor:
         """``tensor[…]`` with arrays among the parts: a new array."""
-        if (mask := _mask_of(parts)) is not None:
+        if (mask := mask_of(parts)) is not None:
             return self._compressed(tensor, mask)
-        base, arrays, back = self._arranged(tensor, parts)
-        return self._transposed(self.b.tri.gather(base, *arrays), back)
+        if (masked := masked_axes(parts)) is not None:
+            base = self.index(tensor, masked.basic)
+            found = self._compressed(self.b.transpose(base, masked.order(base)), masked.mask)
+            return self.b.transpose(found, masked.back(found.type.rank))
+        base, arrays, back = self.arranged(tensor, parts)
+        return self.b.transpose(self.b.tri.gather(base, *arrays), tuple(back))
 
     def _compressed(self, tensor: Tensor, mask: Tensor) -> Tensor:
         """``tensor[mask]``: its length is how often the mask is true, the same for all arrays under one mask."""
@@ -266,15 +270,15 @@ class Indexing:
         counted = tri.sum(tri.cast(mask, INT64), axes=tuple(range(mask.type.rank)), keepdims=False)
         most = prod(Size.of(size).most() or 0 for size in mask.type.shape)
         count = Size.of(self.b.indices.symbol(counted, "n", Size.of(0), Size.of(most)))
-        found = tri.compress(self._strong(tensor), mask)
+        found = tri.compress(strong(tensor), mask)
         return Tensor(found.value, found.type.with_shape((count, *found.type.shape[1:])))
 
-    def _arranged(self, tensor: Tensor, parts: list[Any]) -> tuple[Tensor, list[Tensor], list[int]]:
+    def arranged(self, tensor: Tensor, parts: list[Any]) -> tuple[Tensor, list[Tensor], list[int]]:
         """The array with the axes that arrays pick from in front, the positions, and where the axes belong after."""
         if any(part is None for part in parts):
             raise KernelTypeError("None beside arrays of positions is not supported", help="index with None afterwards")
-        if any(_is_array(part) and part.type.dtype.is_bool for part in parts):
-            raise KernelTypeError("a mask beside other indices is not supported", help="index with the mask alone")
+        if any(is_array(part) and part.type.dtype.is_bool for part in parts):
+            raise KernelTypeError("a mask beside arrays is not supported", help="index with the mask first")
         picked = [axis for axis, part in enumerate(parts) if not isinstance(part, slice)]
         basic = [part if isinstance(part, slice) else slice(None) for part in parts]
         base = self.index(tensor, tuple(basic))
@@ -302,104 +306,63 @@ class Indexing:
                 self.b.check(wrong, KernelIndexError, f"a position is out of bounds for an axis of size {size}")
         return [self.b.broadcast_to(each, shape) for each in arrays]
 
-    def _transposed(self, tensor: Tensor, order: list[int]) -> Tensor:
-        return self.b.transpose(tensor, tuple(order))
 
-    def _strong(self, tensor: Tensor) -> Tensor:
-        return Tensor(tensor.value, tensor.type)
-
-    # --- writing -----------------------------------------------------------------------------------------------------
-
-    def write(self, tensor: Tensor, index: tuple[Any, ...], value: Any) -> None:
-        """``tensor[index] = value``; what is assigned is cast and broadcast to what is written."""
-        if not has_memory(tensor):
-            raise KernelTypeError(
-                f"{describe(tensor)} cannot be assigned to", help="only arrays have elements to assign"
-            )
-        parts = self._expanded(tensor, index)
-        memory, tri = self.b.memory, self.b.tri
-        if (mask := _mask_of(parts)) is not None:
-            memory.write(tri, tensor.origin, self._masked(self._strong(tensor), mask, value))
-        elif any(_is_array(part) for part in parts):
-            basic = tuple(part if isinstance(part, slice) else slice(None) for part in parts)
-            target = self.index(tensor, basic)
-            base, arrays, order = self._arranged(target, [part if not isinstance(part, slice) else slice(None)
-                                                          for part in parts])  # fmt: skip
-            shape = self._transposed(tri.gather(base, *arrays), order).type.shape
-            update = self.b.tensor(self.b.stack(list(value)) if isinstance(value, (tuple, list)) else value)
-            if update.type.rank == len(shape) == arrays[0].type.rank == 1 and update.type.shape[0] not in (1, shape[0]):
-                common = common_size(self.b, [shape[0], update.type.shape[0]])
-                arrays, update = [cut(self.b, each, 0, common) for each in arrays], cut(self.b, update, 0, common)
-                shape = (common,)
-            update = self.assigned(update, target, shape)
-            back = tuple(order.index(axis) for axis in range(len(order)))
-            written = tri.scatter(base, self.b.transpose(update, back), *arrays)
-            picked = [axis for axis, part in enumerate(parts) if not isinstance(part, slice)]
-            permutation = (*picked, *(axis for axis in range(len(parts)) if axis not in picked))
-            memory.write(
-                tri, target.origin, self.b.transpose(written, tuple(map(permutation.index, range(len(parts)))))
-            )
-        else:
-            target = self.index(tensor, tuple(index))
-            update = self.b.tensor(self.b.stack(list(value)) if isinstance(value, (tuple, list)) else value)
-            target, update = self._same_sizes(target, update)
-            memory.write(tri, target.origin, self.assigned(update, target, target.type.shape))
-
-    def _same_sizes(self, target: Tensor, update: Tensor) -> tuple[Tensor, Tensor]:
-        """Where only the run shows whether an update fits, both are cut to the common size, and it is checked."""
-        for axis in range(-min(target.type.rank, update.type.rank), 0):
-            sizes = [target.type.shape[axis], update.type.shape[axis]]
-            if sizes[0] == sizes[1] or sizes[1] == 1 or not any(map(is_dynamic, sizes)):
-                continue
-            common = common_size(self.b, sizes)
-            target = self._leading(target, target.type.rank + axis, common)
-            update = cut(self.b, update, update.type.rank + axis, common)
-        return target, update
-
-    def _leading(self, target: Tensor, axis: int, size: int | Size) -> Tensor:
-        """The view of the first elements along an axis."""
-        rank = target.type.rank
-        sizes = tuple(size if i == axis else each for i, each in enumerate(target.type.shape))
-        attributes = {"offsets": (0,) * rank, "sizes": sizes, "strides": (1,) * rank, "drop": ()}
-        step = Step("extract_slice", attributes, tuple(self.b.tri.index(each) for each in sizes if is_dynamic(each)))
-        part = step.read(self.b.tri, Tensor(target.value, target.type))
-        return replace(part, origin=target.origin.then(step))
-
-    def _masked(self, tensor: Tensor, mask: Tensor, value: Any) -> Tensor:
-        rest = tensor.type.shape[mask.type.rank :]
-        given = self.b.tensor(value, tensor.type.dtype)
-        spread = self.b.reshape(mask, (*mask.type.shape, *([1] * len(rest)))) if rest else mask
-        if given.type.rank <= len(rest):
-            return self.b.tri.where(self.b.broadcast_to(spread, tensor.type.shape), given, tensor)
-        return self.b.tri.place(tensor, mask, given)
-
-    def assigned(self, value: Any, target: Tensor, shape: tuple[int | Size, ...]) -> Tensor:
-        """A value as elements of `target`: cast to its dtype, without leading axes of size 1, broadcast to `shape`."""
-        if isinstance(value, (tuple, list)):
-            value = self.b.stack(list(value))
-        made = self.b.tensor(value, target.type.dtype)
-        while made.type.rank > len(shape) and made.type.shape[0] == 1:
-            made = self.b.reshape(made, made.type.shape[1:])
-        if made.type.rank > len(shape):
-            raise KernelTypeError(f"cannot assign {describe(value)} to {target.type.with_shape(shape)}")
-        return self.b.broadcast_to(made, shape)
-
-
-def _is_array(part: Any) -> bool:
+def is_array(part: Any) -> bool:
     return isinstance(part, Tensor) and (part.type.rank > 0 or part.type.dtype.is_bool)
 
 
 def _axes_taken(part: Any) -> int:
     if part is None or part is ...:
         return 0
-    return part.type.rank if _is_array(part) and part.type.dtype.is_bool else 1
+    return part.type.rank if is_array(part) and part.type.dtype.is_bool else 1
 
 
-def _mask_of(parts: list[Any]) -> Tensor | None:
+def mask_of(parts: list[Any]) -> Tensor | None:
     """The mask of an index that is a mask over the leading axes alone."""
     first, *rest = parts or [None]
-    is_mask = _is_array(first) and first.type.dtype.is_bool
+    is_mask = is_array(first) and first.type.dtype.is_bool
     return first if is_mask and all(part == slice(None) for part in rest) else None
+
+
+@dataclass(frozen=True)
+class MaskedAxes:
+    """A mask beside integers, slices and None: what they leave of an array, and where in that the mask lies."""
+
+    mask: Tensor
+    basic: tuple[Any, ...]
+    """The index without the mask, whose axes are whole in it."""
+    first: int
+    """The first axis of the mask among those that are left."""
+    in_front: bool
+    """Whether the axis of what the mask picks comes first in the result, as it does where a slice lies between."""
+
+    def order(self, base: Tensor) -> tuple[int, ...]:
+        """The axes of what is left, those of the mask in front."""
+        covered = range(self.first, self.first + self.mask.type.rank)
+        return (*covered, *(axis for axis in range(base.type.rank) if axis not in covered))
+
+    def back(self, rank: int) -> tuple[int, ...]:
+        """What puts the axis of the picked elements, which is in front, where NumPy has it."""
+        if self.in_front:
+            return tuple(range(rank))
+        return (*range(1, self.first + 1), 0, *range(self.first + 1, rank))
+
+
+def masked_axes(parts: list[Any]) -> MaskedAxes | None:
+    """An index of one mask and anything but arrays; None for another."""
+    arrays = [at for at, part in enumerate(parts) if is_array(part)]
+    if len(arrays) != 1 or not parts[arrays[0]].type.dtype.is_bool or not parts[arrays[0]].type.rank:
+        return None
+    [at] = arrays
+    mask, kept = parts[at], [part is None or isinstance(part, slice) for part in parts]
+    basic = (*parts[:at], *[slice(None)] * mask.type.rank, *parts[at + 1 :])
+    picked = [each for each, is_kept in enumerate(kept) if not is_kept]
+    return MaskedAxes(mask, basic, sum(kept[:at]), picked != list(range(picked[0], picked[-1] + 1)))
+
+
+def strong(tensor: Tensor) -> Tensor:
+    """The tensor without what is known of it beyond its type."""
+    return Tensor(tensor.value, tensor.type)
 
 
 def _bound(value: Any) -> Any:

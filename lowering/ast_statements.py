@@ -27,8 +27,8 @@ from mlirtri.lowering.ast_branches import Branches, Returned
 from mlirtri.lowering.ast_calls import Calls
 from mlirtri.lowering.ast_devices import DeviceRegions
 from mlirtri.lowering.ast_expressions import Expressions
-from mlirtri.lowering.ast_indexing import Indexing
 from mlirtri.lowering.ast_loops import Loops
+from mlirtri.lowering.ast_updates import Updates
 from mlirtri.lowering.language import Language, describe
 from mlirtri.lowering.local_functions import local_function
 from mlirtri.lowering.loop_carried import Again, LoopPlan
@@ -58,7 +58,7 @@ INSTEAD = {
 }
 
 
-class FunctionVisitor(Branches, Loops, Expressions, Indexing, Calls, DeviceRegions):
+class FunctionVisitor(Branches, Loops, Expressions, Updates, Calls, DeviceRegions):
     """Visits one Python function. Inlined functions get a visitor each; all share the language builder."""
 
     def __init__(self, builder: Language, scope: Scope, file: str, depth: int = 0, call: ir.Location | None = None):

@@ -82,7 +82,8 @@ AREAS: dict[str, tuple[Row, ...]] = {
         Row("a known position outside of the array", "`IndexError` at compile time", f"{ERRORS}::out of bounds", refused=True),
         Row("an unknown position outside of the array", "moved inside; with `debug`, `IndexError` after the call",
             f"{VIEWS}::test_positions_are_checked_at_run_time_with_debug"),
-        Row("a mask beside other indices", "index with the mask alone", f"{ERRORS}::a mask beside other indices", refused=True),
+        Row("`a[mask, 1]`, `a[:, mask] = v`: a mask beside integers and slices", "", f"{VIEWS}::mask behind a slice"),
+        Row("a mask beside arrays of positions", "index with the mask first", f"{ERRORS}::a mask beside arrays", refused=True),
     ),
     "Updates": (
         Row("`a[…] = v`, `a[…] += v`, `a += v`, `out=`", "in place; the caller's argument is written", f"{VIEWS}::update view"),

@@ -56,7 +56,7 @@ TYPES = [
     ("    return ⟦np.random.rand(3)⟧", "numpy.random.rand is not supported", "outside"),
     ("    return ⟦np.nonzero(x)⟧", "numpy.nonzero is not supported", "the mask itself"),
     ("    y = x\n    ⟦for i in range(99): y = y[0]⟧\n    return y", "before this loop, and", "before the loop"),
-    ("    return ⟦x[x[:, 0] > 0, 1]⟧", "a mask beside other indices", "the mask alone"),
+    ("    return ⟦x[x[:, 0] > 0, np.array([0, 1])]⟧", "a mask beside arrays", "the mask first"),
     ("    ⟦x += 1j⟧\n    return x", "does not fit into 'x'", "makes a new tensor"),
     ("    ⟦x += np.zeros((4, 1, 1))⟧\n    return x", "does not fit into 'x'", "makes a new tensor"),
     ("    return ⟦x + np.ones((4,))⟧", "shapes (2, 3) and (4,) do not broadcast together", ""),
