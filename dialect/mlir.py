@@ -41,6 +41,14 @@ def to_llvm_ir(module: ir.Module) -> str:
     return llvm.translate_module_to_llvmir(module.operation)
 
 
+def apply_transform(module: ir.Module, text: str) -> None:
+    """Run the `transform` program of `text` on `module`, in place; raises `ir.MLIRError`."""
+    from torch_mlir.dialects.transform import interpreter  # generated classes of many dialects, needed here only
+
+    program = ir.Module.parse(text, module.context)
+    interpreter.apply_named_sequence(module.operation, program.body.operations[0], program)
+
+
 def load_irdl(path: str, context: ir.Context) -> None:
     """Define the dialects of an IRDL file in `context`; raises `ir.MLIRError` for one that does not parse."""
     from torch_mlir.dialects import irdl
@@ -72,6 +80,20 @@ def read_stablehlo_artifact(data: bytes, context: ir.Context) -> ir.Module:
     from torch_mlir._mlir_libs import _stablehlo
 
     return _stablehlo.deserialize_portable_artifact(context, data)
+
+
+def onnx_importer() -> Any:
+    """torch-mlir's importer of ONNX graphs; raises `ImportError` where the onnx package is missing."""
+    from torch_mlir.extras import onnx_importer
+
+    return onnx_importer
+
+
+def scatter_dimensions(attribute: ir.Attribute) -> ir.Attribute:
+    """StableHLO's dimension numbers of a scatter, with its lists of dimensions as fields."""
+    from torch_mlir._mlir_libs import _stablehlo
+
+    return _stablehlo.ScatterDimensionNumbers(attribute)
 
 
 def _load_dialects_of(passes: str, context: ir.Context) -> None:
