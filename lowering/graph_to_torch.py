@@ -13,10 +13,11 @@ from typing import Any
 import torch
 
 from mlirtri.dialect.definition import new_context
+from mlirtri.dialect.dtypes import find_dtype
 from mlirtri.dialect.locations import location_of
 from mlirtri.dialect.mlir import ir, load_torch, public_functions, torch_importer
 from mlirtri.errors import KernelError, Span, UnsupportedOperationError
-from mlirtri.lowering.imports import BOUND, argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.imports import BOUND, DTYPE, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.torch_graph import TorchGraph
 
@@ -88,4 +89,16 @@ def _describe(module: ir.Module, graph: TorchGraph, context: CompileContext) -> 
         argument.set_location(location_of(span_of_node(node), bound or node.name))
         if bound is not None:
             facts[BOUND] = ir.StringAttr.get(bound)
-    set_signature(function, attributes, result_attributes(function))
+        _note_sign(node, facts)
+    results = result_attributes(function)
+    for node, facts in zip(graph.results, results, strict=True):
+        _note_sign(node, facts)
+    set_signature(function, attributes, results)
+
+
+def _note_sign(node: Any, facts: dict[str, ir.Attribute]) -> None:
+    """torch-mlir's lowering makes integers signless: what is unsigned is written down before."""
+    value = node.meta.get("val")
+    dtype = find_dtype(value.dtype) if isinstance(value, torch.Tensor) else None
+    if dtype is not None and dtype.name.startswith("uint"):
+        facts[DTYPE] = ir.StringAttr.get(dtype.name)

@@ -5,27 +5,38 @@ torch-mlir stops at the first. Each operation is therefore tried alone, in a fun
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import all_operations_in, ir, passmanager
+from mlirtri.dialect.mlir import all_operations_in, func, ir
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
-
-PIPELINE = (
-    "builtin.module(torchdynamo-export-to-torch-backend-pipeline{extra-library=},"
-    "torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true})"
-)
+from mlirtri.lowering.isolated_passes import run_isolated
+from mlirtri.lowering.mlir_passes import Pass
+from mlirtri.lowering.stage import CompileContext
 
 
-def refuse_operators(module: ir.Operation, failure: KernelError) -> NoReturn:
+def refuse_operators(
+    module: ir.Module, failure: KernelError, passes: Sequence[Pass], context: CompileContext
+) -> NoReturn:
     """Raise for every operator of `module` that cannot be lowered, or `failure` where each of them alone can."""
     refused: dict[str, list[ir.Operation]] = {}
-    for operation in all_operations_in(module):
-        if not operation.name.startswith(("torch.aten.", "torch.prims.", "torch.operator", "torch.torchvision")):
-            continue
-        if not _lowers(operation):
-            refused.setdefault(_operator(operation), []).append(operation)
-    raise_all([_refusal(name, found) for name, found in refused.items()])
+    silent = replace(context, keep_passes=False, passes={})
+    tried: dict[str, bool] = {}
+    with module.context, ir.Location.unknown():
+        for operation in all_operations_in(module.operation):
+            if not operation.name.startswith(("torch.aten.", "torch.prims.", "torch.operator", "torch.torchvision")):
+                continue
+            alone = _alone(operation)
+            if alone is None:
+                continue
+            text = str(alone)
+            if text not in tried:
+                tried[text] = _lowers(alone, passes, silent)
+            if not tried[text]:
+                refused.setdefault(_operator(operation), []).append(operation)
+        raise_all([_refusal(name, found) for name, found in refused.items()])
     raise UnsupportedOperationError(
         f"torch-mlir does not lower this module: {failure.message}",
         failure.span,
@@ -51,45 +62,58 @@ def _refusal(name: str, found: list[ir.Operation]) -> UnsupportedOperationError:
     )
 
 
-def _lowers(operation: ir.Operation) -> bool:
-    """Whether the operation alone, with the constants that it takes, comes through torch-mlir's lowering."""
-    module = ir.Module.create(ir.Location.unknown())
-    kinds = [each.type for each in operation.operands if _is_tensor(each)]
-    results = [each.type for each in operation.results]
-    if not all("tensor" in str(kind) or str(kind) in ("!torch.int", "!torch.float", "!torch.bool") for kind in results):
-        return True
-    text = ", ".join(str(kind) for kind in kinds)
-    function = ir.Operation.parse(
-        f"func.func @alone({', '.join(f'%a{at}: {kind}' for at, kind in enumerate(kinds))}) attributes "
-        f"{{torch.assume_strict_symbolic_shapes}} {{ return }} // {text}"
-    )
-    block = function.regions[0].blocks[0]
-    block.operations[0].erase()
-    arguments = iter(block.arguments)
-    with ir.InsertionPoint(block):
-        clone = operation.clone()
-        for at, operand in enumerate(operation.operands):
-            clone.operands[at] = next(arguments) if _is_tensor(operand) else _copied(operand, clone)
-        ir.Operation.create("func.return", operands=list(clone.results))
-    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, results))
-    module.body.append(function)
+def _lowers(alone: ir.Module, passes: Sequence[Pass], context: CompileContext) -> bool:
     try:
-        passmanager.PassManager.parse(PIPELINE).run(module.operation)
-    except ir.MLIRError:
+        run_isolated(alone, passes, context)
+    except KernelError:
         return False
     return True
 
 
-def _is_tensor(value: ir.Value) -> bool:
-    """Whether the value comes in as an argument: everything but what constants make."""
-    return isinstance(value.owner, ir.Block) or "vtensor<" in str(value.type)
+def _alone(operation: ir.Operation) -> ir.Module | None:
+    """A module of the operation alone, with the constants that it takes; None for what has no tensors."""
+    results = [each.type for each in operation.results]
+    if not all("tensor" in str(kind) or str(kind) in ("!torch.int", "!torch.float", "!torch.bool") for kind in results):
+        return None
+    module = ir.Module.create()
+    kinds = [each.type for each in _arguments(operation)]
+    with ir.InsertionPoint(module.body):
+        function = func.FuncOp("alone", (kinds, results))
+    function.attributes["torch.assume_strict_symbolic_shapes"] = ir.UnitAttr.get()
+    block = function.add_entry_block()
+    with ir.InsertionPoint(block):
+        clone = _clone(operation, iter(block.arguments))
+        func.ReturnOp(list(clone.results))
+    return module
 
 
-def _copied(value: ir.Value, before: ir.Operation) -> ir.Value:
-    """The constant (or list of constants) that `value` is, made once more in front of `before`."""
-    owner = value.owner
-    with ir.InsertionPoint(before):
-        clone = owner.clone()
-    for at, operand in enumerate(owner.operands):
-        clone.operands[at] = _copied(operand, clone)
-    return clone.results[ir.OpResult(value).result_number]
+def _clone(operation: ir.Operation, arguments: Iterator[ir.Value]) -> ir.Operation:
+    """A copy of `operation` here, behind copies of the constants and lists that it takes."""
+    operands = []
+    for operand in operation.operands:
+        if _is_argument(operand):
+            operands.append(next(arguments))
+        else:
+            operands.append(_clone(operand.owner, arguments).results[ir.OpResult(operand).result_number])
+    clone = operation.clone()
+    for at, operand in enumerate(operands):
+        clone.operands[at] = operand
+    return clone
+
+
+def _arguments(operation: ir.Operation) -> list[ir.Value]:
+    """What `_clone` takes arguments for, in its order."""
+    found: list[ir.Value] = []
+    for operand in operation.operands:
+        found += [operand] if _is_argument(operand) else _arguments(operand.owner)
+    return found
+
+
+def _is_argument(value: ir.Value) -> bool:
+    """Whether the value comes in as an argument: everything but constants and lists."""
+    if isinstance(value.owner, ir.Block):
+        return True
+    return not (
+        value.owner.operation.name.startswith("torch.constant.")
+        or value.owner.operation.name == "torch.prim.ListConstruct"
+    )

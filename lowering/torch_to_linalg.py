@@ -9,7 +9,8 @@ from __future__ import annotations
 from mlirtri.dialect.mlir import ir
 from mlirtri.errors import PassFailedError
 from mlirtri.lowering import mlir_to_linalg
-from mlirtri.lowering.mlir_passes import Pass, run_passes
+from mlirtri.lowering.isolated_passes import run_isolated
+from mlirtri.lowering.mlir_passes import Pass
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.torch_refusals import refuse_operators
 
@@ -25,14 +26,13 @@ ASSUMPTION = "torch.assume_strict_symbolic_shapes"
 
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
-    """Lower `module`, in place; raises `UnsupportedOperationError`."""
-    with module.context, ir.Location.unknown():
-        before = module.operation.clone()
-        try:
-            run_passes(module, (*TO_BACKEND, *TO_LINALG), context)
-        except PassFailedError as error:
-            refuse_operators(before, error)
-        for operation in module.body.operations:
+    """Lower `module`; raises `UnsupportedOperationError`."""
+    try:
+        lowered = run_isolated(module, (*TO_BACKEND, *TO_LINALG), context)
+    except PassFailedError as error:
+        refuse_operators(module, error, (*TO_BACKEND, *TO_LINALG), context)
+    with lowered.context, ir.Location.unknown():
+        for operation in lowered.body.operations:
             if ASSUMPTION in operation.attributes:
                 del operation.attributes[ASSUMPTION]
-    return mlir_to_linalg.lower(module, context)
+    return mlir_to_linalg.lower(lowered, context)

@@ -94,13 +94,15 @@ class TorchKernel(Kernel):
         self._runner = None
 
     def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        calling = self.calling
-        leaves = calling.flattened(self.name, args, kwargs)
-        inputs = [leaf for given, leaf in zip(calling.given, leaves, strict=True) if not given.is_constant]
+        leaves = self.calling.flattened(self.name, args, kwargs)
+        return pytree.tree_unflatten(self.on_leaves(leaves), self.calling.results)
+
+    def on_leaves(self, leaves: list[Any]) -> list[Any]:
+        """A call without the structures: the leaves of the results for those of the arguments."""
+        inputs = [leaf for given, leaf in zip(self.calling.given, leaves, strict=True) if not given.is_constant]
         results = self._results(inputs)
         self._write(leaves, results)
-        parts = [self._part(each, leaves, results) for each in calling.returned]
-        return pytree.tree_unflatten(parts, calling.results)
+        return [self._part(each, leaves, results) for each in self.calling.returned]
 
     def _results(self, inputs: list[Any]) -> tuple[Any, ...]:
         given = self.runner(inputs)

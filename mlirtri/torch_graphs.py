@@ -31,8 +31,8 @@ def taken_apart(program: Any) -> tuple[TorchGraph, dict[str, torch.Tensor], Call
         if not node.users and node.name in bound:
             graph.erase_node(node)
             del tensors[bound.pop(node.name)]
-    _bind_attributes(program.graph_module, bound, tensors)
-    _bound_last(graph, bound)
+    bind_attributes(program.graph_module, bound, tensors)
+    bound_last(graph, bound)
     program.graph_module.recompile()
     return TorchGraph(program.graph_module, bound), tensors, calling
 
@@ -114,7 +114,7 @@ def _number(kept: list[Any], node: Any) -> int:
     return kept.index(node)
 
 
-def _bind_attributes(module: Any, bound: dict[str, str], tensors: dict[str, torch.Tensor]) -> None:
+def bind_attributes(module: Any, bound: dict[str, str], tensors: dict[str, torch.Tensor]) -> None:
     """Tensors that the graph holds as attributes of its module become placeholders too."""
     graph = module.graph
     first = next(iter(graph.nodes))
@@ -132,7 +132,7 @@ def _bind_attributes(module: Any, bound: dict[str, str], tensors: dict[str, torc
         graph.erase_node(node)
 
 
-def _bound_last(graph: Any, bound: dict[str, str]) -> None:
+def bound_last(graph: Any, bound: dict[str, str]) -> None:
     """Arguments first, then what is bound."""
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     ordered = sorted(placeholders, key=lambda node: node.name in bound)

@@ -9,13 +9,10 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 
-from mlirtri.dialect.dtypes import find_dtype
-from mlirtri.dialect.types import TensorType
 from mlirtri.errors import (
     ArgumentMismatchError,
     KernelError,
@@ -25,7 +22,6 @@ from mlirtri.errors import (
 )
 from mlirtri.kernel import Kernel
 from mlirtri.lowering.graph_to_torch import span_of_node
-from mlirtri.lowering.specialization import Interface, Leaf
 from mlirtri.lowering.torch_graph import TorchGraph
 from mlirtri.program import Program
 from mlirtri.torch_calls import Calling, TorchKernel
@@ -86,27 +82,6 @@ class TorchProgram(Program):
         if new.shape == held.shape and new.dtype == held.dtype:
             return None
         return f"{name} is {held.dtype} {list(held.shape)}, got {new.dtype} {list(new.shape)}"
-
-    def _interface(self, module: Any) -> Interface:
-        """With the signs that integers have in torch."""
-        interface = super()._interface(module)
-        kinds = [_dtype_of(node) for node in self.graph.arguments]
-        parameters = tuple(
-            replace(each, type=_with_dtype(each.type, kind))
-            for each, kind in zip(interface.parameters, kinds, strict=True)
-        )
-        bound = tuple(
-            replace(each, type=_with_dtype(each.type, self.params[each.name].dtype))
-            if each.name in self.params
-            else each
-            for each in interface.bound
-        )
-        kinds = [_dtype_of(node) for node in self.graph.results]
-        kinds += [None] * (len(interface.leaves) - len(kinds))
-        leaves = tuple(_with_dtype(each, kind) for each, kind in zip(interface.leaves, kinds, strict=True))
-        return replace(
-            interface, parameters=parameters, bound=bound, leaves=leaves, tree=_retyped(interface.tree, leaves)
-        )
 
     def _kernel(self, *parts: Any) -> Kernel:
         kernel = TorchKernel(*parts)
@@ -179,22 +154,3 @@ def _name_of(module: Any) -> str:
 def _first_line(error: Exception) -> str:
     lines = [line for line in str(error).splitlines() if line.strip()]
     return lines[0].strip() if lines else type(error).__name__
-
-
-def _dtype_of(node: Any) -> torch.dtype | None:
-    value = node.meta.get("val")
-    return value.dtype if isinstance(value, torch.Tensor) else None
-
-
-def _with_dtype(of: TensorType, kind: torch.dtype | None) -> TensorType:
-    """`of` with the sign of `kind`: MLIR's integers have none."""
-    dtype = find_dtype(kind) if kind is not None else None
-    if dtype is None or dtype == of.dtype or dtype.name.removeprefix("u") != of.dtype.name:
-        return of
-    return replace(of, dtype=dtype)
-
-
-def _retyped(tree: Any, leaves: tuple[TensorType, ...]) -> Any:
-    if isinstance(tree, Leaf):
-        return replace(tree, type=leaves[tree.index])
-    return None if tree is None else tuple(_retyped(each, leaves) for each in tree)

@@ -1,0 +1,54 @@
+"""``torch.compile(model, backend="mlirtri")``, which torch finds by the entry point group ``torch_dynamo_backends``.
+
+Takes graphs from Dynamo. AOTAutograd makes them functional, so that writes and aliases are torch's own business, and
+makes a second graph of the gradients where some are needed. Both become kernels. Sizes that vary are compiled for
+each shape that a call brings. What cannot be compiled raises: nothing runs in eager mode behind the user's back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from mlirtri.errors import UnknownOptionError, did_you_mean
+from mlirtri.torch_decompositions import decompositions
+from mlirtri.torch_functions import TracedFunction
+
+OPTIONS = ("target", "pipeline", "schedule")
+
+
+def backend(graph: torch.fx.GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None) -> Any:
+    """Compile a graph of Dynamo's; `options` are `target`, `pipeline` and `schedule`, as `Program.compile` takes them.
+
+    Raises `KernelError`, which Dynamo shows as the cause of its own error.
+    """
+    from torch._dynamo.backends.common import aot_autograd
+
+    chosen = _checked(options or {})
+    forward = partial(compiled, name="forward", options=chosen)
+    backward = partial(compiled, name="backward", options=chosen)
+    through_aot = aot_autograd(
+        fw_compiler=forward, bw_compiler=backward, inference_compiler=forward, decompositions=decompositions()
+    )
+    return through_aot(graph, inputs)
+
+
+def compiled(
+    graph: torch.fx.GraphModule, inputs: Sequence[Any], *, name: str, options: Mapping[str, Any]
+) -> Callable[[list[Any]], list[Any]]:
+    """What AOTAutograd calls in place of a functional graph of ATen operators."""
+    from functorch.compile import make_boxed_func
+
+    return make_boxed_func(TracedFunction(graph, name, options))
+
+
+def _checked(options: Mapping[str, Any]) -> dict[str, Any]:
+    for name in options:
+        if name not in OPTIONS:
+            raise UnknownOptionError(
+                f"unknown option {name!r}", help=f"{did_you_mean(name, OPTIONS)}the options are {', '.join(OPTIONS)}"
+            )
+    return dict(options)
