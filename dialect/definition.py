@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from mlirtri.dialect import attributes, ops
 from mlirtri.dialect.dtypes import find_dtype
-from mlirtri.dialect.mlir import ext, find_dialects_in, ir
+from mlirtri.dialect.mlir import ext, find_dialects_in, ir, load_torch
 from mlirtri.dialect.ops import Op, dialect_ops
 from mlirtri.dialect.sizes import UNKNOWN, is_dynamic
 from mlirtri.dialect.types import TensorType, same_shape
@@ -125,6 +125,15 @@ def new_context() -> ir.Context:
     # Verifiers are Python: on a worker thread of MLIR's they could wait for the GIL that its caller holds.
     context.enable_multithreading(False)
     load(context)
+    return context
+
+
+def context_for(source: str | bytes) -> ir.Context:
+    """A new context for this text or bytecode: with torch-mlir's dialects where it mentions one."""
+    context = new_context()
+    mentioned = ("tm_tensor", "torch.") if isinstance(source, str) else (b"tm_tensor", b"torch.")
+    if any(name in source for name in mentioned):
+        load_torch(context)
     return context
 
 

@@ -172,6 +172,10 @@ class KernelAssertionError(KernelError, AssertionError):
     """An `assert` in a kernel that is false: known at compile time, or found at run time with ``debug``."""
 
 
+class ProgramAssertionError(KernelAssertionError, RuntimeError):
+    """An assertion of an imported program that is false: certain at compile time, or found at run time."""
+
+
 class UnknownOptionError(KernelError, ValueError):
     """A target, pipeline, schedule, stage or setting that does not exist."""
 

@@ -139,11 +139,11 @@ def _decoded(data: bytes, file: str) -> str:
 
 def _text_of_bytecode(data: bytes, file: str) -> bytes:
     """The text of bytecode, with the data of its resources."""
-    from mlirtri.dialect.definition import new_context
+    from mlirtri.dialect.definition import context_for
     from mlirtri.dialect.mlir import ir
 
     try:
-        module = ir.Module.parse(data, new_context())
+        module = ir.Module.parse(data, context_for(data))
     except ir.MLIRError as error:
         reason = error.error_diagnostics[0].message if error.error_diagnostics else str(error)
         raise ParseError(f"this bytecode cannot be read: {reason}", Span(file, 1, 1)) from None

@@ -73,7 +73,7 @@ def parse(kind: str, text: str, file: str = "<text>") -> Any:
 
 
 def _parse_mlir(text: str, file: str) -> Any:
-    from mlirtri.dialect.definition import new_context
+    from mlirtri.dialect.definition import context_for
     from mlirtri.dialect.locations import parse_text
 
-    return parse_text(text, file, new_context())
+    return parse_text(text, file, context_for(text))

@@ -1,0 +1,246 @@
+"""`cf.assert` of an imported program becomes a check: a result of rank 0 that is true where the assertion failed.
+
+Takes a module of one function, with assertions at its top, in loops and branches, and in the bodies of structured
+operations. Gives it with a result more for each message, whose attribute says what to raise (`imports.py`): no pipeline
+needs a way to stop in the middle. Loops and branches hand on whether an assertion failed in them. A structured
+operation loses its assertions to another one, which runs over the loops that the condition depends on and no others.
+Refuses assertions that are certain to fail, and those on what a reduction has accumulated.
+
+    linalg.generic { cf.assert %c, "m"; … }   ──►   %failed = linalg.generic { ori %acc, not %c }; linalg.generic { … }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlirtri.dialect.locations import span_of
+from mlirtri.dialect.mlir import all_operations_in, arith, ir, operations_named, public_functions, tensor
+from mlirtri.errors import ProgramAssertionError, UnsupportedOperationError
+from mlirtri.lowering import asserting_loops
+from mlirtri.lowering.buffer_values import terminator
+from mlirtri.lowering.cloning import clone_all, leading_to, needed_by
+from mlirtri.lowering.imports import CHECK, argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.linalg_builder import generic, index_value, size_of
+from mlirtri.lowering.mlir_passes import Pass, run_passes
+from mlirtri.lowering.mlir_reading import used_dimensions
+from mlirtri.lowering.stage import CompileContext
+
+MOST_CHECKS = 8
+"""Messages with a result of their own; further ones share the last."""
+FOLD = (
+    Pass("canonicalize", "assertions that are known to hold are no more"),
+    Pass("cse", "what is asserted twice is asserted once"),
+)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What becomes of an assertion: a value of its block that is true where it failed."""
+
+    value: ir.Value
+    message: str
+
+
+def rewrite(module: ir.Module, context: CompileContext) -> None:
+    """Replace every `cf.assert`; raises `ProgramAssertionError`, `UnsupportedOperationError`."""
+    if not operations_named(module, "cf.assert"):
+        return
+    run_passes(module, FOLD, context)
+    [function] = public_functions(module)
+    block = function.regions[0].blocks[0]
+    for operation in block.operations:
+        _refuse_certain(operation.operation)
+    failures = _shared(_failures_in(block))
+    end = terminator(block)
+    arguments, results = argument_attributes(function), result_attributes(function)
+    with ir.InsertionPoint(end), end.location:
+        kind = ir.RankedTensorType.get([], _bool())
+        values = [*end.operands, *(_as_tensor(each.value, kind) for each in failures)]
+        ir.Operation.create(end.name, operands=values)
+    end.erase()
+    checks = [{CHECK: ir.StringAttr.get(f"{ProgramAssertionError.__name__}: {each.message}")} for each in failures]
+    set_signature(function, arguments, [*results, *checks])
+    run_passes(module, FOLD, context)
+
+
+def _refuse_certain(operation: ir.Operation) -> None:
+    if operation.name != "cf.assert" or isinstance(operation.operands[0].owner, ir.Block):
+        return
+    condition = operation.operands[0].owner.operation
+    if condition.name == "arith.constant" and not ir.BoolAttr(condition.attributes["value"]).value:
+        raise ProgramAssertionError(operation.attributes["msg"].value, span_of(operation.location))
+
+
+def _as_tensor(value: ir.Value, kind: ir.Type) -> ir.Value:
+    if not isinstance(value.owner, ir.Block) and value.owner.operation.name == "tensor.extract":
+        return value.owner.operation.operands[0]
+    return tensor.from_elements(kind, [value])
+
+
+# --- blocks --------------------------------------------------------------------------------------------------------
+
+
+def _failures_in(block: ir.Block) -> list[Failure]:
+    """Take the assertions out of `block`: one failure per message, known before its terminator."""
+    found: list[Failure] = []
+    for operation in [each.operation for each in block.operations]:
+        if operation.name == "cf.assert":
+            found.append(_failure(operation))
+        elif operation.regions and any(each.name == "cf.assert" for each in all_operations_in(operation)):
+            found += _failures_of(operation)
+    end = terminator(block)
+    with ir.InsertionPoint(end), end.location:
+        return _merged(found)
+
+
+def _failure(operation: ir.Operation) -> Failure:
+    with ir.InsertionPoint(operation), operation.location:
+        failed = arith.xori(operation.operands[0], arith.constant(_bool(), 1))
+    message = operation.attributes["msg"].value
+    operation.erase()
+    return Failure(failed, message)
+
+
+def _failures_of(operation: ir.Operation) -> list[Failure]:
+    """The failures of what `operation` does inside, as values that it has in its own block."""
+    if operation.name == "linalg.generic":
+        return _failures_of_structured(operation)
+    if (carry := asserting_loops.RULES.get(operation.name)) is None:
+        raise UnsupportedOperationError(f"an assertion inside of {operation.name}", span_of(operation.location))
+    failures = [_failures_in(region.blocks[0]) if region.blocks else [] for region in operation.regions]
+    messages = list(dict.fromkeys(each.message for group in failures for each in group))
+    groups = [[_value_for(message, group) for message in messages] for group in failures]
+    return [Failure(*each) for each in zip(carry(operation, groups, len(messages)), messages, strict=True)]
+
+
+def _value_for(message: str, failures: Sequence[Failure]) -> ir.Value | None:
+    return next((each.value for each in failures if each.message == message), None)
+
+
+def _merged(failures: Sequence[Failure]) -> list[Failure]:
+    """One failure per message, at the insertion point."""
+    merged: dict[str, ir.Value] = {}
+    for each in failures:
+        merged[each.message] = arith.ori(merged[each.message], each.value) if each.message in merged else each.value
+    return [Failure(value, message) for message, value in merged.items()]
+
+
+def _shared(failures: list[Failure]) -> list[Failure]:
+    """Few failures: those beyond `MOST_CHECKS` have a message in common."""
+    if len(failures) <= MOST_CHECKS:
+        return failures
+    own, rest = failures[: MOST_CHECKS - 1], failures[MOST_CHECKS - 1 :]
+    message = "one of these fails: " + "; ".join(each.message for each in rest)
+    end = terminator(rest[0].value.owner.operation.block)
+    with ir.InsertionPoint(end), end.location:
+        return [*own, *_merged([Failure(each.value, message) for each in rest])]
+
+
+def _bool() -> ir.Type:
+    return ir.IntegerType.get_signless(1)
+
+
+# --- structured operations -----------------------------------------------------------------------------------------
+
+
+def _failures_of_structured(operation: ir.Operation) -> list[Failure]:
+    """Each failure of the body as one over all of its elements."""
+    body = operation.regions[0].blocks[0]
+    failures = _failures_in(body)
+    with ir.InsertionPoint(operation), operation.location:
+        made = [(_over_all_elements(operation, each.value), each.message) for each in failures]
+    return [Failure(value, message) for value, message in made if value is not None]
+
+
+def _over_all_elements(operation: ir.Operation, failed: ir.Value) -> ir.Value | None:
+    """Whether `failed`, a value of the body, is true of any element; None where there is no element."""
+    loops = _Loops(operation)
+    steps = leading_to(loops.body, [failed])
+    used = {value for step in steps for value in needed_by(step)} | {failed}
+    read = [at for at, argument in enumerate(loops.body.arguments) if argument in used]
+    loops.refuse_accumulated(read)
+    kept = sorted(_indexed(steps).union(*(used_dimensions(loops.maps[at]) for at in read)))
+    if any(loops.size(loop) == 0 for loop in range(loops.count) if loop not in kept):
+        return None
+    extents = [loop for loop in kept if not any(_walks(loops.maps[at], loop) for at in read)]
+    inputs = [*(loops.operands[at] for at in read), *(loops.extent(loop) for loop in extents)]
+    renumbered = _renumbering(loops.count, kept)
+    maps = [*(_renumbered(loops.maps[at], renumbered) for at in read), *(_along(kept, loop) for loop in extents)]
+
+    def body(*elements: ir.Value) -> list[ir.Value]:
+        known = dict(zip((loops.body.arguments[at] for at in read), elements, strict=False))
+        clone_all(steps, known)
+        for step in steps:
+            _renumber_indices(known[step.results[0]].owner.operation if step.results else step, kept)
+        return [arith.ori(elements[-1], known.get(failed, failed))]
+
+    start = tensor.from_elements(ir.RankedTensorType.get([], _bool()), [arith.constant(_bool(), 0)])
+    maps.append(ir.AffineMap.get(len(kept), 0, []))
+    [result] = generic(inputs, [start], maps, ["reduction"] * len(kept), body)
+    return tensor.extract(result, [])
+
+
+class _Loops:
+    """A structured operation seen as loops: which operand is read where."""
+
+    def __init__(self, operation: ir.Operation):
+        self.operation = operation
+        self.body = operation.regions[0].blocks[0]
+        self.operands = list(operation.operands)
+        self.inputs = operation.attributes["operandSegmentSizes"][0]
+        self.maps = [each.value for each in operation.attributes["indexing_maps"]]
+        self.reduces = ["reduction" in str(each) for each in operation.attributes["iterator_types"]]
+        self.count = len(self.reduces)
+
+    def size(self, loop: int) -> int | ir.Value:
+        """The extent of a loop; raises `UnsupportedOperationError` where no operand has it as an axis."""
+        for operand, mapping in zip(self.operands, self.maps, strict=True):
+            for axis, index in enumerate(mapping.results):
+                if isinstance(index, ir.AffineDimExpr) and index.position == loop:
+                    return size_of(operand, axis)
+        raise UnsupportedOperationError(
+            "an assertion in a loop whose extent is no size of an operand", span_of(self.operation.location)
+        )
+
+    def extent(self, loop: int) -> ir.Value:
+        """A tensor that nobody reads, as long as the loop."""
+        size = self.size(loop)
+        return tensor.empty([size if isinstance(size, int) else index_value(size)], _bool())
+
+    def refuse_accumulated(self, read: Sequence[int]) -> None:
+        if any(self.reduces) and any(at >= self.inputs for at in read):
+            raise UnsupportedOperationError(
+                "an assertion on what a reduction has accumulated", span_of(self.operation.location)
+            )
+
+
+def _indexed(steps: Sequence[ir.Operation]) -> set[int]:
+    """The loops whose counters are read."""
+    inner = (each for step in steps for each in all_operations_in(step))
+    return {each.attributes["dim"].value for each in inner if each.name == "linalg.index"}
+
+
+def _walks(mapping: ir.AffineMap, loop: int) -> bool:
+    return any(isinstance(index, ir.AffineDimExpr) and index.position == loop for index in mapping.results)
+
+
+def _along(kept: Sequence[int], loop: int) -> ir.AffineMap:
+    return ir.AffineMap.get(len(kept), 0, [ir.AffineDimExpr.get(kept.index(loop))])
+
+
+def _renumbering(count: int, kept: Sequence[int]) -> ir.AffineMap:
+    """From the kept loops to all; the others stand at 0, and nothing asks for them."""
+    places = [ir.AffineDimExpr.get(kept.index(loop)) if loop in kept else None for loop in range(count)]
+    return ir.AffineMap.get(len(kept), 0, [each or ir.AffineConstantExpr.get(0) for each in places])
+
+
+def _renumbered(mapping: ir.AffineMap, renumbering: ir.AffineMap) -> ir.AffineMap:
+    return ir.AffineMap.get(renumbering.n_dims, 0, [each.compose(renumbering) for each in mapping.results])
+
+
+def _renumber_indices(step: ir.Operation, kept: Sequence[int]) -> None:
+    for each in all_operations_in(step):
+        if each.name == "linalg.index":
+            number = kept.index(each.attributes["dim"].value)
+            each.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)

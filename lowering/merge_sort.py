@@ -1,0 +1,222 @@
+"""Stable merge sort of rows of fields along an axis of tensors, in loops of `scf`, without branches.
+
+Takes tensors of one shape, the fields, and what decides between two rows. Gives the tensors with the rows in order; a
+tensor that was only counted, such as positions, can be a function of the place. Refuses nothing.
+
+Blocks of eight are sorted by counting, for each element, how many go before it. Then runs are merged from one buffer
+into another and back, two runs of one length from both ends at once: the two ends do not wait for each other, and
+neither can leave its run (Orson Peters, "Glidesort", FOSDEM 2023). A comparison that may contradict itself is not asked
+twice for one row: runs of one are merged from the front, and what comes out has the rows that went in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mlirtri.dialect.mlir import arith, ir, scf, tensor
+from mlirtri.lowering.linalg_builder import index_constant, index_value
+from mlirtri.lowering.loop_nests import loop_nest
+
+BLOCK = 8
+Values = list[ir.Value]
+Overtakes = Callable[[Values, Values], ir.Value]
+"""``overtakes(later, earlier)``: a bit, whether the row that stands later goes before the one that stands earlier."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is sorted: `element(places)` is the row there, of fields of these types, in tensors of these sizes."""
+
+    sizes: Sequence[int | ir.Value]
+    axis: int
+    fields: Sequence[ir.Type]
+    element: Callable[[Values], Values]
+
+
+def rows_of(tensors: Sequence[ir.Value], sizes: Sequence[int | ir.Value], axis: int) -> Rows:
+    """The rows whose fields are the elements of `tensors`."""
+    kinds = [each.type.element_type for each in tensors]
+    return Rows(sizes, axis, kinds, lambda at: [tensor.extract(each, at) for each in tensors])
+
+
+def sort(rows: Rows, overtakes: Overtakes, is_order: bool = True) -> Values:
+    """The fields, as tensors, with every line along the axis in order.
+
+    `is_order` promises that `overtakes` never says both that x goes before y, y before z, and z before x.
+    """
+    block = BLOCK if is_order else 1
+    lines = [1 if loop == rows.axis else size for loop, size in enumerate(rows.sizes)]
+    count = len(rows.fields)
+    here, there = ([tensor.empty(rows.sizes, kind) for kind in rows.fields] for _ in range(2))
+
+    def line(at: Values) -> _Line:
+        return _Line(rows, overtakes, at, is_order)
+
+    here = loop_nest(lines, here, lambda at, carried: line(at).blocks(carried))
+
+    def passes(width: ir.Value, carried: Values) -> Values:
+        double = arith.addi(width, width)
+        first, second = carried[:count], carried[count:]
+        second = loop_nest(lines, second, lambda at, to: line(at).merged(first, to, width))
+        first = loop_nest(lines, first, lambda at, to: line(at).merged(second, to, double))
+        return [arith.addi(double, double), *first, *second]
+
+    size = index_value(rows.sizes[rows.axis])
+    return _while_narrow(size, [index_constant(block), *here, *there], passes)[1 : count + 1]
+
+
+class _Line:
+    """One line: the axis at any place, the other axes where `at` says."""
+
+    def __init__(self, rows: Rows, overtakes: Overtakes, at: Sequence[ir.Value], is_order: bool):
+        self.rows, self.overtakes, self.at, self.is_order = rows, overtakes, list(at), is_order
+        self.size = index_value(rows.sizes[rows.axis])
+
+    def place(self, position: ir.Value) -> Values:
+        return [*self.at[: self.rows.axis], position, *self.at[self.rows.axis + 1 :]]
+
+    def read(self, fields: Values, position: ir.Value) -> Values:
+        return [tensor.extract(field, self.place(position)) for field in fields]
+
+    def write(self, row: Values, fields: Values, position: ir.Value) -> Values:
+        return [tensor.insert(value, field, self.place(position)) for value, field in zip(row, fields, strict=True)]
+
+    # --- blocks ----------------------------------------------------------------------------------------------------
+
+    def original(self, position: ir.Value) -> Values:
+        """The fields of an element of what is sorted."""
+        return self.rows.element(self.place(position))
+
+    def blocks(self, fields: Values) -> Values:
+        """Runs of `BLOCK` elements, and a shorter one at the end; runs of one where there is no order."""
+        if not self.is_order:
+            return loop_nest([self.size], fields, lambda at, to: self.write(self.original(at[0]), to, at[0]))
+        whole = arith.divui(self.size, index_constant(BLOCK))
+
+        def block(number: Values, carried: Values) -> Values:
+            start = arith.muli(number[0], index_constant(BLOCK))
+            return self.counted(start, carried)
+
+        fields = loop_nest([whole], fields, block)
+        start = arith.muli(whole, index_constant(BLOCK))
+        return self.counted_one_by_one(start, arith.subi(self.size, start), fields)
+
+    def counted(self, start: ir.Value, fields: Values) -> Values:
+        """A block whose elements are written behind as many as are less, or equal and earlier."""
+        rows = [self.original(arith.addi(start, index_constant(at))) for at in range(BLOCK)]
+        ranks = [index_constant(0)] * BLOCK
+        for first in range(BLOCK):
+            for second in range(first + 1, BLOCK):
+                step = arith.index_castui(ir.IndexType.get(), self.overtakes(rows[second], rows[first]))
+                ranks[first] = arith.addi(ranks[first], step)
+                ranks[second] = arith.addi(ranks[second], arith.subi(index_constant(1), step))
+        for row, rank in zip(rows, ranks, strict=True):
+            fields = self.write(row, fields, arith.addi(start, rank))
+        return fields
+
+    def counted_one_by_one(self, start: ir.Value, count: ir.Value, fields: Values) -> Values:
+        """The same for a block of any length."""
+
+        def one(at: Values, carried: Values) -> Values:
+            row = self.original(arith.addi(start, at[0]))
+
+            def against(other: Values, ranks: Values) -> Values:
+                other_row = self.original(arith.addi(start, other[0]))
+                is_earlier = arith.cmpi(arith.CmpIPredicate.slt, other[0], at[0])
+                is_itself = arith.cmpi(arith.CmpIPredicate.eq, other[0], at[0])
+                # Of each pair only the later row is asked: a comparison may not be the other way around.
+                stays = _not(self.overtakes(row, other_row))
+                passed = arith.andi(self.overtakes(other_row, row), _not(is_itself))
+                before = arith.select(is_earlier, stays, passed)
+                return [arith.addi(ranks[0], arith.index_castui(ir.IndexType.get(), before))]
+
+            [rank] = loop_nest([count], [index_constant(0)], against)
+            return self.write(row, carried, arith.addi(start, rank))
+
+        return loop_nest([count], fields, one)
+
+    # --- merging ---------------------------------------------------------------------------------------------------
+
+    def merged(self, source: Values, target: Values, width: ir.Value) -> Values:
+        """Pairs of runs of `width`, then what is left: a shorter pair, a single run or nothing."""
+        double = arith.addi(width, width)
+        pairs = arith.divui(self.size, double)
+
+        def pair(at: Values, to: Values) -> Values:
+            low = arith.muli(at[0], double)
+            if self.is_order:
+                return self.merged_pair(source, to, low, width)
+            return self.merged_from_front(source, to, low, width, arith.addi(low, double))
+
+        target = loop_nest([pairs], target, pair)
+        return self.merged_from_front(source, target, arith.muli(pairs, double), width, self.size)
+
+    def merged_pair(self, source: Values, target: Values, low: ir.Value, width: ir.Value) -> Values:
+        """Two runs of one length, from both ends: after `width` steps all places are written."""
+        one = index_constant(1)
+        middle = arith.addi(low, width)
+        last_left, last_right = arith.subi(middle, one), arith.subi(arith.addi(middle, width), one)
+
+        def step(at: Values, carried: Values) -> Values:
+            *to, left, right, left_end, right_end = carried
+            front = self.chosen(source, left, right, takes_left=lambda a, b: _not(self.overtakes(b, a)))
+            back = self.chosen(source, left_end, right_end, takes_left=lambda a, b: self.overtakes(b, a))
+            to = self.write(front[0], to, arith.addi(low, at[0]))
+            to = self.write(back[0], to, arith.subi(last_right, at[0]))
+            return [
+                *to, arith.addi(left, front[1]), arith.addi(right, arith.subi(one, front[1])),
+                arith.subi(left_end, back[1]), arith.subi(right_end, arith.subi(one, back[1])),
+            ]  # fmt: skip
+
+        return loop_nest([width], [*target, low, middle, last_left, last_right], step)[: len(target)]
+
+    def chosen(
+        self, source: Values, left: ir.Value, right: ir.Value, takes_left: Callable[[Values, Values], ir.Value]
+    ) -> tuple[Values, ir.Value]:
+        """One of two rows, and 1 if it is the left one."""
+        left_row, right_row = self.read(source, left), self.read(source, right)
+        is_left = takes_left(left_row, right_row)
+        row = [arith.select(is_left, *pair) for pair in zip(left_row, right_row, strict=True)]
+        return row, arith.index_castui(ir.IndexType.get(), is_left)
+
+    def merged_from_front(
+        self, source: Values, target: Values, low: ir.Value, width: ir.Value, end: ir.Value
+    ) -> Values:
+        """A run of `width` at most, and one of `width` at most behind it, up to `end`."""
+        one = index_constant(1)
+        middle, last = arith.minsi(arith.addi(low, width), end), arith.subi(end, one)
+
+        def step(at: Values, carried: Values) -> Values:
+            *to, left, right = carried
+            has_left = arith.cmpi(arith.CmpIPredicate.slt, left, middle)
+            has_right = arith.cmpi(arith.CmpIPredicate.slt, right, end)
+
+            def takes_left(a: Values, b: Values) -> ir.Value:
+                return arith.andi(has_left, arith.ori(_not(has_right), _not(self.overtakes(b, a))))
+
+            row, moves = self.chosen(source, arith.minsi(left, last), arith.minsi(right, last), takes_left)
+            to = self.write(row, to, arith.addi(low, at[0]))
+            return [*to, arith.addi(left, moves), arith.addi(right, arith.subi(one, moves))]
+
+        return loop_nest([arith.subi(end, low)], [*target, low, middle], step)[: len(target)]
+
+
+def _not(bit: ir.Value) -> ir.Value:
+    return arith.xori(bit, arith.constant(ir.IntegerType.get_signless(1), 1))
+
+
+def _while_narrow(size: ir.Value, initial: Values, body: Callable[[ir.Value, Values], Values]) -> Values:
+    """Run the body as long as the width, which is carried first, is below the size."""
+    types = [value.type for value in initial]
+    loop = scf.WhileOp(types, list(initial))
+    places = [ir.Location.current] * len(types)
+    before = loop.regions[0].blocks.append(*types, arg_locs=places)
+    after = loop.regions[1].blocks.append(*types, arg_locs=places)
+    with ir.InsertionPoint(before):
+        narrow = arith.cmpi(arith.CmpIPredicate.slt, before.arguments[0], size)
+        scf.ConditionOp(narrow, list(before.arguments))
+    with ir.InsertionPoint(after):
+        width, *carried = after.arguments
+        scf.YieldOp(body(width, carried))
+    return list(loop.results)

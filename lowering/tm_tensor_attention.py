@@ -1,0 +1,101 @@
+"""Attention as structured operations: softmax(q kᵀ / √d + mask) v, its rows shifted by their largest element.
+
+Takes tensors whose leading axes are batches, and a mask that fits the last axes of the weights; a boolean one keeps
+what is true. Gives a tensor. Products and sums of halves are carried in fp32. Refuses nothing. The formula is that of
+A. Vaswani et al., "Attention Is All You Need", 2017.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mlirtri.dialect.dtypes import DTYPES, find_dtype
+from mlirtri.dialect.mlir import arith, ir, linalg, math, tensor
+from mlirtri.dialect.scalar import Scalar, cast
+from mlirtri.lowering.linalg_builder import dimensions, element_type, generic, index_value, size_of, sizes_of
+
+FLOAT32, FLOAT64 = DTYPES["float32"], DTYPES["float64"]
+Axes = Sequence[int]
+
+
+def attention(
+    query: ir.Value, key: ir.Value, value: ir.Value, mask: ir.Value | None = None, *, out: ir.Value
+) -> ir.Value:
+    """The weighted values, in the type of `out`."""
+    wide = FLOAT64 if str(query.type.element_type) == "f64" else FLOAT32
+    rank = query.type.rank
+    batch, row, column, inner = list(range(rank - 2)), rank - 2, rank - 1, rank
+    whole = [*batch, row, column]
+    work = _Work(wide, sizes_of(query)[:-1])
+    weights = work.contracted(query, [*batch, row, inner], key, [*batch, column, inner], size_of(key, rank - 2))
+    root = _root(size_of(query, rank - 1), work.kind)
+    weights = work.mapped([weights], [whole], lambda weight: arith.divf(weight, root))
+    if mask is not None:
+        fitting = whole[len(whole) - mask.type.rank :]
+        weights = work.mapped([weights, mask], [whole, fitting], lambda weight, bias: work.biased(weight, bias))
+    largest = work.reduced(weights, float("-inf"), arith.maximumf)
+    shifted = work.mapped([weights, largest], [whole, whole[:-1]], lambda weight, top: _exp_of_difference(weight, top))
+    total = work.reduced(shifted, 0.0, arith.addf)
+    weights = work.mapped([shifted, total], [whole, whole[:-1]], arith.divf)
+    result = work.contracted(weights, [*batch, row, inner], value, [*batch, inner, column], size_of(value, rank - 1))
+    narrow = find_dtype(str(out.type.element_type))
+    return work.mapped([result], [whole], lambda each: cast(Scalar(each, wide), narrow).value, out.type.element_type)
+
+
+class _Work:
+    """Operations on tensors of `rows`, all axes but the last, in one dtype."""
+
+    def __init__(self, wide, rows: Sequence[int | ir.Value]):
+        self.wide, self.rows, self.rank = wide, list(rows), len(rows) + 1
+        self.kind = element_type(wide)
+
+    def widened(self, element: ir.Value) -> ir.Value:
+        return cast(Scalar(element, find_dtype(str(element.type))), self.wide).value
+
+    def contracted(self, left: ir.Value, of_left: Axes, right: ir.Value, of_right: Axes, columns) -> ir.Value:
+        """The sum of products over the loop behind those of the result."""
+        loops = self.rank + 1
+        maps = [dimensions(*axes, rank=loops) for axes in (of_left, of_right, range(self.rank))]
+
+        def body(x: ir.Value, y: ir.Value, total: ir.Value) -> list[ir.Value]:
+            return [arith.addf(total, arith.mulf(self.widened(x), self.widened(y)))]
+
+        kinds = ["parallel"] * self.rank + ["reduction"]
+        [result] = generic([left, right], [self._filled([*self.rows, columns], 0.0)], maps, kinds, body)
+        return result
+
+    def mapped(
+        self, inputs: Sequence[ir.Value], axes: Sequence[Axes], body: Callable[..., ir.Value], kind: ir.Type = None
+    ) -> ir.Value:
+        """A new tensor of the shape of the first input."""
+        maps = [dimensions(*each, rank=self.rank) for each in (*axes, range(self.rank))]
+        out = tensor.empty(sizes_of(inputs[0]), kind or self.kind)
+        [result] = generic(inputs, [out], maps, ["parallel"] * self.rank, lambda *elements: [body(*elements[:-1])])
+        return result
+
+    def reduced(self, source: ir.Value, start: float, combine: Callable[..., ir.Value]) -> ir.Value:
+        """Along the last axis."""
+        maps = [dimensions(*range(count), rank=self.rank) for count in (self.rank, self.rank - 1)]
+        kinds = ["parallel"] * (self.rank - 1) + ["reduction"]
+        out = self._filled(self.rows, start)
+        [result] = generic([source], [out], maps, kinds, lambda element, so_far: [combine(so_far, element)])
+        return result
+
+    def biased(self, weight: ir.Value, bias: ir.Value) -> ir.Value:
+        if isinstance(bias.type, ir.IntegerType):
+            return arith.select(bias, weight, arith.constant(self.kind, float("-inf")))
+        return arith.addf(weight, self.widened(bias))
+
+    def _filled(self, sizes: Sequence[int | ir.Value], number: float) -> ir.Value:
+        return linalg.fill(arith.constant(self.kind, number), outs=[tensor.empty(sizes, self.kind)])
+
+
+def _root(size: int | ir.Value, kind: ir.Type) -> ir.Value:
+    if isinstance(size, int):
+        return arith.constant(kind, float(size) ** 0.5)
+    whole = arith.index_cast(ir.IntegerType.get_signless(64), index_value(size))
+    return math.sqrt(arith.sitofp(kind, whole))
+
+
+def _exp_of_difference(weight: ir.Value, top: ir.Value) -> ir.Value:
+    return math.exp(arith.subf(weight, top))
