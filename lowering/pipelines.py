@@ -55,9 +55,16 @@ INTERPRETED = Stage("interpreted", "listing", Room("tri_to_interpreted"))
 
 FRONT = (AST, TRI)
 FROM_TIR = (TIR, SCHEDULED)
+_STABLEHLO = (
+    Stage("stablehlo", "mlir", Room("chlo_to_stablehlo")), Stage("linalg", "mlir", Room("stablehlo_to_linalg")),
+)  # fmt: skip
 IMPORTS = {
     "mlir": (Stage("linalg", "mlir", Room("mlir_to_linalg")),),
     "torch": (Stage("torch", "mlir", Room("graph_to_torch")), Stage("linalg", "mlir", Room("torch_to_linalg"))),
+    "stablehlo": _STABLEHLO,
+    "tosa": (Stage("linalg", "mlir", Room("tosa_to_linalg")),),
+    "relax": (Stage("relax", "tvmscript", Room("import_relax")), Stage("linalg", "mlir", Room("relax_to_linalg"))),
+    "onnx": (Stage("torch", "mlir", Room("onnx_to_torch")), Stage("linalg", "mlir", Room("torch_to_linalg"))),
 }
 """What a program is written in that is no Python function, and the stages up to the one that it has in common."""
 INTERPRETER = "interpreter"
@@ -136,13 +143,21 @@ class Pipeline:
 def pipeline_of_import(source: str, pipeline: Pipeline) -> Pipeline:
     """`pipeline` for a program that comes from elsewhere: Python's stages give way to those of its own language.
 
-    In ``relax`` such a program goes from `linalg` to Relax without MLIR's fusion.
+    In ``relax`` such a program goes from `linalg` to Relax without MLIR's fusion. One that is Relax itself stays it
+    where TVM makes the code, and goes to `linalg` where MLIR does.
     """
     front = IMPORTS[source]
+    if source == "relax" and "relax" in pipeline.names:
+        return replace(pipeline, stages=(front[0], *pipeline.after("relax").stages))
     if pipeline.name == "relax":
         relax = replace(RELAX_FROM_TRI, run=Room("fused_to_relax"))
         return replace(pipeline, stages=(*front, relax, *pipeline.after("relax").stages))
     return replace(pipeline, stages=(*front, *pipeline.after("linalg").stages))
+
+
+def settled_stage(pipeline: Pipeline) -> str:
+    """The stage of an import's pipeline that leaves the normal form, which says how to call the function."""
+    return "linalg" if "linalg" in pipeline.names else "relax"
 
 
 def pipeline_for(spelling: str | Pipeline, target: Target) -> Pipeline:

@@ -30,8 +30,13 @@ __all__ = [
     "compare",
     "device",
     "device_print",
+    "from_jax",
     "from_mlir",
+    "from_onnx",
+    "from_relax",
+    "from_stablehlo",
     "from_torch",
+    "from_tosa",
     "jit",
     "macro",
     "relax",
@@ -47,14 +52,23 @@ if TYPE_CHECKING:
     from mlirtri.lowering.devices import device
     from mlirtri.lowering.user_tensorir import tensorir
     from mlirtri.mlir_program import from_mlir
+    from mlirtri.onnx_program import from_onnx
+    from mlirtri.relax_program import from_relax
     from mlirtri.session import resume
+    from mlirtri.stablehlo_program import from_jax, from_stablehlo
     from mlirtri.torch_program import from_torch
+    from mlirtri.tosa_program import from_tosa
 
 globals().update(DTYPES)
 _LAZY = {
     "compare": "mlirtri.comparison",
     "from_mlir": "mlirtri.mlir_program",
     "from_torch": "mlirtri.torch_program",
+    "from_onnx": "mlirtri.onnx_program",
+    "from_relax": "mlirtri.relax_program",
+    "from_stablehlo": "mlirtri.stablehlo_program",
+    "from_jax": "mlirtri.stablehlo_program",
+    "from_tosa": "mlirtri.tosa_program",
     "Program": "mlirtri.program",
     "Kernel": "mlirtri.kernel",
     "resume": "mlirtri.session",

@@ -1,0 +1,168 @@
+"""An ONNX model as its importer takes it: weights as inputs, every node named, constants in one form.
+
+Takes an `onnx.ModelProto` that passed ONNX's checker. Gives an `OnnxGraph`, whose model is a copy. Refuses inputs and
+outputs that are no tensors, and nodes of domains that nobody defines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import onnx
+from onnx import helper, numpy_helper
+
+from mlirtri.dialect.dtypes import find_dtype
+from mlirtri.errors import KernelError, KernelTypeError, UnsupportedOperationError, raise_all
+from mlirtri.lowering.import_constants import LARGEST_LITERAL
+
+DOMAINS = ("", "ai.onnx")
+WEIGHTED = (
+    "Add", "Sub", "Mul", "Div", "Gemm", "MatMul", "Conv", "ConvTranspose", "BatchNormalization", "LayerNormalization",
+    "InstanceNormalization", "GroupNormalization", "RMSNormalization", "LSTM", "GRU", "RNN", "PRelu",
+)  # fmt: skip
+"""Operators that need to know no operand when they are compiled: their constants are weights, however small."""
+_CONSTANTS = {
+    "value_float": onnx.TensorProto.FLOAT, "value_floats": onnx.TensorProto.FLOAT,
+    "value_int": onnx.TensorProto.INT64, "value_ints": onnx.TensorProto.INT64,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OnnxGraph:
+    """What the room `onnx_to_torch` takes."""
+
+    model: Any
+    """An `onnx.ModelProto` whose last inputs are the bound ones."""
+    bound: tuple[str, ...]
+    """Inputs that stand for tensors of the program's own."""
+
+
+def taken_apart(model: Any, name: str) -> tuple[OnnxGraph, dict[str, Any]]:
+    """The graph, called `name`, and the tensors that it is bound to; raises `KernelError`."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    if copy.functions:
+        copy = onnx.inliner.inline_local_functions(copy)
+    copy.graph.name = name
+    _refuse(copy.graph)
+    for graph in graphs_of(copy.graph):
+        _name_nodes(graph)
+        for node in graph.node:
+            _unify_constants(node)
+    tensors = _weights(copy.graph)
+    try:
+        copy = onnx.shape_inference.infer_shapes(copy, data_prop=True)
+    except onnx.shape_inference.InferenceError as error:
+        raise KernelTypeError(f"ONNX cannot infer the shapes of this model: {_first_line(error)}") from None
+    return OnnxGraph(copy, tuple(tensors)), tensors
+
+
+def symbol_of(model: Any) -> str:
+    """The name of the model's graph as that of a function."""
+    name = re.sub(r"\W+", "_", model.graph.name).strip("_")
+    return name if name and not name[0].isdigit() else f"main_{name}".rstrip("_")
+
+
+def graphs_of(graph: Any) -> Iterator[Any]:
+    """The graph and those in the attributes of its nodes, at any depth."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs) if attribute.type in (5, 10) else ():
+                yield from graphs_of(inner)
+
+
+def _refuse(graph: Any) -> None:
+    errors: list[KernelError] = []
+    for kind, values in (("input", graph.input), ("output", graph.output)):
+        for value in values:
+            if (what := value.type.WhichOneof("value")) != "tensor_type":
+                found = (what or "value without a type").removesuffix("_type")
+                errors.append(
+                    KernelTypeError(
+                        f"{kind} {value.name!r} of the ONNX graph is a {found}",
+                        help="kernels take and give tensors",
+                    )
+                )
+    foreign = [node for inner in graphs_of(graph) for node in inner.node if node.domain not in DOMAINS]
+    errors.extend(
+        UnsupportedOperationError(
+            f"node {node.name or node.output[0]!r} is a {node.op_type} of domain {node.domain!r}, not of ONNX's own",
+            help="export the model with ONNX's own operators only",
+        )
+        for node in foreign
+    )
+    raise_all(errors)
+
+
+def _name_nodes(graph: Any) -> None:
+    """A name for every node, which errors show, and one domain for ONNX's own."""
+    for number, node in enumerate(graph.node):
+        node.domain = ""
+        node.name = node.name or next((each for each in node.output if each), f"{node.op_type}_{number}")
+
+
+def _unify_constants(node: Any) -> None:
+    """Numbers in attributes become tensors, and those hold bytes, which is the form that the importer knows for all."""
+    if node.op_type == "Constant" and node.attribute and node.attribute[0].name in _CONSTANTS:
+        value = helper.get_attribute_value(node.attribute[0])
+        kind = _CONSTANTS[node.attribute[0].name]
+        shape = [len(value)] if isinstance(value, list) else []
+        tensor = helper.make_tensor(node.output[0], kind, shape, value if shape else [value])
+        del node.attribute[:]
+        node.attribute.append(helper.make_attribute("value", tensor))
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.TENSOR:
+            attribute.t.CopyFrom(in_bytes(attribute.t))
+
+
+def in_bytes(tensor: Any) -> Any:
+    """The tensor with its elements in `raw_data`."""
+    if tensor.HasField("raw_data") or tensor.data_type == onnx.TensorProto.STRING:
+        return tensor
+    copy = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+    array = numpy_helper.to_array(tensor)
+    copy.raw_data = numpy_helper.from_array(array, tensor.name).raw_data
+    return copy
+
+
+def _weights(graph: Any) -> dict[str, Any]:
+    """Take the weights out of `graph`: they become its last inputs. Gives them by name."""
+    initial = {tensor.name: tensor for tensor in graph.initializer}
+    # Models of before IR version 4 name their weights among the inputs as well.
+    inputs = [each for each in graph.input if each.name not in initial]
+    consumers = _consumers(graph)
+    weights = {name: each for name, each in initial.items() if _is_weight(each, consumers.get(name, []))}
+    constants = [in_bytes(each) for name, each in initial.items() if name not in weights]
+    del graph.initializer[:], graph.input[:]
+    graph.initializer.extend(constants)
+    graph.input.extend(inputs)
+    graph.input.extend(
+        helper.make_tensor_value_info(name, each.data_type, list(each.dims)) for name, each in weights.items()
+    )
+    return {name: numpy_helper.to_array(each) for name, each in weights.items()}
+
+
+def _consumers(graph: Any) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for inner in graphs_of(graph):
+        for node in inner.node:
+            for name in node.input:
+                found.setdefault(name, []).append(node)
+    return found
+
+
+def _is_weight(tensor: Any, consumers: list[Any]) -> bool:
+    dtype = find_dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))
+    if dtype is None or not tensor.dims:
+        return False
+    weighs = dtype.is_inexact and all(node.op_type in WEIGHTED for node in consumers)
+    return prod(tensor.dims) > LARGEST_LITERAL or weighs
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,199 @@
+"""Loops and branches of StableHLO as `scf`, which upstream's lowering to linalg leaves as they are.
+
+Takes a module of `stablehlo`, before that lowering: the bodies stay what they are. `while` that counts becomes
+`scf.for`, any other `scf.while`; `case` and `if` become `scf.if`, where the last branch is for every other number, as
+StableHLO has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlirtri.dialect.mlir import all_operations, arith, ir, scf, tensor
+
+CONTROL = ("stablehlo.while", "stablehlo.case", "stablehlo.if")
+
+
+def rewrite(module: ir.Module) -> None:
+    """Rewrite all loops and branches of `module`, inner ones first."""
+    for operation in reversed([each for each in all_operations(module) if each.name in CONTROL]):
+        with operation.location, ir.InsertionPoint(operation):
+            values = _REWRITES[operation.name](operation)
+        for old, new in zip(operation.results, values, strict=True):
+            old.replace_all_uses_with(new)
+        operation.erase()
+
+
+# --- Loops ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Count:
+    """A loop that runs from one number to another by ones."""
+
+    position: int
+    """Which carried value is the counter."""
+    start: int
+    stop: int
+
+
+def _while(operation: ir.Operation) -> Sequence[ir.Value]:
+    if (count := _count_of(operation)) is not None:
+        return _counted(operation, count)
+    test, body = (region.blocks[0] for region in operation.regions)
+    types = [each.type for each in operation.results]
+    loop = ir.Operation.create("scf.while", types, list(operation.operands), regions=2)
+    test.append_to(loop.regions[0])
+    body.append_to(loop.regions[1])
+    [condition] = _cut(test)
+    with ir.InsertionPoint(test):
+        element = tensor.extract(condition, [])
+        ir.Operation.create("scf.condition", operands=[element, *test.arguments])
+    _yield(body)
+    return loop.results
+
+
+def _count_of(operation: ir.Operation) -> _Count | None:
+    """How the loop counts: its test is that a carried number is below a constant, and its body adds one to that."""
+    test, body = (region.blocks[0] for region in operation.regions)
+    compare = _maker(_returned(test)[0])
+    if compare is None or compare.name != "stablehlo.compare" or "LT" not in str(compare.attributes[_DIRECTION]):
+        return None
+    counter = compare.operands[0]
+    if not isinstance(counter.owner, ir.Block) or counter.owner != test:
+        return None
+    position = ir.BlockArgument(counter).arg_number
+    step = _maker(_returned(body)[position])
+    if step is None or step.name != "stablehlo.add" or not _counts_up(step, body.arguments[position]):
+        return None
+    start, stop = _constant(operation.operands[position]), _constant(compare.operands[1])
+    return None if start is None or stop is None else _Count(position, start, stop)
+
+
+_DIRECTION = "comparison_direction"
+
+
+def _counts_up(add: ir.Operation, counter: ir.Value) -> bool:
+    left, right = add.operands
+    return (left == counter and _constant(right) == 1) or (right == counter and _constant(left) == 1)
+
+
+def _counted(operation: ir.Operation, count: _Count) -> Sequence[ir.Value]:
+    initial = [each for at, each in enumerate(operation.operands) if at != count.position]
+    bounds = [_index(count.start), _index(max(count.start, count.stop)), _index(1)]
+    loop = scf.ForOp(*bounds, initial)
+    kind = ir.RankedTensorType(operation.operands[count.position].type)
+    with ir.InsertionPoint(loop.body):
+        number = arith.index_cast(kind.element_type, loop.induction_variable)
+        carried = list(loop.inner_iter_args)
+        carried.insert(count.position, tensor.from_elements(kind, [number]))
+        values = _moved(operation.regions[1].blocks[0], carried)
+        scf.YieldOp([each for at, each in enumerate(values) if at != count.position])
+    last = arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, _number(kind, max(count.start, count.stop))))
+    results = list(loop.results)
+    return [*results[: count.position], last, *results[count.position :]]
+
+
+# --- Branches ------------------------------------------------------------------------------------------------------
+
+
+def _if(operation: ir.Operation) -> Sequence[ir.Value]:
+    condition = tensor.extract(operation.operands[0], [])
+    return _branch(condition, operation, *(region.blocks[0] for region in operation.regions))
+
+
+def _case(operation: ir.Operation) -> Sequence[ir.Value]:
+    number = tensor.extract(operation.operands[0], [])
+    blocks = [region.blocks[0] for region in operation.regions]
+    return _choice(operation, number, 0, blocks)
+
+
+def _choice(operation: ir.Operation, number: ir.Value, at: int, blocks: list[ir.Block]) -> Sequence[ir.Value]:
+    """Branch `at` if it is the one, else one of those behind it, of which the last needs no question."""
+    first, *others = blocks
+    if not others:
+        return _moved(first, ())
+    constant = arith.constant(number.type, at)
+    condition = arith.cmpi(arith.CmpIPredicate.eq, number, constant)
+    if len(others) == 1:
+        return _branch(condition, operation, first, others[0])
+    choice = _empty_branch(condition, operation)
+    first.append_to(choice.regions[0])
+    _yield(first)
+    rest = choice.regions[1].blocks.append()
+    with ir.InsertionPoint(rest):
+        values = _choice(operation, number, at + 1, others)
+        ir.Operation.create("scf.yield", operands=list(values))
+    return choice.results
+
+
+def _branch(condition: ir.Value, operation: ir.Operation, then: ir.Block, otherwise: ir.Block) -> Sequence[ir.Value]:
+    choice = _empty_branch(condition, operation)
+    for region, block in zip(choice.regions, (then, otherwise), strict=True):
+        block.append_to(region)
+        _yield(block)
+    return choice.results
+
+
+def _empty_branch(condition: ir.Value, operation: ir.Operation) -> ir.Operation:
+    return ir.Operation.create("scf.if", [each.type for each in operation.results], [condition], regions=2)
+
+
+def _moved(block: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:
+    """What `block` returns for these arguments, its operations moved to the insertion point."""
+    for old, new in zip(block.arguments, arguments, strict=True):
+        old.replace_all_uses_with(new)
+    here = ir.InsertionPoint.current
+    values = _cut(block)
+    for operation in list(block.operations):
+        operation.operation.detach_from_parent()
+        here.insert(operation)
+    return values
+
+
+_REWRITES = {"stablehlo.while": _while, "stablehlo.case": _case, "stablehlo.if": _if}
+
+
+# --- Small words ---------------------------------------------------------------------------------------------------
+
+
+def _returned(block: ir.Block) -> list[ir.Value]:
+    return list(block.operations[len(block.operations) - 1].operands)
+
+
+def _cut(block: ir.Block) -> list[ir.Value]:
+    """What the block returns, with the terminator gone."""
+    values = _returned(block)
+    block.operations[len(block.operations) - 1].operation.erase()
+    return values
+
+
+def _yield(block: ir.Block) -> None:
+    values = _cut(block)
+    with ir.InsertionPoint(block):
+        ir.Operation.create("scf.yield", operands=values)
+
+
+def _maker(value: ir.Value) -> ir.Operation | None:
+    return None if isinstance(value.owner, ir.Block) else value.owner.operation
+
+
+def _index(number: int) -> ir.Value:
+    return arith.constant(ir.IndexType.get(), number)
+
+
+def _number(kind: ir.RankedTensorType, number: int) -> ir.Attribute:
+    return ir.IntegerAttr.get(kind.element_type, number)
+
+
+def _constant(value: ir.Value) -> int | None:
+    """The signed integer that the value is, of rank 0."""
+    maker = _maker(value)
+    if maker is None or maker.name != "stablehlo.constant":
+        return None
+    kind = ir.RankedTensorType(value.type)
+    if kind.rank or not isinstance(kind.element_type, ir.IntegerType) or kind.element_type.is_unsigned:
+        return None
+    attribute = ir.DenseElementsAttr(maker.attributes["value"])
+    return ir.IntegerAttr(attribute.get_splat_value()).value if kind.element_type.width > 1 else None

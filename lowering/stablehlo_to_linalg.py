@@ -1,0 +1,46 @@
+"""`stablehlo` → `linalg`: upstream's lowering, ours of what upstream leaves, then what all imported MLIR goes through.
+
+Takes one function of `stablehlo`. Gives the normal form of `mlir_to_linalg.py`. Upstream leaves loops, branches, sorts
+and scatters, which become `scf` and `tm_tensor` here. Refuses, all at once, what neither lowers: custom calls by their
+name, communication between devices, what has to do with tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mlirtri.dialect.mlir import all_operations, ir
+from mlirtri.lowering import mlir_to_linalg, stablehlo_control, stablehlo_scatter, stablehlo_sorting
+from mlirtri.lowering.isolated_passes import run_isolated
+from mlirtri.lowering.mlir_passes import Pass, run_rewrite
+from mlirtri.lowering.refusals import refuse
+from mlirtri.lowering.stage import CompileContext
+
+TO_LINALG = (
+    Pass("stablehlo-legalize-to-linalg", "operations on tensors become structured ones"),
+    Pass("stablehlo-convert-to-signless", "linalg has no signs"),
+    Pass("reconcile-unrealized-casts", "between the two of them"),
+    Pass("canonicalize", "what the lowering made for nobody"),
+)
+DIALECTS = ("stablehlo", "chlo", "vhlo", "shape")
+
+
+def lower(module: ir.Module, context: CompileContext) -> ir.Module:
+    """Lower `module`, in place; raises `UnsupportedOperationError`."""
+    with module.context, ir.Location.unknown():
+        run_rewrite("control-flow", stablehlo_control.rewrite, module, context)
+    module = run_isolated(module, TO_LINALG, context)
+    with module.context, ir.Location.unknown():
+        run_rewrite("sorts", stablehlo_sorting.rewrite, module, context)
+        run_rewrite("scatters", stablehlo_scatter.rewrite, module, context)
+        refuse(_left(module), "linalg", "compute it outside of the program, or write it with other operations")
+    return mlir_to_linalg.lower(module, context)
+
+
+def _left(module: ir.Module) -> Iterator[tuple[ir.Operation, str]]:
+    """What is still no linalg, with what to call it."""
+    for operation in all_operations(module):
+        if operation.name == "stablehlo.custom_call":
+            yield operation, f"custom_call @{ir.StringAttr(operation.attributes['call_target_name']).value}"
+        elif operation.name.partition(".")[0] in DIALECTS and not operation.name.endswith(".return"):
+            yield operation, operation.name

@@ -1,0 +1,55 @@
+"""TOSA → `linalg`: upstream's lowering, then what all imported MLIR goes through.
+
+Takes a module of `tosa`, of several functions perhaps, and `context.kernel`, the one that is wanted. Gives the normal
+form of `mlir_to_linalg.py`. Refuses, all at once, what upstream has no lowering for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mlirtri.dialect.mlir import all_operations, ir, public_functions
+from mlirtri.lowering import import_entry, mlir_to_linalg
+from mlirtri.lowering.imports import note_signs
+from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
+from mlirtri.lowering.refusals import refuse
+from mlirtri.lowering.stage import CompileContext
+
+TO_LINALG = (
+    Pass("func.func(tosa-convert-integer-type-to-signless)", "linalg has no signs"),
+    Pass("func.func(tosa-optional-decompositions)", "some convolutions are products"),
+    Pass("func.func(canonicalize)", "what the decompositions left"),
+    Pass("func.func(tosa-infer-shapes)", "sizes that follow from the arguments'"),
+    Pass("func.func(tosa-make-broadcastable)", "operands of one rank"),
+    Pass("func.func(tosa-to-linalg-named)", "convolutions, products and pools keep their names"),
+    Pass("func.func(canonicalize)", "what the named operations left"),
+    Pass("func.func(tosa-layerwise-constant-fold)", "constants of weights are transposed now"),
+    Pass("func.func(tosa-make-broadcastable)", "operands of one rank, also of what was folded"),
+    Pass("func.func(tosa-to-linalg)", "the others become structured operations"),
+    Pass("func.func(tosa-to-tensor)", "padding, slices and concatenations"),
+    Pass("func.func(tosa-to-scf)", "loops and branches"),
+    Pass("func.func(tosa-to-arith{include-apply-rescale=true})", "constants, and the scaling of quantised numbers"),
+    Pass("tosa-to-mlprogram", "variables are globals"),
+    Pass("canonicalize", "what the lowering made for nobody"),
+)
+
+
+def lower(module: ir.Module, context: CompileContext) -> ir.Module:
+    """Lower `module`, in place; raises `UnsupportedOperationError`."""
+    with module.context, ir.Location.unknown():
+        run_rewrite("one-entry", lambda each: import_entry.rewrite(each, context), module, context)
+        run_rewrite("signs-as-attributes", _note_signs, module, context)
+        run_passes(module, TO_LINALG, context)
+        refuse(_left(module), "linalg", "compute it outside of the program, or write it with other operations")
+    return mlir_to_linalg.lower(module, context)
+
+
+def _note_signs(module: ir.Module) -> None:
+    for function in public_functions(module):
+        note_signs(function.opview)
+
+
+def _left(module: ir.Module) -> Iterator[tuple[ir.Operation, str]]:
+    for operation in all_operations(module):
+        if operation.name.startswith("tosa."):
+            yield operation, operation.name

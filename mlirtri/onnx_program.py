@@ -1,0 +1,61 @@
+"""`mt.from_onnx`: an ONNX model as a program, through torch-mlir's importer and lowering."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.errors import KernelError, KernelTypeError, ParseError, Span
+from mlirtri.program import Program
+from mlirtri.tracebacks import shown_to_user
+
+
+def from_onnx(model: Any) -> Program:
+    """The program of an `onnx.ModelProto`, of one as bytes, or of a file, with its external data beside it.
+
+    Its function is called as the model's graph; its weights (initializers) are `program.params`, by name. Inputs come
+    in the order of the graph, several outputs are a tuple. Raises `ParseError` for what ONNX's checker refuses.
+    """
+    try:
+        return _program(model)
+    except KernelError as error:
+        raise shown_to_user(error)
+
+
+def _program(model: Any) -> Program:
+    try:
+        import onnx  # noqa: F401 - what follows needs it
+    except ImportError:
+        raise KernelTypeError("from_onnx needs the onnx package", help="pip install 'mlirtri[onnx]'") from None
+    from mlirtri.lowering.onnx_graph import symbol_of, taken_apart
+
+    loaded, file = _loaded(model)
+    _check(loaded, file)
+    name = symbol_of(loaded)
+    graph, tensors = taken_apart(loaded, name)
+    return Program("onnx", lambda: graph, (name,), file, tensors)
+
+
+def _loaded(model: Any) -> tuple[Any, str]:
+    """The model, and what to call the place that it is from."""
+    import onnx
+
+    if isinstance(model, onnx.ModelProto):
+        return model, "<onnx>"
+    try:
+        if isinstance(model, bytes):
+            return onnx.load_model_from_string(model), "<onnx>"
+        return onnx.load(str(model)), str(model)
+    except OSError as problem:
+        raise ParseError(f"{model} cannot be read: {problem.strerror or problem}", Span(str(model), 1, 1)) from None
+    except Exception as error:  # protobuf's own class of errors is another in each of its implementations
+        place = Span("<onnx>" if isinstance(model, bytes) else str(model), 1, 1)
+        raise ParseError(f"this is no ONNX model: {error}", place) from None
+
+
+def _check(model: Any, file: str) -> None:
+    import onnx
+
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError as error:
+        raise ParseError(f"ONNX refuses this model: {str(error).strip().splitlines()[0]}", Span(file, 1, 1)) from None
