@@ -1,23 +1,115 @@
 """One public function is left of an imported module: the entry, with all that it calls inlined.
 
-Takes a module of functions and `context.kernel`, the entry's symbol. Refuses functions that call themselves.
+Takes a module of functions and `context.kernel`, the symbol of the entry's kernel. Gives a module of that function;
+what it does not need is dropped before anybody looks at it. Refuses functions that call themselves, and calls of
+functions that have no body or are not known.
 """
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import ir, public_functions
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+
+from mlirtri.dialect.locations import span_of
+from mlirtri.dialect.mlir import all_operations_in, ir, public_functions
+from mlirtri.errors import KernelError, Note, ParseError, UnsupportedOperationError, raise_all
+from mlirtri.lowering.external_calls import KIND
 from mlirtri.lowering.mlir_passes import Pass, run_passes
 from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.symbols import kernel_names
 
+DROP = (Pass("symbol-dce", "what the entry does not need may be anything"),)
 INLINE = (
-    Pass("inline", "the bridge translates one function"),
+    Pass("inline{default-pipeline= max-iterations=1000}", "the bridge translates one function"),
     Pass("symbol-dce", "what was inlined everywhere is not needed any more"),
 )
+LARGEST_PROGRAM = 4_000_000
+"""Operations after inlining: calls of calls of calls can be a few lines and have no end."""
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
-    """Keep the entry alone; raises `KernelError`."""
-    for function in public_functions(module):
-        if function.attributes["sym_name"].value != context.kernel:
-            function.attributes["sym_visibility"] = ir.StringAttr.get("private")
-    run_passes(module, INLINE, context)
+    """Keep the entry alone, under its kernel's name; raises `KernelError`."""
+    keep_entry(module, context)
+    functions = {name_of(each): each for each in module.body.operations if each.operation.name == "func.func"}
+    entry = functions[name_of(public_functions(module)[0])]
+    if len(functions) > 1 or _calls(entry):
+        _check_calls(entry, functions)
+        run_passes(module, INLINE, context)
+    [function] = public_functions(module)
+    function.attributes["sym_name"] = ir.StringAttr.get(context.kernel)
+
+
+def keep_entry(module: ir.Module, context: CompileContext) -> None:
+    """Drop what the entry does not need. What remains has the names that it had."""
+    functions = public_functions(module)
+    kernels = kernel_names([name_of(each) for each in functions])
+    wanted = [each for each in functions if kernels[name_of(each)] == context.kernel]
+    if not wanted:
+        raise ParseError(f"the module has no public function {context.kernel!r}")
+    for operation in module.body.operations:
+        if "sym_name" in operation.attributes and operation not in wanted:
+            operation.attributes["sym_visibility"] = ir.StringAttr.get("private")
+    run_passes(module, DROP, context)
+
+
+def name_of(function: ir.OpView) -> str:
+    """The symbol of a function."""
+    return ir.StringAttr(function.attributes["sym_name"]).value
+
+
+def _calls(function: ir.OpView) -> list[ir.Operation]:
+    return [each for each in all_operations_in(function) if each.name == "func.call"]
+
+
+def _callee(call: ir.Operation) -> str:
+    return ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+
+
+def _check_calls(entry: ir.OpView, functions: dict[str, ir.OpView]) -> None:
+    """Raises `UnsupportedOperationError` for what cannot be inlined, and for what would be too much."""
+    calls = {name: _calls(function) for name, function in functions.items()}
+    raise_all([problem for each in calls.values() for call in each if (problem := _unknown(call, functions))])
+    graph = {name: [_callee(call) for call in each] for name, each in calls.items()}
+    try:
+        order = list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        raise _recursion(error.args[1][::-1], calls) from None
+    sizes: dict[str, int] = {}
+    for name in order:
+        sizes[name] = len(all_operations_in(functions[name])) + sum(sizes[callee] for callee in graph[name])
+    if sizes[name_of(entry)] > LARGEST_PROGRAM:
+        raise UnsupportedOperationError(
+            f"{name_of(entry)!r} has {sizes[name_of(entry)]} operations once all calls are inlined",
+            span_of(entry.location),
+            help=f"up to {LARGEST_PROGRAM} are compiled",
+        )
+
+
+def _unknown(call: ir.Operation, functions: dict[str, ir.OpView]) -> KernelError | None:
+    """What is wrong with a call; None when its function has a body, or stands for something compiled elsewhere."""
+    callee = functions.get(_callee(call))
+    if callee is not None and (len(callee.regions[0].blocks) or KIND in callee.attributes):
+        return None
+    return UnsupportedOperationError(
+        f"{_callee(call)!r} is called, and has no body",
+        span_of(call.location),
+        help="a program holds all that it calls: link the modules, or take the call out",
+    )
+
+
+def _recursion(cycle: list[str], calls: dict[str, list[ir.Operation]]) -> KernelError:
+    """`cycle` has the names of functions, each of which calls the next; the last is the first."""
+    places = [
+        next(span_of(call.location) for call in calls[caller] if _callee(call) == callee)
+        for caller, callee in pairwise(cycle)
+    ]
+    notes = [
+        Note(f"{caller!r} calls {callee!r} here", place)
+        for (caller, callee), place in list(zip(pairwise(cycle), places, strict=True))[1:]
+    ]
+    return UnsupportedOperationError(
+        f"{cycle[0]!r} calls itself" + f" through {', '.join(map(repr, cycle[1:-1]))}" * (len(cycle) > 2),
+        places[0],
+        help="write it as a loop (scf.for, scf.while)",
+        notes=notes,
+    )

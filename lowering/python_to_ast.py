@@ -7,9 +7,7 @@ Refuses functions whose source cannot be read, methods and coroutines. Runs noth
 from __future__ import annotations
 
 import ast
-import keyword
 import linecache
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +16,7 @@ from typing import Any, cast
 from mlirtri.errors import SourceNotAvailableError, Span, UnsupportedSyntaxError
 from mlirtri.lowering.specialization import KernelSource, Specialization
 from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.symbols import identifier_of
 
 
 @dataclass(frozen=True)
@@ -46,11 +45,7 @@ def symbol_of(function: Callable[..., Any]) -> str:
     """A valid symbol in MLIR, LLVM, C and TVMScript: dots, brackets, non-ASCII letters and keywords are replaced."""
     name = getattr(function, "__qualname__", None) or function.__name__
     name = name.rsplit("<locals>.", 1)[-1].replace("<lambda>", "lambda")
-    ascii_only = "".join(c if c.isascii() else f"u{ord(c):04x}" for c in name)
-    symbol = re.sub(r"\W", "_", ascii_only)
-    if keyword.iskeyword(symbol):
-        return f"{symbol}_"
-    return f"_{symbol}" if symbol[0].isdigit() else symbol
+    return identifier_of(name)
 
 
 def span_of_node(file: str, node: Any) -> Span:

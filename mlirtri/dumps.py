@@ -2,6 +2,7 @@
 
     DUMP_DIR/add-1f2e3d4c/03_fused.mlir        the complete text of a stage
     DUMP_DIR/add-1f2e3d4c/03_fused/002_cse.mlir     what a pass inside it left, for reading
+    DUMP_DIR/add-1f2e3d4c/params.npz           the tensors that an imported program is bound to
     DUMP_DIR/add-1f2e3d4c/manifest.json        versions, times, how to call the kernel, a digest of each stage's file
 
 Takes a `Walk` and facts for the manifest. A dump appears whole or not at all. Texts hold nothing of the machine or the
@@ -27,6 +28,7 @@ from mlirtri.errors import DumpError, ParseError, Span
 from mlirtri.lowering.pipelines import Pipeline
 from mlirtri.lowering.stage import PassRecord, Stage
 from mlirtri.printing import SUFFIXES
+from mlirtri.stored_params import write_params
 
 MANIFEST = "manifest.json"
 
@@ -74,6 +76,8 @@ def _write(folder: Path, pipeline: Pipeline, walked: Walk, facts: dict[str, Any]
         (folder / file).write_text(text, encoding="utf-8")
         digests[file] = digest_of(text)
         _write_passes(folder / Path(file).stem, record, walked.context.passes.get(name, ()))
+    if walked.context.interface is not None:
+        write_params(folder, walked.context.interface.bound, walked.context.params)
     command = [os.path.basename(sys.argv[0]), *sys.argv[1:]] if sys.argv else []
     manifest = {**facts, "files": digests, "seconds": walked.seconds, "versions": versions(), "command": command}
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")

@@ -33,7 +33,8 @@ class Kernel:
         self.semantics = semantics
         self.interface = interface
         self.walked = walked
-        self._walk_with_passes = walk_with_passes
+        self.walk_with_passes = walk_with_passes
+        """Compiles once more with text kept after each pass."""
         self._runner: Any = None
 
     @property
@@ -53,7 +54,7 @@ class Kernel:
     @cached_property
     def observed(self) -> Walk:
         """A walk that kept the text after each pass: the kernel's own, or one more, which may not run."""
-        return self.walked if self.walked.context.keep_passes else self._walk_with_passes()
+        return self.walked if self.walked.context.keep_passes else self.walk_with_passes()
 
     @property
     def params(self) -> dict[str, Any]:

@@ -39,6 +39,10 @@ class Params(MutableMapping[str, Any]):
         self._tensors[name] = value
         self.version += 1
 
+    def adopt(self, name: str, value: Any) -> None:
+        """Hold a tensor that compiling has made: a state with its first value. One that is there already stays."""
+        self._tensors.setdefault(name, value)
+
     def __delitem__(self, name: str) -> None:
         raise ArgumentMismatchError(f"the program needs {name!r}", help="replace it by another tensor of its type")
 

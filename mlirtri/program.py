@@ -6,25 +6,44 @@ the pipelines and options that functions have. Parsing happens anew for each com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mlirtri.compiler import Walk, walk
+from mlirtri.dialect.types import TensorType
+from mlirtri.dumps import versions
 from mlirtri.errors import KernelError, ParseError, Span, did_you_mean
 from mlirtri.interfaces import function_of
 from mlirtri.kernel import Kernel
-from mlirtri.lowering.pipelines import Pipeline, pipeline_of_import
+from mlirtri.lowering.pipelines import Pipeline, pipeline_of_import, settled_stage
 from mlirtri.lowering.specialization import Interface
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.stage import CompileContext, Stage
+from mlirtri.lowering.symbols import kernel_names
 from mlirtri.lowering.target import Target
 from mlirtri.observe import Observer
-from mlirtri.options import Options, resolved
+from mlirtri.options import Options, content_key, resolved
+from mlirtri.params import Params
+from mlirtri.session import manifest
 from mlirtri.tracebacks import shown_to_user
 
 
+@dataclass(frozen=True)
+class ProgramSignature:
+    """What a function of a program takes and gives."""
+
+    parameters: dict[str, TensorType]
+    results: tuple[TensorType, ...]
+
+    def __str__(self) -> str:
+        parameters = ", ".join(f"{name}: {of}" for name, of in self.parameters.items())
+        return f"({parameters}) -> ({', '.join(map(str, self.results))})"
+
+
 class Program:
-    """A module of one or several functions, compiled by `compile`, or at the first call."""
+    """A module of one or several functions, compiled by `compile`, or at the first call. Thread-safe."""
 
     def __init__(
         self,
@@ -32,7 +51,7 @@ class Program:
         read: Callable[[], Any],
         functions: Sequence[str],
         file: str,
-        params: dict[str, Any] | None = None,
+        params: Mapping[str, Any] | None = None,
         semantics: str = "numpy",
     ):
         self.source = source
@@ -41,11 +60,13 @@ class Program:
         """The functions that can be compiled."""
         self.file = file
         """What errors call the place that it came from."""
-        self.params: dict[str, Any] = dict(params or {})
+        self.params = Params(params)
         """Tensors that the program is bound to, by name; a kernel has those of the time when it was compiled."""
         self.semantics = semantics
         self._read = read
-        self._kernels: dict[Any, Kernel] = {}
+        self._kernels: dict[Any, tuple[int, Kernel]] = {}
+        self._called: tuple[int, Kernel] | None = None
+        self._lock = threading.RLock()
 
     def compile(
         self,
@@ -58,7 +79,8 @@ class Program:
     ) -> Kernel:
         """The kernel of the function `entry`, which may be left out where there is one, or one called ``main``.
 
-        Raises the `KernelError` of the first room that refuses.
+        Compiled once for the same options; replaced `params` cost no compile. Raises the `KernelError` of the first
+        room that refuses.
         """
         try:
             return self._compile(self._entry(entry), Options(target, pipeline, schedule, print_ir))
@@ -67,9 +89,24 @@ class Program:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run on tensors, compiled with the default options the first time."""
-        if None not in self._kernels:
-            self._kernels[None] = self.compile()
-        return self._kernels[None](*arguments, **keywords)
+        called = self._called
+        if called is None or called[0] != self.params.version:
+            called = self._called = (self.params.version, self.compile())
+        return called[1](*arguments, **keywords)
+
+    def signature(self, entry: str | None = None) -> ProgramSignature:
+        """Names and types of what the function `entry` takes and gives; compiles up to `linalg` only."""
+        try:
+            target, schedule, pipeline = resolved(Options(target="cpu", pipeline="linalg"))
+            pipeline = pipeline_of_import(self.source, pipeline)
+            pipeline = pipeline.until(settled_stage(pipeline))
+            run = _Run(self, self._symbol(self._entry(entry)), target, schedule, pipeline)
+            interface = run(False, None).context.interface
+        except KernelError as error:
+            raise shown_to_user(error)
+        hidden = {check.index for check in interface.checks} | {result for _, result in interface.states}
+        results = tuple(of for at, of in enumerate(interface.leaves) if at not in hidden)
+        return ProgramSignature({each.name: each.type for each in interface.parameters}, results)
 
     def _entry(self, wanted: str | None) -> str:
         names = ", ".join(self.functions) or "none"
@@ -83,28 +120,53 @@ class Program:
         if "main" in self.functions:
             return "main"
         raise ParseError(
-            f"the program has {len(self.functions)} functions",
+            f"the program has {len(self.functions) or 'no'} public functions",
             Span(self.file, 1, 1),
-            help=f"say entry=, one of {names}",
+            help=f"say entry=, one of {names}" if self.functions else "give one a body, and no private visibility",
         )
+
+    def _symbol(self, entry: str) -> str:
+        return kernel_names(self.functions)[entry]
 
     def _compile(self, entry: str, options: Options) -> Kernel:
         target, schedule, pipeline = resolved(options)
         pipeline = pipeline_of_import(self.source, pipeline)
-        observer = Observer(entry, pipeline, options.print_ir)
+        observer = Observer(self._symbol(entry), pipeline, options.print_ir)
+        key = (entry, repr(target), schedule, pipeline)
+        with self._lock:
+            kernel = None if observer.override_folder is not None else self._cached(key)
+            if is_new := kernel is None:
+                kernel = self._made(_Run(self, observer.kernel, target, schedule, pipeline), observer)
+                if observer.override_folder is None:
+                    self._kernels[key] = (self.params.version, kernel)
+        if not is_new and observer.printed:
+            observer.replay(kernel.observed)
+        if observer.dump_folder is not None:
+            facts = {**manifest(kernel, schedule), "source": self.source}
+            observer.dump(kernel.observed, _digest(kernel, schedule), facts)
+        return kernel
 
-        def run(keep_passes: bool, hook: Observer | None) -> Walk:
-            context = CompileContext(entry, target, schedule, keep_passes=keep_passes, params=dict(self.params))
-            context.on_pass = hook.on_pass if hook else None
-            cut = pipeline.names.index("linalg") + 1
-            front = walk(self._read(), Pipeline(pipeline.name, pipeline.stages[:cut]), context, hook)
-            context.interface = self._interface(front.ir)
-            rest = walk(front.ir, Pipeline(pipeline.name, pipeline.stages[cut:]), context, hook)
-            return Walk(context, {**front.records, **rest.records}, rest.ir)
-
+    def _made(self, run: _Run, observer: Observer) -> Kernel:
         walked = run(observer.wants_passes, observer)
+        for position, _ in walked.context.interface.states:
+            name = walked.context.interface.bound[position].name
+            self.params.adopt(name, walked.context.params[name])
         interface = walked.context.interface
-        return self._kernel(entry, pipeline, target, self.semantics, walked, interface, lambda: run(True, None))
+        parts = (run.kernel, run.pipeline, run.target, self.semantics, walked, interface)
+        return self._kernel(*parts, lambda: run(True, None))
+
+    def _cached(self, key: Any) -> Kernel | None:
+        """The kernel that was made before, with the parameters of now."""
+        version, kernel = self._kernels.get(key, (0, None))
+        if kernel is None or version == self.params.version:
+            return kernel
+        walked = kernel.walked
+        params = {name: self.params.get(name, tensor) for name, tensor in walked.context.params.items()}
+        again = Walk(replace(walked.context, params=params), walked.records, walked.ir)
+        parts = (kernel.name, kernel.pipeline, kernel.target, kernel.semantics, again, kernel.interface)
+        kernel = self._kernel(*parts, kernel.walk_with_passes)
+        self._kernels[key] = (self.params.version, kernel)
+        return kernel
 
     def _interface(self, module: Any) -> Interface:
         """How Python meets the function, from the normal form that `linalg` leaves."""
@@ -116,3 +178,38 @@ class Program:
 
     def __repr__(self) -> str:
         return f"<mlirtri program of {', '.join(self.functions)} from {self.file}>"
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One walk of a program, which can be repeated."""
+
+    program: Program
+    kernel: str
+    target: Target
+    schedule: str
+    pipeline: Pipeline
+
+    def __call__(self, keep_passes: bool, observer: Observer | None) -> Walk:
+        program = self.program
+        context = CompileContext(
+            self.kernel, self.target, self.schedule, keep_passes=keep_passes, params=dict(program.params)
+        )
+        context.on_pass = observer.on_pass if observer else None
+
+        def hook(stage: Stage, ir: Any, context: CompileContext) -> Any:
+            if stage.name == settled_stage(self.pipeline):
+                context.interface = program._interface(ir)
+                names = [each.name for each in context.interface.bound]
+                context.params = {name: context.params[name] for name in names if name in context.params}
+            return ir if observer is None else observer(stage, ir, context)
+
+        return walk(program._read(), self.pipeline, context, hook)
+
+
+def _digest(kernel: Kernel, schedule: str) -> str:
+    """What tells dumps of kernels apart."""
+    text = kernel.walked.records[settled_stage(kernel.pipeline)].complete()
+    return content_key(
+        text, kernel.pipeline.name, kernel.pipeline.names, repr(kernel.target), schedule, kernel.semantics, versions()
+    )

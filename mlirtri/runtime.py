@@ -56,7 +56,7 @@ class Runner:
         """What a kernel without tensor arguments returns; the others return what they are called with."""
         self.device = torch.device("cuda" if cuda else "cpu")
         self.entries = [_Entry(self, parameter, signless) for parameter in interface.parameters]
-        self.bound = tuple(_Entry(self, each, signless).held((params or {})[each.name]) for each in interface.bound)
+        self.bound = tuple(_Entry(self, each, signless).held(params or {}) for each in interface.bound)
         """What the function takes after the arguments: the same tensors at every call."""
         self.outputs = [(tuple(leaf.shape), leaf.dtype.torch) for leaf in interface.leaves]
         self.sizes = DynamicShapes(name, interface, interface.sizes) if interface.sizes is not None else None
@@ -282,8 +282,13 @@ class _Entry:
             tensor = tensor.resolve_conj().resolve_neg().contiguous()
         return tensor if self.view is None else self.view(tensor)
 
-    def held(self, value: Any) -> Any:
+    def held(self, params: Mapping[str, Any]) -> Any:
         """A tensor of the program's own, ready to be given to the executable at every call."""
+        if (value := params.get(self.parameter.name)) is None:
+            raise ArgumentMismatchError(
+                f"{self.runner.name}() is bound to {self.parameter.name!r}, a {self.parameter.type} that is not here",
+                help=f"give it: mt.resume(…, params={{{self.parameter.name!r}: tensor}})",
+            )
         tensor = as_torch(value) if isinstance(value, np.ndarray) else value
         with torch.no_grad():
             return self(tensor.detach().contiguous().to(self.runner.device))

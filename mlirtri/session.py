@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from mlirtri.errors import KernelError, UnknownOptionError
 from mlirtri.interfaces import interface_of, to_json
 from mlirtri.kernel import Kernel
 from mlirtri.lowering.device_pipelines import for_devices
-from mlirtri.lowering.pipelines import INTERPRETER, STAGES, Pipeline
+from mlirtri.lowering.pipelines import IMPORTS, INTERPRETER, STAGES, Pipeline, pipeline_of_import
 from mlirtri.lowering.python_to_ast import symbol_of
 from mlirtri.lowering.specialization import Capture, KernelSource, Specialization
 from mlirtri.lowering.stage import CompileContext
@@ -22,6 +22,7 @@ from mlirtri.lowering.target import Target
 from mlirtri.observe import Observer
 from mlirtri.options import Options, content_key, language_options, resolved
 from mlirtri.printing import RESUMABLE, parse
+from mlirtri.stored_params import read_params
 from mlirtri.tracebacks import shown_to_user
 
 
@@ -116,22 +117,34 @@ def resume(
     pipeline: str | Pipeline | None = None,
     schedule: str | None = None,
     print_ir: bool | tuple[str, ...] | None = None,
+    params: Mapping[str, Any] | None = None,
 ) -> Kernel:
     """A kernel from the text of a stage: a dumped (and perhaps edited) file, or any `.mlir` or TVMScript of that stage.
 
     What is not said comes from the manifest beside the file, where there is one: pipeline, target, schedule, and how to
-    call the kernel. TVMScript is Python to TVM's parser: it is trusted like code. Raises `ParseError` if the text is
-    not of that kind, `UnknownOptionError` for an unknown stage.
+    call the kernel. So do the tensors that it is bound to, unless `params` has others. TVMScript is Python to TVM's
+    parser: it is trusted like code. Raises `ParseError` if the text is not of that kind, `UnknownOptionError` for an
+    unknown stage.
     """
     given = Options(target, pipeline, schedule, print_ir)
     try:
-        return _resume(Path(file), stage, given.over(options) if options else given, text)
+        return _resume(Path(file), stage, given.over(options) if options else given, text, params)
     except KernelError as error:
         raise shown_to_user(error)
 
 
-def _resume(path: Path, stage: str, options: Options, text: str | None) -> Kernel:
+def _as_recorded(path: Path, pipeline: Pipeline) -> Pipeline:
+    """`pipeline` with the stages of the language that the dumped program came from."""
+    recorded = read_manifest(path.parent) if path.is_file() else None
+    source = (recorded or {}).get("source")
+    return pipeline_of_import(source, pipeline) if source in IMPORTS else pipeline
+
+
+def _resume(
+    path: Path, stage: str, options: Options, text: str | None, params: Mapping[str, Any] | None = None
+) -> Kernel:
     target, schedule, pipeline = resolved(options.over(recorded_options(path)))
+    pipeline = _as_recorded(path, pipeline)
     start = pipeline.find(stage)
     if start.kind not in RESUMABLE:
         raise UnknownOptionError(
@@ -143,9 +156,10 @@ def _resume(path: Path, stage: str, options: Options, text: str | None) -> Kerne
     name, interface, semantics = interface_of(start.kind, ir, path)
     pipeline = for_devices(pipeline, target, start.kind, ir)
     observer = Observer(name, pipeline, options.print_ir)
+    params = {**(read_params(path.parent, interface.bound) if path.is_file() else {}), **(params or {})}
 
     def run(module: Any, keep_passes: bool, hook: Observer | None) -> Walk:
-        context = CompileContext(name, target, schedule, interface=interface, keep_passes=keep_passes)
+        context = CompileContext(name, target, schedule, interface=interface, keep_passes=keep_passes, params=params)
         context.on_pass = hook.on_pass if hook else None
         first = record_of(start, module, 0.0)
         rest = walk(module, pipeline.after(start.name), context, hook)
