@@ -183,7 +183,9 @@ def _of_relax(module: Any, path: Path) -> tuple[str, Interface]:
     results = list(returned.fields) if isinstance(returned, relax.TupleType) else [returned]
     names = [parameter.name for parameter in function.params]
     types = [_relax_type(parameter.ty, name, path) for parameter in function.params]
-    return name, _interface(names, types, [_relax_type(result, name, path) for result in results], _updates(function))
+    interface = _interface(names, types, [_relax_type(result, name, path) for result in results], _updates(function))
+    count = len(names) - len((function.attrs or {}).get("mlirtri.bound", []))
+    return name, replace(interface, parameters=interface.parameters[:count], bound=interface.parameters[count:])
 
 
 def _updates(function: Any) -> dict[int, int]:

@@ -1,0 +1,146 @@
+"""Imported Relax → `relax`: any module of Relax becomes what the rooms below take.
+
+Takes a module of several functions perhaps, `context.kernel`, the one that is wanted, and `context.params`, the tensors
+that some of its parameters are bound to. Gives a module with that Relax function alone: what it calls is inlined, its
+bound parameters come last and are named by the attribute ``mlirtri.bound``, large constants are among them, and nested
+results are flat. Refuses functions that call themselves, and parameters that are tuples.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.import_constants import LARGEST_LITERAL
+from mlirtri.lowering.imports import BOUND
+from mlirtri.lowering.relax_constants import array_of
+from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.symbols import kernel_names
+from mlirtri.lowering.tvm_names import GlobalVar, IRModule, PrimFunc, relax, structural_map, structural_walk
+from mlirtri.lowering.tvm_names import ir as tvm_ir
+from mlirtri.lowering.tvm_passes import Pass, relax_functions, run_pass, run_passes
+
+MOST_CALLS_DEEP = 32
+
+
+def lower(mod: IRModule, context: CompileContext) -> IRModule:
+    """Bring `mod` into the normal form; raises `UnsupportedOperationError`."""
+    mod = run_passes(
+        mod,
+        (
+            Pass("OneEntry", lambda each: _with_one_entry(each, context.kernel)),
+            Pass("BoundParameters", lambda each: _with_bound_parameters(each, context)),
+            Pass("FlatResults", _with_flat_results),
+        ),
+        context,
+    )
+    return run_pass(mod, Pass("Normalize", relax.transform.Normalize()))
+
+
+def entry_of(mod: IRModule) -> tuple[GlobalVar, relax.Function]:
+    """The only Relax function."""
+    [(name, function)] = relax_functions(mod)
+    return mod.get_global_var(name), function
+
+
+def _with_one_entry(mod: IRModule, entry: str) -> IRModule:
+    others = dict(relax_functions(mod))
+    kernels = kernel_names(list(others))
+    name = next(each for each in others if kernels[each] == entry)
+    function = others[name]
+    for _ in range(MOST_CALLS_DEEP):
+        called = _called(function, others)
+        if name in called:
+            raise UnsupportedOperationError(f"the Relax function {name!r} calls itself", help="write it as operators")
+        if not called:
+            return _alone(mod, entry, function)
+        function = function.inline_functions({each: others[each] for each in called})
+    raise UnsupportedOperationError(f"what the Relax function {name!r} calls has no end", help="write it as operators")
+
+
+def _called(function: relax.Function, others: dict[str, relax.Function]) -> list[str]:
+    found: dict[str, None] = {}
+
+    def note(call: Any) -> None:
+        if isinstance(call.op, GlobalVar) and call.op.name_hint in others:
+            found[call.op.name_hint] = None
+
+    structural_walk(function.body, (relax.Call, note), order="pre")
+    return list(found)
+
+
+def _alone(mod: IRModule, entry: str, function: relax.Function) -> IRModule:
+    kept = {callee: each for callee, each in mod.functions_items() if isinstance(each, PrimFunc)}
+    named = function.with_attr("global_symbol", entry)
+    module = IRModule({**kept, GlobalVar(entry): named}, attrs=mod.attrs, global_infos=mod.global_infos)
+    return relax.transform.DeadCodeElimination([entry])(module)
+
+
+def _with_bound_parameters(mod: IRModule, context: CompileContext) -> IRModule:
+    callee, function = entry_of(mod)
+    for parameter in function.params:
+        if not isinstance(parameter.ty, (relax.TensorType, tvm_ir.PrimType)):
+            raise UnsupportedOperationError(
+                f"the parameter {parameter.name} of a Relax function is no tensor", help="pass its parts one by one"
+            )
+    constants: dict[str, Any] = {}
+
+    def visit(constant: Any) -> Any:
+        return _parameter(constant, constants, context)
+
+    body = structural_map(function.body, (tvm_ir.GenericConst, visit), order="post")
+    own = [each for each in function.params if each.name not in context.params]
+    bound = [each for each in function.params if each.name in context.params]
+    bound += [variable for variable, _ in constants.values()]
+    for name, (_, array) in constants.items():
+        context.params[name] = array
+    changed = relax.Function([*own, *bound], body, function.ret_ty, function.is_pure, function.attrs)
+    if bound:
+        changed = changed.with_attr(BOUND, [each.name for each in bound])
+    return _updated(mod, callee, changed)
+
+
+def _parameter(constant: Any, constants: dict[str, Any], context: CompileContext) -> Any:
+    """The parameter that stands for a large constant."""
+    array = array_of(constant) if isinstance(constant.ty, relax.TensorType) else None
+    if array is None or array.size <= LARGEST_LITERAL or (array == array.flat[0]).all():
+        return constant
+    for variable, known in constants.values():
+        if known.dtype == array.dtype and known.shape == array.shape and known.tobytes() == array.tobytes():
+            return variable
+    name, count = "constant", 0
+    while name in constants or name in context.params:
+        name, count = f"constant_{count}", count + 1
+    constants[name] = (relax.Var(name, constant.ty), array)
+    return constants[name][0]
+
+
+def _with_flat_results(mod: IRModule) -> IRModule:
+    callee, function = entry_of(mod)
+    kind = function.ret_ty
+    if not isinstance(kind, relax.TupleType) or not any(isinstance(each, relax.TupleType) for each in kind.fields):
+        return mod
+    body = function.body
+    flat = relax.SeqExpr(body.blocks, relax.Tuple(_leaves(body.body, kind)))
+    result = relax.TupleType(_leaf_types(kind))
+    changed = relax.Function(function.params, flat, result, function.is_pure, function.attrs)
+    return _updated(mod, callee, changed)
+
+
+def _leaf_types(kind: Any) -> list[Any]:
+    if not isinstance(kind, relax.TupleType):
+        return [kind]
+    return [each for field in kind.fields for each in _leaf_types(field)]
+
+
+def _leaves(value: Any, kind: Any) -> list[Any]:
+    if not isinstance(kind, relax.TupleType):
+        return [value]
+    is_tuple = isinstance(value, relax.Tuple)
+    parts = value.fields if is_tuple else [relax.TupleGetItem(value, at) for at in range(len(kind.fields))]
+    return [each for part, field in zip(parts, kind.fields, strict=True) for each in _leaves(part, field)]
+
+
+def _updated(mod: IRModule, callee: GlobalVar, function: relax.Function) -> IRModule:
+    functions = {**dict(mod.functions_items()), callee: function}
+    return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)

@@ -1,0 +1,176 @@
+"""Statements of a PrimFunc that are no structured block → `scf` on tensors: loops that carry the buffers they write.
+
+Takes a statement and the `Frame` of its call. Gives nothing: the frame knows what every buffer holds afterwards.
+Parallel loops run one turn after the other. Refuses jumps, threads of a GPU and calls for their effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+from mlirtri.dialect.mlir import arith, ir, scf, tensor
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.primfunc_nests import LOOPS
+from mlirtri.lowering.primfunc_to_linalg import Frame, located
+from mlirtri.lowering.tir_to_scalar import mlir_type
+from mlirtri.lowering.tvm_names import Range, SBlockRealize, structural_walk, tirx
+from mlirtri.lowering.tvm_names import ir as tvm_ir
+
+HARMLESS = frozenset({"assume", "undef"})
+"""Functions called for an effect that is none here."""
+
+
+def run_statement(frame: Frame, statement: Any) -> None:
+    """Emit one statement; raises `UnsupportedOperationError`."""
+    rule = _STATEMENTS.get(type(statement).__name__)
+    if rule is None:
+        raise UnsupportedOperationError(f"TIR's {type(statement).__name__} has no counterpart in linalg")
+    rule(frame, statement)
+
+
+def _sequence(frame: Frame, statement: tirx.SeqStmt) -> None:
+    for each in statement.seq:
+        run_statement(frame, each)
+
+
+def _store(frame: Frame, store: tirx.BufferStore) -> None:
+    if store.buffer not in frame.tensors:
+        raise UnsupportedOperationError(f"the buffer {store.buffer.name} is memory that the function does not own")
+    value = frame.scalars.evaluate(store.value)
+    held = frame.tensors[store.buffer]
+    place, is_inside = frame.inside(store.buffer, store.indices)
+    if is_inside is not None:
+        value = arith.select(is_inside, value, tensor.extract(held, place))
+    frame.tensors[store.buffer] = tensor.insert(value, held, place)
+
+
+def _bind(frame: Frame, statement: tirx.Bind) -> None:
+    frame.scalars.variables[statement.var] = frame.scalars.evaluate(statement.value)
+
+
+def _allocate(frame: Frame, statement: tirx.AllocBuffer) -> None:
+    frame.allocate(statement.buffer)
+
+
+def _attribute(frame: Frame, statement: tirx.AttrStmt) -> None:
+    if str(statement.attr_key) in ("thread_extent", "virtual_thread"):
+        raise UnsupportedOperationError("threads of a GPU have no counterpart in linalg", help="export it unscheduled")
+    run_statement(frame, statement.body)
+
+
+def _evaluate(frame: Frame, statement: tirx.Evaluate) -> None:
+    value = statement.value
+    if isinstance(value, tvm_ir.Call):
+        name = str(getattr(value.op, "name", value.op)).rpartition(".")[2]
+        if name not in HARMLESS:
+            raise UnsupportedOperationError(f"TIR calls {name} for its effect, which MLIR cannot")
+
+
+def _assert(frame: Frame, statement: tirx.AssertStmt) -> None:
+    message = "".join(str(part.value) for part in statement.message_parts)
+    ir.Operation.create(
+        "cf.assert",
+        operands=[frame.scalars.evaluate(statement.condition)],
+        attributes={"msg": ir.StringAttr.get(f"{statement.error_kind.value}: {message}")},
+    )
+
+
+# --- control ---------------------------------------------------------------------------------------------------------
+
+
+def _for(frame: Frame, loop: tirx.For) -> None:
+    if loop.kind not in LOOPS or loop.thread_binding is not None:
+        raise UnsupportedOperationError("threads of a GPU have no counterpart in linalg", help="export it unscheduled")
+    frame.analyzer.bind(loop.loop_var, Range(loop.min, loop.extent), True)
+    low, one = frame.scalars.index(loop.min), arith.constant(ir.IndexType.get(), 1)
+    high = frame.scalars.index(loop.min + loop.extent)
+    buffers = written(loop.body, frame)
+    made = scf.ForOp(low, high, one, [frame.tensors[each] for each in buffers])
+    outside = dict(frame.tensors)
+    with ir.InsertionPoint(made.body):
+        frame.tensors |= zip(buffers, made.inner_iter_args, strict=True)
+        frame.scalars.indices[loop.loop_var] = made.induction_variable
+        run_statement(frame, loop.body)
+        scf.YieldOp([frame.tensors[each] for each in buffers])
+    frame.tensors = outside | dict(zip(buffers, made.results, strict=True))
+
+
+def _if(frame: Frame, branch: tirx.IfThenElse) -> None:
+    condition = frame.scalars.evaluate(branch.condition)
+    buffers, outside = written(branch, frame), dict(frame.tensors)
+    types = [frame.tensors[each].type for each in buffers]
+    made = ir.Operation.create("scf.if", results=types, operands=[condition], regions=2)
+    arms = (branch.then_case, branch.condition), (branch.else_case, tirx.Not(branch.condition))
+    for region, (arm, known) in zip(made.regions, arms, strict=True):
+        frame.tensors = dict(outside)
+        with ir.InsertionPoint(region.blocks.append()), _knowing(frame, known):
+            if arm is not None:
+                run_statement(frame, arm)
+            scf.YieldOp([frame.tensors[each] for each in buffers])
+    frame.tensors = outside | dict(zip(buffers, made.results, strict=True))
+
+
+def _knowing(frame: Frame, condition: Any) -> Any:
+    """Let the analyzer use a condition, unless it is made of loads, which may change."""
+    found: list[Any] = []
+    structural_walk(condition, (tvm_ir.TensorLoad, found.append), order="pre")
+    return nullcontext() if found else frame.analyzer.constraint_scope(condition)
+
+
+def _while(frame: Frame, loop: tirx.While) -> None:
+    buffers, outside = written(loop.body, frame), dict(frame.tensors)
+    types = [frame.tensors[each].type for each in buffers]
+    made = scf.WhileOp(types, [frame.tensors[each] for each in buffers])
+    places = [ir.Location.current] * len(types)
+    before = made.regions[0].blocks.append(*types, arg_locs=places)
+    with ir.InsertionPoint(before):
+        frame.tensors = outside | dict(zip(buffers, before.arguments, strict=True))
+        scf.ConditionOp(frame.scalars.evaluate(loop.condition), list(before.arguments))
+    after = made.regions[1].blocks.append(*types, arg_locs=places)
+    with ir.InsertionPoint(after):
+        frame.tensors = outside | dict(zip(buffers, after.arguments, strict=True))
+        run_statement(frame, loop.body)
+        scf.YieldOp([frame.tensors[each] for each in buffers])
+    frame.tensors = outside | dict(zip(buffers, made.results, strict=True))
+
+
+def _block(frame: Frame, realize: SBlockRealize) -> None:
+    block = realize.block
+    if block.match_buffers:
+        raise UnsupportedOperationError("a block that matches parts of buffers has no counterpart in linalg")
+    for axis, value in zip(block.iter_vars, realize.iter_values, strict=True):
+        frame.scalars.indices[axis.var] = frame.scalars.index(value)
+        frame.analyzer.bind(axis.var, Range(axis.dom.min, axis.dom.extent), True)
+    with located(block):
+        for buffer in block.alloc_buffers:
+            frame.allocate(buffer)
+        body = block.body if block.init is None else tirx.SeqStmt([_first_turn(block), block.body])
+        is_always = isinstance(realize.predicate, (bool, tirx.IntImm)) and bool(realize.predicate)
+        run_statement(frame, body if is_always else tirx.IfThenElse(realize.predicate, body, None))
+
+
+def _first_turn(block: Any) -> Any:
+    """The init of a reduction, under the condition that its axes are at their start."""
+    condition = None
+    for axis in block.iter_vars:
+        if int(axis.iter_type) == tirx.IterVar.CommReduce:
+            is_first = tirx.EQ(axis.var, axis.dom.min)
+            condition = is_first if condition is None else tirx.And(condition, is_first)
+    return block.init if condition is None else tirx.IfThenElse(condition, block.init, None)
+
+
+def written(statement: Any, frame: Frame) -> list[Any]:
+    """The buffers from outside that a statement writes, in order of their first store."""
+    found: dict[Any, None] = {}
+    structural_walk(statement, (tirx.BufferStore, lambda store: found.setdefault(store.buffer)), order="pre")
+    return [buffer for buffer in found if buffer in frame.tensors]
+
+
+_STATEMENTS: dict[str, Callable[[Frame, Any], None]] = {
+    "SeqStmt": _sequence, "BufferStore": _store, "Bind": _bind, "AllocBuffer": _allocate, "AttrStmt": _attribute,
+    "Evaluate": _evaluate, "AssertStmt": _assert, "For": _for, "IfThenElse": _if, "While": _while,
+    "SBlockRealize": _block,
+}  # fmt: skip
+__all__ = ["mlir_type", "run_statement", "written"]

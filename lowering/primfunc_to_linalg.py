@@ -1,0 +1,293 @@
+"""A call of a PrimFunc → linalg on tensors, at the insertion point: blocks become generics, other statements loops.
+
+Takes a PrimFunc as it is before any schedule, the tensors and scalars that it is called with, and the sizes of its
+results. Gives the tensors that its outputs are then. A block of axes becomes a `linalg.generic` whose maps are its
+loads; what no map can say becomes a `tensor.extract` in the body. Everything else becomes `scf` on tensors
+(`primfunc_statements.py`). Memory is never left: an index that TVM would not check is kept inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from mlirtri.dialect.locations import location_of
+from mlirtri.dialect.mlir import arith, ir, linalg, tensor
+from mlirtri.dialect.sizes import DYNAMIC
+from mlirtri.errors import KernelError, UnsupportedOperationError
+from mlirtri.lowering.linalg_builder import generic
+from mlirtri.lowering.primfunc_nests import Nest, Place, bind_axes, flat, loads_in, nest_of, place_of
+from mlirtri.lowering.tir_to_scalar import Scalars, dtype_of, mlir_type
+from mlirtri.lowering.tvm_names import Analyzer, PrimFunc, SBlockRealize, TensorLoad, tirx
+from mlirtri.lowering.tvm_passes import LOCATION, span_of
+
+Size = int | ir.Value
+
+
+class Frame:
+    """One call on its way: what each buffer of the PrimFunc holds now."""
+
+    def __init__(self) -> None:
+        self.analyzer = Analyzer()
+        self.scalars = Scalars(self.load, self.analyzer)
+        self.tensors: dict[Any, ir.Value] = {}
+
+    # --- sizes -----------------------------------------------------------------------------------------------------
+
+    def bind_sizes(self, buffer: Any, sizes: Sequence[Size]) -> None:
+        """Give the variables in a buffer's shape their values."""
+        for size, known in zip(buffer.shape, sizes, strict=True):
+            if isinstance(size, tirx.Var) and size not in self.scalars.indices:
+                value = known if isinstance(known, ir.Value) else arith.constant(ir.IndexType.get(), known)
+                self.scalars.indices[size] = value
+
+    def size(self, extent: Any) -> Size:
+        """A number where it is one."""
+        return int(extent.value) if isinstance(extent, tirx.IntImm) else self.scalars.index(extent)
+
+    def allocate(self, buffer: Any) -> None:
+        """Memory that holds nothing yet."""
+        sizes = [self.size(extent) for extent in buffer.shape]
+        self.tensors[buffer] = tensor.empty(sizes, mlir_type(str(buffer.dtype)))
+
+    # --- elements --------------------------------------------------------------------------------------------------
+
+    def load(self, buffer: Any, indices: Sequence[Any]) -> ir.Value:
+        """An element of a buffer."""
+        if buffer not in self.tensors:
+            raise UnsupportedOperationError(f"the buffer {buffer.name} is memory that the function does not own")
+        return tensor.extract(self.tensors[buffer], self.inside(buffer, indices)[0])
+
+    def inside(self, buffer: Any, indices: Sequence[Any]) -> tuple[list[ir.Value], ir.Value | None]:
+        """The indices kept within the buffer, and a bool whether they were; None where they certainly are."""
+        kept, within = [], None
+        for index, extent in zip(indices, buffer.shape, strict=True):
+            value = self.scalars.index(index)
+            is_safe = self.scalars.least(index) >= 0, self.scalars.is_below(index, extent)
+            if not all(is_safe):
+                low = arith.constant(ir.IndexType.get(), 0)
+                high = arith.subi(self.scalars.index(extent), arith.constant(ir.IndexType.get(), 1))
+                clamped = arith.maxsi(arith.minsi(value, high), low)
+                is_inside = arith.cmpi(arith.CmpIPredicate.eq, value, clamped)
+                within = is_inside if within is None else arith.andi(within, is_inside)
+                value = clamped
+            kept.append(value)
+        return kept, within
+
+    # --- statements ------------------------------------------------------------------------------------------------
+
+    def run(self, statement: Any) -> None:
+        """Emit a statement of the function's own body: block by block, each as one operation if it can be."""
+        for each in flat(statement):
+            if isinstance(each, SBlockRealize) and not each.block.iter_vars and each.block.init is None:
+                with located(each.block):
+                    self.run_plain_block(each.block)
+                continue
+            if (nest := nest_of(each, self.analyzer)) is not None:
+                with located(nest.block):
+                    emit_nest(self, nest)
+                continue
+            from mlirtri.lowering.primfunc_statements import run_statement
+
+            run_statement(self, each)
+
+    def run_plain_block(self, block: Any) -> None:
+        """A block without axes: its memory, and what it does."""
+        if block.match_buffers:
+            raise UnsupportedOperationError("a block that matches parts of buffers has no counterpart in linalg")
+        for buffer in block.alloc_buffers:
+            self.allocate(buffer)
+        self.run(block.body)
+
+
+def inline(
+    function: PrimFunc, arguments: Sequence[ir.Value], results: Sequence[Sequence[Size]], updates: Sequence[int] = ()
+) -> list[ir.Value]:
+    """What the outputs of `function` hold after a call.
+
+    `results` has the sizes of each; `updates` the argument that an output shares its memory with, or -1.
+    """
+    frame = Frame()
+    parameters = list(function.params)
+    inputs, outputs = parameters[: len(arguments)], parameters[len(arguments) :]
+    for parameter, argument in zip(inputs, arguments, strict=True):
+        _bind(frame, parameter, argument)
+    shared = list(updates) or [-1] * len(results)
+    own = iter(outputs)
+    targets = [inputs[at] if at >= 0 else next(own) for at in shared]
+    for target, sizes in zip(targets, results, strict=True):
+        if target not in frame.tensors:
+            frame.bind_sizes(target, sizes)
+            frame.allocate(target)
+    frame.run(function.body)
+    return [frame.tensors[target] for target in targets]
+
+
+def _bind(frame: Frame, parameter: Any, argument: ir.Value) -> None:
+    if not isinstance(argument.type, ir.RankedTensorType):
+        frame.scalars.variables[parameter] = argument
+        return
+    sizes = [
+        tensor.dim(argument, arith.constant(ir.IndexType.get(), axis)) if size == DYNAMIC else size
+        for axis, size in enumerate(argument.type.shape)
+    ]
+    frame.bind_sizes(parameter, sizes)
+    frame.tensors[parameter] = argument
+
+
+@contextmanager
+def located(block: Any) -> Iterator[None]:
+    """Operations and errors inside get the place that the block is annotated with."""
+    span = span_of(block.annotations[LOCATION]) if LOCATION in block.annotations else None
+    name = getattr(ir.Location.current, "name_str", None)
+    try:
+        if span is None:
+            yield
+            return
+        with location_of(span, name):
+            yield
+    except KernelError as error:
+        raise error.at(span) from None
+
+
+# --- a block as one operation ----------------------------------------------------------------------------------------
+
+
+def emit_nest(frame: Frame, nest: Nest) -> None:
+    """A nest as a `linalg.generic`, with the initial values of a reduction before it."""
+    bind_axes(nest, frame.analyzer)
+    for buffer in nest.outputs:
+        if buffer not in frame.tensors:
+            raise UnsupportedOperationError(f"the buffer {buffer.name} is memory that the function does not own")
+    inits = [_initial(frame, nest, buffer) for buffer in nest.outputs]
+    walks = _walks(frame, nest)
+    maps = [_map(nest, walk[1]) for walk in walks]
+    inputs = [frame.tensors[walk[0]] for walk in walks]
+    if window := _unseen_reductions(nest, maps):
+        sizes = [frame.size(nest.axes[at].dom.extent) for at in window]
+        inputs.append(tensor.empty(sizes, ir.F32Type.get()))
+        maps.append(_map(nest, tuple(Place(((at, 1),)) for at in window)))
+    maps += [_map(nest, places) for places in nest.outputs.values()]
+    kinds = ["reduction" if nest.is_reduction(at) else "parallel" for at in range(len(nest.axes))]
+
+    def body(*elements: ir.Value) -> list[ir.Value]:
+        known = dict(zip(walks, elements, strict=False))
+        known |= dict(zip(nest.outputs.items(), elements[len(inputs) :], strict=True))
+        return _body(frame, nest, nest.statements, known)
+
+    results = generic(inputs, inits, maps, kinds, body)
+    for buffer, result in zip(nest.outputs, results, strict=True):
+        frame.tensors[buffer] = result
+
+
+def _initial(frame: Frame, nest: Nest, buffer: Any) -> ir.Value:
+    """What a block's output holds before it: its own memory, or what its init writes."""
+    if nest.block.init is None:
+        return frame.tensors[buffer] if buffer in nest.updated else _fresh(frame, buffer)
+    stores = [each for each in flat(nest.block.init) if each.buffer.same_as(buffer)]
+    if len(stores) == 1 and not loads_in(stores) and isinstance(stores[0].value, (tirx.IntImm, tirx.FloatImm)):
+        return linalg.fill(frame.scalars.evaluate(stores[0].value), outs=[_fresh(frame, buffer)])
+    kept = [at for at in range(len(nest.axes)) if not nest.is_reduction(at)]
+    spatial = Nest(nest.block, stores, [nest.axes[at] for at in kept], single=nest.single)
+    places = tuple(Place(tuple((kept.index(at), factor) for at, factor in each.terms)) for each in nest.outputs[buffer])
+
+    def body(*_: ir.Value) -> list[ir.Value]:
+        return _body(frame, spatial, stores, {}, [buffer])
+
+    maps = [_map(spatial, places)]
+    return generic([], [_fresh(frame, buffer)], maps, ["parallel"] * len(kept), body)[0]
+
+
+def _fresh(frame: Frame, buffer: Any) -> ir.Value:
+    kind = frame.tensors[buffer].type
+    sizes = [frame.size(extent) for extent in buffer.shape]
+    static = [known if known != DYNAMIC else size for known, size in zip(kind.shape, sizes, strict=True)]
+    return tensor.empty(static, kind.element_type)
+
+
+def _walks(frame: Frame, nest: Nest) -> list[tuple[Any, tuple[Place, ...]]]:
+    """The distinct loads that linalg's maps can say, as (buffer, places)."""
+    found: dict[tuple[Any, tuple[Place, ...]], None] = {}
+    for load in loads_in(nest.statements):
+        if load.source in frame.tensors and load.source not in nest.outputs:
+            if (places := _walk(frame, nest, load)) is not None:
+                found[load.source, places] = None
+    return list(found)
+
+
+def _walk(frame: Frame, nest: Nest, load: TensorLoad) -> tuple[Place, ...] | None:
+    """Where a load is, if all its indices are walks along axes that stay within the buffer."""
+    places = []
+    for index, extent in zip(load.indices, load.source.shape, strict=True):
+        place = place_of(index, nest.positions)
+        if place is None:
+            return None
+        if place.is_axis:
+            fits = frame.analyzer.can_prove_equal(nest.axes[place.terms[0][0]].dom.extent, extent)
+        else:
+            fits = isinstance(extent, tirx.IntImm) and frame.scalars.is_below(index, extent)
+        if not fits:
+            return None
+        places.append(place)
+    return tuple(places)
+
+
+def _map(nest: Nest, places: Sequence[Place]) -> ir.AffineMap:
+    return ir.AffineMap.get(len(nest.axes), 0, [_expression(place) for place in places])
+
+
+def _expression(place: Place) -> ir.AffineExpr:
+    parts = [
+        ir.AffineExpr.get_dim(at) * factor if factor != 1 else ir.AffineExpr.get_dim(at) for at, factor in place.terms
+    ]
+    parts += [ir.AffineExpr.get_constant(place.offset)] if place.offset or not parts else []
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole + part
+    return whole
+
+
+def _unseen_reductions(nest: Nest, maps: Sequence[ir.AffineMap]) -> list[int]:
+    """Reduction axes whose length no input tells."""
+    seen = {each.position for one in maps for each in one.results if isinstance(each, ir.AffineDimExpr)}
+    return [at for at in nest.reductions if at not in seen]
+
+
+def _body(frame: Frame, nest: Nest, statements: list[Any], known: dict[Any, ir.Value], targets=None) -> list[ir.Value]:
+    """The statements of a block on single elements; gives what the outputs get."""
+    scratch: dict[Any, ir.Value] = {}
+    outputs: dict[Any, ir.Value] = {}
+    outside = frame.scalars
+
+    def load(buffer: Any, indices: Sequence[Any]) -> ir.Value:
+        if (value := scratch.get(_cell(buffer, indices))) is not None:
+            return value
+        places = tuple(place_of(index, nest.positions) for index in indices)
+        return known[buffer, places] if (buffer, places) in known else frame.load(buffer, indices)
+
+    scalars = Scalars(load, frame.analyzer)
+    scalars.variables, scalars.indices = dict(outside.variables), dict(outside.indices)
+    frame.scalars = scalars
+    for at, axis in enumerate(nest.axes):
+        scalars.indices[axis.var] = linalg.IndexOp(at).result
+    for variable in nest.single:
+        scalars.indices[variable] = arith.constant(ir.IndexType.get(), 0)
+    own = set(nest.block.alloc_buffers)
+    for statement in statements:
+        value = scalars.evaluate(statement.value)
+        if isinstance(statement, tirx.Bind):
+            scalars.variables[statement.var] = value
+        elif statement.buffer in own:
+            scratch[_cell(statement.buffer, statement.indices)] = value
+        else:
+            outputs[statement.buffer] = value
+    frame.scalars = outside
+    return [outputs[buffer] for buffer in targets or nest.outputs]
+
+
+def _cell(buffer: Any, indices: Sequence[Any]) -> tuple[Any, ...]:
+    return (buffer, *(str(index) for index in indices))
+
+
+__all__ = ["Frame", "dtype_of", "emit_nest", "inline", "located"]

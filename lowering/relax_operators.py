@@ -1,0 +1,263 @@
+"""Relax's operators that linalg says better than their TIR, or that TVM has no TIR for: reshapes, running sums, sorts.
+
+A rule takes the function under construction and the call, and gives the value. Sorts count for every element how many
+come before it, which is stable and needs nothing but structured operations, in time n² of the axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+from mlirtri.dialect.mlir import arith, ir, linalg, scf, tensor
+from mlirtri.dialect.sizes import DYNAMIC
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.linalg_builder import generic
+from mlirtri.lowering.tir_to_scalar import constant, converted, is_float, mlir_type
+
+Rule = Callable[[Any, Any], Any]
+OPERATORS: dict[str, Rule] = {}
+LEFT_ALONE: list[str] = []
+"""Operators that TVM could legalise, and that have a rule here nevertheless."""
+
+
+def operator(*names: str, is_better: bool = False) -> Callable[[Rule], Rule]:
+    """Register a rule; `is_better` for one that takes the place of TVM's own."""
+
+    def register(rule: Rule) -> Rule:
+        for name in names:
+            OPERATORS[f"relax.{name}"] = rule
+            if is_better:
+                LEFT_ALONE.append(f"relax.{name}")
+        return rule
+
+    return register
+
+
+# --- shapes ----------------------------------------------------------------------------------------------------------
+
+
+@operator("reshape", "flatten", "squeeze", "expand_dims", is_better=True)
+def _reshape(function: Any, call: Any) -> ir.Value:
+    source = function.value(call.args[0])
+    return reshaped(source, function.sizes_of(call.ty))
+
+
+def reshaped(source: ir.Value, sizes: Sequence[int | ir.Value]) -> ir.Value:
+    """The same elements in the same order, in another shape."""
+    element = source.type.element_type
+    static = [size if isinstance(size, int) else DYNAMIC for size in sizes]
+    wanted = ir.RankedTensorType.get(static, element)
+    if source.type == wanted and wanted.has_static_shape:
+        return source
+    if not (source.type.has_static_shape and wanted.has_static_shape):
+        return _reshaped_at_run_time(source, sizes, wanted)
+    flat = ir.RankedTensorType.get([prod(static)], element)
+    if source.type.rank != 1:
+        source = _collapsed(flat, source)
+    if wanted.rank == 1:
+        return source
+    return _expanded(wanted, source)
+
+
+def _collapsed(flat: ir.Type, source: ir.Value) -> ir.Value:
+    rank = source.type.rank
+    if not rank:
+        return tensor.expand_shape(flat, source, [], [], [1])
+    return tensor.collapse_shape(flat, source, [list(range(rank))])
+
+
+def _expanded(wanted: ir.RankedTensorType, source: ir.Value) -> ir.Value:
+    if not wanted.rank:
+        return tensor.collapse_shape(wanted, source, [])
+    return tensor.expand_shape(wanted, source, [list(range(wanted.rank))], [], list(wanted.shape))
+
+
+def _reshaped_at_run_time(source: ir.Value, sizes: Sequence[int | ir.Value], wanted: ir.Type) -> ir.Value:
+    index = ir.IndexType.get()
+    numbers = [arith.constant(index, size) if isinstance(size, int) else size for size in sizes]
+    shape = tensor.from_elements(ir.RankedTensorType.get([len(numbers)], index), numbers)
+    return tensor.reshape(wanted, source, shape)
+
+
+@operator("shape_of")
+def _shape_of(function: Any, call: Any) -> list[ir.Value]:
+    value = function.value(call.args[0])
+    return [tensor.dim(value, arith.constant(ir.IndexType.get(), axis)) for axis in range(value.type.rank)]
+
+
+@operator("to_vdevice", "hint_on_device")
+def _same(function: Any, call: Any) -> Any:
+    return function.value(call.args[0])
+
+
+# --- running sums ----------------------------------------------------------------------------------------------------
+
+
+@operator("cumsum", "cumprod")
+def _running(function: Any, call: Any) -> ir.Value:
+    """One slice after the other: the last one's result combined with the next."""
+    source, dtype = _as_result(function, call)
+    axis, source = _axis(call, source)
+    is_sum = call.op.name == "relax.cumsum"
+    build = _COMBINE[is_sum, is_float(dtype)]
+    kind, index = source.type, ir.IndexType.get()
+    shape = [1 if at == axis else size for at, size in enumerate(kind.shape)]
+    carried = ir.RankedTensorType.get(shape, kind.element_type)
+    start = linalg.fill(constant(0 if is_sum else 1, dtype), outs=[tensor.empty(shape, kind.element_type)])
+    bounds = [arith.constant(index, each) for each in (0, kind.shape[axis], 1)]
+    loop = scf.ForOp(*bounds, [tensor.empty(list(kind.shape), kind.element_type), start])
+    identity = ir.AffineMap.get_identity(kind.rank)
+    with ir.InsertionPoint(loop.body):
+        whole, last = loop.inner_iter_args
+        place = [loop.induction_variable if at == axis else 0 for at in range(kind.rank)]
+        taken = _slice(source, place, carried)
+        out = tensor.empty(shape, kind.element_type)
+        [total] = generic([last, taken], [out], [identity] * 3, ["parallel"] * kind.rank, lambda x, y, _: [build(x, y)])
+        scf.YieldOp([_with_slice(last if bool(call.attrs.exclusive) else total, whole, place), total])
+    return reshaped(loop.results[0], function.sizes_of(call.ty))
+
+
+_COMBINE = {
+    (True, True): arith.addf, (True, False): arith.addi, (False, True): arith.mulf, (False, False): arith.muli,
+}  # fmt: skip
+"""By whether it is a sum, and of floats."""
+
+
+def _as_result(function: Any, call: Any) -> tuple[ir.Value, str]:
+    """The operand in the dtype of the result."""
+    source = function.value(call.args[0])
+    given, wanted = str(call.args[0].ty.dtype), str(call.ty.dtype)
+    if not source.type.has_static_shape:
+        raise UnsupportedOperationError(f"{call.op.name} over a size that is only known at run time")
+    if given == wanted:
+        return source, wanted
+    identity = ir.AffineMap.get_identity(source.type.rank)
+    out = tensor.empty(list(source.type.shape), mlir_type(wanted))
+    kinds = ["parallel"] * source.type.rank
+    [cast] = generic([source], [out], [identity] * 2, kinds, lambda x, _: [converted(x, given, wanted)])
+    return cast, wanted
+
+
+def _axis(call: Any, source: ir.Value) -> tuple[int, ir.Value]:
+    """The axis, of the flattened operand where none is said."""
+    if call.attrs.axis is None:
+        return 0, reshaped(source, [prod(source.type.shape)])
+    return int(call.attrs.axis) % max(source.type.rank, 1), source
+
+
+def _slice(source: ir.Value, place: Sequence[int | ir.Value], of: ir.RankedTensorType) -> ir.Value:
+    offsets = [each for each in place if isinstance(each, ir.Value)]
+    static = [DYNAMIC if isinstance(each, ir.Value) else each for each in place]
+    return tensor.extract_slice(of, source, offsets, [], [], static, list(of.shape), [1] * of.rank)
+
+
+def _with_slice(part: ir.Value, whole: ir.Value, place: Sequence[int | ir.Value]) -> ir.Value:
+    offsets = [each for each in place if isinstance(each, ir.Value)]
+    static = [DYNAMIC if isinstance(each, ir.Value) else each for each in place]
+    return tensor.insert_slice(part, whole, offsets, [], [], static, list(part.type.shape), [1] * part.type.rank)
+
+
+# --- sorts -----------------------------------------------------------------------------------------------------------
+
+
+@operator("sort", "argsort", "topk")
+def _sorted(function: Any, call: Any) -> Any:
+    source = function.value(call.args[0])
+    if not source.type.has_static_shape:
+        raise UnsupportedOperationError(f"{call.op.name} over a size that is only known at run time")
+    name, attributes, dtype = call.op.name.removeprefix("relax."), call.attrs, str(call.args[0].ty.dtype)
+    axis = int(attributes.axis) % source.type.rank
+    descends = bool(attributes.largest) if name == "topk" else bool(attributes.descending)
+    order = _order(source, _ranks(source, axis, descends, dtype), axis)
+    if name == "argsort":
+        return _converted_order(order, str(call.ty.dtype))
+    if name == "sort":
+        return _gathered(source, order, axis)
+    return _top(source, order, axis, call)
+
+
+def _top(source: ir.Value, order: ir.Value, axis: int, call: Any) -> Any:
+    count, wanted = int(call.attrs.k), str(call.attrs.ret_type)
+    size = source.type.shape[axis]
+    count = size if count < 1 else min(count, size)
+    values, indices = _gathered(source, order, axis), _converted_order(order, str(call.attrs.dtype))
+    parts = []
+    for each in (values, indices):
+        shape = [count if at == axis else size for at, size in enumerate(each.type.shape)]
+        of = ir.RankedTensorType.get(shape, each.type.element_type)
+        parts.append(_slice(each, [0] * of.rank, of))
+    return {"both": parts, "values": parts[0], "indices": parts[1]}[wanted]
+
+
+def _ranks(source: ir.Value, axis: int, descends: bool, dtype: str) -> ir.Value:
+    """For every element, how many come before it: those that are smaller (larger), and equal ones on its left."""
+    rank = source.type.rank
+
+    def body(mine: ir.Value, other: ir.Value, count: ir.Value) -> list[ir.Value]:
+        first, second = (mine, other) if descends else (other, mine)
+        comes_first = _is_less(first, second, dtype)
+        is_equal = _not(arith.ori(comes_first, _is_less(second, first, dtype)))
+        is_left = arith.cmpi(arith.CmpIPredicate.slt, linalg.IndexOp(rank).result, linalg.IndexOp(axis).result)
+        counts = arith.ori(comes_first, arith.andi(is_equal, is_left))
+        return [arith.addi(count, arith.extui(count.type, counts))]
+
+    return _over_pairs([source, source], axis, rank, body)
+
+
+def _order(source: ir.Value, ranks: ir.Value, axis: int) -> ir.Value:
+    """For every place of the sorted axis, which element goes there: the one of that rank."""
+    rank = source.type.rank
+
+    def body(_: ir.Value, of: ir.Value, found: ir.Value) -> list[ir.Value]:
+        place = arith.index_cast(found.type, linalg.IndexOp(axis).result)
+        here = arith.index_cast(found.type, linalg.IndexOp(rank).result)
+        is_it = arith.cmpi(arith.CmpIPredicate.eq, of, place)
+        return [arith.addi(found, arith.select(is_it, here, arith.constant(found.type, 0)))]
+
+    return _over_pairs([ranks, ranks], axis, rank, body)
+
+
+def _over_pairs(inputs: Sequence[ir.Value], axis: int, rank: int, body: Callable[..., Any]) -> ir.Value:
+    """A sum of int64 over all elements of the axis, for each of them; the second input walks along the inner axis."""
+    outer = [ir.AffineExpr.get_dim(at) for at in range(rank)]
+    inner = [ir.AffineExpr.get_dim(rank if at == axis else at) for at in range(rank)]
+    maps = [ir.AffineMap.get(rank + 1, 0, each) for each in (outer, inner, outer)]
+    kind = mlir_type("int64")
+    start = linalg.fill(constant(0, "int64"), outs=[tensor.empty(list(inputs[0].type.shape), kind)])
+    return generic(list(inputs), [start], maps, ["parallel"] * rank + ["reduction"], body)[0]
+
+
+def _is_less(x: ir.Value, y: ir.Value, dtype: str) -> ir.Value:
+    if is_float(dtype):
+        return arith.cmpf(arith.CmpFPredicate.OLT, x, y)
+    signed = dtype.startswith("int")
+    return arith.cmpi(arith.CmpIPredicate.slt if signed else arith.CmpIPredicate.ult, x, y)
+
+
+def _not(x: ir.Value) -> ir.Value:
+    return arith.xori(x, constant(True, "bool"))
+
+
+def _gathered(source: ir.Value, order: ir.Value, axis: int) -> ir.Value:
+    rank = source.type.rank
+
+    def body(at: ir.Value, _: ir.Value) -> list[ir.Value]:
+        place = [linalg.IndexOp(each).result for each in range(rank)]
+        place[axis] = arith.index_cast(ir.IndexType.get(), at)
+        return [tensor.extract(source, place)]
+
+    return _mapped(order, source.type.element_type, body)
+
+
+def _converted_order(order: ir.Value, dtype: str) -> ir.Value:
+    if dtype == "int64":
+        return order
+    return _mapped(order, mlir_type(dtype), lambda at, _: [converted(at, "int64", dtype)])
+
+
+def _mapped(value: ir.Value, element: ir.Type, body: Callable[..., Any]) -> ir.Value:
+    rank = value.type.rank
+    out = tensor.empty(list(value.type.shape), element)
+    return generic([value], [out], [ir.AffineMap.get_identity(rank)] * 2, ["parallel"] * rank, body)[0]

@@ -1,0 +1,281 @@
+"""relax → linalg: a Relax module as MLIR on tensors, so that TVM's models reach MLIR's tools. The bridge, backwards.
+
+Takes a module whose Relax functions call operators, PrimFuncs and each other, with branches, tuples and sizes of run
+time. TVM legalises the operators; those that it has no TIR for have rules in `relax_operators.py`. Gives a `func.func`
+for each Relax function, the entry public: a `linalg.generic` for each block of a PrimFunc, `scf` for the rest.
+Refuses packed functions, closures, and what TIR has no counterpart for: all of it in one report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlirtri.dialect.definition import new_context
+from mlirtri.dialect.locations import location_of
+from mlirtri.dialect.mlir import arith, func, ir, scf, tensor
+from mlirtri.dialect.sizes import DYNAMIC
+from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
+from mlirtri.lowering.imports import BOUND, DTYPE, set_signature
+from mlirtri.lowering.mlir_passes import Pass, run_passes
+from mlirtri.lowering.primfunc_to_linalg import Size, inline
+from mlirtri.lowering.relax_constants import array_of, constant_of
+from mlirtri.lowering.relax_operators import LEFT_ALONE, OPERATORS
+from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.tir_to_scalar import Scalars, mlir_type
+from mlirtri.lowering.tvm_names import Analyzer, GlobalVar, IRModule, Target, relax, tirx
+from mlirtri.lowering.tvm_names import ir as tvm_ir
+from mlirtri.lowering.tvm_passes import BINDING_LOCATIONS, relax_functions, run_pass, span_of
+from mlirtri.lowering.tvm_passes import Pass as TvmPass
+
+CLEANING = (
+    Pass("canonicalize", "TIR computes every index anew"),
+    Pass("cse", "and every size"),
+)
+Value = ir.Value | list["Value"]
+"""What a Relax expression became: a tensor, a scalar, or the parts of a tuple."""
+
+
+def lower(mod: IRModule, context: CompileContext) -> ir.Module:
+    """The MLIR module of `mod`; raises `UnsupportedOperationError`."""
+    module = translate(mod, context.kernel)
+    run_passes(module, CLEANING, context)
+    return module
+
+
+def translate(mod: IRModule, entry: str) -> ir.Module:
+    """The same, as it was translated."""
+    legalised = run_pass(mod, TvmPass("LegalizeOps", _legalize))
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.create()
+        problems: list[KernelError] = []
+        for name, function in relax_functions(legalised):
+            with ir.InsertionPoint(module.body):
+                _Function(legalised, name, function, problems).emit(is_public=name == entry)
+        raise_all(problems)
+        return module
+
+
+def _legalize(mod: IRModule) -> IRModule:
+    with Target("llvm"):
+        return relax.transform.LegalizeOps(skip_ops=list(LEFT_ALONE))(mod)
+
+
+class _Function:
+    """One Relax function on its way."""
+
+    def __init__(self, mod: IRModule, name: str, function: Any, problems: list[KernelError]):
+        self.mod = mod
+        self.name = name
+        self.function = function
+        self.problems = problems
+        self.places = dict((function.attrs or {}).get(BINDING_LOCATIONS, {}))
+        self.values: dict[Any, Value] = {}
+        self.sizes = Scalars(self._no_load, Analyzer())
+
+    def emit(self, is_public: bool) -> None:
+        parameters = list(self.function.params)
+        kinds = [_as_argument(each.ty, is_public) for each in parameters]
+        types = [each for kind in kinds for each in _flat_types(kind)]
+        made = func.FuncOp(self.name, (types, []), visibility=None if is_public else "private")
+        names = [each.name for each, kind in zip(parameters, kinds, strict=True) for _ in _flat_types(kind)]
+        places = [ir.Location.name(name) for name in names]
+        block = made.body.blocks.append(*types, arg_locs=places)
+        with ir.InsertionPoint(block):
+            arguments = iter(block.arguments)
+            for parameter, kind in zip(parameters, kinds, strict=True):
+                value = _packed(kind, arguments)
+                self.values[parameter] = value if kind.same_as(parameter.ty) else tensor.extract(value, [])
+                self.learn_sizes(parameter.ty, self.values[parameter])
+            func.ReturnOp(flattened(self.body(self.function.body)))
+        self._describe(made, [each for kind in kinds for each in _dtypes(kind)])
+
+    def _describe(self, made: func.FuncOp, dtypes: list[str]) -> None:
+        """Say in attributes which arguments are bound, and which dtypes have a sign that the types lack."""
+        names = [str(each) for each in (self.function.attrs or {}).get(BOUND, [])]
+        arguments, results = _signs(dtypes), _signs(_dtypes(self.function.ret_ty))
+        for group, name in zip(arguments[len(arguments) - len(names) :], names, strict=True):
+            group[BOUND] = ir.StringAttr.get(name)
+        set_signature(made, arguments, results)
+
+    # --- sizes -----------------------------------------------------------------------------------------------------
+
+    def learn_sizes(self, kind: Any, value: Value) -> None:
+        """Define the sizes that a type names for the first time."""
+        if isinstance(value, list):
+            for each, part in zip(kind.fields, value, strict=True):
+                self.learn_sizes(each, part)
+            return
+        for axis, size in enumerate(_shape(kind)):
+            if isinstance(size, tirx.Var) and size not in self.sizes.indices:
+                at = arith.constant(ir.IndexType.get(), axis)
+                self.sizes.indices[size] = tensor.dim(value, at)
+
+    def size(self, size: Any) -> Size:
+        return int(size.value) if isinstance(size, tirx.IntImm) else self.sizes.index(size)
+
+    def sizes_of(self, kind: Any) -> list[Size]:
+        if kind.shape is None:
+            raise UnsupportedOperationError("a tensor whose shape nothing tells")
+        return [self.size(each) for each in _shape(kind)]
+
+    def _no_load(self, buffer: Any, _: Sequence[Any]) -> ir.Value:
+        raise UnsupportedOperationError(f"a size is read from {buffer.name}")
+
+    # --- bindings --------------------------------------------------------------------------------------------------
+
+    def body(self, expression: Any) -> Value:
+        """The value of a sequence of bindings; problems are noted, and what depends on them is passed over."""
+        if not isinstance(expression, relax.SeqExpr):
+            return self.value(expression)
+        for block in expression.blocks:
+            for binding in block.bindings:
+                self._bind(binding)
+        return self.value(expression.body)
+
+    def _bind(self, binding: Any) -> None:
+        span = span_of(self.places.get(binding.var.name))
+        try:
+            with location_of(span, binding.var.name):
+                value = self.value(binding.value)
+                if isinstance(binding, relax.MatchCast):
+                    value = self._matched(binding.ty, value)
+                self.values[binding.var] = value
+        except KernelError as error:
+            if error.span is None:
+                error.span = span
+            self.problems.append(error)
+            # What is built on it goes on with memory of that type, so that its own problems come to light too.
+            self.values[binding.var] = self._stand_in(binding.var.ty)
+
+    def _stand_in(self, kind: Any) -> Value:
+        if isinstance(kind, relax.TupleType):
+            return [self._stand_in(each) for each in kind.fields]
+        if not isinstance(kind, relax.TensorType) or kind.shape is None:
+            raise_all(self.problems)
+        return tensor.empty(self.sizes_of(kind), mlir_type(str(kind.dtype)))
+
+    def _matched(self, kind: Any, value: Value) -> Value:
+        self.learn_sizes(kind, value)
+        if isinstance(value, ir.Value) and value.type != (wanted := tensor_type(kind)):
+            return tensor.cast(wanted, value)
+        return value
+
+    # --- expressions -----------------------------------------------------------------------------------------------
+
+    def value(self, expression: Any) -> Value:
+        """What an expression became; raises `UnsupportedOperationError`."""
+        if isinstance(expression, relax.Call):
+            return self.call(expression)
+        if isinstance(expression, relax.Var) and expression in self.values:
+            return self.values[expression]
+        if isinstance(expression, tvm_ir.GenericConst):
+            return constant_of(array_of(expression), str(expression.ty.dtype))
+        if isinstance(expression, (relax.Tuple, tvm_ir.Array)):
+            return [self.value(each) for each in expression]
+        if isinstance(expression, relax.TupleGetItem):
+            return self.value(expression.tuple_value)[expression.index]
+        if isinstance(expression, relax.If):
+            return self._branch(expression)
+        if isinstance(expression, relax.ShapeExpr):
+            return [self.sizes.index(each) for each in expression.values]
+        if isinstance(expression, tvm_ir.Expr) and isinstance(getattr(expression, "ty", None), tvm_ir.PrimType):
+            return self.sizes.evaluate(expression)
+        raise UnsupportedOperationError(f"Relax's {type(expression).__name__} has no counterpart in MLIR")
+
+    def call(self, call: relax.Call) -> Value:
+        if isinstance(call.op, GlobalVar):
+            return self._call_function(call)
+        name = str(getattr(call.op, "name", type(call.op).__name__))
+        if name in ("relax.call_tir", "relax.call_tir_inplace"):
+            return self._call_prim_func(call)
+        if name in OPERATORS:
+            return OPERATORS[name](self, call)
+        raise UnsupportedOperationError(
+            f"{name.removeprefix('relax.')} of Relax has no counterpart in linalg", help="use operators with TIR"
+        )
+
+    def _call_function(self, call: relax.Call) -> Value:
+        callee = self.mod[call.op]
+        arguments = [each for argument in call.args for each in flattened(self.value(argument))]
+        types = _flat_types(callee.ret_ty)
+        results = func.CallOp(types, ir.FlatSymbolRefAttr.get(call.op.name_hint), arguments).results
+        return _packed(callee.ret_ty, iter(results))
+
+    def _call_prim_func(self, call: relax.Call) -> Value:
+        arguments = flattened(self.value(call.args[1]))
+        kind = call.ty_args[0]
+        kinds = list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]
+        updates = [int(at) for at in call.attrs.inplace_indices] if call.op.name.endswith("_inplace") else []
+        results = inline(self.mod[call.args[0]], arguments, [self.sizes_of(each) for each in kinds], updates)
+        typed = [_cast(result, tensor_type(each)) for result, each in zip(results, kinds, strict=True)]
+        return typed if isinstance(kind, relax.TupleType) else typed[0]
+
+    def _branch(self, branch: relax.If) -> Value:
+        condition = tensor.extract(self.value(branch.cond), [])
+        made = ir.Operation.create("scf.if", results=_flat_types(branch.ty), operands=[condition], regions=2)
+        for region, arm in zip(made.regions, (branch.true_branch, branch.false_branch), strict=True):
+            with ir.InsertionPoint(region.blocks.append()):
+                scf.YieldOp(flattened(self.body(arm)))
+        return _packed(branch.ty, iter(made.results))
+
+
+def flattened(value: Value) -> list[ir.Value]:
+    """The tensors of a value, those of tuples one after the other."""
+    return [each for part in value for each in flattened(part)] if isinstance(value, list) else [value]
+
+
+def tensor_type(kind: Any) -> ir.RankedTensorType:
+    """The type of a Relax tensor; sizes that are only known at run time are dynamic."""
+    return ir.RankedTensorType.get(
+        [int(size.value) if isinstance(size, tirx.IntImm) else DYNAMIC for size in _shape(kind)],
+        mlir_type(str(kind.dtype)),
+    )
+
+
+def _shape(kind: Any) -> list[Any]:
+    """The sizes in a type; of a shape that only its rank is known of, nothing that anybody could name."""
+    if not isinstance(kind, relax.TensorType):
+        return []
+    if kind.shape is not None and hasattr(kind.shape, "values"):
+        return list(kind.shape.values)
+    if kind.ndim < 0:
+        raise UnsupportedOperationError("a tensor whose rank nothing tells")
+    return [None] * kind.ndim
+
+
+def _as_argument(kind: Any, is_public: bool) -> Any:
+    """What the caller passes: a number comes from outside as a tensor of rank 0."""
+    is_number = isinstance(kind, tvm_ir.PrimType) and is_public
+    return relax.TensorType([], str(kind.dtype)) if is_number else kind
+
+
+def _dtypes(kind: Any) -> list[str]:
+    """TVM's dtypes of the tensors in a type, in the order of `_flat_types`."""
+    if isinstance(kind, relax.TupleType):
+        return [each for field in kind.fields for each in _dtypes(field)]
+    return [str(kind.dtype)]
+
+
+def _signs(dtypes: Sequence[str]) -> list[dict[str, ir.Attribute]]:
+    return [{DTYPE: ir.StringAttr.get(each)} if each.startswith("uint") else {} for each in dtypes]
+
+
+def _flat_types(kind: Any) -> list[ir.Type]:
+    if isinstance(kind, relax.TupleType):
+        return [each for field in kind.fields for each in _flat_types(field)]
+    if isinstance(kind, relax.TensorType):
+        return [tensor_type(kind)]
+    if isinstance(kind, tvm_ir.PrimType):
+        return [mlir_type(str(kind.dtype))]
+    raise UnsupportedOperationError(f"a Relax function takes or returns a {type(kind).__name__}, not tensors")
+
+
+def _packed(kind: Any, values: Any) -> Value:
+    if isinstance(kind, relax.TupleType):
+        return [_packed(field, values) for field in kind.fields]
+    return next(values)
+
+
+def _cast(value: ir.Value, wanted: ir.Type) -> ir.Value:
+    return value if value.type == wanted else tensor.cast(wanted, value)

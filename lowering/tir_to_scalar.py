@@ -1,0 +1,357 @@
+"""TIR expressions → arith and math on scalars, at the insertion point: what `scalar_to_tir` does, the other way round.
+
+Takes an expression of TIR with a `Scalars` that knows what variables and loads are. Gives an SSA value of the same
+meaning: TVM's dtypes carry the sign, MLIR's operations do. Sums that were computed in twice the width to wrap become
+plain ones, which wrap in MLIR. Both arms of an `if_then_else` are evaluated: loads stay in bounds, and a divisor there
+is never zero. Refuses vectors, pointers and calls of what only TVM has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.mlir import arith, ir
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.tir_functions import FUNCTIONS, NOTHING_TO_DO
+from mlirtri.lowering.tvm_names import Analyzer, TensorLoad, tirx
+from mlirtri.lowering.tvm_names import ir as tvm_ir
+
+Load = Callable[[Any, Sequence[Any]], ir.Value]
+_WIDE = {"int128": 128, "uint128": 128}
+"""Integers that TVM computes in and no tensor has."""
+_CMPF = {"EQ": "OEQ", "NE": "UNE", "LT": "OLT", "LE": "OLE", "GT": "OGT", "GE": "OGE"}
+_CMPI = {"EQ": "eq", "NE": "ne", "LT": "slt", "LE": "sle", "GT": "sgt", "GE": "sge"}
+_FLOATS = {"Add": arith.addf, "Sub": arith.subf, "Mul": arith.mulf, "Div": arith.divf, "Mod": arith.remf}
+_RINGS = {"Add": arith.addi, "Sub": arith.subi, "Mul": arith.muli}
+"""Operations whose low bits do not depend on the high bits of their operands."""
+_BITS = {
+    "And": arith.andi, "Or": arith.ori, "BitwiseAnd": arith.andi, "BitwiseOr": arith.ori, "BitwiseXor": arith.xori,
+    "LShift": arith.shli,
+}  # fmt: skip
+_DIVISIONS = {
+    ("Div", True): arith.divsi, ("Mod", True): arith.remsi, ("FloorDiv", True): arith.floordivsi,
+    ("Div", False): arith.divui, ("FloorDiv", False): arith.divui, ("Mod", False): arith.remui,
+    ("FloorMod", False): arith.remui,
+}  # fmt: skip
+
+
+def mlir_type(dtype: str) -> ir.Type:
+    """MLIR's signless type of an element; raises `UnsupportedOperationError` for those that tensors cannot have."""
+    if dtype in _WIDE:
+        return ir.IntegerType.get_signless(_WIDE[dtype])
+    if dtype not in DTYPES:
+        raise UnsupportedOperationError(f"linalg here has no element type {dtype}", help="cast it to another dtype")
+    return ir.Type.parse(DTYPES[dtype].signless)
+
+
+def is_float(dtype: str) -> bool:
+    return dtype.startswith(("float", "bfloat"))
+
+
+def is_signed(dtype: str) -> bool:
+    return dtype.startswith("int")
+
+
+def bits_of(dtype: str) -> int:
+    return _WIDE.get(dtype) or DTYPES[dtype].bits
+
+
+def constant(number: float, dtype: str) -> ir.Value:
+    """A number of a dtype; integers wrap."""
+    kind = mlir_type(dtype)
+    if is_float(dtype):
+        return arith.constant(kind, ir.FloatAttr.get(kind, float(number)))
+    bits = bits_of(dtype)
+    number = int(number) & ((1 << bits) - 1)
+    return arith.constant(kind, ir.Attribute.parse(f"{_as_signed(number, bits)} : {kind}"))
+
+
+def _as_signed(number: int, bits: int) -> int | str:
+    if bits == 1:
+        return "true" if number else "false"
+    return number - (1 << bits) if number >> (bits - 1) else number
+
+
+class Scalars:
+    """The translation of expressions: what each variable is, what a load is, and what is known of their ranges."""
+
+    def __init__(self, load: Load, analyzer: Analyzer):
+        self.load = load
+        self.analyzer = analyzer
+        self.variables: dict[Any, ir.Value] = {}
+        """Values of TIR's variables in their own dtype."""
+        self.indices: dict[Any, ir.Value] = {}
+        """Values of those that count loops and sizes, as `index`."""
+        self._known: dict[int, tuple[Any, ir.Value]] = {}
+        self._is_guarded = False
+        self._depth = 0
+
+    def evaluate(self, expression: Any) -> ir.Value:
+        """The value of an expression, at a point where memory may have changed since the last one."""
+        return self._anew(self.value, expression)
+
+    def value(self, expression: Any) -> ir.Value:
+        """The value of a part of the expression that is being evaluated; shared parts are emitted once."""
+        key = hash(expression)
+        if key not in self._known:
+            self._known[key] = (expression, self._made(expression))
+        return self._known[key][1]
+
+    def index(self, expression: Any) -> ir.Value:
+        """The value of an integer as `index`: counters and sizes stay what they are."""
+        return self._index(expression) if self._depth else self._anew(self._index, expression)
+
+    def _anew(self, make: Callable[[Any], ir.Value], expression: Any) -> ir.Value:
+        self._known.clear()
+        self._depth += 1
+        try:
+            return make(expression)
+        finally:
+            self._depth -= 1
+            self._known.clear()
+
+    def _index(self, expression: Any) -> ir.Value:
+        if isinstance(expression, tirx.IntImm):
+            return arith.constant(ir.IndexType.get(), int(expression.value))
+        if isinstance(expression, tirx.Var) and expression in self.indices:
+            return self.indices[expression]
+        kind = type(expression).__name__
+        if kind in _RINGS:
+            return _RINGS[kind](self._index(expression.a), self._index(expression.b))
+        if kind in ("FloorDiv", "FloorMod") and self.is_counted(expression):
+            return _COUNTED[kind](self._index(expression.a), self._index(expression.b))
+        cast = arith.index_cast if is_signed(dtype_of(expression)) else arith.index_castui
+        return cast(ir.IndexType.get(), self.value(expression))
+
+    def is_counted(self, expression: Any) -> bool:
+        """Whether a division is one of numbers known not to be negative by one known to be positive."""
+        return self.least(expression.a) >= 0 and self.least(expression.b) > 0
+
+    def least(self, expression: Any) -> int:
+        """The smallest number that an integer may be."""
+        return int(self.analyzer.const_int_bound(expression).min_value)
+
+    def is_below(self, expression: Any, size: Any) -> bool:
+        """Whether an index is certainly smaller than a size."""
+        return bool(self.analyzer.can_prove(expression < size))
+
+    # --- one node --------------------------------------------------------------------------------------------------
+
+    def _made(self, node: Any) -> ir.Value:
+        kind = type(node).__name__
+        if isinstance(node, (tirx.IntImm, tirx.FloatImm)):
+            return constant(node.value, dtype_of(node))
+        if isinstance(node, tirx.Var):
+            return self._variable(node)
+        if isinstance(node, TensorLoad):
+            return self.load(node.source, list(node.indices))
+        if isinstance(node, tvm_ir.Call):
+            return self._call(node)
+        if kind in _NODES:
+            return _NODES[kind](self, node)
+        if hasattr(node, "a") and hasattr(node, "b"):
+            return self._binary(kind, node)
+        raise UnsupportedOperationError(f"TIR's {kind} has no counterpart in linalg")
+
+    def _variable(self, node: Any) -> ir.Value:
+        if node in self.variables:
+            return self.variables[node]
+        if node not in self.indices:
+            raise UnsupportedOperationError(f"the TIR variable {node.name} is defined nowhere")
+        return arith.index_cast(mlir_type(dtype_of(node)), self.indices[node])
+
+    def _binary(self, kind: str, node: Any) -> ir.Value:
+        dtype = dtype_of(node.a)
+        if kind in _CMPI:
+            return self._comparison(kind, dtype, self.value(node.a), self.value(node.b))
+        if kind in ("Min", "Max"):
+            return self._extremum(kind, dtype, node)
+        if is_float(dtype) and kind in ("FloorDiv", "FloorMod"):
+            return self._float_division(kind, node)
+        if kind in ("Div", "Mod", "FloorDiv", "FloorMod") and not is_float(dtype):
+            return self._division(kind, dtype, node)
+        table = _FLOATS if is_float(dtype) else {**_RINGS, **_BITS, "RShift": _right_shift(dtype)}
+        if kind not in table:
+            raise UnsupportedOperationError(f"TIR's {kind} of {dtype} has no counterpart in linalg")
+        return table[kind](self.value(node.a), self.value(node.b))
+
+    def _comparison(self, kind: str, dtype: str, x: ir.Value, y: ir.Value) -> ir.Value:
+        if is_float(dtype):
+            return _compared(arith.CmpFPredicate, arith.cmpf, _CMPF[kind], x, y)
+        name = _CMPI[kind] if is_signed(dtype) or kind in ("EQ", "NE") else f"u{_CMPI[kind][1:]}"
+        return _compared(arith.CmpIPredicate, arith.cmpi, name, x, y)
+
+    def _extremum(self, kind: str, dtype: str, node: Any) -> ir.Value:
+        # As TVM computes it, also for NaN: the second operand unless the first is beyond it.
+        x, y = self.value(node.a), self.value(node.b)
+        if not is_float(dtype):
+            return _INTEGER_EXTREMA[kind, is_signed(dtype)](x, y)
+        return arith.select(self._comparison("GT" if kind == "Max" else "LT", dtype, x, y), x, y)
+
+    def _float_division(self, kind: str, node: Any) -> ir.Value:
+        dtype, x, y = dtype_of(node.a), self.value(node.a), self.value(node.b)
+        whole = FUNCTIONS["floor"](dtype, [arith.divf(x, y)])
+        return whole if kind == "FloorDiv" else arith.subf(x, arith.mulf(whole, y))
+
+    def _division(self, kind: str, dtype: str, node: Any) -> ir.Value:
+        x, y = self.value(node.a), self.value(node.b)
+        if self._is_guarded and not self._is_positive(node.b):
+            y = self._safe_divisor(dtype, x, y)
+        if is_signed(dtype) and kind in _COUNTED and self.is_counted(node):
+            return _COUNTED[kind](x, y)
+        if (kind, is_signed(dtype)) in _DIVISIONS:
+            return _DIVISIONS[kind, is_signed(dtype)](x, y)
+        rest, zero = arith.remsi(x, y), constant(0, dtype)
+        is_off = arith.andi(
+            self._comparison("NE", dtype, rest, zero),
+            arith.xori(self._comparison("LT", dtype, rest, zero), self._comparison("LT", dtype, y, zero)),
+        )
+        return arith.select(is_off, arith.addi(rest, y), rest)
+
+    def _is_positive(self, expression: Any) -> bool:
+        return bits_of(dtype_of(expression)) <= 64 and self.least(expression) > 0
+
+    def _safe_divisor(self, dtype: str, x: ir.Value, y: ir.Value) -> ir.Value:
+        is_bad = self._comparison("EQ", dtype, y, constant(0, dtype))
+        if is_signed(dtype):
+            lowest = self._comparison("EQ", dtype, x, constant(1 << (bits_of(dtype) - 1), dtype))
+            overflows = arith.andi(lowest, self._comparison("EQ", dtype, y, constant(-1, dtype)))
+            is_bad = arith.ori(is_bad, overflows)
+        return arith.select(is_bad, constant(1, dtype), y)
+
+    def _not(self, node: Any) -> ir.Value:
+        return arith.xori(self.value(node.a), constant(True, "bool"))
+
+    def _let(self, node: Any) -> ir.Value:
+        self.variables[node.var] = self.value(node.value)
+        return self.value(node.body)
+
+    def _select(self, node: Any) -> ir.Value:
+        return arith.select(*(self.value(each) for each in (node.condition, node.true_value, node.false_value)))
+
+    def _cast(self, node: Any) -> ir.Value:
+        source, target = dtype_of(node.value), dtype_of(node)
+        if source == target:
+            return self.value(node.value)
+        if target == "bool":
+            return self._comparison("NE", source, self.value(node.value), constant(0, source))
+        if not is_float(source) and not is_float(target) and bits_of(target) < bits_of(source):
+            return self._low_bits(node.value, target)
+        return converted(self.value(node.value), source, target)
+
+    def _low_bits(self, node: Any, target: str) -> ir.Value:
+        """The low bits of an integer: those of sums and products are computed from low bits."""
+        source, kind = dtype_of(node), type(node).__name__
+        if bits_of(source) == bits_of(target):
+            return self.value(node)
+        if kind in _RINGS:
+            return _RINGS[kind](self._low_bits(node.a, target), self._low_bits(node.b, target))
+        if isinstance(node, tirx.IntImm):
+            return constant(node.value, target)
+        if isinstance(node, tirx.Cast) and not is_float(dtype_of(node.value)):
+            inner = dtype_of(node.value)
+            if inner != "bool" and bits_of(inner) >= bits_of(target):
+                return self._low_bits(node.value, target)
+            return converted(self.value(node.value), inner, target)
+        return arith.trunci(mlir_type(target), self.value(node))
+
+    # --- calls -----------------------------------------------------------------------------------------------------
+
+    def _call(self, node: Any) -> ir.Value:
+        name = str(getattr(node.op, "name", node.op)).rpartition(".")[2]
+        if name == "if_then_else":
+            return self._guarded_choice(node)
+        if name == "reinterpret":
+            return _same_bits(self.value(node.args[0]), dtype_of(node))
+        if name == "popcount" or name == "clz":
+            return self._counted_bits(name, node)
+        operands = list(node.args)
+        if name in ("call_pure_extern", "call_extern"):
+            name, operands = str(operands[0].value), operands[1:]
+            name = name[:-1] if name.endswith("f") and name[:-1] in FUNCTIONS else name
+        if name in NOTHING_TO_DO:
+            return self.value(operands[-1])
+        if name not in FUNCTIONS:
+            raise UnsupportedOperationError(f"TIR's function {name} has no counterpart in MLIR")
+        if not is_float(dtype_of(operands[0])):
+            return self._integer_function(name, operands)
+        return FUNCTIONS[name](dtype_of(operands[0]), [self.value(each) for each in operands])
+
+    def _guarded_choice(self, node: Any) -> ir.Value:
+        condition, then, otherwise = node.args
+        test = self.value(condition)
+        outer, self._is_guarded = self._is_guarded, True
+        values = self.value(then), self.value(otherwise)
+        self._is_guarded = outer
+        return arith.select(test, *values)
+
+    def _counted_bits(self, name: str, node: Any) -> ir.Value:
+        source = dtype_of(node.args[0])
+        counted = FUNCTIONS[name](source, [self.value(node.args[0])])
+        return converted(counted, f"u{source}" if is_signed(source) else source, dtype_of(node))
+
+    def _integer_function(self, name: str, operands: list[Any]) -> ir.Value:
+        dtype, [x] = dtype_of(operands[0]), [self.value(operands[0])]
+        if name in ("fabs", "abs"):
+            zero = constant(0, dtype)
+            return arith.select(self._comparison("LT", dtype, x, zero), arith.subi(zero, x), x)
+        if name in ("floor", "ceil", "trunc", "round", "nearbyint"):
+            return x
+        raise UnsupportedOperationError(f"TIR's function {name} of {dtype} has no counterpart in MLIR")
+
+
+def dtype_of(expression: Any) -> str:
+    """The dtype of a TIR expression; raises `UnsupportedOperationError` for vectors."""
+    dtype = str(expression.ty.dtype) if hasattr(expression.ty, "dtype") else str(expression.ty)
+    if "x" in dtype and dtype not in DTYPES:
+        raise UnsupportedOperationError("vectors of TIR have no counterpart in linalg", help="export it unscheduled")
+    return dtype
+
+
+def converted(value: ir.Value, source: str, target: str) -> ir.Value:
+    """`value` of dtype `source` as `target`, none of them narrower than needed: floats round, integers keep bits."""
+    kind = mlir_type(target)
+    if is_float(source) and is_float(target):
+        return _between_floats(value, source, target)
+    if is_float(source):
+        return (arith.fptosi if is_signed(target) else arith.fptoui)(kind, value)
+    if is_float(target):
+        return (arith.sitofp if is_signed(source) else arith.uitofp)(kind, value)
+    if bits_of(source) == bits_of(target):
+        return value
+    if bits_of(source) > bits_of(target):
+        return arith.trunci(kind, value)
+    return (arith.extsi if is_signed(source) else arith.extui)(kind, value)
+
+
+def _between_floats(value: ir.Value, source: str, target: str) -> ir.Value:
+    if bits_of(source) == bits_of(target):
+        # fp16 and bf16: neither holds the other.
+        return arith.truncf(mlir_type(target), arith.extf(ir.F32Type.get(), value))
+    return (arith.extf if bits_of(source) < bits_of(target) else arith.truncf)(mlir_type(target), value)
+
+
+def _same_bits(value: ir.Value, target: str) -> ir.Value:
+    kind = mlir_type(target)
+    return value if value.type == kind else arith.bitcast(kind, value)
+
+
+def _compared(predicates: Any, build: Callable[..., ir.Value], name: str, x: ir.Value, y: ir.Value) -> ir.Value:
+    return build(getattr(predicates, name), x, y)
+
+
+def _right_shift(dtype: str) -> Callable[..., ir.Value]:
+    return arith.shrsi if is_signed(dtype) else arith.shrui
+
+
+_COUNTED = {"FloorDiv": arith.divsi, "FloorMod": arith.remsi}
+"""Divisions of numbers that are not negative, which round either way alike."""
+_INTEGER_EXTREMA = {
+    ("Min", True): arith.minsi, ("Max", True): arith.maxsi, ("Min", False): arith.minui, ("Max", False): arith.maxui,
+}  # fmt: skip
+_NODES = {
+    "Not": Scalars._not, "Let": Scalars._let, "Select": Scalars._select, "Cast": Scalars._cast,
+    "BitwiseNot": lambda self, node: arith.xori(self.value(node.a), constant(-1, dtype_of(node))),
+}  # fmt: skip
