@@ -19,6 +19,7 @@ from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.symbols import kernel_names
 
 DROP = (Pass("symbol-dce", "what the entry does not need may be anything"),)
+STRUCTURED = (Pass("lift-cf-to-scf", "branches between blocks become loops and ifs"),)
 INLINE = (
     Pass("inline{default-pipeline= max-iterations=1000}", "the bridge translates one function"),
     Pass("symbol-dce", "what was inlined everywhere is not needed any more"),
@@ -30,7 +31,9 @@ LARGEST_PROGRAM = 4_000_000
 def rewrite(module: ir.Module, context: CompileContext) -> None:
     """Keep the entry alone, under its kernel's name; raises `KernelError`."""
     keep_entry(module, context)
-    functions = {name_of(each): each for each in module.body.operations if each.operation.name == "func.func"}
+    if any(len(each.regions[0].blocks) > 1 for each in _functions(module).values()):
+        run_passes(module, STRUCTURED, context)
+    functions = _functions(module)
     entry = functions[name_of(public_functions(module)[0])]
     if len(functions) > 1 or _calls(entry):
         _check_calls(entry, functions)
@@ -50,6 +53,10 @@ def keep_entry(module: ir.Module, context: CompileContext) -> None:
         if "sym_name" in operation.attributes and operation not in wanted:
             operation.attributes["sym_visibility"] = ir.StringAttr.get("private")
     run_passes(module, DROP, context)
+
+
+def _functions(module: ir.Module) -> dict[str, ir.OpView]:
+    return {name_of(each): each for each in module.body.operations if each.operation.name == "func.func"}
 
 
 def name_of(function: ir.OpView) -> str:

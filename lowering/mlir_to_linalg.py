@@ -11,7 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mlirtri.dialect.mlir import ir
-from mlirtri.lowering import import_asserts, import_constants, import_entry, import_sizes, import_tm_tensor
+from mlirtri.lowering import (
+    import_asserts,
+    import_boundary,
+    import_constants,
+    import_entry,
+    import_globals,
+    import_sizes,
+    import_tm_tensor,
+)
 from mlirtri.lowering.mlir_passes import run_rewrite
 from mlirtri.lowering.stage import CompileContext
 
@@ -19,10 +27,13 @@ Step = Callable[[ir.Module, CompileContext], None]
 
 STEPS: tuple[tuple[str, Step], ...] = (
     ("one-entry", import_entry.rewrite),
+    ("globals-to-states", import_globals.rewrite),
+    ("constants-to-parameters", import_constants.rewrite),
+    ("numbers-to-tensors", import_boundary.rewrite),
     ("sizes-of-arguments", import_sizes.rewrite),
     ("torch-operations", import_tm_tensor.rewrite),
     ("asserts-to-checks", import_asserts.rewrite),
-    ("constants-to-parameters", import_constants.rewrite),
+    ("new-constants-to-parameters", import_constants.rewrite),
 )
 """Name of a step, as it shows among the passes of the stage, and what it does."""
 

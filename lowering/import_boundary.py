@@ -1,0 +1,146 @@
+"""An imported function takes and gives tensors whose elements Python has: numbers become tensors of rank 0.
+
+Takes the only function of a module. Gives it with scalars as tensors of rank 0, ``index`` as i64, and no attributes
+but ours. Refuses what is neither a ranked tensor nor a number, and element types without a NumPy dtype, all at once.
+
+    func.func @f(%n: index) -> f32          func.func @f(%n: tensor<i64>) -> (tensor<f32> {mlirtri.number})
+                                      ──►     %0 = tensor.extract %n[] : tensor<i64>
+                                              %1 = arith.index_cast %0 : i64 to index
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.locations import location_of, name_of, span_of
+from mlirtri.dialect.mlir import arith, ir, public_functions, tensor
+from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
+from mlirtri.lowering.imports import NUMBER, STATE, argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.mlir_constants import numpy_dtype
+from mlirtri.lowering.stage import CompileContext
+
+OURS = "mlirtri."
+_HELP = {
+    "memref": "give the module as it is before bufferization, on tensors",
+    "vector": "take and give tensors",
+    "tensor<*": "give the tensor a rank: tensor<?x?xf32>",
+}
+
+
+def rewrite(module: ir.Module, context: CompileContext) -> None:
+    """Make tensors of what the only function takes and gives; raises `UnsupportedOperationError`."""
+    [function] = public_functions(module)
+    _refuse(function)
+    arguments, results = ([_ours(each) for each in of(function)] for of in (argument_attributes, result_attributes))
+    block = function.regions[0].blocks[0]
+    with ir.InsertionPoint.at_block_begin(block):
+        for argument in block.arguments:
+            with argument.location:
+                _take(argument)
+    terminator = block.operations[len(block.operations) - 1].operation
+    with ir.InsertionPoint(terminator), terminator.location:
+        for at, value in enumerate(terminator.operands):
+            terminator.operands[at] = _give(value)
+            if not _is_tensor(value.type) and STATE not in results[at]:
+                results[at][NUMBER] = ir.UnitAttr.get()
+    _name_arguments(block)
+    set_signature(function, arguments, results)
+    for name in list(function.attributes):
+        if name not in ("sym_name", "function_type", "arg_attrs", "res_attrs") and not name.startswith(OURS):
+            del function.attributes[name]
+
+
+# --- types ---------------------------------------------------------------------------------------------------------
+
+
+def _refuse(function: ir.OpView) -> None:
+    arguments = function.regions[0].blocks[0].arguments
+    problems: list[KernelError] = []
+    for at, argument in enumerate(arguments):
+        name = name_of(argument.location) or f"arg{at}"
+        if (problem := _problem(argument.type)) is not None:
+            where = span_of(argument.location) or span_of(function.location)
+            problems.append(UnsupportedOperationError(f"argument {name!r} {problem[0]}", where, help=problem[1]))
+    for at, kind in enumerate(ir.FunctionType(function.attributes["function_type"].value).results):
+        if (problem := _problem(kind)) is not None:
+            where = span_of(function.location)
+            problems.append(UnsupportedOperationError(f"result {at} {problem[0]}", where, help=problem[1]))
+    raise_all(problems)
+
+
+def _problem(kind: ir.Type) -> tuple[str, str | None] | None:
+    """What is wrong with a type and the way out; None when Python can give and take it."""
+    if _is_tensor(kind) and kind.encoding is not None:
+        return f"is a {kind}", "give a dense tensor, without an encoding"
+    if _is_tensor(kind) or isinstance(kind, (ir.IntegerType, ir.IndexType, ir.FloatType, ir.ComplexType)):
+        try:
+            numpy_dtype(kind.element_type if _is_tensor(kind) else kind)
+        except UnsupportedOperationError as error:
+            return f"is a {kind}, and {error.message}", error.help
+        return None
+    way_out = next((way for start, way in _HELP.items() if str(kind).startswith(start)), None)
+    return f"is a {kind}", way_out or "functions take and give ranked tensors and numbers"
+
+
+def _is_tensor(kind: ir.Type) -> bool:
+    return isinstance(kind, ir.RankedTensorType)
+
+
+def _is_index(kind: ir.Type) -> bool:
+    return isinstance(kind.element_type if _is_tensor(kind) else kind, ir.IndexType)
+
+
+def _stored(kind: ir.Type) -> ir.Type:
+    """The tensor type that stands for `kind` at the boundary."""
+    element = kind.element_type if _is_tensor(kind) else kind
+    if _is_index(kind):
+        element = ir.IntegerType.get_signless(64)
+    return ir.RankedTensorType.get(kind.shape if _is_tensor(kind) else [], element)
+
+
+# --- values --------------------------------------------------------------------------------------------------------
+
+
+def _take(argument: ir.BlockArgument) -> None:
+    """Give the argument its boundary type, and its uses a value of the type that they had."""
+    kind = argument.type
+    if _stored(kind) == kind:
+        return
+    argument.set_type(_stored(kind))
+    value, first = argument, None
+    if not _is_tensor(kind):
+        value = first = tensor.extract(argument, [])
+    if _is_index(kind):
+        value = arith.index_cast(kind, value)
+        first = first or value
+    argument.replace_all_uses_except(value, first.owner.operation)
+
+
+def _give(value: ir.Value) -> ir.Value:
+    kind = value.type
+    if _stored(kind) == kind:
+        return value
+    if _is_index(kind):
+        wide = _stored(kind)
+        value = arith.index_cast(wide if _is_tensor(kind) else wide.element_type, value)
+    return value if _is_tensor(kind) else tensor.from_elements(_stored(kind), [value])
+
+
+# --- names ---------------------------------------------------------------------------------------------------------
+
+
+def _name_arguments(block: ir.Block) -> None:
+    """Python calls by name: another for each argument."""
+    taken = {f"arg{at}" for at, each in enumerate(block.arguments) if name_of(each.location) is None}
+    for argument in block.arguments:
+        wish = name_of(argument.location)
+        if wish is None:
+            continue
+        name, count = wish, 0
+        while name in taken:
+            name, count = f"{wish}_{count}", count + 1
+        taken.add(name)
+        if name != wish:
+            argument.set_location(location_of(span_of(argument.location), name))
+
+
+def _ours(attributes: dict[str, ir.Attribute]) -> dict[str, ir.Attribute]:
+    return {name: each for name, each in attributes.items() if name.startswith(OURS)}

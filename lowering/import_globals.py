@@ -1,0 +1,137 @@
+"""Globals of an imported module: constants where nothing writes them, else a state that calls hand to the next call.
+
+    ml_program.global private mutable @seed(dense<0> : tensor<i64>) : tensor<i64>
+        ──►  an argument {mlirtri.bound = "seed"}, and a result {mlirtri.state = "seed"} where the function stores
+
+Takes the only function of a module and the globals beside it. Gives the function alone; the first content of a state is
+in `context.params`. Refuses globals without a value in the module, and stores inside of branches and loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlirtri.dialect.locations import errors_at, span_of
+from mlirtri.dialect.mlir import all_operations, all_operations_in, arith, ir, operations_named, public_functions
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.imports import BOUND, STATE, argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.mlir_constants import operation_constant, resource_key
+from mlirtri.lowering.stage import CompileContext
+
+LOADS = ("ml_program.global_load", "ml_program.global_load_const")
+STORE = "ml_program.global_store"
+
+
+def rewrite(module: ir.Module, context: CompileContext) -> None:
+    """Take the globals out of the module; raises `UnsupportedOperationError`."""
+    for each in operations_named(module, "ml_program.global"):
+        name = ir.StringAttr(each.attributes["sym_name"]).value
+        with errors_at(each):
+            _take_out(module, each, _accesses(module, name), name, context)
+        each.erase()
+
+
+def _accesses(module: ir.Module, name: str) -> list[ir.Operation]:
+    """The operations that load or store a global, in order."""
+    found = [each for each in all_operations(module) if each.name in (*LOADS, STORE)]
+    return [each for each in found if str(each.attributes["global"]) == f"@{name}"]
+
+
+def _take_out(
+    module: ir.Module, made: ir.Operation, accesses: Sequence[ir.Operation], name: str, context: CompileContext
+) -> None:
+    if not accesses:
+        return
+    if "value" not in made.attributes or "extern" in str(made.attributes["value"])[:20]:
+        raise UnsupportedOperationError(
+            f"the global {name!r} has no value in this module", help="give it one, or make it an argument"
+        )
+    if "is_mutable" in made.attributes:
+        _Global(module, made, name, context).replace(accesses)
+        return
+    for load in accesses:
+        with ir.InsertionPoint(load), load.location:
+            value = arith.constant(load.results[0].type, made.attributes["value"])
+        load.results[0].replace_all_uses_with(value)
+        load.erase()
+
+
+@dataclass
+class _Global:
+    """A global that calls may change."""
+
+    module: ir.Module
+    made: ir.Operation
+    name: str
+    context: CompileContext
+
+    def replace(self, accesses: Sequence[ir.Operation]) -> None:
+        """Pass its content along, from an argument to a result."""
+        [function] = public_functions(self.module)
+        block = function.regions[0].blocks[0]
+        if nested := [each for each in accesses if each.name == STORE and each.block != block]:
+            raise UnsupportedOperationError(
+                f"the global {self.name!r} is written in a branch or loop",
+                span_of(nested[0].location),
+                help="write it at the end of the function, with a value that the branch or loop gives",
+            )
+        arguments, results = argument_attributes(function), result_attributes(function)
+        param = self._param()
+        kind = ir.TypeAttr(self.made.attributes["type"]).value
+        content = block.add_argument(kind, ir.Location.name(param, self.made.location))
+        arguments.append({BOUND: ir.StringAttr.get(param)})
+        is_stored = any(each.name == STORE for each in accesses)
+        for operation in list(block.operations):
+            content = _passed_along(operation.operation, accesses, content)
+        if is_stored:
+            _return_also(block, content)
+            results.append({STATE: ir.StringAttr.get(param)})
+        set_signature(function, arguments, results)
+
+    def _param(self) -> str:
+        """The name of the parameter that holds the content: that of the global, unless a constant has it."""
+        constants = {resource_key(each.attributes["value"]) for each in operations_named(self.module, "arith.constant")}
+        name = f"{self.name}_state" if self.name in constants else self.name
+        if name not in self.context.params:
+            self.context.params[name] = self._first_content()
+        return name
+
+    def _first_content(self) -> np.ndarray:
+        key = resource_key(self.made.attributes["value"])
+        array = self.context.params[key] if key is not None else _content(self.made)
+        # Calls write it.
+        return np.array(array)
+
+
+def _content(made: ir.Operation) -> np.ndarray:
+    value = made.attributes["value"]
+    if isinstance(value, ir.DenseElementsAttr):
+        return operation_constant(made)
+    if isinstance(value, (ir.IntegerAttr, ir.FloatAttr, ir.BoolAttr)):
+        from mlirtri.lowering.mlir_constants import numpy_dtype
+
+        return np.array(value.value).astype(numpy_dtype(value.type))
+    raise UnsupportedOperationError("the value of this global is out of reach", help="make it an argument")
+
+
+def _passed_along(operation: ir.Operation, accesses: Sequence[ir.Operation], content: ir.Value) -> ir.Value:
+    """The content after an operation of the function's own block; loads inside of it give the content before."""
+    for inner in all_operations_in(operation):
+        if inner not in accesses:
+            continue
+        if inner.name == STORE:
+            content = inner.operands[0]
+        else:
+            inner.results[0].replace_all_uses_with(content)
+        inner.erase()
+    return content
+
+
+def _return_also(block: ir.Block, value: ir.Value) -> None:
+    old = block.operations[len(block.operations) - 1].operation
+    with ir.InsertionPoint(old), old.location:
+        ir.Operation.create(old.name, operands=[*old.operands, value])
+    old.erase()
