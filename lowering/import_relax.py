@@ -13,7 +13,7 @@ from typing import Any
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.import_constants import LARGEST_LITERAL
 from mlirtri.lowering.imports import BOUND
-from mlirtri.lowering.relax_constants import array_of
+from mlirtri.lowering.dense_constants import array_of
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.symbols import kernel_names
 from mlirtri.lowering.tvm_names import GlobalVar, IRModule, PrimFunc, relax, structural_map, structural_walk

@@ -19,7 +19,7 @@ from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
 from mlirtri.lowering.imports import BOUND, DTYPE, set_signature
 from mlirtri.lowering.mlir_passes import Pass, run_passes
 from mlirtri.lowering.primfunc_to_linalg import Size, inline
-from mlirtri.lowering.relax_constants import array_of, constant_of
+from mlirtri.lowering.dense_constants import array_of, constant_of
 from mlirtri.lowering.relax_operators import LEFT_ALONE, OPERATORS
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tir_to_scalar import Scalars, mlir_type
@@ -170,7 +170,7 @@ class _Function:
         if isinstance(expression, relax.Var) and expression in self.values:
             return self.values[expression]
         if isinstance(expression, tvm_ir.GenericConst):
-            return constant_of(array_of(expression), str(expression.ty.dtype))
+            return constant_of(array_of(expression), mlir_type(str(expression.ty.dtype)))
         if isinstance(expression, (relax.Tuple, tvm_ir.Array)):
             return [self.value(each) for each in expression]
         if isinstance(expression, relax.TupleGetItem):

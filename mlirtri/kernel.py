@@ -120,21 +120,30 @@ class Kernel:
             )
         return tuple(given[name] for name in names)
 
-    def to_mlir(self, stage: str = "fused", bare: bool = False) -> str:
-        """MLIR text that stock tools parse; `bare` leaves out locations and attributes of ours.
+    def to_mlir(
+        self,
+        stage: str = "fused",
+        bare: bool = False,
+        *,
+        format: str = "text",
+        params: str = "arguments",
+        destinations: bool = False,
+    ) -> Any:
+        """MLIR of a stage that stock tools parse: text, or bytes with ``format="bytecode"``.
 
-        Raises `UnknownOptionError` for a stage that is not MLIR or that this kernel did not walk through.
+        `bare` leaves out locations and attributes of ours; ``params="inline"`` makes constants of bound tensors;
+        `destinations` makes results memory that the caller passes (a memref each, behind the arguments). Raises
+        `UnknownOptionError` for a stage that is not MLIR or that this kernel did not walk through.
         """
+        from mlirtri.export import Form, exported
+
         stages = [name for name, record in self.walked.records.items() if record.stage.kind == "mlir"]
         name = self.pipeline.find(stage).name
         if name not in stages:
             help_text = f"its MLIR stages are {', '.join(stages)}" if stages else "it has no MLIR stage"
             raise UnknownOptionError(f"stage {name!r} of kernel {self.name!r} is not MLIR", help=help_text)
-        if not bare:
-            return self.walked.records[name].complete()
-        from mlirtri.dialect.bare import print_bare
-
-        return print_bare(self.walked.records[name].complete())
+        form = Form(bare, format, params, destinations)
+        return exported(self.walked.records[name].complete(), form, self.params)
 
     def __repr__(self) -> str:
         parameters = self.interface.parameters if self.interface is not None else ()

@@ -15,7 +15,8 @@ from typing import Any
 from mlirtri.compiler import Walk, walk
 from mlirtri.dialect.types import TensorType
 from mlirtri.dumps import versions
-from mlirtri.errors import KernelError, ParseError, Span, did_you_mean
+from mlirtri.errors import KernelError, ParseError, Span, UnknownOptionError, did_you_mean
+from mlirtri.export import Form, exported
 from mlirtri.interfaces import function_of
 from mlirtri.kernel import Kernel
 from mlirtri.lowering.pipelines import Pipeline, pipeline_of_import, settled_stage
@@ -107,6 +108,33 @@ class Program:
         hidden = {check.index for check in interface.checks} | {result for _, result in interface.states}
         results = tuple(of for at, of in enumerate(interface.leaves) if at not in hidden)
         return ProgramSignature({each.name: each.type for each in interface.parameters}, results)
+
+    def to_mlir(
+        self,
+        stage: str = "linalg",
+        bare: bool = False,
+        *,
+        entry: str | None = None,
+        format: str = "text",
+        params: str = "arguments",
+        destinations: bool = False,
+    ) -> Any:
+        """MLIR of a stage of pipeline `mlir` that stock tools parse; what is said goes as for `Kernel.to_mlir`.
+
+        Nothing behind that stage is run. Raises the `KernelError` of the first room that refuses.
+        """
+        try:
+            target, schedule, pipeline = resolved(Options(target="cpu", pipeline="mlir"))
+            whole = pipeline_of_import(self.source, pipeline)
+            pipeline = whole.until(stage)
+            if pipeline.stages[-1].kind != "mlir":
+                known = [each.name for each in whole.stages if each.kind == "mlir"]
+                raise UnknownOptionError(f"stage {stage!r} is not MLIR", help=f"its MLIR stages are {', '.join(known)}")
+            form = Form(bare, format, params, destinations)
+            walked = _Run(self, self._symbol(self._entry(entry)), target, schedule, pipeline)(False, None)
+            return exported(walked.records[pipeline.names[-1]].complete(), form, walked.context.params)
+        except KernelError as error:
+            raise shown_to_user(error)
 
     def _entry(self, wanted: str | None) -> str:
         names = ", ".join(self.functions) or "none"

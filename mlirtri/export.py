@@ -1,0 +1,137 @@
+"""A stage for MLIR's other tools: text or bytecode, weights inside or outside, results returned or written.
+
+Takes the complete text of an MLIR stage and the tensors that its function is bound to. Gives what `mlir-opt`, IREE and
+others of the same age parse. Stage `tri` is of a dialect that they lack: ``mlir-opt --irdl-file=tri.irdl.mlir`` reads
+it, with the file that lies beside `mlirtri.dialect.tri`. Refuses tensors as constants where there are no tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+from mlirtri.errors import UnknownOptionError, UnsupportedOperationError
+
+FORMATS = ("text", "bytecode")
+PARAMS = ("arguments", "inline")
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a stage is written."""
+
+    bare: bool = False
+    """Without locations and without attributes of ours."""
+    format: str = "text"
+    """``text``, or ``bytecode``: MLIR's own binary form."""
+    params: str = "arguments"
+    """Bound tensors (weights) stay ``arguments`` that the caller passes last, or become constants: ``inline``."""
+    destinations: bool = False
+    """Results are memory that the caller passes, as memrefs behind all arguments, instead of values returned."""
+
+    def __post_init__(self) -> None:
+        for name, value, known in (("format", self.format, FORMATS), ("params", self.params, PARAMS)):
+            if value not in known:
+                raise UnknownOptionError(f"{name}={value!r} is not known", help=f"it is one of {', '.join(known)}")
+
+
+def exported(text: str, form: Form, params: Mapping[str, Any]) -> str | bytes:
+    """`text` in that form; raises `UnsupportedOperationError` for what its stage cannot have."""
+    if form == Form():
+        return text
+    from mlirtri.dialect.bare import without_ours
+    from mlirtri.dialect.definition import new_context
+    from mlirtri.dialect.mlir import ir, print_complete, print_module
+
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        if form.params == "inline":
+            _inline(module, params)
+        if form.destinations:
+            _write_results(module)
+        if form.bare:
+            without_ours(module)
+        if form.format == "text":
+            return print_module(module) if form.bare else print_complete(module)
+        return _bytecode(module, form.bare)
+
+
+def _bytecode(module: Any, bare: bool) -> bytes:
+    from mlirtri.dialect.mlir import passmanager
+
+    if bare:
+        passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
+    buffer = BytesIO()
+    module.operation.write_bytecode(buffer)
+    return buffer.getvalue()
+
+
+def _function(module: Any, wanted: str) -> Any:
+    from mlirtri.dialect.mlir import ir, public_functions
+
+    [function] = public_functions(module)
+    kinds = (*function.type.inputs, *function.type.results) if function.operation.name == "func.func" else ()
+    if function.operation.name != "func.func" or any(isinstance(kind, ir.MemRefType) for kind in kinds):
+        raise UnsupportedOperationError(
+            f"a function on memory cannot be exported with {wanted}", help="export stage linalg or fused"
+        )
+    return function
+
+
+def _inline(module: Any, params: Mapping[str, Any]) -> None:
+    """Constants in the place of the bound arguments."""
+    from mlirtri.dialect.mlir import arith, ir
+    from mlirtri.lowering.dense_constants import dense_attribute
+    from mlirtri.lowering.imports import BOUND, argument_attributes, result_attributes, set_signature
+
+    function = _function(module, 'params="inline"')
+    arguments, block = argument_attributes(function), function.regions[0].blocks[0]
+    with ir.InsertionPoint.at_block_begin(block):
+        for at in reversed(range(len(arguments))):
+            if BOUND not in arguments[at]:
+                continue
+            argument = block.arguments[at]
+            array = _array(params[ir.StringAttr(arguments[at][BOUND]).value])
+            constant = arith.constant(argument.type, dense_attribute(array, argument.type), loc=argument.location)
+            argument.replace_all_uses_with(constant)
+            block.erase_argument(at)
+            del arguments[at]
+    set_signature(function, arguments, result_attributes(function))
+
+
+def _array(tensor: Any) -> Any:
+    """The elements of a torch tensor or an array."""
+    import numpy as np
+
+    if not hasattr(tensor, "detach"):
+        return np.asarray(tensor)
+    from mlirtri.runtime import as_array
+
+    return as_array(tensor.detach().cpu())
+
+
+def _write_results(module: Any) -> None:
+    """Upstream's form of results in the caller's memory: what bufferization computes into such a memref directly."""
+    from mlirtri.dialect.mlir import ir
+    from mlirtri.lowering.imports import argument_attributes, result_attributes, set_signature
+
+    function = _function(module, "destinations")
+    arguments, results = argument_attributes(function), result_attributes(function)
+    block = function.regions[0].blocks[0]
+    terminator = block.operations[len(block.operations) - 1].operation
+    values = list(terminator.operands)
+    for at, value in enumerate(values):
+        kind = ir.MemRefType.get(list(value.type.shape), value.type.element_type)
+        place = block.add_argument(kind, ir.Location.name(f"out{at}" if len(values) > 1 else "out"))
+        ir.Operation.create(
+            "bufferization.materialize_in_destination",
+            operands=[value, place],
+            attributes={"restrict": ir.UnitAttr.get(), "writable": ir.UnitAttr.get()},
+            loc=value.location if isinstance(value.owner, ir.Block) else value.owner.location,
+            ip=ir.InsertionPoint(terminator),
+        )
+    ir.Operation.create("func.return", loc=terminator.location, ip=ir.InsertionPoint(terminator))
+    terminator.erase()
+    set_signature(function, [*arguments, *results], [])
