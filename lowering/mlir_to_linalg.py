@@ -28,9 +28,13 @@ Step = Callable[[ir.Module, CompileContext], None]
 STEPS: tuple[tuple[str, Step], ...] = (
     ("one-entry", import_entry.rewrite),
     ("globals-to-states", import_globals.rewrite),
+    ("undefined-elements", import_empties.rewrite),
+    ("total-arithmetic", import_arithmetic.rewrite),
+    ("straight-bodies", import_bodies.rewrite),
     ("constants-to-parameters", import_constants.rewrite),
     ("numbers-to-tensors", import_boundary.rewrite),
     ("sizes-of-arguments", import_sizes.rewrite),
+    ("structured-operations", import_structured.rewrite),
     ("torch-operations", import_tm_tensor.rewrite),
     ("asserts-to-checks", import_asserts.rewrite),
     ("new-constants-to-parameters", import_constants.rewrite),

@@ -1,0 +1,112 @@
+"""Making `linalg.generic` operations: of a named one, and of what each element is.
+
+Takes MLIR values and functions that emit the body. Gives values. Refuses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mlirtri.dialect.mlir import arith, ir, linalg, tensor
+from mlirtri.lowering.mlir_reading import used_dimensions
+
+PARALLEL, REDUCTION = "#linalg.iterator_type<parallel>", "#linalg.iterator_type<reduction>"
+
+
+def generalize(operation: ir.Operation) -> ir.Operation:
+    """Replace a structured operation by the `linalg.generic` of the same maps and body."""
+    maps = linalg.get_indexing_maps(operation)
+    count = len(maps) - len(operation.results)
+    operands = list(operation.operands)[: len(maps)]
+    block = operation.regions[0].blocks[0]
+    with ir.InsertionPoint(operation), operation.location:
+        made = _empty_generic(operands[:count], operands[count:], maps, _iterators(operation, maps))
+    body = made.regions[0].blocks.append(*[argument.type for argument in block.arguments])
+    for old, new in zip(block.arguments, body.arguments, strict=True):
+        old.replace_all_uses_with(new)
+    for inner in list(block.operations):
+        body.append(inner.operation)
+    for old, new in zip(operation.results, made.results, strict=True):
+        old.replace_all_uses_with(new)
+    operation.erase()
+    return made
+
+
+def elements(
+    kind: ir.RankedTensorType,
+    inputs: Sequence[tuple[ir.Value, ir.AffineMap]],
+    make: Callable[[Sequence[ir.Value], Sequence[ir.Value]], ir.Value],
+) -> ir.Value:
+    """A new tensor of static shape whose elements are ``make(indices, elements of the inputs)``."""
+    identity = ir.AffineMap.get_identity(kind.rank)
+    maps = [*(one for _, one in inputs), identity]
+    out = tensor.empty(kind.shape, kind.element_type)
+    values = [value for value, _ in inputs]
+    attributes = ir.ArrayAttr.get([ir.AffineMapAttr.get(one) for one in maps])
+    generic = _empty_generic(values, [out], attributes, [PARALLEL] * kind.rank)
+    kinds = [value.type.element_type if isinstance(value.type, ir.ShapedType) else value.type for value in values]
+    body = generic.regions[0].blocks.append(*kinds, kind.element_type)
+    with ir.InsertionPoint(body):
+        indices = [linalg.IndexOp(at).result for at in range(kind.rank)]
+        linalg.YieldOp([make(indices, list(body.arguments)[:-1])])
+    _erase_unused(indices)
+    return generic.results[0]
+
+
+def generic_of_region(
+    block: ir.Block,
+    out: ir.Value,
+    finish: Callable[[Sequence[ir.Value], ir.Value], ir.Value] = lambda indices, element: element,
+) -> ir.Value:
+    """`out` filled by a region of `tensor`, which maps indices to an element; `finish` may make another one of it.
+
+    The operations of `block` are moved, the block is left without them.
+    """
+    kind = out.type
+    identity = ir.AffineMap.get_identity(kind.rank)
+    maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(identity)])
+    generic = _empty_generic([], [out], maps, [PARALLEL] * kind.rank)
+    body = generic.regions[0].blocks.append(kind.element_type)
+    *operations, end = [each.operation for each in block.operations]
+    with ir.InsertionPoint(body):
+        indices = [linalg.IndexOp(at).result for at in range(kind.rank)]
+    for argument, index in zip(block.arguments, indices, strict=True):
+        argument.replace_all_uses_with(index)
+    for each in operations:
+        body.append(each)
+    with ir.InsertionPoint(body):
+        linalg.YieldOp([finish(indices, end.operands[0])])
+    _erase_unused(indices)
+    return generic.results[0]
+
+
+def _erase_unused(indices: Sequence[ir.Value]) -> None:
+    for index in indices:
+        if not any(True for _ in index.uses):
+            index.owner.operation.erase()
+
+
+def mixed_sizes(kind: ir.RankedTensorType, dynamic: Sequence[ir.Value]) -> list[int | ir.Value]:
+    """The shape of a type, with the values in it that are known at run time only."""
+    given = iter(dynamic)
+    return [size if size >= 0 else next(given) for size in kind.shape]
+
+
+def index_of(number: int) -> ir.Value:
+    """A literal index."""
+    return arith.constant(ir.IndexType.get(), number)
+
+
+def _empty_generic(
+    inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], maps: ir.ArrayAttr, iterators: Sequence[str]
+) -> ir.Operation:
+    kinds = ir.ArrayAttr.get([ir.Attribute.parse(one) for one in iterators])
+    made = linalg.GenericOp([one.type for one in outputs], list(inputs), list(outputs), maps, kinds)
+    return made.operation
+
+
+def _iterators(operation: ir.Operation, maps: ir.ArrayAttr) -> list[str]:
+    if "iterator_types" in operation.attributes:
+        return [str(each) for each in operation.attributes["iterator_types"]]
+    kept = set.intersection(*(used_dimensions(maps[at].value) for at in range(len(maps))[-len(operation.results) :]))
+    return [PARALLEL if at in kept else REDUCTION for at in range(maps[0].value.n_dims)]

@@ -1,0 +1,61 @@
+"""The arithmetic of an imported module becomes one that every pipeline has and that is defined for all operands.
+
+Takes a module of `linalg` on tensors. Gives it with arithmetic on whole tensors inside `linalg.generic`, operations of
+undefined results replaced by the rules of `total_arithmetic.py`, and without fast-math and overflow flags: they only
+permit to ignore what we keep. Named operations whose bodies have such operations become generic.
+Refuses nothing.
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.mlir import all_operations, ir, linalg
+from mlirtri.lowering import total_floats, total_integers
+from mlirtri.lowering.generic_operations import generalize
+from mlirtri.lowering.mlir_passes import Pass, run_passes
+from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.total_arithmetic import RULES
+
+__all__ = ["rewrite", "total_floats", "total_integers"]
+
+INTO_BODIES = (Pass("func.func(convert-elementwise-to-linalg)", "arithmetic on tensors is that of their elements"),)
+PROMISES = ("isExact", "nonNeg")
+"""Attributes by which an operation promises what its operands are."""
+FLAGS = {"fastmath": "#arith.fastmath<none>", "overflowFlags": "#arith.overflow<none>"}
+"""The same as properties: without a value at all, printing them would end the process."""
+
+
+def rewrite(module: ir.Module, context: CompileContext) -> None:
+    """Make the arithmetic of `module` total, in place."""
+    run_passes(module, INTO_BODIES, context)
+    for operation in all_operations(module):
+        if _is_named(operation) and any(inner.operation.name in RULES for inner in operation.regions[0].blocks[0]):
+            generalize(operation)
+    for operation in all_operations(module):
+        _make_no_promises(operation)
+        if (rule := RULES.get(operation.name)) is not None:
+            with ir.InsertionPoint(operation), operation.location:
+                values = rule(operation)
+            _replace(operation, values)
+
+
+def _make_no_promises(operation: ir.Operation) -> None:
+    for name in PROMISES:
+        if name in operation.attributes:
+            del operation.attributes[name]
+    for name, none in FLAGS.items():
+        if name in operation.attributes:
+            operation.attributes[name] = ir.Attribute.parse(none)
+
+
+def _is_named(operation: ir.Operation) -> bool:
+    if not operation.name.startswith("linalg.") or operation.name == "linalg.generic":
+        return False
+    return bool(len(operation.regions)) and linalg.get_indexing_maps(operation) is not None
+
+
+def _replace(operation: ir.Operation, values: list[ir.Value] | None) -> None:
+    if values is None:
+        return
+    for result, value in zip(operation.results, values, strict=True):
+        result.replace_all_uses_with(value)
+    operation.erase()

@@ -1,0 +1,128 @@
+"""The bodies of imported operations become straight lines, and reads of single elements stay inside their tensors.
+
+Takes a module of `linalg` on tensors. Gives it, in place, with
+
+* the index of every `tensor.extract` and `tensor.insert` clamped to its tensor, where its bounds do not tell that it is
+  inside: a program that is wrong may get any element, but no other memory is read or written;
+* `scf.if` inside bodies as `arith.select` of both arms, which neither trap nor read outside of anything;
+* the loops over which an output is accumulated called reductions, and accumulators the first operand of what adds to
+  them, as TVM's schedules want it.
+
+Leaves loops inside bodies, whose functions are compiled as imperative ones. Refuses nothing.
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.mlir import all_operations_in, arith, ir, operations_named, tensor
+from mlirtri.lowering.generic_operations import REDUCTION, index_of
+from mlirtri.lowering.index_bounds import bounds_of
+from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.total_arithmetic import number
+
+PURE = ("arith.", "math.", "complex.", "affine.", "tensor.extract", "tensor.dim", "linalg.index")
+"""What may be evaluated where its result is not wanted, once arithmetic is total and indices are clamped."""
+
+COMMUTATIVE = frozenset({
+    "arith.addf", "arith.addi", "arith.mulf", "arith.muli", "arith.maximumf", "arith.minimumf", "arith.maxsi",
+    "arith.minsi", "arith.maxui", "arith.minui", "arith.andi", "arith.ori", "arith.xori",
+})  # fmt: skip
+
+
+def rewrite(module: ir.Module, context: CompileContext) -> None:
+    """Straighten the bodies of `module`, in place."""
+    for operation in operations_named(module, "tensor.extract"):
+        with ir.InsertionPoint(operation), operation.location:
+            _stay_inside(operation, first=1)
+    for operation in operations_named(module, "tensor.insert"):
+        with ir.InsertionPoint(operation), operation.location:
+            _stay_inside(operation, first=2)
+    for generic in operations_named(module, "linalg.generic"):
+        _name_reductions(generic)
+        _accumulators_first(generic)
+    for branch in reversed(operations_named(module, "scf.if")):
+        if _is_in_body(branch) and _is_pure(branch):
+            _flatten(branch)
+
+
+def _stay_inside(operation: ir.Operation, first: int) -> None:
+    """Clamp the indices of an access, which are its operands from `first` on."""
+    whole = operation.operands[first - 1]
+    if 0 in list(whole.type.shape):
+        # There is nothing to read, and nowhere to write.
+        value = whole if first > 1 else _any_element(whole.type.element_type)
+        if value is not None:
+            operation.results[0].replace_all_uses_with(value)
+            operation.erase()
+        return
+    for axis, index in enumerate(list(operation.operands)[first:]):
+        size = whole.type.shape[axis]
+        bounds = bounds_of(index)
+        if bounds is not None and size > 0 and bounds.low >= 0 and bounds.high < size:
+            continue
+        if size > 0:
+            last = index_of(size - 1)
+        else:
+            last = arith.subi(tensor.dim(whole, index_of(axis)), index_of(1))
+        operation.operands[first + axis] = arith.maxsi(arith.minsi(index, last), index_of(0))
+
+
+def _any_element(kind: ir.Type) -> ir.Value | None:
+    return None if isinstance(kind, ir.ComplexType) else number(kind, 0)
+
+
+def _name_reductions(generic: ir.Operation) -> None:
+    """A loop that some output does not name runs over the same elements again: its turns have an order."""
+    maps = [attribute.value for attribute in generic.attributes["indexing_maps"]]
+    named = [
+        {one.position for one in mapping.results if isinstance(one, ir.AffineDimExpr)}
+        for mapping in maps[len(maps) - len(generic.results) :]
+    ]
+    kinds = list(generic.attributes["iterator_types"])
+    found = [ir.Attribute.parse(REDUCTION) if any(at not in each for each in named) else kind
+             for at, kind in enumerate(kinds)]  # fmt: skip
+    if found != kinds and generic.results:
+        generic.attributes["iterator_types"] = ir.ArrayAttr.get(found)
+
+
+def _accumulators_first(generic: ir.Operation) -> None:
+    """``x + accumulator`` becomes ``accumulator + x``."""
+    block = generic.regions[0].blocks[0]
+    accumulators = list(block.arguments)[len(block.arguments) - len(generic.results) :]
+    for each in block.operations:
+        step = each.operation
+        if step.name in COMMUTATIVE and step.operands[1] in accumulators and step.operands[0] not in accumulators:
+            step.operands[0], step.operands[1] = step.operands[1], step.operands[0]
+
+
+def _is_in_body(operation: ir.Operation) -> bool:
+    return operation.parent.name in ("linalg.generic", "scf.if") and any(
+        parent == "linalg.generic" for parent in _parents(operation)
+    )
+
+
+def _parents(operation: ir.Operation) -> list[str]:
+    found = []
+    while operation.name != "func.func" and operation.parent is not None:
+        operation = operation.parent.operation
+        found.append(operation.name)
+    return found
+
+
+def _is_pure(branch: ir.Operation) -> bool:
+    inner = all_operations_in(branch)[1:]
+    return all(each.name == "scf.yield" or each.name.startswith(PURE) for each in inner)
+
+
+def _flatten(branch: ir.Operation) -> None:
+    """Put both arms before the branch, and select what they yield."""
+    condition, ends = branch.operands[0], []
+    for region in branch.regions:
+        for block in region.blocks:
+            *operations, end = [each.operation for each in block.operations]
+            for each in operations:
+                each.move_before(branch)
+            ends.append(list(end.operands))
+    with ir.InsertionPoint(branch), branch.location:
+        for result, *arms in zip(branch.results, *ends, strict=True):
+            result.replace_all_uses_with(arith.select(condition, *arms))
+    branch.erase()

@@ -1,0 +1,163 @@
+"""Between which numbers an integer of MLIR lies, as far as its operations tell.
+
+Takes SSA values of integer and index types. Gives two Python integers, the smallest and the largest value that are
+possible; None where nothing is known. A sum that may be beyond 64 bits tells nothing. Refuses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from mlirtri.dialect.mlir import ir
+
+
+class Bounds(NamedTuple):
+    """The smallest and the largest value."""
+
+    low: int
+    high: int
+
+
+_Pair = tuple[int, int]
+_WIDEST = (-(2**63), 2**63 - 1)
+
+
+def bounds_of(value: ir.Value, depth: int = 12) -> Bounds | None:
+    """The bounds of `value`, looking `depth` operations back."""
+    found = _bounds(value, depth)
+    if found is None or found[0] < _WIDEST[0] or found[1] > _WIDEST[1]:
+        found = _of_type(value.type)
+    return None if found is None else Bounds(*found)
+
+
+def _bounds(value: ir.Value, depth: int) -> _Pair | None:
+    if not depth:
+        return None
+    if isinstance(value.owner, ir.Block):
+        return _of_counter(value, depth)
+    operation = value.owner.operation
+    if operation.name in _RULES:
+        return _RULES[operation.name](operation, depth)
+    if operation.name in _OF_OPERANDS:
+        operands = [bounds_of(each, depth - 1) for each in operation.operands]
+        return None if None in operands else _OF_OPERANDS[operation.name](*operands)
+    return None
+
+
+def _of_type(kind: ir.Type) -> _Pair | None:
+    """Signless integers are read with a sign, as places are."""
+    if isinstance(kind, ir.IntegerType) and 1 < kind.width <= 32:
+        return -(2 ** (kind.width - 1)), 2 ** (kind.width - 1) - 1
+    return None
+
+
+def _of_counter(value: ir.Value, depth: int) -> _Pair | None:
+    """The counter of a loop with known bounds."""
+    block = value.owner
+    loop = block.owner.operation if block.owner is not None else None
+    if loop is None or loop.name != "scf.for" or value.arg_number != 0:
+        return None
+    lower, upper = (bounds_of(loop.operands[at], depth - 1) for at in (0, 1))
+    return None if lower is None or upper is None else (lower[0], max(upper[1] - 1, lower[0]))
+
+
+def _constant(operation: ir.Operation, _depth: int) -> _Pair | None:
+    attribute = operation.attributes["value"]
+    return (attribute.value, attribute.value) if isinstance(attribute, ir.IntegerAttr) else None
+
+
+def _loop(operation: ir.Operation, _depth: int) -> _Pair | None:
+    """The counter of a loop of the structured operation around."""
+    around = operation.parent.operation
+    if around.name != "linalg.generic":
+        return None
+    loop = operation.attributes["dim"].value
+    for operand, mapping in zip(around.operands, around.attributes["indexing_maps"], strict=True):
+        for axis, index in enumerate(mapping.value.results):
+            if isinstance(index, ir.AffineDimExpr) and index.position == loop:
+                size = operand.type.shape[axis]
+                return (0, max(size - 1, 0)) if size >= 0 else None
+    return None
+
+
+def _size(operation: ir.Operation, depth: int) -> _Pair | None:
+    axis = bounds_of(operation.operands[1], depth - 1)
+    shape = operation.operands[0].type.shape
+    if axis is None or axis[0] != axis[1] or not 0 <= axis[0] < len(shape) or shape[axis[0]] < 0:
+        return None
+    return shape[axis[0]], shape[axis[0]]
+
+
+def _select(operation: ir.Operation, depth: int) -> _Pair | None:
+    arms = [bounds_of(each, depth - 1) for each in list(operation.operands)[1:]]
+    return None if None in arms else (min(low for low, _ in arms), max(high for _, high in arms))
+
+
+def _clamped(larger: bool) -> Callable[[ir.Operation, int], _Pair | None]:
+    """A maximum, or minimum, bounds one side even where only one operand is known."""
+
+    def rule(operation: ir.Operation, depth: int) -> _Pair | None:
+        known = [each for operand in operation.operands if (each := bounds_of(operand, depth - 1)) is not None]
+        if not known:
+            return None
+        both = [*known, *([_WIDEST] if len(known) == 1 else [])]
+        choose = max if larger else min
+        return choose(low for low, _ in both), choose(high for _, high in both)
+
+    return rule
+
+
+def _remainder(x: _Pair, y: _Pair) -> _Pair | None:
+    """The sign is that of the dividend."""
+    if y[0] <= 0:
+        return None
+    return max(-(y[1] - 1), min(x[0], 0)), min(y[1] - 1, max(x[1], 0))
+
+
+def _quotient(x: _Pair, y: _Pair) -> _Pair | None:
+    return (x[0] // y[1], x[1] // y[0]) if x[0] >= 0 and y[0] > 0 else None
+
+
+def _unsigned(rule: Callable[[_Pair, _Pair], _Pair | None]) -> Callable[[_Pair, _Pair], _Pair | None]:
+    return lambda x, y: rule(x, y) if x[0] >= 0 and y[0] >= 0 else None
+
+
+def _product(x: _Pair, y: _Pair) -> _Pair:
+    corners = [a * b for a in x for b in y]
+    return min(corners), max(corners)
+
+
+def _widened(operation: ir.Operation, depth: int) -> _Pair | None:
+    """A conversion that keeps the value, or cuts one whose bounds then are those of the type."""
+    [operand] = operation.operands
+    known = bounds_of(operand, depth - 1)
+    if known is None:
+        return None
+    fits = _of_type(operation.results[0].type) or _WIDEST
+    return known if fits[0] <= known[0] and known[1] <= fits[1] else None
+
+
+def _zero_extended(operation: ir.Operation, depth: int) -> _Pair | None:
+    [operand] = operation.operands
+    known = bounds_of(operand, depth - 1)
+    if known is not None and known[0] >= 0:
+        return known
+    width = operand.type.width if isinstance(operand.type, ir.IntegerType) else 64
+    return (0, 2**width - 1) if width < 63 else None
+
+
+_RULES: dict[str, Callable[[ir.Operation, int], _Pair | None]] = {
+    "arith.constant": _constant, "linalg.index": _loop, "tensor.dim": _size, "arith.select": _select,
+    "arith.maxsi": _clamped(True), "arith.minsi": _clamped(False), "arith.index_cast": _widened,
+    "arith.extsi": _widened, "arith.trunci": _widened, "arith.extui": _zero_extended,
+    "arith.index_castui": _zero_extended,
+}  # fmt: skip
+
+_OF_OPERANDS: dict[str, Callable[..., _Pair | None]] = {
+    "arith.addi": lambda x, y: (x[0] + y[0], x[1] + y[1]), "arith.subi": lambda x, y: (x[0] - y[1], x[1] - y[0]),
+    "arith.muli": _product, "arith.remsi": _remainder, "arith.remui": _unsigned(_remainder),
+    "arith.divsi": _quotient, "arith.divui": _quotient, "arith.floordivsi": _quotient,
+    "arith.minui": _unsigned(lambda x, y: (min(x[0], y[0]), min(x[1], y[1]))),
+    "arith.maxui": _unsigned(lambda x, y: (max(x[0], y[0]), max(x[1], y[1]))),
+}  # fmt: skip

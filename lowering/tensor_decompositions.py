@@ -1,0 +1,258 @@
+"""Operations on tensors as simpler ones: `linalg.generic`, reshapes and loops.
+
+A rule takes one operation and gives the values that stand for its results, or None to leave it as it is.
+Refuses nothing.
+
+    tensor.generate { ^bb0(%i): … tensor.yield %x }   ──►   linalg.generic { %i = linalg.index 0 … linalg.yield %x }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from mlirtri.dialect.mlir import arith, ir, tensor
+from mlirtri.lowering.generic_operations import elements, generic_of_region, index_of, mixed_sizes
+from mlirtri.lowering.loop_nests import loop_nest
+from mlirtri.lowering.total_arithmetic import compare, number
+
+Rule = Callable[[ir.Operation], Sequence[ir.Value] | None]
+RULES: dict[str, Rule] = {}
+DYNAMIC = ir.ShapedType.get_dynamic_size()
+
+
+def decomposes(*names: str) -> Callable[[Rule], Rule]:
+    """Register a rule for these operations; an operation has one rule."""
+
+    def register(rule: Rule) -> Rule:
+        for name in names:
+            if name in RULES:
+                raise ValueError(f"two rules for {name}")
+            RULES[name] = rule
+        return rule
+
+    return register
+
+
+@decomposes("tensor.generate")
+def _generate(operation: ir.Operation) -> Sequence[ir.Value]:
+    kind = operation.results[0].type
+    out = tensor.empty(mixed_sizes(kind, list(operation.operands)), kind.element_type)
+    return [generic_of_region(operation.regions[0].blocks[0], out)]
+
+
+@decomposes("tensor.pad")
+def _pad(operation: ir.Operation) -> Sequence[ir.Value] | None:
+    """Only paddings that differ from place to place, or cut; of one number and static sizes, later rooms know more."""
+    source, kind = operation.operands[0], operation.results[0].type
+    block = operation.regions[0].blocks[0]
+    low, high = (list(operation.attributes[f"static_{name}"]) for name in ("low", "high"))
+    *inner, end = (each.operation for each in block.operations)
+    is_one_number = all(each.name == "arith.constant" for each in inner) and end.operands[0] not in block.arguments
+    if DYNAMIC in (*low, *high, *kind.shape, *source.type.shape):
+        return None
+    if is_one_number and min([0, *low, *high]) >= 0:
+        return None
+    if 0 in source.type.shape:
+        return [generic_of_region(block, tensor.empty(kind.shape, kind.element_type))]
+
+    def choose(indices: Sequence[ir.Value], padding: ir.Value) -> ir.Value:
+        inside, places = number(ir.IntegerType.get_signless(1), 1), []
+        for index, before, size in zip(indices, low, source.type.shape, strict=True):
+            place = arith.subi(index, index_of(before))
+            # As an unsigned number what is before the tensor is far behind it.
+            inside = arith.andi(inside, compare("ult", place, index_of(size)))
+            places.append(arith.maxsi(arith.minsi(place, index_of(size - 1)), index_of(0)))
+        return arith.select(inside, tensor.extract(source, places), padding)
+
+    return [generic_of_region(block, tensor.empty(kind.shape, kind.element_type), choose)]
+
+
+@decomposes("linalg.pack")
+def _pack(operation: ir.Operation) -> Sequence[ir.Value] | None:
+    """Tiles become inner axes; what is missing of the last tile is padded first."""
+    source, kind = operation.operands[0], operation.results[0].type
+    tiles = _tiles(operation)
+    if tiles is None or DYNAMIC in (*kind.shape, *source.type.shape):
+        return None
+    places, order = list(operation.attributes["inner_dims_pos"]), _outer_order(operation, source.type.rank)
+    whole = list(source.type.shape)
+    for axis, tile in zip(places, tiles, strict=True):
+        whole[axis] = kind.shape[order.index(axis)] * tile
+    if whole != list(source.type.shape):
+        source = _padded(source, whole, operation)
+    loops = [ir.AffineDimExpr.get(at) for at in range(kind.rank)]
+    into = [loops[order.index(axis)] for axis in range(source.type.rank)]
+    for at, (axis, tile) in enumerate(zip(places, tiles, strict=True)):
+        into[axis] = into[axis] * tile + loops[source.type.rank + at]
+    mapping = ir.AffineMap.get(kind.rank, 0, into)
+    return [elements(kind, [(source, mapping)], lambda _, each: each[0])]
+
+
+def _padded(source: ir.Value, shape: Sequence[int], operation: ir.Operation) -> ir.Value:
+    has_number = list(operation.attributes["operandSegmentSizes"])[2]
+    element = operation.operands[2] if has_number else number(source.type.element_type, 0)
+    kind = ir.RankedTensorType.get(shape, source.type.element_type)
+    high = [whole - size for whole, size in zip(shape, source.type.shape, strict=True)]
+    made = tensor.PadOp(kind, source, [], [], [0] * kind.rank, high)
+    block = made.regions[0].blocks.append(*[ir.IndexType.get()] * kind.rank)
+    with ir.InsertionPoint(block):
+        tensor.YieldOp(element)
+    return made.result
+
+
+@decomposes("linalg.unpack")
+def _unpack(operation: ir.Operation) -> Sequence[ir.Value] | None:
+    source, kind = operation.operands[0], operation.results[0].type
+    tiles = _tiles(operation)
+    if tiles is None or DYNAMIC in (*kind.shape, *source.type.shape):
+        return None
+    places, order = list(operation.attributes["inner_dims_pos"]), _outer_order(operation, kind.rank)
+    loops = [ir.AffineDimExpr.get(at) for at in range(kind.rank)]
+    tile_of = dict(zip(places, tiles, strict=True))
+    outer = [ir.AffineExpr.get_floor_div(loops[axis], tile_of[axis]) if axis in tile_of else loops[axis]
+             for axis in order]  # fmt: skip
+    inner = [ir.AffineExpr.get_mod(loops[axis], tile) for axis, tile in tile_of.items()]
+    mapping = ir.AffineMap.get(kind.rank, 0, [*outer, *inner])
+    return [elements(kind, [(source, mapping)], lambda _, each: each[0])]
+
+
+def _tiles(operation: ir.Operation) -> list[int] | None:
+    tiles = list(operation.attributes["static_inner_tiles"])
+    return None if DYNAMIC in tiles else tiles
+
+
+def _outer_order(operation: ir.Operation, rank: int) -> list[int]:
+    """Which axis of the unpacked tensor each outer axis of the packed one is."""
+    return list(operation.attributes["outer_dims_perm"]) or list(range(rank))
+
+
+@decomposes("tensor.gather")
+def _gather(operation: ir.Operation) -> Sequence[ir.Value] | None:
+    source, coordinates = operation.operands
+    kind, axes = operation.results[0].type, list(operation.attributes["gather_dims"])
+    if not kind.has_static_shape or not source.type.has_static_shape:
+        return None
+    batch = coordinates.type.rank - 1
+    kept = _kept_axes(source.type, axes, kind.rank - batch)
+
+    def read(indices: Sequence[ir.Value], _: Sequence[ir.Value]) -> ir.Value:
+        place = dict(zip(axes, _coordinates(coordinates, indices[:batch], len(axes)), strict=True))
+        for axis, index in zip(kept, indices[batch:], strict=True):
+            place[axis] = place.get(axis, index)
+        return tensor.extract(source, [place[axis] for axis in range(source.type.rank)])
+
+    return [elements(kind, [], read)]
+
+
+@decomposes("tensor.scatter")
+def _scatter(operation: ir.Operation) -> Sequence[ir.Value] | None:
+    source, target, coordinates = operation.operands
+    axes = list(operation.attributes["scatter_dims"])
+    if not all(each.type.has_static_shape for each in (source, target, coordinates)):
+        return None
+    batch = coordinates.type.rank - 1
+    kept = _kept_axes(target.type, axes, source.type.rank - batch)
+
+    def write(indices: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        place = dict(zip(axes, _coordinates(coordinates, indices[:batch], len(axes)), strict=True))
+        for axis, index in zip(kept, indices[batch:], strict=True):
+            place[axis] = place.get(axis, index)
+        at = [place[axis] for axis in range(target.type.rank)]
+        return [tensor.insert(tensor.extract(source, indices), carried[0], at)]
+
+    return loop_nest(list(source.type.shape), [target], write)
+
+
+def _kept_axes(whole: ir.RankedTensorType, axes: Sequence[int], rank: int) -> list[int]:
+    """The axes of a gathered slice: all, those at `axes` of size 1, or all but these."""
+    every = list(range(whole.rank))
+    return every if rank == whole.rank else [axis for axis in every if axis not in axes]
+
+
+def _coordinates(tensor_of_them: ir.Value, batch: Sequence[ir.Value], count: int) -> list[ir.Value]:
+    index, found = ir.IndexType.get(), []
+    for at in range(count):
+        value = tensor.extract(tensor_of_them, [*batch, index_of(at)])
+        found.append(value if value.type == index else arith.index_cast(index, value))
+    return found
+
+
+@decomposes("tensor.bitcast")
+def _bitcast(operation: ir.Operation) -> Sequence[ir.Value] | None:
+    source, kind = operation.operands[0], operation.results[0].type
+    signed = (isinstance(each, ir.IntegerType) and not each.is_signless for each in _element_types(source.type, kind))
+    if not kind.has_static_shape or not source.type.has_static_shape or any(signed):
+        return None
+    identity = ir.AffineMap.get_identity(kind.rank)
+    return [elements(kind, [(source, identity)], lambda _, each: arith.bitcast(kind.element_type, each[0]))]
+
+
+def _element_types(*kinds: ir.RankedTensorType) -> list[ir.Type]:
+    return [kind.element_type for kind in kinds]
+
+
+@decomposes("tensor.reshape")
+def _reshape(operation: ir.Operation) -> Sequence[ir.Value] | None:
+    """By way of one axis of all elements."""
+    source, kind = operation.operands[0], operation.results[0].type
+    ranked = isinstance(kind, ir.RankedTensorType) and isinstance(source.type, ir.RankedTensorType)
+    if not ranked or not kind.has_static_shape or not source.type.has_static_shape:
+        return None
+    flat = ir.RankedTensorType.get([prod(kind.shape)], kind.element_type)
+    if source.type.rank == 0:
+        source = tensor.expand_shape(flat, source, [], [], [1])
+    elif source.type.rank > 1:
+        source = tensor.collapse_shape(flat, source, [list(range(source.type.rank))])
+    if kind.rank == 0:
+        return [tensor.collapse_shape(kind, source, [])]
+    if kind.rank == 1:
+        return [source]
+    return [tensor.expand_shape(kind, source, [list(range(kind.rank))], [], list(kind.shape))]
+
+
+@decomposes("tensor.rank")
+def _rank(operation: ir.Operation) -> Sequence[ir.Value] | None:
+    kind = operation.operands[0].type
+    return [index_of(kind.rank)] if isinstance(kind, ir.RankedTensorType) else None
+
+
+@decomposes("bufferization.alloc_tensor")
+def _allocation(operation: ir.Operation) -> Sequence[ir.Value]:
+    kind = operation.results[0].type
+    dynamic, copied, _ = list(operation.attributes["operandSegmentSizes"])
+    if copied:
+        return [operation.operands[dynamic]]
+    return [tensor.empty(mixed_sizes(kind, list(operation.operands)[:dynamic]), kind.element_type)]
+
+
+_INDEX_ARITHMETIC = {
+    "add": arith.addi, "sub": arith.subi, "mul": arith.muli, "divs": arith.divsi, "divu": arith.divui,
+    "ceildivs": arith.ceildivsi, "ceildivu": arith.ceildivui, "floordivs": arith.floordivsi, "rems": arith.remsi,
+    "remu": arith.remui, "maxs": arith.maxsi, "maxu": arith.maxui, "mins": arith.minsi, "minu": arith.minui,
+    "shl": arith.shli, "shrs": arith.shrsi, "shru": arith.shrui, "and": arith.andi, "or": arith.ori, "xor": arith.xori,
+}  # fmt: skip
+
+
+@decomposes(*(f"index.{name}" for name in _INDEX_ARITHMETIC))
+def _index_arithmetic(operation: ir.Operation) -> Sequence[ir.Value]:
+    return [_INDEX_ARITHMETIC[operation.name.removeprefix("index.")](*operation.operands)]
+
+
+@decomposes("index.constant", "index.bool.constant", "index.sizeof")
+def _index_constant(operation: ir.Operation) -> Sequence[ir.Value]:
+    if operation.name == "index.sizeof":
+        return [index_of(64)]
+    return [arith.constant(operation.results[0].type, operation.attributes["value"].value)]
+
+
+@decomposes("index.casts", "index.castu")
+def _index_cast(operation: ir.Operation) -> Sequence[ir.Value]:
+    cast = arith.index_cast if operation.name == "index.casts" else arith.index_castui
+    return [cast(operation.results[0].type, operation.operands[0])]
+
+
+@decomposes("index.cmp")
+def _index_comparison(operation: ir.Operation) -> Sequence[ir.Value]:
+    predicate = str(operation.attributes["pred"]).rpartition("(")[2].rstrip(")>").rpartition(" ")[2]
+    return [compare(predicate, *operation.operands)]

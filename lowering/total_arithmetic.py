@@ -1,0 +1,61 @@
+"""Arithmetic without undefined results: the table of operations that are rewritten, and what its rules share.
+
+Upstream leaves a division by zero, a shift past the width and a conversion of what does not fit undefined: on this CPU
+some of them end the process. A rule takes one operation on scalars and gives the values that stand for its results,
+made of operations that every pipeline has and that are defined for all operands; None leaves the operation as it is.
+`total_integers.py` and `total_floats.py` fill the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mlirtri.dialect.mlir import arith, ir
+from mlirtri.lowering.mlir_reading import scalar_constant
+
+Rule = Callable[[ir.Operation], Sequence[ir.Value] | None]
+RULES: dict[str, Rule] = {}
+
+
+def total(*names: str) -> Callable[[Rule], Rule]:
+    """Register a rule for these operations; an operation has one rule."""
+
+    def register(rule: Rule) -> Rule:
+        for name in names:
+            if name in RULES:
+                raise ValueError(f"two rules for {name}")
+            RULES[name] = rule
+        return rule
+
+    return register
+
+
+def number(kind: ir.Type, value: float | int) -> ir.Value:
+    """A literal of a scalar type; integers wrap to its width."""
+    if isinstance(kind, ir.FloatType):
+        return arith.constant(kind, ir.FloatAttr.get(kind, float(value)))
+    width = width_of(kind)
+    value = int(value) & ((1 << width) - 1)
+    # The attribute of an i1 takes 0 and 1, of wider types the signed number.
+    is_negative = width > 1 and value >> (width - 1)
+    return arith.constant(kind, ir.IntegerAttr.get(kind, value - (1 << width) if is_negative else value))
+
+
+def width_of(kind: ir.Type) -> int:
+    """Bits of an integer or float type; an index has 64."""
+    return 64 if isinstance(kind, ir.IndexType) else kind.width
+
+
+def known_integer(value: ir.Value) -> int | None:
+    """The number that an integer value is, if it is a literal."""
+    if not isinstance(value.owner, ir.Operation | ir.OpView) or value.owner.operation.name != "arith.constant":
+        return None
+    found = scalar_constant(value.owner.operation.attributes["value"])
+    return None if found is None or isinstance(found, float) else int(found)
+
+
+def compare(predicate: str, x: ir.Value, y: ir.Value) -> ir.Value:
+    """``eq ne slt ule…`` of integers, ``OLT UNO…`` of floats."""
+    if isinstance(x.type, ir.FloatType):
+        return arith.cmpf(getattr(arith.CmpFPredicate, predicate), x, y)
+    return arith.cmpi(getattr(arith.CmpIPredicate, predicate), x, y)

@@ -1,0 +1,188 @@
+"""Floats: conversions to integers that are defined everywhere, rounding in all directions, and rarer functions.
+
+What an integer cannot hold becomes what x86, NumPy and torch make of it (`dialect/scalar.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mlirtri.dialect import scalar
+from mlirtri.dialect.dtypes import DTYPES, find_dtype
+from mlirtri.dialect.mlir import arith, ir, math
+from mlirtri.lowering.total_arithmetic import compare, number, total, width_of
+
+
+@total("arith.fptosi", "arith.fptoui")
+def _to_integer(operation: ir.Operation) -> Sequence[ir.Value] | None:
+    [x], kind = operation.operands, operation.results[0].type
+    source, width = find_dtype(str(x.type)), width_of(kind)
+    if source is None or width > 64:
+        return None
+    sign = "u" if operation.name == "arith.fptoui" else ""
+    least = next(bits for bits in (32, 64) if width <= bits) if width not in (8, 16) else width
+    made = scalar.cast(scalar.Scalar(x, source), DTYPES[f"{sign}int{least}"]).value
+    if width == 1:
+        # The fraction goes first: 0.5 is 0.
+        return [compare("ne", made, number(made.type, 0))]
+    return [made if width == least else arith.trunci(kind, made)]
+
+
+# Numbers of MLIR's rounding modes.
+_DOWN, _UP, _TO_ZERO, _AWAY = 1, 2, 3, 4
+
+
+@total("arith.truncf")
+def _rounded(operation: ir.Operation) -> Sequence[ir.Value] | None:
+    """Rounding that is not to nearest even: the nearest number, or the one next to it."""
+    mode = operation.attributes["roundingmode"] if "roundingmode" in operation.attributes else None
+    if mode is None or mode.value == 0:
+        return None
+    [x], kind = operation.operands, operation.results[0].type
+    nearest = arith.truncf(kind, x)
+    back = arith.extf(x.type, nearest)
+    too_low, too_high = compare("OLT", back, x), compare("OGT", back, x)
+    if mode.value == _AWAY:
+        return [_ties_away(x, nearest, back)]
+    is_negative = compare("OLT", x, number(x.type, 0.0))
+    up = {_UP: too_low, _TO_ZERO: arith.andi(is_negative, too_low)}.get(mode.value)
+    down = {_DOWN: too_high, _TO_ZERO: arith.andi(arith.xori(is_negative, number(is_negative.type, 1)), too_high)}
+    result = nearest
+    if up is not None:
+        result = arith.select(up, _next(nearest, 1), result)
+    if (lower := down.get(mode.value)) is not None:
+        result = arith.select(lower, _next(nearest, -1), result)
+    return [result]
+
+
+def _ties_away(x: ir.Value, nearest: ir.Value, back: ir.Value) -> ir.Value:
+    """To nearest, of two equally near ones the larger in magnitude."""
+    smaller = compare("OLT", math.absf(back), math.absf(x))
+    neighbour = _away_from_zero(nearest)
+    far = arith.subf(arith.extf(x.type, neighbour), x)
+    is_tie = compare("OEQ", math.absf(far), math.absf(arith.subf(x, back)))
+    return arith.select(arith.andi(smaller, is_tie), neighbour, nearest)
+
+
+def _away_from_zero(x: ir.Value) -> ir.Value:
+    bits = ir.IntegerType.get_signless(width_of(x.type))
+    return arith.bitcast(x.type, arith.addi(arith.bitcast(bits, x), number(bits, 1)))
+
+
+def _next(x: ir.Value, direction: int) -> ir.Value:
+    """The number next to `x`, up (1) or down (-1); floats are ordered like their bits, sign and magnitude."""
+    kind = ir.IntegerType.get_signless(width_of(x.type))
+    bits, zero = arith.bitcast(kind, x), number(kind, 0)
+    is_negative = compare("slt", bits, zero)
+    one, minus_one = number(kind, direction), number(kind, -direction)
+    moved = arith.addi(bits, arith.select(is_negative, minus_one, one))
+    # From either zero it is the smallest number of that sign.
+    smallest = number(kind, 1 if direction == 1 else (1 << (width_of(kind) - 1)) | 1)
+    is_zero = compare("OEQ", x, number(x.type, 0.0))
+    return arith.bitcast(x.type, arith.select(is_zero, smallest, moved))
+
+
+@total("arith.convertf")
+def _between_halves(operation: ir.Operation) -> Sequence[ir.Value]:
+    """fp16 to bf16 and back: fp32 holds both."""
+    [x], wide = operation.operands, ir.F32Type.get()
+    return [arith.truncf(operation.results[0].type, arith.extf(wide, x))]
+
+
+@total("math.copysign")
+def _copied_sign(operation: ir.Operation) -> Sequence[ir.Value]:
+    x, y = operation.operands
+    size, bits = math.absf(x), ir.IntegerType.get_signless(width_of(y.type))
+    is_negative = compare("slt", arith.bitcast(bits, y), number(bits, 0))
+    return [arith.select(is_negative, arith.negf(size), size)]
+
+
+@total("arith.maximumf", "arith.minimumf")
+def _extreme(operation: ir.Operation) -> Sequence[ir.Value] | None:
+    """0.0 is larger than -0.0; a comparison does not tell. Accumulators stay what schedules know."""
+    x, y = operation.operands
+    if any(_is_literal(each) or _is_accumulator(each) for each in (x, y)):
+        return None
+    return [(_largest if operation.name == "arith.maximumf" else _smallest)(x, y)]
+
+
+def _is_literal(value: ir.Value) -> bool:
+    return isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.operation.name == "arith.constant"
+
+
+def _is_accumulator(value: ir.Value) -> bool:
+    if isinstance(value.owner, ir.Operation | ir.OpView):
+        return False
+    generic = value.owner.owner.operation
+    return generic.name == "linalg.generic" and value.arg_number >= len(generic.operands) - len(generic.results)
+
+
+def _largest(x: ir.Value, y: ir.Value) -> ir.Value:
+    return arith.select(compare("OEQ", x, y), _joined(arith.andi, x, y), arith.maximumf(x, y))
+
+
+def _smallest(x: ir.Value, y: ir.Value) -> ir.Value:
+    return arith.select(compare("OEQ", x, y), _joined(arith.ori, x, y), arith.minimumf(x, y))
+
+
+def _joined(combine: Callable[[ir.Value, ir.Value], ir.Value], x: ir.Value, y: ir.Value) -> ir.Value:
+    """Two equal numbers, or zeros with signs to choose from."""
+    bits = ir.IntegerType.get_signless(width_of(x.type))
+    return arith.bitcast(x.type, combine(arith.bitcast(bits, x), arith.bitcast(bits, y)))
+
+
+@total("math.clampf")
+def _clamped(operation: ir.Operation) -> Sequence[ir.Value]:
+    x, low, high = operation.operands
+    return [_smallest(_largest(x, low), high)]
+
+
+@total("math.sincos")
+def _sine_and_cosine(operation: ir.Operation) -> Sequence[ir.Value]:
+    [x] = operation.operands
+    return [math.sin(x), math.cos(x)]
+
+
+@total("math.isnan")
+def _is_nan(operation: ir.Operation) -> Sequence[ir.Value]:
+    [x] = operation.operands
+    return [compare("UNO", x, x)]
+
+
+@total("math.isinf")
+def _is_infinite(operation: ir.Operation) -> Sequence[ir.Value]:
+    [x] = operation.operands
+    return [compare("OEQ", math.absf(x), number(x.type, float("inf")))]
+
+
+@total("math.isfinite")
+def _is_finite(operation: ir.Operation) -> Sequence[ir.Value]:
+    [x] = operation.operands
+    return [compare("OLT", math.absf(x), number(x.type, float("inf")))]
+
+
+_SMALLEST_EXPONENT = {"f16": -14, "bf16": -126, "f32": -126, "f64": -1022}
+
+
+@total("math.isnormal")
+def _is_normal(operation: ir.Operation) -> Sequence[ir.Value] | None:
+    [x] = operation.operands
+    if str(x.type) not in _SMALLEST_EXPONENT:
+        return None
+    size, least = math.absf(x), number(x.type, 2.0 ** _SMALLEST_EXPONENT[str(x.type)])
+    return [arith.andi(compare("OGE", size, least), compare("OLT", size, number(x.type, float("inf"))))]
+
+
+@total("math.fpowi")
+def _integer_power(operation: ir.Operation) -> Sequence[ir.Value]:
+    """The power of the magnitude in fp64, with the sign of an odd power: no exponent is rounded to an even one."""
+    x, exponent = operation.operands
+    wide, size = ir.F64Type.get(), math.absf(x)
+    size = size if x.type == wide else arith.extf(wide, size)
+    power = math.powf(size, arith.sitofp(wide, exponent))
+    power = power if x.type == wide else arith.truncf(x.type, power)
+    bits = ir.IntegerType.get_signless(width_of(x.type))
+    is_negative = compare("slt", arith.bitcast(bits, x), number(bits, 0))
+    one = number(exponent.type, 1)
+    is_odd = compare("eq", arith.andi(exponent, one), one)
+    return [arith.select(arith.andi(is_odd, is_negative), arith.negf(power), power)]
