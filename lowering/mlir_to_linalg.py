@@ -12,12 +12,16 @@ from collections.abc import Callable
 
 from mlirtri.dialect.mlir import ir
 from mlirtri.lowering import (
+    import_arithmetic,
     import_asserts,
+    import_bodies,
     import_boundary,
     import_constants,
+    import_empties,
     import_entry,
     import_globals,
     import_sizes,
+    import_structured,
     import_tm_tensor,
 )
 from mlirtri.lowering.mlir_passes import run_rewrite
@@ -28,15 +32,15 @@ Step = Callable[[ir.Module, CompileContext], None]
 STEPS: tuple[tuple[str, Step], ...] = (
     ("one-entry", import_entry.rewrite),
     ("globals-to-states", import_globals.rewrite),
-    ("undefined-elements", import_empties.rewrite),
-    ("total-arithmetic", import_arithmetic.rewrite),
-    ("straight-bodies", import_bodies.rewrite),
     ("constants-to-parameters", import_constants.rewrite),
     ("numbers-to-tensors", import_boundary.rewrite),
     ("sizes-of-arguments", import_sizes.rewrite),
     ("structured-operations", import_structured.rewrite),
     ("torch-operations", import_tm_tensor.rewrite),
     ("asserts-to-checks", import_asserts.rewrite),
+    ("undefined-elements", import_empties.rewrite),
+    ("total-arithmetic", import_arithmetic.rewrite),
+    ("straight-bodies", import_bodies.rewrite),
     ("new-constants-to-parameters", import_constants.rewrite),
 )
 """Name of a step, as it shows among the passes of the stage, and what it does."""
