@@ -6,8 +6,9 @@ outputs that are no tensors, and nodes of domains that nobody defines.
 
 from __future__ import annotations
 
+import linecache
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -39,26 +40,40 @@ class OnnxGraph:
     """An `onnx.ModelProto` whose last inputs are the bound ones."""
     bound: tuple[str, ...]
     """Inputs that stand for tensors of the program's own."""
+    file: str = "<nodes>"
+    """What errors call the listing of the nodes."""
+    listing: tuple[str, ...] = ()
+    """The nodes as text, one per line."""
+
+    @property
+    def lines(self) -> dict[str, int]:
+        """The line of each node's name."""
+        return {line[1:].partition("] ")[0]: number for number, line in enumerate(self.listing, 1)}
 
 
-def taken_apart(model: Any, name: str) -> tuple[OnnxGraph, dict[str, Any]]:
-    """The graph, called `name`, and the tensors that it is bound to; raises `KernelError`."""
+def taken_apart(model: Any, name: str, file: str) -> tuple[OnnxGraph, dict[str, Any]]:
+    """The graph, called `name`, and the tensors that it is bound to; errors call its listing `file`.
+
+    Raises `KernelError`.
+    """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     if copy.functions:
         copy = onnx.inliner.inline_local_functions(copy)
     copy.graph.name = name
     _refuse(copy.graph)
-    for graph in graphs_of(copy.graph):
-        _name_nodes(graph)
-        for node in graph.node:
-            _unify_constants(node)
+    nodes = [node for graph in graphs_of(copy.graph) for node in graph.node]
+    _name(nodes)
+    listing = tuple(f"[{node.name}] {helper.printable_node(node)}".replace("\n", " ") for node in nodes)
+    linecache.cache[file] = (0, None, [f"{line}\n" for line in listing], file)
+    for node in nodes:
+        _unify_constants(node)
     tensors = _weights(copy.graph)
     try:
         copy = onnx.shape_inference.infer_shapes(copy, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
         raise KernelTypeError(f"ONNX cannot infer the shapes of this model: {_first_line(error)}") from None
-    return OnnxGraph(copy, tuple(tensors)), tensors
+    return OnnxGraph(copy, tuple(tensors), file, listing), tensors
 
 
 def symbol_of(model: Any) -> str:
@@ -99,11 +114,14 @@ def _refuse(graph: Any) -> None:
     raise_all(errors)
 
 
-def _name_nodes(graph: Any) -> None:
-    """A name for every node, which errors show, and one domain for ONNX's own."""
-    for number, node in enumerate(graph.node):
+def _name(nodes: Sequence[Any]) -> None:
+    """A name of its own for every node, which errors show, and one domain for ONNX's own."""
+    taken: set[str] = set()
+    for number, node in enumerate(nodes):
         node.domain = ""
-        node.name = node.name or next((each for each in node.output if each), f"{node.op_type}_{number}")
+        name = node.name or next((each for each in node.output if each), node.op_type)
+        node.name = f"{name}#{number}" if name in taken else name
+        taken.add(node.name)
 
 
 def _unify_constants(node: Any) -> None:

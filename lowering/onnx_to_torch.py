@@ -6,16 +6,16 @@ operations have the names of the nodes as locations. Refuses, all at once, the n
 
 from __future__ import annotations
 
-from typing import Any
-
 from mlirtri.dialect.definition import new_context
-from mlirtri.dialect.mlir import ir, load_torch, onnx_importer, public_functions
-from mlirtri.errors import UnsupportedOperationError
+from mlirtri.dialect.locations import location_of, name_of
+from mlirtri.dialect.mlir import all_operations, ir, load_torch, onnx_importer, public_functions
+from mlirtri.errors import PassFailedError, Span, UnsupportedOperationError
 from mlirtri.lowering.imports import BOUND, argument_attributes, note_signs, result_attributes, set_signature
 from mlirtri.lowering.isolated_passes import run_isolated
 from mlirtri.lowering.mlir_passes import Pass
 from mlirtri.lowering.onnx_graph import OnnxGraph
 from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.torch_refusals import refuse_operators
 
 TO_TORCH = (Pass("torch-onnx-to-torch-backend-pipeline", "ONNX's operators become torch's"),)
 EXPANDED = {"": {"MeanVarianceNormalization"}}
@@ -26,25 +26,38 @@ def lower(graph: OnnxGraph, context: CompileContext) -> ir.Module:
     """Import `graph` as its only function; raises `UnsupportedOperationError`."""
     module_context = new_context()
     load_torch(module_context)
-    module = imported(graph.model, module_context)
+    module = imported(graph, module_context)
     with module_context, ir.Location.unknown():
         _describe(module, graph)
-    return run_isolated(module, TO_TORCH, context)
+    try:
+        return run_isolated(module, TO_TORCH, context)
+    except PassFailedError as error:
+        refuse_operators(module, error, TO_TORCH, context)
 
 
-def imported(model: Any, context: ir.Context) -> ir.Module:
+def imported(graph: OnnxGraph, context: ir.Context) -> ir.Module:
     """The model in torch's dialect as operators of ONNX; raises `UnsupportedOperationError`."""
     importer = onnx_importer()
     config = importer.Config(function_expansion_allowlists_by_domain=EXPANDED)
-    info = importer.ModelInfo(model, config=config)
+    info = importer.ModelInfo(graph.model, config=config)
     module = info.create_module(context=context)
     try:
         importer.NodeImporter.define_function(info.main_graph, module.operation).import_all()
         module.operation.verify()
+        _locate(module, graph)
     except (importer.OnnxImportError, ir.MLIRError, AssertionError, KeyError, ValueError, TypeError) as error:
         message = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UnsupportedOperationError(f"torch-mlir does not import this ONNX model: {message}") from error
     return module
+
+
+def _locate(module: ir.Module, graph: OnnxGraph) -> None:
+    """Give every operation the line of its node, of which the importer says the name alone."""
+    with module.context:
+        for operation in all_operations(module):
+            name = name_of(operation.location)
+            if name in graph.lines:
+                operation.location = location_of(Span(graph.file, graph.lines[name], 1), name)
 
 
 def _describe(module: ir.Module, graph: OnnxGraph) -> None:

@@ -80,6 +80,8 @@ def _alone(operation: ir.Operation) -> ir.Module | None:
     with ir.InsertionPoint(module.body):
         function = func.FuncOp("alone", (kinds, results))
     function.attributes["torch.assume_strict_symbolic_shapes"] = ir.UnitAttr.get()
+    for name, value in _said_of_onnx(operation).items():
+        function.attributes[name] = value
     block = function.add_entry_block()
     with ir.InsertionPoint(block):
         clone = _clone(operation, iter(block.arguments))
@@ -113,7 +115,15 @@ def _is_argument(value: ir.Value) -> bool:
     """Whether the value comes in as an argument: everything but constants and lists."""
     if isinstance(value.owner, ir.Block):
         return True
-    return not (
-        value.owner.operation.name.startswith("torch.constant.")
-        or value.owner.operation.name == "torch.prim.ListConstruct"
-    )
+    maker = value.owner.operation
+    if maker.name == "torch.operator":
+        return ir.StringAttr(maker.attributes["name"]).value != "onnx.Constant"
+    return not maker.name.startswith("torch.constant.") and maker.name != "torch.prim.ListConstruct"
+
+
+def _said_of_onnx(operation: ir.Operation) -> dict[str, ir.Attribute]:
+    """Which version of ONNX's operators the function around `operation` is written in."""
+    parent = operation.parent
+    while parent.name != "func.func":
+        parent = parent.parent
+    return {name: parent.attributes[name] for name in parent.attributes if name.startswith("torch.onnx_meta.")}

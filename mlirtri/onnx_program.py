@@ -31,7 +31,7 @@ def _program(model: Any) -> Program:
     loaded, file = _loaded(model)
     _check(loaded, file)
     name = symbol_of(loaded)
-    graph, tensors = taken_apart(loaded, name)
+    graph, tensors = taken_apart(loaded, name, f"<nodes of {file.strip('<>')}>")
     return Program("onnx", lambda: graph, (name,), file, tensors)
 
 
