@@ -1,14 +1,15 @@
 """From loop nests over memrefs to MLIR's LLVM dialect, by upstream MLIR passes for the most part.
 
-Takes the bufferized module. Gives one `llvm.func` per function, whose arguments are bare pointers (every shape is
-static), none of which overlaps another that is written. The public function is renamed to `symbol_of` its kernel.
+Takes the bufferized module. Gives one `llvm.func` per function, whose arguments are bare pointers, none of which
+overlaps another that is written, and behind them the sizes that are known at run time only. The public function is
+renamed to `symbol_of` its kernel.
 Refuses nothing of its own.
 """
 
 from __future__ import annotations
 
 from mlirtri.dialect.mlir import ir, memref, public_functions
-from mlirtri.lowering import hoisted_buffers, loop_order, narrow_floats
+from mlirtri.lowering import hoisted_buffers, loop_order, narrow_floats, size_arguments
 from mlirtri.lowering.bufferized_to_loops import TO_GENERIC, lower_to_loops
 from mlirtri.lowering.imperative import is_imperative
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
@@ -64,6 +65,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         else:
             run_passes(module, TO_GENERIC, context)
             run_rewrite("order-loops", loop_order.rewrite, module, context)
+        run_rewrite("sizes-to-arguments", _pass_sizes, module, context)
         run_passes(module, TO_LOOPS, context)
         run_rewrite("narrow-floats", narrow_floats.rewrite, module, context)
         run_passes(module, TO_LLVM, context)
@@ -92,11 +94,16 @@ def _prepare_functions(module: ir.Module) -> None:
         _pass_empty_buffers_flat(function)
 
 
+def _pass_sizes(module: ir.Module) -> None:
+    for function in public_functions(module):
+        size_arguments.pass_sizes(function)
+
+
 def _pass_empty_buffers_flat(function: ir.OpView) -> None:
     """Buffers of no elements: MLIR has no bare pointer for a shape like 3x0, and nobody reads through it either."""
     block = function.regions[0].blocks[0]
     for argument in block.arguments:
-        if 0 not in argument.type.shape[1:]:
+        if 0 not in argument.type.shape[1:] or not argument.type.has_static_shape:
             continue
         with ir.InsertionPoint.at_block_begin(block), argument.location:
             argument.replace_all_uses_with(memref.alloca(argument.type, [], []))

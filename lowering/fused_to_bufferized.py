@@ -1,6 +1,6 @@
 """From tensor values to memory: the function writes its results into buffers that the caller gives.
 
-Takes a module of public functions whose arguments and results are static tensors. Gives the same function over
+Takes a module of public functions whose arguments and results are tensors. Gives the same function over
 memrefs, with one more argument per result and no result. Arguments are never written, but those that say
 ``mlirtri.updated_by``, whose new content has no buffer of its own; a result that is an argument, or that is returned
 twice, is copied. Loops carry each array in one buffer (`carried_buffers`). The module gets the attributes
@@ -207,6 +207,8 @@ def _before_reshapes(value: ir.Value, buffer: ir.Value, top: ir.InsertionPoint) 
     """
     while isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.operation.name in RESHAPES:
         reshape = value.owner.operation
+        if not value.type.has_static_shape and reshape.name != "tensor.expand_shape":
+            break
         value = reshape.operands[0]
         kind = ir.MemRefType.get(value.type.shape, value.type.element_type)
         groups = reshape.attributes["reassociation"]
@@ -219,10 +221,10 @@ def _before_reshapes(value: ir.Value, buffer: ir.Value, top: ir.InsertionPoint) 
 
 def _refuse_what_is_no_tensor(function: func.FuncOp, kinds: list[ir.Type]) -> None:
     for kind in kinds:
-        if not (isinstance(kind, ir.RankedTensorType) and kind.has_static_shape):
+        if not isinstance(kind, ir.RankedTensorType):
             raise UnsupportedOperationError(
                 f"the function {function.name.value!r} takes or returns a {kind}; "
-                "the mlir pipeline has tensors of static shape only",
+                "the mlir pipeline has ranked tensors only",
                 span_of(function.location),
                 help='use pipeline="linalg", or give the value the type tensor<…>',
             )

@@ -21,8 +21,10 @@ from mlirtri.lowering.imperative import updates_of
 from mlirtri.lowering.launch_plan import PARTS
 from mlirtri.lowering.loops_to_primfunc import build_imperative
 from mlirtri.lowering.mlir_constants import global_constant
-from mlirtri.lowering.mlir_reading import dtype_of, shape_of
+from mlirtri.lowering.mlir_reading import dtype_of
 from mlirtri.lowering.primfunc import Names
+from mlirtri.lowering.size_function import is_static, size_program
+from mlirtri.lowering.size_symbols import Symbols
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, PrimFunc, TensorType, relax
 from mlirtri.lowering.tvm_passes import BINDING_LOCATIONS
@@ -44,12 +46,15 @@ def lower_imperative(
     if context.target.is_cuda:
         _refuse_cuda(module)
     [function] = public_functions(module)
+    sizes = None if is_static(function) else size_program(module)
     with errors_at(function.operation):
-        facts = _facts(function, signature)
+        facts = _facts(function, signature, Symbols(sizes))
+    # The names of the PrimFunc's own variables mean nothing outside of it.
+    shapes = _buffer_shapes(function, facts, Symbols(sizes))
     fused_to_bufferized.lower(module, context)
     bufferized_to_loops.lower_to_loops(module, context)
     [function] = public_functions(module)
-    built = build_imperative(function.operation, len(facts.arguments), facts.buffers)
+    built = build_imperative(function.operation, len(facts.arguments), facts.buffers, shapes)
     constants = [_constant(module, symbol) for symbol in built.constants]
     return _relax_module(facts, built.function, constants)
 
@@ -74,12 +79,13 @@ class _Facts:
         return [str(kind.dtype) for kind in (*self.arguments, *own)]
 
 
-def _facts(function: Any, signature: tuple[Dtypes, Dtypes] | None) -> _Facts:
+def _facts(function: Any, signature: tuple[Dtypes, Dtypes] | None, symbols: Symbols) -> _Facts:
     kinds = (function.type.inputs, function.type.results)
     dtypes = signature or tuple([dtype_of(kind) for kind in group] for group in kinds)
+    shapes = symbols.arguments(kinds[0]), symbols.results(kinds[1], is_whole=True)
     arguments, results = (
-        tuple(_type(kind, DTYPES[dtype]) for kind, dtype in zip(group, names, strict=True))
-        for group, names in zip(kinds, dtypes, strict=True)
+        tuple(_type(shape, DTYPES[dtype]) for shape, dtype in zip(group, names, strict=True))
+        for group, names in zip(shapes, dtypes, strict=True)
     )
     updates = {result: argument for argument, result in updates_of(function).items()}
     unique, name = Names([function.sym_name.value]), function.sym_name.value
@@ -89,6 +95,13 @@ def _facts(function: Any, signature: tuple[Dtypes, Dtypes] | None) -> _Facts:
         tuple(updates.get(at, _NEW) for at in range(len(results))),
         any(DTYPES[dtype].is_complex for group in dtypes for dtype in group),
     )  # fmt: skip
+
+
+def _buffer_shapes(function: Any, facts: _Facts, symbols: Symbols) -> list[Any]:
+    """Of the arguments' memory, and of the results that have memory of their own."""
+    results = symbols.arguments(function.type.inputs), symbols.results(function.type.results, is_whole=False)
+    own = [shape for shape, at in zip(results[1], facts.in_place, strict=True) if at == _NEW]
+    return [*results[0], *own]
 
 
 def _relax_module(facts: _Facts, loops: PrimFunc, constants: list[Any]) -> IRModule:
@@ -116,9 +129,9 @@ def _call(callee: Any, inputs: relax.Tuple, facts: _Facts) -> relax.Call:
     return relax.call_tir_inplace(callee, inputs, list(facts.in_place), out)
 
 
-def _type(kind: ir.Type, dtype: DType) -> TensorType:
+def _type(shape: Sequence[Any], dtype: DType) -> TensorType:
     """The Relax type of a tensor; complex elements are two of a last dimension."""
-    return TensorType((*shape_of(kind), *([2] if dtype.is_complex else [])), dtype.part.name)
+    return TensorType((*shape, *([2] if dtype.is_complex else [])), dtype.part.name)
 
 
 def _constant(module: ir.Module, symbol: str) -> Any:

@@ -1,8 +1,8 @@
 """Which kernels a straight-line Relax function calls, on which values, in which order.
 
 Takes a module whose Relax function calls PrimFuncs. Gives a `Plan`, or None when the function needs the virtual
-machine (branches, packed calls, symbolic shapes). Launches that would write nothing are left out. What a launch
-updates in place are arguments.
+machine (branches, packed calls, intermediate values of symbolic shapes). Launches that would write nothing are left
+out. What a launch updates in place are arguments.
 """
 
 from __future__ import annotations
@@ -25,14 +25,20 @@ PARTS = "mlirtri.complex_as_parts"
 class Value:
     """The shape and dtype (TVM's name, which is also torch's) of one tensor of the plan."""
 
-    shape: tuple[int, ...]
+    shape: tuple[int | None, ...]
+    """None for sizes that only the call shows."""
     dtype: str
     device: str | None = None
     """Where it is, in a module with devices; None for constants until they are used, and in other modules."""
 
     @property
+    def is_static(self) -> bool:
+        return None not in self.shape
+
+    @property
     def size(self) -> int:
-        return prod(self.shape)
+        """Number of elements; not 0 where it may be another."""
+        return prod(1 if size is None else size for size in self.shape)
 
     @property
     def bytes(self) -> int:
@@ -73,8 +79,18 @@ class Plan:
         return sum(step.kernel is not None for step in self.steps)
 
     @property
-    def bytes(self) -> int:
-        """Read and written per call: each launch counts its distinct inputs and its outputs once, and so do copies."""
+    def is_static(self) -> bool:
+        """Whether all sizes are known."""
+        return all(value.is_static for value in self.values)
+
+    @property
+    def bytes(self) -> int | None:
+        """Read and written per call: each launch counts its distinct inputs and its outputs once, and so do copies.
+
+        None where the call decides it.
+        """
+        if not self.is_static:
+            return None
         launches = (step for step in self.steps if not step.is_view)
         return sum(self.values[number].bytes for step in launches for number in {*step.inputs, *step.outputs})
 
@@ -107,15 +123,17 @@ class _Planner:
             self.bound[binding.var] = self.value(binding.value)
         result = self.value(function.body.body)
         self.plan.results = tuple(_flat(result))
+        # What is neither argument nor result would have to be allocated: the machine evaluates its shape.
+        given = {*range(self.plan.arguments), *self.plan.results}
+        if any(not value.is_static and number not in given for number, value in enumerate(self.plan.values)):
+            raise _NeedsMachine
         self.plan.steps = _needed(self.plan)
 
     def new(self, kind) -> int:
         """A number for a value of this Relax type."""
         if not isinstance(kind, relax.TensorType) or not isinstance(kind.shape, relax.ShapeExpr):
             raise _NeedsMachine
-        sizes = [int(size.value) for size in kind.shape if hasattr(size, "value")]
-        if len(sizes) != len(kind.shape):
-            raise _NeedsMachine
+        sizes = [int(size.value) if hasattr(size, "value") else None for size in kind.shape]
         device = device_of(kind.vdevice) if kind.vdevice is not None else None
         self.plan.values.append(Value(tuple(sizes), str(kind.dtype), device))
         return len(self.plan.values) - 1

@@ -18,8 +18,9 @@ from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import execution_engine, ir, public_functions, to_llvm_ir
 from mlirtri.errors import CodegenError, Note
 from mlirtri.lowering.bufferized_to_llvmdialect import symbol_of
-from mlirtri.lowering.fused_to_bufferized import COUNTS, UPDATES
+from mlirtri.lowering.fused_to_bufferized import COUNTS, SIGNATURE, UPDATES
 from mlirtri.lowering.mlir_executable import MlirExecutable
+from mlirtri.lowering.size_arguments import unknown_sizes
 from mlirtri.lowering.stage import Code, CompileContext
 
 
@@ -32,7 +33,8 @@ def lower(module: ir.Module, context: CompileContext) -> Code:
     counts = [attributes[name].value if name in attributes else None for name in COUNTS]
     updates = sorted(list(attributes[UPDATES])[1::2]) if UPDATES in attributes else []
     arguments = len(ir.TypeAttr(function.attributes["function_type"]).value.inputs)
-    executable = MlirExecutable(engine, function.attributes["sym_name"].value, arguments, *counts, updates)
+    sizes = _sizes_to_pass(attributes, updates)
+    executable = MlirExecutable(engine, function.attributes["sym_name"].value, arguments, *counts, updates, sizes)
     return Code(_disassemble(engine) or _llvm_ir(module), executable)
 
 
@@ -47,6 +49,15 @@ def _kernel_function(module: ir.Module, context: CompileContext) -> ir.OpView:
         f"no function stands for the kernel {context.kernel!r}; the module's public functions: {names}",
         help=f"call it {symbol_of(context.kernel)}, or make the other functions private",
     )
+
+
+def _sizes_to_pass(attributes: ir.OpAttributeMap, updates: list[int]) -> tuple[tuple[int, int], ...]:
+    """The sizes that the function takes behind its pointers: which axes of which of these."""
+    if SIGNATURE not in attributes:
+        return ()
+    of = ir.FunctionType(ir.TypeAttr(attributes[SIGNATURE]).value)
+    results = [kind for at, kind in enumerate(of.results) if at not in updates]
+    return unknown_sizes([kind.shape for kind in (*of.inputs, *results)])
 
 
 def _compile(module: ir.Module):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mlirtri.dialect.locations import name_of, span_of
 from mlirtri.dialect.mlir import ir
@@ -44,11 +45,16 @@ class ImperativeFunction:
     constants: tuple[str, ...]
 
 
-def build_imperative(function: ir.Operation, inputs: int, dtypes: Sequence[str] | None = None) -> ImperativeFunction:
+def build_imperative(
+    function: ir.Operation,
+    inputs: int,
+    dtypes: Sequence[str] | None = None,
+    shapes: Sequence[Sequence[Any]] | None = None,
+) -> ImperativeFunction:
     """The PrimFunc of a function over memrefs, of which the first `inputs` are its arguments and the rest its outputs.
 
-    `dtypes` are those of the buffers, where they differ from the elements' by a sign or are parts of complex ones.
-    Raises `UnsupportedOperationError`.
+    `dtypes` are those of the buffers, where they differ from the elements' by a sign or are parts of complex ones;
+    `shapes` are those of the buffers where sizes are known at run time only. Raises `UnsupportedOperationError`.
     """
     refuse(_unsupported(function), "TIR", _WAY_OUT)
     block = function.regions[0].blocks[0]
@@ -56,7 +62,7 @@ def build_imperative(function: ir.Operation, inputs: int, dtypes: Sequence[str] 
     parameters = []
     for at, argument in enumerate(block.arguments):
         wish = name_of(argument.location) or (f"arg{at}" if at < inputs else f"out{at - inputs}")
-        sizes = [index(size) for size in argument.type.shape]
+        sizes = shapes[at] if shapes else [index(size) for size in argument.type.shape]
         parameters.append(translation.memory(argument, sizes, wish, dtypes and dtypes[at]).buffer)
     with translation.values.nested() as statements:
         translation.translate(block)

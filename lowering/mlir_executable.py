@@ -1,7 +1,8 @@
 """Runs a kernel that MLIR's execution engine compiled, on torch tensors and without copying them.
 
 Takes the engine and the kernel's symbol. Gives an `Executable`: `launch` stores the data pointers in a frame of its
-thread and makes one foreign call, which releases the GIL. Knows no shapes: they are compiled in, the caller checks.
+thread and makes one foreign call, which releases the GIL. Knows no shapes: they are compiled in or passed on,
+the caller checks.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _Packed = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 class MlirExecutable:
     """A compiled function over bare pointers: the inputs first, then the outputs that are no updated input.
 
-    `updates` are the positions of the others, which `launch` passes over: their memory is that of an input.
+    `updates` are the positions of the others, which `launch` passes over: their memory is that of an input. Behind the
+    pointers come `sizes`, each the number of a pointer and an axis of what it points to.
     """
 
     updates_in_place = True
@@ -32,12 +34,14 @@ class MlirExecutable:
         kernels: int | None,
         bytes_moved: int | None,
         updates: Sequence[int] = (),
+        sizes: Sequence[tuple[int, int]] = (),
     ):
         self.kernels = 1 if kernels is None else kernels
         self.bytes = bytes_moved
         self._engine = engine  # owns the machine code
         self._arguments = arguments
         self._updates = frozenset(updates)
+        self._sizes = tuple(sizes)
         self._frames = threading.local()
         address = engine.raw_lookup(symbol)
         if not address:
@@ -57,6 +61,11 @@ class MlirExecutable:
         for tensor in self._with_memory(outputs) if self._updates else outputs:
             pointers[position] = tensor.data_ptr()
             position += 1
+        if self._sizes:
+            tensors = [*inputs, *self._with_memory(outputs)]
+            for buffer, axis in self._sizes:
+                pointers[position] = tensors[buffer].shape[axis]
+                position += 1
         self._function(table)
 
     def _with_memory(self, outputs: Sequence[Any]) -> list[Any]:

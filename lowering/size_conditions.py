@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mlirtri.dialect.mlir import all_operations_in, arith, ir, linalg, tensor
+from mlirtri.lowering.buffer_values import is_inside
 
 EQUAL, NOT_MORE = "==", "<="
 Values = list[ir.Value]
@@ -111,7 +112,7 @@ _ARITHMETIC = {
 
 def _reads_in_body(operation: ir.Operation, extents: dict[int, ir.Value]) -> Iterator[Needed]:
     for read in all_operations_in(operation):
-        if read.name != "tensor.extract" or _inside(read.operands[0], operation):
+        if read.name != "tensor.extract" or is_inside(read.operands[0], operation):
             continue
         source, *places = read.operands
         for axis, place in enumerate(places):
@@ -148,15 +149,6 @@ def _spreads_one(place: ir.Value) -> bool:
         return True
     operands = [one for one in made.operands if not isinstance(one.owner, ir.Block)]
     return made.name in ("arith.maxsi", "arith.minsi") and any(_spreads_one(one) for one in operands)
-
-
-def _inside(value: ir.Value, operation: ir.Operation) -> bool:
-    owner = value.owner.owner if isinstance(value.owner, ir.Block) else value.owner.operation
-    while owner is not None and owner.operation.name != "func.func":
-        if owner.operation == operation:
-            return True
-        owner = owner.operation.parent
-    return False
 
 
 # --- operations on whole tensors --------------------------------------------------------------------------------------

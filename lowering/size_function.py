@@ -8,12 +8,14 @@ condition of that kind is left out, a result of such a size is refused.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 
 from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import func, ir, public_functions
-from mlirtri.errors import UnsupportedOperationError
+from mlirtri.errors import Span, UnsupportedOperationError
+from mlirtri.lowering import loop_sizes
 from mlirtri.lowering.imports import CHECK, result_attributes
 from mlirtri.lowering.mlir_passes import Pass, run_passes
 from mlirtri.lowering.size_conditions import EQUAL, Needed, conditions_of, dim
@@ -40,56 +42,85 @@ TO_ARGUMENTS = (
 def size_program(module: ir.Module) -> SizeProgram | None:
     """What the sizes of the module's only function are; raises `UnsupportedOperationError`."""
     [function] = public_functions(module)
-    if all(kind.has_static_shape for kind in (*function.type.inputs, *function.type.results)):
+    if is_static(function):
         return None
+    asked = _Asked([], [])
+    return _program(numbers_of(module, lambda clone: _ask(clone, asked)), asked)
+
+
+def numbers_of(module: ir.Module, ask: Callable[[func.FuncOp], list[ir.Value]]) -> Numbers:
+    """Numbers inside of the module's only function as arithmetic on the sizes of its arguments.
+
+    `ask` gets the function of a clone, an insertion point before its end, and gives the values that are asked for.
+    """
     with module.context, ir.Location.unknown():
         clone = module.operation.clone()
-        asked = _ask(clone)
-        quiet = CompileContext(function.name.value, as_target("cpu"), keep_passes=False)
-        run_passes(clone, TO_ARGUMENTS, quiet)
-        [sizes] = public_functions(clone)
-        return _program(sizes, asked)
+        [function] = public_functions(clone)
+        block = function.regions[0].blocks[0]
+        terminator = block.operations[len(block.operations) - 1].operation
+        with ir.InsertionPoint(terminator):
+            returned = ask(function)
+            func.ReturnOp(returned)
+        terminator.erase()
+        kinds = [argument.type for argument in block.arguments], [value.type for value in returned]
+        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*kinds))
+        if "res_attrs" in function.attributes:
+            del function.attributes["res_attrs"]
+        loop_sizes.rewrite(clone)
+        run_passes(clone, TO_ARGUMENTS, CompileContext(function.name.value, as_target("cpu"), keep_passes=False))
+        [function] = public_functions(clone)
+        block = function.regions[0].blocks[0]
+        reader = _Reader(list(block.arguments))
+        returned = list(block.operations[len(block.operations) - 1].operands)
+        return Numbers(reader.steps, [reader.step(value) for value in returned], list(map(_place, returned)))
+
+
+def _place(value: ir.Value) -> Span | None:
+    return None if isinstance(value.owner, ir.Block) else span_of(value.owner.location)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Steps, and of each value that was asked for its step, or None where it depends on elements, and its line."""
+
+    steps: list[Step]
+    values: list[int | None]
+    places: list[Span | None]
+
+
+def is_static(function: func.FuncOp) -> bool:
+    """Whether the sizes of all arguments and results of a function on tensors are known."""
+    return all(kind.has_static_shape for kind in (*function.type.inputs, *function.type.results))
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What the values mean that the clone returns, in order: sizes, then pairs of conditions, then checks."""
+    """What the values mean that are asked for, in order: sizes, then pairs of conditions, then checks."""
 
     sizes: list[tuple[int, int]]
-    conditions: list[tuple[str, str, object]]
-    checks: list[tuple[str, object]] = field(default_factory=list)
+    conditions: list[tuple[str, str, Span | None]]
+    checks: list[tuple[str, Span | None]] = field(default_factory=list)
 
 
-def _ask(module: ir.Operation) -> _Asked:
-    """Let the clone's function return what is asked, in place of its results."""
-    [function] = public_functions(module)
+def _ask(function: func.FuncOp, asked: _Asked) -> list[ir.Value]:
+    """All that a size program says, as values before the function's end; `asked` notes what they are."""
     block = function.regions[0].blocks[0]
-    operations = [one.operation for one in block.operations]
-    *operations, terminator = operations
+    *operations, terminator = [one.operation for one in block.operations]
     results = list(terminator.operands)
-    asked = _Asked([], [])
     returned: list[ir.Value] = []
-    with ir.InsertionPoint(terminator):
-        for at, value in enumerate(results):
-            for axis, size in enumerate(value.type.shape):
-                if size < 0:
-                    asked.sizes.append((at, axis))
-                    returned.append(dim(value, axis))
-        for each in (one for operation in operations for one in conditions_of(operation)):
-            asked.conditions.append((each.relation, _why(each), span_of(each.operation.location)))
-            returned += [each.left, each.right]
-        for at, attributes in enumerate(result_attributes(function)):
-            if CHECK in attributes and (found := _scalar_of(results[at])) is not None:
-                asked.checks.append((attributes[CHECK].value, span_of(results[at].owner.location)))
-                returned.append(found)
-        func.ReturnOp(returned)
-    terminator.erase()
-    kinds = [argument.type for argument in block.arguments], [value.type for value in returned]
-    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*kinds))
-    for name in ("res_attrs",):
-        if name in function.attributes:
-            del function.attributes[name]
-    return asked
+    for at, value in enumerate(results):
+        for axis, size in enumerate(value.type.shape):
+            if size < 0:
+                asked.sizes.append((at, axis))
+                returned.append(dim(value, axis))
+    for each in (one for operation in operations for one in conditions_of(operation)):
+        asked.conditions.append((each.relation, _why(each), span_of(each.operation.location)))
+        returned += [each.left, each.right]
+    for at, attributes in enumerate(result_attributes(function)):
+        if CHECK in attributes and (found := _scalar_of(results[at])) is not None:
+            asked.checks.append((ir.StringAttr(attributes[CHECK]).value, _place(results[at])))
+            returned.append(found)
+    return returned
 
 
 def _why(needed: Needed) -> str:
@@ -103,33 +134,30 @@ def _scalar_of(value: ir.Value) -> ir.Value | None:
     return value.owner.operation.operands[0]
 
 
-def _program(function: func.FuncOp, asked: _Asked) -> SizeProgram:
-    block = function.regions[0].blocks[0]
-    returned = list(block.operations[len(block.operations) - 1].operands)
-    reader = _Reader(list(block.arguments))
+def _program(numbers: Numbers, asked: _Asked) -> SizeProgram:
+    steps, values = numbers.steps, iter(numbers.values)
     sizes = []
-    for (result, axis), value in zip(asked.sizes, returned, strict=False):
-        step = reader.step(value)
+    for (result, axis), step, place in zip(asked.sizes, values, numbers.places, strict=False):
         if step is None:
             raise UnsupportedOperationError(
                 f"the size of axis {axis} of result {result} depends on the arguments' elements",
-                span_of(value.owner.location) if not isinstance(value.owner, ir.Block) else None,
+                place,
                 help="return an array of the largest size it can have, and the number of its elements that count",
             )
         sizes.append((result, axis, step))
-    pairs = iter(returned[len(sizes) :])
     conditions: dict[Condition, None] = {}
     for relation, why, span in asked.conditions:
-        left, right = (reader.step(next(pairs)) for _ in range(2))
+        left, right = next(values), next(values)
         if left is None or right is None or left == right:
             continue
         made = Condition(left, relation, right, why, span)
-        if not _holds(made, reader.steps):
+        if not _holds(made, steps):
             conditions.setdefault(made)
-    for (message, span), value in zip(asked.checks, pairs, strict=True):
-        if (step := reader.step(value)) is not None:
-            conditions.setdefault(Condition(step, EQUAL, reader.constant(0, "i1"), "cf.assert", span, message))
-    return SizeProgram(tuple(reader.steps), tuple(sizes), tuple(_once(conditions)))
+    for message, span in asked.checks:
+        if (step := next(values)) is not None:
+            steps.append(Step(CONSTANT, "i1", (), (0,)))
+            conditions.setdefault(Condition(step, EQUAL, len(steps) - 1, "cf.assert", span, message))
+    return SizeProgram(tuple(steps), tuple(sizes), tuple(_once(conditions)))
 
 
 def _once(conditions: dict[Condition, None]) -> list[Condition]:
@@ -194,9 +222,6 @@ class _Reader:
             pending.pop()
         return self._known[value]
 
-    def constant(self, number: int, kind: str) -> int:
-        return self._add(Step(CONSTANT, kind, (), (number,)))
-
     def _add(self, step: Step) -> int:
         if step not in self.steps:
             self.steps.append(step)
@@ -220,7 +245,7 @@ class _Reader:
         if kind not in _KINDS:
             return None
         number = operation.attributes["value"].value
-        return self.constant(int(number) if kind == "i1" else number, kind)
+        return self._add(Step(CONSTANT, kind, (), (int(number) if kind == "i1" else number,)))
 
     def _of_argument(self, operation: ir.Operation, kind: str) -> int | None:
         source, *places = operation.operands

@@ -37,7 +37,7 @@ class KernelExecutable:
     """Straight-line launches."""
 
     kernels: int
-    bytes: int
+    bytes: int | None
     launch: Launch
     updates_in_place: bool = False
     """Whether results that are new contents of arguments are those arguments' tensors, written in place."""
@@ -58,6 +58,7 @@ def make_executable(plan: Plan, kernel: Callable[[str], Callable]) -> KernelExec
     store = _place(plan)
     is_single = _is_single(plan, store)
     launch = _single(plan, store, kernel(str(plan.steps[0].kernel))) if is_single else _several(plan, store, kernel)
+    launch = launch if plan.is_static else _with_empty_tensors(launch, bool(plan.updates))
     launch = _on_parts(launch) if plan.has_parts else launch
     return KernelExecutable(plan.kernels, plan.bytes, launch, bool(plan.updates))
 
@@ -145,9 +146,28 @@ def _several(plan: Plan, store: Store, kernel: Callable[[str], Callable]) -> Lau
 
 
 def _empty(value: Value) -> torch.Tensor:
+    """A tensor of no elements, as kernels take it."""
+    return _restrided(torch.empty(value.shape, dtype=DTYPES[value.dtype].torch))
+
+
+def _restrided(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor of no elements with the strides that kernels check for; torch's own differ."""
-    strides = [prod(value.shape[axis + 1 :]) for axis in range(len(value.shape))]
-    return torch.empty(0, dtype=DTYPES[value.dtype].torch).as_strided(value.shape, strides)
+    shape = tensor.shape
+    return tensor.as_strided(shape, [prod(shape[axis + 1 :]) for axis in range(len(shape))])
+
+
+def _with_empty_tensors(launch: Launch, updates: bool) -> Launch:
+    """`launch` on tensors of any sizes, where static code would know which have no elements."""
+
+    def restride(tensors):
+        return [tensor if tensor.numel() else _restrided(tensor) for tensor in tensors]
+
+    def launch_any(inputs, outputs):
+        if not updates and not any(tensor.numel() for tensor in outputs):
+            return
+        launch(restride(inputs), restride(outputs))
+
+    return launch_any
 
 
 def _action(plan: Plan, store: Store, step: Step, kernel: Callable[[str], Callable]) -> Callable:

@@ -1,0 +1,166 @@
+"""Reshapes to sizes of run time, as axes that join and axes that part.
+
+Takes `tensor.reshape` of ranked tensors. Gives `tensor.collapse_shape` and `tensor.expand_shape` over the shortest runs
+of axes that have the same number of elements before and after, as far as that can be told of the arguments' sizes;
+over all axes where it cannot. Refuses a shape of unknown length.
+
+    reshape %x: 2x?x? to (1, 2, n, n)   ──►   expand %x [[0, 1], [2], [3]]
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from math import prod
+
+from mlirtri.dialect.locations import span_of
+from mlirtri.dialect.mlir import arith, func, ir, operations_named, tensor
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.size_conditions import dim, index
+from mlirtri.lowering.size_function import Numbers, numbers_of
+from mlirtri.lowering.size_program import CONSTANT
+from mlirtri.lowering.stage import CompileContext
+
+Group = tuple[list[int], list[int]]
+"""Axes of the source and axes of the result that have the same number of elements."""
+
+
+def rewrite(module: ir.Module, _context: CompileContext) -> None:
+    """Replace every reshape; raises `UnsupportedOperationError`."""
+    reshapes = operations_named(module, "tensor.reshape")
+    if not reshapes:
+        return
+    for reshape in reshapes:
+        if reshape.operands[1].type.shape[0] < 0:
+            raise UnsupportedOperationError(
+                "a reshape to a number of axes known at run time only",
+                span_of(reshape.location),
+                help="give the new shape a known length",
+            )
+    sizes = _sizes(module)
+    for at, reshape in enumerate(reshapes):
+        _replace(reshape, *sizes[at])
+
+
+def _sizes(module: ir.Module) -> list[tuple[list[object], list[object]]]:
+    """Of each reshape the sizes before and after it: numbers, or what is the same for equal ones."""
+    ranks: list[tuple[int, int]] = []
+
+    def ask(function: func.FuncOp) -> list[ir.Value]:
+        found = []
+        for reshape in operations_named(function, "tensor.reshape"):
+            source, result = reshape.operands[0], reshape.results[0]
+            ranks.append((source.type.rank, result.type.rank))
+            # Those inside loops say nothing at the function's end.
+            if reshape.parent.name == "func.func":
+                found += [dim(source, axis) for axis in range(source.type.rank)] + _asked(reshape)
+            else:
+                found += [index(0)] * (source.type.rank + result.type.rank)
+        return found
+
+    numbers = numbers_of(module, ask)
+    found, position = [], 0
+    for before, after in ranks:
+        keys = [_key(numbers, position + at) for at in range(before + after)]
+        position += before + after
+        found.append((keys[:before], keys[before:]))
+    return found
+
+
+def _key(numbers: Numbers, position: int) -> object:
+    at = numbers.values[position]
+    while at is not None and numbers.steps[at].name == "arith.index_cast":
+        at = numbers.steps[at].operands[0]
+    if at is None:
+        return ("unknown", position)
+    step = numbers.steps[at]
+    return step.numbers[0] if step.name == CONSTANT else step
+
+
+def _asked(reshape: ir.Operation) -> list[ir.Value]:
+    """The sizes that a reshape makes, as index values."""
+    shape, result = reshape.operands[1], reshape.results[0]
+    made = None if isinstance(shape.owner, ir.Block) else shape.owner.operation
+    sizes = []
+    for axis, size in enumerate(result.type.shape):
+        if size >= 0:
+            sizes.append(index(size))
+        elif made is not None and made.name == "tensor.from_elements":
+            sizes.append(_as_index(made.operands[axis]))
+        else:
+            sizes.append(_as_index(tensor.extract(shape, [index(axis)])))
+    return sizes
+
+
+def _as_index(value: ir.Value) -> ir.Value:
+    return value if isinstance(value.type, ir.IndexType) else arith.index_cast(ir.IndexType.get(), value)
+
+
+def _replace(reshape: ir.Operation, before: list[object], after: list[object]) -> None:
+    source, result = reshape.operands[0], reshape.results[0]
+    groups = _groups(before, after)
+    with ir.InsertionPoint(reshape), reshape.location:
+        sizes = _asked(reshape)
+        value = _collapsed(source, [axes for axes, _ in groups])
+        value = _expanded(value, [axes for _, axes in groups], sizes, result.type)
+    result.replace_all_uses_with(value)
+    reshape.erase()
+
+
+def _groups(before: Sequence[object], after: Sequence[object]) -> list[Group]:
+    """The shortest runs of axes with the same product of sizes; what is left over goes to the last run."""
+    if 0 in before or 0 in after:
+        return [(list(range(len(before))), list(range(len(after))))] if before and after else []
+    groups: list[Group] = []
+    first, second = 0, 0
+    while first < len(before) and second < len(after):
+        start = first, second
+        first, second = first + 1, second + 1
+        while (left := _product(before[start[0] : first])) != (right := _product(after[start[1] : second])):
+            grows = first < len(before), second < len(after)
+            if not any(grows):
+                break
+            # The side with fewer elements, as far as that can be told, takes one more axis.
+            if grows[0] and (left[0] < right[0] or left[1].total() < right[1].total() or not grows[1]):
+                first += 1
+            else:
+                second += 1
+        groups.append((list(range(start[0], first)), list(range(start[1], second))))
+    rest = list(range(first, len(before))), list(range(second, len(after)))
+    if groups:
+        return [*groups[:-1], (groups[-1][0] + rest[0], groups[-1][1] + rest[1])]
+    return []
+
+
+def _product(sizes: Sequence[object]) -> tuple[int, Counter]:
+    known = [size for size in sizes if isinstance(size, int)]
+    return prod(known), Counter(size for size in sizes if not isinstance(size, int))
+
+
+def _collapsed(value: ir.Value, groups: list[list[int]]) -> ir.Value:
+    if all(len(group) == 1 for group in groups) and len(groups) == value.type.rank:
+        return value
+    # Of one element only there is a reshape to none of the axes.
+    shape = list(value.type.shape) if groups else [1] * value.type.rank
+    whole = ir.RankedTensorType.get(shape, value.type.element_type)
+    value = value if value.type == whole else tensor.cast(whole, value)
+    sizes = [_size([shape[axis] for axis in group]) for group in groups]
+    kind = ir.RankedTensorType.get(sizes, value.type.element_type)
+    return tensor.collapse_shape(kind, value, groups)
+
+
+def _expanded(value: ir.Value, groups: list[list[int]], sizes: list[ir.Value], kind: ir.RankedTensorType) -> ir.Value:
+    shape = list(kind.shape) if groups else [1] * kind.rank
+    if all(len(group) == 1 for group in groups) and len(groups) == kind.rank:
+        return value if value.type == kind else tensor.cast(kind, value)
+    # What is one axis with a known size on one side only takes it there.
+    source = ir.RankedTensorType.get([_size([shape[axis] for axis in group]) for group in groups], kind.element_type)
+    value = value if value.type == source else tensor.cast(source, value)
+    dynamic = [sizes[axis] for axis, size in enumerate(shape) if size < 0]
+    made = ir.RankedTensorType.get(shape, kind.element_type)
+    value = tensor.expand_shape(made, value, groups, dynamic, shape)
+    return value if value.type == kind else tensor.cast(kind, value)
+
+
+def _size(sizes: Sequence[int]) -> int:
+    return ir.ShapedType.get_dynamic_size() if any(size < 0 for size in sizes) else prod(sizes)

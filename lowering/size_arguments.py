@@ -1,0 +1,68 @@
+"""How sizes of run time get into compiled code: as numbers behind the pointers.
+
+Takes a function over memrefs. Gives it, where their types have unknown sizes, over pointers to elements and one index
+more for each unknown size, in the order of the memrefs and their axes. Refuses nothing.
+
+    func @f(%x: memref<?x4xf32>)   ──►   func @f(%x: memref<1xf32>, %n: index)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mlirtri.dialect.mlir import arith, ir, memref
+
+_DYNAMIC = ir.ShapedType.get_dynamic_size()
+
+
+def unknown_sizes(shapes: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
+    """Buffer and axis of each size that a call has to pass, in order."""
+    return tuple((at, axis) for at, shape in enumerate(shapes) for axis, size in enumerate(shape) if size < 0)
+
+
+def pass_sizes(function: ir.OpView) -> None:
+    """Change the function's arguments, in place; what they are used for sees the memrefs that it saw."""
+    block = function.regions[0].blocks[0]
+    buffers = list(block.arguments)
+    if not unknown_sizes([buffer.type.shape for buffer in buffers]):
+        return
+    attributes = list(ir.ArrayAttr(function.attributes["arg_attrs"]))
+    for buffer in buffers:
+        if not buffer.type.has_static_shape:
+            added = [block.add_argument(ir.IndexType.get(), buffer.location) for size in buffer.type.shape if size < 0]
+            attributes += [ir.DictAttr.get({})] * len(added)
+            _see_as_memref(buffer, added)
+    kinds = [argument.type for argument in block.arguments]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
+
+
+def _see_as_memref(buffer: ir.Value, numbers: Sequence[ir.Value]) -> None:
+    """Make `buffer` a pointer, with a memref of these unknown sizes in its place."""
+    kind, unknown = buffer.type, iter(numbers)
+    with ir.InsertionPoint.at_block_begin(buffer.owner), buffer.location:
+        buffer.set_type(ir.MemRefType.get([1], kind.element_type))
+        sizes = [next(unknown) if size < 0 else _index(size) for size in kind.shape]
+        strides, dynamic = _strides(kind.shape, sizes)
+        layout = ir.StridedLayoutAttr.get(0, strides)
+        seen = ir.MemRefType.get(kind.shape, kind.element_type, layout)
+        view = memref.ReinterpretCastOp(seen, buffer, [], list(numbers), dynamic, [0], list(kind.shape), strides)
+        whole = memref.CastOp(kind, view.result)
+    buffer.replace_all_uses_except(whole.result, view.operation)
+
+
+def _strides(shape: Sequence[int], sizes: Sequence[ir.Value]) -> tuple[list[int], list[ir.Value]]:
+    """The strides of elements in order, and the values of those that are unknown."""
+    static, dynamic = [1], []
+    value = _index(1)
+    for axis in range(len(shape) - 1, 0, -1):
+        value = arith.muli(value, sizes[axis])
+        known = static[0] >= 0 and shape[axis] >= 0
+        static.insert(0, static[0] * shape[axis] if known else _DYNAMIC)
+        if not known:
+            dynamic.insert(0, value)
+    return static, dynamic
+
+
+def _index(number: int) -> ir.Value:
+    return arith.constant(ir.IndexType.get(), number)

@@ -1,0 +1,99 @@
+"""Sizes known at run time as TVM's symbols: one for all sizes of arguments that have to be equal.
+
+Takes a size program. Gives the shapes of a function's arguments and results, of numbers, variables and arithmetic on
+them. A size of a result that is more than sums and multiples of the arguments' is a variable of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mlirtri.dialect.mlir import ir
+from mlirtri.lowering.primfunc import index
+from mlirtri.lowering.size_program import CONSTANT, SIZE, SizeProgram
+from mlirtri.lowering.tvm_names import Analyzer, tirx
+
+_NAMES = ("n", "m", "k", "p", "q")
+_WHOLE = {"arith.addi": lambda x, y: x + y, "arith.subi": lambda x, y: x - y, "arith.muli": lambda x, y: x * y}
+_MORE = {
+    "arith.floordivsi": tirx.FloorDiv,
+    "arith.divsi": tirx.FloorDiv,
+    "arith.maxsi": tirx.Max,
+    "arith.minsi": tirx.Min,
+}
+Shape = list[Any]
+
+
+class Symbols:
+    """The variables of one TVM function."""
+
+    def __init__(self, program: SizeProgram | None):
+        self.program = program
+        self._variables: dict[int, Any] = {}
+        """By the step that stands for all that are equal to it."""
+        self._same = _united(program) if program else {}
+
+    def arguments(self, kinds: Sequence[ir.Type]) -> list[Shape]:
+        """The shapes of arguments of these types."""
+        return [self._shape(kind, lambda axis, at=at: self._argument(at, axis)) for at, kind in enumerate(kinds)]
+
+    def results(self, kinds: Sequence[ir.Type], is_whole: bool) -> list[Shape]:
+        """The shapes of results of these types; `is_whole` asks for quotients and such to be written out."""
+        sizes = {(result, axis): step for result, axis, step in (self.program.sizes if self.program else ())}
+        rules = {**_WHOLE, **_MORE} if is_whole else _WHOLE
+        return [
+            self._shape(kind, lambda axis, at=at: self._result(sizes[at, axis], rules)) for at, kind in enumerate(kinds)
+        ]
+
+    def _shape(self, kind: ir.Type, unknown: Callable[[int], Any]) -> Shape:
+        return [index(size) if size >= 0 else unknown(axis) for axis, size in enumerate(kind.shape)]
+
+    def _argument(self, argument: int, axis: int) -> Any:
+        steps = enumerate(self.program.steps if self.program else ())
+        at = next((at for at, one in steps if one.name == SIZE and one.numbers == (argument, axis)), None)
+        # Nobody asks for a size that no step has: it is a variable that nothing else is equal to.
+        return self._variable((argument, axis) if at is None else self._same.get(at, at))
+
+    def _result(self, step: int, rules: dict[str, Any]) -> Any:
+        expression = self._expression(step, rules)
+        return self._variable(("result", step)) if expression is None else Analyzer().simplify(expression)
+
+    def _expression(self, at: int, rules: dict[str, Any]) -> Any:
+        step = self.program.steps[at]  # type: ignore[union-attr]
+        if step.name == SIZE:
+            return self._variable(self._same.get(at, at))
+        if step.name == CONSTANT:
+            return index(step.numbers[0]) if isinstance(step.numbers[0], int) else None
+        operands = [self._expression(each, rules) for each in step.operands]
+        if any(each is None for each in operands):
+            return None
+        if step.name in ("arith.index_cast", "arith.extsi") and step.kind in ("index", "i64"):
+            return operands[0]
+        return rules[step.name](*operands) if step.name in rules else None
+
+    def _variable(self, key: Any) -> Any:
+        if key not in self._variables:
+            count = len(self._variables)
+            name = _NAMES[count] if count < len(_NAMES) else f"n{count}"
+            self._variables[key] = tirx.Var(name, "int64")
+        return self._variables[key]
+
+
+def _united(program: SizeProgram) -> dict[int, int]:
+    """Steps of sizes of arguments, each with the first one that it has to be equal to."""
+    parents: dict[int, int] = {}
+
+    def first(at: int) -> int:
+        while at in parents:
+            at = parents[at]
+        return at
+
+    for condition in program.conditions:
+        sides = condition.left, condition.right
+        if condition.relation != "==" or any(program.steps[at].name != SIZE for at in sides):
+            continue
+        left, right = sorted(map(first, sides))
+        if left != right:
+            parents[right] = left
+    return {at: first(at) for at in parents}
