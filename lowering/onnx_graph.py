@@ -14,6 +14,7 @@ from math import prod
 from typing import Any
 
 import onnx
+import onnx.inliner
 from onnx import helper, numpy_helper
 
 from mlirtri.dialect.dtypes import find_dtype

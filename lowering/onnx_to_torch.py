@@ -14,6 +14,7 @@ from mlirtri.lowering.imports import BOUND, argument_attributes, note_signs, res
 from mlirtri.lowering.isolated_passes import run_isolated
 from mlirtri.lowering.mlir_passes import Pass
 from mlirtri.lowering.onnx_graph import OnnxGraph
+from mlirtri.lowering.onnx_sizes import assert_equal_names
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.torch_refusals import refuse_operators
 
@@ -73,3 +74,4 @@ def _describe(module: ir.Module, graph: OnnxGraph) -> None:
         if name != "torch.onnx_meta.opset_version":
             del function.attributes[name]
     set_signature(function, arguments, result_attributes(function))
+    assert_equal_names(function, graph.model.graph.input)
