@@ -7,7 +7,6 @@ that straight-line tensor code (one binding per operation, static shapes) does n
 from __future__ import annotations
 
 from mlirtri.dialect.mlir import all_operations, ir, public_functions
-from mlirtri.lowering.structured_outputs import writes_each_element_once
 
 UPDATED_BY = "mlirtri.updated_by"
 """Attribute of a function's argument: the index of the result that is the argument's new content."""
@@ -57,8 +56,6 @@ def _is_imperative(operation: ir.Operation) -> bool:
     if name.startswith(("scf.", "complex.")):
         return True
     if name in ELEMENTS and operation.parent.name == "func.func":
-        return True
-    if name.startswith("linalg.") and not writes_each_element_once(operation):
         return True
     if name in SLICES and len(operation.operands) > SLICES[name]:
         return True

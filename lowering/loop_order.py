@@ -47,6 +47,8 @@ def _reorder(generic: ir.Operation, loops: int) -> None:
     maps = [attribute.value for attribute in generic.attributes["indexing_maps"]]
     distances = [0] * loops
     for operand, one in zip(generic.operands, maps, strict=True):
+        if not isinstance(operand.type, ir.MemRefType):
+            continue  # a scalar is read once
         strides, _ = operand.type.get_strides_and_offset()
         for result, stride in zip(one.results, strides, strict=True):
             for loop, factor in _terms(result, 1):

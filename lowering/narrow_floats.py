@@ -82,9 +82,9 @@ def _narrowed(operation: ir.Operation) -> ir.Value | None:
     if not isinstance(source.type, (ir.F32Type, ir.F64Type)):
         return None
     if isinstance(kind, ir.BF16Type):
-        return _nearest_bfloat16(_to_odd_float32(source) if isinstance(source.type, ir.F64Type) else source)
+        return _nearest_bfloat16(to_odd_float32(source) if isinstance(source.type, ir.F64Type) else source)
     if isinstance(kind, ir.F16Type) and isinstance(source.type, ir.F64Type):
-        return arith.truncf(kind, _to_odd_float32(source))
+        return arith.truncf(kind, to_odd_float32(source))
     return None
 
 
@@ -115,8 +115,8 @@ def _nearest_bfloat16(wide: ir.Value) -> ir.Value:
     return arith.bitcast(ir.BF16Type.get(), arith.trunci(short, chosen))
 
 
-def _to_odd_float32(wide: ir.Value) -> ir.Value:
-    """`wide` in fp32, rounded to odd: of the two neighbours of an inexact value, the one with an odd last bit."""
+def to_odd_float32(wide: ir.Value) -> ir.Value:
+    """An fp64 value in fp32, rounded to odd: of the two neighbours of an inexact one, that with an odd last bit."""
     float32, integer = ir.F32Type.get(), ir.IntegerType.get_signless(32)
     one = arith.constant(integer, 1)
     nearest = arith.truncf(float32, wide)

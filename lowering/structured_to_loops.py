@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.mlir import all_operations_in, arith, ir, memref, operations_named, scf
-from mlirtri.lowering.mlir_reading import used_dimensions
 
 Values = list[ir.Value]
 
@@ -47,7 +46,7 @@ class _Nest:
 
     def _loops_from(self, first: int, indices: Values) -> None:
         """The loops that carry nothing, from number `first` on: parallel neighbours together, reductions alone."""
-        if all(self.reduces[first:]) and not self._names_any_from(first):
+        if all(self.reduces[first:]):
             self._element(indices)
             return
         last = first + 1
@@ -59,10 +58,6 @@ class _Nest:
         with ir.InsertionPoint(loop.regions[0].blocks[0]):
             self._loops_from(last, [*indices, *loop.regions[0].blocks[0].arguments])
             scf.YieldOp([]) if self.reduces[first] else scf.ReduceOp([], 0)
-
-    def _names_any_from(self, first: int) -> bool:
-        """Whether an output is indexed by a loop that is not made yet."""
-        return any(max(used_dimensions(self.maps[at]), default=-1) >= first for at in self.outputs)
 
     def _element(self, indices: Values) -> None:
         """One place of every output: what all the reduction steps that run innermost make of it."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from mlirtri.dialect import scalar
 from mlirtri.dialect.dtypes import DTYPES, find_dtype
 from mlirtri.dialect.mlir import arith, ir, math
+from mlirtri.lowering.narrow_floats import to_odd_float32
 from mlirtri.lowering.total_arithmetic import compare, number, total, width_of
 
 
@@ -34,12 +35,12 @@ _DOWN, _UP, _TO_ZERO, _AWAY = 1, 2, 3, 4
 
 @total("arith.truncf")
 def _rounded(operation: ir.Operation) -> Sequence[ir.Value] | None:
-    """Rounding that is not to nearest even: the nearest number, or the one next to it."""
+    """The nearest number, ties to even, rounded once; in other directions that, or the one next to it."""
+    [x], kind = operation.operands, operation.results[0].type
     mode = operation.attributes["roundingmode"] if "roundingmode" in operation.attributes else None
     if mode is None or mode.value == 0:
-        return None
-    [x], kind = operation.operands, operation.results[0].type
-    nearest = arith.truncf(kind, x)
+        return [_nearest(kind, x)] if isinstance(x.type, ir.F64Type) and width_of(kind) == 16 else None
+    nearest = _nearest(kind, x)
     back = arith.extf(x.type, nearest)
     too_low, too_high = compare("OLT", back, x), compare("OGT", back, x)
     if mode.value == _AWAY:
@@ -53,6 +54,12 @@ def _rounded(operation: ir.Operation) -> Sequence[ir.Value] | None:
     if (lower := down.get(mode.value)) is not None:
         result = arith.select(lower, _next(nearest, -1), result)
     return [result]
+
+
+def _nearest(kind: ir.Type, x: ir.Value) -> ir.Value:
+    if isinstance(x.type, ir.F64Type) and width_of(kind) == 16:
+        x = to_odd_float32(x)
+    return arith.truncf(kind, x)
 
 
 def _ties_away(x: ir.Value, nearest: ir.Value, back: ir.Value) -> ir.Value:
@@ -87,6 +94,15 @@ def _between_halves(operation: ir.Operation) -> Sequence[ir.Value]:
     """fp16 to bf16 and back: fp32 holds both."""
     [x], wide = operation.operands, ir.F32Type.get()
     return [arith.truncf(operation.results[0].type, arith.extf(wide, x))]
+
+
+@total("math.fma")
+def _fused_sum(operation: ir.Operation) -> Sequence[ir.Value] | None:
+    """Of halves in fp32, which holds their products; LLVM's own on bf16 takes denormal numbers for zero."""
+    kind, wide = operation.results[0].type, ir.F32Type.get()
+    if width_of(kind) != 16:
+        return None
+    return [arith.truncf(kind, math.fma(*(arith.extf(wide, each) for each in operation.operands)))]
 
 
 @total("math.copysign")

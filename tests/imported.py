@@ -80,7 +80,11 @@ class Case:
 
 def type_of(array: np.ndarray) -> str:
     """MLIR's type of an array; unsigned ones lose their sign."""
-    return f"tensor<{''.join(f'{size}x' for size in array.shape)}{as_dtype(array.dtype).signless}>"
+    return f"tensor<{''.join(f'{size}x' for size in array.shape)}{type_element(array)}>"
+
+
+def type_element(array: np.ndarray) -> str:
+    return as_dtype(array.dtype).signless
 
 
 def together(cases: Sequence[Case]) -> tuple[str, list[np.ndarray]]:
@@ -89,7 +93,7 @@ def together(cases: Sequence[Case]) -> tuple[str, list[np.ndarray]]:
     for at, case in enumerate(cases):
         lines.append(re.sub(r"%([A-Za-z_]\w*)", rf"%c{at}_\1", case.body))
         arguments += [f"%c{at}_{name}: {type_of(array)}" for name, array in case.arguments.items()]
-        arrays += list(case.arguments.values())
+        arrays += [array.view(as_dtype(type_element(array)).numpy) for array in case.arguments.values()]
         values += [(f"%c{at}_{name}", type_of(array)) for name, array in case.results.items()]
     names, kinds = (", ".join(column) for column in zip(*values, strict=True))
     body = "\n".join(lines)

@@ -1,0 +1,124 @@
+"""Structured operations that do not write each element of their outputs once become loops that insert elements.
+
+A diagonal, every second element, outputs that are accumulated over different loops: what is not written keeps its
+initial value, and what is written again has an order. Tensor code of one block has neither, and upstream forgets the
+initial value where the body does not read it. Takes and gives a module on tensors, in place. Refuses nothing.
+
+    linalg.generic writes s[i, i]   ──►   scf.for %i carrying %s { tensor.insert … into %s[%i, %i] }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mlirtri.dialect.mlir import all_operations_in, arith, ir, operations_named, tensor
+from mlirtri.lowering.generic_operations import index_of
+from mlirtri.lowering.loop_nests import loop_nest
+from mlirtri.lowering.mlir_reading import affine_index
+from mlirtri.lowering.stage import CompileContext
+
+
+def rewrite(module: ir.Module, context: CompileContext) -> None:
+    """Replace the operations of `module` that write their outputs in such a way."""
+    for generic in operations_named(module, "linalg.generic"):
+        if _writes_each_element_once(generic) or not len(generic.results):
+            continue
+        with ir.InsertionPoint(generic), generic.location:
+            values = _loops(generic)
+        for result, value in zip(generic.results, values, strict=True):
+            result.replace_all_uses_with(value)
+        generic.erase()
+
+
+def _writes_each_element_once(generic: ir.Operation) -> bool:
+    """Whether the same loops index all of every output, one axis each."""
+    inputs = len(generic.operands) - len(generic.results)
+    outputs, maps = list(generic.operands)[inputs:], _maps(generic)[inputs:]
+    loops = [_loops_of(value.type, mapping) for value, mapping in zip(outputs, maps, strict=True)]
+    return None not in loops and len(set(loops)) <= 1
+
+
+def _loops_of(kind: ir.RankedTensorType, mapping: ir.AffineMap) -> frozenset[int] | None:
+    """The loops that index a whole output; None where the map is none of that."""
+    found: list[int] = []
+    for expression, size in zip(mapping.results, kind.shape, strict=True):
+        if isinstance(expression, ir.AffineDimExpr):
+            found.append(expression.position)
+        elif not (size == 1 and isinstance(expression, ir.AffineConstantExpr) and expression.value == 0):
+            return None
+    return frozenset(found) if len(set(found)) == len(found) else None
+
+
+def _maps(generic: ir.Operation) -> list[ir.AffineMap]:
+    return [attribute.value for attribute in generic.attributes["indexing_maps"]]
+
+
+def _loops(generic: ir.Operation) -> list[ir.Value]:
+    maps, operands = _maps(generic), list(generic.operands)
+    inputs = len(operands) - len(generic.results)
+    body = generic.regions[0].blocks[0]
+
+    def element(value: ir.Value, mapping: ir.AffineMap, indices: Sequence[ir.Value]) -> ir.Value:
+        return tensor.extract(value, _place(mapping, indices)) if isinstance(value.type, ir.ShapedType) else value
+
+    def step(indices: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        arguments = [element(*each, indices) for each in zip([*operands[:inputs], *carried], maps, strict=True)]
+        yielded = _moved(generic, arguments, indices)
+        places = [_place(mapping, indices) for mapping in maps[inputs:]]
+        return [tensor.insert(*each) for each in zip(yielded, carried, places, strict=True)]
+
+    sizes = [_size(operands, maps, loop) for loop in range(maps[0].n_dims)]
+    return loop_nest(sizes, operands[inputs:], step) if body.operations else []
+
+
+def _moved(generic: ir.Operation, arguments: Sequence[ir.Value], indices: Sequence[ir.Value]) -> list[ir.Value]:
+    """The body's operations, moved to the insertion point; gives what they yield."""
+    block, target = generic.regions[0].blocks[0], ir.InsertionPoint.current.block
+    for inner in all_operations_in(generic):
+        if inner.name == "linalg.index":
+            inner.results[0].replace_all_uses_with(indices[inner.attributes["dim"].value])
+            inner.erase()
+    for argument, value in zip(block.arguments, arguments, strict=True):
+        argument.replace_all_uses_with(value)
+    *operations, end = [each.operation for each in block.operations]
+    for each in operations:
+        target.append(each)
+    return list(end.operands)
+
+
+def _place(mapping: ir.AffineMap, indices: Sequence[ir.Value]) -> list[ir.Value]:
+    return [affine_index(each, [_Index(one) for one in indices], lambda number: _Index(index_of(number))).value
+            for each in mapping.results]  # fmt: skip
+
+
+class _Index:
+    """An index with Python's arithmetic, as `arith` operations."""
+
+    def __init__(self, value: ir.Value):
+        self.value = value
+
+    def __add__(self, other: _Index) -> _Index:
+        return _Index(arith.addi(self.value, other.value))
+
+    def __mul__(self, other: _Index) -> _Index:
+        return _Index(arith.muli(self.value, other.value))
+
+    def __floordiv__(self, other: _Index) -> _Index:
+        return _Index(arith.floordivsi(self.value, other.value))
+
+    def __mod__(self, other: _Index) -> _Index:
+        # Places lie inside of their tensors, so that no dividend is negative.
+        return _Index(arith.remui(self.value, other.value))
+
+    def __neg__(self) -> _Index:
+        return _Index(arith.subi(index_of(0), self.value))
+
+
+def _size(operands: Sequence[ir.Value], maps: Sequence[ir.AffineMap], loop: int) -> int | ir.Value:
+    """How often a loop runs: the size of the axis that it alone indexes, which upstream's verifier makes sure of."""
+    for value, mapping in zip(operands, maps, strict=True):
+        for axis, expression in enumerate(mapping.results):
+            if isinstance(expression, ir.AffineDimExpr) and expression.position == loop:
+                size = value.type.shape[axis]
+                return size if size >= 0 else tensor.dim(value, index_of(axis))
+    raise ValueError(f"no axis has the size of loop d{loop}")
