@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlirtri import errors
-from mlirtri.dialect.dtypes import as_dtype
+from mlirtri.dialect.dtypes import find_stored
 from mlirtri.dialect.types import TensorType
 from mlirtri.lowering.specialization import Interface, Leaf, RuntimeCheck
 
@@ -66,7 +66,7 @@ def _checks(function: Any, results: Sequence[dict[str, Any]]) -> tuple[RuntimeCh
 
 
 def _as_seen(of: TensorType, dtype: Any) -> TensorType:
-    return of if dtype is None else of.with_dtype(as_dtype(dtype.value))
+    return of if dtype is None else of.with_dtype(find_stored(dtype.value))
 
 
 def _padded(results: list[dict[str, Any]], interface: Interface) -> list[dict[str, Any]]:

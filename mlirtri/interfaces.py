@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mlirtri.dialect.dtypes import as_dtype
+from mlirtri.dialect.dtypes import as_dtype, find_stored
 from mlirtri.dialect.sizes import UNKNOWN, is_dynamic
 from mlirtri.dialect.types import TensorType
 from mlirtri.dumps import MANIFEST, read_manifest
@@ -282,7 +282,9 @@ def _type_json(of: TensorType) -> list[Any]:
 
 
 def _type_of_json(data: list[Any]) -> TensorType:
-    return TensorType(tuple(UNKNOWN if size is None else size for size in data[1:]), as_dtype(data[0]))
+    return TensorType(
+        tuple(UNKNOWN if size is None else size for size in data[1:]), find_stored(data[0]) or as_dtype(data[0])
+    )
 
 
 def _span_json(span: Span | None) -> list[Any] | None:

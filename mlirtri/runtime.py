@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from mlirtri.dialect.dtypes import DType, find_dtype
+from mlirtri.dialect.dtypes import STORED, DType, find_stored
 from mlirtri.dynamic_shapes import DynamicShapes, admits
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
 from mlirtri.lowering.large_memory import empty
@@ -30,6 +30,10 @@ from mlirtri.updates import Updates, overlap
 _STATES = threading.Lock()
 """Kernels of one program share its states, so that one lock is for all."""
 _SIGNED = {"uint8": torch.int8, "uint16": torch.int16, "uint32": torch.int32, "uint64": torch.int64}
+
+_SIGNED |= dict.fromkeys(STORED, torch.int8)
+_WITHOUT_ARRAYS = {torch.bfloat16: torch.int16, **{dtype.torch: torch.int8 for dtype in STORED.values()}}
+"""Dtypes of torch that NumPy lacks, and what has the same bits."""
 
 
 class NonContiguousWarning(UserWarning):
@@ -195,7 +199,7 @@ class Runner:
         if (
             not isinstance(target, wanted)
             or tuple(target.shape) != leaf.shape
-            or find_dtype(target.dtype) != leaf.dtype
+            or find_stored(target.dtype) != leaf.dtype
         ):
             shown = shown_type(target) if hasattr(target, "shape") else ""
             raise ArgumentMismatchError(
@@ -346,8 +350,8 @@ def as_torch(array: np.ndarray, on_copy: Callable[[], None] | None = None) -> to
             on_copy()
         array = np.array(array, order="C")
     # The kind first: a dtype's name takes microseconds to make.
-    if array.dtype.kind == "V" and array.dtype.name == "bfloat16":
-        return as_torch(array.view(np.int16)).view(torch.bfloat16)
+    if array.dtype.isbuiltin != 1 and (dtype := find_stored(array.dtype)) is not None:
+        return as_torch(array.view(f"i{dtype.bytes}")).view(dtype.torch)
     if not array.flags.writeable and array.size:
         # torch warns about read-only memory, which kernels never write: see the same bytes as writable.
         memory = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
@@ -358,10 +362,8 @@ def as_torch(array: np.ndarray, on_copy: Callable[[], None] | None = None) -> to
 
 def as_array(tensor: torch.Tensor) -> Any:
     """The NumPy array of a result; a NumPy scalar for rank 0, as NumPy's own functions return."""
-    if tensor.dtype == torch.bfloat16:
-        import ml_dtypes
-
-        array = tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    if tensor.dtype in _WITHOUT_ARRAYS:
+        array = tensor.view(_WITHOUT_ARRAYS[tensor.dtype]).numpy().view(find_stored(tensor.dtype).numpy)
     else:
         array = tensor.numpy()
     return array if array.ndim else array[()]

@@ -1,0 +1,184 @@
+"""Element types that are only stored become integers: 8-bit floats, and integers with a sign in their type.
+
+Takes the only function of a module, on tensors and scalars of ``f8…``, ``ui…`` and ``si…`` too. Gives it on signless
+integers, with `mlirtri.dtype` on the arguments and results that Python sees otherwise. Arithmetic on 8-bit floats is
+done in fp32 and rounded after each operation. Refuses 8-bit floats of formats that torch does not have.
+
+    %y = arith.extf %x : f8E5M2 to f32   ──►   shifts and selects on %x : i8
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from mlirtri.dialect.dtypes import find_stored
+from mlirtri.dialect.locations import errors_at
+from mlirtri.dialect.mlir import all_operations, arith, func, ir, public_functions
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.float8_arithmetic import FORMATS, Format, narrowed, widened
+from mlirtri.lowering.generic_operations import generalize
+from mlirtri.lowering.imports import DTYPE, argument_attributes, note_signs, result_attributes, set_signature
+from mlirtri.lowering.mlir_constants import operation_constant
+from mlirtri.lowering.mlir_passes import Pass, run_passes
+from mlirtri.lowering.stage import CompileContext
+
+INTO_BODIES = (Pass("func.func(convert-elementwise-to-linalg)", "arithmetic on tensors is that of their elements"),)
+_FLOAT8 = re.compile(r"f8E\w+|f4E\w+|f6E\w+")
+_SIGNED = re.compile(r"[us]i(\d+)")
+_CASTS = ("arith.bitcast", "tensor.bitcast", "builtin.unrealized_conversion_cast")
+_MOVES = ("arith.select", *_CASTS)
+"""Operations of `arith` that look at no value."""
+
+
+def rewrite(module: ir.Module, context: CompileContext) -> None:
+    """Store what is only stored as signless integers; raises `UnsupportedOperationError`."""
+    elements = {_element(kind) for kind in _kinds(module)}
+    if not any(_FLOAT8.fullmatch(each) or _SIGNED.fullmatch(each) for each in elements):
+        return
+    if any(_FLOAT8.fullmatch(each) for each in elements):
+        _without_float8_arithmetic(module, context)
+    [function] = public_functions(module)
+    _note_dtypes(function)
+    attributes = argument_attributes(function), result_attributes(function)
+    for operation in all_operations(module):
+        for value in (*operation.results, *(a for region in operation.regions for b in region for a in b.arguments)):
+            value.set_type(_stored(value.type))
+    for operation in all_operations(module):
+        if operation.name in _CASTS and operation.operands[0].type == operation.results[0].type:
+            operation.results[0].replace_all_uses_with(operation.operands[0])
+            operation.erase()
+    set_signature(function, *attributes)
+
+
+def _kinds(module: ir.Module) -> list[ir.Type]:
+    operations = all_operations(module)
+    blocks = [block for each in operations for region in each.regions for block in region]
+    results = [result.type for each in operations for result in each.results]
+    return [*results, *(argument.type for block in blocks for argument in block.arguments)]
+
+
+def _element(kind: ir.Type) -> str:
+    return str(kind.element_type) if isinstance(kind, ir.ShapedType) else str(kind)
+
+
+def _stored(kind: ir.Type) -> ir.Type:
+    """The type with elements of signless integers, where those are only stored."""
+    element = _element(kind)
+    if _FLOAT8.fullmatch(element):
+        stored = ir.IntegerType.get_signless(8)
+    elif signed := _SIGNED.fullmatch(element):
+        stored = ir.IntegerType.get_signless(int(signed[1]))
+    else:
+        return kind
+    return ir.RankedTensorType.get(kind.shape, stored) if isinstance(kind, ir.RankedTensorType) else stored
+
+
+def _note_dtypes(function: func.FuncOp) -> None:
+    """Write down what Python sees of arguments and results, before their types lose it."""
+    note_signs(function)
+    groups = argument_attributes(function), result_attributes(function)
+    kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    for types, attributes in zip((kind.inputs, kind.results), groups, strict=True):
+        for of, each in zip(types, attributes, strict=True):
+            if _element(of) in FORMATS:
+                each[DTYPE] = ir.StringAttr.get(find_stored(_element(of)).name)
+    set_signature(function, *groups)
+
+
+# --- 8-bit floats --------------------------------------------------------------------------------------------------
+
+
+def _without_float8_arithmetic(module: ir.Module, context: CompileContext) -> None:
+    """Leave nothing of 8-bit floats but moves, and bit casts from and to i8."""
+    run_passes(module, INTO_BODIES, context)
+    for operation in all_operations(module):
+        if operation.name.startswith("linalg.") and operation.name != "linalg.generic" and _computes(operation):
+            generalize(operation)
+    for operation in all_operations(module):
+        if not _is_arithmetic(operation):
+            continue
+        with errors_at(operation), ir.InsertionPoint(operation), operation.location:
+            values = _constant(operation) if operation.name == "arith.constant" else _in_float32(operation)
+        for result, value in zip(operation.results, values, strict=True):
+            result.replace_all_uses_with(value)
+        operation.erase()
+
+
+def _computes(operation: ir.Operation) -> bool:
+    return any(_is_arithmetic(inner.operation) for region in operation.regions for block in region for inner in block)
+
+
+def _is_arithmetic(operation: ir.Operation) -> bool:
+    """Whether an operation computes with 8-bit floats, or makes one out of nothing."""
+    if not operation.name.startswith(("arith.", "math.")) or operation.name in _MOVES:
+        return False
+    return any(_FLOAT8.fullmatch(_element(each.type)) for each in (*operation.operands, *operation.results))
+
+
+def _format(kind: ir.Type) -> Format:
+    """Raises `UnsupportedOperationError` for a format that is not known here."""
+    if (found := FORMATS.get(_element(kind))) is None:
+        raise UnsupportedOperationError(f"there are no numbers of {_element(kind)} here", help="use f8E4M3FN or f8E5M2")
+    return found
+
+
+def _constant(operation: ir.Operation) -> list[ir.Value]:
+    """The constant as its bits, cast."""
+    kind = operation.results[0].type
+    _format(kind)
+    if isinstance(kind, ir.RankedTensorType):
+        bits = operation_constant(operation).view(np.int8)
+    else:
+        bits = np.array(operation.attributes["value"].value).astype(find_stored(_element(kind)).numpy).view(np.int8)
+    stored = _stored(kind)
+    if isinstance(kind, ir.RankedTensorType):
+        value = arith.constant(stored, ir.DenseElementsAttr.get(np.ascontiguousarray(bits), type=stored))
+    else:
+        value = arith.constant(stored, int(bits))
+    return [_cast(kind, value)]
+
+
+def _in_float32(operation: ir.Operation) -> list[ir.Value]:
+    """The operation on fp32, its results rounded; of integers on fp64, which holds more of them."""
+    operands = [_wide(value) for value in operation.operands]
+    if operation.name == "arith.extf":
+        return [_resized(operands[0], operation.results[0].type)]
+    if operation.name == "arith.truncf":
+        return [_rounded(_resized_to_32(operands[0]), operation.results[0].type)]
+    middle = ir.F64Type.get() if operation.name in ("arith.sitofp", "arith.uitofp") else ir.F32Type.get()
+    kinds = [middle if _FLOAT8.fullmatch(_element(each.type)) else each.type for each in operation.results]
+    attributes = {name: operation.attributes[name] for name in operation.attributes}
+    made = ir.Operation.create(operation.name, results=kinds, operands=operands, attributes=attributes)
+    return [
+        _rounded(value, result.type) if _FLOAT8.fullmatch(_element(result.type)) else value
+        for value, result in zip(made.results, operation.results, strict=True)
+    ]
+
+
+def _wide(value: ir.Value) -> ir.Value:
+    """An 8-bit float as fp32; anything else as it is."""
+    if not _FLOAT8.fullmatch(_element(value.type)):
+        return value
+    return widened(_cast(ir.IntegerType.get_signless(8), value), _format(value.type))
+
+
+def _rounded(value: ir.Value, kind: ir.Type) -> ir.Value:
+    return _cast(kind, narrowed(value, _format(kind)))
+
+
+def _resized(value: ir.Value, kind: ir.Type) -> ir.Value:
+    """An fp32 that came of an 8-bit float, in another type, all of which hold it."""
+    if value.type == kind:
+        return value
+    return arith.extf(kind, value) if isinstance(kind, ir.F64Type) else arith.truncf(kind, value)
+
+
+def _resized_to_32(value: ir.Value) -> ir.Value:
+    return value if isinstance(value.type, (ir.F32Type, ir.F64Type)) else arith.extf(ir.F32Type.get(), value)
+
+
+def _cast(kind: ir.Type, value: ir.Value) -> ir.Value:
+    """The same bits; a cast that is gone once types are integers."""
+    return ir.Operation.create("builtin.unrealized_conversion_cast", results=[kind], operands=[value]).results[0]
