@@ -16,6 +16,7 @@ from mlirtri.dialect.locations import location_of
 from mlirtri.dialect.mlir import arith, func, ir, scf, tensor
 from mlirtri.dialect.sizes import DYNAMIC
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
+from mlirtri.lowering.imperative import UPDATED_BY
 from mlirtri.lowering.imports import BOUND, DTYPE, set_signature
 from mlirtri.lowering.mlir_passes import Pass, run_passes
 from mlirtri.lowering.primfunc_to_linalg import Size, inline
@@ -72,6 +73,8 @@ class _Function:
         self.places = dict((function.attrs or {}).get(BINDING_LOCATIONS, {}))
         self.values: dict[Any, Value] = {}
         self.sizes = Scalars(self._no_load, Analyzer())
+        self.updates: dict[int, ir.Value] = {}
+        """Number of an argument that a call writes, to its new content."""
 
     def emit(self, is_public: bool) -> None:
         parameters = list(self.function.params)
@@ -87,15 +90,20 @@ class _Function:
                 value = _packed(kind, arguments)
                 self.values[parameter] = value if kind.same_as(parameter.ty) else tensor.extract(value, [])
                 self.learn_sizes(parameter.ty, self.values[parameter])
-            func.ReturnOp(flattened(self.body(self.function.body)))
-        self._describe(made, [each for kind in kinds for each in _dtypes(kind)])
+            results = flattened(self.body(self.function.body))
+            func.ReturnOp(results)
+        self._describe(made, [each for kind in kinds for each in _dtypes(kind)], results)
 
-    def _describe(self, made: func.FuncOp, dtypes: list[str]) -> None:
-        """Say in attributes which arguments are bound, and which dtypes have a sign that the types lack."""
+    def _describe(self, made: func.FuncOp, dtypes: list[str], values: list[ir.Value]) -> None:
+        """Say in attributes which arguments are bound or written, and which dtypes have a sign that the types lack."""
         names = [str(each) for each in (self.function.attrs or {}).get(BOUND, [])]
         arguments, results = _signs(dtypes), _signs(_dtypes(self.function.ret_ty))
         for group, name in zip(arguments[len(arguments) - len(names) :], names, strict=True):
             group[BOUND] = ir.StringAttr.get(name)
+        for number, content in self.updates.items():
+            if content in values:
+                at = values.index(content)
+                arguments[number][UPDATED_BY] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), at)
         set_signature(made, arguments, results)
 
     # --- sizes -----------------------------------------------------------------------------------------------------
@@ -209,6 +217,9 @@ class _Function:
         updates = [int(at) for at in call.attrs.inplace_indices] if call.op.name.endswith("_inplace") else []
         results = inline(self.mod[call.args[0]], arguments, [self.sizes_of(each) for each in kinds], updates)
         typed = [_cast(result, tensor_type(each)) for result, each in zip(results, kinds, strict=True)]
+        for result, at in zip(typed, updates, strict=False):
+            if at >= 0 and isinstance(arguments[at].owner, ir.Block):
+                self.updates[ir.BlockArgument(arguments[at]).arg_number] = result
         return typed if isinstance(kind, relax.TupleType) else typed[0]
 
     def _branch(self, branch: relax.If) -> Value:

@@ -13,13 +13,16 @@ from mlirtri.dialect.mlir import arith, ir, math
 Function = Callable[[str, Sequence[ir.Value]], ir.Value]
 NOTHING_TO_DO = frozenset({"likely", "llvm.arithmetic.fence"})
 """Functions that give their last operand."""
+OF_C = {"round": "round_away"}
+"""C's functions that are others than TIR's of the same name: TVM's rounds ties to even."""
 _MATH = {
     "abs": math.absf, "fabs": math.absf, "acos": math.acos, "acosh": math.acosh, "asin": math.asin,
     "asinh": math.asinh, "atan": math.atan, "atan2": math.atan2, "atanh": math.atanh, "cbrt": math.cbrt,
     "ceil": math.ceil, "copysign": math.copysign, "cos": math.cos, "cosh": math.cosh, "erf": math.erf,
     "erfc": math.erfc, "exp": math.exp, "exp2": math.exp2, "expm1": math.expm1, "floor": math.floor, "fma": math.fma,
     "fmod": arith.remf, "log": math.log, "log10": math.log10, "log1p": math.log1p, "log2": math.log2,
-    "nearbyint": math.roundeven, "rint": math.roundeven, "pow": math.powf, "round": math.round, "sin": math.sin,
+    "nearbyint": math.roundeven, "rint": math.roundeven, "pow": math.powf, "round": math.roundeven,
+    "round_away": math.round, "sin": math.sin,
     "sinh": math.sinh, "sqrt": math.sqrt, "tan": math.tan, "tanh": math.tanh, "trunc": math.trunc,
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ from typing import Any
 from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.dialect.mlir import arith, ir
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.tir_functions import FUNCTIONS, NOTHING_TO_DO
+from mlirtri.lowering.tir_functions import FUNCTIONS, NOTHING_TO_DO, OF_C
 from mlirtri.lowering.tvm_names import Analyzer, TensorLoad, tirx
 from mlirtri.lowering.tvm_names import ir as tvm_ir
 
@@ -63,15 +63,13 @@ def constant(number: float, dtype: str) -> ir.Value:
     kind = mlir_type(dtype)
     if is_float(dtype):
         return arith.constant(kind, ir.FloatAttr.get(kind, float(number)))
+    if dtype == "bool":
+        return arith.constant(kind, ir.BoolAttr.get(bool(number)))
     bits = bits_of(dtype)
     number = int(number) & ((1 << bits) - 1)
-    return arith.constant(kind, ir.Attribute.parse(f"{_as_signed(number, bits)} : {kind}"))
-
-
-def _as_signed(number: int, bits: int) -> int | str:
-    if bits == 1:
-        return "true" if number else "false"
-    return number - (1 << bits) if number >> (bits - 1) else number
+    wrapped = number - (1 << bits) if number >> (bits - 1) else number
+    # 128 bits are too many for the bindings, not for the text.
+    return arith.constant(kind, ir.Attribute.parse(f"{wrapped} : {kind}"))
 
 
 class Scalars:
@@ -94,10 +92,11 @@ class Scalars:
 
     def value(self, expression: Any) -> ir.Value:
         """The value of a part of the expression that is being evaluated; shared parts are emitted once."""
-        key = hash(expression)
-        if key not in self._known:
-            self._known[key] = (expression, self._made(expression))
-        return self._known[key][1]
+        known = self._known.get(hash(expression))
+        # Numbers of different dtypes have one hash.
+        if known is None or not known[0].same_as(expression):
+            known = self._known[hash(expression)] = (expression, self._made(expression))
+        return known[1]
 
     def index(self, expression: Any) -> ir.Value:
         """The value of an integer as `index`: counters and sizes stay what they are."""
@@ -271,6 +270,7 @@ class Scalars:
         if name in ("call_pure_extern", "call_extern"):
             name, operands = str(operands[0].value), operands[1:]
             name = name[:-1] if name.endswith("f") and name[:-1] in FUNCTIONS else name
+            name = OF_C.get(name, name)
         if name in NOTHING_TO_DO:
             return self.value(operands[-1])
         if name not in FUNCTIONS:
