@@ -19,17 +19,16 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.size_conditions import dim, index
 from mlirtri.lowering.size_function import Numbers, numbers_of
 from mlirtri.lowering.size_program import CONSTANT
-from mlirtri.lowering.stage import CompileContext
 
 Group = tuple[list[int], list[int]]
 """Axes of the source and axes of the result that have the same number of elements."""
 
 
-def rewrite(module: ir.Module, _context: CompileContext) -> None:
-    """Replace every reshape; raises `UnsupportedOperationError`."""
+def rewrite(module: ir.Module) -> bool:
+    """Replace every reshape, and say whether there were any; raises `UnsupportedOperationError`."""
     reshapes = operations_named(module, "tensor.reshape")
     if not reshapes:
-        return
+        return False
     for reshape in reshapes:
         if reshape.operands[1].type.shape[0] < 0:
             raise UnsupportedOperationError(
@@ -40,6 +39,7 @@ def rewrite(module: ir.Module, _context: CompileContext) -> None:
     sizes = _sizes(module)
     for at, reshape in enumerate(reshapes):
         _replace(reshape, *sizes[at])
+    return True
 
 
 def _sizes(module: ir.Module) -> list[tuple[list[object], list[object]]]:

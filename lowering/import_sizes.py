@@ -10,8 +10,9 @@ arithmetic on the arguments' sizes, which are known not to be negative. Refuses 
 from __future__ import annotations
 
 from mlirtri.dialect.locations import name_of, span_of
-from mlirtri.dialect.mlir import all_operations, func, ir, public_functions, tensor
+from mlirtri.dialect.mlir import all_operations, func, ir, operations_named, public_functions, tensor
 from mlirtri.errors import ArgumentMismatchError
+from mlirtri.lowering import import_reshapes
 from mlirtri.lowering.imports import argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.mlir_passes import Pass, run_passes
 from mlirtri.lowering.stage import CompileContext
@@ -33,10 +34,14 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
     if context.shapes:
         _specialize(function, context)
     elif not any(_is_dynamic(value.type) for one in all_operations(module) for value in one.results):
+        import_reshapes.rewrite(module)
         return
     run_passes(module, FACTS, context)
-    if context.shapes:
+    has_reshapes = import_reshapes.rewrite(module)
+    if context.shapes or has_reshapes:
+        _join_known_parts(module)
         run_passes(module, FACTS, context)
+    if context.shapes:
         [function] = public_functions(module)
         _return_what_is_known(function)
 
@@ -77,19 +82,37 @@ def _known(kind: ir.RankedTensorType) -> list[int]:
     return [size if size >= 0 else -1 for size in kind.shape]
 
 
+def _join_known_parts(module: ir.Module) -> None:
+    """Concatenations of arrays whose sizes turned out to be known; upstream's patterns leave them as they are."""
+    for concat in operations_named(module, "tensor.concat"):
+        parts = [_before_cast(value) for value in concat.operands]
+        kind, axis = concat.results[0].type, concat.attributes["dim"].value
+        if not _is_dynamic(kind) or any(_is_dynamic(part.type) for part in parts):
+            continue
+        shape = list(parts[0].type.shape)
+        shape[axis] = sum(part.type.shape[axis] for part in parts)
+        known = ir.RankedTensorType.get(shape, kind.element_type)
+        with ir.InsertionPoint(concat), concat.location:
+            whole = tensor.cast(kind, tensor.concat(known, axis, parts))
+        concat.results[0].replace_all_uses_with(whole)
+        concat.erase()
+
+
+def _before_cast(value: ir.Value) -> ir.Value:
+    made = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    return made.operands[0] if made is not None and made.name == "tensor.cast" else value
+
+
 def _return_what_is_known(function: func.FuncOp) -> None:
     """Results are of the types that they turned out to have."""
     block = function.regions[0].blocks[0]
     attributes = argument_attributes(function), result_attributes(function)
     terminator = block.operations[len(block.operations) - 1].operation
     for at, value in enumerate(terminator.operands):
-        if not isinstance(value.owner, ir.Block) and value.owner.operation.name == "tensor.cast":
-            cast = value.owner.operation
-            if _is_dynamic(cast.operands[0].type):
-                continue
-            terminator.operands[at] = cast.operands[0]
-            if not list(cast.results[0].uses):
-                cast.erase()
+        if (known := _before_cast(value)) != value and not _is_dynamic(known.type):
+            terminator.operands[at] = known
+            if not list(value.uses):
+                value.owner.operation.erase()
     set_signature(function, *attributes)
 
 

@@ -179,6 +179,8 @@ def _expand(operation: ir.Operation) -> Iterator[Needed]:
         for each in group:
             product = arith.muli(product, sizes[each.value])
         yield Needed(product, EQUAL, dim(source, axis), operation)
+    for size in dynamic:
+        yield Needed(index(0), NOT_MORE, size, operation)
 
 
 def _reshape(operation: ir.Operation) -> Iterator[Needed]:

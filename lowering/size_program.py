@@ -82,6 +82,8 @@ class SizeProgram:
         step = self.steps[at]
         if step.name == SIZE:
             return f"axis {step.numbers[1]} of {names[step.numbers[0]]!r}"
+        if step.name == ELEMENT:
+            return f"{names[step.numbers[0]]!r}{list(step.numbers[1:]) or ''}"
         if step.name == CONSTANT:
             return str(step.numbers[0])
         if step.name in _SIGNS:

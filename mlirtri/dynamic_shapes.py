@@ -18,6 +18,8 @@ from mlirtri.lowering.specialization import Interface
 
 MOST_SHAPES = 4096
 """Combinations of argument shapes that are remembered."""
+LARGEST_SIZE = 1 << 48
+"""Of an axis of a result; no memory holds more."""
 Shape = tuple[int, ...]
 
 
@@ -60,6 +62,9 @@ class DynamicShapes:
             if not (left == right if condition.relation == "==" else left <= right):
                 raise self._refusal(condition, values)
         sizes = {(result, axis): values[step] for result, axis, step in self.program.sizes}
+        for (result, axis), size in sizes.items():
+            if not 0 <= size <= LARGEST_SIZE:
+                raise ArgumentMismatchError(f"{self.name}(): axis {axis} of result {result} would have the size {size}")
         return [
             tuple(sizes.get((at, axis), size) for axis, size in enumerate(pattern))
             for at, pattern in enumerate(self.patterns)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,7 @@ class Program:
         self,
         entry: str | None = None,
         *,
+        shapes: Mapping[str, Sequence[int]] | None = None,
         target: str | Target | None = None,
         pipeline: str | Pipeline | None = None,
         schedule: str | None = None,
@@ -80,11 +81,14 @@ class Program:
     ) -> Kernel:
         """The kernel of the function `entry`, which may be left out where there is one, or one called ``main``.
 
+        Sizes that the function's types leave open (`?`) are open in the kernel too, which runs for all of them.
+        `shapes` has the shapes of arguments, by name, that it is for instead: code of known sizes is faster.
         Compiled once for the same options; replaced `params` cost no compile. Raises the `KernelError` of the first
         room that refuses.
         """
         try:
-            return self._compile(self._entry(entry), Options(target, pipeline, schedule, print_ir))
+            known = {name: tuple(map(int, shape)) for name, shape in (shapes or {}).items()}
+            return self._compile(self._entry(entry), Options(target, pipeline, schedule, print_ir), known)
         except KernelError as error:
             raise shown_to_user(error)
 
@@ -156,15 +160,15 @@ class Program:
     def _symbol(self, entry: str) -> str:
         return kernel_names(self.functions)[entry]
 
-    def _compile(self, entry: str, options: Options) -> Kernel:
+    def _compile(self, entry: str, options: Options, shapes: dict[str, tuple[int, ...]]) -> Kernel:
         target, schedule, pipeline = resolved(options)
         pipeline = pipeline_of_import(self.source, pipeline)
         observer = Observer(self._symbol(entry), pipeline, options.print_ir)
-        key = (entry, repr(target), schedule, pipeline)
+        key = (entry, repr(target), schedule, pipeline, tuple(sorted(shapes.items())))
         with self._lock:
             kernel = None if observer.override_folder is not None else self._cached(key)
             if is_new := kernel is None:
-                kernel = self._made(_Run(self, observer.kernel, target, schedule, pipeline), observer)
+                kernel = self._made(_Run(self, observer.kernel, target, schedule, pipeline, shapes), observer)
                 if observer.override_folder is None:
                     self._kernels[key] = (self.params.version, kernel)
         if not is_new and observer.printed:
@@ -217,12 +221,14 @@ class _Run:
     target: Target
     schedule: str
     pipeline: Pipeline
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __call__(self, keep_passes: bool, observer: Observer | None) -> Walk:
         program = self.program
         context = CompileContext(
             self.kernel, self.target, self.schedule, keep_passes=keep_passes, params=dict(program.params)
         )
+        context.shapes = dict(self.shapes)
         context.on_pass = observer.on_pass if observer else None
 
         def hook(stage: Stage, ir: Any, context: CompileContext) -> Any:
