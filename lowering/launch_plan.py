@@ -141,6 +141,9 @@ class _Planner:
     def value(self, expression) -> Any:
         """The number, or the tuple of numbers, of an expression."""
         if isinstance(expression, relax.Var):
+            if expression not in self.bound:
+                # A size, which a launch takes as a number.
+                raise _NeedsMachine
             return self.bound[expression]
         if isinstance(expression, relax.Tuple):
             return tuple(self.value(item) for item in expression.fields)

@@ -66,9 +66,9 @@ class Frame:
             value = self.scalars.index(index)
             is_safe = self.scalars.least(index) >= 0, self.scalars.is_below(index, extent)
             if not all(is_safe):
-                low = arith.constant(ir.IndexType.get(), 0)
                 high = arith.subi(self.scalars.index(extent), arith.constant(ir.IndexType.get(), 1))
-                clamped = arith.maxsi(arith.minsi(value, high), low)
+                # As an unsigned number a negative index is too large as well.
+                clamped = arith.minui(value, high)
                 is_inside = arith.cmpi(arith.CmpIPredicate.eq, value, clamped)
                 within = is_inside if within is None else arith.andi(within, is_inside)
                 value = clamped

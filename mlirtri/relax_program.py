@@ -50,12 +50,22 @@ class RelaxProgram(Program):
             symbol, interface = function_of("mlir", module, Path(self.file))
         else:
             symbol, interface = function_of("tvmscript", module, Path(self.file))
+            if not all(isinstance(size, int) for of in interface.leaves for size in of.shape):
+                interface = replace(interface, sizes=_sizes(module, symbol))
         kernels = kernel_names(self.functions)
         kind = self.module[next(name for name in self.functions if kernels[name] == symbol)].ret_ty
         leaves = {leaf.index: leaf for leaf in _leaves_of(interface.tree)}
         if len(leaves) != len(interface.leaves):
             return interface
         return replace(interface, tree=_tree(kind, iter(range(len(leaves))), leaves))
+
+
+def _sizes(module: Any, symbol: str) -> Any:
+    """What the sizes of the results are; MLIR's passes know how to ask."""
+    from mlirtri.lowering.relax_to_linalg import translate
+    from mlirtri.lowering.size_function import size_program
+
+    return size_program(translate(module, symbol))
 
 
 def _tree(kind: Any, numbers: Any, leaves: Mapping[int, Leaf]) -> Any:
