@@ -55,6 +55,7 @@ def contents_of(source: str | bytes | Path | Any, suffixes: Sequence[str] = (".m
     """The bytes of a module's text or bytecode, and the file that errors are to name; raises `ParseError`."""
     if isinstance(source, Path) or (isinstance(source, str) and _is_path(source, suffixes)):
         path = Path(source).absolute()
+        linecache.checkcache(str(path))
         try:
             return path.read_bytes(), str(path)
         except OSError as problem:
