@@ -17,6 +17,7 @@ from mlirtri.dialect.mlir import arith, ir, linalg, tensor
 from mlirtri.dialect.sizes import DYNAMIC
 from mlirtri.errors import KernelError, UnsupportedOperationError
 from mlirtri.lowering.linalg_builder import generic
+from mlirtri.lowering.primfunc_copies import copied
 from mlirtri.lowering.primfunc_nests import Nest, Place, bind_axes, flat, loads_in, nest_of, place_of
 from mlirtri.lowering.tir_to_scalar import Scalars, dtype_of, mlir_type
 from mlirtri.lowering.tvm_names import Analyzer, PrimFunc, SBlockRealize, TensorLoad, tirx
@@ -160,6 +161,9 @@ def emit_nest(frame: Frame, nest: Nest) -> None:
     for buffer in nest.outputs:
         if buffer not in frame.tensors:
             raise UnsupportedOperationError(f"the buffer {buffer.name} is memory that the function does not own")
+    if (moved := copied(nest, frame.tensors)) is not None:
+        frame.tensors |= dict.fromkeys(nest.outputs, moved)
+        return
     inits = [_initial(frame, nest, buffer) for buffer in nest.outputs]
     walks = _walks(frame, nest)
     maps = [_map(nest, walk[1]) for walk in walks]

@@ -15,11 +15,20 @@ from mlirtri.dialect.sizes import DYNAMIC
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.linalg_builder import generic
 from mlirtri.lowering.tir_to_scalar import constant, converted, is_float, mlir_type
+from mlirtri.lowering.tvm_names import relax, tirx
 
 Rule = Callable[[Any, Any], Any]
 OPERATORS: dict[str, Rule] = {}
 LEFT_ALONE: list[str] = []
 """Operators that TVM could legalise, and that have a rule here nevertheless."""
+
+
+def tensor_type(kind: Any) -> ir.RankedTensorType:
+    """The type of a Relax tensor; sizes that are only known at run time are dynamic."""
+    if not isinstance(kind.shape, relax.ShapeExpr):
+        raise UnsupportedOperationError("a tensor whose shape nothing tells")
+    sizes = [int(size.value) if isinstance(size, tirx.IntImm) else DYNAMIC for size in kind.shape.values]
+    return ir.RankedTensorType.get(sizes, mlir_type(str(kind.dtype)))
 
 
 def operator(*names: str, is_better: bool = False) -> Callable[[Rule], Rule]:
@@ -79,6 +88,15 @@ def _reshaped_at_run_time(source: ir.Value, sizes: Sequence[int | ir.Value], wan
     numbers = [arith.constant(index, size) if isinstance(size, int) else size for size in sizes]
     shape = tensor.from_elements(ir.RankedTensorType.get([len(numbers)], index), numbers)
     return tensor.reshape(wanted, source, shape)
+
+
+@operator("concat", is_better=True)
+def _concat(function: Any, call: Any) -> ir.Value:
+    parts = function.value(call.args[0])
+    axis = 0 if call.attrs.axis is None else int(call.attrs.axis) % parts[0].type.rank
+    if call.attrs.axis is None:
+        parts = [reshaped(each, [prod(each.type.shape)]) for each in parts]
+    return parts[0] if len(parts) == 1 else tensor.concat(tensor_type(call.ty), axis, parts)
 
 
 @operator("shape_of")

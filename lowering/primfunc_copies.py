@@ -1,0 +1,151 @@
+"""Blocks of a PrimFunc that only move elements, as what MLIR calls them: slices, padding, the tensor itself.
+
+Takes a nest. Gives the tensor that its output is, or None for a nest that is no such copy. Whole tensors of known
+sizes alone: what is left becomes a `linalg.generic`, which is right for anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.dialect.mlir import ir, tensor
+from mlirtri.lowering.primfunc_nests import Nest, Place, place_of
+from mlirtri.lowering.tir_to_scalar import constant
+from mlirtri.lowering.tvm_names import TensorLoad, tirx
+from mlirtri.lowering.tvm_names import ir as tvm_ir
+
+Bound = tuple[int, str, int]
+"""An axis that is ``>=`` or ``<`` a number."""
+
+
+def copied(nest: Nest, tensors: dict[Any, ir.Value]) -> ir.Value | None:
+    """What the nest's output is, emitted; None if it is more than a copy."""
+    copy = _copy_of(nest)
+    if copy is None or copy.source not in tensors or not tensors[copy.source].type.has_static_shape:
+        return None
+    if copy.padding is None:
+        return _slice(copy, tensors[copy.source])
+    return _padded(copy, tensors[copy.source])
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """An output whose elements are a source's, in the same order."""
+
+    source: Any
+    places: tuple[tuple[int | None, int, int], ...]
+    """For each axis of the source the axis of the output or None, the stride and the offset."""
+    sizes: tuple[int, ...]
+    """Of the output."""
+    padding: Any = None
+    """The number that stands where the source has nothing."""
+    bounds: frozenset[Bound] = frozenset()
+    """Where it has something."""
+
+
+def _copy_of(nest: Nest) -> _Copy | None:
+    if nest.reductions or len(nest.outputs) != 1 or len(nest.statements) != 1:
+        return None
+    [(output, places)] = nest.outputs.items()
+    if nest.single or places != tuple(Place(((at, 1),)) for at in range(len(nest.axes))):
+        return None
+    if not all(isinstance(size, tirx.IntImm) for size in output.shape):
+        return None
+    sizes = tuple(int(size.value) for size in output.shape)
+    value = nest.statements[0].value
+    if isinstance(value, TensorLoad):
+        return _Copy(value.source, found, sizes) if (found := _places(value, nest)) is not None else None
+    return _guarded_copy(value, nest, sizes)
+
+
+def _guarded_copy(value: Any, nest: Nest, sizes: tuple[int, ...]) -> _Copy | None:
+    if not isinstance(value, tvm_ir.Call) or not str(getattr(value.op, "name", "")).endswith("if_then_else"):
+        return None
+    condition, load, padding = value.args
+    if not isinstance(load, TensorLoad) or not isinstance(padding, (tirx.IntImm, tirx.FloatImm)):
+        return None
+    found, bounds = _places(load, nest), list(_bounds(condition, nest))
+    if found is None or None in bounds:
+        return None
+    return _Copy(load.source, found, sizes, padding, frozenset(each for each in bounds if each is not None))
+
+
+def _places(load: TensorLoad, nest: Nest) -> tuple[tuple[int | None, int, int], ...] | None:
+    """The axes that a load walks along, in the order of the output; None for other loads."""
+    places = []
+    for index in load.indices:
+        # An offset may be negative where there is padding.
+        shift = _shift(index)
+        place = place_of(index - shift if shift < 0 else index, nest.positions)
+        if place is None or len(place.terms) > 1:
+            return None
+        axis, stride = place.terms[0] if place.terms else (None, 1)
+        places.append((axis, stride, place.offset + min(shift, 0)))
+    walked = [axis for axis, _, _ in places if axis is not None]
+    return tuple(places) if walked == list(range(len(nest.axes))) else None
+
+
+def _shift(index: Any) -> int:
+    """What is added to an index at its outermost."""
+    kind = type(index).__name__
+    if kind in ("Add", "Sub") and isinstance(index.b, tirx.IntImm):
+        return int(index.b.value) * (1 if kind == "Add" else -1)
+    return 0
+
+
+def _bounds(condition: Any, nest: Nest) -> Iterator[Bound | None]:
+    kind = type(condition).__name__
+    if kind == "And":
+        yield from _bounds(condition.a, nest)
+        yield from _bounds(condition.b, nest)
+    elif isinstance(condition, tvm_ir.Call) and str(getattr(condition.op, "name", "")).endswith("likely"):
+        yield from _bounds(condition.args[0], nest)
+    elif kind in ("LE", "LT", "GE", "GT"):
+        yield _bound(kind, condition.a, condition.b, nest)
+    else:
+        yield None
+
+
+def _bound(kind: str, x: Any, y: Any, nest: Nest) -> Bound | None:
+    if isinstance(x, tirx.IntImm):
+        return _bound({"LE": "GE", "LT": "GT", "GE": "LE", "GT": "LT"}[kind], y, x, nest)
+    if not isinstance(x, tirx.Var) or not isinstance(y, tirx.IntImm) or nest.positions.get(x) is None:
+        return None
+    number = int(y.value) + (kind in ("LE", "GT"))
+    return nest.positions[x], ">=" if kind in ("GE", "GT") else "<", number
+
+
+def _slice(copy: _Copy, source: ir.Value) -> ir.Value | None:
+    sizes = [1 if axis is None else copy.sizes[axis] for axis, _, _ in copy.places]
+    offsets, strides = [offset for _, _, offset in copy.places], [stride for _, stride, _ in copy.places]
+    last = [offset + (size - 1) * stride for offset, size, stride in zip(offsets, sizes, strides, strict=True)]
+    is_within = all(0 <= at < size for at, size in zip(last, source.type.shape, strict=True))
+    if not is_within or min(offsets, default=0) < 0 or 0 in sizes:
+        return None
+    if list(copy.sizes) == list(source.type.shape):
+        return source
+    kind = ir.RankedTensorType.get(list(copy.sizes), source.type.element_type)
+    return tensor.extract_slice(kind, source, [], [], [], offsets, sizes, strides)
+
+
+def _padded(copy: _Copy, source: ir.Value) -> ir.Value | None:
+    """`tensor.pad`, if the bounds say just where the source is."""
+    if any(axis is None or stride != 1 or offset > 0 for axis, stride, offset in copy.places):
+        return None
+    low = [-offset for _, _, offset in copy.places]
+    high = [whole - start - size for whole, start, size in zip(copy.sizes, low, source.type.shape, strict=True)]
+    lower = {(at, ">=", start) for at, start in enumerate(low) if start > 0}
+    upper = {(at, "<", copy.sizes[at] - end) for at, end in enumerate(high) if end > 0}
+    trivial = {each for each in copy.bounds if each[2] == (0 if each[1] == ">=" else copy.sizes[each[0]])}
+    if min(high, default=0) < 0 or copy.bounds - trivial != lower | upper:
+        return None
+    kind = ir.RankedTensorType.get(list(copy.sizes), source.type.element_type)
+    dtype = str(copy.padding.ty.dtype)
+    operation = tensor.PadOp(kind, source, [], [], low, high)
+    index = ir.IndexType.get()
+    block = operation.regions[0].blocks.append(*[index] * len(low), arg_locs=[ir.Location.current] * len(low))
+    with ir.InsertionPoint(block):
+        tensor.YieldOp(constant(copy.padding.value, dtype))
+    return operation.results[0]
