@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mlirtri.dialect.mlir import ir, operations_named
+from mlirtri.dialect.mlir import all_operations, ir, operations_named
 from mlirtri.errors import CompilerBugError, KernelError, Note, ParseError, Span
 
 _KINDS = (ir.FileLineColLoc, ir.NameLoc, ir.CallSiteLoc, ir.FusedLoc)
@@ -91,6 +91,18 @@ def locate_implied_bodies(module: ir.Module) -> None:
                 argument.set_location(operation.location)
             for inner in block.operations:
                 inner.operation.location = operation.location
+
+
+def give_places(module: ir.Module, otherwise: Span) -> None:
+    """Give operations that lead nowhere the place of what they are in; the names that they carry stay."""
+    spans: dict[ir.Operation, Span] = {}
+    for operation in all_operations(module):
+        span = span_of(operation.location)
+        parent = operation.parent
+        spans[operation] = span or spans.get(parent.operation if parent is not None else None, otherwise)
+        if span is None:
+            with module.context:
+                operation.location = location_of(spans[operation], name_of(operation.location))
 
 
 def parse_text(text: str, file: str, context: ir.Context) -> ir.Module:

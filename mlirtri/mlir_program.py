@@ -84,6 +84,7 @@ def read_source(
     `operations` are those that hold constants as their attribute ``value``. `read` parses the text where the module has
     dialects that are not always loaded.
     """
+    from mlirtri.dialect.locations import give_places
     from mlirtri.dialect.mlir import ir, print_complete, public_functions
     from mlirtri.lowering.import_constants import take_constants
 
@@ -92,6 +93,7 @@ def read_source(
     data, resources = split_resources(data)
     module = (read or _parse)(_decoded(data, file), file)
     params: dict[str, Any] = {}
+    give_places(module, Span("-", 1, 1))
     with module.context, ir.Location.unknown(), _errors_in(file):
         take_constants(module, params, resources, operations)
     functions = tuple(each.attributes["sym_name"].value for each in public_functions(module))

@@ -54,6 +54,8 @@ def _section(tokens: Iterator[tuple[bytes, int, int]], text: bytes) -> tuple[dic
             path = [*path, token]
         elif value == b'"' and path[:1] == [b"dialect_resources"] and len(path) == 2:
             blobs[_name(text[begin:end])] = _data(text, at, until)
+        elif path[:1] == [b"dialect_resources"]:
+            raise _OtherForm
     raise _OtherForm
 
 
