@@ -76,7 +76,8 @@ def _write_into(carried: list[ir.Value], end: ir.Operation, first: int) -> None:
         for at, (_, buffer) in pairs
         if _is_tensor(buffer.type) and values[at].type == buffer.type and not is_content_of(values[at], buffer)
     }
-    changed = [other for at, other in enumerate(carried) if at not in fresh and values[at] != other]
+    # A condition may pass on more than is carried, and a body gets more than it hands on.
+    changed = [other for at, (value, other) in pairs if at not in fresh and value != other]
     for at, buffer in fresh.items():
         own_memory(values[at], buffer)
         if any(may_share(values[at], other) for other in changed):

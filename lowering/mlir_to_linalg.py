@@ -17,6 +17,7 @@ from mlirtri.lowering import (
     import_bodies,
     import_boundary,
     import_constants,
+    import_control,
     import_empties,
     import_entry,
     import_globals,
@@ -33,6 +34,7 @@ Step = Callable[[ir.Module, CompileContext], None]
 
 STEPS: tuple[tuple[str, Step], ...] = (
     ("one-entry", import_entry.rewrite),
+    ("control-flow", import_control.rewrite),
     ("globals-to-states", import_globals.rewrite),
     ("constants-to-parameters", import_constants.rewrite),
     ("numbers-to-tensors", import_boundary.rewrite),

@@ -1,0 +1,208 @@
+"""Control flow of an imported function becomes `scf.for`, `scf.while` and `scf.if`, which later rooms have.
+
+Takes a module of one function. Gives it, in place, without branches between blocks, without the `affine` dialect, and
+without `scf.forall`, `scf.parallel`, `scf.index_switch` and `scf.execute_region`; parallel loops run in order now.
+What is poison is 0. Refuses blocks that are no structured control flow, and loops that no run comes to the end of.
+
+    scf.index_switch %i case 2 { A } default { B }   ──►   scf.if %i == 2 { A } else { B }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mlirtri.dialect.complex_parts import constant as complex_constant
+from mlirtri.dialect.locations import errors_at, span_of
+from mlirtri.dialect.mlir import all_operations, arith, ir, operations_named, scf, tensor
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.buffer_values import terminator
+from mlirtri.lowering.cloning import clone_all, inlined
+from mlirtri.lowering.index_bounds import bounds_of
+from mlirtri.lowering.linalg_builder import index_constant, index_value
+from mlirtri.lowering.mlir_passes import Pass, run_passes
+from mlirtri.lowering.stage import CompileContext
+
+LONGEST = 2**62
+"""Turns of a loop that nobody waits for: what a tool writes for a loop whose end it does not know."""
+LIFT = (
+    Pass("func.func(lift-cf-to-scf)", "branches between blocks become loops and branches with regions"),
+    Pass("canonicalize", "loops carry nothing that nobody reads"),
+)
+LOWER = (
+    Pass("lower-affine", "affine loops, branches and applied maps become scf and arith"),
+    Pass("canonicalize", "regions that run once are no regions"),
+)
+STRUCTURED = (
+    Pass("func.func(convert-elementwise-to-linalg)", "arithmetic on whole tensors in loops is structured"),
+    Pass("canonicalize", "loops carry and hand on nothing that nobody reads"),
+    Pass("cse", "nor anything twice"),
+    Pass("canonicalize", "which leaves less to carry"),
+)
+Values = list[ir.Value]
+
+
+def rewrite(module: ir.Module, context: CompileContext) -> None:
+    """Bring the control flow of `module` into that form; raises `UnsupportedOperationError`, `PassFailedError`."""
+    if any(len(region.blocks) > 1 for each in all_operations(module) for region in each.regions):
+        run_passes(module, LIFT, context)
+    names = {operation.name for operation in all_operations(module)}
+    if any(name.startswith("affine.") or name == "scf.execute_region" for name in names):
+        run_passes(module, LOWER, context)
+    # Inner ones first: what stands for an operation takes its regions as they are then.
+    for operation in reversed(all_operations(module)):
+        if (rule := _RULES.get(operation.name)) is None:
+            continue
+        with errors_at(operation), ir.InsertionPoint(operation), operation.location:
+            results = rule(operation)
+        for old, new in zip(operation.results, results, strict=True):
+            old.replace_all_uses_with(new)
+        operation.erase()
+    for loop in operations_named(module, "scf.for"):
+        _refuse_endless(loop)
+    if any(name.startswith("scf.") for name in names):
+        run_passes(module, STRUCTURED, context)
+
+
+def _refuse_endless(loop: ir.Operation) -> None:
+    lower, upper, step = (bounds_of(each) for each in list(loop.operands)[:3])
+    if None in (lower, upper, step) or step[1] <= 0 or (upper[0] - lower[1]) // step[1] < LONGEST:
+        return
+    raise UnsupportedOperationError(
+        f"a loop of {(upper[0] - lower[1]) // step[1]} turns does not end",
+        span_of(loop.location),
+        help="the tool that wrote this program has lost the condition of a loop: write it with a known number of turns",
+    )
+
+
+# --- loops that were parallel --------------------------------------------------------------------------------------
+
+
+def _forall(operation: ir.Operation) -> Values:
+    """What the iterations insert in parallel is inserted by one after the other."""
+    bounds, outputs = _bounds(operation)
+    block = operation.regions[0].blocks[0]
+
+    def body(at: Values, carried: Values) -> Values:
+        *steps, last = [each.operation for each in block.operations]
+        known = dict(zip(block.arguments, [*at, *carried], strict=True))
+        clone_all(steps, known)
+        content = dict(zip(list(block.arguments)[len(at) :], carried, strict=True))
+        for insertion in [each.operation for each in last.regions[0].blocks[0].operations]:
+            _insert(insertion, content, known)
+        return list(content.values())
+
+    return _nest(*bounds, outputs, body)
+
+
+def _insert(insertion: ir.Operation, content: dict[ir.Value, ir.Value], known: dict[ir.Value, ir.Value]) -> None:
+    """Write a slice into the `content` of one of the shared tensors."""
+    source, target, *places = insertion.operands
+    made = ir.Operation.create(
+        "tensor.insert_slice",
+        results=[target.type],
+        operands=[known.get(source, source), content[target], *(known.get(each, each) for each in places)],
+        attributes={name: insertion.attributes[name] for name in insertion.attributes},
+    )
+    content[target] = made.results[0]
+
+
+def _bounds(operation: ir.Operation) -> tuple[list[Values], Values]:
+    """The lower bounds, upper bounds and steps of a `scf.forall`, and the tensors that it shares."""
+    counts, operands = list(operation.attributes["operandSegmentSizes"]), list(operation.operands)
+    groups = []
+    for count, name in zip(counts, ("staticLowerBound", "staticUpperBound", "staticStep"), strict=False):
+        dynamic, operands = iter(operands[:count]), operands[count:]
+        static = list(operation.attributes[name])
+        unknown = ir.ShapedType.get_dynamic_size()
+        groups.append([next(dynamic) if each == unknown else index_constant(each) for each in static])
+    return groups, operands
+
+
+def _parallel(operation: ir.Operation) -> Values:
+    """Reductions are carried from one iteration to the next."""
+    count = operation.attributes["operandSegmentSizes"][0]
+    operands, block = list(operation.operands), operation.regions[0].blocks[0]
+    bounds = [operands[at * count : (at + 1) * count] for at in range(3)]
+
+    def body(at: Values, carried: Values) -> Values:
+        *steps, last = [each.operation for each in block.operations]
+        known = dict(zip(block.arguments, at, strict=True))
+        clone_all(steps, known)
+        elements = [known.get(each, each) for each in last.operands]
+        combined = zip(last.regions, carried, elements, strict=True)
+        return [inlined(region.blocks[0], [so_far, each], known)[0] for region, so_far, each in combined]
+
+    return _nest(*bounds, operands[3 * count :], body)
+
+
+def _nest(
+    lower: Values, upper: Values, steps: Values, carried: Values, body: Callable[[Values, Values], Values]
+) -> Values:
+    """Loops in order, the last fastest, around a body that hands on what they carry."""
+
+    def around(at: Values, carried: Values) -> Values:
+        loop = len(at)
+        if loop == len(lower):
+            return body(at, carried)
+        made = scf.ForOp(index_value(lower[loop]), upper[loop], steps[loop], carried)
+        with ir.InsertionPoint(made.body):
+            scf.YieldOp(around([*at, made.induction_variable], list(made.inner_iter_args)))
+        return list(made.results)
+
+    return around([], carried)
+
+
+# --- branches and regions ------------------------------------------------------------------------------------------
+
+
+def _switch(operation: ir.Operation) -> Values:
+    """One branch per case, each in the other arm of the one before; the first region is the default's."""
+    cases = list(operation.attributes["cases"])
+    default, *regions = operation.regions
+    return _chain(operation, list(zip(cases, regions, strict=True)), default)
+
+
+def _chain(operation: ir.Operation, cases: Sequence[tuple[int, ir.Region]], default: ir.Region) -> Values:
+    if not cases:
+        return inlined(default.blocks[0], [])
+    (number, region), *others = cases
+    is_this = arith.cmpi(arith.CmpIPredicate.eq, operation.operands[0], index_constant(number))
+    branch = scf.IfOp(is_this, [each.type for each in operation.results], has_else=True)
+    with ir.InsertionPoint(branch.then_block):
+        scf.YieldOp(inlined(region.blocks[0], []))
+    with ir.InsertionPoint(branch.else_block):
+        scf.YieldOp(_chain(operation, others, default))
+    return list(branch.results)
+
+
+def _region(operation: ir.Operation) -> Values:
+    if len(operation.regions[0].blocks) > 1:
+        raise UnsupportedOperationError("scf.execute_region with branches between blocks")
+    block = operation.regions[0].blocks[0]
+    for each in [each.operation for each in block.operations][:-1]:
+        each.move_before(operation)
+    return list(terminator(block).operands)
+
+
+# --- poison --------------------------------------------------------------------------------------------------------
+
+
+def _poison(operation: ir.Operation) -> Values:
+    """Nobody may depend on it, so it is 0."""
+    return [_zero(operation.results[0].type)]
+
+
+def _zero(kind: ir.Type) -> ir.Value:
+    if isinstance(kind, ir.ComplexType):
+        return complex_constant(0.0, 0.0, kind)
+    if isinstance(kind, ir.RankedTensorType) and kind.has_static_shape:
+        return tensor.splat(kind, _zero(kind.element_type), [])
+    if isinstance(kind, (ir.FloatType, ir.IntegerType, ir.IndexType)):
+        return arith.constant(kind, 0.0 if isinstance(kind, ir.FloatType) else 0)
+    raise UnsupportedOperationError(f"poison of type {kind}")
+
+
+_RULES: dict[str, Callable[[ir.Operation], Values]] = {
+    "scf.forall": _forall, "scf.parallel": _parallel, "scf.index_switch": _switch, "scf.execute_region": _region,
+    "ub.poison": _poison,
+}  # fmt: skip
