@@ -1,0 +1,118 @@
+"""Upstream's complex operations become arithmetic on parts: of numbers, in bodies and outside of them.
+
+Takes a module with operations of the dialect `complex`. Gives it, in place, with `complex.create`, `complex.re` and
+`complex.im` alone, by the algorithms of `dialect.complex_arithmetic`, which are NumPy's. Fast-math flags and the chosen
+way of dividing change nothing. Refuses elements that NumPy has no complex numbers of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mlirtri.dialect import complex_arithmetic as algorithms
+from mlirtri.dialect import scalar
+from mlirtri.dialect.complex_parts import create as create_value
+from mlirtri.dialect.complex_parts import parts as part_values
+from mlirtri.dialect.dtypes import DType, find_dtype
+from mlirtri.dialect.locations import errors_at
+from mlirtri.dialect.mlir import arith, ir, operations_named
+from mlirtri.dialect.scalar import Scalar
+from mlirtri.dialect.scalar_complex import RULES as COMPLEX
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.stage import CompileContext
+
+KEPT = ("complex.create", "complex.re", "complex.im")
+"""What later rooms read."""
+
+
+def rewrite(module: ir.Module, _context: CompileContext) -> None:
+    """Replace every other operation of the dialect; raises `UnsupportedOperationError`."""
+    for operation in operations_named(module, "complex.*"):
+        if operation.name in KEPT:
+            continue
+        with errors_at(operation), ir.InsertionPoint(operation), operation.location:
+            value = _value_of(operation)
+        operation.results[0].replace_all_uses_with(value)
+        operation.erase()
+
+
+def _value_of(operation: ir.Operation) -> ir.Value:
+    if (own := _OWN.get(operation.name)) is not None:
+        return own(operation)
+    if (rule := _RULES.get(operation.name)) is None:
+        raise UnsupportedOperationError(f"{operation.name} is not known")
+    return rule(*(_scalar(operand) for operand in operation.operands)).value
+
+
+def _scalar(value: ir.Value) -> Scalar:
+    return Scalar(value, _dtype(value.type))
+
+
+def _dtype(kind: ir.Type) -> DType:
+    dtype = find_dtype(str(kind))
+    if dtype is None:
+        raise UnsupportedOperationError(f"numbers of type {kind}", help="use complex<f32> or complex<f64>")
+    return dtype
+
+
+# --- operations of their own ---------------------------------------------------------------------------------------
+
+
+def _constant(operation: ir.Operation) -> ir.Value:
+    kind = operation.results[0].type
+    _dtype(kind)
+    return create_value(*(arith.constant(kind.element_type, part) for part in operation.attributes["value"]))
+
+
+def _bitcast(operation: ir.Operation) -> ir.Value:
+    """Between a complex number and an integer of as many bits: the real part is the low half."""
+    [source], kind = operation.operands, operation.results[0].type
+    if source.type == kind:
+        return source
+    if isinstance(kind, ir.ComplexType):
+        half = ir.IntegerType.get_signless(source.type.width // 2)
+        low = arith.trunci(half, source)
+        high = arith.trunci(half, arith.shrui(source, arith.constant(source.type, half.width)))
+        return create_value(*(arith.bitcast(kind.element_type, each) for each in (low, high)))
+    half = ir.IntegerType.get_signless(kind.width // 2)
+    low, high = (arith.extui(kind, arith.bitcast(half, part)) for part in part_values(source))
+    return arith.ori(low, arith.shli(high, arith.constant(kind, half.width)))
+
+
+def _integer_power(operation: ir.Operation) -> ir.Value:
+    base, exponent = operation.operands
+    kind = base.type.element_type
+    zero = arith.constant(kind, 0.0)
+    return COMPLEX["power"](_scalar(base), _scalar(create_value(arith.sitofp(kind, exponent), zero))).value
+
+
+_OWN: dict[str, Callable[[ir.Operation], ir.Value]] = {
+    "complex.constant": _constant, "complex.bitcast": _bitcast, "complex.powi": _integer_power,
+}  # fmt: skip
+
+
+# --- one number or two ---------------------------------------------------------------------------------------------
+
+
+def _angle(z: Scalar) -> Scalar:
+    real, imaginary = scalar.parts(z)
+    return scalar.atan2(imaginary, real)
+
+
+def _atan2(y: Scalar, x: Scalar) -> Scalar:
+    """-i log((x + iy) / √(x² + y²))."""
+    length = algorithms.sqrt(scalar.add(scalar.multiply(x, x), scalar.multiply(y, y)))
+    turned = algorithms.divide(scalar.add(x, algorithms.times_i(y)), length)
+    return algorithms.over_i(algorithms.log(turned))
+
+
+_RULES: dict[str, Callable[..., Scalar]] = {
+    "complex.add": scalar.add, "complex.sub": scalar.subtract, "complex.mul": scalar.multiply,
+    "complex.div": algorithms.divide, "complex.neg": scalar.negate, "complex.conj": algorithms.conjugate,
+    "complex.abs": algorithms.absolute, "complex.angle": _angle, "complex.sign": algorithms.sign,
+    "complex.sqrt": algorithms.sqrt, "complex.rsqrt": COMPLEX["rsqrt"], "complex.pow": COMPLEX["power"],
+    "complex.exp": algorithms.exp, "complex.expm1": algorithms.expm1, "complex.log": algorithms.log,
+    "complex.log1p": algorithms.log1p, "complex.sin": COMPLEX["sin"], "complex.cos": COMPLEX["cos"],
+    "complex.tan": COMPLEX["tan"], "complex.tanh": COMPLEX["tanh"], "complex.atan2": _atan2,
+    "complex.eq": lambda x, y: scalar.compare("eq", x, y), "complex.neq": lambda x, y: scalar.compare("ne", x, y),
+}  # fmt: skip
