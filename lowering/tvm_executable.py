@@ -30,6 +30,8 @@ def use_threads(threads: int) -> None:
     The pool of a Python thread is made at its first parallel launch and reads the variable then.
     """
     os.environ["TVM_NUM_THREADS"] = str(max(1, threads))
+    # Workers that are bound to a core wait for it when somebody else's thread is there, the caller's own among them.
+    os.environ.setdefault("TVM_BIND_THREADS", "0")
 
 
 @dataclass(frozen=True)
