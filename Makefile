@@ -11,14 +11,17 @@ PYTHON ?= $(shell for candidate in python3 python3.13 python3.12 python3.11 pyth
 	"$$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null \
 	&& { echo "$$candidate"; break; }; done)
 
-.PHONY: help demo test test-slow lit check format clean
+.PHONY: help demo demo-models test test-slow lit check format clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
 
 demo: $(VENV)/.demo  ## classify handwritten digits with kernels compiled by all three pipelines
 	$(BIN)/python examples/digits/demo.py
+
+demo-models: $(VENV)/.demo  ## compile ResNet-18, MobileNet and GPT-2 shaped networks and compare them with eager torch
+	$(BIN)/python examples/models/demo.py
 
 test: $(VENV)/.test  ## pytest, then the lit tests
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)

@@ -80,6 +80,8 @@ class TorchKernel(Kernel):
     """A compiled module."""
 
     calling: Calling
+    held: dict[str, torch.Tensor]
+    """The module's tensors: those that the function is bound to, and those that only a call needs."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the module gives for these arguments."""
@@ -90,7 +92,8 @@ class TorchKernel(Kernel):
 
     def rebind(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Take other weights from the next call on."""
-        self.params.update(tensors)
+        self.held.update(tensors)
+        self.params.update({name: tensor for name, tensor in tensors.items() if name in self.params})
         self._runner = None
 
     def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -114,7 +117,10 @@ class TorchKernel(Kernel):
         """Hand new contents to the buffers and arguments that the module writes."""
         with torch.no_grad():
             for name, number in self.calling.buffer_updates.items():
-                self.params[name].copy_(results[number])
+                self.held[name].copy_(results[number])
+                if not self.held[name].is_contiguous():
+                    # The runner has a copy of it.
+                    self._runner = None
             for at, number in self.calling.input_updates.items():
                 leaves[at].copy_(results[number])
 
@@ -126,7 +132,7 @@ class TorchKernel(Kernel):
             return value.item() if isinstance(value, torch.Tensor) else value
         if returned.kind == "input":
             return leaves[returned.what]
-        return self.params[returned.what] if returned.kind == "param" else returned.what
+        return self.held[returned.what] if returned.kind == "param" else returned.what
 
 
 def _same(wanted: Any, found: Any) -> bool:

@@ -24,17 +24,93 @@ def reciprocal(x: torch.Tensor) -> torch.Tensor:
 
 
 def gelu(x: torch.Tensor, *, approximate: str = "none") -> torch.Tensor:
-    """torch-mlir has four digits of the constant of the approximation."""
-    if approximate == "none":
+    """torch-mlir has four digits of the approximation's constant, and makes NaN of infinity without it."""
+    wide = _wide(x)
+    if approximate == "tanh":
+        inner = math.sqrt(2 / math.pi) * (wide + 0.044715 * wide * wide * wide)
+        return (0.5 * wide * (1 + torch.tanh(inner))).to(x.dtype)
+    return (wide * 0.5 * (1 + torch.erf(wide * math.sqrt(0.5)))).to(x.dtype)
+
+
+def hardtanh(x: torch.Tensor, min_val: float = -1, max_val: float = 1) -> torch.Tensor:
+    """torch-mlir's comparisons make a limit of NaN; its clamp does not."""
+    return torch.clamp(x, min_val, max_val)
+
+
+def relu6(x: torch.Tensor) -> torch.Tensor:
+    """The same of ReLU6."""
+    return torch.clamp(x, 0, 6)
+
+
+def hardsigmoid(x: torch.Tensor) -> torch.Tensor:
+    """The same of the hard sigmoid."""
+    return (torch.clamp(_wide(x) + 3, 0, 6) / 6).to(x.dtype)
+
+
+def isfinite(x: torch.Tensor) -> torch.Tensor:
+    """torch-mlir has no lowering of its own."""
+    if not x.is_floating_point():
+        return torch.ones_like(x, dtype=torch.bool)
+    return torch.abs(x) < float("inf")
+
+
+def hypot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The same; neither overflow nor underflow of the squares may show."""
+    large, small = torch.maximum(x.abs(), y.abs()), torch.minimum(x.abs(), y.abs())
+    ratio = small / torch.where((large == 0) | torch.isinf(large), 1.0, large)
+    length = large * torch.sqrt(1 + ratio * ratio)
+    return torch.where(torch.isinf(x) | torch.isinf(y), float("inf"), length)
+
+
+def _wide(x: torch.Tensor) -> torch.Tensor:
+    """Halves are computed in float32, as eager does."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def absolute(x: torch.Tensor) -> torch.Tensor:
+    """torch-mlir takes unsigned integers for signed ones."""
+    return NotImplemented if x.dtype.is_signed else x.clone()
+
+
+def divided(x: Any, y: Any, *, rounding_mode: str | None = None) -> torch.Tensor:
+    """Its rounding division of unsigned integers ends the process."""
+    kind = torch.result_type(x, y)
+    if rounding_mode is None or kind not in UNSIGNED:
         return NotImplemented
-    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-    inner = math.sqrt(2 / math.pi) * (wide + 0.044715 * wide * wide * wide)
-    return (0.5 * wide * (1 + torch.tanh(inner))).to(x.dtype)
+    wide = torch.div(x.long(), y.long() if isinstance(y, torch.Tensor) else y, rounding_mode="trunc")
+    return wide.to(kind)
 
 
+def compared(operator: Any) -> Callable[[torch.Tensor, Any], torch.Tensor]:
+    """torch-mlir compares in the first operand's dtype, torch in the dtype that both have room in."""
+
+    def compare(x: torch.Tensor, y: Any) -> torch.Tensor:
+        kind = torch.result_type(x, y)
+        is_settled = x.dtype == kind and (not isinstance(y, torch.Tensor) or y.dtype == kind)
+        if is_settled or kind.is_complex:
+            return NotImplemented
+        return operator(x.to(kind), y.to(kind) if isinstance(y, torch.Tensor) else y)
+
+    return compare
+
+
+UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+COMPARISONS = tuple(
+    getattr(getattr(aten, name), overload)
+    for name in ("eq", "ne", "lt", "le", "gt", "ge")
+    for overload in ("Tensor", "Scalar")
+)
 OURS: dict[Any, Callable[..., Any]] = {
     aten.reciprocal.default: reciprocal,
     aten.gelu.default: gelu,
+    aten.hardtanh.default: hardtanh,
+    aten.relu6.default: relu6,
+    aten.hardsigmoid.default: hardsigmoid,
+    aten.isfinite.default: isfinite,
+    aten.hypot.default: hypot,
+    aten.abs.default: absolute,
+    aten.div.Tensor_mode: divided,
+    **{operator: compared(operator) for operator in COMPARISONS},
 }
 
 

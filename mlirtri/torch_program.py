@@ -6,8 +6,10 @@ module's own tensors by their qualified names.
 
 from __future__ import annotations
 
+import inspect
 import re
 import warnings
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -59,7 +61,7 @@ class TorchProgram(Program):
         super().__init__("torch", lambda: graph, (name,), f"<{name}>", tensors, "torch")
         self.graph = graph
         self.calling = calling
-        self._compiled: list[TorchKernel] = []
+        self._alive: weakref.WeakSet[TorchKernel] = weakref.WeakSet()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Bind the program, and its kernels, to other weights; raises `ArgumentMismatchError` before it changes any.
@@ -70,7 +72,7 @@ class TorchProgram(Program):
         if problems:
             raise shown_to_user(ArgumentMismatchError("; ".join(problems)))
         self.params.update({name: state[name].detach() for name in self.params if name in state})
-        for kernel in self._compiled:
+        for kernel in list(self._alive):
             kernel.rebind(self.params)
 
     def _problem(self, name: str, state: Mapping[str, Any]) -> str | None:
@@ -86,7 +88,8 @@ class TorchProgram(Program):
     def _kernel(self, *parts: Any) -> Kernel:
         kernel = TorchKernel(*parts)
         kernel.calling = self.calling
-        self._compiled.append(kernel)
+        kernel.held = dict(self.params)
+        self._alive.add(kernel)
         return kernel
 
 
@@ -128,7 +131,13 @@ class _Function(torch.nn.Module):
 
     def __init__(self, function: Any):
         super().__init__()
-        self.forward = function
+        self.function = function
+        if inspect.isfunction(function):
+            # Its parameters then have their own names.
+            self.forward = function
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
 
 
 def _refuse_dropout(module: Any, graph: TorchGraph) -> None:

@@ -1,0 +1,1 @@
+"""torch operators as from_torch has to get them, written from torch's documentation: name, function, arguments."""
