@@ -19,7 +19,7 @@ from mlirtri.lowering import scalar_conversions, scalar_floats
 from mlirtri.lowering.mlir_reading import affine_index
 from mlirtri.lowering.primfunc import buffer, index, load, store
 from mlirtri.lowering.scalar_integers import integer_power
-from mlirtri.lowering.scalar_to_tir import SCALAR_RULES, ScalarRule, dtype_name
+from mlirtri.lowering.scalar_to_tir import SCALAR_RULES, ScalarRule, dtype_name, literal
 from mlirtri.lowering.tvm_names import structural_map, structural_walk, tirx
 
 __all__ = ["BODY_OPERATIONS", "ScalarBody", "scalar_conversions", "scalar_floats"]
@@ -153,10 +153,14 @@ class ScalarBody:
         return let.body
 
     def _bind(self, expression: Expr, wish: str, mentions: int = 1) -> Expr:
+        is_bool = dtype_name(expression) == "bool"
+        if is_bool:
+            # TVM analyses what a variable can be, and fails on a vector of bools; it does not look at conditions.
+            expression = tirx.Select(expression, literal(1, "int8"), literal(0, "int8"))
         variable = tirx.Var(f"{wish}_{len(self.variables)}", dtype_name(expression))
         self._count(mentions)
         self.variables.append((variable, expression))
-        return variable
+        return tirx.NE(variable, literal(0, "int8")) if is_bool else variable
 
     def _bind_twice(self, expression: Expr, wish: str) -> Expr:
         return self._bind(expression, wish, 2)

@@ -8,6 +8,7 @@ from mlirtri.lowering.scalar_to_tir import (
     dtype_name,
     literal,
     result_dtype,
+    same_bits,
     scalar_rule,
     signed,
     unsigned,
@@ -62,4 +63,9 @@ def _narrow(operation, operands):
 
 @scalar_rule("arith.bitcast")
 def _reinterpret(operation, operands):
-    return tirx.reinterpret(result_dtype(operation), operands[0])
+    (x,) = operands
+    dtype = result_dtype(operation)
+    if dtype_name(x) == "bfloat16":
+        # Its bits are uint16 first, as `bfloat16_storage` looks for them; others of a variable end the process there.
+        return same_bits(tirx.reinterpret("uint16", x), dtype)
+    return tirx.reinterpret(dtype, unsigned(x) if dtype == "bfloat16" else x)

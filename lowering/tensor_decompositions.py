@@ -9,6 +9,7 @@ Refuses nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from math import prod
 
 from mlirtri.dialect.mlir import arith, ir, tensor
@@ -224,6 +225,17 @@ def _allocation(operation: ir.Operation) -> Sequence[ir.Value]:
     if copied:
         return [operation.operands[dynamic]]
     return [tensor.empty(mixed_sizes(kind, list(operation.operands)[:dynamic]), kind.element_type)]
+
+
+@decomposes("affine.min", "affine.max")
+def _affine_extreme(operation: ir.Operation) -> Sequence[ir.Value]:
+    mapping, index = operation.attributes["map"].value, ir.IndexType.get()
+    found = []
+    for expression in mapping.results:
+        one = ir.AffineMapAttr.get(ir.AffineMap.get(mapping.n_dims, mapping.n_symbols, [expression]))
+        made = ir.Operation.create("affine.apply", [index], list(operation.operands), {"map": one})
+        found.append(made.result)
+    return [reduce(arith.minsi if operation.name == "affine.min" else arith.maxsi, found)]
 
 
 _INDEX_ARITHMETIC = {

@@ -22,6 +22,8 @@ def _signed_division(name: str, builder: Binary, by_minus_one: Callable[[ir.Valu
     @total(name)
     def rule(operation: ir.Operation) -> Sequence[ir.Value] | None:
         x, y = operation.operands
+        if width_of(x.type) == 1:
+            return [_of_one_bit(operation)]
         if known_integer(y) not in (None, 0, -1):
             return None
         zero = number(x.type, 0)
@@ -31,10 +33,18 @@ def _signed_division(name: str, builder: Binary, by_minus_one: Callable[[ir.Valu
         return [arith.select(is_zero, zero, result)]
 
 
+def _of_one_bit(operation: ir.Operation) -> ir.Value:
+    """The only divisor there is goes into everything once."""
+    x, y = operation.operands
+    return number(x.type, 0) if "rem" in operation.name else arith.andi(x, y)
+
+
 def _unsigned_division(name: str, builder: Binary) -> None:
     @total(name)
     def rule(operation: ir.Operation) -> Sequence[ir.Value] | None:
         x, y = operation.operands
+        if width_of(x.type) == 1:
+            return [_of_one_bit(operation)]
         if known_integer(y) not in (None, 0):
             return None
         zero = number(x.type, 0)

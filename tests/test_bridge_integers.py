@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from imported import PIPELINES, Row, module_of, numpy_of, run, wrapped
 
-WIDTHS = (8, 16, 32, 64)
-
 
 def edges(bits: int) -> list[int]:
     low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
@@ -109,7 +107,7 @@ def expected(reference, bits: int, dtype: np.dtype) -> np.ndarray:
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
-@pytest.mark.parametrize("bits", [8, 32, pytest.param(16, marks=pytest.mark.slow), 64])
+@pytest.mark.parametrize("bits", [32, *(pytest.param(bits, marks=pytest.mark.slow) for bits in (8, 16, 64))])
 def test_integer_operations(bits, pipeline):
     results = iter(results_of(bits, pipeline))
     wrong = []
