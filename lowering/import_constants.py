@@ -109,11 +109,13 @@ def _reference(wish: str, kind: ir.RankedTensorType, params: dict[str, Any]) -> 
 
 
 def _kind_of(operation: ir.Operation) -> ir.RankedTensorType | None:
-    """The tensor type of an operation's value; None where it is no tensor."""
+    """The tensor type of an operation's value; None where it is no tensor, or there is none."""
+    if "value" not in operation.attributes:
+        return None
     kind = ir.TypeAttr(operation.attributes["type"]).value if "type" in operation.attributes else None
     if kind is None:
         try:
-            kind = getattr(operation.attributes["value"], "type", None) if "value" in operation.attributes else None
+            kind = getattr(operation.attributes["value"], "type", None)
         except TypeError:
             # Complex elements: the bindings have no class of such an attribute.
             kind = operation.results[0].type

@@ -27,6 +27,8 @@ from mlirtri.prints import print_log
 from mlirtri.signature import shown_type
 from mlirtri.updates import Updates, overlap
 
+_NUMBERS = {bool: (bool,), int: (bool, int), float: (bool, int, float)}
+"""Python's type for a dtype's numbers to the types that all such numbers hold."""
 _STATES = threading.Lock()
 """Kernels of one program share its states, so that one lock is for all."""
 _SIGNED = {"uint8": torch.int8, "uint16": torch.int16, "uint32": torch.int32, "uint64": torch.int64}
@@ -299,9 +301,12 @@ class _Entry:
 
     def scalar(self, value: bool | int | float | complex) -> Any:
         """A run-time scalar as a tensor of rank 0; refused when its dtype does not hold it."""
+        # torch would drop the fraction, or make True of any number.
+        if not isinstance(value, _NUMBERS.get(self.dtype.python, (bool, int, float, complex))):
+            raise self.mismatch(value)
         try:
             return torch.tensor(value, dtype=self.torch_dtype, device=self.runner.device)
-        except (RuntimeError, OverflowError):
+        except (RuntimeError, OverflowError, ValueError):
             raise self.mismatch(value) from None
 
     def mismatch(self, value: Any) -> ArgumentMismatchError:
