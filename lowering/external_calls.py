@@ -26,6 +26,8 @@ KIND = "mlirtri.external"
 """Attribute of a declaration: one of `NAMES`."""
 DTYPES = "mlirtri.dtypes"
 """Attribute of a declaration: the dtypes of its operands, then of its results."""
+ISLAND = "loops"
+"""The kind of a call of loops that were cut out of the function (`outlining`)."""
 PREFIX = "mlirtri."
 NAMES = {"relax": "a call of Relax's library", "tensorir": "a call of TensorIR", "device": "a device region"}
 """Kinds of calls, and what the user wrote."""

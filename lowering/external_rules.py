@@ -12,7 +12,7 @@ from typing import Any
 from mlirtri.dialect.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering import relax_calls, tensorir_calls
-from mlirtri.lowering.external_calls import KIND, declaration_of, dtypes_of, values_of
+from mlirtri.lowering.external_calls import ISLAND, KIND, declaration_of, dtypes_of, values_of
 from mlirtri.lowering.relax_builder import RelaxBuilder, rule, vdevice_of_all
 from mlirtri.lowering.tvm_names import TensorType, relax
 
@@ -45,6 +45,9 @@ def _call(builder: RelaxBuilder, operation: ir.Operation) -> None:
     function = declaration_of(operation)
     if function is None:
         raise UnsupportedOperationError("a call between functions of a module has no translation to Relax")
+    if function.attributes[KIND].value == ISLAND:
+        loops = builder.loops[function.attributes["sym_name"].value]
+        return builder.call(operation, loops.function, loops.name, operation.operands, loops.constants)
     values, dtypes = values_of(function), dtypes_of(function)
     if function.attributes[KIND].value == "device":
         # Bits are copied, whatever they stand for.

@@ -26,7 +26,7 @@ def is_imperative(module: ir.Module) -> bool:
     operations, functions = all_operations(module), public_functions(module)
     # No operation shows the type of an argument that nothing reads.
     arguments = [argument for function in functions for argument in function.regions[0].blocks[0].arguments]
-    if any(_needs_loops(argument.type) for argument in arguments) or any(map(_is_imperative, operations)):
+    if any(_needs_loops(argument.type) for argument in arguments) or any(map(is_imperative_operation, operations)):
         return True
     updates = any(updates_of(function) for function in functions)
     return updates and not any(_is_product(operation) for operation in operations)
@@ -51,7 +51,8 @@ def updates_of(function: ir.OpView) -> dict[int, int]:
     return {at: one[UPDATED_BY].value for at, one in enumerate(attributes) if UPDATED_BY in one}
 
 
-def _is_imperative(operation: ir.Operation) -> bool:
+def is_imperative_operation(operation: ir.Operation) -> bool:
+    """Whether an operation, apart from what is inside of it, needs loops of its own."""
     name = operation.name
     if name.startswith(("scf.", "complex.")):
         return True

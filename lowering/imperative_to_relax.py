@@ -23,6 +23,7 @@ from mlirtri.lowering.loops_to_primfunc import build_imperative
 from mlirtri.lowering.mlir_constants import global_constant
 from mlirtri.lowering.mlir_reading import dtype_of
 from mlirtri.lowering.primfunc import Names
+from mlirtri.lowering.relax_builder import Loops
 from mlirtri.lowering.size_function import is_static, size_program
 from mlirtri.lowering.size_symbols import Symbols
 from mlirtri.lowering.stage import CompileContext
@@ -57,6 +58,17 @@ def lower_imperative(
     built = build_imperative(function.operation, len(facts.arguments), facts.buffers, shapes)
     constants = [_constant(module, symbol) for symbol in built.constants]
     return _relax_module(facts, built.function, constants)
+
+
+def loops_of(module: ir.Module, context: CompileContext) -> Loops:
+    """The PrimFunc of a module of one function on static tensors without updates, for others to call."""
+    [function] = public_functions(module)
+    name, inputs = function.attributes["sym_name"].value, len(function.type.inputs)
+    fused_to_bufferized.lower(module, context)
+    bufferized_to_loops.lower_to_loops(module, context)
+    [function] = public_functions(module)
+    built = build_imperative(function.operation, inputs)
+    return Loops(name, built.function, tuple(_constant(module, symbol) for symbol in built.constants))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.mlir import ir, public_functions
 from mlirtri.lowering import (
     import_arithmetic,
     import_asserts,
@@ -28,6 +28,7 @@ from mlirtri.lowering import (
     import_structured,
     import_tm_tensor,
 )
+from mlirtri.lowering.imports import IMPORTED
 from mlirtri.lowering.mlir_passes import run_rewrite
 from mlirtri.lowering.stage import CompileContext
 
@@ -59,4 +60,6 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     with module.context, ir.Location.unknown():
         for name, step in STEPS:
             run_rewrite(name, lambda each, step=step: step(each, context), module, context)
+        [function] = public_functions(module)
+        function.attributes[IMPORTED] = ir.UnitAttr.get()
     return module

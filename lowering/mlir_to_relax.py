@@ -7,7 +7,7 @@ Refuses what has no rule: all of it at once, with counts and lines, before anyth
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from mlirtri.dialect.locations import errors_at, name_of
 from mlirtri.dialect.mlir import ir
@@ -18,7 +18,7 @@ from mlirtri.lowering.linalg_rules import elementwise, structured
 from mlirtri.lowering.mlir_reading import dtype_of, shape_of
 from mlirtri.lowering.primfunc import Names
 from mlirtri.lowering.refusals import refuse
-from mlirtri.lowering.relax_builder import RULES, RelaxBuilder, Rule
+from mlirtri.lowering.relax_builder import RULES, Loops, RelaxBuilder, Rule
 from mlirtri.lowering.relax_devices import devices_of
 from mlirtri.lowering.scalar_body import BODY_OPERATIONS
 from mlirtri.lowering.scalar_to_tir import SCALAR_RULES
@@ -29,8 +29,11 @@ from mlirtri.lowering.tvm_passes import BINDING_LOCATIONS
 __all__ = ["external_rules", "linalg_rules", "tensor_rules", "translate"]
 
 
-def translate(module: ir.Module) -> IRModule:
-    """The Relax module of `module`; raises `UnsupportedOperationError` for all that has no translation."""
+def translate(module: ir.Module, loops: Mapping[str, Loops] | None = None) -> IRModule:
+    """The Relax module of `module`; raises `UnsupportedOperationError` for all that has no translation.
+
+    `loops` has what calls of loops stand for, by symbol.
+    """
     functions = [each.operation for each in module.body.operations if not is_declaration(each)]
     found = (each for function in functions for each in _unsupported(function))
     refuse(found, "Relax", 'write it with other operations, or use pipeline="mlir"')
@@ -39,7 +42,7 @@ def translate(module: ir.Module) -> IRModule:
     names = Names(symbols)
     located = []
     for function in functions:
-        builder = RelaxBuilder(block, names, symbols, devices)
+        builder = RelaxBuilder(block, names, symbols, devices, loops)
         _translate_function(builder, function)
         located.append((function, builder.locations))
     result = block.get()

@@ -12,7 +12,7 @@ Values are keyed by SSA value. A value may stay a literal (`Splat`, `Uninitializ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,15 +68,27 @@ def vdevice_of_all(expressions: Sequence[Any]) -> Any:
     return next((found for each in expressions if (found := vdevice_of(each.ty)) is not None), None)
 
 
+@dataclass(frozen=True)
+class Loops:
+    """An imperative PrimFunc that the function calls, and the constant arrays that it takes after the operands."""
+
+    name: str
+    function: PrimFunc
+    constants: tuple[Any, ...]
+
+
 class RelaxBuilder:
     """One function under construction: the values so far, and where the bindings came from."""
 
     def __init__(
-        self, block: BlockBuilder, function_names: Names, symbols: Sequence[str] = (), devices: VDevices | None = None
-    ):
+        self, block: BlockBuilder, function_names: Names, symbols: Sequence[str] = (), devices: VDevices | None = None,
+        loops: Mapping[str, Loops] | None = None,
+    ):  # fmt: skip
         self.block = block
         self.devices = devices or VDevices()
         """Those that the module names, if any."""
+        self.loops = loops or {}
+        """What calls of loops stand for, by symbol."""
         self.names = Names(symbols)
         """Names of bindings; none is called like a function, since the block would rename that function then."""
         self.function_names = function_names
@@ -137,10 +149,13 @@ class RelaxBuilder:
             self.write(result, part)
         return None
 
-    def call(self, operation: ir.Operation, function: PrimFunc, name: str, arguments: Sequence[ir.Value]) -> None:
-        """Bind the results of `operation` to a call of a PrimFunc."""
+    def call(
+        self, operation: ir.Operation, function: PrimFunc, name: str, arguments: Sequence[ir.Value],
+        constants: Sequence[Any] = (),
+    ) -> None:  # fmt: skip
+        """Bind the results of `operation` to a call of a PrimFunc, which takes the constants last."""
         callee = self.add_function(function, name)
-        inputs = relax.Tuple(self.read_all(arguments))
+        inputs = relax.Tuple([*self.read_all(arguments), *constants])
         vdevice = vdevice_of_all(inputs)
         types = [self.type_on(result, vdevice) for result in operation.results]
         self.emit(operation, relax.call_tir(callee, inputs, types if len(types) > 1 else types[0]))

@@ -1,0 +1,236 @@
+"""Loops between straight-line tensor code become functions of their own: islands, which the kernel's function calls.
+
+Takes an imported function that has products of matrices or convolutions beside loops, branches, sorts or updates. Gives
+the islands, each as a module of one function on static tensors, and the function with calls in their place: products
+then keep the schedules of straight-line code. What an island alone needs (constants, empty tensors, scalars) comes
+along. Leaves functions alone that update arguments, have sizes of run time or complex numbers at their boundary, or
+have nothing worth it; they are compiled whole. Refuses nothing.
+
+    %y = conv(%x); %z = scf.for … %y   ──►   %y = conv(%x); %z = call @main_loops_0(%y)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from mlirtri.dialect.locations import name_of
+from mlirtri.dialect.mlir import all_operations_in, func, ir, public_functions
+from mlirtri.lowering.buffer_values import terminator
+from mlirtri.lowering.cloning import clone_all, needed_by
+from mlirtri.lowering.external_calls import ISLAND, KIND
+from mlirtri.lowering.imperative import is_imperative_operation, updates_of
+from mlirtri.lowering.imports import IMPORTED
+
+WORTH_IT = 4096
+"""Elements of a product's largest tensor from which on its schedule matters."""
+LITERALS = ("arith.constant", "tensor.empty", "linalg.fill")
+
+
+@dataclass
+class Island:
+    """A run of operations, and after planning the values that it takes and gives."""
+
+    operations: list[ir.Operation] = field(default_factory=list)
+    inputs: list[ir.Value] = field(default_factory=list)
+    outputs: list[ir.Value] = field(default_factory=list)
+    copied: list[ir.Operation] = field(default_factory=list)
+    """Literals and scalars from outside, made again inside."""
+
+
+def outline(module: ir.Module) -> dict[str, ir.Module]:
+    """The islands by the symbol that calls them; empty, and nothing changed, where the function is compiled whole."""
+    [function] = public_functions(module)
+    block = function.regions[0].blocks[0]
+    if IMPORTED not in function.attributes or updates_of(function):
+        return {}
+    marked = _marked(block)
+    outside = [each.operation for each in block.operations if each.operation not in marked]
+    if not any(map(_is_worth_a_schedule, outside)):
+        return {}
+    order, islands = _in_order(block, marked)
+    for island in islands:
+        _plan_inputs(island)
+    for island in islands:
+        _plan_outputs(island, islands, marked)
+    boundary = [value for island in islands for value in (*island.inputs, *island.outputs)]
+    if not all(island.outputs for island in islands) or not all(
+        _is_static_tensor(value.type) for value in (*block.arguments, *boundary)
+    ):
+        return {}
+    end = terminator(block)
+    for each in order:
+        for operation in each.operations if isinstance(each, Island) else [each]:
+            operation.move_before(end)
+    symbol = function.attributes["sym_name"].value
+    named = {f"{symbol}_loops_{at}": island for at, island in enumerate(islands)}
+    with ir.Location.unknown():
+        made = {name: _function_of(island, name) for name, island in named.items()}
+        _call(module, named)
+    for operation in reversed([each.operation for each in block.operations][:-1]):
+        is_used = any(True for result in operation.results for _ in result.uses)
+        if operation in marked or (_is_cheap(operation) and not is_used):
+            operation.erase()
+    return made
+
+
+def _is_worth_a_schedule(operation: ir.Operation) -> bool:
+    """Whether it is a product or convolution of some size, or compiled elsewhere."""
+    if operation.name == "func.call":
+        return True
+    kinds = [value.type for value in (*operation.operands, *operation.results)]
+    sizes = [prod(kind.shape) for kind in kinds if isinstance(kind, ir.RankedTensorType)]
+    if not operation.name.startswith("linalg.") or max(sizes, default=0) < WORTH_IT:
+        return False
+    if operation.name != "linalg.generic":
+        return any(word in operation.name for word in ("matmul", "conv", "mmt4d", "contract"))
+    iterators = str(operation.attributes["iterator_types"])
+    return "reduction" in iterators and iterators.count("parallel") >= 2 and len(operation.operands) >= 3
+
+
+def _is_static_tensor(kind: ir.Type) -> bool:
+    is_tensor = isinstance(kind, ir.RankedTensorType) and kind.has_static_shape
+    return is_tensor and not isinstance(kind.element_type, ir.ComplexType)
+
+
+# --- which operations ----------------------------------------------------------------------------------------------
+
+
+def _marked(block: ir.Block) -> set[ir.Operation]:
+    """The operations of islands: imperative ones, and what passes scalars to and from them alone."""
+    operations = [each.operation for each in block.operations][:-1]
+    marked: set[ir.Operation] = set()
+    scalars: set[ir.Value] = set()
+    depending: set[ir.Value] = set()
+    for operation in operations:
+        needed = needed_by(operation)
+        if any(value in scalars for value in needed) or any(map(is_imperative_operation, all_operations_in(operation))):
+            marked.add(operation)
+            scalars.update(each for each in operation.results if not isinstance(each.type, ir.RankedTensorType))
+        if operation in marked or any(value in depending for value in needed):
+            depending.update(operation.results)
+    for operation in reversed(operations):
+        users = [_at_top(use.owner.operation, block) for result in operation.results for use in result.uses]
+        is_between = any(result in depending for result in operation.results) and all(user in marked for user in users)
+        if users and is_between and _is_cheap(operation):
+            marked.add(operation)
+    return marked
+
+
+def _is_cheap(operation: ir.Operation) -> bool:
+    """A literal, or a computation of scalars."""
+    is_scalar = not any(isinstance(each.type, ir.ShapedType) for each in operation.results)
+    return operation.name in LITERALS or (is_scalar and not operation.regions)
+
+
+def _at_top(operation: ir.Operation, block: ir.Block) -> ir.Operation:
+    while operation.block != block:
+        operation = operation.parent.operation
+    return operation
+
+
+def _in_order(block: ir.Block, marked: set[ir.Operation]) -> tuple[list[ir.Operation | Island], list[Island]]:
+    """Runs of marked operations, as long as they can be, with what they need before them and what needs them behind."""
+    order: list[ir.Operation | Island] = []
+    islands: list[Island] = []
+    run, behind, made, tainted = Island(), [], set(), set()
+
+    def close() -> None:
+        nonlocal run, behind, made, tainted
+        if run.operations:
+            islands.append(run)
+            order.append(run)
+        order.extend(behind)
+        run, behind, made, tainted = Island(), [], set(), set()
+
+    for operation in [each.operation for each in block.operations][:-1]:
+        needed = set(needed_by(operation))
+        if operation in marked:
+            if needed & tainted:
+                close()
+            run.operations.append(operation)
+            made.update(operation.results)
+        elif needed & (made | tainted):
+            behind.append(operation)
+            tainted.update(operation.results)
+        else:
+            order.append(operation)
+    close()
+    return order, islands
+
+
+# --- islands -------------------------------------------------------------------------------------------------------
+
+
+def _plan_inputs(island: Island) -> None:
+    """Find what it takes from outside, and what of that is made again inside."""
+    wanted = _from_outside(island.operations)
+    while wanted:
+        value = wanted.pop(0)
+        owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
+        if owner is None or not _is_cheap(owner):
+            island.inputs += [] if value in island.inputs else [value]
+        elif owner not in island.copied:
+            island.copied.append(owner)
+            wanted += _from_outside([owner])
+    block = island.operations[0].block
+    position = {each.operation: at for at, each in enumerate(block.operations)}
+    island.copied.sort(key=position.__getitem__)
+
+
+def _plan_outputs(island: Island, islands: Sequence[Island], marked: set[ir.Operation]) -> None:
+    """Find what straight-line code, the function's return or other islands take from it."""
+    taken = {value for each in islands for value in each.inputs}
+    block = island.operations[0].block
+
+    def is_taken(value: ir.Value) -> bool:
+        return value in taken or any(_at_top(use.owner.operation, block) not in marked for use in value.uses)
+
+    island.outputs = [each for operation in island.operations for each in operation.results if is_taken(each)]
+
+
+def _from_outside(operations: Sequence[ir.Operation]) -> list[ir.Value]:
+    """What operations use that neither they nor their regions define, in order."""
+    inner = [each for operation in operations for each in all_operations_in(operation)]
+    defined = {result for each in inner for result in each.results}
+    defined.update(argument for each in inner for region in each.regions for block in region.blocks
+                   for argument in block.arguments)  # fmt: skip
+    used = (value for operation in operations for value in needed_by(operation))
+    return list(dict.fromkeys(value for value in used if value not in defined))
+
+
+def _function_of(island: Island, symbol: str) -> ir.Module:
+    """A module of a function that does what the island does."""
+    made = ir.Module.create()
+    kinds = [[value.type for value in values] for values in (island.inputs, island.outputs)]
+    with ir.InsertionPoint(made.body), island.operations[0].location:
+        function = func.FuncOp(symbol, tuple(kinds))
+        block = function.regions[0].blocks.append(*kinds[0], arg_locs=[_named(value) for value in island.inputs])
+        known = dict(zip(island.inputs, block.arguments, strict=True))
+        with ir.InsertionPoint(block):
+            clone_all([*island.copied, *island.operations], known)
+            func.ReturnOp([known[value] for value in island.outputs])
+    return made
+
+
+def _call(module: ir.Module, islands: Mapping[str, Island]) -> None:
+    """Put calls before the operations of the islands, whose results nobody reads any more."""
+    replaced: dict[ir.Value, ir.Value] = {}
+    for symbol, island in islands.items():
+        inputs = [replaced.get(value, value) for value in island.inputs]
+        kinds = [[value.type for value in values] for values in (inputs, island.outputs)]
+        with ir.InsertionPoint(module.body):
+            declaration = func.FuncOp(symbol, tuple(kinds), visibility="private")
+        declaration.attributes[KIND] = ir.StringAttr.get(ISLAND)
+        with ir.InsertionPoint(island.operations[0]), island.operations[0].location:
+            call = func.CallOp(kinds[1], symbol, inputs)
+        replaced.update(zip(island.outputs, call.operation.results, strict=True))
+    for old, new in replaced.items():
+        old.replace_all_uses_with(new)
+
+
+def _named(value: ir.Value) -> ir.Location:
+    place = value.location if isinstance(value.owner, ir.Block) else value.owner.location
+    name = name_of(place)
+    return ir.Location.name(name, place) if name else place
