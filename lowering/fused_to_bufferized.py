@@ -18,7 +18,7 @@ from math import prod
 from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import bufferization, func, ir, linalg, memref, operations_named, public_functions
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering import buffer_reuse, carried_buffers, destinations, while_loops
+from mlirtri.lowering import buffer_reuse, carried_buffers, destinations, shared_memory, while_loops
 from mlirtri.lowering.buffer_values import is_content_of, may_share
 from mlirtri.lowering.external_calls import refuse_without_tvm
 from mlirtri.lowering.fusion_guard import RESHAPES
@@ -79,6 +79,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             run_rewrite("one-fill-per-use", buffer_reuse.one_fill_per_use, module, context)
         run_rewrite("concat-to-slices", buffer_reuse.concat_to_slices, module, context)
         run_rewrite("elementwise-in-place", buffer_reuse.elementwise_in_place, module, context)
+        run_rewrite("results-from-their-own-memory", shared_memory.rewrite, module, context)
         run_rewrite("results-to-arguments", _results_to_arguments, module, context)
         if imperative:
             run_rewrite("while-carries-everything", while_loops.rewrite, module, context)

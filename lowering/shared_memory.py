@@ -1,0 +1,54 @@
+"""Results that were computed from one another's memory start from memory of their own.
+
+Takes functions of tensors. Gives them in place with the same values: where two results go on from one array, that array
+is no longer the caller's buffer of either. Upstream would compute it there (the caller's buffers overlap nothing, it is
+told), write one result over it, and then copy what was the other. Refuses nothing.
+
+    %t = f(empty); %a = g(into %t); %b = h(into %t); return %a, %b   ──►   %t = f(alloc_tensor)
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from mlirtri.dialect.mlir import bufferization, ir, public_functions
+from mlirtri.lowering.buffer_values import VIEWS, is_block_argument, same_buffer, terminator
+
+FRESH = ("tensor.empty", "bufferization.alloc_tensor")
+
+
+def rewrite(module: ir.Module) -> None:
+    """Give each array that two results go on from memory that no caller gave."""
+    for function in public_functions(module):
+        results = list(dict.fromkeys(terminator(function.regions[0].blocks[0]).operands))
+        chains = [_chain(result) for result in results]
+        for one, other in combinations(chains, 2):
+            if shared := one & other:
+                for value in sorted(shared, key=lambda each: str(each.get_name())):
+                    _part(value)
+
+
+def _chain(value: ir.Value) -> set[ir.Value]:
+    """The values that were in the memory of `value` before it, and itself; not what holds nothing yet."""
+    found, pending = set(), [value]
+    while pending:
+        each = pending.pop()
+        if (
+            each in found
+            or is_block_argument(each)
+            or each.owner.name in ("tensor.empty", "bufferization.alloc_tensor")
+        ):
+            continue
+        found.add(each)
+        pending += [each.owner.operands[0]] if each.owner.name in VIEWS else same_buffer(each)
+    return found
+
+
+def _part(value: ir.Value) -> None:
+    """Let what makes `value` from nothing make it in an allocation, which upstream leaves where it is."""
+    operation = value.owner.operation
+    for at, operand in enumerate(operation.operands):
+        if is_block_argument(operand) or operand.owner.name != "tensor.empty":
+            continue
+        with ir.InsertionPoint(operation), operation.location:
+            operation.operands[at] = bufferization.alloc_tensor(operand.type, list(operand.owner.operands))
