@@ -5,7 +5,8 @@
 
 The first arrow runs when a program is read, so that its text is small from then on (`take_constants`), and again in the
 room, for what an upstream conversion has made; the second is the room's. Takes a module, and the data of its resources.
-Gives an argument for each tensor that has more than `LARGEST_LITERAL` elements and is no splat, equal ones once.
+Gives an argument for each tensor that has more than `LARGEST_LITERAL` elements and is no splat, equal ones once; long
+splats are filled at run time.
 Refuses resources that were printed without their data.
 """
 
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.locations import errors_at, name_of
-from mlirtri.dialect.mlir import all_operations, ir, operations_named, public_functions
+from mlirtri.dialect.mlir import all_operations, arith, ir, linalg, operations_named, public_functions, tensor
 from mlirtri.errors import ParseError
 from mlirtri.lowering.imports import BOUND, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.mlir_constants import operation_constant, resource_constant, resource_key
@@ -27,11 +28,15 @@ from mlirtri.lowering.stage import CompileContext
 
 LARGEST_LITERAL = 64
 """Elements of a constant that stays in the text."""
+LARGEST_SPLAT = 1 << 16
+"""Elements of a constant of equal elements that stays one."""
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
     """Move the large constants of the only function into `context.params`."""
     take_constants(module, context.params)
+    for constant in operations_named(module, "arith.constant"):
+        _fill_instead(constant)
     [function] = public_functions(module)
     arguments, bound = argument_attributes(function), {}
     for constant in operations_named(module, "arith.constant"):
@@ -47,6 +52,20 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
         constant.results[0].replace_all_uses_with(bound[key])
         constant.erase()
     set_signature(function, arguments, result_attributes(function))
+
+
+def _fill_instead(constant: ir.Operation) -> None:
+    """Make a splat of many elements when it is needed: later rooms and LLVM would write out each of them."""
+    kind = constant.results[0].type
+    if not isinstance(kind, ir.RankedTensorType) or prod(kind.shape) <= LARGEST_SPLAT:
+        return
+    if isinstance(kind.element_type, ir.ComplexType) or not _is_splat(constant):
+        return
+    with ir.InsertionPoint(constant), constant.location:
+        element = arith.constant(kind.element_type, constant.attributes["value"].get_splat_value())
+        filled = linalg.fill(element, outs=[tensor.empty(kind.shape, kind.element_type)])
+    constant.results[0].replace_all_uses_with(filled)
+    constant.erase()
 
 
 def take_constants(

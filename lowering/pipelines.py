@@ -147,6 +147,8 @@ def pipeline_of_import(source: str, pipeline: Pipeline) -> Pipeline:
     where TVM makes the code, and goes to `linalg` where MLIR does.
     """
     front = IMPORTS[source]
+    if pipeline.name == INTERPRETER:
+        raise UnknownOptionError("only Python functions are interpreted", help="unset MLIRTRI_INTERPRET, or compile it")
     if source == "relax" and "relax" in pipeline.names:
         return replace(pipeline, stages=(front[0], *pipeline.after("relax").stages))
     if pipeline.name == "relax":

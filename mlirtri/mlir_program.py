@@ -12,7 +12,6 @@ from typing import Any
 
 from mlirtri.errors import KernelError, ParseError, Span
 from mlirtri.mlir_resources import split_resources
-from mlirtri.printing import parse
 from mlirtri.program import Program
 from mlirtri.tracebacks import shown_to_user
 
@@ -48,7 +47,7 @@ class Source:
 
     def module(self) -> Any:
         """The module in a context of its own: a walk changes it."""
-        return parse("mlir", self.text, self.file)
+        return _parse(self.text, self.file)
 
 
 def contents_of(source: str | bytes | Path | Any, suffixes: Sequence[str] = (".mlir", ".mlirbc")) -> tuple[bytes, str]:
@@ -127,7 +126,15 @@ def _is_path(text: str, suffixes: Sequence[str]) -> bool:
 
 
 def _parse(text: str, file: str) -> Any:
-    return parse("mlir", text, file)
+    """The module of a text. Operations that nobody knows may be in functions that are not meant: rooms refuse them."""
+    from mlirtri.dialect.definition import context_for
+    from mlirtri.dialect.locations import locate_implied_bodies, parse_text
+
+    context = context_for(text)
+    context.allow_unregistered_dialects = True
+    module = parse_text(text, file, context)
+    locate_implied_bodies(module)
+    return module
 
 
 def _decoded(data: bytes, file: str) -> str:

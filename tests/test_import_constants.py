@@ -84,6 +84,13 @@ def test_a_large_splat_stays_in_the_text():
     np.testing.assert_array_equal(program(), np.full(1000, 2.5, np.float32))
 
 
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_a_long_splat_is_filled_at_run_time(pipeline):
+    kernel = mt.from_mlir(returning("tensor<300000xbf16>", "dense<2.5>")).compile(pipeline=pipeline)
+    assert "linalg.fill" in kernel.ir["linalg"]
+    np.testing.assert_array_equal(kernel(), np.full(300000, 2.5, ml_dtypes.bfloat16))
+
+
 def test_a_resource_of_packed_bits_is_read():
     array = random_bits(np.bool_, COUNT)
     packed = np.packbits(array, bitorder="little")

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import mlirtri as mt
-from mlirtri.errors import ParseError, UnsupportedOperationError
+from mlirtri.errors import ParseError, UnknownOptionError, UnsupportedOperationError
 
 TEXT = """
 func.func private @scaled(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -177,6 +177,38 @@ def test_calls_that_would_be_without_end_are_refused():
     text = "\n".join([*levels, "func.func private @f12(%x: f32) -> f32 { return %x : f32 }"])
     with pytest.raises(UnsupportedOperationError, match="operations once all calls are inlined"):
         mt.from_mlir(text.replace("private @f0", "@f0")).compile()
+
+
+def test_operations_that_nobody_knows_are_refused_where_they_are_meant():
+    text = """func.func @f(%x: f32) -> f32 {
+  %y = "else.where"(%x) : (f32) -> f32
+  %z = "else.where"(%y) : (f32) -> f32
+  return %z : f32
+}
+func.func @main(%x: f32) -> f32 {
+  return %x : f32
+}"""
+    program = mt.from_mlir(text)
+    assert program(2.0) == 2.0
+    with pytest.raises(UnsupportedOperationError, match=r"no translation to linalg for 'else.where' \(2×\)") as caught:
+        program.compile("f")
+    assert str(caught.value.span) == "<text>:2:8"
+
+
+@pytest.mark.parametrize("size", [10**12, 2**62, 2**63 - 1])
+@pytest.mark.parametrize("operation", ["tensor.empty()", "arith.constant dense<1.0>"])
+def test_tensors_that_no_machine_holds_are_refused(size, operation):
+    kind = f"tensor<{size}xf32>"
+    text = f"func.func @f() -> {kind} {{\n  %x = {operation} : {kind}\n  return %x : {kind}\n}}"
+    with pytest.raises(UnsupportedOperationError, match=f"{size} elements, which no machine holds") as caught:
+        mt.from_mlir(text).compile(pipeline="mlir")
+    assert str(caught.value.span) == "<text>:2:8"
+
+
+def test_programs_are_not_interpreted(monkeypatch):
+    monkeypatch.setenv("MLIRTRI_INTERPRET", "1")
+    with pytest.raises(UnknownOptionError, match="only Python functions are interpreted"):
+        mt.from_mlir(TEXT).compile("main")
 
 
 def test_blocks_with_branches_become_structured():

@@ -1,0 +1,74 @@
+"""What no machine holds, and what no dialect here knows, is refused before anything works on it.
+
+Takes the only function of a module. Refuses tensors that would need more than `LARGEST_TENSOR` bytes, constants of more
+than `LARGEST_CONSTANT` equal elements, which upstream's passes write out one by one, and operations of dialects that
+are not registered (the rest of the module may have them).
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from mlirtri.dialect.locations import span_of
+from mlirtri.dialect.mlir import all_operations, ir
+from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
+from mlirtri.lowering.refusals import refuse
+from mlirtri.lowering.stage import CompileContext
+
+LARGEST_TENSOR = 1 << 42
+"""Bytes."""
+LARGEST_CONSTANT = 1 << 28
+"""Elements."""
+
+
+def rewrite(module: ir.Module, context: CompileContext) -> None:
+    """Change nothing; raises `UnsupportedOperationError`."""
+    operations = all_operations(module)
+    refuse_unknown(module)
+    kinds: dict[ir.Type, ir.Location] = {}
+    for operation in operations:
+        for value in (*operation.results, *_arguments(operation)):
+            kinds.setdefault(value.type, value.location)
+    problems = [problem for kind, place in kinds.items() if (problem := _too_large(kind, place))]
+    problems += [problem for operation in operations if (problem := _long_constant(operation))]
+    raise_all(problems)
+
+
+def refuse_unknown(module: ir.Module) -> None:
+    """Raises `UnsupportedOperationError` for operations that are not registered."""
+    known: dict[str, bool] = {}
+    unknown = []
+    for operation in all_operations(module):
+        name = operation.name
+        if name not in known:
+            known[name] = module.context.is_registered_operation(name)
+        if not known[name]:
+            unknown.append(operation)
+    refuse([(each, f"{each.name!r}") for each in unknown], "linalg", "bring it to linalg, arith, math, tensor and scf")
+    module.context.allow_unregistered_dialects = False
+
+
+def _arguments(operation: ir.Operation) -> list[ir.Value]:
+    return [argument for region in operation.regions for block in region for argument in block.arguments]
+
+
+def _too_large(kind: ir.Type, place: ir.Location | None) -> KernelError | None:
+    if not isinstance(kind, ir.RankedTensorType):
+        return None
+    sizes = [size for size in kind.shape if size != ir.ShapedType.get_dynamic_size()]
+    if prod(sizes) * 8 <= LARGEST_TENSOR or 0 in sizes:
+        return None
+    return UnsupportedOperationError(
+        f"a {kind} has {prod(sizes)} elements, which no machine holds", span_of(place), help="check its shape"
+    )
+
+
+def _long_constant(operation: ir.Operation) -> KernelError | None:
+    kind = operation.results[0].type if operation.name == "arith.constant" else None
+    if not isinstance(kind, ir.RankedTensorType) or prod(kind.shape) <= LARGEST_CONSTANT or _too_large(kind, None):
+        return None
+    return UnsupportedOperationError(
+        f"this constant has {prod(kind.shape)} equal elements",
+        span_of(operation.location),
+        help="make it by linalg.fill of a tensor.empty",
+    )
