@@ -12,7 +12,7 @@ from __future__ import annotations
 from mlirtri.dialect.locations import name_of, span_of
 from mlirtri.dialect.mlir import all_operations, func, ir, operations_named, public_functions, tensor
 from mlirtri.errors import ArgumentMismatchError
-from mlirtri.lowering import import_reshapes
+from mlirtri.lowering import import_lengths, import_reshapes, import_slices
 from mlirtri.lowering.imports import argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.mlir_passes import Pass, run_passes
 from mlirtri.lowering.stage import CompileContext
@@ -35,12 +35,15 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
         _specialize(function, context)
     elif not any(_is_dynamic(value.type) for one in all_operations(module) for value in one.results):
         import_reshapes.rewrite(module)
+        import_slices.rewrite(module)
         return
     run_passes(module, FACTS, context)
     has_reshapes = import_reshapes.rewrite(module)
     if context.shapes or has_reshapes:
         _join_known_parts(module)
         run_passes(module, FACTS, context)
+    import_slices.rewrite(module)
+    import_lengths.rewrite(module)
     if context.shapes:
         [function] = public_functions(module)
         _return_what_is_known(function)

@@ -11,12 +11,22 @@ from mlirtri.dialect.mlir import bufferization, ir, operations_named
 from mlirtri.lowering.buffer_values import is_inside, terminator
 from mlirtri.lowering.size_conditions import dim
 
+DESTINATION_STYLE = ("linalg.", "tm_tensor.")
+"""Dialects whose results have the sizes of their last operands."""
 DESTINATIONS = {"tensor.insert": 1, "tensor.insert_slice": 1, "tensor.cast": 0}
 """Operations whose result has the sizes of one operand, with its number."""
 
 
 def rewrite(module: ir.Module) -> None:
     """Replace what keeps its sizes, the outermost loops first."""
+    for operation in operations_named(module, "tm_tensor.*"):
+        # Upstream's passes do not know these.
+        if operation.results:
+            for result, start in zip(
+                operation.results, list(operation.operands)[-len(operation.results) :], strict=True
+            ):
+                if _is_unknown(result):
+                    _replace(result, start)
     for name in ("scf.for", "scf.while", "scf.if"):
         for operation in operations_named(module, name):
             for result in operation.results:
@@ -64,7 +74,7 @@ def _root(value: ir.Value) -> ir.Value:
         made = value.owner.operation
         if made.name in DESTINATIONS and made.operands[DESTINATIONS[made.name]].type == value.type:
             value = made.operands[DESTINATIONS[made.name]]
-        elif made.name.startswith("linalg."):
+        elif made.name.startswith(DESTINATION_STYLE):
             value = made.operands[len(made.operands) - len(made.results) + value.result_number]
         elif made.name.startswith("scf.") and (start := _start(value)) is not None:
             value = start

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import func, ir, public_functions
+from mlirtri.dialect.mlir import all_operations, func, ir, public_functions
 from mlirtri.errors import Span, UnsupportedOperationError
 from mlirtri.lowering import loop_sizes
 from mlirtri.lowering.imports import CHECK, result_attributes
@@ -42,10 +42,11 @@ TO_ARGUMENTS = (
 def size_program(module: ir.Module) -> SizeProgram | None:
     """What the sizes of the module's only function are; raises `UnsupportedOperationError`."""
     [function] = public_functions(module)
-    if is_static(function):
+    if is_static(function) and not any(map(_has_open_size, all_operations(module))):
         return None
     asked = _Asked([], [])
-    return _program(numbers_of(module, lambda clone: _ask(clone, asked)), asked)
+    program = _program(numbers_of(module, lambda clone: _ask(clone, asked)), asked)
+    return program if program.sizes or program.conditions or not is_static(function) else None
 
 
 def numbers_of(module: ir.Module, ask: Callable[[func.FuncOp], list[ir.Value]]) -> Numbers:
@@ -87,10 +88,25 @@ class Numbers:
     values: list[int | None]
     places: list[Span | None]
 
+    def is_of_sizes(self, at: int) -> bool:
+        """Whether the value asked for as number `at` depends on sizes alone, on no element."""
+        pending = [self.values[at]]
+        while pending:
+            step = pending.pop()
+            if step is None or self.steps[step].name == ELEMENT:
+                return False
+            pending += self.steps[step].operands
+        return True
+
 
 def is_static(function: func.FuncOp) -> bool:
     """Whether the sizes of all arguments and results of a function on tensors are known."""
     return all(kind.has_static_shape for kind in (*function.type.inputs, *function.type.results))
+
+
+def _has_open_size(operation: ir.Operation) -> bool:
+    kinds = [value.type for value in operation.results]
+    return any(isinstance(kind, ir.RankedTensorType) and not kind.has_static_shape for kind in kinds)
 
 
 @dataclass(frozen=True)
@@ -235,8 +251,10 @@ class _Reader:
             return self._literal(operation, kind)
         if operation.name in ("tensor.dim", "tensor.extract"):
             return self._of_argument(operation, kind)
+        if operation.name not in OPERATIONS or kind not in _KINDS:
+            return None
         operands = [self._known[one] for one in operation.operands]
-        if operation.name not in OPERATIONS or None in operands or kind not in _KINDS:
+        if None in operands:
             return None
         numbers = (operation.attributes["predicate"].value,) if "predicate" in operation.attributes else ()
         return self._add(Step(operation.name, kind, tuple(operands), numbers))

@@ -19,7 +19,7 @@ from mlirtri.lowering.specialization import Interface, Leaf, RuntimeCheck
 
 def with_facts(function: Any, interface: Interface) -> Interface:
     """The interface of `function`, a `func.func` or what became of one; others say nothing."""
-    from mlirtri.lowering.imports import BOUND, DTYPE, NUMBER, STATE, argument_attributes, result_attributes
+    from mlirtri.lowering.imports import BOUND, DTYPE, LENGTHS, NUMBER, STATE, argument_attributes, result_attributes
 
     if function.operation.name != "func.func":
         return interface
@@ -38,13 +38,15 @@ def with_facts(function: Any, interface: Interface) -> Interface:
     checks = _checks(function, results)
     states = tuple((bound.index(each[STATE].value), at) for at, each in enumerate(results) if STATE in each)
     count = len(parameters) - len(bound)
+    counts = {at: _pairs(list(each[LENGTHS])) for at, each in enumerate(results) if LENGTHS in each}
     hidden = {*(check.index for check in checks), *(at for _, at in states), *dict(interface.updates).values()}
+    hidden |= {result for pairs in counts.values() for _, result in pairs}
     return replace(
         interface,
         parameters=tuple(parameters[:count]),
         bound=tuple(replace(each, name=name) for each, name in zip(parameters[count:], bound, strict=True)),
         leaves=tuple(leaves),
-        tree=_tree([Leaf(at, of) for at, of in enumerate(leaves) if at not in hidden]),
+        tree=_tree([Leaf(at, of, counts.get(at, ())) for at, of in enumerate(leaves) if at not in hidden]),
         checks=checks,
         states=states,
         numbers=tuple(at for at, each in enumerate(results) if NUMBER in each),
@@ -63,6 +65,10 @@ def _checks(function: Any, results: Sequence[dict[str, Any]]) -> tuple[RuntimeCh
     named = [(at, each[CHECK].value.partition(": ")) for at, each in enumerate(results) if CHECK in each]
     span = span_of(function.location)
     return tuple(RuntimeCheck(at, error_class(name), message, span) for at, (name, _, message) in named)
+
+
+def _pairs(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def _as_seen(of: TensorType, dtype: Any) -> TensorType:

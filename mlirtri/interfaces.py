@@ -111,10 +111,7 @@ def _sizes(module: Any, function: Any) -> SizeProgram | None:
 
     if function.operation.name != "func.func":
         return None
-    kinds = (*function.type.inputs, *function.type.results)
-    if all(isinstance(kind, ir.RankedTensorType) and kind.has_static_shape for kind in kinds):
-        return None
-    if not all(isinstance(kind, ir.RankedTensorType) for kind in kinds):
+    if not all(isinstance(kind, ir.RankedTensorType) for kind in (*function.type.inputs, *function.type.results)):
         return None
     from mlirtri.lowering.size_function import size_program
 

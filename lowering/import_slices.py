@@ -1,0 +1,143 @@
+"""Slices at places that only the run shows stay inside of their arrays.
+
+Takes a function on tensors. Gives it with an assertion and clamped offsets and sizes at every `tensor.extract_slice`
+and `tensor.insert_slice` of which the arguments' sizes do not say where it is: those whose operands depend on elements,
+and those in loops and branches. The others are checked before the call (`size_conditions`). Refuses nothing.
+
+    extract_slice %x[%i] [4] [1]   ──►   cf.assert 0 <= %i <= dim - 4; extract_slice %x[clamped %i] [4] [1]
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.mlir import arith, func, ir, operations_named, tensor
+from mlirtri.lowering.index_bounds import bounds_of
+from mlirtri.lowering.size_conditions import dim, index, kept_axes, slice_of
+from mlirtri.lowering.size_function import numbers_of
+
+NAMES = ("tensor.extract_slice", "tensor.insert_slice")
+MESSAGE = "a slice is out of bounds"
+Values = list[ir.Value]
+
+
+def rewrite(module: ir.Module) -> None:
+    """Guard the slices of `module`, in place."""
+    slices = _open(module)
+    if not slices:
+        return
+    numbers = numbers_of(module, lambda function: [each for one in _open(function) for each in _asked(one)])
+    position = 0
+    for one in slices:
+        count = len(_asked(one))
+        is_known = all(numbers.is_of_sizes(at) for at in range(position, position + count))
+        position += count
+        if not is_known or not _is_at_top(one):
+            with ir.InsertionPoint(one), one.location:
+                _guard(one)
+
+
+def _open(module: ir.Module | func.FuncOp) -> list[ir.Operation]:
+    """The slices with operands that say where they are."""
+    found = [one for name in NAMES for one in operations_named(module, name)]
+    return [one for one in found if len(one.operands) > _fixed(one)]
+
+
+def _fixed(one: ir.Operation) -> int:
+    return 2 if one.name == "tensor.insert_slice" else 1
+
+
+def _asked(one: ir.Operation) -> Values:
+    return list(one.operands)[_fixed(one) :] if _is_at_top(one) else []
+
+
+def _is_at_top(one: ir.Operation) -> bool:
+    return one.parent.name == "func.func"
+
+
+def _guard(one: ir.Operation) -> None:
+    whole = one.operands[_fixed(one) - 1]
+    offsets, sizes, strides = slice_of(one)
+    static_sizes, static_offsets = list(one.attributes["static_sizes"]), list(one.attributes["static_offsets"])
+    unknown = ir.ShapedType.get_dynamic_size()
+    inside_offsets, inside_sizes = list(offsets), list(sizes)
+    for axis, (offset, size, stride) in enumerate(zip(offsets, sizes, strides, strict=True)):
+        end = dim(whole, axis)
+        if static_sizes[axis] == unknown:
+            inside_offsets[axis] = _between(offset, end)
+            room = arith.ceildivsi(arith.subi(end, inside_offsets[axis]), stride)
+            inside_sizes[axis] = _between(size, room)
+        elif static_offsets[axis] == unknown:
+            reach = arith.addi(arith.muli(arith.subi(size, index(1)), stride), index(1))
+            if not _is_inside(offset, whole.type.shape[axis], static_sizes[axis]):
+                inside_offsets[axis] = _between(offset, arith.subi(end, reach) if static_sizes[axis] else end)
+    pairs = _shorten_source(one, static_sizes, inside_sizes) if one.name == "tensor.insert_slice" else []
+    _assert_same([*pairs, *zip(offsets, inside_offsets, strict=True), *zip(sizes, inside_sizes, strict=True)])
+    for size, inside in zip(sizes, inside_sizes, strict=True):
+        _replace_later(size, inside, one)
+    _set_operands(one, (static_offsets, inside_offsets), (static_sizes, inside_sizes), strides)
+
+
+def _is_inside(offset: ir.Value, whole: int, size: int) -> bool:
+    bounds = bounds_of(offset)
+    return whole >= 0 and bounds is not None and bounds.low >= 0 and bounds.high + size <= whole
+
+
+def _between(value: ir.Value, largest: ir.Value) -> ir.Value:
+    return arith.maxsi(arith.minsi(value, largest), index(0))
+
+
+def _shorten_source(one: ir.Operation, static_sizes: list[int], inside: Values) -> list[tuple[ir.Value, ir.Value]]:
+    """Of an array that does not fit only the part that does is inserted; `inside` is no more than there is.
+
+    Gives the pairs of sizes that are the same where all of it is inserted.
+    """
+    source = one.operands[0]
+    kept = kept_axes(static_sizes, source.type.rank) if source.type.rank < len(static_sizes) else range(len(inside))
+    for at, axis in enumerate(kept):
+        if source.type.shape[at] < 0:
+            inside[axis] = _between(inside[axis], dim(source, at))
+    shape = [size if size < 0 else static_sizes[axis] for size, axis in zip(source.type.shape, kept, strict=True)]
+    if all(size >= 0 for size in shape):
+        return []
+    zero, one_step = [0] * len(shape), [1] * len(shape)
+    sizes = [inside[axis] for at, axis in enumerate(kept) if shape[at] < 0]
+    one.operands[0] = tensor.extract_slice(source.type, source, [], sizes, [], zero, shape, one_step)
+    return [(dim(source, at), inside[axis]) for at, axis in enumerate(kept) if source.type.shape[at] < 0]
+
+
+def _replace_later(size: ir.Value, inside: ir.Value, one: ir.Operation) -> None:
+    """What is made of a slice has the slice's size, even where the assertion is going to fail."""
+    if size == inside:
+        return
+    for use in list(size.uses):
+        user = use.owner.operation
+        if user.block == one.block and one.is_before_in_block(user):
+            user.operands[use.operand_number] = inside
+
+
+def _assert_same(pairs: list[tuple[ir.Value, ir.Value]]) -> None:
+    same = [arith.cmpi(arith.CmpIPredicate.eq, x, y) for x, y in pairs if x != y]
+    if not same:
+        return
+    holds = same[0]
+    for each in same[1:]:
+        holds = arith.andi(holds, each)
+    ir.Operation.create("cf.assert", operands=[holds], attributes={"msg": ir.StringAttr.get(MESSAGE)})
+
+
+def _set_operands(
+    one: ir.Operation, offsets: tuple[list[int], Values], sizes: tuple[list[int], Values], strides: Values
+) -> None:
+    """Make the slice anew, with the same ones static."""
+    unknown = ir.ShapedType.get_dynamic_size()
+    groups = [[value for number, value in zip(*each, strict=True) if number == unknown] for each in (offsets, sizes)]
+    fixed_strides = list(one.attributes["static_strides"])
+    steps = [value for number, value in zip(fixed_strides, strides, strict=True) if number == unknown]
+    fixed = list(one.operands)[: _fixed(one)]
+    made = ir.Operation.create(
+        one.name,
+        results=[one.results[0].type],
+        operands=[*fixed, *groups[0], *groups[1], *steps],
+        attributes={each: one.attributes[each] for each in one.attributes},
+    )
+    one.results[0].replace_all_uses_with(made.results[0])
+    one.erase()
