@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+import mlirtri
 from mlirtri.dialect.definition import new_context
 from mlirtri.dialect.dtypes import find_dtype
 from mlirtri.dialect.locations import location_of
@@ -21,7 +22,7 @@ from mlirtri.lowering.imports import BOUND, DTYPE, argument_attributes, result_a
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.torch_graph import TorchGraph
 
-LIBRARY = str(Path(torch.__file__).parent)
+LIBRARIES = (str(Path(torch.__file__).parent), str(Path(mlirtri.__file__).parent))
 """Frames in here are no lines of the user's."""
 _FRAME = re.compile(r'File "([^"]+)", line ([0-9]+)')
 
@@ -51,7 +52,7 @@ def lower(graph: TorchGraph, context: CompileContext) -> ir.Module:
 def span_of_node(node: Any) -> Span | None:
     """The innermost line of the user's own that a node was traced from."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    own = [frame for frame in frames if not frame[0].startswith(LIBRARY)] or frames
+    own = [frame for frame in frames if not frame[0].startswith(LIBRARIES)]
     return Span(own[-1][0], int(own[-1][1]), 1) if own else None
 
 

@@ -7,7 +7,7 @@ structure than those that the module was exported with, and other values where t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -39,6 +39,38 @@ class Returned:
 
 
 @dataclass(frozen=True)
+class Sizes:
+    """The sizes that the export left open, as expressions of symbols, and what it assumed of them."""
+
+    expressions: tuple[tuple[int, int, Any], ...] = ()
+    """Leaf of the arguments, axis, and the SymPy expression of its size; those that are one symbol come first."""
+    ranges: Mapping[Any, tuple[float, float]] = field(default_factory=dict)
+    """Smallest and largest value of a symbol."""
+
+    def check(self, name: str, given: Sequence[Given], leaves: Sequence[Any]) -> None:
+        """Raises `ArgumentMismatchError` for sizes that the exported program is not for."""
+        known: dict[Any, int] = {}
+        for at, axis, expression in self.expressions:
+            size, place = _size(leaves[at], axis), f"axis {axis} of {given[at].name!r}"
+            if size is None:
+                # Of another rank, which the kernel refuses.
+                continue
+            wanted = known.setdefault(expression, size) if expression.is_Symbol else int(expression.subs(known))
+            if size != wanted:
+                raise ArgumentMismatchError(f"{name}(): {place} is {size}, and has to be {expression} = {wanted}")
+            low, high = self.ranges.get(expression, (size, size))
+            if not low <= size <= high:
+                raise ArgumentMismatchError(f"{name}() was exported for {low:g} to {high:g} along {place}, got {size}")
+
+
+def _size(leaf: Any, axis: int) -> int | None:
+    """The size of an axis, or the number itself where the export left a number open."""
+    if not isinstance(leaf, torch.Tensor):
+        return leaf if isinstance(leaf, int) else None
+    return leaf.shape[axis] if axis < leaf.dim() else None
+
+
+@dataclass(frozen=True)
 class Calling:
     """How a module is called."""
 
@@ -53,6 +85,7 @@ class Calling:
     """The same for leaves of the arguments."""
     persistent: frozenset[str] = frozenset()
     """The parameters and buffers that the module's state dict has."""
+    sizes: Sizes = field(default_factory=Sizes)
 
     def flattened(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """The leaves of the arguments; raises `ArgumentMismatchError`."""
@@ -68,6 +101,7 @@ class Calling:
                     f"{name}() was exported for {given.name} = {given.value!r}, got {leaf!r}",
                     help="export the module again: numbers, strings and None are part of the program",
                 )
+        self.sizes.check(name, self.given, leaves)
         return leaves
 
     def _ordered(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from mlirtri.errors import KernelTypeError, UnsupportedOperationError
 from mlirtri.lowering.torch_graph import TorchGraph
-from mlirtri.torch_calls import Calling, Given, Returned
+from mlirtri.torch_calls import Calling, Given, Returned, Sizes
 
 _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _ASSERTIONS = ("aten._assert_tensor_metadata.default",)
@@ -105,7 +105,19 @@ def _outputs(program: Any, graph: Any, bound: dict[str, str], given: list[Given]
         updates[OutputKind.BUFFER_MUTATION],
         {positions[name]: number for name, number in updates[OutputKind.USER_INPUT_MUTATION].items()},
         frozenset(program.state_dict),
+        _sizes(program, given),
     )
+
+
+def _sizes(program: Any, given: list[Given]) -> Sizes:
+    nodes = {node.name: node for node in program.graph_module.graph.nodes if node.op == "placeholder"}
+    found: list[tuple[int, int, Any]] = []
+    for at, each in enumerate(given):
+        value = nodes[each.name].meta.get("val") if each.name in nodes else None
+        sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+        found += [(at, axis, size.node.expr) for axis, size in enumerate(sizes) if isinstance(size, torch.SymInt)]
+    ranges = {symbol: (float(each.lower), float(each.upper)) for symbol, each in program.range_constraints.items()}
+    return Sizes(tuple(sorted(found, key=lambda size: not size[2].is_Symbol)), ranges)
 
 
 def _number(kept: list[Any], node: Any) -> int:

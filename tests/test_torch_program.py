@@ -269,3 +269,34 @@ def test_a_crash_of_torch_mlir_is_an_error():
     floor = torch.ops.aten.div.Tensor_mode
     found = mt.from_torch(lambda a: floor(a, torch.tensor(2, dtype=torch.uint8), rounding_mode="floor"), (x,))
     torch.testing.assert_close(found(x), x // 2)
+
+
+class Open(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x, y, factor):
+        return self.linear(x).softmax(-1) * factor, torch.cat([x, y]).sum(0), x.shape[0]
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_sizes_that_the_export_leaves_open(pipeline: str):
+    module = Open().eval()
+    count = torch.export.Dim("count", max=50)
+    shapes = {"x": {0: count}, "y": {0: 2 * count}, "factor": torch.export.Dim.DYNAMIC}
+    kernel = mt.from_torch(module, (torch.randn(5, 4), torch.randn(10, 4), 3), dynamic_shapes=shapes).compile(
+        pipeline=pipeline
+    )
+    for size in (1, 3, 8):
+        arguments = torch.randn(size, 4), torch.randn(2 * size, 4), size + 1
+        with torch.no_grad():
+            found, wanted = kernel(*arguments), module(*arguments)
+        torch.testing.assert_close(found[:2], wanted[:2])
+        assert found[2] == size
+    with pytest.raises(ArgumentMismatchError, match=r"axis 0 of 'y' is 7, and has to be .* = 6"):
+        kernel(torch.randn(3, 4), torch.randn(7, 4), 1)
+    with pytest.raises(ArgumentMismatchError, match=r"to 50 along axis 0 of 'x', got 51"):
+        kernel(torch.randn(51, 4), torch.randn(102, 4), 1)
+    with pytest.raises(ArgumentMismatchError, match=r"float32\[\?, 4\]"):
+        kernel(torch.randn(3, 5), torch.randn(6, 4), 1)

@@ -1,0 +1,105 @@
+"""`torch.compile(backend="mlirtri")`: graph breaks, sizes that vary, writes, views, gradients, refusals."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch._dynamo.exc import BackendCompilerFailed
+from torch._dynamo.testing import CompileCounterWithBackend
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+class Broken(nn.Module):
+    """Has a graph break, a write to its argument and a transposed result."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x):
+        y = self.linear(x).relu()
+        torch._dynamo.graph_break()
+        x.add_(1)
+        return y.t().softmax(0), x
+
+
+def test_the_backend_is_found_by_its_name():
+    assert "mlirtri" in torch._dynamo.list_backends()
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_a_graph_break_and_a_write(pipeline: str):
+    module = Broken()
+    compiled = torch.compile(module, backend="mlirtri", options={"pipeline": pipeline})
+    x = torch.randn(5, 4)
+    y = x.clone()
+    with torch.no_grad():
+        found, wanted = compiled(x), module(y)
+    torch.testing.assert_close(found[0], wanted[0])
+    assert found[0].stride() == wanted[0].stride()
+    assert found[1] is x
+    torch.testing.assert_close(x, y)
+
+
+def test_sizes_that_vary():
+    counter = CompileCounterWithBackend("mlirtri")
+    compiled = torch.compile(lambda x: (x * x.shape[0]).sum(0), backend=counter, dynamic=True)
+    for size in (3, 4, 6, 3):
+        x = torch.randn(size, 2)
+        torch.testing.assert_close(compiled(x), (x * size).sum(0))
+    assert counter.frame_count == 1
+
+
+class Trained(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+        self.layers = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+
+    def forward(self, x, labels):
+        return F.cross_entropy(self.layers(self.norm(x)), labels)
+
+
+def test_training():
+    module = Trained()
+    reference = copy.deepcopy(module)
+    compiled = torch.compile(module, backend="mlirtri")
+    pairs = [(module, compiled), (reference, reference)]
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each, _ in pairs]
+    for _ in range(3):
+        x, labels = torch.randn(6, 4), torch.randint(0, 3, (6,))
+        for optimizer, (_, run) in zip(optimizers, pairs, strict=True):
+            optimizer.zero_grad()
+            run(x, labels).backward()
+            optimizer.step()
+    for ours, theirs in zip(module.state_dict().values(), reference.state_dict().values(), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_views_of_arguments_are_views():
+    compiled = torch.compile(lambda x: (x.t(), x + 1), backend="mlirtri")
+    x = torch.randn(2, 3)
+    view, other = compiled(x)
+    x[0, 0] = 40.0
+    assert view[0, 0] == 40
+    assert other[0, 0] != 41
+
+
+def test_refusals_reach_the_caller():
+    with pytest.raises(BackendCompilerFailed, match=r"no lowering of aten\.special_i0e"):
+        torch.compile(torch.special.i0e, backend="mlirtri")(torch.randn(3))
+    with pytest.raises(BackendCompilerFailed, match="draws random numbers"):
+        torch.compile(lambda x: F.dropout(x, 0.5), backend="mlirtri")(torch.randn(3))
+    with pytest.raises(BackendCompilerFailed, match=r"unknown option 'pipelines'\s+help: did you mean 'pipeline'"):
+        torch.compile(torch.exp, backend="mlirtri", options={"pipelines": "mlir"})(torch.randn(3))

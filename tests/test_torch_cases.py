@@ -1,0 +1,53 @@
+"""Every operator case of `torch_cases`, in both CPU pipelines, against eager mode."""
+
+from __future__ import annotations
+
+import pytest
+from torch_case_checks import agrees
+from torch_cases import elementwise, makers, networks, reductions, shapes
+
+import mlirtri as mt
+from mlirtri.errors import UnsupportedOperationError
+
+TABLES = {"elementwise": elementwise, "reductions": reductions, "shapes": shapes, "networks": networks}
+CASES = {f"{name}: {case}": (function, make) for name, table in TABLES.items() for case, function, make in table.CASES}
+NOT_LOWERED: frozenset[str] = frozenset()
+"""What torch-mlir has no lowering of: a refusal that names the operator."""
+LOWERED = [name for name in CASES if name not in NOT_LOWERED]
+SAMPLE = LOWERED[::16]
+
+
+def test_names_are_unique():
+    assert len(CASES) == sum(len(table.CASES) for table in TABLES.values()) >= 300
+
+
+def check(name: str) -> None:
+    function, make = CASES[name]
+    makers.restart()
+    arguments = make()
+    wanted = function(*[each.clone() for each in arguments])
+    program = mt.from_torch(function, arguments)
+    for pipeline in ("linalg", "mlir"):
+        assert agrees(program.compile(pipeline=pipeline)(*arguments), wanted) is None, pipeline
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_sample(name: str):
+    check(name)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [name for name in LOWERED if name not in SAMPLE])
+def test_all(name: str):
+    check(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(NOT_LOWERED))
+def test_what_is_not_lowered_is_refused_by_name(name: str):
+    function, make = CASES[name]
+    makers.restart()
+    with pytest.raises(UnsupportedOperationError, match=r"torch-mlir (has no lowering of|does not)|torch.export"):
+        mt.from_torch(function, make()).compile()
