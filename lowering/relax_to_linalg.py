@@ -16,11 +16,12 @@ from mlirtri.dialect.locations import location_of
 from mlirtri.dialect.mlir import arith, func, ir, scf, tensor
 from mlirtri.dialect.sizes import DYNAMIC
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
+from mlirtri.lowering import mlir_to_linalg
+from mlirtri.lowering.dense_constants import array_of, constant_of
 from mlirtri.lowering.imperative import UPDATED_BY
 from mlirtri.lowering.imports import BOUND, DTYPE, set_signature
 from mlirtri.lowering.mlir_passes import Pass, run_passes
 from mlirtri.lowering.primfunc_to_linalg import Size, inline
-from mlirtri.lowering.dense_constants import array_of, constant_of
 from mlirtri.lowering.relax_operators import LEFT_ALONE, OPERATORS
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tir_to_scalar import Scalars, mlir_type
@@ -41,7 +42,7 @@ def lower(mod: IRModule, context: CompileContext) -> ir.Module:
     """The MLIR module of `mod`; raises `UnsupportedOperationError`."""
     module = translate(mod, context.kernel)
     run_passes(module, CLEANING, context)
-    return module
+    return mlir_to_linalg.lower(module, context)
 
 
 def translate(mod: IRModule, entry: str) -> ir.Module:
