@@ -82,6 +82,13 @@ def read_stablehlo_artifact(data: bytes, context: ir.Context) -> ir.Module:
     return _stablehlo.deserialize_portable_artifact(context, data)
 
 
+def write_stablehlo_artifact(module: ir.Module) -> bytes:
+    """StableHLO's portable bytecode of a module."""
+    from torch_mlir._mlir_libs import _stablehlo
+
+    return _stablehlo.serialize_portable_artifact(module, _stablehlo.get_current_version())
+
+
 def onnx_importer() -> Any:
     """torch-mlir's importer of ONNX graphs; raises `ImportError` where the onnx package is missing."""
     from torch_mlir.extras import onnx_importer
@@ -106,6 +113,13 @@ def torch_importer() -> tuple[Any, Any]:
     from torch_mlir.extras.fx_importer import ContextCache, FxImporter
 
     return FxImporter, ContextCache
+
+
+def without_as_strided(graph: Any) -> None:
+    """Write ``as_strided`` of a torch.fx graph with operators that torch-mlir takes; raises `NotImplementedError`."""
+    from torch_mlir.extras.fx_as_strided import rewrite_as_strided
+
+    rewrite_as_strided(graph)
 
 
 def torch_decompositions() -> dict[Any, Any]:

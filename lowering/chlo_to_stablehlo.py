@@ -8,7 +8,7 @@ results in attributes (`imports.py`). Refuses functions that call themselves.
 from __future__ import annotations
 
 from mlirtri.dialect.mlir import all_operations, ir, public_functions
-from mlirtri.lowering import import_entry
+from mlirtri.lowering import import_entry, stablehlo_trivial
 from mlirtri.lowering.imports import argument_attributes, note_signs, result_attributes, set_signature
 from mlirtri.lowering.isolated_passes import run_isolated
 from mlirtri.lowering.mlir_passes import Pass, run_rewrite
@@ -25,8 +25,8 @@ SIMPLER = (
     Pass("func.func(stablehlo-canonicalize-dynamism)", "operations whose sizes are constants are static"),
     Pass("func.func(canonicalize)", "what nobody needs is no reason to refuse"),
 )
-FOREIGN = ("mhlo.", "jax.", "sdy.", "xla.", "tf.", "stablehlo.")
-"""Whose attributes on modules, functions, arguments and results say nothing to these pipelines."""
+FOREIGN = ("mhlo.", "jax.", "sdy.", "xla.", "tf.", "stablehlo.", "mosaic.")
+"""Whose attributes say nothing to these pipelines."""
 
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
@@ -38,6 +38,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("one-entry", lambda each: import_entry.rewrite(each, context), module, context)
     module = run_isolated(module, SIMPLER, context)
     with module.context, ir.Location.unknown():
+        run_rewrite("without-trivial-operations", stablehlo_trivial.rewrite, module, context)
         run_rewrite("signs-as-attributes", _note_signs, module, context)
     return module
 
@@ -49,8 +50,6 @@ def _note_signs(module: ir.Module) -> None:
 
 def _drop_foreign_attributes(module: ir.Module) -> None:
     for operation in all_operations(module):
-        if operation.name not in ("builtin.module", "func.func"):
-            continue
         for name in [each for each in operation.attributes if each.startswith(FOREIGN)]:
             del operation.attributes[name]
         if operation.name == "func.func" and len(operation.regions[0].blocks):

@@ -5,7 +5,7 @@ Takes a module after upstream's lowering, which left the sorts alone and turned 
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import ir, operations_named
+from mlirtri.dialect.mlir import arith, ir, operations_named
 from mlirtri.lowering.scalar_regions import inline_scalars
 
 
@@ -26,8 +26,13 @@ def _rewrite(operation: ir.Operation) -> None:
     elements = [each.element_type for each in types for _ in range(2)]
     block = sort.regions[0].blocks.append(*elements, arg_locs=[operation.location] * len(elements))
     with ir.InsertionPoint(block):
-        results = inline_scalars(operation.regions[0].blocks[0], list(block.arguments))
-        ir.Operation.create("tm_tensor.yield", operands=results)
+        # StableHLO asks whether the first comes before the second, the other whether it may stay there: elements that
+        # are equal may.
+        pairs = list(zip(block.arguments[0::2], block.arguments[1::2], strict=True))
+        swapped = [each for first, second in pairs for each in (second, first)]
+        [after] = inline_scalars(operation.regions[0].blocks[0], swapped)
+        stays = arith.xori(after, arith.constant(after.type, 1))
+        ir.Operation.create("tm_tensor.yield", operands=[stays])
     for old, new in zip(operation.results, sort.results, strict=True):
         old.replace_all_uses_with(new)
     operation.erase()

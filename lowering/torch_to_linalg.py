@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from mlirtri.dialect.mlir import ir
 from mlirtri.errors import PassFailedError
-from mlirtri.lowering import mlir_to_linalg
+from mlirtri.lowering import mlir_to_linalg, unsigned_torch
 from mlirtri.lowering.isolated_passes import run_isolated
-from mlirtri.lowering.mlir_passes import Pass
+from mlirtri.lowering.mlir_passes import Pass, run_rewrite
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.torch_refusals import refuse_operators
 
@@ -28,7 +28,10 @@ ASSUMPTION = "torch.assume_strict_symbolic_shapes"
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Lower `module`; raises `UnsupportedOperationError`."""
     try:
-        lowered = run_isolated(module, (*TO_BACKEND, *TO_LINALG), context)
+        lowered = run_isolated(module, TO_BACKEND, context)
+        with lowered.context, ir.Location.unknown():
+            run_rewrite("unsigned-in-signed", unsigned_torch.rewrite, lowered, context)
+        lowered = run_isolated(lowered, TO_LINALG, context)
     except PassFailedError as error:
         refuse_operators(module, error, (*TO_BACKEND, *TO_LINALG), context)
     with lowered.context, ir.Location.unknown():

@@ -1,0 +1,48 @@
+"""Operations of StableHLO that compute nothing: those on tensors of no elements, and barriers of optimisations.
+
+Takes a module of `stablehlo`. Gives it with `tensor.empty` for every tensor without elements, initial values for what
+was reduced from none, and the operands of barriers in their place: upstream's lowering stops at each of these.
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.mlir import ir, operations_named, tensor
+
+KEPT = ("stablehlo.while", "stablehlo.if", "stablehlo.case", "stablehlo.return", "stablehlo.custom_call")
+
+
+def rewrite(module: ir.Module) -> None:
+    """Replace all of them in `module`."""
+    # Those in regions come after what they are in, which goes with them: from the back none is gone yet.
+    for operation in reversed(operations_named(module, "stablehlo.*")):
+        if operation.name in KEPT or not len(operation.results):
+            continue
+        with operation.location, ir.InsertionPoint(operation):
+            values = _values(operation)
+        if values is None:
+            continue
+        for old, new in zip(operation.results, values, strict=True):
+            old.replace_all_uses_with(new)
+        operation.erase()
+
+
+def _values(operation: ir.Operation) -> list[ir.Value] | None:
+    """What the results are; None where the operation computes something."""
+    if operation.name == "stablehlo.optimization_barrier":
+        return list(operation.operands)
+    types = [each.type for each in operation.results]
+    if all(_is_empty(each) for each in types):
+        return [tensor.empty(list(each.shape), each.element_type) for each in types]
+    if operation.name == "stablehlo.reduce" and _is_empty(operation.operands[0].type):
+        initial = list(operation.operands)[len(types) :]
+        return [_filled(value, kind) for value, kind in zip(initial, types, strict=True)]
+    return None
+
+
+def _is_empty(kind: ir.Type) -> bool:
+    return isinstance(kind, ir.RankedTensorType) and kind.has_static_shape and 0 in kind.shape
+
+
+def _filled(scalar: ir.Value, kind: ir.Type) -> ir.Value:
+    dimensions = {"broadcast_dimensions": ir.DenseI64ArrayAttr.get([])}
+    return ir.Operation.create("stablehlo.broadcast_in_dim", [kind], [scalar], dimensions).result

@@ -1,0 +1,175 @@
+"""Unsigned integers in the torch dialect, which torch-mlir lowers as signed ones: computed in a wider signed type.
+
+Takes a module in the torch dialect, before its lowering to linalg. Gives it with every operation that would look at a
+sign applied to si64 instead; 64 bits are no wider, and there what only compares is applied to numbers moved by 2^63.
+Refuses the other operations on 64 bits.
+
+    torch.aten.div.Tensor %a, %b : ui8   ──►   to si64, & 255, torch.aten.div.Tensor : si64, to ui8
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from mlirtri.dialect.mlir import all_operations, ir
+from mlirtri.lowering.refusals import refuse
+
+SIGNLESS = frozenset(
+    "torch.aten." + name
+    for name in (
+        "add.Tensor add.Scalar sub.Tensor sub.Scalar rsub.Scalar mul.Tensor mul.Scalar neg bitwise_and.Tensor "
+        "bitwise_and.Scalar bitwise_or.Tensor bitwise_xor.Tensor bitwise_not bitwise_left_shift.Tensor eq.Tensor "
+        "eq.Scalar ne.Tensor ne.Scalar logical_not logical_and logical_or logical_xor any any.dim any.dims all all.dim "
+        "where.self where.ScalarSelf where.ScalarOther where.Scalar view reshape permute transpose.int t expand "
+        "broadcast_to slice.Tensor select.int cat index_select gather index.Tensor index.Tensor_hacked_twin "
+        "index_put index_put.hacked_twin squeeze squeeze.dim unsqueeze flatten.using_ints unflatten.int "
+        "constant_pad_nd flip roll clone contiguous detach as_strided zeros_like ones_like full_like empty_like "
+        "new_zeros new_ones new_empty new_full scatter.src scatter.value scatter_add masked_fill.Scalar "
+        "masked_fill.Tensor tril triu copy slice_scatter select_scatter repeat repeat_interleave.self_int movedim.int "
+        "size.int size dim numel _reshape_alias item Int.Tensor tensor_split.sections split.Tensor split_with_sizes "
+        "unbind.int embedding alias lift_fresh_copy diagonal tile "
+        "_make_per_tensor_quantized_tensor _make_per_channel_quantized_tensor int_repr"
+    ).split()
+) | {"torch.prim.ListConstruct", "torch.prims.view_of", "torch.prims.collapse", "torch.prims.split_dim"}
+"""What moves numbers, or computes the same bits whether there is a sign or none."""
+CASTS = frozenset({"torch.aten.to.dtype", "torch.prims.convert_element_type", "torch.aten._to_copy"})
+ORDERED = frozenset(
+    "torch.aten." + name
+    for name in (
+        "gt.Tensor", "lt.Tensor", "ge.Tensor", "le.Tensor", "maximum", "minimum", "max.dim", "min.dim", "max", "min",
+        "amax", "amin", "argmax", "argmin", "sort", "topk", "clamp.Tensor", "clamp_min.Tensor", "clamp_max.Tensor",
+    )
+)  # fmt: skip
+"""What only compares."""
+WRAPPING = frozenset(f"torch.aten.{name}" for name in ("sum", "sum.dim_IntList", "cumsum", "mm", "bmm", "matmul"))
+"""What wraps, where the width of the result is that of the operands."""
+_UNSIGNED = re.compile(r",ui(8|16|32|64)>")
+_SIGNED = {8: 1, 16: 2, 32: 3, 64: 4}
+"""torch's numbers for its signed dtypes, by width. Casts to uint16 and uint64 end torch-mlir's process."""
+
+
+def rewrite(module: ir.Module) -> None:
+    """Rewrite all such operations of `module`; raises `UnsupportedOperationError`."""
+    found = [each for each in all_operations(module) if _looks_at_sign(each)]
+    refuse(_too_wide(found), "signed integers", "cast to int64 before, where the numbers fit")
+    for operation in found:
+        with operation.location, ir.InsertionPoint(operation):
+            _widen(operation)
+
+
+def _width(value: ir.Value) -> int:
+    """The width of an unsigned tensor's elements; 0 of anything else."""
+    match = _UNSIGNED.search(str(value.type))
+    return int(match[1]) if match and str(value.type).startswith("!torch.vtensor") else 0
+
+
+def _looks_at_sign(operation: ir.Operation) -> bool:
+    if not operation.name.startswith(("torch.aten.", "torch.prims.")) or operation.name in SIGNLESS:
+        return False
+    widths = [_width(each) for each in operation.operands]
+    if operation.name in WRAPPING and set(widths) <= {0, 64}:
+        return False
+    if operation.name in CASTS:
+        return widths[0] != 0 or (_width(operation.results[0]) != 0 and "f" in _element(operation.operands[0]))
+    return any(widths)
+
+
+def _too_wide(found: Iterable[ir.Operation]) -> Iterable[tuple[ir.Operation, str]]:
+    for operation in found:
+        if not any(_width(each) == 64 for each in operation.operands) or operation.name in (*ORDERED, "torch.aten.abs"):
+            continue
+        if operation.name not in CASTS or "f" in _element(operation.results[0]):
+            yield operation, f"{operation.name.removeprefix('torch.')} of uint64"
+
+
+def _element(value: ir.Value) -> str:
+    """The element type of a tensor, as text."""
+    return str(value.type).rpartition("],")[2].rstrip(">")
+
+
+def _widen(operation: ir.Operation) -> None:
+    """Apply `operation` to si64, and cast what it gives back."""
+    if operation.name == "torch.aten.abs":
+        operation.results[0].replace_all_uses_with(operation.operands[0])
+        operation.erase()
+        return
+    is_cast = operation.name in CASTS
+    moved = any(_width(each) == 64 for each in operation.operands) and not is_cast
+    for at, operand in enumerate(operation.operands):
+        if width := _width(operand):
+            operation.operands[at] = _moved(operand) if moved else _signed(operand, width)
+    if is_cast:
+        if "f" in _element(operation.operands[0]):
+            operation.operands[0] = _cast(operation.operands[0], 64)
+        return
+    results = [_width(each) for each in operation.results]
+    if any(results):
+        _replace(operation, results, moved)
+
+
+def _replace(operation: ir.Operation, widths: list[int], moved: bool) -> None:
+    types = [
+        _as_type(each.type, "si64") if width else each.type
+        for each, width in zip(operation.results, widths, strict=True)
+    ]
+    attributes = {name: operation.attributes[name] for name in operation.attributes}
+    wide = ir.Operation.create(operation.name, types, list(operation.operands), attributes)
+    for old, new, width in zip(operation.results, wide.results, widths, strict=True):
+        value = _shifted(new) if moved and width else new
+        old.replace_all_uses_with(_unsigned(value, width) if width else value)
+    operation.erase()
+
+
+def _signed(value: ir.Value, width: int) -> ir.Value:
+    """An unsigned tensor as si64."""
+    wide = _cast(_seen_as(value, f"si{width}", width), 64)
+    if width == 64:
+        return wide
+    mask = _integer((1 << width) - 1)
+    return ir.Operation.create("torch.aten.bitwise_and.Scalar", [wide.type], [wide, mask]).result
+
+
+def _moved(value: ir.Value) -> ir.Value:
+    return _shifted(_signed(value, 64))
+
+
+def _unsigned(value: ir.Value, width: int) -> ir.Value:
+    return _seen_as(_cast(value, width), f"ui{width}", width)
+
+
+def _seen_as(value: ir.Value, element: str, width: int) -> ir.Value:
+    """The same bits with another sign, which is none in MLIR's own tensors."""
+    shape = str(value.type).partition("[")[2].partition("]")[0]
+    bare = ir.Type.parse(f"tensor<{''.join(f'{size}x' for size in shape.split(',') if size)}i{width}>")
+    bits = ir.Operation.create("torch_c.to_builtin_tensor", [bare], [value]).result
+    return ir.Operation.create("torch_c.from_builtin_tensor", [_as_type(value.type, element)], [bits]).result
+
+
+def _shifted(value: ir.Value) -> ir.Value:
+    """Plus 2^63, which wraps: the order of unsigned numbers becomes that of signed ones, and back."""
+    operands = [value, _integer(-(1 << 63)), _integer(1)]
+    return ir.Operation.create("torch.aten.add.Scalar", [value.type], operands).result
+
+
+def _cast(value: ir.Value, width: int) -> ir.Value:
+    """As a signed tensor of this width."""
+    if _element(value) == f"si{width}":
+        return value
+    no = ir.Operation.create("torch.constant.bool", [ir.Type.parse("!torch.bool")], attributes=_boolean(False)).result
+    none = ir.Operation.create("torch.constant.none", [ir.Type.parse("!torch.none")]).result
+    kind, number = _as_type(value.type, f"si{width}"), _integer(_SIGNED[width])
+    return ir.Operation.create("torch.aten.to.dtype", [kind], [value, number, no, no, none]).result
+
+
+def _as_type(kind: ir.Type, element: str) -> ir.Type:
+    return ir.Type.parse(f"{str(kind).rpartition('],')[0]}],{element}>")
+
+
+def _integer(number: int) -> ir.Value:
+    attributes = {"value": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)}
+    return ir.Operation.create("torch.constant.int", [ir.Type.parse("!torch.int")], attributes=attributes).result
+
+
+def _boolean(truth: bool) -> dict[str, ir.Attribute]:
+    return {"value": ir.IntegerAttr.get(ir.IntegerType.get_signless(1), int(truth))}
