@@ -119,6 +119,16 @@ def divided(x: Any, y: Any, *, rounding_mode: str | None = None) -> torch.Tensor
     return wide.to(kind)
 
 
+def padded(x: torch.Tensor, pad: list[int], value: float = 0) -> torch.Tensor:
+    """It pads by a negative number as if that were nothing."""
+    if all(isinstance(each, int) and each >= 0 for each in pad):
+        return NotImplemented
+    for at, (low, high) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        axis = x.dim() - 1 - at
+        x = x.narrow(axis, max(-low, 0), x.shape[axis] - max(-low, 0) - max(-high, 0))
+    return aten.constant_pad_nd(x, [max(each, 0) for each in pad], value)
+
+
 def compared(operator: Any) -> Callable[[torch.Tensor, Any], torch.Tensor]:
     """torch-mlir compares in the first operand's dtype, torch in the dtype that both have room in."""
 
@@ -156,6 +166,7 @@ OURS: dict[Any, Callable[..., Any]] = {
     aten.hypot.default: hypot,
     aten.abs.default: absolute,
     aten.div.Tensor_mode: divided,
+    aten.constant_pad_nd.default: padded,
     **{operator: compared(operator) for operator in COMPARISONS},
 }
 

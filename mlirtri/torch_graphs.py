@@ -10,8 +10,10 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 
+from mlirtri.dialect.mlir import without_as_strided
 from mlirtri.errors import KernelTypeError, UnsupportedOperationError
 from mlirtri.lowering.torch_graph import TorchGraph
 from mlirtri.torch_calls import Calling, Given, Returned, Sizes
@@ -129,6 +131,11 @@ def _number(kept: list[Any], node: Any) -> int:
 def bind_attributes(module: Any, bound: dict[str, str], tensors: dict[str, torch.Tensor]) -> None:
     """Tensors that the graph holds as attributes of its module become placeholders too."""
     graph = module.graph
+    try:
+        # It makes such tensors.
+        without_as_strided(graph)
+    except NotImplementedError as error:
+        raise UnsupportedOperationError(f"as_strided of these strides is not lowered: {error}") from error
     first = next(iter(graph.nodes))
     for node in [each for each in graph.nodes if each.op == "get_attr"]:
         value = getattr(module, node.target, None)
@@ -136,8 +143,7 @@ def bind_attributes(module: Any, bound: dict[str, str], tensors: dict[str, torch
             continue
         with graph.inserting_before(first):
             placeholder = graph.placeholder(f"{node.name}_held")
-        placeholder.meta = dict(node.meta)
-        placeholder.meta.setdefault("val", value)
+        placeholder.meta = {**node.meta, "val": FakeTensorMode().from_tensor(value)}
         bound[placeholder.name] = node.target
         tensors[node.target] = value.detach()
         node.replace_all_uses_with(placeholder)
