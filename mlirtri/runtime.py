@@ -295,6 +295,11 @@ class _Entry:
                 f"{self.runner.name}() is bound to {self.parameter.name!r}, a {self.parameter.type} that is not here",
                 help=f"give it: mt.resume(…, params={{{self.parameter.name!r}: tensor}})",
             )
+        if self.runner.device.type == "cuda" and not torch.cuda.is_available():
+            raise DeviceError(
+                f"{self.runner.name}() was compiled for cuda, and there is no CUDA device here",
+                help="the source is in kernel.ir['cuda']",
+            )
         tensor = as_torch(value) if isinstance(value, np.ndarray) else value
         with torch.no_grad():
             return self(tensor.detach().contiguous().to(self.runner.device))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import mlirtri as mt
-from mlirtri.errors import ArgumentMismatchError, KernelError, ParseError
+from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelError, ParseError
 from mlirtri.mlir_resources import split_resources
 
 COUNT = 100
@@ -213,6 +213,14 @@ def test_parameters_keep_their_types_and_names(name, value, message):
         program.params[name] = value
     with pytest.raises(ArgumentMismatchError, match="the program needs 'w'"):
         del program.params["w"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_cuda_kernels_say_that_their_device_is_missing():
+    kernel = mt.from_mlir(SCALED).compile("main", target="cuda:sm_80")
+    assert "mlirtri.bound" in kernel.ir["linalg"]
+    with pytest.raises(DeviceError, match="there is no CUDA device here"):
+        kernel(ONES)
 
 
 # --- dumps ---------------------------------------------------------------------------------------------------------
