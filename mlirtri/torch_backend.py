@@ -20,13 +20,21 @@ from mlirtri.torch_functions import TracedFunction
 OPTIONS = ("target", "pipeline", "schedule")
 
 
-def backend(graph: torch.fx.GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None) -> Any:
+def backend(
+    graph: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Any:
     """Compile a graph of Dynamo's; `options` are `target`, `pipeline` and `schedule`, as `Program.compile` takes them.
 
     Raises `KernelError`, which Dynamo shows as the cause of its own error.
     """
     from torch._dynamo.backends.common import aot_autograd
 
+    if mode is not None:
+        raise UnknownOptionError("the backend mlirtri has no modes", help=f"it has options={{}}: {', '.join(OPTIONS)}")
     chosen = _checked(options or {})
     forward = partial(compiled, name="forward", options=chosen)
     backward = partial(compiled, name="backward", options=chosen)

@@ -152,7 +152,7 @@ class TorchKernel(Kernel):
         with torch.no_grad():
             for name, number in self.calling.buffer_updates.items():
                 self.held[name].copy_(results[number])
-                if not self.held[name].is_contiguous():
+                if not self.held[name].is_contiguous() or self.held[name].device.type != self.runner.device.type:
                     # The runner has a copy of it.
                     self._runner = None
             for at, number in self.calling.input_updates.items():
