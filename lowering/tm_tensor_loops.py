@@ -79,7 +79,7 @@ def _last(totals: ir.Value, start: ir.Value, axis: int) -> ir.Value:
     last = arith.subi(index_value(size), index_constant(1))
 
     def body(before: ir.Value, *_: ir.Value) -> Values:
-        at = [linalg.index(ir.IntegerAttr.get(ir.IntegerType.get_signless(64), loop)) for loop in range(rank)]
+        at = [linalg.IndexOp(loop).result for loop in range(rank)]
         inside = arith.maxsi(last, index_constant(0))
         total = tensor.extract(totals, [*at[:axis], inside, *at[axis:]])
         if isinstance(size, int):

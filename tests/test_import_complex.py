@@ -1,0 +1,135 @@
+"""Upstream's complex operations in imported programs, against NumPy in every pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import mlirtri as mt
+from mlirtri.errors import UnsupportedOperationError
+
+PIPELINES = ("linalg", "relax", "mlir")
+PARTS = {"f32": (np.complex64, 2e-6), "f64": (np.complex128, 1e-14)}
+MAP = "affine_map<(d0) -> (d0)>"
+
+UNARY: dict[str, Callable] = {
+    "neg": np.negative, "conj": np.conj, "sqrt": np.sqrt, "rsqrt": lambda z: 1 / np.sqrt(z), "exp": np.exp,
+    "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "tan": np.tan,
+    "tanh": np.tanh, "sign": np.sign,
+}  # fmt: skip
+TO_REAL: dict[str, Callable] = {"abs": np.abs, "angle": np.angle, "re": np.real, "im": np.imag}
+BINARY: dict[str, Callable] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": np.power,
+    "atan2": lambda y, x: -1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y)),
+}  # fmt: skip
+COMPARISONS: dict[str, Callable] = {"eq": np.equal, "neq": np.not_equal}
+
+
+def numbers(dtype: type, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return (rng.normal(size=6) + 1j * rng.normal(size=6)).astype(dtype)
+
+
+def every_operation(part: str) -> tuple[str, list[tuple[str, Callable]]]:
+    """A module whose results are every operation on the elements of two arrays, and the oracles of the results."""
+    kind = f"complex<{part}>"
+    steps = [(f"complex.{n} %x : {kind}", kind, lambda a, _, f=f: f(a)) for n, f in UNARY.items()]
+    steps += [(f"complex.{n} %x : {kind}", part, lambda a, _, f=f: f(a)) for n, f in TO_REAL.items()]
+    steps += [(f"complex.{n} %x, %y : {kind}", kind, f) for n, f in BINARY.items()]
+    steps += [(f"complex.{n} %x, %y : {kind}", "i1", f) for n, f in COMPARISONS.items()]
+    types = [f"tensor<6x{of}>" for _, of, _ in steps]
+    count, names = len(steps), [step.split()[0] for step, _, _ in steps]
+    empties = "\n".join(f"  %e{at} = tensor.empty() : {of}" for at, of in enumerate(types))
+    body = "\n".join(f"    %v{at} = {step}" for at, (step, _, _) in enumerate(steps))
+    outs = ", ".join(f"%o{at}: {of}" for at, (_, of, _) in enumerate(steps))
+    text = f"""
+func.func @main(%a: tensor<6x{kind}>, %b: tensor<6x{kind}>) -> ({", ".join(types)}) {{
+{empties}
+  %r:{count} = linalg.generic {{indexing_maps = [{", ".join([MAP] * (count + 2))}], iterator_types = ["parallel"]}}
+      ins(%a, %b : tensor<6x{kind}>, tensor<6x{kind}>)
+      outs({", ".join(f"%e{at}" for at in range(count))} : {", ".join(types)}) {{
+  ^bb0(%x: {kind}, %y: {kind}, {outs}):
+{body}
+    linalg.yield {", ".join(f"%v{at}" for at in range(count))} : {", ".join(of for _, of, _ in steps)}
+  }} -> ({", ".join(types)})
+  return {", ".join(f"%r#{at}" for at in range(count))} : {", ".join(types)}
+}}"""
+    return text, [(name, oracle) for name, (_, _, oracle) in zip(names, steps, strict=True)]
+
+
+@pytest.mark.parametrize(("part", "pipeline"), [("f32", "linalg"), ("f32", "mlir"), ("f64", "relax"), ("f64", "mlir")])
+def test_every_operation(part, pipeline):
+    dtype, tolerance = PARTS[part]
+    text, oracles = every_operation(part)
+    a, b = numbers(dtype, 1), numbers(dtype, 2)
+    b[3] = a[3]
+    found = mt.from_mlir(text).compile(pipeline=pipeline)(a, b)
+    for (name, oracle), result in zip(oracles, found, strict=True):
+        wanted = oracle(a, b)
+        np.testing.assert_allclose(result, wanted, rtol=tolerance, atol=tolerance, err_msg=name)
+        assert result.dtype == (wanted.real if name == "complex.angle" else wanted).dtype
+
+
+CONSTANTS = """
+func.func @main(%a: tensor<2xcomplex<f64>>, %s: tensor<complex<f64>>)
+    -> (tensor<2xcomplex<f64>>, tensor<complex<f64>>) {
+  %k = arith.constant dense<[(1.0, 2.0), (3.0, -4.0)]> : tensor<2xcomplex<f64>>
+  %z = arith.constant dense<(0.5, -1.0)> : tensor<2xcomplex<f64>>
+  %c = complex.constant [2.0, -3.0] : complex<f64>
+  %r = linalg.generic {indexing_maps = [MAP, MAP, MAP], iterator_types = ["parallel"]}
+      ins(%a, %k : tensor<2xcomplex<f64>>, tensor<2xcomplex<f64>>) outs(%z : tensor<2xcomplex<f64>>) {
+  ^bb0(%x: complex<f64>, %y: complex<f64>, %o: complex<f64>):
+    %p = complex.mul %x, %y : complex<f64>
+    %q = complex.add %p, %o : complex<f64>
+    %t = complex.mul %q, %c : complex<f64>
+    linalg.yield %t : complex<f64>
+  } -> tensor<2xcomplex<f64>>
+  %e = tensor.extract %s[] : tensor<complex<f64>>
+  %f = complex.exp %e : complex<f64>
+  %g = tensor.from_elements %f : tensor<complex<f64>>
+  return %r, %g : tensor<2xcomplex<f64>>, tensor<complex<f64>>
+}""".replace("MAP", MAP)
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_arguments_results_constants_and_single_numbers(pipeline):
+    a, s = numbers(np.complex128, 3)[:2], np.array(0.5 - 1.5j)
+    found, number = mt.from_mlir(CONSTANTS).compile(pipeline=pipeline)(a, s)
+    np.testing.assert_allclose(found, (a * [1 + 2j, 3 - 4j] + (0.5 - 1j)) * (2 - 3j), rtol=1e-14)
+    np.testing.assert_allclose(number, np.exp(s), rtol=1e-14)
+
+
+BITS = """
+func.func @main(%a: tensor<complex<f32>>) -> (tensor<i64>, tensor<complex<f32>>) {
+  %z = tensor.extract %a[] : tensor<complex<f32>>
+  %bits = complex.bitcast %z : complex<f32> to i64
+  %back = complex.bitcast %bits : i64 to complex<f32>
+  %r = tensor.from_elements %bits : tensor<i64>
+  %s = tensor.from_elements %back : tensor<complex<f32>>
+  return %r, %s : tensor<i64>, tensor<complex<f32>>
+}"""
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_bits_of_a_number(pipeline):
+    z = np.array(1.5 - 0.25j, np.complex64)
+    bits, back = mt.from_mlir(BITS).compile(pipeline=pipeline)(z)
+    assert bits == z.view(np.int64)
+    assert back == z
+
+
+def test_numbers_that_numpy_has_none_of_are_refused_at_their_line():
+    text = """
+func.func @main(%a: tensor<f16>) -> tensor<f16> {
+  %x = tensor.extract %a[] : tensor<f16>
+  %z = complex.create %x, %x : complex<f16>
+  %w = complex.exp %z : complex<f16>
+  %r = complex.re %w : complex<f16>
+  %t = tensor.from_elements %r : tensor<f16>
+  return %t : tensor<f16>
+}"""
+    with pytest.raises(UnsupportedOperationError, match="complex<f16>") as caught:
+        mt.from_mlir(text).compile()
+    assert caught.value.span is not None

@@ -1,0 +1,194 @@
+"""Control flow of imported programs, and loops beside straight-line code, against NumPy in every pipeline."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mlirtri as mt
+from mlirtri.errors import UnsupportedOperationError
+
+PIPELINES = ("linalg", "relax", "mlir")
+RNG = np.random.default_rng(5)
+A = RNG.random((4, 8), np.float32)
+
+HEAD = """
+#place = affine_map<(d0)[s0] -> (d0 * 2 + s0)>
+func.func @main(%a: tensor<4x8xf32>, %i: tensor<index>) -> {types} {{
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c4 = arith.constant 4 : index
+  %c8 = arith.constant 8 : index
+  %half = arith.constant 0.5 : f32
+  %n = tensor.extract %i[] : tensor<index>
+  {body}
+  return %r : {types}
+}}"""
+SAME = "tensor<4x8xf32>"
+
+
+def program(body: str, types: str = SAME) -> str:
+    return HEAD.format(body=body, types=types)
+
+
+def forall(a: np.ndarray, _n: int) -> np.ndarray:
+    result = a.copy()
+    result[:, :4] = np.sqrt(a[:, :4])
+    return result
+
+
+def powers(a: np.ndarray, n: int) -> np.ndarray:
+    for _ in range(n):
+        a = a * np.float32(0.5)
+    return a
+
+
+def switched(a: np.ndarray, n: int) -> np.ndarray:
+    return {2: a + a, 5: a}.get(n, np.sqrt(a))
+
+
+CASES = {
+    "scf.forall": (program("""
+  %r = scf.forall (%x, %y) in (4, 2) shared_outs(%o = %a) -> (tensor<4x8xf32>) {
+    %at = affine.apply #place(%y)[%c0]
+    %s = tensor.extract_slice %a[%x, %at] [1, 2] [1, 1] : tensor<4x8xf32> to tensor<1x2xf32>
+    %t = math.sqrt %s : tensor<1x2xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %t into %o[%x, %at] [1, 2] [1, 1] : tensor<1x2xf32> into tensor<4x8xf32>
+    }
+  }"""), forall),
+    "scf.parallel": (program("""
+  %s:2 = scf.parallel (%x, %y) = (%c0, %c0) to (%c4, %c8) step (%c1, %c2) init (%half, %half) -> (f32, f32) {
+    %e = tensor.extract %a[%x, %y] : tensor<4x8xf32>
+    scf.reduce(%e, %e : f32, f32) {
+    ^bb0(%l: f32, %m: f32):
+      %q = arith.addf %l, %m : f32
+      scf.reduce.return %q : f32
+    }, {
+    ^bb0(%l: f32, %m: f32):
+      %q = arith.maximumf %l, %m : f32
+      scf.reduce.return %q : f32
+    }
+  }
+  %r = tensor.from_elements %s#0, %s#1 : tensor<2xf32>""", "tensor<2xf32>"),
+        lambda a, n: np.array([0.5 + a[:, ::2].sum(), max(0.5, a[:, ::2].max())])),
+    "scf.index_switch": (program("""
+  %r = scf.index_switch %n -> tensor<4x8xf32>
+  case 2 {
+    %d = arith.addf %a, %a : tensor<4x8xf32>
+    scf.yield %d : tensor<4x8xf32>
+  }
+  case 5 { scf.yield %a : tensor<4x8xf32> }
+  default {
+    %z = math.sqrt %a : tensor<4x8xf32>
+    scf.yield %z : tensor<4x8xf32>
+  }"""), switched),
+    "scf.execute_region": (program("""
+  %r = scf.execute_region -> tensor<4x8xf32> {
+    %d = arith.addf %a, %a : tensor<4x8xf32>
+    scf.yield %d : tensor<4x8xf32>
+  }"""), lambda a, n: a + a),
+    "affine.for": (program("""
+  %h = tensor.splat %half : tensor<4x8xf32>
+  %r = affine.for %k = 0 to %n iter_args(%x = %a) -> tensor<4x8xf32> {
+    %y = arith.mulf %x, %h : tensor<4x8xf32>
+    affine.yield %y : tensor<4x8xf32>
+  }"""), powers),
+    "blocks": (program("""
+  %h = tensor.splat %half : tensor<4x8xf32>
+  cf.br ^test(%c0, %a : index, tensor<4x8xf32>)
+^test(%k: index, %x: tensor<4x8xf32>):
+  %goes = arith.cmpi slt, %k, %n : index
+  cf.cond_br %goes, ^body, ^end
+^body:
+  %y = arith.mulf %x, %h : tensor<4x8xf32>
+  %next = arith.addi %k, %c1 : index
+  cf.br ^test(%next, %y : index, tensor<4x8xf32>)
+^end:
+  %r = tensor.cast %x : tensor<4x8xf32> to tensor<4x8xf32>"""), powers),
+    "ub.poison": (program("""
+  %p = ub.poison : f32
+  %big = arith.cmpi sge, %n, %c0 : index
+  %v = scf.if %big -> f32 { scf.yield %half : f32 } else { scf.yield %p : f32 }
+  %r = tensor.splat %v : tensor<4x8xf32>"""), lambda a, n: np.full_like(a, 0.5)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("name", CASES)
+def test_control_flow(name, pipeline):
+    text, oracle = CASES[name]
+    kernel = mt.from_mlir(text).compile(pipeline=pipeline)
+    for n in (0, 2, 5):
+        np.testing.assert_allclose(kernel(A, np.array(n)), oracle(A, n), rtol=1e-6)
+
+
+def test_a_loop_that_does_not_end_is_refused_at_its_line():
+    body = """
+  %ever = arith.constant 9223372036854775807 : index
+  %r = scf.for %k = %c0 to %ever step %c1 iter_args(%x = %a) -> tensor<4x8xf32> {
+    %y = math.sqrt %x : tensor<4x8xf32>
+    scf.yield %y : tensor<4x8xf32>
+  }"""
+    with pytest.raises(UnsupportedOperationError, match="does not end") as caught:
+        mt.from_mlir(program(body)).compile()
+    assert caught.value.span is not None
+    assert "scf.for" in str(caught.value)
+
+
+# --- loops beside straight-line code -------------------------------------------------------------------------------
+
+SQUARE = "tensor<64x64xf32>"
+ISLANDS = f"""
+#same = affine_map<(d0, d1) -> (d0, d1)>
+func.func @main(%a: {SQUARE}, %b: {SQUARE}, %n: tensor<i64>) -> ({SQUARE}, tensor<f32>) {{
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : {SQUARE}
+  %f = linalg.fill ins(%zero : f32) outs(%e : {SQUARE}) -> {SQUARE}
+  %p = linalg.matmul ins(%a, %b : {SQUARE}, {SQUARE}) outs(%f : {SQUARE}) -> {SQUARE}
+  %count = tensor.extract %n[] : tensor<i64>
+  %turns = arith.index_cast %count : i64 to index
+  %q = scf.for %i = %c0 to %turns step %c1 iter_args(%x = %p) -> {SQUARE} {{
+    %y = linalg.generic {{indexing_maps = [#same, #same, #same], iterator_types = ["parallel", "parallel"]}}
+        ins(%x, %a : {SQUARE}, {SQUARE}) outs(%e : {SQUARE}) {{
+    ^bb0(%u: f32, %v: f32, %o: f32):
+      %w = arith.addf %u, %v : f32
+      linalg.yield %w : f32
+    }} -> {SQUARE}
+    scf.yield %y : {SQUARE}
+  }}
+  %s = linalg.matmul ins(%q, %b : {SQUARE}, {SQUARE}) outs(%f : {SQUARE}) -> {SQUARE}
+  %k = scf.for %i = %c0 to %turns step %c1 iter_args(%x = %zero) -> f32 {{
+    %one = tensor.extract %s[%i, %c1] : {SQUARE}
+    %y = arith.addf %x, %one : f32
+    scf.yield %y : f32
+  }}
+  %t = tensor.from_elements %k : tensor<f32>
+  return %s, %t : {SQUARE}, tensor<f32>
+}}"""
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_products_beside_loops_stay_straight_line_code(pipeline):
+    kernel = mt.from_mlir(ISLANDS).compile(pipeline=pipeline)
+    a, b = (RNG.random((64, 64), np.float32) for _ in range(2))
+    for turns in (0, 3):
+        squares = (a @ b + turns * a) @ b
+        found, total = kernel(a, b, np.array(turns))
+        np.testing.assert_allclose(found, squares, rtol=1e-4)
+        np.testing.assert_allclose(total, squares[:turns, 1].sum(), rtol=1e-4)
+    if pipeline == "mlir":
+        return
+    assert kernel.stats["kernels"] == 4
+    text = kernel.ir["relax"]
+    assert "main_loops_0" in text
+    assert "main_loops_1" in text
+    assert text.count('T.sblock("matmul")') == 2
+
+
+def test_small_products_are_compiled_with_the_loops_around_them():
+    kernel = mt.from_mlir(ISLANDS.replace("64x64", "8x8")).compile()
+    assert kernel.stats["kernels"] == 1
