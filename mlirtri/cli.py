@@ -238,13 +238,16 @@ def compare(file, arguments, target, schedule, pipelines, repeat, as_json) -> No
 
 
 @commands.command()
-@click.option("--mlir-to-relax", "direction", flag_value="mlir-to-relax", required=True, help="MLIR to a Relax module.")
+@click.option("--mlir-to-relax", "direction", flag_value="mlir-to-relax", help="MLIR to a Relax module.")
+@click.option("--relax-to-mlir", "direction", flag_value="relax-to-mlir", help="A Relax module to linalg on tensors.")
 @click.argument("file", metavar="FILE")
 def translate(direction, file) -> None:
-    """Print one IR's program in another IR; the file - is stdin."""
-    from mlirtri.programs import mlir_to_relax
+    """Print one IR's program in another IR; the file - is stdin. TVMScript is trusted like a Python program."""
+    from mlirtri.programs import mlir_to_relax, relax_to_mlir
 
-    print(mlir_to_relax(file).rstrip("\n"))
+    if direction is None:
+        raise click.UsageError("say from what to what: --mlir-to-relax or --relax-to-mlir")
+    print((mlir_to_relax if direction == "mlir-to-relax" else relax_to_mlir)(file).rstrip("\n"))
 
 
 @commands.command()

@@ -190,3 +190,12 @@ def mlir_to_relax(file: str) -> str:
     _, _, pipeline = resolved(Options(pipeline=name))
     kernel = resume("<stdin>" if file == "-" else file, start, Options(pipeline=pipeline.until("relax")), text)
     return kernel.ir["relax"]
+
+
+def relax_to_mlir(file: str) -> str:
+    """The linalg of a TVMScript file (``-`` is stdin), of its only function, or the one called ``main``."""
+    from mlirtri.printing import parse
+    from mlirtri.relax_program import RelaxProgram
+
+    name = "<stdin>" if file == "-" else file
+    return RelaxProgram(parse("tvmscript", _read(file), name), name, {}).to_mlir(bare=True)
