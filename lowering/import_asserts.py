@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import all_operations_in, arith, ir, operations_named, public_functions, tensor
-from mlirtri.errors import ProgramAssertionError, UnsupportedOperationError
+from mlirtri.errors import ProgramAssertionError, Span, UnsupportedOperationError
 from mlirtri.lowering import asserting_loops
 from mlirtri.lowering.buffer_values import terminator
 from mlirtri.lowering.cloning import clone_all, leading_to, needed_by
-from mlirtri.lowering.imports import CHECK, argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.imports import CHECK, PLACE, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.linalg_builder import generic, index_value, size_of
 from mlirtri.lowering.mlir_passes import Pass, run_passes
 from mlirtri.lowering.mlir_reading import used_dimensions
@@ -40,6 +40,8 @@ class Failure:
 
     value: ir.Value
     message: str
+    span: Span | None
+    """The place of the first assertion with this message."""
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
@@ -59,9 +61,14 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
         values = [*end.operands, *(_as_tensor(each.value, kind) for each in failures)]
         ir.Operation.create(end.name, operands=values)
     end.erase()
-    checks = [{CHECK: ir.StringAttr.get(f"{ProgramAssertionError.__name__}: {each.message}")} for each in failures]
-    set_signature(function, arguments, [*results, *checks])
+    set_signature(function, arguments, [*results, *map(_attributes, failures)])
     run_passes(module, FOLD, context)
+
+
+def _attributes(failure: Failure) -> dict[str, ir.Attribute]:
+    """What the result says that is this failure."""
+    found = {CHECK: ir.StringAttr.get(f"{ProgramAssertionError.__name__}: {failure.message}")}
+    return found | ({PLACE: ir.StringAttr.get(str(failure.span))} if failure.span else {})
 
 
 def _refuse_certain(operation: ir.Operation) -> None:
@@ -97,9 +104,9 @@ def _failures_in(block: ir.Block) -> list[Failure]:
 def _failure(operation: ir.Operation) -> Failure:
     with ir.InsertionPoint(operation), operation.location:
         failed = arith.xori(operation.operands[0], arith.constant(_bool(), 1))
-    message = operation.attributes["msg"].value
+    message, span = operation.attributes["msg"].value, span_of(operation.location)
     operation.erase()
-    return Failure(failed, message)
+    return Failure(failed, message, span)
 
 
 def _failures_of(operation: ir.Operation) -> list[Failure]:
@@ -109,9 +116,12 @@ def _failures_of(operation: ir.Operation) -> list[Failure]:
     if (carry := asserting_loops.RULES.get(operation.name)) is None:
         raise UnsupportedOperationError(f"an assertion inside of {operation.name}", span_of(operation.location))
     failures = [_failures_in(region.blocks[0]) if region.blocks else [] for region in operation.regions]
-    messages = list(dict.fromkeys(each.message for group in failures for each in group))
-    groups = [[_value_for(message, group) for message in messages] for group in failures]
-    return [Failure(*each) for each in zip(carry(operation, groups, len(messages)), messages, strict=True)]
+    spans: dict[str, Span | None] = {}
+    for each in (each for group in failures for each in group):
+        spans.setdefault(each.message, each.span)
+    groups = [[_value_for(message, group) for message in spans] for group in failures]
+    values = carry(operation, groups, len(spans))
+    return [Failure(value, *each) for value, each in zip(values, spans.items(), strict=True)]
 
 
 def _value_for(message: str, failures: Sequence[Failure]) -> ir.Value | None:
@@ -120,10 +130,12 @@ def _value_for(message: str, failures: Sequence[Failure]) -> ir.Value | None:
 
 def _merged(failures: Sequence[Failure]) -> list[Failure]:
     """One failure per message, at the insertion point."""
-    merged: dict[str, ir.Value] = {}
+    merged: dict[str, Failure] = {}
     for each in failures:
-        merged[each.message] = arith.ori(merged[each.message], each.value) if each.message in merged else each.value
-    return [Failure(value, message) for message, value in merged.items()]
+        known = merged.get(each.message, each)
+        value = each.value if known is each else arith.ori(known.value, each.value)
+        merged[each.message] = Failure(value, each.message, known.span)
+    return list(merged.values())
 
 
 def _shared(failures: list[Failure]) -> list[Failure]:
@@ -134,7 +146,7 @@ def _shared(failures: list[Failure]) -> list[Failure]:
     message = "one of these fails: " + "; ".join(each.message for each in rest)
     end = terminator(rest[0].value.owner.operation.block)
     with ir.InsertionPoint(end), end.location:
-        return [*own, *_merged([Failure(each.value, message) for each in rest])]
+        return [*own, *_merged([Failure(each.value, message, each.span) for each in rest])]
 
 
 def _bool() -> ir.Type:
@@ -149,8 +161,8 @@ def _failures_of_structured(operation: ir.Operation) -> list[Failure]:
     body = operation.regions[0].blocks[0]
     failures = _failures_in(body)
     with ir.InsertionPoint(operation), operation.location:
-        made = [(_over_all_elements(operation, each.value), each.message) for each in failures]
-    return [Failure(value, message) for value, message in made if value is not None]
+        made = [(_over_all_elements(operation, each.value), each) for each in failures]
+    return [Failure(value, each.message, each.span) for value, each in made if value is not None]
 
 
 def _over_all_elements(operation: ir.Operation, failed: ir.Value) -> ir.Value | None:

@@ -14,6 +14,7 @@ from typing import Any
 from mlirtri import errors
 from mlirtri.dialect.dtypes import find_stored
 from mlirtri.dialect.types import TensorType
+from mlirtri.errors import Span
 from mlirtri.lowering.specialization import Interface, Leaf, RuntimeCheck
 
 
@@ -60,11 +61,20 @@ def error_class(name: str) -> type[Exception]:
 
 def _checks(function: Any, results: Sequence[dict[str, Any]]) -> tuple[RuntimeCheck, ...]:
     from mlirtri.dialect.locations import span_of
-    from mlirtri.lowering.imports import CHECK
+    from mlirtri.lowering.imports import CHECK, PLACE
 
-    named = [(at, each[CHECK].value.partition(": ")) for at, each in enumerate(results) if CHECK in each]
-    span = span_of(function.location)
-    return tuple(RuntimeCheck(at, error_class(name), message, span) for at, (name, _, message) in named)
+    checks = []
+    for at, each in enumerate(results):
+        if CHECK in each:
+            name, _, message = each[CHECK].value.partition(": ")
+            span = _span(each[PLACE].value) if PLACE in each else span_of(function.location)
+            checks.append(RuntimeCheck(at, error_class(name), message, span))
+    return tuple(checks)
+
+
+def _span(place: str) -> Span:
+    file, line, column = place.rsplit(":", 2)
+    return Span(file, int(line), int(column))
 
 
 def _pairs(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:

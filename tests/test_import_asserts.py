@@ -46,8 +46,9 @@ def test_what_a_body_asserts_of_its_elements_is_checked_once_per_element_that_it
     checks = [line for line in kernel.ir["linalg"].splitlines() if "iterator_types" in line and '["reduction"]' in line]
     assert len(checks) == 2
     for wrong, message in ((10, "too large"), (-1, "negative"), (10**15, "too large"), (-(2**63), "negative")):
-        with pytest.raises(ProgramAssertionError, match=message):
+        with pytest.raises(ProgramAssertionError, match=message) as caught:
             kernel(np.array([0, wrong, 1, 2]), table)
+        assert f"cf.assert %{'below' if message == 'too large' else 'above'}" in str(caught.value)
     np.testing.assert_array_equal(kernel(at, table), table[at])
 
 
