@@ -6,40 +6,27 @@ Refuses tensors that need a gradient, lie on another device or have another layo
 
 from __future__ import annotations
 
-import ctypes
-import sys
 import threading
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
-from mlirtri.dialect.dtypes import STORED, DType, find_stored
-from mlirtri.dynamic_shapes import DynamicShapes, admits
-from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
+from mlirtri.arrays import as_array, as_given, as_torch, is_settled, view_of
+from mlirtri.dialect.dtypes import find_stored
+from mlirtri.dynamic_shapes import DynamicShapes
+from mlirtri.entries import Entry
+from mlirtri.errors import ArgumentMismatchError, KernelTypeError
 from mlirtri.lowering.large_memory import empty
-from mlirtri.lowering.specialization import Interface, Leaf, TensorParameter, like
+from mlirtri.lowering.specialization import Interface, Leaf, like
 from mlirtri.lowering.stage import Executable
 from mlirtri.prints import print_log
 from mlirtri.signature import shown_type
 from mlirtri.updates import Updates, overlap
 
-_NUMBERS = {bool: (bool,), int: (bool, int), float: (bool, int, float)}
-"""Python's type for a dtype's numbers to the types that all such numbers hold."""
 _STATES = threading.Lock()
 """Kernels of one program share its states, so that one lock is for all."""
-_SIGNED = {"uint8": torch.int8, "uint16": torch.int16, "uint32": torch.int32, "uint64": torch.int64}
-
-_SIGNED |= dict.fromkeys(STORED, torch.int8)
-_WITHOUT_ARRAYS = {torch.bfloat16: torch.int16, **{dtype.torch: torch.int8 for dtype in STORED.values()}}
-"""Dtypes of torch that NumPy lacks, and what has the same bits."""
-
-
-class NonContiguousWarning(UserWarning):
-    """An argument was copied, because kernels read contiguous memory."""
 
 
 class Runner:
@@ -61,12 +48,12 @@ class Runner:
         self.returns_arrays = semantics == "numpy"
         """What a kernel without tensor arguments returns; the others return what they are called with."""
         self.device = torch.device("cuda" if cuda else "cpu")
-        self.entries = [_Entry(self, parameter, signless) for parameter in interface.parameters]
-        self.bound = tuple(_Entry(self, each, signless).held(params or {}) for each in interface.bound)
+        self.entries = [Entry(name, self.device, parameter, signless) for parameter in interface.parameters]
+        self.bound = tuple(Entry(name, self.device, each, signless).held(params or {}) for each in interface.bound)
         """What the function takes after the arguments: the same tensors at every call."""
         self.outputs = [(tuple(leaf.shape), leaf.dtype.torch) for leaf in interface.leaves]
         self.sizes = DynamicShapes(name, interface, interface.sizes) if interface.sizes is not None else None
-        self.views = [_view_of(leaf.dtype, signless) for leaf in interface.leaves]
+        self.views = [view_of(leaf.dtype, signless) for leaf in interface.leaves]
         self.has_views = any(view is not None for view in self.views)
         tree = interface.tree
         self.is_single = isinstance(tree, Leaf) and len(interface.leaves) == 1
@@ -107,7 +94,7 @@ class Runner:
             elif parameter is None:
                 results.append(torch.empty(shape, dtype=dtype, device=device))
             else:
-                results.append(_as_given(inputs[parameter], dtype))
+                results.append(as_given(inputs[parameter], dtype))
         return results
 
     def shaped(self, inputs: Sequence[Any]) -> list[tuple[Any, torch.dtype]]:
@@ -222,161 +209,9 @@ def _are_plain(arguments: Sequence[Any], types: list[tuple[Any, Any]]) -> bool:
     for tensor, (shape, dtype) in zip(arguments, types, strict=True):
         if type(tensor) is not torch.Tensor or tensor.dtype is not dtype or tensor.shape != shape or not tensor.is_cpu:
             return False
-        if tensor.requires_grad or tensor.layout is not torch.strided or not _is_settled(tensor):
+        if tensor.requires_grad or tensor.layout is not torch.strided or not is_settled(tensor):
             return False
     return True
-
-
-def _view_of(dtype: DType, signless: bool) -> Callable[[torch.Tensor], torch.Tensor] | None:
-    """How executables see a tensor of this dtype: complex numbers by parts, unsigned as signed where signs are lost."""
-    if dtype.is_complex:
-        return torch.view_as_real
-    signed = _SIGNED.get(dtype.name) if signless else None
-    return None if signed is None else lambda tensor: tensor.view(signed)
-
-
-def _as_given(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """An input back as a tensor of its own dtype, whatever `_view_of` made of it."""
-    if tensor.dtype == dtype:
-        return tensor
-    return torch.view_as_complex(tensor) if dtype.is_complex else tensor.view(dtype)
-
-
-def _is_settled(tensor: torch.Tensor) -> bool:
-    """Whether memory holds the values in order: neither strided nor a negation or conjugate that is yet to be done."""
-    return tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj()
-
-
-class _Entry:
-    """How one run-time parameter gets in."""
-
-    def __init__(self, runner: Runner, parameter: TensorParameter, signless: bool):
-        self.runner = runner
-        self.parameter = parameter
-        self.dtype: DType = parameter.type.dtype
-        self.torch_dtype = self.dtype.torch
-        self.shape = torch.Size(parameter.type.shape) if parameter.type.is_static else tuple(parameter.type.shape)
-        """What a tensor's shape has to be; an unknown size fits all."""
-        self.view = _view_of(self.dtype, signless)
-        self.has_warned = False
-
-    def __call__(self, value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            tensor = value
-        elif isinstance(value, (np.ndarray, np.generic)):
-            tensor = as_torch(np.asarray(value), self.warn)
-        elif not self.shape and isinstance(value, (bool, int, float, complex)):
-            tensor = self.scalar(value)
-        else:
-            raise self.mismatch(value)
-        if tensor.dtype != self.torch_dtype or not (tensor.shape == self.shape or admits(self.shape, tensor.shape)):
-            raise self.mismatch(value)
-        if tensor.requires_grad and torch.is_grad_enabled():
-            raise KernelTypeError(
-                f"{self.runner.name}(): {self.parameter.name!r} requires a gradient, which kernels do not compute",
-                help="pass tensor.detach(), or call the kernel under torch.no_grad()",
-            )
-        if tensor.device.type != self.runner.device.type:
-            raise self.wrong_device(tensor)
-        if tensor.layout is not torch.strided:
-            raise KernelTypeError(
-                f"{self.runner.name}(): {self.parameter.name!r} has layout {tensor.layout}",
-                help="pass tensor.to_dense()",
-            )
-        if not _is_settled(tensor):
-            self.warn()
-            tensor = tensor.resolve_conj().resolve_neg().contiguous()
-        return tensor if self.view is None else self.view(tensor)
-
-    def held(self, params: Mapping[str, Any]) -> Any:
-        """A tensor of the program's own, ready to be given to the executable at every call."""
-        if (value := params.get(self.parameter.name)) is None:
-            raise ArgumentMismatchError(
-                f"{self.runner.name}() is bound to {self.parameter.name!r}, a {self.parameter.type} that is not here",
-                help=f"give it: mt.resume(…, params={{{self.parameter.name!r}: tensor}})",
-            )
-        if self.runner.device.type == "cuda" and not torch.cuda.is_available():
-            raise DeviceError(
-                f"{self.runner.name}() was compiled for cuda, and there is no CUDA device here",
-                help="the source is in kernel.ir['cuda']",
-            )
-        tensor = as_torch(value) if isinstance(value, np.ndarray) else value
-        with torch.no_grad():
-            return self(tensor.detach().contiguous().to(self.runner.device))
-
-    def scalar(self, value: bool | int | float | complex) -> Any:
-        """A run-time scalar as a tensor of rank 0; refused when its dtype does not hold it."""
-        # torch would drop the fraction, or make True of any number.
-        if not isinstance(value, _NUMBERS.get(self.dtype.python, (bool, int, float, complex))):
-            raise self.mismatch(value)
-        try:
-            return torch.tensor(value, dtype=self.torch_dtype, device=self.runner.device)
-        except (RuntimeError, OverflowError, ValueError):
-            raise self.mismatch(value) from None
-
-    def mismatch(self, value: Any) -> ArgumentMismatchError:
-        if hasattr(value, "shape") and hasattr(value, "dtype"):
-            found = shown_type(value)
-        else:
-            found = f"{type(value).__name__} {value!r}"
-        return ArgumentMismatchError(
-            f"{self.runner.name}(): {self.parameter.name!r} was compiled for {self.parameter.type}, got {found}"
-        )
-
-    def wrong_device(self, tensor: Any) -> DeviceError:
-        wanted = self.runner.device.type
-        help_text = f"move it with .to({wanted!r}), or compile for target={tensor.device.type!r}"
-        if wanted == "cuda" and not torch.cuda.is_available():
-            help_text = "no CUDA device is at hand here: the source is in kernel.ir['cuda']"
-        return DeviceError(
-            f"{self.runner.name}() was compiled for {wanted}, and {self.parameter.name!r} is on {tensor.device}",
-            help=help_text,
-        )
-
-    def warn(self) -> None:
-        """Say once per kernel and parameter that a call copies."""
-        if self.has_warned:
-            return
-        self.has_warned = True
-        warnings.warn(
-            f"{self.runner.name}(): {self.parameter.name!r} is not contiguous and is copied at each call",
-            NonContiguousWarning,
-            stacklevel=_frames_of_ours(),
-        )
-
-
-def _frames_of_ours() -> int:
-    """How far up the stack, seen from the caller, the user's own line is: a warning belongs there."""
-    package, frame, level = str(Path(__file__).parent), sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
-        frame, level = frame.f_back, level + 1
-    return level
-
-
-def as_torch(array: np.ndarray, on_copy: Callable[[], None] | None = None) -> torch.Tensor:
-    """A torch tensor over an array's memory; strided arrays that torch cannot view are copied."""
-    if not array.flags.c_contiguous and (on_copy is not None or any(stride < 0 for stride in array.strides)):
-        if on_copy is not None:
-            on_copy()
-        array = np.array(array, order="C")
-    # The kind first: a dtype's name takes microseconds to make.
-    if array.dtype.isbuiltin != 1 and (dtype := find_stored(array.dtype)) is not None:
-        return as_torch(array.view(f"i{dtype.bytes}")).view(dtype.torch)
-    if not array.flags.writeable and array.size:
-        # torch warns about read-only memory, which kernels never write: see the same bytes as writable.
-        memory = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
-        memory.owner = array
-        array = np.frombuffer(cast(Any, memory), dtype=array.dtype).reshape(array.shape)
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
-
-
-def as_array(tensor: torch.Tensor) -> Any:
-    """The NumPy array of a result; a NumPy scalar for rank 0, as NumPy's own functions return."""
-    if tensor.dtype in _WITHOUT_ARRAYS:
-        array = tensor.view(_WITHOUT_ARRAYS[tensor.dtype]).numpy().view(find_stored(tensor.dtype).numpy)
-    else:
-        array = tensor.numpy()
-    return array if array.ndim else array[()]
 
 
 def _device_of(inputs: list[Any], default: torch.device) -> torch.device:

@@ -13,7 +13,7 @@ from tolerances import within
 
 import mlirtri as mt
 from mlirtri import errors
-from mlirtri.runtime import NonContiguousWarning
+from mlirtri.entries import NonContiguousWarning
 
 PIPELINES = ("linalg", "relax", "mlir")
 every_pipeline = pytest.mark.parametrize("pipeline", PIPELINES)

@@ -1,0 +1,67 @@
+"""Between NumPy's arrays and torch's tensors, and between both and what executables see: the same memory, other views.
+
+Takes arrays and tensors of any dtype of ours. Gives views where memory allows it. Refuses nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from mlirtri.dialect.dtypes import STORED, DType, find_stored
+
+_SIGNED = {"uint8": torch.int8, "uint16": torch.int16, "uint32": torch.int32, "uint64": torch.int64}
+_SIGNED |= dict.fromkeys(STORED, torch.int8)
+"""What stands for a dtype where integers have lost their sign, and 8-bit floats are bits."""
+_WITHOUT_ARRAYS = {torch.bfloat16: torch.int16, **{dtype.torch: torch.int8 for dtype in STORED.values()}}
+"""Dtypes of torch that NumPy lacks, and what has the same bits."""
+
+
+def as_torch(array: np.ndarray, on_copy: Callable[[], None] | None = None) -> torch.Tensor:
+    """A torch tensor over an array's memory; strided arrays that torch cannot view are copied."""
+    if not array.flags.c_contiguous and (on_copy is not None or any(stride < 0 for stride in array.strides)):
+        if on_copy is not None:
+            on_copy()
+        array = np.array(array, order="C")
+    # The kind first: a dtype's name takes microseconds to make.
+    if array.dtype.isbuiltin != 1 and (dtype := find_stored(array.dtype)) is not None:
+        return as_torch(array.view(f"i{dtype.bytes}")).view(dtype.torch)
+    if not array.flags.writeable and array.size:
+        # torch warns about read-only memory, which kernels never write: see the same bytes as writable.
+        memory = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
+        memory.owner = array
+        array = np.frombuffer(cast(Any, memory), dtype=array.dtype).reshape(array.shape)
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def as_array(tensor: torch.Tensor) -> Any:
+    """The NumPy array of a result; a NumPy scalar for rank 0, as NumPy's own functions return."""
+    if tensor.dtype in _WITHOUT_ARRAYS:
+        array = tensor.view(_WITHOUT_ARRAYS[tensor.dtype]).numpy().view(find_stored(tensor.dtype).numpy)
+    else:
+        array = tensor.numpy()
+    return array if array.ndim else array[()]
+
+
+def view_of(dtype: DType, signless: bool) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """How executables see a tensor of this dtype: complex numbers by parts, unsigned as signed where signs are lost."""
+    if dtype.is_complex:
+        return torch.view_as_real
+    signed = _SIGNED.get(dtype.name) if signless else None
+    return None if signed is None else lambda tensor: tensor.view(signed)
+
+
+def as_given(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """An input back as a tensor of its own dtype, whatever `view_of` made of it."""
+    if tensor.dtype == dtype:
+        return tensor
+    return torch.view_as_complex(tensor) if dtype.is_complex else tensor.view(dtype)
+
+
+def is_settled(tensor: torch.Tensor) -> bool:
+    """Whether memory holds the values in order: neither strided nor a negation or conjugate that is yet to be done."""
+    return tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj()

@@ -1,0 +1,137 @@
+"""How one run-time parameter of a kernel gets in: what it is called with, as a tensor that the executable can read.
+
+Takes torch tensors, NumPy arrays and Python's numbers. Refuses what is not of the compiled type, needs a gradient, lies
+on another device or has another layout; strided tensors are copied, said once.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from mlirtri.arrays import as_torch, is_settled, view_of
+from mlirtri.dialect.dtypes import DType
+from mlirtri.dynamic_shapes import admits
+from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
+from mlirtri.lowering.specialization import TensorParameter
+from mlirtri.signature import shown_type
+
+_NUMBERS = {bool: (bool,), int: (bool, int), float: (bool, int, float)}
+"""Python's type for a dtype's numbers to the types that all such numbers hold."""
+
+
+class NonContiguousWarning(UserWarning):
+    """An argument was copied, because kernels read contiguous memory."""
+
+
+class Entry:
+    """How one run-time parameter gets in."""
+
+    def __init__(self, name: str, device: torch.device, parameter: TensorParameter, signless: bool):
+        self.name = name
+        self.device = device
+        self.parameter = parameter
+        self.dtype: DType = parameter.type.dtype
+        self.torch_dtype = self.dtype.torch
+        self.shape = torch.Size(parameter.type.shape) if parameter.type.is_static else tuple(parameter.type.shape)
+        """What a tensor's shape has to be; an unknown size fits all."""
+        self.view = view_of(self.dtype, signless)
+        self.has_warned = False
+
+    def __call__(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            tensor = value
+        elif isinstance(value, (np.ndarray, np.generic)):
+            tensor = as_torch(np.asarray(value), self.warn)
+        elif not self.shape and isinstance(value, (bool, int, float, complex)):
+            tensor = self.scalar(value)
+        else:
+            raise self.mismatch(value)
+        if tensor.dtype != self.torch_dtype or not (tensor.shape == self.shape or admits(self.shape, tensor.shape)):
+            raise self.mismatch(value)
+        if tensor.requires_grad and torch.is_grad_enabled():
+            raise KernelTypeError(
+                f"{self.name}(): {self.parameter.name!r} requires a gradient, which kernels do not compute",
+                help="pass tensor.detach(), or call the kernel under torch.no_grad()",
+            )
+        if tensor.device.type != self.device.type:
+            raise self.wrong_device(tensor)
+        if tensor.layout is not torch.strided:
+            raise KernelTypeError(
+                f"{self.name}(): {self.parameter.name!r} has layout {tensor.layout}",
+                help="pass tensor.to_dense()",
+            )
+        if not is_settled(tensor):
+            self.warn()
+            tensor = tensor.resolve_conj().resolve_neg().contiguous()
+        return tensor if self.view is None else self.view(tensor)
+
+    def held(self, params: Mapping[str, Any]) -> Any:
+        """A tensor of the program's own, ready to be given to the executable at every call."""
+        if (value := params.get(self.parameter.name)) is None:
+            raise ArgumentMismatchError(
+                f"{self.name}() is bound to {self.parameter.name!r}, a {self.parameter.type} that is not here",
+                help=f"give it: mt.resume(…, params={{{self.parameter.name!r}: tensor}})",
+            )
+        if self.device.type == "cuda" and not torch.cuda.is_available():
+            raise DeviceError(
+                f"{self.name}() was compiled for cuda, and there is no CUDA device here",
+                help="the source is in kernel.ir['cuda']",
+            )
+        tensor = as_torch(value) if isinstance(value, np.ndarray) else value
+        with torch.no_grad():
+            return self(tensor.detach().contiguous().to(self.device))
+
+    def scalar(self, value: bool | int | float | complex) -> Any:
+        """A run-time scalar as a tensor of rank 0; refused when its dtype does not hold it."""
+        # torch would drop the fraction, or make True of any number.
+        if not isinstance(value, _NUMBERS.get(self.dtype.python, (bool, int, float, complex))):
+            raise self.mismatch(value)
+        try:
+            return torch.tensor(value, dtype=self.torch_dtype, device=self.device)
+        except (RuntimeError, OverflowError, ValueError):
+            raise self.mismatch(value) from None
+
+    def mismatch(self, value: Any) -> ArgumentMismatchError:
+        if hasattr(value, "shape") and hasattr(value, "dtype"):
+            found = shown_type(value)
+        else:
+            found = f"{type(value).__name__} {value!r}"
+        return ArgumentMismatchError(
+            f"{self.name}(): {self.parameter.name!r} was compiled for {self.parameter.type}, got {found}"
+        )
+
+    def wrong_device(self, tensor: Any) -> DeviceError:
+        wanted = self.device.type
+        help_text = f"move it with .to({wanted!r}), or compile for target={tensor.device.type!r}"
+        if wanted == "cuda" and not torch.cuda.is_available():
+            help_text = "no CUDA device is at hand here: the source is in kernel.ir['cuda']"
+        return DeviceError(
+            f"{self.name}() was compiled for {wanted}, and {self.parameter.name!r} is on {tensor.device}",
+            help=help_text,
+        )
+
+    def warn(self) -> None:
+        """Say once per kernel and parameter that a call copies."""
+        if self.has_warned:
+            return
+        self.has_warned = True
+        warnings.warn(
+            f"{self.name}(): {self.parameter.name!r} is not contiguous and is copied at each call",
+            NonContiguousWarning,
+            stacklevel=_frames_of_ours(),
+        )
+
+
+def _frames_of_ours() -> int:
+    """How far up the stack, seen from the caller, the user's own line is: a warning belongs there."""
+    package, frame, level = str(Path(__file__).parent), sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    return level
