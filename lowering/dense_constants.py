@@ -10,23 +10,31 @@ from mlirtri.dialect.dtypes import as_dtype
 from mlirtri.dialect.mlir import arith, ir
 
 
-def constant_of(array: np.ndarray, element: ir.Type) -> ir.Value:
-    """A tensor constant of these elements, whose NumPy dtype is that of `element` or unsigned."""
-    kind = ir.RankedTensorType.get(list(array.shape), element)
-    return arith.constant(kind, dense_attribute(array, kind))
+def constant_of(array: np.ndarray, kind: ir.RankedTensorType) -> ir.Value:
+    """A constant of that type with these elements, whose NumPy dtype is that of the type's or unsigned."""
+    if array.dtype.kind != "c":
+        return arith.constant(kind, dense_attribute(array, kind))
+    # The bindings have no class for attributes of complex elements.
+    operation = ir.Operation.parse(f"%0 = arith.constant {_dense_text(array, kind)}")
+    operation.location = ir.Location.current
+    ir.InsertionPoint.current.insert(operation)
+    return operation.results[0]
 
 
 def dense_attribute(array: np.ndarray, kind: ir.RankedTensorType) -> ir.Attribute:
     """The dense attribute of that type; one number where all elements have the same bits."""
-    array = np.ascontiguousarray(array)
-    if array.size == 0:
-        return ir.Attribute.parse(f"dense<> : {kind}")
-    if array.dtype == np.bool_:
+    if array.dtype == np.bool_ and array.size:
         return ir.DenseElementsAttr.get([ir.BoolAttr.get(bool(each)) for each in array.flat], kind)
-    elements = np.frombuffer(array.tobytes(), np.uint8).reshape(array.size, -1)
+    return ir.Attribute.parse(_dense_text(array, kind))
+
+
+def _dense_text(array: np.ndarray, kind: ir.RankedTensorType) -> str:
+    if array.size == 0:
+        return f"dense<> : {kind}"
+    elements = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8).reshape(array.size, -1)
     if (elements == elements[0]).all():
         elements = elements[:1]
-    return ir.Attribute.parse(f'dense<"0x{elements.tobytes().hex()}"> : {kind}')
+    return f'dense<"0x{elements.tobytes().hex()}"> : {kind}'
 
 
 def array_of(constant: Any) -> np.ndarray:

@@ -179,7 +179,7 @@ class _Function:
         if isinstance(expression, relax.Var) and expression in self.values:
             return self.values[expression]
         if isinstance(expression, tvm_ir.GenericConst):
-            return constant_of(array_of(expression), mlir_type(str(expression.ty.dtype)))
+            return constant_of(array_of(expression), tensor_type(expression.ty))
         if isinstance(expression, (relax.Tuple, tvm_ir.Array)):
             return [self.value(each) for each in expression]
         if isinstance(expression, relax.TupleGetItem):

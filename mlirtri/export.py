@@ -82,8 +82,8 @@ def _function(module: Any, wanted: str) -> Any:
 
 def _inline(module: Any, params: Mapping[str, Any]) -> None:
     """Constants in the place of the bound arguments."""
-    from mlirtri.dialect.mlir import arith, ir
-    from mlirtri.lowering.dense_constants import dense_attribute
+    from mlirtri.dialect.mlir import ir
+    from mlirtri.lowering.dense_constants import constant_of
     from mlirtri.lowering.imports import BOUND, argument_attributes, result_attributes, set_signature
 
     function = _function(module, 'params="inline"')
@@ -94,8 +94,8 @@ def _inline(module: Any, params: Mapping[str, Any]) -> None:
                 continue
             argument = block.arguments[at]
             array = _array(params[ir.StringAttr(arguments[at][BOUND]).value])
-            constant = arith.constant(argument.type, dense_attribute(array, argument.type), loc=argument.location)
-            argument.replace_all_uses_with(constant)
+            with argument.location:
+                argument.replace_all_uses_with(constant_of(array, argument.type))
             block.erase_argument(at)
             del arguments[at]
     set_signature(function, arguments, result_attributes(function))
