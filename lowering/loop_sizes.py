@@ -7,7 +7,7 @@ size. Other results stay. Refuses nothing.
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import bufferization, ir, operations_named
+from mlirtri.dialect.mlir import all_operations, bufferization, ir, operations_named
 from mlirtri.lowering.buffer_values import is_inside, terminator
 from mlirtri.lowering.size_conditions import dim
 
@@ -18,7 +18,7 @@ DESTINATIONS = {"tensor.insert": 1, "tensor.insert_slice": 1, "tensor.cast": 0}
 
 
 def rewrite(module: ir.Module) -> None:
-    """Replace what keeps its sizes, the outermost loops first."""
+    """Replace what keeps its sizes; what is inside of loops says nothing at the function's end."""
     for operation in operations_named(module, "tm_tensor.*"):
         # Upstream's passes do not know these.
         if operation.results:
@@ -27,11 +27,12 @@ def rewrite(module: ir.Module) -> None:
             ):
                 if _is_unknown(result):
                     _replace(result, start)
-    for name in ("scf.for", "scf.while", "scf.if"):
-        for operation in operations_named(module, name):
-            for result in operation.results:
-                if _is_unknown(result) and (source := _start(result)) is not None:
-                    _replace(result, source)
+    for operation in all_operations(module):
+        if operation.name not in ("scf.for", "scf.while", "scf.if") or operation.parent.name != "func.func":
+            continue
+        for result in operation.results:
+            if _is_unknown(result) and (source := _start(result)) is not None:
+                _replace(result, source)
 
 
 def _replace(result: ir.Value, source: ir.Value) -> None:
