@@ -15,10 +15,11 @@ from mlirtri.dialect.complex_parts import create as create_value
 from mlirtri.dialect.complex_parts import parts as part_values
 from mlirtri.dialect.dtypes import DType, find_dtype
 from mlirtri.dialect.locations import errors_at
-from mlirtri.dialect.mlir import arith, ir, operations_named
+from mlirtri.dialect.mlir import all_operations_in, arith, ir, operations_named
 from mlirtri.dialect.scalar import Scalar
 from mlirtri.dialect.scalar_complex import RULES as COMPLEX
 from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.generic_operations import generalize
 from mlirtri.lowering.stage import CompileContext
 
 KEPT = ("complex.create", "complex.re", "complex.im")
@@ -27,6 +28,12 @@ KEPT = ("complex.create", "complex.re", "complex.im")
 
 def rewrite(module: ir.Module, _context: CompileContext) -> None:
     """Replace every other operation of the dialect; raises `UnsupportedOperationError`."""
+    # A named operation has the body that its name says; one on parts is a generic.
+    for named in operations_named(module, "linalg.*"):
+        if named.name != "linalg.generic" and any(
+            each.name.startswith("complex.") for each in all_operations_in(named)
+        ):
+            generalize(named)
     for operation in operations_named(module, "complex.*"):
         if operation.name in KEPT:
             continue

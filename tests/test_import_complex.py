@@ -101,6 +101,24 @@ def test_arguments_results_constants_and_single_numbers(pipeline):
     np.testing.assert_allclose(number, np.exp(s), rtol=1e-14)
 
 
+PRODUCT = """
+func.func @main(%a: tensor<3x4xcomplex<f32>>, %b: tensor<4x2xcomplex<f32>>) -> tensor<3x2xcomplex<f32>> {
+  %zero = complex.constant [0.0 : f32, 0.0 : f32] : complex<f32>
+  %e = tensor.empty() : tensor<3x2xcomplex<f32>>
+  %f = linalg.fill ins(%zero : complex<f32>) outs(%e : tensor<3x2xcomplex<f32>>) -> tensor<3x2xcomplex<f32>>
+  %r = linalg.matmul ins(%a, %b : tensor<3x4xcomplex<f32>>, tensor<4x2xcomplex<f32>>)
+      outs(%f : tensor<3x2xcomplex<f32>>) -> tensor<3x2xcomplex<f32>>
+  return %r : tensor<3x2xcomplex<f32>>
+}"""
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_products_of_matrices(pipeline):
+    a, b = (numbers(np.complex64, seed) for seed in (4, 5))
+    a, b = np.resize(a, (3, 4)), np.resize(b, (4, 2))
+    np.testing.assert_allclose(mt.from_mlir(PRODUCT).compile(pipeline=pipeline)(a, b), a @ b, rtol=1e-5, atol=1e-6)
+
+
 BITS = """
 func.func @main(%a: tensor<complex<f32>>) -> (tensor<i64>, tensor<complex<f32>>) {
   %z = tensor.extract %a[] : tensor<complex<f32>>
