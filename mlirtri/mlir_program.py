@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mlirtri.errors import KernelError, ParseError, Span
+from mlirtri.isolation import text_of, text_of_bytecode, try_parsing
 from mlirtri.mlir_resources import split_resources
 from mlirtri.program import Program
 from mlirtri.tracebacks import shown_to_user
@@ -83,14 +84,30 @@ def read_source(
     `operations` are those that hold constants as their attribute ``value``. `read` parses the text where the module has
     dialects that are not always loaded.
     """
+    try:
+        return _read_source(data, file, operations, read or _parse)
+    except RecursionError:
+        raise ParseError("parts of this module are in each other too deeply", Span(file, 1, 1)) from None
+    except RuntimeError as error:
+        if "conversion error" not in str(error):
+            raise
+        # The bindings make Python strings of the names in a module.
+        raise ParseError("a name in this module is not UTF-8", Span(file, 1, 1), help="names are text") from None
+
+
+def _read_source(data: bytes, file: str, operations: Sequence[str], read: Callable[[str, str], Any]) -> Source:
     from mlirtri.dialect.locations import give_places
     from mlirtri.dialect.mlir import ir, print_complete, public_functions
     from mlirtri.lowering.import_constants import take_constants
 
+    is_ours = file == MODULE
     if data.startswith(BYTECODE):
-        data = _text_of_bytecode(data, file)
+        data, is_ours = text_of_bytecode(data, file, _bytecode_to_text), True
     data, resources = split_resources(data)
-    module = (read or _parse)(_decoded(data, file), file)
+    text = text_of(data, file)
+    if not is_ours:
+        try_parsing(read, text, file)
+    module = read(text, file)
     params: dict[str, Any] = {}
     give_places(module, Span("-", 1, 1))
     with module.context, ir.Location.unknown(), _errors_in(file):
@@ -137,17 +154,7 @@ def _parse(text: str, file: str) -> Any:
     return module
 
 
-def _decoded(data: bytes, file: str) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as problem:
-        before = data[: problem.start]
-        column = problem.start - (before.rfind(b"\n") + 1) + 1
-        place = Span(file, before.count(b"\n") + 1, column)
-        raise ParseError(f"this is not UTF-8: byte 0x{data[problem.start]:02x}", place) from None
-
-
-def _text_of_bytecode(data: bytes, file: str) -> bytes:
+def _bytecode_to_text(data: bytes) -> bytes:
     """The text of bytecode, with the data of its resources."""
     from mlirtri.dialect.definition import context_for
     from mlirtri.dialect.mlir import ir
@@ -156,5 +163,5 @@ def _text_of_bytecode(data: bytes, file: str) -> bytes:
         module = ir.Module.parse(data, context_for(data))
     except ir.MLIRError as error:
         reason = error.error_diagnostics[0].message if error.error_diagnostics else str(error)
-        raise ParseError(f"this bytecode cannot be read: {reason}", Span(file, 1, 1)) from None
+        raise ParseError(f"this bytecode cannot be read: {reason}") from None
     return module.operation.get_asm(binary=True, enable_debug_info=True)

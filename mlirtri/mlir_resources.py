@@ -50,11 +50,11 @@ def _section(tokens: Iterator[tuple[bytes, int, int]], text: bytes) -> tuple[dic
             continue
         _expect(tokens, b":")
         value, at, until = next(tokens)
-        if value == b"{":
+        if value == b"{" and len(path) < 2:
             path = [*path, token]
         elif value == b'"' and path[:1] == [b"dialect_resources"] and len(path) == 2:
             blobs[_name(text[begin:end])] = _data(text, at, until)
-        elif path[:1] == [b"dialect_resources"]:
+        elif value == b"{" or path[:1] == [b"dialect_resources"]:
             raise _OtherForm
     raise _OtherForm
 

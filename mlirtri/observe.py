@@ -16,7 +16,7 @@ from mlirtri.errors import ParseError, Span, UnknownOptionError, did_you_mean
 from mlirtri.lowering.pipelines import AKG_ALIASES, BACK, STAGES, Pipeline
 from mlirtri.lowering.specialization import Capture
 from mlirtri.lowering.stage import CompileContext, PassRecord, Stage
-from mlirtri.printing import RESUMABLE, parse
+from mlirtri.printing import RESUMABLE, parse_given
 
 BANNER = "// -----// IR Dump After {name} ({kernel}: {stage}) //----- //"
 
@@ -96,7 +96,7 @@ class Observer:
         if found is None:
             return ir
         path, text = found
-        edited = parse(stage.kind, text, str(path))
+        edited = parse_given(stage.kind, text, str(path))
         name, interface = function_of(stage.kind, edited, path)
         if name != self.kernel or not fits(interface, context.interface):
             raise ParseError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.errors import ParseError, Span
+from mlirtri.isolation import text_of, try_parsing
 from mlirtri.lowering.stage import Code
 
 SUFFIXES = {
@@ -70,6 +71,14 @@ def parse(kind: str, text: str, file: str = "<text>") -> Any:
 
         return parse_tvm(text, file)
     raise ParseError(f"a stage of kind {kind} cannot be resumed from text", Span(file, 1, 1))
+
+
+def parse_given(kind: str, text: str, file: str) -> Any:
+    """`parse` of a text that may be anybody's; raises `ParseError` also for one that ends MLIR's parser."""
+    if kind == "mlir":
+        text = text_of(text.encode("utf-8", "surrogatepass"), file)
+        try_parsing(_parse_mlir, text, file)
+    return parse(kind, text, file)
 
 
 def _parse_mlir(text: str, file: str) -> Any:

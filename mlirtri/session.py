@@ -21,7 +21,7 @@ from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.target import Target
 from mlirtri.observe import Observer
 from mlirtri.options import Options, content_key, language_options, resolved
-from mlirtri.printing import RESUMABLE, parse
+from mlirtri.printing import RESUMABLE, parse, parse_given
 from mlirtri.stored_params import read_params
 from mlirtri.tracebacks import shown_to_user
 
@@ -152,7 +152,7 @@ def _resume(
             help=f"resume from {', '.join(each.name for each in pipeline.stages if each.kind in RESUMABLE)}",
         )
     content = read_text(path) if text is None else text
-    ir = parse(start.kind, content, str(path))
+    ir = parse_given(start.kind, content, str(path))
     name, interface, semantics = interface_of(start.kind, ir, path)
     pipeline = for_devices(pipeline, target, start.kind, ir)
     observer = Observer(name, pipeline, options.print_ir)

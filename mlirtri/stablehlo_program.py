@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mlirtri.errors import KernelError, KernelTypeError, ParseError, Span
+from mlirtri.errors import KernelError, KernelTypeError, ParseError
+from mlirtri.isolation import text_of_bytecode
 from mlirtri.mlir_program import BYTECODE, contents_of, read_source
 from mlirtri.program import Program
 from mlirtri.tracebacks import shown_to_user
@@ -53,19 +54,19 @@ def _program(source: str | bytes | Path, file: str | None = None) -> Program:
     data, found = contents_of(source, SUFFIXES)
     file = file or found
     if data.startswith(BYTECODE):
-        data = _text_of_artifact(data, file)
+        data = text_of_bytecode(data, file, _artifact_to_text)
     read = read_source(data, file, ("stablehlo.constant",), _parsed)
     return Program("stablehlo", lambda: _parsed(read.text, file), read.functions, file, read.params)
 
 
-def _text_of_artifact(data: bytes, file: str) -> bytes:
+def _artifact_to_text(data: bytes) -> bytes:
     """The text of bytecode, which is StableHLO's own portable form or a module as it is; with its constants."""
     from mlirtri.dialect.mlir import read_stablehlo_artifact
 
     try:
         module = read_stablehlo_artifact(data, _context())
     except ValueError as error:
-        raise ParseError(f"this is no portable artifact of StableHLO: {error}", Span(file, 1, 1)) from None
+        raise ParseError(f"this is no portable artifact of StableHLO: {error}") from None
     return module.operation.get_asm(binary=True, enable_debug_info=True)
 
 

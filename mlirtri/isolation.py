@@ -1,0 +1,126 @@
+"""MLIR that others wrote, looked at before it is parsed here: MLIR's parser recurses, and can end the process.
+
+Takes the bytes of a text or of bytecode. Gives text that this process can parse. A look at the brackets costs little
+and says where they are too many; then another process parses first, in bounded time and memory, for all else.
+Raises `ParseError`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from mlirtri.errors import ParseError, Span
+
+DEEPEST = 400
+"""Brackets inside each other. A parser of 8 MiB of stack stands a few thousand."""
+MOST_DIGITS = 4096
+"""Of a number: reading one takes time with the square of its digits."""
+SECONDS, SECONDS_PER_MEGABYTE = 6.0, 10.0
+"""What parsing may take; a hundred thousand operations are six megabytes, and need three seconds."""
+BYTES, BYTES_PER_BYTE = 8 << 30, 60
+"""Address space that parsing may take, of which a gigabyte is the libraries."""
+
+_TOKEN = re.compile(
+    rb'"[^"\\\n]*(?:\\.[^"\\\n]*)*"|//[^\n]*|->|[<>=]=|(?P<open>[(\[{<])|(?P<close>[)\]}>])'
+    rb"|(?P<number>[0-9]{%d})|(?P<minus>(?:-\s*){64})|(?P<nul>\0)" % (MOST_DIGITS + 1)
+)
+_PROBLEMS = {
+    "number": (f"this number has more than {MOST_DIGITS} digits", None),
+    "minus": ("this has 64 signs after each other", None),
+    "nul": ("this is a NUL byte", "MLIR's text has none; bytecode begins with the bytes 'ML', 0xEF, 'R'"),
+}
+
+
+def text_of(data: bytes, file: str) -> str:
+    """The text of `data`, which MLIR's parser can recurse through; raises `ParseError`."""
+    _check_tokens(data, file)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as problem:
+        where = _place(data, problem.start, file)
+        raise ParseError(f"this is not UTF-8: byte 0x{data[problem.start]:02x}", where) from None
+
+
+def try_parsing(read: Callable[[str, str], Any], text: str, file: str) -> None:
+    """Let another process parse first; raises `ParseError` if that ends it, and only then.
+
+    `read` is a function of a module: it parses a text, and raises `KernelError` for what this process can find too.
+    """
+    from mlirtri.lowering.other_process import OTHER, ProcessDied
+
+    try:
+        OTHER.ask(_limits(len(text)), _parse_and_print, read, text, file)
+    except ProcessDied as reason:
+        raise ParseError(f"MLIR's parser {reason} on this text", Span(file, 1, 1), help=_way_out(reason)) from None
+
+
+def text_of_bytecode(data: bytes, file: str, convert: Callable[[bytes], bytes]) -> bytes:
+    """The text of bytecode, with the data of its resources; raises `ParseError`.
+
+    `convert`, a function of a module, makes it in another process, and raises `KernelError` for what it cannot read.
+    """
+    from mlirtri.lowering.other_process import OTHER, ProcessDied
+
+    try:
+        return OTHER.ask(_limits(len(data)), _converted, convert, data)
+    except ProcessDied as reason:
+        message = f"MLIR's reader of bytecode {reason} on these bytes"
+        raise ParseError(message, Span(file, 1, 1), help=_way_out(reason)) from None
+    except ParseError as error:
+        raise error.at(Span(file, 1, 1)) from None
+
+
+def _check_tokens(data: bytes, file: str) -> None:
+    """Raises `ParseError` for what the parser would recurse through, or never end with."""
+    depth = 0
+    for token in _TOKEN.finditer(data):
+        kind = token.lastgroup
+        if kind == "open":
+            depth += 1
+            if depth > DEEPEST:
+                where = _place(data, token.start(), file)
+                raise ParseError(f"this is more than {DEEPEST} brackets deep", where, help="name inner parts before")
+        elif kind == "close":
+            depth = max(depth - 1, 0)
+        elif kind is not None:
+            message, way_out = _PROBLEMS[kind]
+            raise ParseError(message, _place(data, token.start(), file), help=way_out)
+
+
+def _place(data: bytes, position: int, file: str) -> Span:
+    before = data[:position]
+    return Span(file, before.count(b"\n") + 1, position - (before.rfind(b"\n") + 1) + 1)
+
+
+def _limits(size: int) -> Any:
+    from mlirtri.lowering.other_process import Limits
+
+    return Limits(SECONDS + SECONDS_PER_MEGABYTE * size / 2**20, BYTES + BYTES_PER_BYTE * size)
+
+
+def _way_out(reason: BaseException) -> str:
+    if "seconds" in str(reason):
+        return "attributes that stand for each other many times grow without end; make the text smaller"
+    return "the text is damaged, deeply nested through its aliases, or needs too much memory"
+
+
+def _converted(convert: Callable[[bytes], bytes], data: bytes) -> bytes:
+    try:
+        return convert(data)
+    except (RuntimeError, ValueError) as error:  # of the bindings, which make Python strings of the names in it
+        raise ParseError(f"this bytecode cannot be read: {error}") from None
+
+
+def _parse_and_print(read: Callable[[str, str], Any], text: str, file: str) -> None:
+    """What this process does with a text, as far as it could die of it."""
+    from mlirtri.dialect.locations import give_places
+    from mlirtri.dialect.mlir import print_complete
+
+    try:
+        module = read(text, file)
+        give_places(module, Span(file, 1, 1))
+        print_complete(module)
+    except (ParseError, RuntimeError, ValueError):
+        return

@@ -1,0 +1,162 @@
+"""Broken and hostile input ends in a `KernelError` with a place: no crash, no hang, no memory without end."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import mlirtri as mt
+from mlirtri import isolation
+from mlirtri.errors import KernelValueError, ParseError, PassFailedError, UnsupportedOperationError
+from mlirtri.isolation import DEEPEST
+
+TEXT = """
+#map = affine_map<(d0) -> (d0)>
+func.func @main(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
+  %w = arith.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>
+  %e = tensor.empty() : tensor<4xf32>
+  %r = linalg.generic {indexing_maps = [#map, #map, #map], iterator_types = ["parallel"]}
+      ins(%a, %b : tensor<4xf32>, tensor<4xf32>) outs(%e : tensor<4xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %s = arith.addf %x, %y : f32
+    linalg.yield %s : f32
+  } -> tensor<4xf32>
+  %z = arith.mulf %r, %w : tensor<4xf32>
+  return %z : tensor<4xf32>
+}
+"""
+N = 100_000
+
+
+def with_line(line: str) -> str:
+    return TEXT.replace("  return", f"  {line}\n  return")
+
+
+def aliases(count: int, first: str, other: str, end: str) -> str:
+    return "".join(f"#t{at} = {other.format(at - 1) if at else first}\n" for at in range(count)) + end
+
+
+DEEP = {
+    "angle brackets": "func.func @main(%a: " + "tensor<" * N,
+    "attributes": "module attributes {x.a = " + "[" * N + "]" * N + "} {}",
+    "dictionaries": "module attributes {x.a = " + "{a=" * N,
+    "regions": "module {" * N + "}" * N,
+    "generic regions": '"x.y"() ({' * N,
+    "locations": with_line("%0 = arith.addf %a, %a : tensor<4xf32> loc(" + '"a"(' * N),
+    "function types": "func.func private @f(" + "(" * N + ") -> ()" * N,
+    "affine maps": "#m = affine_map<(d0) -> (" + "(" * N + "d0" + ")" * N + ")>",
+    "constants": with_line("%0 = arith.constant dense<" + "[" * N + "1" + "]" * N + "> : tensor<1xf32>"),
+    "brackets behind brackets of strings": 'module attributes {x.a = [")", "]"' + ", [" * N,
+    "brackets behind comparisons": "#s = affine_set<(d0) : (d0 >= 0, d0 >= 0, " + "(" * N,
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_deep_nesting_is_refused_at_its_place(name):
+    with pytest.raises(ParseError, match=f"more than {DEEPEST} brackets deep") as caught:
+        mt.from_mlir(DEEP[name])
+    line = DEEP[name].count("\n", 0, DEEP[name].find("%0 =")) + 1 if "%0" in DEEP[name] else 1
+    assert caught.value.span.line == line
+
+
+def test_brackets_in_strings_and_comments_do_not_count():
+    text = with_line("// " + "(" * N + '\n%0 = arith.constant {x = "' + "(" * N + '"} 1.0 : f32')
+    assert mt.from_mlir(text).functions == ("main",)
+
+
+BROKEN = {
+    "half": (TEXT[: len(TEXT) // 2], "expected"),
+    "bad UTF-8": (TEXT.encode().replace(b"main", b"m\xffin"), "not UTF-8: byte 0xff"),
+    "NUL": (TEXT.replace("%s =", "%s \0="), "NUL byte"),
+    "signs": ("#m = affine_map<(d0) -> (" + "-" * N + "d0)>", "64 signs"),
+    "digits": (with_line(f"%0 = arith.constant {'9' * N} : i64"), "more than 4096 digits"),
+    "unknown dialect": (with_line("%0 = foo.bar %a : tensor<4xf32>"), "foo"),
+    "same symbol": (TEXT + TEXT.replace("#map", "#again"), "redefinition of symbol"),
+    "too few elements": (TEXT.replace("3.0, 4.0", "3.0"), r"inferred shape of elements literal \(\[3\]\)"),
+    "hex too short": (TEXT.replace("[1.0, 2.0, 3.0, 4.0]", '"0x00"'), "hex data size is invalid"),
+    "size past 64 bits": (TEXT.replace("tensor<4x", f"tensor<{'9' * 30}x", 1), "invalid dimension"),
+    "garbage": (bytes(range(1, 128)) * 1000, "expected"),
+    "endless string": (with_line('%0 = arith.constant "' + "a" * 10 * N), "in string literal"),
+    "name that is no text": (TEXT.replace("@main", '@"\\FF"'), "not UTF-8"),
+    "alias of itself": ("!t = tuple<!t>\nfunc.func private @f(!t)", "undefined symbol alias"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_text_is_refused_at_its_place(name):
+    text, message = BROKEN[name]
+    with pytest.raises(ParseError, match=message) as caught:
+        mt.from_mlir(text)
+    assert caught.value.span.line >= 1
+
+
+BOMBS = {
+    "aliases in aliases": aliases(60, "1", "[#t{0}, #t{0}]", "module attributes {x.a = #t59} {}"),
+    "a chain of aliases": aliases(30_000, "1", "[#t{0}]", "module attributes {x.a = #t29999} {}"),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_what_ends_the_parser_ends_another_process(name, monkeypatch):
+    monkeypatch.setattr(isolation, "SECONDS", 1.0)
+    with pytest.raises(ParseError, match=r"MLIR's parser (ended its process|ran for more)") as caught:
+        mt.from_mlir(BOMBS[name])
+    assert caught.value.help
+    assert mt.from_mlir(TEXT).functions == ("main",), "the next text is parsed as ever"
+
+
+def test_the_look_costs_little():
+    mt.from_mlir(TEXT)
+    text = TEXT * 1 + "".join(TEXT.replace("@main", f"@f{at}").replace("#map =", f"#map{at} =") for at in range(8))
+    start = time.process_time()
+    mt.from_mlir(text)
+    assert time.process_time() - start < 0.2
+
+
+# --- bytecode ------------------------------------------------------------------------------------------------------
+
+
+def bytecode() -> bytes:
+    from mlirtri.dialect.mlir import ir
+
+    file = io.BytesIO()
+    ir.Module.parse(TEXT, ir.Context()).operation.write_bytecode(file)
+    return file.getvalue()
+
+
+CODE = bytecode()
+
+
+@given(st.integers(4, len(CODE) - 1), st.integers(1, 255))
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_bytecode_with_a_wrong_byte_is_read_or_refused(position, change):
+    damaged = bytearray(CODE)
+    damaged[position] ^= change
+    read_or_refused(bytes(damaged))
+
+
+@given(st.integers(4, len(CODE) - 1))
+@settings(max_examples=20, deadline=None, derandomize=True)
+def test_bytecode_that_ends_early_is_refused(length):
+    with pytest.raises(ParseError, match="bytecode"):
+        mt.from_mlir(CODE[:length])
+
+
+@given(st.integers(0, len(TEXT) - 1), st.sampled_from('(){}[]<>"%@#!^:,=-x0 9\n\\'), st.booleans())
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_text_with_a_wrong_character_is_read_or_refused(position, character, is_insertion):
+    rest = TEXT[position:] if is_insertion else TEXT[position + 1 :]
+    read_or_refused((TEXT[:position] + character + rest).encode())
+
+
+def read_or_refused(data: bytes) -> None:
+    """Any error but a refusal, and a refusal by accident, are for pytest."""
+    with contextlib.suppress(ParseError):
+        program = mt.from_mlir(data)
+        with contextlib.suppress(UnsupportedOperationError, KernelValueError, PassFailedError):
+            program.to_mlir("linalg")
