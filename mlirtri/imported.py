@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlirtri import errors
-from mlirtri.dialect.dtypes import find_stored
+from mlirtri.dialect.dtypes import as_dtype, find_stored
 from mlirtri.dialect.types import TensorType
 from mlirtri.errors import Span
 from mlirtri.lowering.specialization import Interface, Leaf, RuntimeCheck
@@ -82,7 +82,7 @@ def _pairs(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
 
 
 def _as_seen(of: TensorType, dtype: Any) -> TensorType:
-    return of if dtype is None else of.with_dtype(find_stored(dtype.value))
+    return of if dtype is None else of.with_dtype(find_stored(dtype.value) or as_dtype(dtype.value))
 
 
 def _padded(results: list[dict[str, Any]], interface: Interface) -> list[dict[str, Any]]:
