@@ -20,6 +20,7 @@ from mlirtri.errors import ProgramAssertionError, Span, UnsupportedOperationErro
 from mlirtri.lowering import asserting_loops
 from mlirtri.lowering.buffer_values import terminator
 from mlirtri.lowering.cloning import clone_all, leading_to, needed_by
+from mlirtri.lowering.generic_operations import generalize
 from mlirtri.lowering.imports import CHECK, PLACE, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.linalg_builder import generic, index_value, size_of
 from mlirtri.lowering.mlir_passes import Pass, run_passes
@@ -111,8 +112,8 @@ def _failure(operation: ir.Operation) -> Failure:
 
 def _failures_of(operation: ir.Operation) -> list[Failure]:
     """The failures of what `operation` does inside, as values that it has in its own block."""
-    if operation.name == "linalg.generic":
-        return _failures_of_structured(operation)
+    if operation.name.startswith("linalg."):
+        return _failures_of_structured(operation if operation.name == "linalg.generic" else generalize(operation))
     if (carry := asserting_loops.RULES.get(operation.name)) is None:
         raise UnsupportedOperationError(f"an assertion inside of {operation.name}", span_of(operation.location))
     failures = [_failures_in(region.blocks[0]) if region.blocks else [] for region in operation.regions]

@@ -32,6 +32,11 @@ LOWER = (
     Pass("lower-affine", "affine loops, branches and applied maps become scf and arith"),
     Pass("canonicalize", "regions that run once are no regions"),
 )
+SHAPES = (
+    Pass("canonicalize", "shapes of known sizes are constants"),
+    Pass("convert-shape-to-std", "what is computed of shapes is arith and tensor"),
+    Pass("canonicalize", "and nothing is left of what folded"),
+)
 STRUCTURED = (
     Pass("func.func(convert-elementwise-to-linalg)", "arithmetic on whole tensors in loops is structured"),
     Pass("canonicalize", "loops carry and hand on nothing that nobody reads"),
@@ -46,6 +51,8 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
     if any(len(region.blocks) > 1 for each in all_operations(module) for region in each.regions):
         run_passes(module, LIFT, context)
     names = {operation.name for operation in all_operations(module)}
+    if any(name.startswith("shape.") for name in names):
+        run_passes(module, SHAPES, context)
     if any(name.startswith("affine.") or name == "scf.execute_region" for name in names):
         run_passes(module, LOWER, context)
     # Inner ones first: what stands for an operation takes its regions as they are then.

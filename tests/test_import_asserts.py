@@ -184,6 +184,32 @@ func.func @main(%x: tensor<{source}xi64>) -> tensor<{result}xi64> {{
 }}"""
 
 
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_assertions_in_named_operations(pipeline):
+    text = """
+func.func @main(%x: tensor<4xi64>) -> tensor<4xi64> {
+  %five = arith.constant 5 : i64
+  %e = tensor.empty() : tensor<4xi64>
+  %r = linalg.map ins(%x : tensor<4xi64>) outs(%e : tensor<4xi64>) (%a : i64, %o : i64) {
+    %ok = arith.cmpi slt, %a, %five : i64
+    cf.assert %ok, "five or more"
+    linalg.yield %a : i64
+  }
+  %s = tensor.generate {
+  ^bb0(%i: index):
+    %a = tensor.extract %r[%i] : tensor<4xi64>
+    %ok = arith.cmpi ne, %a, %five : i64
+    cf.assert %ok, "five"
+    tensor.yield %a : i64
+  } : tensor<4xi64>
+  return %s : tensor<4xi64>
+}"""
+    kernel = mt.from_mlir(text).compile(pipeline=pipeline)
+    np.testing.assert_array_equal(kernel(np.arange(4)), np.arange(4))
+    with pytest.raises(ProgramAssertionError, match="five or more"):
+        kernel(np.array([0, 5, 1, 2]))
+
+
 INDEX_ALONE = body_program(
     "affine_map<(d0, d1) -> (d1)>, affine_map<(d0, d1) -> (d0, d1)>", '"parallel", "parallel"', ("3", "{rows}x3"),
     """%i = linalg.index 0 : index
