@@ -64,10 +64,23 @@ SCRIPT_NAMES = {
 }  # fmt: skip
 """What a TVMScript text may name, under the names that TVM's printer uses."""
 
+
+def register_pure_operator(name: str, meaning: str):
+    """An operator of TIR without effects, of which TVM may make vectors; whoever uses it has to take it away again."""
+    ir.op._ffi_api.RegisterOp(name, meaning)
+    operator = ir.Op.get(name)
+    operator.set_attr("TCallEffectKind", _PURE)
+    operator.set_attr("TVectorizable", True)
+    return operator
+
+
+_PURE = 1
+"""TVM's number for calls whose value depends on their operands alone."""
+
 __all__ = [
     "PINNED", "SCHEDULE_ERRORS", "SCRIPT_NAMES", "Analyzer", "BlockBuilder", "GlobalVar", "IRModule", "PrimFunc",
     "Range", "SBlock", "SBlockRealize", "Schedule", "Sequential", "Target", "TensorLoad", "TensorType",
     "WalkResult", "check_versions", "dlight", "from_source", "ir",
-    "read_write_region", "relax", "s_tir", "structural_equal", "structural_map", "structural_walk", "tirx",
-    "tvm", "tvm_ffi",
+    "read_write_region", "register_pure_operator", "relax", "s_tir", "structural_equal", "structural_map",
+    "structural_walk", "tirx", "tvm", "tvm_ffi",
 ]  # fmt: skip

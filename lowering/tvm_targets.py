@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from mlirtri.lowering import tvm_names
+from mlirtri.lowering import tvm_names, vector_math
 from mlirtri.lowering.exact_products import fence_products
 from mlirtri.lowering.index_bits import cast_index_bits
 from mlirtri.lowering.target import Target
@@ -60,8 +60,10 @@ def _build_pipeline():
     lowering = _pass("Lowering", _with_statements_in_place(lowering))
     # Before, because fusion and inlining repeat `let` variables too, and TVM's simplifier refuses that.
     unique = tvm_names.tirx.transform.ConvertSSA()
-    passes = [unique, _pass("IndexBits", cast_index_bits), lowering, _pass("FenceProducts", fence_products), unique]
-    return tvm_names.Sequential(passes), host, device
+    before = [unique, _pass("IndexBits", cast_index_bits), _pass("MarkFunctions", vector_math.mark)]
+    # Last: what functions are made of is neither to be simplified nor fenced.
+    after = [_pass("FenceProducts", fence_products), unique, _pass("ExpandFunctions", vector_math.expand)]
+    return tvm_names.Sequential([*before, lowering, *after]), host, device
 
 
 def _with_statements_in_place(lowering):

@@ -1,0 +1,366 @@
+"""Elementary functions as arithmetic on vectors, within 2 units in the last place, for every float.
+
+Takes a `Lanes` and operands. Gives the expression of exp, log, tanh, erf, sin, cos, pow and their kin. Infinities, NaN,
+denormals and the two zeros come out as C's functions have them. What would need a reduction of its own (sines of more
+than 2**26, powers of negative numbers) calls the C library, for those vectors that hold such a number.
+
+Polynomials are minimax ones of our own, made by Remez' exchange (E. Remez, 1934) in 50 digits and rounded. The
+reductions are those of W. Cody and W. Waite, "Software Manual for the Elementary Functions", 1980.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlirtri.lowering.tvm_names import tirx
+from mlirtri.lowering.vector_lanes import Lanes
+
+Expr = Any
+Function = Callable[..., Expr]
+FUNCTIONS: dict[str, tuple[Function, tuple[str, ...]]] = {}
+"""Name of a function to what makes its expression, and the element types that it is made for."""
+
+LOG2E, LN2, LOG10_2 = 1.442695040888963407359925, 0.6931471805599453094172321, 0.3010299956639811952137389
+LOG10E, TWO_OVER_PI = 0.4342944819032518276511289, 0.6366197723675813430755351
+LN2_REST, LOG2E_REST = 2.319046813846299558e-17, 2.035527374093103311e-17
+LOG10E_REST, LOG10_2_REST = 1.098319650216765e-17, -2.8037281277851703e-18
+HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33)
+"""pi / 2 as a sum of three doubles."""
+
+
+def function(name: str, *dtypes: str) -> Callable[[Function], Function]:
+    """Register what makes the expression of a function."""
+
+    def register(make: Function) -> Function:
+        FUNCTIONS[name] = (make, dtypes)
+        return make
+
+    return register
+
+
+def _split(c: Lanes, value: float, rest: float) -> tuple[Expr, Expr]:
+    """A constant of more digits than a double has, as a sum of two numbers of the dtype."""
+    if c.dtype == "float64":
+        return c.number(value), c.number(rest)
+    high = float(np.float32(value))
+    return c.number(high), c.number(float(np.float32(value - high)))
+
+
+# --- exponentials ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Exponential:
+    """What differs by dtype: q in e**r = 1 + r + r**2 q(r), for e**r - 1 likewise, p in 2**r = 1 + r p(r); ranges."""
+
+    exp: tuple[float, ...]
+    expm1: tuple[float, ...]
+    exp2: tuple[float, ...]
+    low: float
+    high: float
+    bits: int
+
+
+_EXPONENTIAL = {
+    "float32": _Exponential(
+        (0.5, 0.1666666567325592, 0.041666317731142044, 0.00833350419998169, 0.0013943249359726906,
+         0.0001978441432584077),
+        (0.5, 0.1666666716337204, 0.041666366159915924, 0.00833327416330576, 0.0013940364588052034,
+         0.0001991363533306867),
+        (0.6931471824645996, 0.24022647738456726, 0.055503349751234055, 0.009618440642952919, 0.001339815789833665,
+         0.00015351596812251955),
+        -104.0, 89.0, 24,
+    ),
+    "float64": _Exponential(
+        (0.5, 0.1666666666666668, 0.04166666666666621, 0.008333333333319023, 0.001388888888908539,
+         0.00019841269892204412, 2.4801586957859773e-05, 2.7557238507128947e-06, 2.7557568953818606e-07,
+         2.5110905358460193e-08, 2.0827922002669555e-09),
+        (0.5, 0.16666666666666677, 0.0416666666666667, 0.008333333333322125, 0.001388888888886783,
+         0.00019841269884982114, 2.4801587358912408e-05, 2.7557245280551865e-06, 2.755724398415388e-07,
+         2.5108685364297167e-08, 2.0924105800083482e-09),
+        (0.6931471805599453, 0.24022650695910072, 0.05550410866482168, 0.009618129107628336, 0.0013333558146394712,
+         0.000154035303936347, 1.5252733852609647e-05, 1.321548659661353e-06, 1.0178052587935815e-07,
+         7.054974664196895e-09, 4.456480471200587e-10, 2.562435408762065e-11),
+        -746.0, 710.0, 53,
+    ),
+}  # fmt: skip
+
+
+def _reduced(c: Lanes, x: Expr) -> tuple[Expr, Expr]:
+    """x = n ln 2 + r with |r| <= ln 2 / 2: n and r."""
+    high, low = _split(c, LN2, LN2_REST)
+    n = c.named(c.floor(c.fma(x, c.number(LOG2E), c.number(0.5))))
+    minus = c.named(tirx.Mul(n, c.number(-1.0)))
+    return n, c.named(c.fma(minus, low, c.fma(minus, high, x)))
+
+
+def _scaled(c: Lanes, value: Expr, n: Expr) -> Expr:
+    """value * 2**n in two steps, so that neither factor leaves the range, and a denormal is rounded once."""
+    k = c.named(c.integer_of(n))
+    half = c.named(tirx.shift_right(k, c.whole(1)))
+    return tirx.Mul(tirx.Mul(value, c.power_of_two(half)), c.power_of_two(k - half))
+
+
+def _exponential(c: Lanes, x: Expr) -> Expr:
+    """e**x for x in the range of results; no NaN."""
+    n, r = _reduced(c, x)
+    more = c.fma(c.polynomial(r, _EXPONENTIAL[c.dtype].exp), tirx.Mul(r, r), r)
+    return _scaled(c, c.sum(more, c.number(1.0)), n)
+
+
+@function("exp", "float32", "float64")
+def _exp(c: Lanes, x: Expr) -> Expr:
+    facts = _EXPONENTIAL[c.dtype]
+    return tirx.Select(c.is_nan(x), x, _exponential(c, c.named(c.between(x, facts.low, facts.high))))
+
+
+@function("exp2", "float32", "float64")
+def _exp2(c: Lanes, x: Expr) -> Expr:
+    facts = _EXPONENTIAL[c.dtype]
+    y = c.named(c.between(x, facts.low * LOG2E, facts.high * LOG2E))
+    n = c.named(c.floor(c.sum(y, c.number(0.5))))
+    r = c.named(c.difference(y, n))
+    return tirx.Select(c.is_nan(x), x, _scaled(c, c.fma(c.polynomial(r, facts.exp2), r, c.number(1.0)), n))
+
+
+def _exponential_less_one(c: Lanes, x: Expr) -> Expr:
+    """e**x - 1: 2 (2**(n-1) (e**r - 1) + 2**(n-1) - 1/2), in which nothing overflows before the result does."""
+    n, r = _reduced(c, x)
+    curved = tirx.Mul(c.polynomial(r, _EXPONENTIAL[c.dtype].expm1), tirx.Mul(r, r))
+    scale = c.named(c.power_of_two(c.integer_of(n) - c.whole(1)))
+    straight = c.fma(r, scale, c.difference(scale, c.number(0.5)))
+    return tirx.Mul(c.fma(curved, scale, straight), c.number(2.0))
+
+
+@function("expm1", "float32", "float64")
+def _expm1(c: Lanes, x: Expr) -> Expr:
+    facts = _EXPONENTIAL[c.dtype]
+    result = c.named(_exponential_less_one(c, c.named(c.between(x, -facts.bits * LN2 - 1, facts.high))))
+    # Zeros keep their sign, and so do numbers that are their own result.
+    is_tiny = tirx.LT(c.magnitude(x), c.number(2.0**-facts.bits))
+    return tirx.Select(tirx.Or(c.is_nan(x), is_tiny), x, result)
+
+
+@function("tanh", "float32", "float64")
+def _tanh(c: Lanes, x: Expr) -> Expr:
+    """t = E / (E + 2) with E = e**2|x| - 1; what rounding took is put back: 1 / (E + 2) = (1 - t) / 2."""
+    most = 10.0 if c.dtype == "float32" else 20.0
+    double = c.named(c.between(tirx.Mul(c.magnitude(x), c.number(2.0)), 0.0, 2 * most))
+    more = c.named(_exponential_less_one(c, double))
+    divisor = c.named(c.sum(more, c.number(2.0)))
+    ratio = c.named(tirx.Div(more, divisor))
+    minus = c.named(tirx.Mul(ratio, c.number(-1.0)))
+    lost = c.difference(more, c.difference(divisor, c.number(2.0)))
+    missing = c.fma(minus, lost, c.fma(minus, divisor, more))
+    exact = c.fma(missing, c.fma(minus, c.number(0.5), c.number(0.5)), ratio)
+    # Where E is large 1 - t has few digits, and the errors of E and E + 2 hardly reach t.
+    result = tirx.Select(tirx.LT(more, c.number(4.0)), exact, ratio)
+    is_tiny = tirx.LT(c.magnitude(x), c.number(2.0**-30))
+    return tirx.Select(tirx.Or(c.is_nan(x), is_tiny), x, c.with_sign(result, x))
+
+
+# --- logarithms ------------------------------------------------------------------------------------------------------
+
+_LOG32 = (
+    0.33333322405815125, -0.24999986588954926, 0.20001554489135742, -0.1666894108057022, 0.14230431616306305,
+    -0.12394952028989792, 0.11803591996431351, -0.11708871275186539, 0.06967546790838242,
+)  # fmt: skip
+"""log(1 + f) = f - f**2 / 2 + f**3 P(f)."""
+_LOG64 = (
+    0.6666666666666666, 0.40000000000002794, 0.28571428570023594, 0.22222222523986213, 0.1818178437225435,
+    0.15386748568091588, 0.1325713320204671, 0.13192792059713954,
+)  # fmt: skip
+"""log(1 + f) = 2 s + s**3 R(s**2) with s = f / (2 + f)."""
+_ROOT_HALF_BITS = {"float32": 0x3F3504F3, "float64": 0x3FE6A09E667F3BCD}
+_SMALLEST = {"float32": (2.0**-126, 23), "float64": (2.0**-1022, 52)}
+
+
+def _logarithm(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
+    """k, f and t with log x = k ln 2 + (f + t), for x > 0: f is exact and near 0 where x is near 1, and t is small."""
+    smallest, shift = _SMALLEST[c.dtype]
+    is_denormal = tirx.LT(x, c.number(smallest))
+    normal = tirx.Select(is_denormal, tirx.Mul(x, c.number(2.0**shift)), x)
+    bits = c.named(c.bits(normal))
+    exponent = c.named(c.exponent_of(bits - c.whole(_ROOT_HALF_BITS[c.dtype])))
+    f = c.named(c.difference(c.from_bits(bits - c.to_exponent(exponent)), c.number(1.0)))
+    k = c.named(c.difference(c.float_of(exponent), tirx.Select(is_denormal, c.number(shift), c.number(0.0))))
+    square = c.named(tirx.Mul(f, f))
+    if c.dtype == "float32":
+        cubic = tirx.Mul(tirx.Mul(f, square), c.polynomial(f, _LOG32))
+        return k, f, c.named(c.fma(square, c.number(-0.5), cubic))
+    s = c.named(tirx.Div(f, c.sum(f, c.number(2.0))))
+    z = c.named(tirx.Mul(s, s))
+    half = c.named(tirx.Mul(square, c.number(0.5)))
+    # 2 s = f - s f, and s f = s (f**2 / 2) + f**2 / 2: the digits of f are kept.
+    rest = c.fma(c.fma(c.polynomial(z, _LOG64), z, c.number(0.0)), s, tirx.Mul(s, half))
+    return k, f, c.named(c.difference(rest, half))
+
+
+def _with_ends(c: Lanes, x: Expr, inside: Expr) -> Expr:
+    """A logarithm of x, which is `inside` for positive numbers."""
+    infinity, nan = c.number(float("inf")), c.number(float("nan"))
+    at_zero = tirx.Select(tirx.EQ(x, c.number(0.0)), c.number(float("-inf")), nan)
+    above = tirx.Select(tirx.GT(x, c.number(0.0)), infinity, at_zero)
+    return tirx.Select(tirx.And(tirx.GT(x, c.number(0.0)), tirx.LT(x, infinity)), inside, above)
+
+
+def _natural(c: Lanes, x: Expr) -> Expr:
+    k, f, t = _logarithm(c, x)
+    high, low = _split(c, LN2, LN2_REST)
+    return c.fma(k, high, c.sum(f, c.fma(k, low, t)))
+
+
+@function("log", "float32", "float64")
+def _log(c: Lanes, x: Expr) -> Expr:
+    return _with_ends(c, x, _natural(c, x))
+
+
+@function("log2", "float32", "float64")
+def _log2(c: Lanes, x: Expr) -> Expr:
+    k, f, t = _logarithm(c, x)
+    high, low = _split(c, LOG2E, LOG2E_REST)
+    return _with_ends(c, x, c.sum(c.fma(f, high, c.fma(f, low, tirx.Mul(t, high))), k))
+
+
+@function("log10", "float32", "float64")
+def _log10(c: Lanes, x: Expr) -> Expr:
+    k, f, t = _logarithm(c, x)
+    high, low = _split(c, LOG10E, LOG10E_REST)
+    whole, part = _split(c, LOG10_2, LOG10_2_REST)
+    return _with_ends(c, x, c.fma(k, whole, c.fma(f, high, c.fma(k, part, c.fma(f, low, tirx.Mul(t, high))))))
+
+
+@function("log1p", "float32", "float64")
+def _log1p(c: Lanes, x: Expr) -> Expr:
+    """log u + (what u = 1 + x has lost) / u."""
+    one = c.number(1.0)
+    u = c.named(c.sum(x, one))
+    lost = tirx.Select(tirx.GT(x, one), c.difference(one, c.difference(u, x)), c.difference(x, c.difference(u, one)))
+    plain = c.named(_natural(c, u))
+    is_tiny = tirx.LT(c.magnitude(x), c.number(2.0 ** -_EXPONENTIAL[c.dtype].bits))
+    return tirx.Select(is_tiny, x, _with_ends(c, u, c.sum(tirx.Div(lost, u), plain)))
+
+
+# --- the error function ----------------------------------------------------------------------------------------------
+
+_ERF_NEAR = (
+    0.12837916612625122, -0.37612637877464294, 0.11283782124519348, -0.0268654003739357, 0.005220945458859205,
+    -0.0008482829434797168, 0.00011256951984250918, -9.641526048653759e-06,
+)  # fmt: skip
+"""erf x = x + x P(x**2) for |x| < 1."""
+_ERF_FAR = (
+    -0.00018846763123292476, 1.1295802593231201, 0.633216381072998, 0.10842209309339523, -0.025210335850715637,
+    0.004205283243209124, -0.000441472337115556, 2.16975840885425e-05,
+)  # fmt: skip
+"""1 - erf x = e**-P(x) from there to 4."""
+
+
+@function("erf", "float32")
+def _erf(c: Lanes, x: Expr) -> Expr:
+    size = c.named(c.magnitude(x))
+    near = c.fma(x, c.polynomial(c.named(tirx.Mul(x, x)), _ERF_NEAR), x)
+    exponent = c.polynomial(c.named(c.between(size, 1.0, 4.0)), _ERF_FAR)
+    rest = _exponential(c, c.named(tirx.Mul(exponent, c.number(-1.0))))
+    far = c.with_sign(c.difference(c.number(1.0), rest), x)
+    return tirx.Select(tirx.Or(c.is_nan(x), tirx.LT(size, c.number(1.0))), near, far)
+
+
+# --- sine and cosine -------------------------------------------------------------------------------------------------
+
+_SIN = {
+    "float32": (-0.1666666716337204, 0.008333330042660236, -0.00019839480228256434, 2.7194739686819958e-06),
+    "float64": (
+        -0.16666666666666666, 0.008333333333333328, -0.0001984126984125938, 2.755731921613194e-06,
+        -2.5052105360956075e-08, 1.6058418363005726e-10, -7.581045494945307e-13,
+    ),
+}  # fmt: skip
+"""sin r = r + r**3 S(r**2) for |r| <= pi / 4."""
+_COS = {
+    "float32": (0.0416666679084301, -0.0013888885732740164, 2.4800019673421048e-05, -2.72464717454568e-07),
+    "float64": (
+        0.041666666666666664, -0.0013888888888888885, 2.4801587301580708e-05, -2.7557319219087624e-07,
+        2.087675515050489e-09, -1.1470376944557137e-11, 4.741667624505616e-14,
+    ),
+}  # fmt: skip
+"""cos r = 1 - r**2 / 2 + r**4 C(r**2)."""
+_FARTHEST = {"float32": 2.0**26, "float64": 2.0**20}
+
+
+def _quarters32(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
+    """x = n pi / 2 + r: n, r and 0, by way of doubles."""
+    wide = Lanes(c.of("float64"))
+    wide.bindings = c.bindings
+    y = c.named(tirx.Cast(c.of("float64"), x))
+    n = c.named(wide.floor(wide.fma(y, wide.number(TWO_OVER_PI), wide.number(0.5))))
+    minus = c.named(tirx.Mul(n, wide.number(-1.0)))
+    r = wide.fma(minus, wide.number(HALF_PI[1]), wide.fma(minus, wide.number(HALF_PI[0]), y))
+    return c.named(tirx.Cast(c.of("int32"), n)), c.named(tirx.Cast(c.of("float32"), r)), c.number(0.0)
+
+
+def _quarters64(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
+    """The same with what r has lost."""
+    n = c.named(c.floor(c.fma(x, c.number(TWO_OVER_PI), c.number(0.5))))
+    minus = c.named(tirx.Mul(n, c.number(-1.0)))
+    first = c.named(c.fma(minus, c.number(HALF_PI[0]), x))
+    r = c.named(c.fma(minus, c.number(HALF_PI[1]), first))
+    lost = c.fma(minus, c.number(HALF_PI[1]), c.difference(first, r))
+    return c.named(c.integer_of(n)), r, c.named(c.fma(minus, c.number(HALF_PI[2]), lost))
+
+
+def _circular(c: Lanes, x: Expr, turn: int) -> Expr:
+    """sin(x + turn pi / 2) for numbers that are not too large."""
+    n, r, lost = (_quarters32 if c.dtype == "float32" else _quarters64)(c, x)
+    z = c.named(tirx.Mul(r, r))
+    sine = c.sum(r, c.fma(tirx.Mul(r, z), c.polynomial(z, _SIN[c.dtype]), lost))
+    half = c.named(tirx.Mul(z, c.number(0.5)))
+    near_one = c.named(c.difference(c.number(1.0), half))
+    missing = c.difference(c.difference(c.number(1.0), near_one), half)
+    quartic = c.fma(tirx.Mul(z, z), c.polynomial(z, _COS[c.dtype]), tirx.Mul(tirx.Mul(r, lost), c.number(-1.0)))
+    cosine = c.sum(near_one, c.sum(missing, quartic))
+    quarter = c.named(n + c.whole(turn))
+    is_odd = tirx.EQ(tirx.bitwise_and(quarter, c.whole(1)), c.whole(1))
+    is_lower = tirx.EQ(tirx.bitwise_and(quarter, c.whole(2)), c.whole(2))
+    value = c.named(tirx.Select(is_odd, cosine, sine))
+    return tirx.Select(is_lower, tirx.Mul(value, c.number(-1.0)), value)
+
+
+def _is_near(c: Lanes, x: Expr) -> Expr:
+    return c.all_lanes(tirx.LT(c.magnitude(x), c.number(_FARTHEST[c.dtype])))
+
+
+@function("sin", "float32", "float64")
+def _sin(c: Lanes, x: Expr) -> Expr:
+    near = c.closed(tirx.Select(tirx.EQ(x, c.number(0.0)), x, _circular(c, x, 0)))
+    c.bindings = []
+    return tirx.if_then_else(_is_near(c, x), near, tirx.sin(x))
+
+
+@function("cos", "float32", "float64")
+def _cos(c: Lanes, x: Expr) -> Expr:
+    near = c.closed(_circular(c, x, 1))
+    c.bindings = []
+    return tirx.if_then_else(_is_near(c, x), near, tirx.cos(x))
+
+
+# --- powers ----------------------------------------------------------------------------------------------------------
+
+
+@function("pow", "float32")
+def _pow(c: Lanes, x: Expr, y: Expr) -> Expr:
+    """2**(y log2 x) in doubles, for positive x."""
+    wide = Lanes(c.of("float64"))
+    k, f, t = _logarithm(wide, wide.named(tirx.Cast(c.of("float64"), x)))
+    log2 = wide.sum(tirx.Mul(wide.sum(f, t), wide.number(LOG2E)), k)
+    product = wide.named(wide.between(tirx.Mul(log2, tirx.Cast(c.of("float64"), y)), -300.0, 300.0))
+    n = wide.named(wide.floor(wide.sum(product, wide.number(0.5))))
+    r = wide.named(wide.difference(product, n))
+    power = wide.fma(wide.polynomial(r, _EXPONENTIAL["float64"].exp2), r, wide.number(1.0))
+    near = wide.closed(tirx.Cast(c.of("float32"), tirx.Mul(power, wide.power_of_two(wide.integer_of(n)))))
+    infinity = c.number(float("inf"))
+    is_positive = tirx.And(tirx.GT(x, c.number(0.0)), tirx.LT(x, infinity))
+    is_plain = tirx.And(is_positive, tirx.LT(c.magnitude(y), infinity))
+    return tirx.if_then_else(c.all_lanes(is_plain), near, tirx.pow(x, y))

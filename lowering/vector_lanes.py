@@ -1,0 +1,128 @@
+"""A little language for arithmetic on the lanes of a vector, in TIR: what `vector_functions` is written in.
+
+Takes a dtype, ``float32`` or ``float32x16``. Gives the operations of one function on values of that many lanes, with
+names for what is used more than once. TVM's simplifier, to which floats are reals, sees nothing that it could fold:
+sums of products are fused multiply-adds, and comparisons with NaN are comparisons of bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlirtri.lowering.tvm_names import tirx
+
+Expr = Any
+_MANTISSA = {"float32": 23, "float64": 52}
+_BIAS = {"float32": 127, "float64": 1023}
+_INFINITY_BITS = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}
+
+
+class Lanes:
+    """The values of one call: of one float dtype, all with the same number of lanes."""
+
+    def __init__(self, dtype: str):
+        self.dtype, _, lanes = dtype.partition("x")
+        self.count = int(lanes or 1)
+        self.integer = self.dtype.replace("float", "int")
+        self.bindings: list[tuple[Any, Expr]] = []
+
+    def of(self, dtype: str) -> str:
+        """The dtype of as many lanes of another element type."""
+        return dtype if self.count == 1 else f"{dtype}x{self.count}"
+
+    def named(self, value: Expr) -> Expr:
+        """`value` under a name, since it is used more than once."""
+        variable = tirx.Var(f"v{len(self.bindings)}", value.ty)
+        self.bindings.append((variable, value))
+        return variable
+
+    def closed(self, result: Expr) -> Expr:
+        """`result` with all names that it needs."""
+        for variable, value in reversed(self.bindings):
+            result = tirx.Let(variable, value, result)
+        return result
+
+    # --- numbers -----------------------------------------------------------------------------------------------------
+
+    def number(self, value: float) -> Expr:
+        return self._spread(tirx.FloatImm(self.dtype, value))
+
+    def whole(self, value: int) -> Expr:
+        return self._spread(tirx.IntImm(self.integer, value))
+
+    def _spread(self, scalar: Expr) -> Expr:
+        return scalar if self.count == 1 else tirx.Broadcast(scalar, self.count)
+
+    # --- arithmetic --------------------------------------------------------------------------------------------------
+
+    def fma(self, x: Expr, y: Expr, z: Expr) -> Expr:
+        """x * y + z, rounded once."""
+        return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.fma", x, y, z)
+
+    def sum(self, x: Expr, y: Expr) -> Expr:
+        return self.fma(x, self.number(1.0), y)
+
+    def difference(self, x: Expr, y: Expr) -> Expr:
+        return self.fma(y, self.number(-1.0), x)
+
+    def polynomial(self, x: Expr, coefficients: Sequence[float]) -> Expr:
+        """The sum of ``coefficients[k] * x**k``, by Horner's rule."""
+        result = self.number(coefficients[-1])
+        for coefficient in reversed(coefficients[:-1]):
+            result = self.fma(result, x, self.number(coefficient))
+        return result
+
+    def floor(self, x: Expr) -> Expr:
+        return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.floor", x)
+
+    def between(self, x: Expr, low: float, high: float) -> Expr:
+        """x moved into a range; NaN becomes its lower end."""
+        lower, upper = self.number(low), self.number(high)
+        return tirx.Select(tirx.GT(x, lower), tirx.Select(tirx.LT(x, upper), x, upper), lower)
+
+    # --- bits --------------------------------------------------------------------------------------------------------
+
+    def bits(self, x: Expr) -> Expr:
+        return tirx.reinterpret(self.of(self.integer), x)
+
+    def from_bits(self, bits: Expr) -> Expr:
+        return tirx.reinterpret(self.of(self.dtype), bits)
+
+    def magnitude(self, x: Expr) -> Expr:
+        return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.fabs", x)
+
+    def with_sign(self, magnitude: Expr, sign: Expr) -> Expr:
+        return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.copysign", magnitude, sign)
+
+    def is_nan(self, x: Expr) -> Expr:
+        return tirx.GT(self.bits(self.magnitude(x)), self.whole(_INFINITY_BITS[self.dtype]))
+
+    def integer_of(self, x: Expr) -> Expr:
+        """A whole number, which fits into 32 bits, as an integer of the float's width."""
+        narrow = tirx.Cast(self.of("int32"), x)
+        return narrow if self.integer == "int32" else tirx.Cast(self.of(self.integer), narrow)
+
+    def float_of(self, k: Expr) -> Expr:
+        narrow = k if self.integer == "int32" else tirx.Cast(self.of("int32"), k)
+        return tirx.Cast(self.of(self.dtype), narrow)
+
+    def power_of_two(self, k: Expr) -> Expr:
+        """2**k for an integer k of the exponent's range."""
+        biased = k + self.whole(_BIAS[self.dtype])
+        return self.from_bits(tirx.shift_left(biased, self.whole(_MANTISSA[self.dtype])))
+
+    def exponent_of(self, bits: Expr) -> Expr:
+        """The bits above the mantissa, as a signed integer."""
+        return tirx.shift_right(bits, self.whole(_MANTISSA[self.dtype]))
+
+    def to_exponent(self, k: Expr) -> Expr:
+        return tirx.shift_left(k, self.whole(_MANTISSA[self.dtype]))
+
+    # --- choices -----------------------------------------------------------------------------------------------------
+
+    def all_lanes(self, condition: Expr) -> Expr:
+        """Whether a condition holds in every lane."""
+        if self.count == 1:
+            return condition
+        return tirx.call_llvm_pure_intrin("bool", "llvm.vector.reduce.and", condition)

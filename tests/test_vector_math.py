@@ -1,0 +1,113 @@
+"""Elementary functions on the CPU are vector arithmetic, within 2 units in the last place, with C's special values."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import mlirtri as mt
+
+FUNCTIONS = {
+    "exp": (-110, 95), "exp2": (-155, 130), "expm1": (-20, 90), "log": (0, 10), "log2": (0, 3), "log10": (0, 100),
+    "log1p": (-1, 5), "tanh": (-10, 10), "sin": (-1000, 1000), "cos": (-1000, 1000),
+}  # fmt: skip
+"""With the range where most of the numbers are taken from; the bits of the others are random."""
+DTYPES = (np.float32, np.float64)
+
+
+def numbers(dtype, low: float, high: float) -> np.ndarray:
+    generator = np.random.default_rng(0)
+    facts = np.finfo(dtype)
+    unsigned = np.dtype(f"u{facts.bits // 8}")
+    anything = generator.integers(0, 2**facts.bits - 1, 20_000, dtype=np.uint64).astype(unsigned).view(dtype)
+    edges = [facts.tiny, -facts.tiny, facts.smallest_subnormal, facts.max, -facts.max]
+    ends = [0.0, -0.0, np.inf, -np.inf, np.nan, *edges]
+    near_one = 1 + generator.uniform(-1e-3, 1e-3, 4_000)
+    small = np.exp(generator.uniform(-20, 0, 4_000)) * generator.choice([-1, 1], 4_000)
+    scale = 8 if dtype is np.float64 and high > 80 else 1
+    usual = generator.uniform(low * scale, high * scale, 30_000)
+    return np.concatenate([anything, np.array(ends, dtype), *(each.astype(dtype) for each in (near_one, small, usual))])
+
+
+def check(found: np.ndarray, exact: np.ndarray, most: float = 2.0) -> None:
+    """`exact` has more digits; what is no finite number in the dtype has to be the same, zeros with their sign."""
+    with np.errstate(all="ignore"):
+        wanted = exact.astype(found.dtype)
+        finite = np.isfinite(wanted)
+        np.testing.assert_array_equal(found[~finite], wanted[~finite])
+        errors = np.abs((found.astype(exact.dtype) - exact) / np.spacing(np.abs(wanted)))[finite]
+    assert errors.max() <= most, f"{errors.max()} ulp"
+    zero = wanted == 0
+    np.testing.assert_array_equal(np.signbit(found[zero]), np.signbit(wanted[zero]))
+
+
+@mt.jit
+def all_of(x):
+    return (
+        np.exp(x), np.exp2(x), np.expm1(x), np.log(x), np.log2(x), np.log10(x), np.log1p(x), np.tanh(x), np.sin(x),
+        np.cos(x),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_float_is_within_two_units(name, dtype):
+    x = numbers(dtype, *FUNCTIONS[name])
+    found = dict(zip(FUNCTIONS, all_of(x), strict=True))[name]
+    with np.errstate(all="ignore"):
+        check(found, getattr(np, name)(x.astype(np.longdouble)))
+
+
+@mt.jit
+def error_function(x):
+    return torch.erf(x)
+
+
+def test_the_error_function():
+    x = torch.from_numpy(numbers(np.float32, -5, 5))
+    check(error_function(x).numpy(), torch.erf(x.double()).numpy())
+
+
+@mt.jit
+def power(x, y):
+    return x**y
+
+
+def test_powers():
+    generator = np.random.default_rng(1)
+    x = np.exp(generator.uniform(-20, 20, 40_000)).astype(np.float32)
+    y = generator.uniform(-5, 5, 40_000).astype(np.float32)
+    with np.errstate(all="ignore"):
+        check(power(x, y), np.power(x.astype(np.float64), y.astype(np.float64)), most=1.0)
+
+
+ENDS = (0.0, -0.0, 1.0, -1.0, -2.0, 0.5, 2.0, 3.0, np.inf, -np.inf, np.nan)
+
+
+@pytest.mark.parametrize("lanes", [1, 16])
+def test_powers_of_what_needs_the_library(lanes):
+    x, y = (each.astype(np.float32).repeat(lanes).ravel() for each in np.meshgrid(ENDS, ENDS))
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(power(x, y), np.power(x, y), rtol=1e-6)
+
+
+def test_one_number_alone_is_computed_like_the_others():
+    x = np.linspace(-3, 3, 37, dtype=np.float32)
+    together = all_of(x)
+    for at in (0, 5, 36):
+        for one, many in zip(all_of(x[at]), together, strict=True):
+            np.testing.assert_array_equal(one, many[at])
+
+
+@mt.jit
+def gate(x):
+    return torch.tanh(x) * torch.sigmoid(x) + torch.erf(x)
+
+
+def test_loops_call_no_library():
+    kernel = gate.compile(mt.Tensor((4096,), mt.float32))
+    assert "T.exp" in kernel.ir["scheduled"]
+    assert not re.findall(r"\b(?:exp|tanh|erf)f\b", kernel.ir["asm"])
