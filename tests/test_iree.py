@@ -173,7 +173,8 @@ KERNELS = [
     (choices, floats(4, 5) > 0, floats(4, 5), floats(4, 5)), (gathered, floats(6, 5), np.array([3, 0, 4, 1])),
     (shapes, floats(2, 3, 8)), (padded, floats(4, 5)), (running, floats(9)),
     (batched, floats(3, 4, 5), floats(3, 5, 2)), (outer, floats(7), floats(9)), (functions, floats(4, 8)),
-    (rows, floats(6, 6)), (scaled, floats(6, 6), np.float64(3)), (counted, floats(16)), (branched, floats(5)), (triangles, floats(5, 5)), (norms, floats(5, 5), floats(5)),
+    (rows, floats(6, 6)), (scaled, floats(6, 6), np.float64(3)), (counted, floats(16)),
+    (branched, floats(5)), (triangles, floats(5, 5)), (norms, floats(5, 5), floats(5)),
     (constants, floats(3)), (attention, Q, Q[::-1].copy(), Q + 1), (normalized, floats(4, 16), floats(16), floats(16)),
     (halves, floats(4, 6, dtype="float16"), floats(6, 3, dtype="float16")),
 ]  # fmt: skip
