@@ -203,8 +203,17 @@ def _global(translation, operation):
 @statement("memref.dim")
 def _dim(translation, operation):
     source, axis = operation.operands
-    size = translation.memories[source].sizes[int(translation.values.get(axis).expression.value)]
-    translation.values.set(operation.results[0], Scalar(size, bounds=(0, LARGEST_COUNT)))
+    number, sizes = translation.values.settled(axis, "axis"), translation.memories[source].sizes
+    if isinstance(number.expression, tirx.IntImm):
+        return translation.values.set(
+            operation.results[0], Scalar(sizes[int(number.expression.value)], bounds=(0, LARGEST_COUNT))
+        )
+    chosen = index(0)
+    for at, size in enumerate(sizes):
+        chosen = tirx.Select(tirx.EQ(number.expression, index(at)), size, chosen)
+    return translation.values.define(
+        operation.results[0], Scalar(chosen, number.reads, bounds=(0, LARGEST_COUNT)), word(operation)
+    )
 
 
 @statement("memref.extract_strided_metadata")

@@ -14,10 +14,10 @@ from typing import Any
 from mlirtri.errors import Note, PassFailedError, Span
 from mlirtri.lowering.stage import CompileContext, Stage
 
-_TENSORS = ("builtin.module", "func", "linalg", "tensor", "arith", "math", "complex")
+_TENSORS = ("builtin.module", "func", "linalg", "tensor", "arith", "math", "complex", "scf")
 _BUFFERS = ("builtin.module", "func", "linalg", "memref", "arith", "math", "complex", "scf")
 MLIR_CONTRACTS: dict[str, tuple[str, ...]] = {
-    "tri": ("builtin.module", "func", "tri"),
+    "tri": ("builtin.module", "func", "tri", "scf", "arith", "tensor"),
     "linalg": _TENSORS,
     "fused": _TENSORS,
     "bufferized": _BUFFERS,

@@ -192,3 +192,43 @@ def test_products_beside_loops_stay_straight_line_code(pipeline):
 def test_small_products_are_compiled_with_the_loops_around_them():
     kernel = mt.from_mlir(ISLANDS.replace("64x64", "8x8")).compile()
     assert kernel.stats["kernels"] == 1
+
+
+# --- sizes and stages ----------------------------------------------------------------------------------------------
+
+SIZE = """
+func.func @main(%x: tensor<?x5xf32>, %n: tensor<i64>) -> tensor<i64> {
+  %v = tensor.extract %n[] : tensor<i64>
+  %axis = arith.index_cast %v : i64 to index
+  %d = tensor.dim %x, %axis : tensor<?x5xf32>
+  %c = arith.index_cast %d : index to i64
+  %r = tensor.from_elements %c : tensor<i64>
+  return %r : tensor<i64>
+}"""
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_the_size_of_an_axis_that_is_chosen_at_run_time(pipeline):
+    kernel = mt.from_mlir(SIZE).compile(pipeline=pipeline)
+    x = np.zeros((3, 5), np.float32)
+    assert [kernel(x, np.array(axis)) for axis in (0, 1)] == [3, 5]
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_loops_keep_to_the_contracts_of_the_stages(pipeline, monkeypatch):
+    monkeypatch.setenv("MLIRTRI_VERIFY", "1")
+    kernel = mt.from_mlir(ISLANDS).compile(pipeline=pipeline)
+    assert "scf.for" in kernel.ir["linalg"]
+
+
+SHAPE = """
+func.func @main(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  %s = shape.shape_of %x : tensor<2x3xf32> -> tensor<2xindex>
+  %r = tensor.reshape %x(%s) : (tensor<2x3xf32>, tensor<2xindex>) -> tensor<2x3xf32>
+  return %r : tensor<2x3xf32>
+}"""
+
+
+def test_shapes_that_are_computed():
+    x = RNG.random((2, 3), np.float32)
+    np.testing.assert_array_equal(mt.from_mlir(SHAPE).compile(pipeline="mlir")(x), x)
