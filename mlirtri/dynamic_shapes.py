@@ -75,8 +75,10 @@ class DynamicShapes:
             kind, _, message = condition.error.partition(": ")
             return error_class(kind)(message, condition.span)
         facts = [f"{self.program.shown(at, self.names)} is {values[at]}" for at in self._inputs_of(condition)]
-        left, right = (self.program.steps[at].name for at in (condition.left, condition.right))
-        verb = "are to be equal" if left == right == SIZE and condition.relation == "==" else "do not fit together"
+        sides = {self.program.steps[at].name for at in (condition.left, condition.right)}
+        verb = "do not fit together" if len(facts) > 1 else "does not fit"
+        if sides == {SIZE} and condition.relation == "==":
+            verb = "have to be equal"
         return ArgumentMismatchError(
             f"{self.name}(): {' and '.join(facts) or 'its sizes'}, which {verb} in {condition.why}", condition.span
         )

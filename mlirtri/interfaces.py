@@ -150,6 +150,7 @@ def _signature_before_buffers(module: Any, function: Any, path: Path) -> Any:
     """The function type that bufferization noted on the module."""
     from mlirtri.dialect.mlir import ir
     from mlirtri.lowering.fused_to_bufferized import SIGNATURE
+    from mlirtri.lowering.size_arguments import unknown_sizes
 
     place, attributes = Span(str(path), 1, 1), module.operation.attributes
     if SIGNATURE not in attributes:
@@ -159,7 +160,11 @@ def _signature_before_buffers(module: Any, function: Any, path: Path) -> Any:
             help=f"resume at an earlier stage, or give the module {{{SIGNATURE} = (tensor<…>) -> tensor<…>}}",
         )
     of = ir.FunctionType(ir.TypeAttr(attributes[SIGNATURE]).value)
-    buffers = len(of.inputs) + len(of.results) - len(_updates_of_mlir(module, function))
+    updated = _updates_of_mlir(module, function).values()
+    own = [kind for at, kind in enumerate(of.results) if at not in updated]
+    buffers = len(of.inputs) + len(own)
+    if function.operation.name == "llvm.func":
+        buffers += len(unknown_sizes([kind.shape for kind in (*of.inputs, *own)]))
     if buffers != len(function.regions[0].blocks[0].arguments):
         raise ParseError(f"{SIGNATURE} has not as many types as the function has buffers", place)
     return of

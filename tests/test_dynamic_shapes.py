@@ -343,6 +343,22 @@ class TestKnownShapes:
             program.compile(shapes={"z": (3, 4)})
 
 
+@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("text", [CONCAT, COUNT])
+def test_dumps_of_every_stage_run_again_for_all_sizes(text, pipeline, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLIRTRI_DUMP_DIR", str(tmp_path))
+    mt.from_mlir(text).compile(pipeline=pipeline)
+    monkeypatch.delenv("MLIRTRI_DUMP_DIR")
+    arguments = (normal(2, 3), normal(4, 3)) if text == CONCAT else (normal(7),)
+    wanted = kernel(text, pipeline)(*arguments)
+    stages = [file for file in sorted(tmp_path.glob("*/*.*")) if file.suffix in (".mlir", ".py")]
+    assert len(stages) >= 4
+    for file in stages:
+        again = mt.resume(file, file.stem[3:], pipeline=pipeline)
+        for found, each in zip(again(*arguments), wanted, strict=True):
+            check(found, each)
+
+
 def test_a_size_program_survives_a_manifest():
     program = kernel(PAD_AND_SLICE, "linalg").interface.sizes
     assert size_program_of_json(json.loads(json.dumps(size_program_json(program)))) == program

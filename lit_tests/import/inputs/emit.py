@@ -4,7 +4,9 @@ import sys
 
 import mlirtri as mt
 
+STAGE = sys.argv[2]
 try:
-    print(mt.from_mlir(sys.argv[1]).compile(*sys.argv[3:], pipeline="mlir").ir[sys.argv[2]])
+    pipeline = "linalg" if STAGE in ("relax", "tir", "scheduled") else "mlir"
+    print(mt.from_mlir(sys.argv[1]).compile(*sys.argv[3:], pipeline=pipeline).ir[STAGE])
 except mt.KernelError as error:
     sys.exit(str(error))
