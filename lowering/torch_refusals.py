@@ -28,7 +28,7 @@ def refuse_operators(
         for operation in all_operations_in(module.operation):
             if not operation.name.startswith(("torch.aten.", "torch.prims.", "torch.operator", "torch.torchvision")):
                 continue
-            alone = _alone(operation)
+            alone = None if operation.name == "torch.operator_terminator" else _alone(operation)
             if alone is None:
                 continue
             text = str(alone)

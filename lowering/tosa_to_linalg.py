@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mlirtri.dialect.mlir import all_operations, ir, public_functions
+from mlirtri.dialect.mlir import all_operations, ir, operations_named, public_functions
 from mlirtri.lowering import import_entry, mlir_to_linalg
 from mlirtri.lowering.imports import note_signs
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
@@ -40,6 +40,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("one-entry", lambda each: import_entry.rewrite(each, context), module, context)
         run_rewrite("signs-as-attributes", _note_signs, module, context)
         run_passes(module, TO_LINALG, context)
+        run_rewrite("static-paddings", _static_paddings, module, context)
         refuse(_left(module), "linalg", "compute it outside of the program, or write it with other operations")
     return mlir_to_linalg.lower(module, context)
 
@@ -47,6 +48,43 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
 def _note_signs(module: ir.Module) -> None:
     for function in public_functions(module):
         note_signs(function.opview)
+
+
+def _static_paddings(module: ir.Module) -> None:
+    """Say widths of paddings that are constants in the operation itself, which no pass does."""
+    for operation in operations_named(module, "tensor.pad"):
+        low, high = _widths(operation, "static_low", 1), _widths(operation, "static_high", 2)
+        if low is None or high is None or len(operation.operands) == 1:
+            continue
+        attributes = {
+            "static_low": ir.DenseI64ArrayAttr.get(low),
+            "static_high": ir.DenseI64ArrayAttr.get(high),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0]),
+        }
+        with operation.location, ir.InsertionPoint(operation):
+            types = [each.type for each in operation.results]
+            pad = ir.Operation.create("tensor.pad", types, [operation.operands[0]], attributes, regions=1)
+        operation.regions[0].blocks[0].append_to(pad.regions[0])
+        operation.results[0].replace_all_uses_with(pad.results[0])
+        operation.erase()
+
+
+def _widths(operation: ir.Operation, name: str, segment: int) -> list[int] | None:
+    """The widths as numbers; None where one is known at run time only."""
+    sizes = list(ir.DenseI32ArrayAttr(operation.attributes["operandSegmentSizes"]))
+    start = sum(sizes[:segment])
+    given = iter(list(operation.operands)[start : start + sizes[segment]])
+    dynamic = ir.ShapedType.get_dynamic_size()
+    numbers = list(ir.DenseI64ArrayAttr(operation.attributes[name]))
+    widths = [_number(next(given)) if each == dynamic else each for each in numbers]
+    return None if None in widths else widths
+
+
+def _number(value: ir.Value) -> int | None:
+    maker = value.owner
+    if isinstance(maker, ir.Block) or maker.operation.name != "arith.constant":
+        return None
+    return ir.IntegerAttr(maker.attributes["value"]).value
 
 
 def _left(module: ir.Module) -> Iterator[tuple[ir.Operation, str]]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 from mlirtri.dialect.mlir import all_operations, ir
 from mlirtri.lowering.refusals import refuse
+from mlirtri.lowering.torch_builder import as_type, cast, element_of, integer, tensor_op
 
 SIGNLESS = frozenset(
     "torch.aten." + name
@@ -45,8 +46,6 @@ ORDERED = frozenset(
 WRAPPING = frozenset(f"torch.aten.{name}" for name in ("sum", "sum.dim_IntList", "cumsum", "mm", "bmm", "matmul"))
 """What wraps, where the width of the result is that of the operands."""
 _UNSIGNED = re.compile(r",ui(8|16|32|64)>")
-_SIGNED = {8: 1, 16: 2, 32: 3, 64: 4}
-"""torch's numbers for its signed dtypes, by width. Casts to uint16 and uint64 end torch-mlir's process."""
 
 
 def rewrite(module: ir.Module) -> None:
@@ -71,7 +70,7 @@ def _looks_at_sign(operation: ir.Operation) -> bool:
     if operation.name in WRAPPING and set(widths) <= {0, 64}:
         return False
     if operation.name in CASTS:
-        return widths[0] != 0 or (_width(operation.results[0]) != 0 and "f" in _element(operation.operands[0]))
+        return widths[0] != 0 or (_width(operation.results[0]) != 0 and "f" in element_of(operation.operands[0]))
     return any(widths)
 
 
@@ -79,13 +78,8 @@ def _too_wide(found: Iterable[ir.Operation]) -> Iterable[tuple[ir.Operation, str
     for operation in found:
         if not any(_width(each) == 64 for each in operation.operands) or operation.name in (*ORDERED, "torch.aten.abs"):
             continue
-        if operation.name not in CASTS or "f" in _element(operation.results[0]):
+        if operation.name not in CASTS or "f" in element_of(operation.results[0]):
             yield operation, f"{operation.name.removeprefix('torch.')} of uint64"
-
-
-def _element(value: ir.Value) -> str:
-    """The element type of a tensor, as text."""
-    return str(value.type).rpartition("],")[2].rstrip(">")
 
 
 def _widen(operation: ir.Operation) -> None:
@@ -100,8 +94,8 @@ def _widen(operation: ir.Operation) -> None:
         if width := _width(operand):
             operation.operands[at] = _moved(operand) if moved else _signed(operand, width)
     if is_cast:
-        if "f" in _element(operation.operands[0]):
-            operation.operands[0] = _cast(operation.operands[0], 64)
+        if "f" in element_of(operation.operands[0]):
+            operation.operands[0] = cast(operation.operands[0], "si64")
         return
     results = [_width(each) for each in operation.results]
     if any(results):
@@ -110,7 +104,7 @@ def _widen(operation: ir.Operation) -> None:
 
 def _replace(operation: ir.Operation, widths: list[int], moved: bool) -> None:
     types = [
-        _as_type(each.type, "si64") if width else each.type
+        as_type(each.type, "si64") if width else each.type
         for each, width in zip(operation.results, widths, strict=True)
     ]
     attributes = {name: operation.attributes[name] for name in operation.attributes}
@@ -123,11 +117,11 @@ def _replace(operation: ir.Operation, widths: list[int], moved: bool) -> None:
 
 def _signed(value: ir.Value, width: int) -> ir.Value:
     """An unsigned tensor as si64."""
-    wide = _cast(_seen_as(value, f"si{width}", width), 64)
+    wide = cast(_seen_as(value, f"si{width}", width), "si64")
     if width == 64:
         return wide
-    mask = _integer((1 << width) - 1)
-    return ir.Operation.create("torch.aten.bitwise_and.Scalar", [wide.type], [wide, mask]).result
+    mask = integer((1 << width) - 1)
+    return tensor_op("bitwise_and.Scalar", wide.type, wide, mask)
 
 
 def _moved(value: ir.Value) -> ir.Value:
@@ -135,7 +129,7 @@ def _moved(value: ir.Value) -> ir.Value:
 
 
 def _unsigned(value: ir.Value, width: int) -> ir.Value:
-    return _seen_as(_cast(value, width), f"ui{width}", width)
+    return _seen_as(cast(value, f"si{width}"), f"ui{width}", width)
 
 
 def _seen_as(value: ir.Value, element: str, width: int) -> ir.Value:
@@ -143,33 +137,9 @@ def _seen_as(value: ir.Value, element: str, width: int) -> ir.Value:
     shape = str(value.type).partition("[")[2].partition("]")[0]
     bare = ir.Type.parse(f"tensor<{''.join(f'{size}x' for size in shape.split(',') if size)}i{width}>")
     bits = ir.Operation.create("torch_c.to_builtin_tensor", [bare], [value]).result
-    return ir.Operation.create("torch_c.from_builtin_tensor", [_as_type(value.type, element)], [bits]).result
+    return ir.Operation.create("torch_c.from_builtin_tensor", [as_type(value.type, element)], [bits]).result
 
 
 def _shifted(value: ir.Value) -> ir.Value:
     """Plus 2^63, which wraps: the order of unsigned numbers becomes that of signed ones, and back."""
-    operands = [value, _integer(-(1 << 63)), _integer(1)]
-    return ir.Operation.create("torch.aten.add.Scalar", [value.type], operands).result
-
-
-def _cast(value: ir.Value, width: int) -> ir.Value:
-    """As a signed tensor of this width."""
-    if _element(value) == f"si{width}":
-        return value
-    no = ir.Operation.create("torch.constant.bool", [ir.Type.parse("!torch.bool")], attributes=_boolean(False)).result
-    none = ir.Operation.create("torch.constant.none", [ir.Type.parse("!torch.none")]).result
-    kind, number = _as_type(value.type, f"si{width}"), _integer(_SIGNED[width])
-    return ir.Operation.create("torch.aten.to.dtype", [kind], [value, number, no, no, none]).result
-
-
-def _as_type(kind: ir.Type, element: str) -> ir.Type:
-    return ir.Type.parse(f"{str(kind).rpartition('],')[0]}],{element}>")
-
-
-def _integer(number: int) -> ir.Value:
-    attributes = {"value": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)}
-    return ir.Operation.create("torch.constant.int", [ir.Type.parse("!torch.int")], attributes=attributes).result
-
-
-def _boolean(truth: bool) -> dict[str, ir.Attribute]:
-    return {"value": ir.IntegerAttr.get(ir.IntegerType.get_signless(1), int(truth))}
+    return tensor_op("add.Scalar", value.type, value, integer(-(1 << 63)), integer(1))

@@ -1,0 +1,115 @@
+"""Nodes of ONNX that torch-mlir gives another meaning than ONNX does, written as nodes that it gets right.
+
+Takes a graph of ONNX's own operators, types inferred. Gives it with
+
+- casts to 8-bit floats that saturate behind a `Clip`, which is what saturating means;
+- the normalisation of a vector of zeros as zeros, not as 0 / 0.
+
+Refuses what has no such spelling: `Resize` by scales that give no whole size, with aligned corners.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
+
+NARROW = {
+    TensorProto.FLOAT8E4M3FN: ml_dtypes.float8_e4m3fn, TensorProto.FLOAT8E4M3FNUZ: ml_dtypes.float8_e4m3fnuz,
+    TensorProto.FLOAT8E5M2: ml_dtypes.float8_e5m2, TensorProto.FLOAT8E5M2FNUZ: ml_dtypes.float8_e5m2fnuz,
+}  # fmt: skip
+
+
+def repair(graph: Any, types: dict[str, Any]) -> None:
+    """Rewrite the nodes of `graph`, whose values have these `TypeProto`s; raises `KernelError`."""
+    errors: list[KernelError] = []
+    nodes: list[Any] = []
+    for node in graph.node:
+        if node.op_type in ("Cast", "CastLike"):
+            nodes.extend(_saturating(node, types))
+        elif node.op_type == "LpNormalization":
+            nodes.extend(_normalised(node, types))
+        else:
+            if node.op_type == "Resize" and (problem := _uneven(node, graph, types)):
+                errors.append(problem)
+            nodes.append(node)
+    raise_all(errors)
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def attribute_of(node: Any, name: str, default: Any) -> Any:
+    """The value of an attribute."""
+    return next((helper.get_attribute_value(each) for each in node.attribute if each.name == name), default)
+
+
+def _element(types: dict[str, Any], name: str) -> int:
+    return types[name].tensor_type.elem_type if name in types else 0
+
+
+def _saturating(node: Any, types: dict[str, Any]) -> list[Any]:
+    to = attribute_of(node, "to", None) or _element(types, node.input[1] if len(node.input) > 1 else "")
+    source = _element(types, node.input[0])
+    if to not in NARROW or not attribute_of(node, "saturate", 1) or source in NARROW or not source:
+        return [node]
+    largest = float(ml_dtypes.finfo(NARROW[to]).max)
+    dtype = helper.tensor_dtype_to_np_dtype(source)
+    name = node.output[0]
+    made = [
+        _constant(f"{name}.{side}", np.array(bound, dtype)) for side, bound in (("low", -largest), ("high", largest))
+    ]
+    clip = helper.make_node(
+        "Clip", [node.input[0], f"{name}.low", f"{name}.high"], [f"{name}.clipped"], name=f"{node.name}.clip"
+    )
+    # The bounds of a clip are for numbers: what is none stays what it is.
+    isnan = helper.make_node("IsNaN", [node.input[0]], [f"{name}.isnan"], name=f"{node.name}.isnan")
+    kept = helper.make_node(
+        "Where", [f"{name}.isnan", node.input[0], f"{name}.clipped"], [f"{name}.kept"], name=f"{node.name}.kept"
+    )
+    node.input[0] = f"{name}.kept"
+    return [*made, clip, isnan, kept, node]
+
+
+def _normalised(node: Any, types: dict[str, Any]) -> list[Any]:
+    """x / (|x| + (|x| == 0)), along the axis."""
+    source, name = node.input[0], node.output[0]
+    dtype = helper.tensor_dtype_to_np_dtype(_element(types, source))
+    norm = "ReduceL1" if attribute_of(node, "p", 2) == 1 else "ReduceL2"
+    axis = np.array([attribute_of(node, "axis", -1)])
+    parts = {part: f"{name}.{part}" for part in ("axis", "zero", "one", "norm", "none", "safe")}
+    return [
+        _constant(parts["axis"], axis),
+        _constant(parts["zero"], np.array(0, dtype)),
+        _constant(parts["one"], np.array(1, dtype)),
+        helper.make_node(norm, [source, parts["axis"]], [parts["norm"]], name=f"{node.name}.norm", keepdims=1),
+        helper.make_node("Equal", [parts["norm"], parts["zero"]], [parts["none"]], name=f"{node.name}.none"),
+        helper.make_node(
+            "Where", [parts["none"], parts["one"], parts["norm"]], [parts["safe"]], name=f"{node.name}.safe"
+        ),
+        helper.make_node("Div", [source, parts["safe"]], [name], name=node.name),
+    ]
+
+
+def _uneven(node: Any, graph: Any, types: dict[str, Any]) -> KernelError | None:
+    """The refusal of a `Resize` whose scales give no whole size, where that size is part of the formula."""
+    if attribute_of(node, "coordinate_transformation_mode", b"half_pixel") != b"align_corners":
+        return None
+    scales = next((each for each in graph.initializer if len(node.input) > 2 and each.name == node.input[2]), None)
+    sizes = [each.dim_value for each in types[node.input[0]].tensor_type.shape.dim] if node.input[0] in types else []
+    if len(node.input) < 3 or not node.input[2]:
+        return None
+    factors = [] if scales is None else [float(each) for each in numpy_helper.to_array(scales)]
+    if factors and len(factors) == len(sizes) and all(f * s == int(f * s) for f, s in zip(factors, sizes, strict=True)):
+        return None
+    return UnsupportedOperationError(
+        f"node {node.name!r} is a Resize with aligned corners by scales that may give no whole size",
+        help="give the sizes instead of the scales",
+    )
+
+
+def _constant(name: str, value: np.ndarray) -> Any:
+    return helper.make_node("Constant", [], [name], name=name, value=numpy_helper.from_array(value, name))

@@ -1,0 +1,60 @@
+"""Operators of torch that torch-mlir lowers to other numbers than torch's, written so that it gets them right.
+
+Takes a module in the torch dialect, before its lowering to linalg. Gives it with
+
+- a sum of floats whose result was inferred to be an integer, which rounds it, as a float;
+- batched products of quantised tensors, whose zero points are forgotten, as products of integers;
+- samples of a grid at the nearest point, whose ties are rounded the other way, as a gather.
+
+Refuses such samples with another padding than zeros, or of sizes known at run time only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mlirtri.dialect.mlir import all_operations, ir
+from mlirtri.lowering.torch_builder import as_type, cast, element_of, integer, tensor_op
+from mlirtri.lowering.torch_grid_sampler import sample_nearest
+
+
+def rewrite(module: ir.Module) -> None:
+    """Repair all such operators of `module`; raises `UnsupportedOperationError`."""
+    for operation in all_operations(module):
+        if (repair := _REPAIRS.get(operation.name)) is not None:
+            with operation.location, ir.InsertionPoint(operation):
+                repair(operation)
+
+
+def _sum(operation: ir.Operation) -> None:
+    element = element_of(operation.operands[0])
+    dtype = operation.operands[len(operation.operands) - 1].owner
+    said = isinstance(dtype, ir.Block) or dtype.operation.name != "torch.constant.none"
+    if said or not element.startswith(("f", "bf")) or element_of(operation.results[0]) == element:
+        return
+    operation.results[0].set_type(as_type(operation.results[0].type, element))
+
+
+def _quantised_product(operation: ir.Operation) -> None:
+    made = [each.owner for each in operation.operands]
+    if any(isinstance(each, ir.Block) or each.operation.name != _QUANTISED for each in made):
+        return
+    for at, each in enumerate(made):
+        operation.operands[at] = _without_zero_point(*list(each.operands)[0:3:2])
+
+
+_QUANTISED = "torch.aten._make_per_tensor_quantized_tensor"
+
+
+def _without_zero_point(value: ir.Value, zero_point: ir.Value) -> ir.Value:
+    """The integers of a quantised tensor minus its zero point, as int32."""
+    wide = cast(value, "si32")
+    return tensor_op("sub.Scalar", wide.type, wide, zero_point, integer(1))
+
+
+_REPAIRS: dict[str, Callable[[ir.Operation], None]] = {
+    "torch.aten.sum": _sum,
+    "torch.aten.sum.dim_IntList": _sum,
+    "torch.aten.bmm": _quantised_product,
+    "torch.aten.grid_sampler": sample_nearest,
+}
