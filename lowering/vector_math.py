@@ -43,7 +43,8 @@ def _is_for_cpu(function: PrimFunc) -> bool:
 
 
 def _marked(call: Any) -> Any:
-    dtype, name = str(call.ty.dtype), str(getattr(call.op, "name", ""))
+    # A call may give a pointer, which has no dtype.
+    dtype, name = str(getattr(call.ty, "dtype", "")), str(getattr(call.op, "name", ""))
     operands = list(call.args)
     if name == _EXTERNAL:
         name, operands = str(operands[0].value), operands[1:]
