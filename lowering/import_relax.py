@@ -11,14 +11,14 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.dense_constants import array_of
 from mlirtri.lowering.import_constants import LARGEST_LITERAL
 from mlirtri.lowering.imports import BOUND
-from mlirtri.lowering.dense_constants import array_of
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.symbols import kernel_names
 from mlirtri.lowering.tvm_names import GlobalVar, IRModule, PrimFunc, relax, structural_map, structural_walk
 from mlirtri.lowering.tvm_names import ir as tvm_ir
-from mlirtri.lowering.tvm_passes import Pass, relax_functions, run_pass, run_passes
+from mlirtri.lowering.tvm_passes import Pass, bindings_of, operator_of, relax_functions, run_pass, run_passes
 
 MOST_CALLS_DEEP = 32
 
@@ -30,6 +30,7 @@ def lower(mod: IRModule, context: CompileContext) -> IRModule:
         (
             Pass("OneEntry", lambda each: _with_one_entry(each, context.kernel)),
             Pass("BoundParameters", lambda each: _with_bound_parameters(each, context)),
+            Pass("UpdatesOfArguments", _checked_updates),
             Pass("FlatResults", _with_flat_results),
         ),
         context,
@@ -74,6 +75,42 @@ def _alone(mod: IRModule, entry: str, function: relax.Function) -> IRModule:
     named = function.with_attr("global_symbol", entry)
     module = IRModule({**kept, GlobalVar(entry): named}, attrs=mod.attrs, global_infos=mod.global_infos)
     return relax.transform.DeadCodeElimination([entry])(module)
+
+
+def _checked_updates(mod: IRModule) -> IRModule:
+    """Refuse calls in place but those that this package makes: of arguments, whose new contents are the results."""
+    _, function = entry_of(mod)
+    parts: dict[Any, tuple[Any, int]] = {}
+    for binding in bindings_of(function):
+        value = getattr(binding, "value", None)
+        if isinstance(value, relax.TupleGetItem):
+            parts[binding.var] = (value.tuple_value, int(value.index))
+    returned = function.body.body
+    results = list(returned.fields) if isinstance(returned, relax.Tuple) else [returned]
+    for binding in bindings_of(function):
+        if operator_of(binding) != "relax.call_tir_inplace":
+            continue
+        arguments = list(binding.value.args[1].fields)
+        for at, argument in enumerate(map(int, binding.value.attrs.inplace_indices)):
+            if argument < 0:
+                continue
+            is_own = argument < len(function.params) and arguments[argument].same_as(function.params[argument])
+            is_returned = at < len(results) and _is_part(results[at], binding.var, at, parts)
+            if not is_own or not is_returned:
+                raise UnsupportedOperationError(
+                    f"{binding.var.name} is computed in place of a value that is no argument of the function",
+                    help="let it have memory of its own: call_tir in the place of call_tir_inplace",
+                )
+    return mod
+
+
+def _is_part(value: Any, call: Any, at: int, parts: dict[Any, tuple[Any, int]]) -> bool:
+    """Whether a value is the result of a call, or its part of that number."""
+    if isinstance(value, relax.TupleGetItem):
+        return value.tuple_value.same_as(call) and int(value.index) == at
+    if value in parts:
+        return parts[value][0].same_as(call) and parts[value][1] == at
+    return at == 0 and value.same_as(call)
 
 
 def _with_bound_parameters(mod: IRModule, context: CompileContext) -> IRModule:

@@ -284,3 +284,36 @@ def test_what_is_not_structured_is_loops_and_the_rest_is_not():
     assert "tensor.concat" in text
     assert "scf." not in text
     assert "tensor.extract " not in text
+
+
+IN_PLACE = """
+@I.ir_module
+class Module:
+    @T.prim_func(private=True, s_tir=True)
+    def double(a: T.Buffer((T.int64(4),), "float32")):
+        T.func_attr({"op_pattern": 8})
+        with T.sblock("all"):
+            T.reads(a[0:4])
+            T.writes(a[0:4])
+            for i in range(4):
+                a[i] = a[i] * T.float32(2)
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((4,), "float32")):
+        cls = Module
+        VALUE
+        z = R.call_tir_inplace(cls.double, (y,), out_ty=R.Tensor((4,), "float32"), inplace_indices=[0])
+        return z
+"""
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_an_argument_that_is_updated(pipeline):
+    x = X.copy()
+    mt.from_relax(IN_PLACE.replace("VALUE", "").replace("(y,)", "(x,)")).compile(pipeline=pipeline)(x)
+    np.testing.assert_array_equal(x, 2 * X)
+
+
+def test_updates_of_other_values_are_refused():
+    with pytest.raises(mt.KernelError, match="in place of a value that is no argument"):
+        mt.from_relax(IN_PLACE.replace("VALUE", "y = R.exp(x)")).compile()
