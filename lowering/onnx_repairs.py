@@ -5,7 +5,8 @@ Takes a graph of ONNX's own operators, types inferred. Gives it with
 - casts to 8-bit floats that saturate behind a `Clip`, which is what saturating means;
 - the normalisation of a vector of zeros as zeros, not as 0 / 0.
 
-Refuses what has no such spelling: `Resize` by scales that give no whole size, with aligned corners.
+Refuses what has no such spelling: `Resize` by scales that give no whole size, with aligned corners; `LSTM` with
+peepholes; quantisation to 8-bit floats.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def repair(graph: Any, types: dict[str, Any]) -> None:
         elif node.op_type == "LpNormalization":
             nodes.extend(_normalised(node, types))
         else:
-            if node.op_type == "Resize" and (problem := _uneven(node, graph, types)):
+            if (problem := _problem(node, graph, types)) is not None:
                 errors.append(problem)
             nodes.append(node)
     raise_all(errors)
@@ -92,6 +93,22 @@ def _normalised(node: Any, types: dict[str, Any]) -> list[Any]:
         ),
         helper.make_node("Div", [source, parts["safe"]], [name], name=node.name),
     ]
+
+
+def _problem(node: Any, graph: Any, types: dict[str, Any]) -> KernelError | None:
+    if node.op_type == "Resize":
+        return _uneven(node, graph, types)
+    if node.op_type == "LSTM" and len(node.input) > 7 and node.input[7]:
+        return UnsupportedOperationError(
+            f"node {node.name!r} is an LSTM with peepholes, which torch-mlir leaves out",
+            help="write its steps with other operators",
+        )
+    if node.op_type == "QuantizeLinear" and _element(types, node.output[0]) in NARROW:
+        return UnsupportedOperationError(
+            f"node {node.name!r} quantises to 8-bit floats, which torch-mlir does not saturate",
+            help="divide by the scale and cast",
+        )
+    return None
 
 
 def _uneven(node: Any, graph: Any, types: dict[str, Any]) -> KernelError | None:

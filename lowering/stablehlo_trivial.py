@@ -36,6 +36,9 @@ def _values(operation: ir.Operation) -> list[ir.Value] | None:
     if operation.name == "stablehlo.reduce" and _is_empty(operation.operands[0].type):
         initial = list(operation.operands)[len(types) :]
         return [_filled(value, kind) for value, kind in zip(initial, types, strict=True)]
+    if operation.name == "stablehlo.reduce" and not len(ir.DenseI64ArrayAttr(operation.attributes["dimensions"])):
+        # The initial values are identities of what is computed: StableHLO promises no more than that.
+        return list(operation.operands)[: len(types)]
     return None
 
 

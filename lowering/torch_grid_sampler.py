@@ -1,6 +1,7 @@
-"""`aten.grid_sampler` at the nearest point as a gather: coordinates rounded half to even, zeros outside.
+"""`aten.grid_sampler` as gathers: torch-mlir's own lowering rounds ties the other way, and reads what is outside.
 
-Takes the operation, on static sizes, with padding by zeros. The other modes stay what they are.
+Takes the operation on images of static sizes, in the modes "bilinear" and "nearest", with zeros outside. Refuses the
+others.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ from mlirtri.lowering.torch_builder import (
     zero,
 )
 
-NEAREST = 1
-"""torch's number of the mode."""
+BILINEAR, NEAREST = 0, 1
+"""torch's numbers of the modes."""
 
 
-def sample_nearest(operation: ir.Operation) -> None:
-    """Replace `operation` where its mode is the nearest point; raises `UnsupportedOperationError`."""
+def sample(operation: ir.Operation) -> None:
+    """Replace `operation`; raises `UnsupportedOperationError`."""
     mode, padding, aligned = (_number(each) for each in list(operation.operands)[2:])
-    if mode != NEAREST:
-        return
     sizes = shape_of(operation.operands[0]), shape_of(operation.operands[1])
-    if padding != 0 or aligned is None or None in (*sizes[0], *sizes[1]) or len(sizes[0]) != 4:
+    known = None not in (*sizes[0], *sizes[1]) and aligned is not None
+    if mode not in (BILINEAR, NEAREST) or padding != 0 or not known or len(sizes[0]) != 4:
         raise UnsupportedOperationError(
-            "torch-mlir samples a grid at another point than the nearest where two are as near",
+            "no lowering of aten.grid_sampler in this mode",
             span_of(operation.location),
-            help='use mode="bilinear", or padding by zeros and sizes known when it is compiled',
+            help='use mode="bilinear" or "nearest", padding by zeros, and images of sizes known when it is compiled',
         )
-    result = _sampled(operation.operands[0], operation.operands[1], bool(aligned))
+    image, grid = operation.operands[0], operation.operands[1]
+    result = (_nearest if mode == NEAREST else _bilinear)(image, grid, bool(aligned))
     operation.results[0].replace_all_uses_with(result)
     operation.erase()
 
@@ -50,46 +51,83 @@ def _number(value: ir.Value) -> int | None:
     return int(ir.IntegerAttr(maker.attributes["value"]).value)
 
 
-def _sampled(image: ir.Value, grid: ir.Value, aligned: bool) -> ir.Value:
-    batch, channels, height, width = shape_of(image)
-    rows, columns = shape_of(grid)[1:3]
-    flat = tensor_type([batch, 1, rows * columns], "si64")
-    (x, x_inside), (y, y_inside) = (_axis(grid, at, size, aligned) for at, size in ((0, width), (1, height)))
-    place = tensor_op("mul.Scalar", y.type, y, integer(width))
-    place = tensor_op("add.Tensor", y.type, place, x, integer(1))
-    place = tensor_op("view", flat, place, integers([batch, 1, rows * columns]))
-    wanted = [batch, channels, rows * columns]
-    place = tensor_op("broadcast_to", tensor_type(wanted, "si64"), place, integers(wanted))
-    element = element_of(image)
-    held = [batch, channels, height * width]
-    lines = tensor_op("view", tensor_type(held, element), image, integers(held))
-    found = tensor_op("gather", tensor_type(wanted, element), lines, integer(2), place, boolean(False))
-    shape = [batch, channels, rows, columns]
-    found = tensor_op("view", tensor_type(shape, element), found, integers(shape))
-    inside = tensor_op("logical_and", x_inside.type, x_inside, y_inside)
-    shape[1] = 1
-    inside = tensor_op("view", tensor_type(shape, "i1"), inside, integers(shape))
-    return tensor_op("where.self", found.type, inside, found, zero(element))
+Coordinate = ir.Value
+"""A float per sampled point: where it is along one axis of the image."""
 
 
-def _axis(grid: ir.Value, at: int, size: int, aligned: bool) -> tuple[ir.Value, ir.Value]:
-    """Which place of an axis the grid says, kept inside, and whether it was."""
-    element = element_of(grid)
-    shape = shape_of(grid)[:3]
-    kind = tensor_type(shape, element)
-    part = tensor_type([*shape, 1], element)
+def _nearest(image: ir.Value, grid: ir.Value, aligned: bool) -> ir.Value:
+    height, width = shape_of(image)[2:]
+    x, y = _coordinate(grid, 0, width, aligned), _coordinate(grid, 1, height, aligned)
+    return _read(image, tensor_op("round", x.type, x), tensor_op("round", y.type, y))
+
+
+def _bilinear(image: ir.Value, grid: ir.Value, aligned: bool) -> ir.Value:
+    height, width = shape_of(image)[2:]
+    corners = [_corners(_coordinate(grid, at, size, aligned)) for at, size in ((0, width), (1, height))]
+    total = None
+    for x, x_weight in corners[0]:
+        for y, y_weight in corners[1]:
+            value = _read(image, x, y)
+            weight = _over_channels(tensor_op("mul.Tensor", x_weight.type, x_weight, y_weight))
+            part = tensor_op("mul.Tensor", value.type, value, weight)
+            total = part if total is None else tensor_op("add.Tensor", value.type, total, part, integer(1))
+    return total
+
+
+def _corners(at: Coordinate) -> list[tuple[Coordinate, ir.Value]]:
+    """The whole numbers on both sides, and how much each counts."""
+    low = tensor_op("floor", at.type, at)
+    high = tensor_op("add.Scalar", at.type, low, number(1.0), integer(1))
+    above = tensor_op("sub.Tensor", at.type, at, low, integer(1))
+    below = tensor_op("sub.Tensor", at.type, high, at, integer(1))
+    return [(low, below), (high, above)]
+
+
+def _coordinate(grid: ir.Value, at: int, size: int, aligned: bool) -> Coordinate:
+    """Number `at` of the grid, from -1 to 1, as a place along an axis of this size."""
+    element, shape = element_of(grid), shape_of(grid)[:3]
+    kind, part = tensor_type(shape, element), tensor_type([*shape, 1], element)
     value = tensor_op("slice.Tensor", part, grid, integer(3), integer(at), integer(at + 1), integer(1))
     value = tensor_op("view", kind, value, integers(shape))
     value = tensor_op("add.Scalar", kind, value, number(1.0), integer(1))
     if aligned:
-        value = tensor_op("mul.Scalar", kind, value, number((size - 1) / 2))
-    else:
-        value = tensor_op("mul.Scalar", kind, value, number(float(size)))
-        value = tensor_op("sub.Scalar", kind, value, number(1.0), integer(1))
-        value = tensor_op("mul.Scalar", kind, value, number(0.5))
-    value = tensor_op("round", kind, value)
-    truth = as_type(kind, "i1")
-    not_below = tensor_op("ge.Scalar", truth, value, number(0.0))
-    inside = tensor_op("logical_and", truth, not_below, tensor_op("lt.Scalar", truth, value, number(float(size))))
-    kept = tensor_op("where.self", kind, inside, value, zero(element))
-    return cast(kept, "si64"), inside
+        return tensor_op("mul.Scalar", kind, value, number((size - 1) / 2))
+    value = tensor_op("mul.Scalar", kind, value, number(float(size)))
+    value = tensor_op("add.Scalar", kind, value, number(-1.0), integer(1))
+    return tensor_op("mul.Scalar", kind, value, number(0.5))
+
+
+def _read(image: ir.Value, x: Coordinate, y: Coordinate) -> ir.Value:
+    """The image at these whole numbers, zeros outside of it."""
+    batch, channels, height, width = shape_of(image)
+    rows, columns = shape_of(x)[1:3]
+    element = element_of(image)
+    (column, inside), (row, too) = _kept(x, width), _kept(y, height)
+    place = tensor_op("mul.Scalar", row.type, row, integer(width))
+    place = tensor_op("add.Tensor", row.type, place, column, integer(1))
+    place = tensor_op(
+        "view", tensor_type([batch, 1, rows * columns], "si64"), place, integers([batch, 1, rows * columns])
+    )
+    wanted, held = [batch, channels, rows * columns], [batch, channels, height * width]
+    place = tensor_op("broadcast_to", tensor_type(wanted, "si64"), place, integers(wanted))
+    lines = tensor_op("view", tensor_type(held, element), image, integers(held))
+    found = tensor_op("gather", tensor_type(wanted, element), lines, integer(2), place, boolean(False))
+    shape = [batch, channels, rows, columns]
+    found = tensor_op("view", tensor_type(shape, element), found, integers(shape))
+    both = _over_channels(tensor_op("logical_and", inside.type, inside, too))
+    return tensor_op("where.self", found.type, both, found, zero(element))
+
+
+def _kept(at: Coordinate, size: int) -> tuple[ir.Value, ir.Value]:
+    """A place inside of the axis as an integer, and whether it was inside."""
+    truth = as_type(at.type, "i1")
+    not_below = tensor_op("ge.Scalar", truth, at, number(0.0))
+    inside = tensor_op("logical_and", truth, not_below, tensor_op("lt.Scalar", truth, at, number(float(size))))
+    return cast(tensor_op("where.self", at.type, inside, at, zero(element_of(at))), "si64"), inside
+
+
+def _over_channels(value: ir.Value) -> ir.Value:
+    """With an axis of size 1 for the channels."""
+    batch, rows, columns = shape_of(value)
+    shape = [batch, 1, rows, columns]
+    return tensor_op("view", tensor_type(shape, element_of(value)), value, integers(shape))

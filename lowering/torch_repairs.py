@@ -4,9 +4,10 @@ Takes a module in the torch dialect, before its lowering to linalg. Gives it wit
 
 - a sum of floats whose result was inferred to be an integer, which rounds it, as a float;
 - batched products of quantised tensors, whose zero points are forgotten, as products of integers;
-- samples of a grid at the nearest point, whose ties are rounded the other way, as a gather.
+- tensors quantised by channel, whose integers are all taken for signed ones, as floats;
+- samples of a grid as gathers.
 
-Refuses such samples with another padding than zeros, or of sizes known at run time only.
+Refuses samples of a grid in modes that have no such spelling.
 """
 
 from __future__ import annotations
@@ -14,8 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mlirtri.dialect.mlir import all_operations, ir
-from mlirtri.lowering.torch_builder import as_type, cast, element_of, integer, tensor_op
-from mlirtri.lowering.torch_grid_sampler import sample_nearest
+from mlirtri.lowering.torch_builder import (
+    as_type,
+    cast,
+    element_of,
+    integer,
+    integers,
+    shape_of,
+    tensor_op,
+    tensor_type,
+)
+from mlirtri.lowering.torch_grid_sampler import sample
 
 
 def rewrite(module: ir.Module) -> None:
@@ -43,6 +53,26 @@ def _quantised_product(operation: ir.Operation) -> None:
         operation.operands[at] = _without_zero_point(*list(each.operands)[0:3:2])
 
 
+def _dequantised(operation: ir.Operation) -> None:
+    """(x - zero point) * scale, of a tensor with one zero point and scale for each place along an axis."""
+    maker = operation.operands[0].owner
+    if isinstance(maker, ir.Block) or maker.operation.name != "torch.aten._make_per_channel_quantized_tensor":
+        return
+    value, scale, zero_point, axis = maker.operands
+    at = ir.IntegerAttr(axis.owner.attributes["value"]).value
+    sizes = [1 for _ in shape_of(value)]
+    [sizes[at]] = shape_of(scale)
+    lined_up = [
+        tensor_op("view", tensor_type(sizes, element_of(each)), each, integers(sizes)) for each in (scale, zero_point)
+    ]
+    difference = cast(value, "si32")
+    difference = tensor_op("sub.Tensor", difference.type, difference, cast(lined_up[1], "si32"), integer(1))
+    kind = operation.results[0].type
+    result = tensor_op("mul.Tensor", kind, cast(difference, element_of(operation.results[0])), lined_up[0])
+    operation.results[0].replace_all_uses_with(result)
+    operation.erase()
+
+
 _QUANTISED = "torch.aten._make_per_tensor_quantized_tensor"
 
 
@@ -56,5 +86,7 @@ _REPAIRS: dict[str, Callable[[ir.Operation], None]] = {
     "torch.aten.sum": _sum,
     "torch.aten.sum.dim_IntList": _sum,
     "torch.aten.bmm": _quantised_product,
-    "torch.aten.grid_sampler": sample_nearest,
+    "torch.aten.dequantize.self": _dequantised,
+    "torch.aten.dequantize.tensor": _dequantised,
+    "torch.aten.grid_sampler": sample,
 }
