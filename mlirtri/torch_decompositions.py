@@ -12,7 +12,9 @@ from typing import Any
 
 import torch
 
+from mlirtri import torch_complex
 from mlirtri.dialect.mlir import torch_decompositions
+from mlirtri.torch_complex import COMPLEX
 
 aten = torch.ops.aten
 
@@ -107,7 +109,7 @@ def _wide(x: torch.Tensor) -> torch.Tensor:
 
 def absolute(x: torch.Tensor) -> torch.Tensor:
     """torch-mlir takes unsigned integers for signed ones."""
-    return NotImplemented if x.dtype.is_signed else x.clone()
+    return torch_complex.absolute(x) if x.dtype.is_signed else x.clone()
 
 
 def divided(x: Any, y: Any, *, rounding_mode: str | None = None) -> torch.Tensor:
@@ -142,6 +144,92 @@ def compared(operator: Any) -> Callable[[torch.Tensor, Any], torch.Tensor]:
     return compare
 
 
+def power(x: torch.Tensor, exponent: Any) -> torch.Tensor:
+    """torch-mlir has no powers of integers."""
+    if x.dtype.is_floating_point or x.dtype.is_complex or type(exponent) is not int or not 0 <= exponent < 64:
+        return NotImplemented
+    result, factor = torch.ones_like(x), x
+    while exponent:
+        result = result * factor if exponent % 2 else result
+        factor, exponent = factor * factor if exponent > 1 else factor, exponent // 2
+    return result
+
+
+def with_tensor(operator: Any) -> Callable[[torch.Tensor, Any], torch.Tensor]:
+    """The operator of two tensors where torch-mlir lacks that of a tensor and a number."""
+
+    def apply(x: torch.Tensor, number: Any) -> torch.Tensor:
+        kind = torch.result_type(x, number)
+        return operator(x.to(kind), torch.full((), number, dtype=kind, device=x.device))
+
+    return apply
+
+
+def mean(x: torch.Tensor, dim: Any, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """torch-mlir has no means of integers in another dtype."""
+    return NotImplemented if dtype is None or dtype == x.dtype else torch.mean(x.to(dtype), dim, keepdim)
+
+
+def all_of(x: torch.Tensor, dim: Any = None, keepdim: bool = False) -> torch.Tensor:
+    """torch-mlir has this of one axis."""
+    axes = range(x.dim()) if dim is None else sorted((each % x.dim() for each in dim), reverse=True)
+    for axis in sorted(axes, reverse=True):
+        x = torch.all(x, axis, keepdim)
+    return x.bool()
+
+
+def rolled(x: torch.Tensor, shifts: Any, dims: Any = ()) -> torch.Tensor:
+    """torch-mlir rolls along axes only."""
+    return NotImplemented if dims else x.flatten().roll(shifts, 0).view(x.shape)
+
+
+def indexed(x: torch.Tensor, indices: Any) -> torch.Tensor:
+    """torch-mlir takes 64-bit indices."""
+    if all(each is None or each.dtype in (torch.int64, torch.bool) for each in indices):
+        return NotImplemented
+    return aten.index.Tensor(
+        x, [each.long() if each is not None and each.dtype == torch.int32 else each for each in indices]
+    )
+
+
+def searched(
+    boundaries: torch.Tensor,
+    values: torch.Tensor,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """How many boundaries lie before each value."""
+    if boundaries.dim() != 1 or sorter is not None:
+        return NotImplemented
+    values = values.unsqueeze(-1)
+    before = boundaries <= values if right or side == "right" else boundaries < values
+    return before.sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
+
+
+def added_product(x: torch.Tensor, matrix: torch.Tensor, vector: torch.Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """``beta * x + alpha * (matrix @ vector)``"""
+    product = alpha * torch.mv(matrix, vector)
+    return product + beta * x if beta else product.expand(torch.broadcast_shapes(product.shape, x.shape)).clone()
+
+
+def distances(x: torch.Tensor, y: torch.Tensor, p: float, compute_mode: int | None) -> torch.Tensor:
+    """Of all pairs of rows."""
+    return torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, dim=-1)
+
+
+def stably_sorted(x: torch.Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False) -> Any:
+    """torch-mlir's sort, which becomes a stable one."""
+    return aten.sort.default(x, dim, descending)
+
+
+def unfilled(size: Any, stride: Any, **options: Any) -> torch.Tensor:
+    """Strides are of no meaning in MLIR."""
+    return aten.empty.memory_format(size, **options)
+
+
 UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 COMPARISONS = tuple(
     getattr(getattr(aten, name), overload)
@@ -167,6 +255,21 @@ OURS: dict[Any, Callable[..., Any]] = {
     aten.abs.default: absolute,
     aten.div.Tensor_mode: divided,
     aten.constant_pad_nd.default: padded,
+    aten.pow.Tensor_Scalar: power,
+    aten.fmod.Scalar: with_tensor(torch.fmod),
+    aten.bitwise_xor.Scalar: with_tensor(torch.bitwise_xor),
+    aten.bitwise_or.Scalar: with_tensor(torch.bitwise_or),
+    aten.__rshift__.Tensor: torch.bitwise_right_shift,
+    aten.mean.dim: mean,
+    aten.all.dims: all_of,
+    aten.roll.default: rolled,
+    aten.index.Tensor: indexed,
+    aten.searchsorted.Tensor: searched,
+    aten.addmv.default: added_product,
+    aten._cdist_forward.default: distances,
+    aten.sort.stable: stably_sorted,
+    aten.empty_strided.default: unfilled,
+    **COMPLEX,
     **{operator: compared(operator) for operator in COMPARISONS},
 }
 

@@ -1,0 +1,167 @@
+"""Operators on complex tensors that torch-mlir does not lower, by their real and imaginary parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+
+
+def _parts(x: Any) -> tuple[Any, Any]:
+    if isinstance(x, torch.Tensor):
+        return (x.real, x.imag) if x.dtype.is_complex else (x, torch.zeros_like(x))
+    number = complex(x)
+    return number.real, number.imag
+
+
+def _settled(x: Any, kind: torch.dtype) -> Any:
+    return x.to(kind) if isinstance(x, torch.Tensor) else x
+
+
+def add(x: Any, y: Any, *, alpha: Any = 1) -> torch.Tensor:
+    """``x + alpha * y``"""
+    return _by_parts(x, y, lambda a, b, c, d: (a + c, b + d), alpha)
+
+
+def subtract(x: Any, y: Any, *, alpha: Any = 1) -> torch.Tensor:
+    """``x - alpha * y``"""
+    return _by_parts(x, y, lambda a, b, c, d: (a - c, b - d), alpha)
+
+
+def multiply(x: Any, y: Any) -> torch.Tensor:
+    """``x * y``"""
+    return _by_parts(x, y, lambda a, b, c, d: (a * c - b * d, a * d + b * c))
+
+
+def divide(x: Any, y: Any) -> torch.Tensor:
+    """``x / y``, the divisor scaled so that its square neither overflows nor vanishes."""
+    kind = torch.result_type(x, y)
+    if not kind.is_complex:
+        return NotImplemented
+    a, b = _parts(_settled(x, kind))
+    c, d = _parts(_settled(y, kind) if isinstance(y, torch.Tensor) else torch.full((), y, dtype=kind))
+    scale = torch.where(torch.abs(c) > torch.abs(d), torch.abs(c), torch.abs(d))
+    c, d = c / scale, d / scale
+    square = c * c + d * d
+    return torch.complex((a * c + b * d) / square / scale, (b * c - a * d) / square / scale)
+
+
+def _by_parts(x: Any, y: Any, rule: Callable[..., Any], alpha: Any = 1) -> torch.Tensor:
+    kind = torch.result_type(x, y)
+    if not kind.is_complex or isinstance(alpha, complex):
+        return NotImplemented
+    c, d = _parts(_settled(y, kind))
+    if alpha != 1:
+        c, d = c * alpha, d * alpha
+    a, b = _parts(_settled(x, kind))
+    real, imaginary = rule(a, b, c, d)
+    return torch.complex(*torch.broadcast_tensors(real, imaginary))
+
+
+def absolute(x: torch.Tensor) -> torch.Tensor:
+    """``|x|``"""
+    return torch.hypot(x.real, x.imag) if x.dtype.is_complex else NotImplemented
+
+
+def angle(x: torch.Tensor) -> torch.Tensor:
+    """The argument of a complex number."""
+    return torch.atan2(x.imag, x.real) if x.dtype.is_complex else NotImplemented
+
+
+def exponential(x: torch.Tensor) -> torch.Tensor:
+    """``e**x``"""
+    if not x.dtype.is_complex:
+        return NotImplemented
+    length = torch.exp(x.real)
+    return torch.complex(length * torch.cos(x.imag), length * torch.sin(x.imag))
+
+
+def conjugate(x: torch.Tensor) -> torch.Tensor:
+    """``x`` with the other imaginary part."""
+    return torch.complex(x.real, -x.imag) if x.dtype.is_complex else x
+
+
+def total(x: torch.Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """The sum over some axes."""
+    if not x.dtype.is_complex:
+        return NotImplemented
+    x = x if dtype is None else x.to(dtype)
+    return torch.complex(x.real.sum(dim, keepdim), x.imag.sum(dim, keepdim))
+
+
+def negative(x: torch.Tensor) -> torch.Tensor:
+    """``-x``"""
+    return torch.complex(-x.real, -x.imag) if x.dtype.is_complex else NotImplemented
+
+
+def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """``x @ y``"""
+    if not x.dtype.is_complex:
+        return NotImplemented
+    a, b, c, d = x.real, x.imag, y.real, y.imag
+    return torch.complex(a @ c - b @ d, a @ d + b @ c)
+
+
+def fourier(x: torch.Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> torch.Tensor:
+    """The discrete Fourier transform along an axis, by its matrix: right for all lengths, slow for long ones."""
+    return _transformed(x, n, dim, norm or "backward", -1, "forward")
+
+
+def inverse_fourier(x: torch.Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> torch.Tensor:
+    """Its inverse."""
+    return _transformed(x, n, dim, norm or "backward", 1, "backward")
+
+
+def fourier_of_axes(x: torch.Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> torch.Tensor:
+    """The transform along several axes."""
+    for at, axis in enumerate(dim):
+        x = torch.fft.fft(x, None if s is None else s[at], axis, norm)
+    return x
+
+
+LONGEST = 1024
+"""Of the transforms whose matrix is written down."""
+
+
+def _transformed(x: torch.Tensor, n: int | None, dim: int, norm: str, sign: int, scaled: str) -> torch.Tensor:
+    if (n is not None and n != x.shape[dim]) or x.shape[dim] > LONGEST:
+        return NotImplemented
+    kind = x.dtype.to_real() if x.dtype.is_complex else torch.promote_types(x.dtype, torch.float32)
+    length = x.shape[dim]
+    counts = torch.arange(length, device=x.device)
+    # Whole turns are left out before anything is rounded.
+    turns = (counts.unsqueeze(1) * counts) % length
+    angles = turns.to(torch.float64) * (sign * 2 * math.pi / length)
+    factor = {scaled: 1 / length, "ortho": length**-0.5}.get(norm, 1.0)
+    cosine, sine = (torch.cos(angles) * factor).to(kind), (torch.sin(angles) * factor).to(kind)
+    real, imaginary = (each.to(kind).movedim(dim, -1) for each in _parts(x))
+    found = torch.complex(real @ cosine - imaginary @ sine, real @ sine + imaginary @ cosine)
+    return found.movedim(-1, dim)
+
+
+COMPLEX: dict[Any, Callable[..., Any]] = {
+    aten.add.Tensor: add,
+    aten.add.Scalar: add,
+    aten.sub.Tensor: subtract,
+    aten.sub.Scalar: subtract,
+    aten.mul.Tensor: multiply,
+    aten.mul.Scalar: multiply,
+    aten.div.Tensor: divide,
+    aten.div.Scalar: divide,
+    aten.angle.default: angle,
+    aten.exp.default: exponential,
+    aten._conj.default: conjugate,
+    aten.conj_physical.default: conjugate,
+    aten._conj_physical.default: conjugate,
+    aten.sum.dim_IntList: total,
+    aten.neg.default: negative,
+    aten.mm.default: product,
+    aten.bmm.default: product,
+    aten.fft_fft.default: fourier,
+    aten.fft_ifft.default: inverse_fourier,
+    aten.fft_fft2.default: fourier_of_axes,
+}
