@@ -119,9 +119,13 @@ def shares_reads(loop: Any) -> bool:
     structural_walk(loop.body, (tirx.For, visit))
     loads = [each for each in accesses_of(loop.body).shared if not each.is_store and each.loops]
     return any(
-        step_of(each, loop.loop_var) == 0 and any(step_of(each, variable) not in (0, None) for variable in serial)
-        for each in loads
+        step_of(each, loop.loop_var) == 0 and any(_moves(each, variable) for variable in serial) for each in loads
     )
+
+
+def _moves(access: Access, variable: Any) -> bool:
+    """Whether an access is to another place in the next iteration, be it a known number of elements further or not."""
+    return any(form is not None and form.factor(variable) for form in access.indices)
 
 
 def is_around_innermost(loop: Any) -> bool:

@@ -26,7 +26,7 @@ from mlirtri.lowering.loop_choice import (
 from mlirtri.lowering.loop_dependence import PARALLEL
 from mlirtri.lowering.loop_fusion import fused
 from mlirtri.lowering.loop_interchange import prepare, with_parts
-from mlirtri.lowering.loop_ranges import LoopRange, least, linear, range_of
+from mlirtri.lowering.loop_ranges import Linear, LoopRange, least, linear, range_of
 from mlirtri.lowering.loop_reductions import in_vectors
 from mlirtri.lowering.loop_strips import Shape, last_strip, rest_loop, strip_loop
 from mlirtri.lowering.loop_threads import on_threads, work_of
@@ -57,16 +57,25 @@ def loops(function: PrimFunc, target: Target) -> Schedule | None:
 def scheduled(function: PrimFunc, target: Target) -> PrimFunc:
     """The function with its loops scheduled."""
 
+    sizes = _sizes_of(function)
+
     def visit(block: Any) -> Any:
         if isinstance(block.body, SBlockRealize):
             return block
-        body = _Scheduler(target).visit(fused(prepare(block.body)), ())
+        body = _Scheduler(target).visit(fused(prepare(block.body)), sizes)
         return SBlock(
             block.iter_vars, block.reads, block.writes, block.name_hint, body, block.init, block.alloc_buffers,
             block.match_buffers, block.annotations,
         )  # fmt: skip
 
     return function.with_body(structural_map(function.body, (SBlock, visit), order="post"))
+
+
+def _sizes_of(function: PrimFunc) -> Ranges:
+    """The sizes of arrays that only the run shows, which are not negative."""
+    shapes = [size for parameter in function.params for size in getattr(parameter.ty, "shape", ())]
+    unknown = dict.fromkeys(size for size in shapes if isinstance(size, tirx.Var))
+    return tuple(LoopRange(size, Linear(), None) for size in unknown)
 
 
 class _Scheduler:
