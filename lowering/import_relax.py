@@ -8,15 +8,17 @@ results are flat. Refuses functions that call themselves, and parameters that ar
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mlirtri.errors import UnsupportedOperationError
+from mlirtri.errors import ArgumentMismatchError, UnsupportedOperationError
 from mlirtri.lowering.dense_constants import array_of
 from mlirtri.lowering.import_constants import LARGEST_LITERAL
 from mlirtri.lowering.imports import BOUND
+from mlirtri.lowering.relax_types import sizes_in
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.symbols import kernel_names
-from mlirtri.lowering.tvm_names import GlobalVar, IRModule, PrimFunc, relax, structural_map, structural_walk
+from mlirtri.lowering.tvm_names import GlobalVar, IRModule, PrimFunc, relax, structural_map, structural_walk, tirx
 from mlirtri.lowering.tvm_names import ir as tvm_ir
 from mlirtri.lowering.tvm_passes import Pass, bindings_of, operator_of, relax_functions, run_pass, run_passes
 
@@ -29,6 +31,7 @@ def lower(mod: IRModule, context: CompileContext) -> IRModule:
         mod,
         (
             Pass("OneEntry", lambda each: _with_one_entry(each, context.kernel)),
+            Pass("KnownShapes", lambda each: _with_known_shapes(each, context.shapes)),
             Pass("BoundParameters", lambda each: _with_bound_parameters(each, context)),
             Pass("UpdatesOfArguments", _checked_updates),
             Pass("FlatResults", _with_flat_results),
@@ -75,6 +78,30 @@ def _alone(mod: IRModule, entry: str, function: relax.Function) -> IRModule:
     named = function.with_attr("global_symbol", entry)
     module = IRModule({**kept, GlobalVar(entry): named}, attrs=mod.attrs, global_infos=mod.global_infos)
     return relax.transform.DeadCodeElimination([entry])(module)
+
+
+def _with_known_shapes(mod: IRModule, shapes: Mapping[str, Sequence[int]]) -> IRModule:
+    """With numbers in the place of the sizes that the shapes of parameters tell."""
+    callee, function = entry_of(mod)
+    known: dict[Any, int] = {}
+    for parameter in function.params:
+        if parameter.name in shapes:
+            _learn_sizes(parameter, shapes[parameter.name], known)
+    if unknown := [name for name in shapes if name not in {each.name for each in function.params}]:
+        raise ArgumentMismatchError(f"shapes names {unknown[0]!r}, which is no parameter")
+    return _updated(mod, callee, function.bind_symbolic_vars(known)) if known else mod
+
+
+def _learn_sizes(parameter: Any, shape: Sequence[int], known: dict[Any, int]) -> None:
+    sizes = sizes_in(parameter.ty)
+    fits = len(sizes) == len(shape)
+    for size, number in zip(sizes, shape, strict=False):
+        if isinstance(size, tirx.Var):
+            fits &= known.setdefault(size, number) == number
+        elif isinstance(size, tirx.IntImm):
+            fits &= int(size) == number
+    if not fits:
+        raise ArgumentMismatchError(f"{parameter.name!r} of {parameter.ty} cannot have the shape {tuple(shape)}")
 
 
 def _checked_updates(mod: IRModule) -> IRModule:

@@ -14,21 +14,13 @@ from mlirtri.dialect.mlir import arith, ir, linalg, scf, tensor
 from mlirtri.dialect.sizes import DYNAMIC
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.linalg_builder import generic
+from mlirtri.lowering.relax_types import tensor_type
 from mlirtri.lowering.tir_to_scalar import constant, converted, is_float, mlir_type
-from mlirtri.lowering.tvm_names import relax, tirx
 
 Rule = Callable[[Any, Any], Any]
 OPERATORS: dict[str, Rule] = {}
 LEFT_ALONE: list[str] = []
 """Operators that TVM could legalise, and that have a rule here nevertheless."""
-
-
-def tensor_type(kind: Any) -> ir.RankedTensorType:
-    """The type of a Relax tensor; sizes that are only known at run time are dynamic."""
-    if not isinstance(kind.shape, relax.ShapeExpr):
-        raise UnsupportedOperationError("a tensor whose shape nothing tells")
-    sizes = [int(size.value) if isinstance(size, tirx.IntImm) else DYNAMIC for size in kind.shape.values]
-    return ir.RankedTensorType.get(sizes, mlir_type(str(kind.dtype)))
 
 
 def operator(*names: str, is_better: bool = False) -> Callable[[Rule], Rule]:

@@ -14,7 +14,6 @@ from typing import Any
 from mlirtri.dialect.definition import new_context
 from mlirtri.dialect.locations import location_of
 from mlirtri.dialect.mlir import arith, func, ir, scf, tensor
-from mlirtri.dialect.sizes import DYNAMIC
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
 from mlirtri.lowering import mlir_to_linalg
 from mlirtri.lowering.dense_constants import array_of, constant_of
@@ -23,6 +22,7 @@ from mlirtri.lowering.imports import BOUND, DTYPE, set_signature
 from mlirtri.lowering.mlir_passes import Pass, run_passes
 from mlirtri.lowering.primfunc_to_linalg import Size, inline
 from mlirtri.lowering.relax_operators import LEFT_ALONE, OPERATORS
+from mlirtri.lowering.relax_types import flat_dtypes, flat_types, sizes_in, tensor_type
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tir_to_scalar import Scalars, mlir_type
 from mlirtri.lowering.tvm_names import Analyzer, GlobalVar, IRModule, Target, relax, tirx
@@ -80,9 +80,9 @@ class _Function:
     def emit(self, is_public: bool) -> None:
         parameters = list(self.function.params)
         kinds = [_as_argument(each.ty, is_public) for each in parameters]
-        types = [each for kind in kinds for each in _flat_types(kind)]
+        types = [each for kind in kinds for each in flat_types(kind)]
         made = func.FuncOp(self.name, (types, []), visibility=None if is_public else "private")
-        names = [each.name for each, kind in zip(parameters, kinds, strict=True) for _ in _flat_types(kind)]
+        names = [each.name for each, kind in zip(parameters, kinds, strict=True) for _ in flat_types(kind)]
         places = [ir.Location.name(name) for name in names]
         block = made.body.blocks.append(*types, arg_locs=places)
         with ir.InsertionPoint(block):
@@ -93,12 +93,12 @@ class _Function:
                 self.learn_sizes(parameter.ty, self.values[parameter])
             results = flattened(self.body(self.function.body))
             func.ReturnOp(results)
-        self._describe(made, [each for kind in kinds for each in _dtypes(kind)], results)
+        self._describe(made, [each for kind in kinds for each in flat_dtypes(kind)], results)
 
     def _describe(self, made: func.FuncOp, dtypes: list[str], values: list[ir.Value]) -> None:
         """Say in attributes which arguments are bound or written, and which dtypes have a sign that the types lack."""
         names = [str(each) for each in (self.function.attrs or {}).get(BOUND, [])]
-        arguments, results = _signs(dtypes), _signs(_dtypes(self.function.ret_ty))
+        arguments, results = _signs(dtypes), _signs(flat_dtypes(self.function.ret_ty))
         for group, name in zip(arguments[len(arguments) - len(names) :], names, strict=True):
             group[BOUND] = ir.StringAttr.get(name)
         for number, content in self.updates.items():
@@ -115,7 +115,7 @@ class _Function:
             for each, part in zip(kind.fields, value, strict=True):
                 self.learn_sizes(each, part)
             return
-        for axis, size in enumerate(_shape(kind)):
+        for axis, size in enumerate(sizes_in(kind)):
             if isinstance(size, tirx.Var) and size not in self.sizes.indices:
                 at = arith.constant(ir.IndexType.get(), axis)
                 self.sizes.indices[size] = tensor.dim(value, at)
@@ -126,7 +126,7 @@ class _Function:
     def sizes_of(self, kind: Any) -> list[Size]:
         if kind.shape is None:
             raise UnsupportedOperationError("a tensor whose shape nothing tells")
-        return [self.size(each) for each in _shape(kind)]
+        return [self.size(each) for each in sizes_in(kind)]
 
     def _no_load(self, buffer: Any, _: Sequence[Any]) -> ir.Value:
         raise UnsupportedOperationError(f"a size is read from {buffer.name}")
@@ -207,7 +207,7 @@ class _Function:
     def _call_function(self, call: relax.Call) -> Value:
         callee = self.mod[call.op]
         arguments = [each for argument in call.args for each in flattened(self.value(argument))]
-        types = _flat_types(callee.ret_ty)
+        types = flat_types(callee.ret_ty)
         results = func.CallOp(types, ir.FlatSymbolRefAttr.get(call.op.name_hint), arguments).results
         return _packed(callee.ret_ty, iter(results))
 
@@ -225,7 +225,7 @@ class _Function:
 
     def _branch(self, branch: relax.If) -> Value:
         condition = tensor.extract(self.value(branch.cond), [])
-        made = ir.Operation.create("scf.if", results=_flat_types(branch.ty), operands=[condition], regions=2)
+        made = ir.Operation.create("scf.if", results=flat_types(branch.ty), operands=[condition], regions=2)
         for region, arm in zip(made.regions, (branch.true_branch, branch.false_branch), strict=True):
             with ir.InsertionPoint(region.blocks.append()):
                 scf.YieldOp(flattened(self.body(arm)))
@@ -237,50 +237,14 @@ def flattened(value: Value) -> list[ir.Value]:
     return [each for part in value for each in flattened(part)] if isinstance(value, list) else [value]
 
 
-def tensor_type(kind: Any) -> ir.RankedTensorType:
-    """The type of a Relax tensor; sizes that are only known at run time are dynamic."""
-    return ir.RankedTensorType.get(
-        [int(size.value) if isinstance(size, tirx.IntImm) else DYNAMIC for size in _shape(kind)],
-        mlir_type(str(kind.dtype)),
-    )
-
-
-def _shape(kind: Any) -> list[Any]:
-    """The sizes in a type; of a shape that only its rank is known of, nothing that anybody could name."""
-    if not isinstance(kind, relax.TensorType):
-        return []
-    if kind.shape is not None and hasattr(kind.shape, "values"):
-        return list(kind.shape.values)
-    if kind.ndim < 0:
-        raise UnsupportedOperationError("a tensor whose rank nothing tells")
-    return [None] * kind.ndim
-
-
 def _as_argument(kind: Any, is_public: bool) -> Any:
     """What the caller passes: a number comes from outside as a tensor of rank 0."""
     is_number = isinstance(kind, tvm_ir.PrimType) and is_public
     return relax.TensorType([], str(kind.dtype)) if is_number else kind
 
 
-def _dtypes(kind: Any) -> list[str]:
-    """TVM's dtypes of the tensors in a type, in the order of `_flat_types`."""
-    if isinstance(kind, relax.TupleType):
-        return [each for field in kind.fields for each in _dtypes(field)]
-    return [str(kind.dtype)]
-
-
 def _signs(dtypes: Sequence[str]) -> list[dict[str, ir.Attribute]]:
     return [{DTYPE: ir.StringAttr.get(each)} if each.startswith("uint") else {} for each in dtypes]
-
-
-def _flat_types(kind: Any) -> list[ir.Type]:
-    if isinstance(kind, relax.TupleType):
-        return [each for field in kind.fields for each in _flat_types(field)]
-    if isinstance(kind, relax.TensorType):
-        return [tensor_type(kind)]
-    if isinstance(kind, tvm_ir.PrimType):
-        return [mlir_type(str(kind.dtype))]
-    raise UnsupportedOperationError(f"a Relax function takes or returns a {type(kind).__name__}, not tensors")
 
 
 def _packed(kind: Any, values: Any) -> Value:

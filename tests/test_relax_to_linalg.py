@@ -278,6 +278,19 @@ def test_sizes_of_run_time(pipeline):
         np.testing.assert_allclose(found[1], (c.T @ x).ravel(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_shapes_that_are_said(pipeline):
+    program = mt.from_relax(SYMBOLIC)
+    shapes = {"x": (5, 4), "y": (5, 3)}
+    kernel = program.compile(pipeline=pipeline, shapes=shapes)
+    assert [each.type.shape for each in kernel.interface.parameters] == list(shapes.values())
+    x, y = np.ones((5, 4), "float32"), np.ones((5, 3), "float32")
+    np.testing.assert_allclose(kernel(x, y)[0], program.compile(pipeline=pipeline)(x, y)[0], rtol=1e-6)
+    for wrong in ({"x": (5, 4), "y": (4, 3)}, {"x": (5, 3)}, {"z": (1,)}):
+        with pytest.raises(mt.KernelError):
+            program.compile(pipeline=pipeline, shapes=wrong)
+
+
 def test_what_is_not_structured_is_loops_and_the_rest_is_not():
     text = mt.from_relax(module_of(["R.nn.conv2d(X, R.concat((W, W), axis=1), padding=[1, 1, 1, 1])"])).to_mlir()
     assert "tensor.pad" in text

@@ -1,0 +1,47 @@
+"""Types of Relax as MLIR's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.sizes import DYNAMIC
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.tir_to_scalar import mlir_type
+from mlirtri.lowering.tvm_names import ir as tvm_ir
+from mlirtri.lowering.tvm_names import relax, tirx
+
+
+def tensor_type(kind: Any) -> ir.RankedTensorType:
+    """The type of a Relax tensor; sizes that are only known at run time are dynamic."""
+    sizes = [int(size.value) if isinstance(size, tirx.IntImm) else DYNAMIC for size in sizes_in(kind)]
+    return ir.RankedTensorType.get(sizes, mlir_type(str(kind.dtype)))
+
+
+def sizes_in(kind: Any) -> list[Any]:
+    """The sizes in a type; None for each where only their number is known. A number has none."""
+    if not isinstance(kind, relax.TensorType):
+        return []
+    if isinstance(kind.shape, relax.ShapeExpr):
+        return list(kind.shape.values)
+    if kind.ndim < 0:
+        raise UnsupportedOperationError("a tensor whose rank nothing tells")
+    return [None] * kind.ndim
+
+
+def flat_types(kind: Any) -> list[ir.Type]:
+    """The types of the tensors and numbers in a type, those of tuples one after the other."""
+    if isinstance(kind, relax.TupleType):
+        return [each for field in kind.fields for each in flat_types(field)]
+    if isinstance(kind, relax.TensorType):
+        return [tensor_type(kind)]
+    if isinstance(kind, tvm_ir.PrimType):
+        return [mlir_type(str(kind.dtype))]
+    raise UnsupportedOperationError(f"a Relax function takes or returns a {type(kind).__name__}, not tensors")
+
+
+def flat_dtypes(kind: Any) -> list[str]:
+    """TVM's dtypes of these, in the same order."""
+    if isinstance(kind, relax.TupleType):
+        return [each for field in kind.fields for each in flat_dtypes(field)]
+    return [str(kind.dtype)]
