@@ -6,6 +6,7 @@ Each function of ours computes what eager computes, with operators that torch-ml
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -192,6 +193,38 @@ def indexed(x: torch.Tensor, indices: Any) -> torch.Tensor:
     )
 
 
+def placed(x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool = False) -> torch.Tensor:
+    """torch-mlir takes a negative position for one outside of the tensor."""
+    if getattr(_SETTLED, "inside", False) or any(each is not None and each.dtype == torch.bool for each in indices):
+        return NotImplemented
+    positive = [
+        None if each is None else torch.where(each < 0, each + x.shape[axis], each).long()
+        for axis, each in enumerate(indices)
+    ]
+    return _once(aten.index_put.default, x, positive, values, accumulate)
+
+
+def viewed(x: torch.Tensor, size: Any) -> torch.Tensor:
+    """torch-mlir takes the axes that -1 joins for ones of size 1 where sizes are open."""
+    tail = list(size[1:])
+    is_open = any(isinstance(each, torch.SymInt) for each in x.shape)
+    if not is_open or size[0] != -1 or not tail or list(x.shape[-len(tail) :]) != tail:
+        return NotImplemented
+    return aten.view.default(x, [math.prod(x.shape[: -len(tail)]), *tail])
+
+
+_SETTLED = threading.local()
+
+
+def _once(operator: Any, *arguments: Any) -> Any:
+    """The operator itself, which is not taken apart again."""
+    _SETTLED.inside = True
+    try:
+        return operator(*arguments)
+    finally:
+        _SETTLED.inside = False
+
+
 def searched(
     boundaries: torch.Tensor,
     values: torch.Tensor,
@@ -265,6 +298,8 @@ OURS: dict[Any, Callable[..., Any]] = {
     aten.roll.default: rolled,
     aten.index.Tensor: indexed,
     aten.searchsorted.Tensor: searched,
+    aten.index_put.default: placed,
+    aten.view.default: viewed,
     aten.addmv.default: added_product,
     aten._cdist_forward.default: distances,
     aten.sort.stable: stably_sorted,

@@ -103,6 +103,8 @@ CASES = [
     ("max pool3d", lambda x: F.max_pool3d(x, 2), lambda: (f(1, 2, 4, 4, 4),)),
     ("max pool3d ceil", lambda x: F.max_pool3d(x, 2, ceil_mode=True), lambda: (f(1, 2, 3, 5, 4),)),
     ("max pool2d negative", lambda x: F.max_pool2d(-x, 3, 2, 1), lambda: (p(1, 3, 7, 7),)),
+    ("max pool3d of one", lambda x: F.max_pool3d(x, 2), lambda: (f(1, 2, 3, 4, 5),)),
+    ("avg pool2d of one", lambda x: F.avg_pool2d(x, 2, 3), lambda: (f(1, 2, 3, 4),)),
     ("avg pool1d", lambda x: F.avg_pool1d(x, 3, 2), lambda: (f(2, 3, 9),)),
     ("avg pool1d padding", lambda x: F.avg_pool1d(x, 3, 1, 1), lambda: (f(2, 3, 9),)),
     ("avg pool2d", lambda x: F.avg_pool2d(x, 2), lambda: (f(1, 3, 6, 6),)),

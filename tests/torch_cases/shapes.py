@@ -119,6 +119,7 @@ CASES = [
     ("scatter reduce prod", lambda x, k, v: x.scatter_reduce(1, k, v, "prod"), lambda: (f(3, 6), i(3, 4, low=0, high=6), f(3, 4))),
     ("index put", _put, lambda: (f(5, 4), torch.tensor([0, 3]), f(2, 4))),
     ("index put one value", _put, lambda: (f(5, 4), torch.tensor([0, 3]), f())),
+    ("index put negative", _put, lambda: (f(5, 4), torch.tensor([-1, -4]), f(2, 4))),
     ("index put accumulate", _put_accumulate, lambda: (f(5, 4), i(7, low=0, high=5), f(7, 4))),
     ("index add", lambda x, k, v: x.index_add(0, k, v, alpha=2), lambda: (f(5, 4), i(3, low=0, high=5), f(3, 4))),
     ("index copy", lambda x, k, v: x.index_copy(1, k, v), lambda: (f(5, 4), torch.tensor([3, 0]), f(5, 2))),

@@ -1,0 +1,68 @@
+"""Cuts off what a window never reads where an axis that it moves along has one position only.
+
+Takes and gives a module of linalg on tensors, in place. Upstream's folding of axes of size 1 otherwise fails: without
+the axis the window's own axis has to be as long as the operand.
+
+    pool of 2 with one result, of tensor<3xf32>   ──►   the same of tensor.extract_slice %x[0] [2] [1]
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.mlir import ir, linalg, operations_named, tensor
+
+
+def rewrite(module: ir.Module) -> None:
+    """Rewrite all structured operations of `module`."""
+    for operation in operations_named(module, "linalg.*"):
+        maps = linalg.get_indexing_maps(operation)
+        if maps is None:
+            continue
+        maps = [ir.AffineMapAttr(each).value if isinstance(each, ir.Attribute) else each for each in maps]
+        extents = _extents(operation, maps)
+        for at, each in enumerate(maps):
+            _cut(operation, at, each, extents)
+
+
+def _extents(operation: ir.Operation, maps: list[ir.AffineMap]) -> dict[int, int]:
+    """The loops' lengths, as far as an axis of an operand says them."""
+    found: dict[int, int] = {}
+    for operand, each in zip(operation.operands, maps, strict=True):
+        if not isinstance(operand.type, ir.RankedTensorType):
+            continue
+        for expression, size in zip(each.results, operand.type.shape, strict=True):
+            if isinstance(expression, ir.AffineDimExpr) and size != ir.ShapedType.get_dynamic_size():
+                found[expression.position] = size
+    return found
+
+
+def _cut(operation: ir.Operation, at: int, of: ir.AffineMap, extents: dict[int, int]) -> None:
+    operand = operation.operands[at]
+    if not isinstance(operand.type, ir.RankedTensorType) or not operand.type.has_static_shape:
+        return
+    sizes = list(operand.type.shape)
+    for axis, expression in enumerate(of.results):
+        last = None if isinstance(expression, ir.AffineDimExpr) else _last(expression, extents)
+        if last is not None and last[1] and last[0] + 1 < sizes[axis]:
+            sizes[axis] = last[0] + 1
+    if sizes == list(operand.type.shape):
+        return
+    kind = ir.RankedTensorType.get(sizes, operand.type.element_type, operand.type.encoding)
+    rank = len(sizes)
+    with operation.location, ir.InsertionPoint(operation):
+        operation.operands[at] = tensor.ExtractSliceOp(kind, operand, [], [], [], [0] * rank, sizes, [1] * rank).result
+
+
+def _last(expression: ir.AffineExpr, extents: dict[int, int]) -> tuple[int, bool] | None:
+    """The largest value of a sum of loop counters, and whether one of them takes a single value; None if not known."""
+    if isinstance(expression, ir.AffineConstantExpr):
+        return (expression.value, False) if expression.value >= 0 else None
+    if isinstance(expression, ir.AffineDimExpr):
+        extent = extents.get(expression.position, 0)
+        return (extent - 1, extent == 1) if extent > 0 else None
+    if not isinstance(expression, (ir.AffineAddExpr, ir.AffineMulExpr)):
+        return None
+    left, right = _last(expression.lhs, extents), _last(expression.rhs, extents)
+    if left is None or right is None:
+        return None
+    value = left[0] + right[0] if isinstance(expression, ir.AffineAddExpr) else left[0] * right[0]
+    return value, left[1] or right[1]
