@@ -23,7 +23,8 @@ from mlirtri.dialect.locations import errors_at, name_of
 from mlirtri.dialect.mlir import all_operations, arith, ir, linalg, operations_named, public_functions, tensor
 from mlirtri.errors import ParseError
 from mlirtri.lowering.imports import BOUND, argument_attributes, result_attributes, set_signature
-from mlirtri.lowering.mlir_constants import operation_constant, resource_constant, resource_key
+from mlirtri.lowering.mlir_constants import odd_constant, operation_constant, resource_constant, resource_key
+from mlirtri.lowering.odd_integers import holder
 from mlirtri.lowering.stage import CompileContext
 
 LARGEST_LITERAL = 64
@@ -83,7 +84,24 @@ def take_constants(
         if operation.name not in operations or (kind := _kind_of(operation)) is None:
             continue
         with errors_at(operation):
+            if operation.name == "arith.constant" and holder(kind.element_type) is not None:
+                if prod(kind.shape) <= LARGEST_LITERAL or _is_splat(operation):
+                    continue
+                operation = _held(operation, kind)
+                kind = operation.results[0].type
             _take(operation, kind, params, resources or {}, known)
+
+
+def _held(operation: ir.Operation, kind: ir.RankedTensorType) -> ir.Operation:
+    """The same constant in a type of memory, narrowed where it is used."""
+    wide = ir.RankedTensorType.get(kind.shape, holder(kind.element_type))
+    with ir.InsertionPoint(operation), operation.location:
+        elements = ir.DenseElementsAttr.get(np.ascontiguousarray(odd_constant(operation)), type=wide)
+        constant = arith.constant(wide, elements)
+        narrow = arith.trunci(kind, constant)
+    operation.results[0].replace_all_uses_with(narrow)
+    operation.erase()
+    return constant.owner.operation
 
 
 def _take(

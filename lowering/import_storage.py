@@ -1,10 +1,12 @@
-"""Element types that are only stored become integers: 8-bit floats, and integers with a sign in their type.
+"""Element types that no memory or no target has become integers: 8-bit floats, odd widths, signs in types.
 
-Takes the only function of a module, on tensors and scalars of ``f8…``, ``ui…`` and ``si…`` too. Gives it on signless
-integers, with `mlirtri.dtype` on the arguments and results that Python sees otherwise. Arithmetic on 8-bit floats is
-done in fp32 and rounded after each operation. Refuses 8-bit floats of formats that torch does not have.
+Takes the only function of a module, on tensors and scalars of ``f8…``, ``i4``, ``ui…`` and ``si…`` too. Gives it on
+signless integers of 8 to 64 bits, with `mlirtri.dtype` on the arguments and results that Python sees otherwise.
+Arithmetic on 8-bit floats is done in fp32 and rounded after each operation, that on odd widths in the next wider one.
+Refuses 8-bit floats of formats that torch does not have.
 
     %y = arith.extf %x : f8E5M2 to f32   ──►   shifts and selects on %x : i8
+    %y = arith.addi %x, %x : i4          ──►   a sum of %x : i8, whose sign is taken from bit 3
 """
 
 from __future__ import annotations
@@ -20,13 +22,15 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.float8_arithmetic import FORMATS, Format, narrowed, widened
 from mlirtri.lowering.generic_operations import generalize
 from mlirtri.lowering.imports import DTYPE, argument_attributes, note_signs, result_attributes, set_signature
-from mlirtri.lowering.mlir_constants import operation_constant
+from mlirtri.lowering.mlir_constants import odd_constant, operation_constant
 from mlirtri.lowering.mlir_passes import Pass, run_passes
+from mlirtri.lowering.odd_integers import computed, holder
 from mlirtri.lowering.stage import CompileContext
 
 INTO_BODIES = (Pass("func.func(convert-elementwise-to-linalg)", "arithmetic on tensors is that of their elements"),)
 _FLOAT8 = re.compile(r"f8E\w+|f4E\w+|f6E\w+")
 _SIGNED = re.compile(r"[us]i(\d+)")
+_ODD = re.compile(r"i(?!(?:1|8|16|32|64)$)(?:[0-9]|[1-5][0-9]|6[0-3])")
 _CASTS = ("arith.bitcast", "tensor.bitcast", "builtin.unrealized_conversion_cast")
 _MOVES = ("arith.select", *_CASTS)
 """Operations of `arith` that look at no value."""
@@ -35,10 +39,10 @@ _MOVES = ("arith.select", *_CASTS)
 def rewrite(module: ir.Module, context: CompileContext) -> None:
     """Store what is only stored as signless integers; raises `UnsupportedOperationError`."""
     elements = {_element(kind) for kind in _kinds(module)}
-    if not any(_FLOAT8.fullmatch(each) or _SIGNED.fullmatch(each) for each in elements):
+    if not any(_is_foreign(each) for each in elements):
         return
-    if any(_FLOAT8.fullmatch(each) for each in elements):
-        _without_float8_arithmetic(module, context)
+    if any(_FLOAT8.fullmatch(each) or _ODD.fullmatch(each) for each in elements):
+        _without_foreign_arithmetic(module, context)
     [function] = public_functions(module)
     _note_dtypes(function)
     attributes = argument_attributes(function), result_attributes(function)
@@ -50,6 +54,10 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
             operation.results[0].replace_all_uses_with(operation.operands[0])
             operation.erase()
     set_signature(function, *attributes)
+
+
+def _is_foreign(element: str) -> bool:
+    return any(form.fullmatch(element) for form in (_FLOAT8, _SIGNED, _ODD))
 
 
 def _kinds(module: ir.Module) -> list[ir.Type]:
@@ -71,6 +79,8 @@ def _stored(kind: ir.Type) -> ir.Type:
     elif signed := _SIGNED.fullmatch(element):
         stored = ir.IntegerType.get_signless(int(signed[1]))
     else:
+        stored = holder(kind.element_type if isinstance(kind, ir.ShapedType) else kind)
+    if stored is None:
         return kind
     return ir.RankedTensorType.get(kind.shape, stored) if isinstance(kind, ir.RankedTensorType) else stored
 
@@ -87,34 +97,48 @@ def _note_dtypes(function: func.FuncOp) -> None:
     set_signature(function, *groups)
 
 
-# --- 8-bit floats --------------------------------------------------------------------------------------------------
+# --- arithmetic ----------------------------------------------------------------------------------------------------
 
 
-def _without_float8_arithmetic(module: ir.Module, context: CompileContext) -> None:
-    """Leave nothing of 8-bit floats but moves, and bit casts from and to i8."""
+def _without_foreign_arithmetic(module: ir.Module, context: CompileContext) -> None:
+    """Leave nothing of 8-bit floats and odd integers but moves, and casts from and to what holds them."""
     run_passes(module, INTO_BODIES, context)
     for operation in all_operations(module):
         if operation.name.startswith("linalg.") and operation.name != "linalg.generic" and _computes(operation):
             generalize(operation)
-    for operation in all_operations(module):
-        if not _is_arithmetic(operation):
-            continue
-        with errors_at(operation), ir.InsertionPoint(operation), operation.location:
-            values = _constant(operation) if operation.name == "arith.constant" else _in_float32(operation)
-        for result, value in zip(operation.results, values, strict=True):
-            result.replace_all_uses_with(value)
-        operation.erase()
+    # A conversion between both is first one of the wider integer.
+    for form, replacement in ((_ODD, _in_wider), (_FLOAT8, _in_float32)):
+        for operation in all_operations(module):
+            if not _is_arithmetic(operation, form):
+                continue
+            with errors_at(operation), ir.InsertionPoint(operation), operation.location:
+                values = _constant(operation) if operation.name == "arith.constant" else replacement(operation)
+            for result, value in zip(operation.results, values, strict=True):
+                result.replace_all_uses_with(value)
+            operation.erase()
 
 
 def _computes(operation: ir.Operation) -> bool:
-    return any(_is_arithmetic(inner.operation) for region in operation.regions for block in region for inner in block)
+    inside = [inner.operation for region in operation.regions for block in region for inner in block]
+    return any(_is_arithmetic(inner, form) for inner in inside for form in (_ODD, _FLOAT8))
 
 
-def _is_arithmetic(operation: ir.Operation) -> bool:
-    """Whether an operation computes with 8-bit floats, or makes one out of nothing."""
+def _is_arithmetic(operation: ir.Operation, form: re.Pattern[str]) -> bool:
+    """Whether an operation computes with elements of that form, or makes one out of nothing."""
     if not operation.name.startswith(("arith.", "math.")) or operation.name in _MOVES:
         return False
-    return any(_FLOAT8.fullmatch(_element(each.type)) for each in (*operation.operands, *operation.results))
+    return any(form.fullmatch(_element(each.type)) for each in (*operation.operands, *operation.results))
+
+
+def _in_wider(operation: ir.Operation) -> list[ir.Value]:
+    """The operation on the integers that hold odd ones."""
+    result = computed(operation, [_held(value) for value in operation.operands])
+    kind = operation.results[0].type
+    return [result if result.type == kind else _cast(kind, result)]
+
+
+def _held(value: ir.Value) -> ir.Value:
+    return value if holder(value.type) is None else _cast(holder(value.type), value)
 
 
 def _format(kind: ir.Type) -> Format:
@@ -127,6 +151,8 @@ def _format(kind: ir.Type) -> Format:
 def _constant(operation: ir.Operation) -> list[ir.Value]:
     """The constant as its bits, cast."""
     kind = operation.results[0].type
+    if _ODD.fullmatch(_element(kind)):
+        return [_cast(kind, _odd_constant(operation, kind))]
     _format(kind)
     if isinstance(kind, ir.RankedTensorType):
         bits = operation_constant(operation).view(np.int8)
@@ -138,6 +164,14 @@ def _constant(operation: ir.Operation) -> list[ir.Value]:
     else:
         value = arith.constant(stored, int(bits))
     return [_cast(kind, value)]
+
+
+def _odd_constant(operation: ir.Operation, kind: ir.Type) -> ir.Value:
+    stored = _stored(kind)
+    if not isinstance(kind, ir.RankedTensorType):
+        return arith.constant(stored, operation.attributes["value"].value)
+    array = odd_constant(operation)
+    return arith.constant(stored, ir.DenseElementsAttr.get(np.ascontiguousarray(array), type=stored))
 
 
 def _in_float32(operation: ir.Operation) -> list[ir.Value]:

@@ -59,6 +59,26 @@ def operation_constant(operation: ir.Operation, name: str = "value") -> np.ndarr
     return array_constant(attribute)
 
 
+def odd_constant(operation: ir.Operation) -> np.ndarray:
+    """The elements of a constant of integers of an odd width, in the next wider ones of memory."""
+    kind = ir.ShapedType(operation.results[0].type)
+    width = ir.IntegerType(kind.element_type).width
+    dtype = np.dtype(f"i{next(size for size in (1, 2, 4, 8) if size * 8 > width)}")
+    body, count = _BODY.search(operation.get_asm()), prod(kind.shape)
+    if body is None:
+        raise UnsupportedOperationError(f"the elements of this {kind} are out of reach", help="use i8 or wider")
+    if not body[1].startswith('"0x'):
+        numbers = np.array([int(word) for word in re.findall(r"-?\d+", body[1])], dtype)
+        return np.broadcast_to(numbers.reshape(kind.shape) if len(numbers) == count else numbers[0], kind.shape)
+    # Each element takes whole bytes, of which the highest may be fewer than those of memory.
+    given = np.frombuffer(bytes.fromhex(body[1][3:-1]), np.uint8).reshape(-1, -(-width // 8))
+    wide = np.zeros((len(given), dtype.itemsize), np.uint8)
+    wide[:, : given.shape[1]] = given
+    unused = dtype.itemsize * 8 - width
+    numbers = ((wide.view(dtype)[:, 0] << unused) >> unused).astype(dtype)
+    return np.broadcast_to(numbers.reshape(kind.shape) if len(numbers) == count else numbers[0], kind.shape)
+
+
 def global_constant(operation: ir.Operation) -> np.ndarray:
     """The elements of a `memref.global`; of complex ones the parts, along a last axis of 2."""
     array = operation_constant(operation, "initial_value")

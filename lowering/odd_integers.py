@@ -1,0 +1,162 @@
+"""Arithmetic on integers of widths that memory does not have (i4, i24, i48), in the next wider ones that it has.
+
+Takes an operation of `arith` or `math` on such scalars and its operands as wider integers, which hold their value with
+its sign. Gives the results in the same form: whatever leaves the width wraps around in it. Refuses operations that have
+no rule here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mlirtri.dialect.mlir import arith, ir, math
+from mlirtri.errors import UnsupportedOperationError
+
+WIDTHS = (8, 16, 32, 64)
+"""Of memory."""
+
+
+def holder(kind: ir.Type) -> ir.IntegerType | None:
+    """The integer type that holds an odd one; None for any other type."""
+    if not isinstance(kind, ir.IntegerType) or not kind.is_signless or kind.width in (1, *WIDTHS):
+        return None
+    width = next((width for width in WIDTHS if width > kind.width), None)
+    return ir.IntegerType.get_signless(width) if width else None
+
+
+def computed(operation: ir.Operation, operands: Sequence[ir.Value]) -> ir.Value:
+    """The result of an operation on held operands, held; raises `UnsupportedOperationError`."""
+    rule = RULES.get(operation.name)
+    if rule is None:
+        odd = next(v.type for v in (*operation.operands, *operation.results) if holder(v.type) is not None)
+        raise UnsupportedOperationError(
+            f"{operation.name} has no translation on {odd}", help="extend it to i8 or wider"
+        )
+    source, result = operation.operands[0].type, operation.results[0].type
+    return rule(_Widths(operation, list(operands), _width(source), _width(result)))
+
+
+def wrapped(value: ir.Value, width: int) -> ir.Value:
+    """The lowest `width` bits with their sign."""
+    if value.type.width == width:
+        return value
+    amount = arith.constant(value.type, value.type.width - width)
+    return arith.shrsi(arith.shli(value, amount), amount)
+
+
+def _width(kind: ir.Type) -> int:
+    return kind.width if isinstance(kind, ir.IntegerType) else 0
+
+
+def _unsigned(value: ir.Value, width: int) -> ir.Value:
+    """The value of the lowest bits without a sign."""
+    if not isinstance(value.type, ir.IntegerType) or value.type.width == width:
+        return value
+    return arith.andi(value, arith.constant(value.type, (1 << width) - 1))
+
+
+def _resized(value: ir.Value, kind: ir.Type) -> ir.Value:
+    """The same number in an integer type of memory, or its lowest bits in a narrower one."""
+    if value.type == kind:
+        return value
+    return (arith.extsi if value.type.width < kind.width else arith.trunci)(kind, value)
+
+
+@dataclass(frozen=True)
+class _Widths:
+    """An operation with held operands, and the widths that are meant."""
+
+    operation: ir.Operation
+    operands: list[ir.Value]
+    source: int
+    result: int
+
+    @property
+    def kind(self) -> ir.Type:
+        """What holds the result."""
+        of = self.operation.results[0].type
+        return holder(of) or of
+
+    def plain(self, operands: Sequence[ir.Value] | None = None) -> ir.Value:
+        """The same operation on what holds its operands."""
+        given = self.operands if operands is None else operands
+        attributes = {name: self.operation.attributes[name] for name in self.operation.attributes}
+        return ir.Operation.create(
+            self.operation.name, results=[self.kind], operands=given, attributes=attributes
+        ).results[0]
+
+    def unsigned(self) -> list[ir.Value]:
+        return [_unsigned(value, self.source) for value in self.operands]
+
+    def wrap(self, value: ir.Value) -> ir.Value:
+        return wrapped(value, self.result) if self.result else value
+
+
+Rule = Callable[[_Widths], ir.Value]
+
+
+def _shift(each: _Widths) -> ir.Value:
+    """The amount has no sign; what is shifted has one unless zeros come in."""
+    value, amount = each.unsigned()
+    return each.wrap(each.plain([value if each.operation.name == "arith.shrui" else each.operands[0], amount]))
+
+
+def _compare(each: _Widths) -> ir.Value:
+    predicate = ir.IntegerAttr(each.operation.attributes["predicate"]).value
+    is_unsigned = predicate >= arith.CmpIPredicate.ult
+    return each.plain(each.unsigned() if is_unsigned else each.operands)
+
+
+def _leading_zeros(each: _Widths) -> ir.Value:
+    found = each.plain(each.unsigned())
+    return each.wrap(arith.subi(found, arith.constant(found.type, found.type.width - each.source)))
+
+
+def _trailing_zeros(each: _Widths) -> ir.Value:
+    # A bit past the width, so that there are no more zeros than it has.
+    value = each.operands[0]
+    return each.wrap(math.cttz(arith.ori(_unsigned(value, each.source), arith.constant(value.type, 1 << each.source))))
+
+
+def _direct(each: _Widths) -> ir.Value:
+    return each.plain()
+
+
+def _wrapping(each: _Widths) -> ir.Value:
+    return each.wrap(each.plain())
+
+
+def _unsigned_wrapping(each: _Widths) -> ir.Value:
+    return each.wrap(each.plain(each.unsigned()))
+
+
+def _extended(each: _Widths) -> ir.Value:
+    return _resized(each.operands[0], each.kind)
+
+
+def _extended_unsigned(each: _Widths) -> ir.Value:
+    value = each.unsigned()[0]
+    wide = value.type == each.kind
+    return each.wrap(value if wide else arith.extui(each.kind, value))
+
+
+def _truncated(each: _Widths) -> ir.Value:
+    return each.wrap(_resized(each.operands[0], each.kind))
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(("arith.andi", "arith.ori", "arith.xori", "arith.maxsi", "arith.minsi", "arith.remsi"), _direct),
+    **dict.fromkeys(("arith.sitofp", "arith.index_cast"), _wrapping),
+    **dict.fromkeys(("arith.addi", "arith.subi", "arith.muli", "arith.divsi", "arith.floordivsi"), _wrapping),
+    **dict.fromkeys(("arith.ceildivsi", "arith.fptosi", "arith.fptoui", "math.absi", "math.ipowi"), _wrapping),
+    **dict.fromkeys(("arith.divui", "arith.remui", "arith.ceildivui", "arith.maxui"), _unsigned_wrapping),
+    **dict.fromkeys(("arith.minui", "arith.uitofp", "arith.index_castui", "math.ctpop"), _unsigned_wrapping),
+    **dict.fromkeys(("arith.shli", "arith.shrsi", "arith.shrui"), _shift),
+    "arith.cmpi": _compare,
+    "arith.extsi": _extended,
+    "arith.extui": _extended_unsigned,
+    "arith.trunci": _truncated,
+    "math.ctlz": _leading_zeros,
+    "math.cttz": _trailing_zeros,
+}
