@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 COMMENTS = {"python": "#", "tvmscript": "#", "asm": "#", "llvm": ";"}
 """Kind of IR to what starts a comment in it; the others have ``//``."""
+LANGUAGES = ("ONNX", "StableHLO", "TOSA", "torch", "Relax")
+"""What `translate` takes to MLIR."""
 
 
 def main() -> None:
@@ -144,7 +146,8 @@ def emit(file, stages, pass_name, complete, start, arguments, pipeline, target, 
     """Print the IR of a kernel, stage by stage; of several, as FILE::a,b or FILE::*, one after the other.
 
     FILE.py is imported; the kernel's name may be left out when it has only one. Parameters annotated with a whole
-    Tensor need no --arg.
+    Tensor need no --arg. FILE may be a program of MLIR, StableHLO or TOSA (.mlir, .mlirbc, .stablehlo, .tosa, or - for
+    stdin), ONNX (.onnx) or torch.export (.pt2); --arg then says sizes that its types leave open.
     """
     from mlirtri.programs import compile_program, each_kernel
 
@@ -192,15 +195,19 @@ def _banner(kernel: Kernel, record: StageRecord, suffix: str = "") -> str:
 @_target
 @_schedule
 def run(file, start, arguments, pipeline, target, schedule) -> None:
-    """Compile a kernel, run it once on random data (the same each time) and print what comes out."""
+    """Compile a kernel, run it once on random data (the same each time) and print what comes out.
+
+    FILE is what `emit` takes.
+    """
     from mlirtri.arguments import device_for, random_tensor, summary
+    from mlirtri.program_files import is_program, random_arguments
     from mlirtri.programs import compile_program
 
     given = dict(arguments)
     kernel = compile_program(file, start, given, _options(pipeline, target, schedule))
     device = device_for(kernel.target)
-    values = []
-    for parameter in kernel.interface.parameters:
+    values = random_arguments(kernel, device) if is_program(file) and not start else []
+    for parameter in () if values else kernel.interface.parameters:
         value = given.get(parameter.name)
         is_number = isinstance(value, (bool, int, float, complex))
         values.append(value if is_number else random_tensor(parameter.name, parameter.type, device))
@@ -237,17 +244,36 @@ def compare(file, arguments, target, schedule, pipelines, repeat, as_json) -> No
 # --- IR, settings, machine -----------------------------------------------------------------------------------------
 
 
+def _directions(command: Any) -> Any:
+    """One option for each way that `translate` goes."""
+    for language in reversed(LANGUAGES):
+        text = f"{language} to linalg on tensors."
+        name = f"{language.lower()}-to-mlir"
+        command = click.option(f"--{name}", "direction", flag_value=language.lower(), help=text)(command)
+    return click.option("--mlir-to-relax", "direction", flag_value="to-relax", help="MLIR to a Relax module.")(command)
+
+
 @commands.command()
-@click.option("--mlir-to-relax", "direction", flag_value="mlir-to-relax", help="MLIR to a Relax module.")
-@click.option("--relax-to-mlir", "direction", flag_value="relax-to-mlir", help="A Relax module to linalg on tensors.")
-@click.argument("file", metavar="FILE")
-def translate(direction, file) -> None:
+@_directions
+@click.option("--complete", is_flag=True, help="With locations and what mlirtri reads back; else bare MLIR.")
+@click.option("--inline", is_flag=True, help="Weights as constants, not as arguments.")
+@click.option("--bytecode", is_flag=True, help="MLIR's binary form.")
+@click.argument("file", metavar="FILE[::FUNCTION]")
+def translate(direction, complete, inline, bytecode, file) -> None:
     """Print one IR's program in another IR; the file - is stdin. TVMScript is trusted like a Python program."""
-    from mlirtri.programs import mlir_to_relax, relax_to_mlir
+    from mlirtri.program_files import to_mlir, to_relax
 
     if direction is None:
-        raise click.UsageError("say from what to what: --mlir-to-relax or --relax-to-mlir")
-    print((mlir_to_relax if direction == "mlir-to-relax" else relax_to_mlir)(file).rstrip("\n"))
+        ways = ", ".join(f"--{language.lower()}-to-mlir" for language in LANGUAGES)
+        raise click.UsageError(f"say from what to what: --mlir-to-relax, {ways}")
+    if direction == "to-relax":
+        found = to_relax(file)
+    else:
+        found = to_mlir(file, direction, not complete, "bytecode" if bytecode else "text", inline)
+    if isinstance(found, bytes):
+        sys.stdout.buffer.write(found)
+    else:
+        print(found.rstrip("\n"))
 
 
 @commands.command()

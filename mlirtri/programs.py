@@ -32,6 +32,7 @@ from mlirtri.kernel import Kernel
 from mlirtri.lowering.pipelines import BACK, CUDA, Pipeline
 from mlirtri.lowering.stage import Stage
 from mlirtri.options import Options, resolved
+from mlirtri.program_files import compile_file, is_program
 from mlirtri.session import recorded_options, resume
 
 
@@ -125,12 +126,14 @@ def _kernels(module: ModuleType, path: Path) -> dict[str, JitFunction]:
 def compile_program(
     file: str, start: str | None, arguments: dict[str, Any], options: Options, wanted: Sequence[str] | None = None
 ) -> Kernel:
-    """The kernel of ``FILE.py[::name]`` for these arguments, or of IR of the stage `start` (``-`` is stdin).
+    """The kernel of ``FILE.py[::name]`` for these arguments, of a program's file, or of IR of the stage `start`.
 
     Compiles no further than the last of the `wanted` stages, so that what a later room refuses can be looked at.
     """
     if start is not None:
         return _resume(file, start, options, wanted)
+    if is_program(file):
+        return compile_file(file, arguments, options, wanted)
     path = Path(file.partition("::")[0])
     if path.suffix not in ("", ".py"):
         raise UnknownOptionError(f"{file} is not Python", help="say with --from STAGE which stage's IR it is")
@@ -181,21 +184,3 @@ def _stage(pipeline: Pipeline, name: str) -> Stage:
         raise UnknownOptionError(
             error.message, help=f"{name!r} is a stage of target {target}: say {way}--target={target}"
         ) from None
-
-
-def mlir_to_relax(file: str) -> str:
-    """The Relax module of an MLIR file (``-`` is stdin): `tri` operations become Relax operators, linalg PrimFuncs."""
-    text = _read(file)
-    name, start = ("relax", "tri") if '"tri.' in text else ("linalg", "fused")
-    _, _, pipeline = resolved(Options(pipeline=name))
-    kernel = resume("<stdin>" if file == "-" else file, start, Options(pipeline=pipeline.until("relax")), text)
-    return kernel.ir["relax"]
-
-
-def relax_to_mlir(file: str) -> str:
-    """The linalg of a TVMScript file (``-`` is stdin), of its only function, or the one called ``main``."""
-    from mlirtri.printing import parse
-    from mlirtri.relax_program import RelaxProgram
-
-    name = "<stdin>" if file == "-" else file
-    return RelaxProgram(parse("tvmscript", _read(file), name), name, {}).to_mlir(bare=True)

@@ -1,0 +1,169 @@
+"""From a file on the command line to the program in it: MLIR, StableHLO, TOSA, ONNX, torch, or Relax.
+
+Takes ``FILE`` or ``FILE::function``; the file ``-`` is stdin, of MLIR. What language it is says the suffix, or for MLIR
+the content. Gives a `Program`, or the kernel of one of its functions. Refuses what no importer takes.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mlirtri.dumps import read_text
+from mlirtri.errors import KernelTypeError, KernelValueError, ParseError, Span
+from mlirtri.kernel import Kernel
+from mlirtri.language import Tensor
+from mlirtri.lowering.pipelines import Pipeline, pipeline_of_import
+from mlirtri.mlir_program import contents_of
+from mlirtri.options import Options, resolved
+from mlirtri.program import Program
+from mlirtri.session import resume
+
+SUFFIXES = {
+    ".mlir": None, ".mlirbc": None, ".stablehlo": "stablehlo", ".tosa": "tosa", ".onnx": "onnx", ".pt2": "torch",
+}  # fmt: skip
+"""Suffix of a file to its language; None where the content says it."""
+STDIN = "-"
+_LANGUAGES = ((rb"\b(stablehlo|chlo|vhlo|StableHLO_v[\d.]+)\b", "stablehlo"), (rb"\btosa\b", "tosa"))
+
+
+def is_program(spec: str) -> bool:
+    """Whether ``FILE[::function]`` is a file that a program is read from."""
+    file = spec.partition("::")[0]
+    return file == STDIN or Path(file).suffix in SUFFIXES
+
+
+def load_program(file: str, language: str | None = None) -> Program:
+    """The program of a file; `language` is a key of `pipelines.IMPORTS`, where it is not to be found out."""
+    source = _source(file)
+    language = language or SUFFIXES.get(Path(file).suffix) or _language(source)
+    return _READERS[language](source)
+
+
+def _source(file: str) -> bytes | Path:
+    return sys.stdin.buffer.read() if file == STDIN else Path(file)
+
+
+def _language(source: bytes | Path) -> str:
+    data = contents_of(source)[0]
+    # What a comment or a string says of a language is no operation of it.
+    code = re.sub(rb'//[^\n]*|"[^"\\\n]*"(?!\()', b"", data) if not data.startswith(b"ML\xef") else data
+    return next((name for pattern, name in _LANGUAGES if re.search(pattern, code)), "mlir")
+
+
+def _mlir(source: Any) -> Program:
+    from mlirtri.mlir_program import from_mlir
+
+    return from_mlir(source)
+
+
+def _stablehlo(source: Any) -> Program:
+    from mlirtri.stablehlo_program import from_stablehlo
+
+    return from_stablehlo(source)
+
+
+def _tosa(source: Any) -> Program:
+    from mlirtri.tosa_program import from_tosa
+
+    return from_tosa(source)
+
+
+def _onnx(source: Any) -> Program:
+    from mlirtri.onnx_program import from_onnx
+
+    return from_onnx(source)
+
+
+def _torch(source: Any) -> Program:
+    """Of an archive of `torch.export.save`."""
+    import io
+
+    import torch
+
+    from mlirtri.torch_program import from_torch
+
+    where = Span("<stdin>" if isinstance(source, bytes) else str(source), 1, 1)
+    try:
+        exported = torch.export.load(io.BytesIO(source) if isinstance(source, bytes) else source)
+    except Exception as error:  # whatever torch stumbles over
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ParseError(f"this is no archive of torch.export.save: {reason}", where) from None
+    return from_torch(exported)
+
+
+def _relax(source: Any) -> Program:
+    from mlirtri.relax_program import from_relax
+
+    return from_relax(source.decode() if isinstance(source, bytes) else source)
+
+
+_READERS: dict[str, Callable[[Any], Program]] = {
+    "mlir": _mlir, "stablehlo": _stablehlo, "tosa": _tosa, "onnx": _onnx, "torch": _torch, "relax": _relax,
+}  # fmt: skip
+
+
+def compile_file(spec: str, arguments: dict[str, Any], options: Options, wanted: Sequence[str] | None = None) -> Kernel:
+    """The kernel of ``FILE[::function]``; `arguments` give shapes to parameters whose types leave sizes open.
+
+    Compiles no further than the last of the `wanted` stages.
+    """
+    file, _, entry = spec.partition("::")
+    program = load_program(file)
+    _, _, pipeline = resolved(options)
+    how = {"target": options.target, "schedule": options.schedule, "shapes": _shapes(arguments)}
+    return program.compile(entry or None, pipeline=_until(program, pipeline, wanted), **how)
+
+
+def _until(program: Program, pipeline: Pipeline, wanted: Sequence[str] | None) -> Pipeline:
+    whole = pipeline_of_import(program.source, pipeline)
+    if wanted is None:
+        return pipeline
+    last = max((whole.find(name).name for name in wanted), key=whole.names.index)
+    # The stages of its own language end with one that all pipelines have.
+    common = next(name for name in pipeline.names if name in whole.names)
+    return pipeline.until(last if last in pipeline.names else common)
+
+
+def _shapes(arguments: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    for name, value in arguments.items():
+        if not isinstance(value, Tensor):
+            raise KernelValueError(f"{name}={value!r} is no tensor", help=f"write {name}=f32[2,3]: its sizes are used")
+    return {name: tuple(value.shape) for name, value in arguments.items()}
+
+
+# --- another language -------------------------------------------------------------------------------------------------
+
+
+def to_mlir(spec: str, language: str, bare: bool, format_: str, inline: bool) -> str | bytes:
+    """The linalg of a file's program, as `Program.to_mlir` gives it."""
+    file, _, entry = spec.partition("::")
+    params = "inline" if inline else "arguments"
+    return load_program(file, language).to_mlir(entry=entry or None, bare=bare, format=format_, params=params)
+
+
+def to_relax(spec: str) -> str:
+    """The Relax module of a file's program; of MLIR of stage `tri` its operations become Relax operators."""
+    file, _, entry = spec.partition("::")
+    _, _, pipeline = resolved(Options(pipeline="relax"))
+    source = _source(file)
+    if b'"tri.' in contents_of(source)[0]:
+        name, text = ("<stdin>", source.decode()) if isinstance(source, bytes) else (file, read_text(source))
+        return resume(name, "tri", Options(pipeline=pipeline.until("relax")), text).ir["relax"]
+    program = _READERS[_language(source)](source)
+    return program.compile(entry or None, pipeline=_until(program, pipeline, ["relax"])).ir["relax"]
+
+
+def random_arguments(kernel: Kernel, device: str) -> list[Any]:
+    """Data for each parameter of a program's kernel; raises `KernelTypeError` where a size is open."""
+    from mlirtri.arguments import random_tensor
+    from mlirtri.dialect.sizes import is_dynamic
+
+    for each in kernel.interface.parameters:
+        if any(map(is_dynamic, each.type.shape)):
+            way_out = f"say --arg {each.name}={each.type.dtype.name}[…] with numbers"
+            raise KernelTypeError(f"sizes of {each.name}: {each.type} are open", help=way_out)
+    return [random_tensor(each.name, each.type, device) for each in kernel.interface.parameters]
