@@ -205,12 +205,17 @@ def placed(x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool
 
 
 def viewed(x: torch.Tensor, size: Any) -> torch.Tensor:
-    """torch-mlir takes the axes that -1 joins for ones of size 1 where sizes are open."""
+    """torch-mlir takes the second of two open axes that become one for an axis of size 1."""
     tail = list(size[1:])
-    is_open = any(isinstance(each, torch.SymInt) for each in x.shape)
-    if not is_open or size[0] != -1 or not tail or list(x.shape[-len(tail) :]) != tail:
+    joined = x.dim() - len(tail)
+    is_open = sum(isinstance(each, torch.SymInt) for each in x.shape[:joined]) > 1
+    if not is_open or joined < 2 or not _same_sizes(x.shape[joined:], tail):
         return NotImplemented
-    return aten.view.default(x, [math.prod(x.shape[: -len(tail)]), *tail])
+    return torch.ops.prims.collapse.default(x, 0, joined - 1)
+
+
+def _same_sizes(some: Any, others: Any) -> bool:
+    return all(isinstance(a, int) and isinstance(b, int) and a == b for a, b in zip(some, others, strict=True))
 
 
 _SETTLED = threading.local()

@@ -300,3 +300,12 @@ def test_sizes_that_the_export_leaves_open(pipeline: str):
         kernel(torch.randn(51, 4), torch.randn(102, 4), 1)
     with pytest.raises(ArgumentMismatchError, match=r"float32\[\?, 4\]"):
         kernel(torch.randn(3, 5), torch.randn(6, 4), 1)
+
+
+def test_two_open_axes_that_become_one():
+    module = nn.Linear(8, 3)
+    open_axes = ({0: torch.export.Dim("batch"), 1: torch.export.Dim("count")},)
+    kernel = mt.from_torch(module, (torch.randn(4, 5, 8),), dynamic_shapes=open_axes).compile(pipeline="mlir")
+    for batch, count in ((2, 3), (1, 4), (6, 1)):
+        x = torch.randn(batch, count, 8)
+        torch.testing.assert_close(kernel(x), module(x).detach())
