@@ -64,6 +64,7 @@ def taken_apart(model: Any, name: str, file: str) -> tuple[OnnxGraph, dict[str, 
         copy = onnx.inliner.inline_local_functions(copy)
     copy.graph.name = name
     _refuse(copy.graph)
+    _widen_integers(copy.graph)
     nodes = [node for graph in graphs_of(copy.graph) for node in graph.node]
     _name(nodes)
     listing = tuple(f"[{node.name}] {helper.printable_node(node)}".replace("\n", " ") for node in nodes)
@@ -116,6 +117,22 @@ def _refuse(graph: Any) -> None:
         for node in foreign
     )
     raise_all(errors)
+
+
+SMALL = {onnx.TensorProto.INT4: onnx.TensorProto.INT8, onnx.TensorProto.UINT4: onnx.TensorProto.UINT8}
+"""What stands for integers of 4 bits, which no tensor of ours holds."""
+
+
+def _widen_integers(graph: Any) -> None:
+    """Inputs of 4 bits become inputs of 8, unless a node takes its own type from them."""
+    likes = {node.input[1] for node in graph.node if node.op_type == "CastLike"}
+    for value in graph.input:
+        if value.type.tensor_type.elem_type in SMALL and value.name not in likes:
+            value.type.tensor_type.elem_type = SMALL[value.type.tensor_type.elem_type]
+    # What was inferred from those inputs is inferred anew.
+    kept = [each for each in graph.value_info if each.type.tensor_type.elem_type not in SMALL]
+    del graph.value_info[:]
+    graph.value_info.extend(kept)
 
 
 def _name(nodes: Sequence[Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.errors import KernelError, KernelTypeError, ParseError, Span
+from mlirtri.kernel import Kernel
 from mlirtri.program import Program
 from mlirtri.tracebacks import shown_to_user
 
@@ -32,7 +33,27 @@ def _program(model: Any) -> Program:
     _check(loaded, file)
     name = symbol_of(loaded)
     graph, tensors = taken_apart(loaded, name, f"<nodes of {file.strip('<>')}>")
-    return Program("onnx", lambda: graph, (name,), file, tensors)
+    return OnnxProgram("onnx", lambda: graph, (name,), file, tensors)
+
+
+class OnnxProgram(Program):
+    """An ONNX model as a program."""
+
+    def _kernel(self, *parts: Any) -> Kernel:
+        return OnnxKernel(*parts)
+
+
+class OnnxKernel(Kernel):
+    """A kernel that takes `ml_dtypes`' integers of 4 bits where the function has those of 8."""
+
+    def __call__(self, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
+        wide = [_widened(each) for each in arguments]
+        return super().__call__(*wide, out=out, **{name: _widened(each) for name, each in keywords.items()})
+
+
+def _widened(value: Any) -> Any:
+    name = getattr(getattr(value, "dtype", None), "name", "")
+    return value.astype(name.replace("4", "8")) if name in ("int4", "uint4") else value
 
 
 def _loaded(model: Any) -> tuple[Any, str]:

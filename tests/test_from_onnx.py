@@ -171,6 +171,19 @@ def test_what_upstream_gets_wrong(made):
     check(model_of(nodes, inputs), inputs, tolerance=1e-6)
 
 
+def test_integers_of_4_bits_are_taken():
+    x = np.array([7, -8, 0, 3], ml_dtypes.int4)
+    model = model_of([helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)], {"x": x})
+    np.testing.assert_array_equal(mt.from_onnx(model)(x), [7, -8, 0, 3])
+
+
+def test_an_lstm_whose_peepholes_would_be_left_out_is_refused():
+    inputs = {"x": random(1, 1, 2), "w": random(1, 12, 2), "r": random(1, 12, 3), "p": random(1, 9)}
+    node = helper.make_node("LSTM", ["x", "w", "r", "", "", "", "", "p"], ["", "y"], hidden_size=3)
+    with pytest.raises(UnsupportedOperationError, match="peepholes"):
+        mt.from_onnx(model_of([node], inputs))
+
+
 def test_a_resize_that_upstream_gets_wrong_is_refused():
     node = helper.make_node(
         "Resize", ["x", "", "s"], ["y"], mode="linear", coordinate_transformation_mode="align_corners"

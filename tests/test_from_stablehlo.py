@@ -226,6 +226,35 @@ func.func public @main(%x: tensor<4x3xf32>, %i: tensor<5x1xi32>, %u: tensor<5x3x
     np.testing.assert_allclose(run(text, x, places[:, None], updates, pipeline=pipeline), wanted, rtol=1e-6)
 
 
+TRANSFORMS = {
+    "FFT": ((3, 12), "complex64", [12], np.fft.fft),
+    "IFFT": ((4, 6), "complex128", [4, 6], np.fft.ifft2),
+    "RFFT": ((2, 130), "float32", [130], np.fft.rfft),
+    "IRFFT": ((3, 5), "complex64", [9], lambda x: np.fft.irfft(x, 9)),
+}
+SHORT = {"float32": "f32", "float64": "f64", "complex64": "complex<f32>", "complex128": "complex<f64>"}
+
+
+@pytest.mark.parametrize("kind", TRANSFORMS)
+def test_fourier_transforms(kind):
+    shape, dtype, lengths, oracle = TRANSFORMS[kind]
+    x = (random(*shape) + (1j * random(*shape) if "complex" in dtype else 0)).astype(dtype)
+    narrow = dtype in ("float32", "complex64")
+    wanted = oracle(x.astype("complex128" if "complex" in dtype else "float64"))
+    wanted = wanted.astype({"c": "complex64", "f": "float32"}[wanted.dtype.kind] if narrow else wanted.dtype)
+    types = [f"tensor<{''.join(f'{size}x' for size in each.shape)}{SHORT[each.dtype.name]}>" for each in (x, wanted)]
+    found = run(
+        f"""
+func.func public @main(%x: {types[0]}) -> {types[1]} {{
+  %0 = stablehlo.fft %x, type = {kind}, length = [{", ".join(map(str, lengths))}] : ({types[0]}) -> {types[1]}
+  return %0 : {types[1]}
+}}""",
+        x,
+    )
+    near = 2e-6 if narrow else 1e-14
+    np.testing.assert_allclose(found, wanted, rtol=near, atol=near * np.abs(wanted).max())
+
+
 def test_large_constants_are_parameters():
     values = np.arange(100, dtype=np.float32)
     rows = ", ".join(f"{each:.1f}" for each in values)

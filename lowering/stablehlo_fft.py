@@ -1,0 +1,267 @@
+"""StableHLO's `fft` as products with constant matrices of sines and cosines, of real numbers throughout.
+
+Takes a module of `stablehlo`, before upstream's lowering, which leaves transforms alone. A length is split into factors
+of up to `LARGEST_MATRIX` (J. W. Cooley and J. W. Tukey, "An algorithm for the machine calculation of complex Fourier
+series", 1965). Refuses lengths with a prime factor beyond `LARGEST_PRIME`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isqrt
+
+import numpy as np
+
+from mlirtri.dialect.locations import span_of
+from mlirtri.dialect.mlir import ir, operations_named
+from mlirtri.errors import UnsupportedOperationError
+
+LARGEST_MATRIX = 64
+"""A transform of up to this length is one product."""
+LARGEST_PRIME = 2048
+
+
+def rewrite(module: ir.Module) -> None:
+    """Rewrite all transforms of `module`; raises `UnsupportedOperationError`."""
+    for operation in operations_named(module, "stablehlo.fft"):
+        with operation.location, ir.InsertionPoint(operation):
+            result = _transformed(operation)
+        operation.results[0].replace_all_uses_with(result)
+        operation.erase()
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Complex numbers as two tensors."""
+
+    real: ir.Value
+    imaginary: ir.Value
+
+    @property
+    def shape(self) -> list[int]:
+        return list(self.real.type.shape)
+
+
+def _transformed(operation: ir.Operation) -> ir.Value:
+    kind = str(operation.attributes["fft_type"]).rpartition(" ")[2].rstrip(">")
+    lengths = list(ir.DenseI64ArrayAttr(operation.attributes["fft_length"]))
+    value = operation.operands[0]
+    first = value.type.rank - len(lengths)
+    axes = list(range(first, value.type.rank))
+    for length in lengths:
+        _check(length, operation)
+    if kind == "RFFT":
+        parts = _along(_Parts(value, _zeros_like(value)), axes[-1], False)
+        parts = _cut(parts, axes[-1], lengths[-1] // 2 + 1)
+        return _joined(_along_all(parts, axes[:-1], False))
+    parts = _split(value)
+    if kind == "IRFFT":
+        parts = _along_all(parts, axes[:-1], True)
+        return _along(_mirrored(parts, axes[-1], lengths[-1]), axes[-1], True).real
+    return _joined(_along_all(parts, axes, kind == "IFFT"))
+
+
+def _check(length: int, operation: ir.Operation) -> None:
+    if (largest := _factors(length)[-1]) > LARGEST_PRIME:
+        raise UnsupportedOperationError(
+            f"a Fourier transform over {length} points, a length with the prime factor {largest}, is not lowered",
+            span_of(operation.location),
+            help="pad it to a length of small factors, such as a power of 2",
+        )
+
+
+def _factors(length: int) -> list[int]:
+    """The prime factors, the largest last; 1 has itself."""
+    found, candidate = [], 2
+    while candidate <= isqrt(length):
+        if length % candidate:
+            candidate += 1
+        else:
+            found.append(candidate)
+            length //= candidate
+    return [*found, length]
+
+
+def _along_all(parts: _Parts, axes: Sequence[int], inverse: bool) -> _Parts:
+    for axis in axes:
+        parts = _along(parts, axis, inverse)
+    return parts
+
+
+def _along(parts: _Parts, axis: int, inverse: bool) -> _Parts:
+    """The transform along one axis; the inverse one is divided by the length."""
+    length = parts.shape[axis]
+    if length <= 1:
+        return parts
+    result = _forward(parts, axis, -1 if inverse else 1)
+    if not inverse:
+        return result
+    return _Parts(*(_scaled(each, 1 / length) for each in (result.real, result.imaginary)))
+
+
+def _forward(parts: _Parts, axis: int, sign: int) -> _Parts:
+    """The sum over j of x[j] exp(-2πi sign jk / n)."""
+    length = parts.shape[axis]
+    outer = _outer_factor(length)
+    if outer == 1:
+        return _product(parts, axis, sign)
+    inner = length // outer
+    shape = parts.shape
+    apart = [*shape[:axis], outer, inner, *shape[axis + 1 :]]
+    parts = _each(parts, lambda x: _reshaped(x, apart))
+    parts = _forward(parts, axis, sign)
+    parts = _turned(parts, axis, outer, inner, sign)
+    parts = _forward(parts, axis + 1, sign)
+    order = [*range(axis), axis + 1, axis, *range(axis + 2, len(apart))]
+    return _each(parts, lambda x: _reshaped(_transposed(x, order), shape))
+
+
+def _outer_factor(length: int) -> int:
+    """The largest factor that is no larger than a matrix may be; 1 where the length itself is no larger, or prime."""
+    if length <= LARGEST_MATRIX:
+        return 1
+    choices = [each for each in range(2, LARGEST_MATRIX + 1) if length % each == 0 and each < length]
+    return max(choices, default=1)
+
+
+def _product(parts: _Parts, axis: int, sign: int) -> _Parts:
+    length = parts.shape[axis]
+    angles = 2 * np.pi * (np.outer(np.arange(length), np.arange(length)) % length) / length
+    cosines, sines = _constant(np.cos(angles), parts.real), _constant(sign * np.sin(angles), parts.real)
+    real = _added(_dot(parts.real, cosines, axis), _dot(parts.imaginary, sines, axis))
+    imaginary = _subtracted(_dot(parts.imaginary, cosines, axis), _dot(parts.real, sines, axis))
+    return _Parts(real, imaginary)
+
+
+def _turned(parts: _Parts, axis: int, outer: int, inner: int, sign: int) -> _Parts:
+    """Times exp(-2πi sign jk / n) for k along `axis` and j along the next."""
+    length = outer * inner
+    angles = 2 * np.pi * (np.outer(np.arange(outer), np.arange(inner)) % length) / length
+    shape = parts.shape
+    cosines, sines = (
+        _broadcast(_constant(each, parts.real), [axis, axis + 1], shape)
+        for each in (np.cos(angles), sign * np.sin(angles))
+    )
+    real = _added(_times(parts.real, cosines), _times(parts.imaginary, sines))
+    return _Parts(real, _subtracted(_times(parts.imaginary, cosines), _times(parts.real, sines)))
+
+
+def _mirrored(parts: _Parts, axis: int, length: int) -> _Parts:
+    """All of a spectrum whose second half is the first one's conjugate, in reverse.
+
+    The first number and, of an even length, the middle one are real: their imaginary parts are not looked at.
+    """
+    shape = parts.shape
+    keep = np.ones(shape[axis])
+    keep[0] = 0
+    if length % 2 == 0:
+        keep[length // 2] = 0
+    imaginary = _times(parts.imaginary, _broadcast(_constant(keep, parts.real), [axis], shape))
+    count = length - shape[axis]
+    if count == 0:
+        return _Parts(parts.real, imaginary)
+    tails = [_reversed(_sliced(each, axis, 1, 1 + count), axis) for each in (parts.real, imaginary)]
+    real = _concatenated([parts.real, tails[0]], axis)
+    return _Parts(real, _concatenated([imaginary, _scaled(tails[1], -1.0)], axis))
+
+
+def _cut(parts: _Parts, axis: int, count: int) -> _Parts:
+    return _each(parts, lambda x: _sliced(x, axis, 0, count))
+
+
+# --- Operations ----------------------------------------------------------------------------------------------------
+
+
+def _each(parts: _Parts, function: Callable[[ir.Value], ir.Value]) -> _Parts:
+    return _Parts(function(parts.real), function(parts.imaginary))
+
+
+def _op(name: str, shape: Sequence[int], like: ir.Value, operands: Sequence[ir.Value], **attributes) -> ir.Value:
+    kind = ir.RankedTensorType.get(list(shape), like.type.element_type)
+    return ir.Operation.create(f"stablehlo.{name}", [kind], list(operands), attributes).result
+
+
+def _split(value: ir.Value) -> _Parts:
+    element = ir.ComplexType(value.type.element_type).element_type
+    kind = ir.RankedTensorType.get(list(value.type.shape), element)
+    return _Parts(*(ir.Operation.create(f"stablehlo.{name}", [kind], [value]).result for name in ("real", "imag")))
+
+
+def _joined(parts: _Parts) -> ir.Value:
+    kind = ir.RankedTensorType.get(parts.shape, ir.ComplexType.get(parts.real.type.element_type))
+    return ir.Operation.create("stablehlo.complex", [kind], [parts.real, parts.imaginary]).result
+
+
+def _constant(values: np.ndarray, like: ir.Value) -> ir.Value:
+    dtype = np.float64 if isinstance(like.type.element_type, ir.F64Type) else np.float32
+    attribute = ir.DenseElementsAttr.get(np.asarray(values, dtype, order="C"))
+    return ir.Operation.create("stablehlo.constant", [attribute.type], attributes={"value": attribute}).result
+
+
+def _zeros_like(value: ir.Value) -> ir.Value:
+    attribute = ir.Attribute.parse(f"dense<0.0> : {value.type}")
+    return ir.Operation.create("stablehlo.constant", [value.type], attributes={"value": attribute}).result
+
+
+def _dot(value: ir.Value, matrix: ir.Value, axis: int) -> ir.Value:
+    """The product along `axis`, which stays where it is."""
+    shape, last = list(value.type.shape), value.type.rank - 1
+    numbers = f"#stablehlo.dot<lhs_contracting_dimensions = [{axis}], rhs_contracting_dimensions = [0]>"
+    others = [size for at, size in enumerate(shape) if at != axis]
+    found = _op(
+        "dot_general", [*others, shape[axis]], value, [value, matrix], dot_dimension_numbers=ir.Attribute.parse(numbers)
+    )
+    return _transposed(found, [*range(axis), last, *range(axis, last)])
+
+
+def _transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
+    if list(order) == sorted(order):
+        return value
+    shape = [value.type.shape[each] for each in order]
+    return _op("transpose", shape, value, [value], permutation=ir.DenseI64ArrayAttr.get(list(order)))
+
+
+def _reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
+    return _op("reshape", shape, value, [value])
+
+
+def _broadcast(value: ir.Value, axes: Sequence[int], shape: Sequence[int]) -> ir.Value:
+    return _op("broadcast_in_dim", shape, value, [value], broadcast_dimensions=ir.DenseI64ArrayAttr.get(list(axes)))
+
+
+def _sliced(value: ir.Value, axis: int, start: int, stop: int) -> ir.Value:
+    shape = list(value.type.shape)
+    starts, limits = [0] * len(shape), list(shape)
+    starts[axis], limits[axis], shape[axis] = start, stop, stop - start
+    bounds = {"start_indices": starts, "limit_indices": limits, "strides": [1] * len(shape)}
+    return _op(
+        "slice", shape, value, [value], **{name: ir.DenseI64ArrayAttr.get(each) for name, each in bounds.items()}
+    )
+
+
+def _reversed(value: ir.Value, axis: int) -> ir.Value:
+    return _op("reverse", value.type.shape, value, [value], dimensions=ir.DenseI64ArrayAttr.get([axis]))
+
+
+def _concatenated(values: Sequence[ir.Value], axis: int) -> ir.Value:
+    shape = list(values[0].type.shape)
+    shape[axis] = sum(each.type.shape[axis] for each in values)
+    dimension = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), axis)
+    return _op("concatenate", shape, values[0], values, dimension=dimension)
+
+
+def _scaled(value: ir.Value, factor: float) -> ir.Value:
+    return _times(value, _broadcast(_constant(np.array(factor), value), [], value.type.shape))
+
+
+def _times(a: ir.Value, b: ir.Value) -> ir.Value:
+    return _op("multiply", a.type.shape, a, [a, b])
+
+
+def _added(a: ir.Value, b: ir.Value) -> ir.Value:
+    return _op("add", a.type.shape, a, [a, b])
+
+
+def _subtracted(a: ir.Value, b: ir.Value) -> ir.Value:
+    return _op("subtract", a.type.shape, a, [a, b])
