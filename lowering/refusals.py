@@ -24,7 +24,10 @@ class _Refusal:
 
 
 def refuse(found: Iterable[tuple[ir.Operation, str]], translation: str, way_out: str) -> None:
-    """Raise for all of `found`, pairs of an operation and the reason why there is no `translation` of it."""
+    """Raise for all of `found`, pairs of an operation and the reason why there is no `translation` of it.
+
+    The error's attribute ``refused`` has each reason with all of its places.
+    """
     refusals: dict[str, _Refusal] = {}
     for operation, reason in found:
         refusal = refusals.setdefault(reason, _Refusal())
@@ -36,9 +39,11 @@ def refuse(found: Iterable[tuple[ir.Operation, str]], translation: str, way_out:
     lines = [f"{reason} ({each.count}×)" if each.count > 1 else reason for reason, each in refusals.items()]
     places = [(reason, span) for reason, each in refusals.items() for span in each.places[:_SHOWN_PLACES]]
     notes = [Note(f"{reason} is here", span) for reason, span in places]
-    raise UnsupportedOperationError(
+    error = UnsupportedOperationError(
         f"no translation to {translation} for {', '.join(lines)}",
         notes[0].span if notes else None,
         help=way_out,
         notes=notes[1:] if len(notes) > 1 else (),
     )
+    error.refused = tuple((reason, tuple(each.places)) for reason, each in refusals.items())
+    raise error

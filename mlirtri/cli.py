@@ -258,11 +258,19 @@ def _directions(command: Any) -> Any:
 @click.option("--complete", is_flag=True, help="With locations and what mlirtri reads back; else bare MLIR.")
 @click.option("--inline", is_flag=True, help="Weights as constants, not as arguments.")
 @click.option("--bytecode", is_flag=True, help="MLIR's binary form.")
+@click.option("--report", is_flag=True, help="Instead, what of it each pipeline translates; status 1 if not all.")
+@click.option("--json", "as_json", is_flag=True, help="The report, machine-readable.")
+@_pipeline
+@_target
 @click.argument("file", metavar="FILE[::FUNCTION]")
-def translate(direction, complete, inline, bytecode, file) -> None:
+def translate(direction, complete, inline, bytecode, report, as_json, pipeline, target, file) -> int | None:
     """Print one IR's program in another IR; the file - is stdin. TVMScript is trusted like a Python program."""
-    from mlirtri.program_files import to_mlir, to_relax
+    from mlirtri.program_files import report_on_file, to_mlir, to_relax
 
+    if report:
+        found = report_on_file(file, None if direction == "to-relax" else direction, pipeline, target)
+        print(found.to_json() if as_json else found)
+        return int(not found.is_total)
     if direction is None:
         ways = ", ".join(f"--{language.lower()}-to-mlir" for language in LANGUAGES)
         raise click.UsageError(f"say from what to what: --mlir-to-relax, {ways}")
@@ -274,6 +282,7 @@ def translate(direction, complete, inline, bytecode, file) -> None:
         sys.stdout.buffer.write(found)
     else:
         print(found.rstrip("\n"))
+    return 0
 
 
 @commands.command()

@@ -187,6 +187,9 @@ class ParseError(KernelError):
 class UnsupportedOperationError(KernelError):
     """Operations that a room cannot translate, all of them, with counts and locations."""
 
+    refused: tuple[tuple[str, tuple[Span, ...]], ...] = ()
+    """Each reason with all of its places, where a room has looked for all of them."""
+
 
 class PassFailedError(KernelError):
     """A compiler pass failed; the input IR is saved and the message has the command that reproduces it."""

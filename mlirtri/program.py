@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mlirtri.compiler import Walk, walk
+from mlirtri.compiler import COMPILING, Walk, walk
 from mlirtri.dialect.types import TensorType
 from mlirtri.dumps import versions
 from mlirtri.errors import KernelError, ParseError, Span, UnknownOptionError, did_you_mean
@@ -29,6 +29,9 @@ from mlirtri.options import Options, content_key, resolved
 from mlirtri.params import Params
 from mlirtri.session import manifest
 from mlirtri.tracebacks import shown_to_user
+
+if TYPE_CHECKING:
+    from mlirtri.program_report import Report
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,20 @@ class Program:
         hidden = {check.index for check in interface.checks} | {result for _, result in interface.states}
         results = tuple(of for at, of in enumerate(interface.leaves) if at not in hidden)
         return ProgramSignature({each.name: each.type for each in interface.parameters}, results)
+
+    def report(
+        self, entry: str | None = None, *, pipeline: str | None = None, target: str | Target | None = None
+    ) -> Report:
+        """What of the function `entry` a pipeline translates, or each of the three, with all reasons why not.
+
+        No code is made. Raises a `KernelError` for what is no program or no option.
+        """
+        from mlirtri.program_report import report_on
+
+        try:
+            return report_on(self, entry, pipeline, target)
+        except KernelError as error:
+            raise shown_to_user(error)
 
     def to_mlir(
         self,
@@ -238,7 +255,9 @@ class _Run:
                 context.params = {name: context.params[name] for name in names if name in context.params}
             return ir if observer is None else observer(stage, ir, context)
 
-        return walk(program._read(), self.pipeline, context, hook)
+        # Parsing is work of MLIR's, too.
+        with COMPILING:
+            return walk(program._read(), self.pipeline, context, hook)
 
 
 def _digest(kernel: Kernel, schedule: str) -> str:

@@ -157,6 +157,12 @@ def to_relax(spec: str) -> str:
     return program.compile(entry or None, pipeline=_until(program, pipeline, ["relax"])).ir["relax"]
 
 
+def report_on_file(spec: str, language: str | None, pipeline: str | None, target: str | None) -> Any:
+    """The `Report` on a file's program."""
+    file, _, entry = spec.partition("::")
+    return load_program(file, language).report(entry or None, pipeline=pipeline, target=target)
+
+
 def random_arguments(kernel: Kernel, device: str) -> list[Any]:
     """Data for each parameter of a program's kernel; raises `KernelTypeError` where a size is open."""
     from mlirtri.arguments import random_tensor

@@ -1,0 +1,239 @@
+"""What of a program each pipeline translates: every operation once, with all reasons why not, before any code is made.
+
+Takes a program and pipelines. Gives a `Report`. It asks the rooms themselves: a program walks up to the last stage
+that can refuse an operation, what is refused is taken out, and it walks again, so that all problems are found.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from mlirtri.compiler import walk
+from mlirtri.errors import KernelError, SeveralErrors, Span, UnknownOptionError
+from mlirtri.lowering.pipelines import COMPARED, Pipeline, pipeline_of_import
+from mlirtri.lowering.stage import CompileContext
+from mlirtri.options import Options, resolved
+
+LAST_REFUSALS = {"linalg": "relax", "relax": "relax", "mlir": "llvmdialect", "poly": "llvmdialect"}
+"""The stage of each pipeline behind which operations are no longer translated one by one."""
+MOST_ROUNDS = 32
+_FRAME = ("builtin.module", "func.func", "func.return")
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One reason why a pipeline does not take a program."""
+
+    message: str
+    span: Span | None = None
+    places: tuple[Place, ...] = ()
+    """Lines and columns of the operations that it is about."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kind of operation in the program as it came."""
+
+    name: str
+    count: int
+    span: Span | None
+    """Where it stands first."""
+    refused: dict[str, str | None] = field(default_factory=dict)
+    """Pipeline to the reason why it does not translate this; None where an earlier problem hides whether it does."""
+
+    def mark(self, pipeline: str) -> str:
+        """What the table says of this and a pipeline."""
+        if pipeline not in self.refused:
+            return "yes"
+        return "?" if self.refused[pipeline] is None else "no"
+
+    def cells(self, pipelines: Sequence[str]) -> tuple[str, ...]:
+        """The row of the table."""
+        return self.name, str(self.count), _short(self.span), *map(self.mark, pipelines)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The operations of a program and what the pipelines make of them."""
+
+    entry: str
+    pipelines: tuple[str, ...]
+    rows: tuple[Row, ...]
+    problems: dict[str, tuple[Problem, ...]]
+    """All problems of each pipeline, those of no single operation among them."""
+
+    @property
+    def is_total(self) -> bool:
+        """Whether each of the pipelines translates all of it."""
+        return not any(self.problems.values())
+
+    def to_json(self) -> str:
+        """The same for programs to read."""
+        facts = {**asdict(self), "is_total": self.is_total}
+        return json.dumps(facts, indent=2, default=str)
+
+    def __str__(self) -> str:
+        cells = [("operation", "count", "first at", *self.pipelines)]
+        cells += [row.cells(self.pipelines) for row in self.rows]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = ["  ".join(map(str.ljust, each, widths)).rstrip() for each in cells]
+        for name, found in self.problems.items():
+            lines += [f"{name}: {_short(each.span)}: {each.message}" for each in found]
+        return "\n".join(lines)
+
+
+def report_on(program: Any, entry: str | None, pipeline: str | None, target: Any) -> Report:
+    """The report on the function `entry` for a pipeline, or for the three; raises `KernelError` for unknown options."""
+    names = tuple(filter(_with_way_to(target), COMPARED)) if pipeline is None else (pipeline,)
+    if unknown := [name for name in names if name not in LAST_REFUSALS]:
+        raise UnknownOptionError(f"no report on pipeline {unknown[0]!r}", help=f"there is {', '.join(LAST_REFUSALS)}")
+    symbol = program._symbol(program._entry(entry))
+    problems: dict[str, tuple[Problem, ...]] = {}
+    is_hidden: dict[str, bool] = {}
+    for name in names:
+        problems[name], is_hidden[name] = _problems(program, symbol, name, target)
+    rows = [_row(*each, problems, is_hidden) for each in _operations(program, symbol, target)]
+    return Report(program._entry(entry), tuple(names), tuple(rows), problems)
+
+
+def _row(name: str, places: list[Span], problems: dict[str, tuple[Problem, ...]], is_hidden: dict[str, bool]) -> Row:
+    here = {(span.line, span.column) for span in places}
+    refused: dict[str, str | None] = {pipeline: None for pipeline, hidden in is_hidden.items() if hidden}
+    for pipeline, found in problems.items():
+        reasons = [each.message for each in found if here & set(each.places)]
+        if reasons:
+            refused[pipeline] = reasons[0]
+    return Row(name, len(places), next(iter(places), None), refused)
+
+
+def _operations(program: Any, symbol: str, target: Any) -> list[tuple[str, list[Span]]]:
+    """The operations of the program's first stage that is MLIR, by name, with their places."""
+    from mlirtri.dialect.locations import span_of
+    from mlirtri.dialect.mlir import all_operations, ir
+
+    module = program._read()
+    if not isinstance(module, ir.Module):
+        pipeline = pipeline_of_import(program.source, _pipeline("mlir", target))
+        first = next(stage.name for stage in pipeline.stages if stage.kind == "mlir")
+        module = _walked(program, symbol, pipeline.until(first), target)
+    found: dict[str, list[Span]] = {}
+    for operation in all_operations(module):
+        if operation.name not in _FRAME:
+            found.setdefault(operation.name, []).append(span_of(operation.location) or Span(program.file, 1, 1))
+    return sorted(found.items())
+
+
+def _problems(program: Any, symbol: str, name: str, target: Any) -> tuple[tuple[Problem, ...], bool]:
+    """All problems of a pipeline, and whether they hide others."""
+    pipeline = pipeline_of_import(program.source, _pipeline(name, target))
+    pipeline = pipeline.until(LAST_REFUSALS[name])
+    found: dict[tuple[str, Span | None], Problem] = {}
+    removed: set[Place] = set()
+    for _ in range(MOST_ROUNDS):
+        try:
+            _walked(_without(program, removed), symbol, pipeline, target)
+            return tuple(found.values()), False
+        except KernelError as error:
+            new = {(each.message, each.span): each for each in _each_problem(error)}
+        found |= {key: each for key, each in new.items() if key not in found}
+        places = {place for each in new.values() for place in each.places}
+        if not places - removed:
+            break
+        removed |= places
+    return tuple(found.values()), True
+
+
+def _with_way_to(target: Any) -> Callable[[str], bool]:
+    def has_way(name: str) -> bool:
+        try:
+            return bool(_pipeline(name, target).stages)
+        except UnknownOptionError:
+            return False
+
+    return has_way
+
+
+def _pipeline(name: str, target: Any) -> Pipeline:
+    return resolved(Options(target=target, pipeline=name))[2]
+
+
+def _walked(program: Any, symbol: str, pipeline: Pipeline, target: Any) -> Any:
+    where, schedule, _ = resolved(Options(target=target))
+    context = CompileContext(symbol, where, schedule, params=dict(program.params))
+    return walk(program._read(), pipeline, context).ir
+
+
+def _each_problem(error: KernelError) -> Iterable[Problem]:
+    for each in error.errors if isinstance(error, SeveralErrors) else (error,):
+        if refused := getattr(each, "refused", ()):
+            yield from (_problem(f"no translation of {reason}", spans) for reason, spans in refused)
+        else:
+            yield _problem(each.message, [span for span in (each.span, *(note.span for note in each.notes)) if span])
+
+
+def _problem(message: str, spans: Sequence[Span]) -> Problem:
+    return Problem(message, next(iter(spans), None), tuple((span.line, span.column) for span in spans))
+
+
+def _short(span: Span | None) -> str:
+    return f"{span.line}:{span.column}" if span else "-"
+
+
+# --- a program without what was refused -------------------------------------------------------------------------------
+
+
+def _without(program: Any, removed: set[Place]) -> Any:
+    """The program without the operations at these places; something of the same type stands for their results."""
+    if not removed:
+        return program
+    other = copy.copy(program)
+
+    def read() -> Any:
+        from mlirtri.dialect.mlir import ir
+
+        module = program._read()
+        if isinstance(module, ir.Module):
+            with module.context:
+                _remove(module, removed)
+        return module
+
+    other._read = read
+    return other
+
+
+def _remove(module: Any, removed: set[Place]) -> None:
+    from mlirtri.dialect.locations import span_of
+    from mlirtri.dialect.mlir import all_operations, ir
+
+    for operation in reversed(all_operations(module)):
+        span = span_of(operation.location)
+        if span is None or (span.line, span.column) not in removed or operation.name in _FRAME:
+            continue
+        with ir.InsertionPoint(operation), operation.location:
+            values = _stand_ins([result.type for result in operation.results])
+        if values is None:
+            continue
+        for result, value in zip(operation.results, values, strict=True):
+            result.replace_all_uses_with(value)
+        operation.erase()
+
+
+def _stand_ins(kinds: Sequence[Any]) -> list[Any] | None:
+    """A value of each type; None where there is a type that has none of its own."""
+    from mlirtri.dialect.mlir import arith, ir, tensor
+
+    numbers = (ir.IntegerType, ir.FloatType, ir.IndexType)
+    made: list[Any] = []
+    for kind in kinds:
+        if isinstance(kind, ir.RankedTensorType) and kind.has_static_shape:
+            made.append(tensor.EmptyOp(list(kind.shape), kind.element_type).result)
+        elif isinstance(kind, numbers):
+            made.append(arith.ConstantOp(kind, 0.0 if isinstance(kind, ir.FloatType) else 0).result)
+        else:
+            return None
+    return made
