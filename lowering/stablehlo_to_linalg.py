@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mlirtri.dialect.mlir import all_operations, ir
-from mlirtri.lowering import mlir_to_linalg, stablehlo_control, stablehlo_fft, stablehlo_scatter, stablehlo_sorting
+from mlirtri.lowering import (
+    mlir_to_linalg,
+    stablehlo_control,
+    stablehlo_fft,
+    stablehlo_scatter,
+    stablehlo_sizes,
+    stablehlo_sorting,
+)
 from mlirtri.lowering.isolated_passes import run_isolated
 from mlirtri.lowering.mlir_passes import Pass, run_rewrite
 from mlirtri.lowering.refusals import refuse
@@ -28,6 +35,7 @@ DIALECTS = ("stablehlo", "chlo", "vhlo", "shape")
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Lower `module`, in place; raises `UnsupportedOperationError`."""
     with module.context, ir.Location.unknown():
+        run_rewrite("sizes", stablehlo_sizes.rewrite, module, context)
         run_rewrite("fourier-transforms", stablehlo_fft.rewrite, module, context)
         run_rewrite("control-flow", stablehlo_control.rewrite, module, context)
     module = run_isolated(module, TO_LINALG, context)

@@ -46,7 +46,8 @@ def _lowered(function: Callable[..., Any], arguments: tuple[Any, ...], keywords:
         import jax
     except ImportError:
         raise KernelTypeError("from_jax needs JAX", help="pip install 'mlirtri[jax]'") from None
-    jitted = function if hasattr(function, "lower") else jax.jit(function)
+    # What the function does not use is an argument all the same.
+    jitted = function if hasattr(function, "lower") else jax.jit(function, keep_unused=True)
     return jitted.lower(*arguments, **keywords)
 
 

@@ -226,6 +226,30 @@ func.func public @main(%x: tensor<4x3xf32>, %i: tensor<5x1xi32>, %u: tensor<5x3x
     np.testing.assert_allclose(run(text, x, places[:, None], updates, pipeline=pipeline), wanted, rtol=1e-6)
 
 
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_sizes_of_run_time_and_what_jax_asserts_of_them(pipeline):
+    text = """
+func.func public @main(%a: tensor<?x4xf32>) -> tensor<?x4xf32> {
+  %n = stablehlo.get_dimension_size %a, dim = 0 : (tensor<?x4xf32>) -> tensor<i32>
+  %two = stablehlo.constant dense<2> : tensor<i32>
+  %enough = stablehlo.compare GE, %n, %two, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+  stablehlo.custom_call @shape_assertion(%enough, %n) {error_message = "Too short. It is {0}.", has_side_effect = true} : (tensor<i1>, tensor<i32>) -> ()
+  %list = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+  %four = stablehlo.constant dense<4> : tensor<1xi32>
+  %shape = stablehlo.concatenate %list, %four, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+  %factor = stablehlo.constant dense<2.0> : tensor<f32>
+  %all = stablehlo.dynamic_broadcast_in_dim %factor, %shape, dims = [] : (tensor<f32>, tensor<2xi32>) -> tensor<?x4xf32>
+  %0 = stablehlo.multiply %a, %all : tensor<?x4xf32>
+  return %0 : tensor<?x4xf32>
+}"""  # noqa: E501 - as it is printed
+    kernel = mt.from_stablehlo(text).compile(pipeline=pipeline)
+    for count in (2, 5):
+        x = random(count, 4)
+        np.testing.assert_array_equal(kernel(x), 2 * x)
+    with pytest.raises(KernelError, match="Too short"):
+        kernel(random(1, 4))
+
+
 TRANSFORMS = {
     "FFT": ((3, 12), "complex64", [12], np.fft.fft),
     "IFFT": ((4, 6), "complex128", [4, 6], np.fft.ifft2),
