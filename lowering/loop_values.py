@@ -18,7 +18,7 @@ from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.dialect.mlir import ir
 from mlirtri.lowering.mlir_reading import dtype_of
 from mlirtri.lowering.primfunc import Names, buffer, index, load, store
-from mlirtri.lowering.scalar_body import mentions
+from mlirtri.lowering.scalar_body import MOST_NODES, mentions
 from mlirtri.lowering.scalar_to_tir import dtype_name, same_bits
 from mlirtri.lowering.tvm_names import structural_map, structural_walk, tirx
 
@@ -96,7 +96,7 @@ class LoopValues:
         """Say what a value is that an operation computes here; one that is used again is computed once."""
         scalar = self._without_lets(scalar)
         count = mentions(value)
-        if count > 1 and not scalar.is_free:
+        if scalar.size > MOST_NODES or (count > 1 and not scalar.is_free):
             scalar = self.name(scalar, wish)
         self._meanings[value] = scalar
         if count == 1 and not scalar.is_free:

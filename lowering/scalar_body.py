@@ -27,6 +27,8 @@ Expr = Any
 # What only makes sense inside a body, or needs variables; `ScalarBody` translates it.
 BODY_OPERATIONS = frozenset({"linalg.yield", "linalg.index", "affine.apply", "tensor.extract", "math.ipowi"})
 _CHEAP_WEIGHT = 2
+MOST_NODES = 128
+"""Operations of one expression: TVM follows them by recursion, and ends the process where its stack ends."""
 _MOST_COPIES = 32
 """How often an expression may be written out in TVM's analysis before scratch elements take over."""
 _COMBINERS = {
@@ -139,7 +141,10 @@ class ScalarBody:
         expression = structural_map(expression, (tirx.Let, self._lift), order="post")
         weight = 1 + sum(self.weights.get(operand, 0) for operand in operation.operands)
         is_worth_it = rule.is_expensive or rule.repeats or weight > _CHEAP_WEIGHT
-        if is_worth_it and (count := mentions(result)) > 1:
+        count = mentions(result)
+        if weight > MOST_NODES:
+            self.copies = _MOST_COPIES + 1
+        if weight > MOST_NODES or (is_worth_it and count > 1):
             expression, weight = self._bind(expression, operation.name.split(".")[-1], count), 0
         self.weights[result] = weight
         self.define(result, expression)

@@ -78,6 +78,11 @@ QUANTIZED = [
     quantized("quantized_matmul", "mk,kn->mn", (3, 4), (4, 5)),
     quantized("quantized_batch_matmul", "bmk,bkn->bmn", (2, 3, 4), (2, 4, 5)),
 ]
+BYTES = [RNG.integers(-128, 128, shape).astype(np.int8) for shape in ((3, 4), (4, 5))]
+UNSIGNED = np.matmul(*(each.view(np.uint8).astype(np.int32) for each in BYTES))
+QUANTIZED.append(
+    named("matmul", BYTES, np.ones((3, 5), np.int32), UNSIGNED + 1, "{cast = #linalg.type_fn<cast_unsigned>}")
+)
 STRIDES, DILATIONS = (2, 1, 1), (1, 2, 1)
 
 
