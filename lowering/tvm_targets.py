@@ -61,8 +61,8 @@ def _build_pipeline():
     # Before, because fusion and inlining repeat `let` variables too, and TVM's simplifier refuses that.
     unique = tvm_names.tirx.transform.ConvertSSA()
     before = [unique, _pass("IndexBits", cast_index_bits), _pass("MarkFunctions", vector_math.mark)]
-    # Last: what functions are made of is neither to be simplified nor fenced.
-    after = [_pass("FenceProducts", fence_products), unique, _pass("ExpandFunctions", vector_math.expand)]
+    # Late: what functions are made of is neither to be simplified nor fenced.
+    after = [_pass("FenceProducts", fence_products), _pass("ExpandFunctions", vector_math.expand), unique]
     return tvm_names.Sequential([*before, lowering, *after]), host, device
 
 

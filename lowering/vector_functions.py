@@ -183,7 +183,7 @@ def _logarithm(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
     """k, f and t with log x = k ln 2 + (f + t), for x > 0: f is exact and near 0 where x is near 1, and t is small."""
     smallest, shift = _SMALLEST[c.dtype]
     is_denormal = tirx.LT(x, c.number(smallest))
-    normal = tirx.Select(is_denormal, tirx.Mul(x, c.number(2.0**shift)), x)
+    normal = c.named(tirx.Select(is_denormal, tirx.Mul(x, c.number(2.0**shift)), x))
     bits = c.named(c.bits(normal))
     exponent = c.named(c.exponent_of(bits - c.whole(_ROOT_HALF_BITS[c.dtype])))
     f = c.named(c.difference(c.from_bits(bits - c.to_exponent(exponent)), c.number(1.0)))

@@ -32,7 +32,12 @@ class Lanes:
         return dtype if self.count == 1 else f"{dtype}x{self.count}"
 
     def named(self, value: Expr) -> Expr:
-        """`value` under a name, since it is used more than once."""
+        """`value` under a name, since it is used more than once; integers as they are.
+
+        TVM's analyzer notes the range of an integer's name, and fails where it comes past that name again.
+        """
+        if str(value.ty.dtype).startswith("int"):
+            return value
         variable = tirx.Var(f"v{len(self.bindings)}", value.ty)
         self.bindings.append((variable, value))
         return variable

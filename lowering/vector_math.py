@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from mlirtri.lowering.tvm_names import IRModule, PrimFunc, ir, register_pure_operator, structural_map, tirx
+from mlirtri.lowering.tvm_names import IRModule, PrimFunc, ir, register_pure_operator, structural_map
 from mlirtri.lowering.vector_functions import FUNCTIONS
 from mlirtri.lowering.vector_lanes import Lanes
 
@@ -20,41 +20,21 @@ _EXTERNAL = "tirx.call_pure_extern"
 
 def mark(mod: IRModule) -> IRModule:
     """Calls of the functions become operators of ours, on the CPU."""
-    return _rewritten(mod, (ir.Call, _marked))
+    return _rewritten(mod, _marked)
 
 
 def expand(mod: IRModule) -> IRModule:
-    """Those operators become arithmetic; single ones in values of variables and in conditions are calls again.
-
-    TVM's simplifier goes through variables' values and conditions more than once, and refuses what they bind inside.
-    """
-    statements = [
-        (tirx.Bind, lambda bind: tirx.Bind(bind.var, _with_calls(bind.value))),
-        (tirx.While, lambda loop: tirx.While(_with_calls(loop.condition), loop.body)),
-        (tirx.IfThenElse, lambda one: tirx.IfThenElse(_with_calls(one.condition), one.then_case, one.else_case)),
-    ]
-    return _rewritten(_rewritten(mod, *statements), (ir.Call, _expanded))
+    """Those operators become arithmetic."""
+    return _rewritten(mod, _expanded)
 
 
-def _rewritten(mod: IRModule, *rewrites: Any) -> IRModule:
+def _rewritten(mod: IRModule, rewrite: Any) -> IRModule:
     functions = {}
     for name, function in mod.functions_items():
         if isinstance(function, PrimFunc) and _is_for_cpu(function):
-            function = function.with_body(structural_map(function.body, list(rewrites), order="post"))
+            function = function.with_body(structural_map(function.body, (ir.Call, rewrite), order="post"))
         functions[name] = function
     return IRModule(functions, attrs=mod.attrs)
-
-
-def _with_calls(value: Any) -> Any:
-    return structural_map(value, (ir.Call, _called), order="post")
-
-
-def _called(call: Any) -> Any:
-    """The C library's function again, of one number."""
-    name, dtype = str(getattr(call.op, "name", "")), str(getattr(call.ty, "dtype", ""))
-    if not name.startswith(PREFIX) or dtype not in ("float32", "float64"):
-        return call
-    return tirx.call_pure_extern(dtype, name.removeprefix(PREFIX) + ("f" if dtype == "float32" else ""), *call.args)
 
 
 def _is_for_cpu(function: PrimFunc) -> bool:
