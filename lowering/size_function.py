@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from math import inf
 
 from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import all_operations, func, ir, public_functions
+from mlirtri.dialect.mlir import all_operations, arith, func, ir, public_functions
 from mlirtri.errors import Span, UnsupportedOperationError
 from mlirtri.lowering import loop_sizes
 from mlirtri.lowering.imports import CHECK, result_attributes
 from mlirtri.lowering.mlir_passes import Pass, run_passes
-from mlirtri.lowering.size_conditions import EQUAL, Needed, conditions_of, dim
+from mlirtri.lowering.size_conditions import EQUAL, NOT_MORE, Needed, conditions_of, dim
 from mlirtri.lowering.size_program import CONSTANT, ELEMENT, OPERATIONS, SIZE, Condition, SizeProgram, Step
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.target import as_target
@@ -37,6 +37,8 @@ TO_ARGUMENTS = (
     Pass("cse", "equal sizes are computed once"),
 )
 """The passes between a function and its sizes."""
+GUARDED = ("tensor.extract_slice", "tensor.insert_slice", "tensor.extract", "tensor.insert")
+"""Operations that stay inside of their arrays wherever elements send them."""
 
 
 def size_program(module: ir.Module) -> SizeProgram | None:
@@ -131,12 +133,15 @@ def _ask(function: func.FuncOp, asked: _Asked) -> list[ir.Value]:
                 returned.append(dim(value, axis))
     for each in (one for operation in operations for one in conditions_of(operation)):
         asked.conditions.append((each.relation, _why(each), span_of(each.operation.location)))
-        returned += [each.left, each.right]
+        returned += [each.left, each.right, arith.cmpi(_PREDICATES[each.relation], each.left, each.right)]
     for at, attributes in enumerate(result_attributes(function)):
         if CHECK in attributes and (found := _scalar_of(results[at])) is not None:
             asked.checks.append((ir.StringAttr(attributes[CHECK]).value, _place(results[at])))
             returned.append(found)
     return returned
+
+
+_PREDICATES = {EQUAL: arith.CmpIPredicate.eq, NOT_MORE: arith.CmpIPredicate.sle}
 
 
 def _why(needed: Needed) -> str:
@@ -163,8 +168,11 @@ def _program(numbers: Numbers, asked: _Asked) -> SizeProgram:
         sizes.append((result, axis, step))
     conditions: dict[Condition, None] = {}
     for relation, why, span in asked.conditions:
-        left, right = next(values), next(values)
-        if left is None or right is None or left == right:
+        left, right, holds = next(values), next(values), next(values)
+        if _is_true(holds, steps) or (left == right and left is not None):
+            continue
+        if left is None or right is None:
+            _refuse_unless_guarded(why, span)
             continue
         made = Condition(left, relation, right, why, span)
         if not _holds(made, steps):
@@ -174,6 +182,20 @@ def _program(numbers: Numbers, asked: _Asked) -> SizeProgram:
             steps.append(Step(CONSTANT, "i1", (), (0,)))
             conditions.setdefault(Condition(step, EQUAL, len(steps) - 1, "cf.assert", span, message))
     return SizeProgram(tuple(steps), tuple(sizes), tuple(_once(conditions)))
+
+
+def _is_true(at: int | None, steps: list[Step]) -> bool:
+    return at is not None and steps[at].name == CONSTANT and steps[at].numbers[0] == 1
+
+
+def _refuse_unless_guarded(why: str, span: Span | None) -> None:
+    """Of what depends on elements only slices are kept inside by the program itself (`import_slices`)."""
+    if why not in GUARDED:
+        raise UnsupportedOperationError(
+            f"the sizes that {why} works on depend on the arguments' elements, and nothing says that they fit",
+            span,
+            help="compare them in the program before, or compute on arrays of the largest size",
+        )
 
 
 def _once(conditions: dict[Condition, None]) -> list[Condition]:

@@ -10,7 +10,7 @@ import pytest
 
 import mlirtri as mt
 from mlirtri.dynamic_shapes import size_program_json, size_program_of_json
-from mlirtri.errors import ArgumentMismatchError, KernelAssertionError
+from mlirtri.errors import ArgumentMismatchError, KernelAssertionError, UnsupportedOperationError
 
 PIPELINES = ("linalg", "mlir")
 RNG = np.random.default_rng(7)
@@ -299,6 +299,33 @@ class TestRefusals:
                 kernel(PART, pipeline)(x, np.array(at))
         with pytest.raises(ArgumentMismatchError, match="extract_slice"):
             kernel(PART, pipeline)(normal(2), np.array(0))
+
+
+LENGTHS_OF_ELEMENTS = """
+#all = affine_map<(i) -> (i)>
+func.func @add(%x: tensor<?xf32>, %m: tensor<i64>, %n: tensor<i64>) -> tensor<?xf32> {
+  %a = tensor.extract %m[] : tensor<i64>
+  %b = tensor.extract %n[] : tensor<i64>
+  %c = math.ctpop %a : i64
+  %d = math.ctpop %b : i64
+  %i = arith.index_cast %c : i64 to index
+  %j = arith.index_cast %d : i64 to index
+  %s = tensor.extract_slice %x[0] [%i] [1] : tensor<?xf32> to tensor<?xf32>
+  %t = tensor.extract_slice %x[0] [%j] [1] : tensor<?xf32> to tensor<?xf32>
+  %r = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel"]}
+      ins(%s : tensor<?xf32>) outs(%t : tensor<?xf32>) {
+  ^bb0(%p: f32, %q: f32):
+    %u = arith.addf %p, %q : f32
+    linalg.yield %u : f32
+  } -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}
+"""
+
+
+def test_lengths_of_elements_that_nothing_shows_to_fit_are_refused():
+    with pytest.raises(UnsupportedOperationError, match="nothing says that they fit"):
+        mt.from_mlir(LENGTHS_OF_ELEMENTS).compile(pipeline="mlir")
 
 
 class TestRelax:
