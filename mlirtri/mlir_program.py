@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from mlirtri.compiler import COMPILING
 from mlirtri.errors import KernelError, ParseError, Span
 from mlirtri.isolation import text_of, text_of_bytecode, try_parsing
 from mlirtri.mlir_resources import split_resources
@@ -96,10 +97,6 @@ def read_source(
 
 
 def _read_source(data: bytes, file: str, operations: Sequence[str], read: Callable[[str, str], Any]) -> Source:
-    from mlirtri.dialect.locations import give_places
-    from mlirtri.dialect.mlir import ir, print_complete, public_functions
-    from mlirtri.lowering.import_constants import take_constants
-
     is_ours = file == MODULE
     if data.startswith(BYTECODE):
         data, is_ours = text_of_bytecode(data, file, _bytecode_to_text), True
@@ -107,7 +104,15 @@ def _read_source(data: bytes, file: str, operations: Sequence[str], read: Callab
     text = text_of(data, file)
     if not is_ours:
         try_parsing(read, text, file)
-    module = read(text, file)
+    with COMPILING:
+        return _taken_apart(read(text, file), file, resources, operations)
+
+
+def _taken_apart(module: Any, file: str, resources: Mapping[str, bytes], operations: Sequence[str]) -> Source:
+    from mlirtri.dialect.locations import give_places
+    from mlirtri.dialect.mlir import ir, print_complete, public_functions
+    from mlirtri.lowering.import_constants import take_constants
+
     params: dict[str, Any] = {}
     give_places(module, Span("-", 1, 1))
     with module.context, ir.Location.unknown(), _errors_in(file):

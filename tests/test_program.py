@@ -258,6 +258,15 @@ def test_threads_that_call_a_program_compile_it_once(monkeypatch):
         np.testing.assert_array_equal(result, MAIN)
 
 
+def test_threads_read_and_compile_programs_of_their_own():
+    def work(number: int) -> None:
+        program = mt.from_mlir(TEXT.replace("@main", f"@main{number}"))
+        np.testing.assert_array_equal(program.compile(f"main{number}", pipeline="mlir")(X), MAIN)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(16)))
+
+
 def test_the_passes_of_a_program_can_be_read():
     kernel = mt.from_mlir(TEXT).compile("main")
     assert "inline" in kernel.passes["linalg"].changed
