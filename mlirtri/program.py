@@ -257,8 +257,6 @@ class _Run:
 
         # Parsing is work of MLIR's, too.
         with COMPILING:
-            # Parsing is work of MLIR's, too.
-        with COMPILING:
             return walk(program._read(), self.pipeline, context, hook)
 
 
