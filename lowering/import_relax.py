@@ -122,7 +122,9 @@ def _checked_updates(mod: IRModule) -> IRModule:
             if argument < 0:
                 continue
             is_own = argument < len(function.params) and arguments[argument].same_as(function.params[argument])
-            is_returned = at < len(results) and _is_part(results[at], binding.var, at, parts)
+            is_returned = returned.same_as(binding.var) or (
+                at < len(results) and _is_part(results[at], binding.var, at, parts)
+            )
             if not is_own or not is_returned:
                 raise UnsupportedOperationError(
                     f"{binding.var.name} is computed in place of a value that is no argument of the function",
