@@ -1,7 +1,7 @@
 // What Python calls takes and gives tensors: numbers are tensors of rank 0, `index` is i64, signs are attributes.
-// RUN: %python %S/inputs/emit.py %s linalg f | FileCheck %s
-// RUN: %python %S/inputs/emit.py %s linalg narrow | FileCheck %s --check-prefix=NARROW
-// RUN: not %python %S/inputs/emit.py %s linalg refused 2>&1 | FileCheck %s --check-prefix=REFUSED
+// RUN: mlirtri emit %s::f --stage=linalg | FileCheck %s
+// RUN: mlirtri emit %s::narrow --stage=linalg | FileCheck %s --check-prefix=NARROW
+// RUN: not mlirtri emit %s::refused --stage=linalg 2>&1 | FileCheck %s --check-prefix=REFUSED
 
 // CHECK-LABEL: func.func @f(
 // CHECK-SAME: %n: tensor<i64>, %x: tensor<4xi8> {mlirtri.dtype = "uint8"})

@@ -1,6 +1,6 @@
 // One function is left, under a name that every language has, with all that it calls inside of it.
-// RUN: %python %S/inputs/emit.py %s linalg main.1 | FileCheck %s --implicit-check-not=func.func
-// RUN: not %python %S/inputs/emit.py %s linalg even 2>&1 | FileCheck %s --check-prefix=CYCLE
+// RUN: mlirtri emit %s::main.1 --stage=linalg | FileCheck %s --implicit-check-not=func.func
+// RUN: not mlirtri emit %s::even --stage=linalg 2>&1 | FileCheck %s --check-prefix=CYCLE
 
 func.func private @twice(%x: tensor<4xf32>) -> tensor<4xf32> {
   %y = arith.addf %x, %x : tensor<4xf32>

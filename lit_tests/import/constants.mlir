@@ -1,7 +1,7 @@
 // Large constants are arguments whose tensors the program holds; globals are constants, or states that calls hand on.
-// RUN: %python %S/inputs/emit.py %s linalg weights | FileCheck %s
-// RUN: %python %S/inputs/emit.py %s linalg next | FileCheck %s --check-prefix=STATE
-// RUN: %python %S/inputs/emit.py %s linalg filled | FileCheck %s --check-prefix=FILLED
+// RUN: mlirtri emit %s::weights --stage=linalg | FileCheck %s
+// RUN: mlirtri emit %s::next --stage=linalg | FileCheck %s --check-prefix=STATE
+// RUN: mlirtri emit %s::filled --stage=linalg | FileCheck %s --check-prefix=FILLED
 
 // CHECK-LABEL: func.func @weights(
 // CHECK-SAME: %[[X:.*]]: tensor<4xf32>, %w: tensor<4xf32> {mlirtri.bound = "w"}) -> tensor<4xf32>

@@ -1,9 +1,9 @@
 // Sizes known at run time: what the arguments' sizes say, in MLIR, in TVM, and as numbers behind pointers.
-// RUN: %python %S/inputs/emit.py %s linalg join | FileCheck %s
-// RUN: %python %S/inputs/emit.py %s relax join | FileCheck %s --check-prefix=RELAX
-// RUN: %python %S/inputs/emit.py %s llvmdialect join | FileCheck %s --check-prefix=LLVM
-// RUN: %python %S/inputs/emit.py %s linalg first | FileCheck %s --check-prefix=FIRST
-// RUN: %python %S/inputs/emit.py %s linalg reshape | FileCheck %s --check-prefix=RESHAPE
+// RUN: mlirtri emit %s::join --stage=linalg | FileCheck %s
+// RUN: mlirtri emit %s::join --stage=relax | FileCheck %s --check-prefix=RELAX
+// RUN: mlirtri emit %s::join --stage=llvmdialect --pipeline=mlir | FileCheck %s --check-prefix=LLVM
+// RUN: mlirtri emit %s::first --stage=linalg | FileCheck %s --check-prefix=FIRST
+// RUN: mlirtri emit %s::reshape --stage=linalg | FileCheck %s --check-prefix=RESHAPE
 
 // A test of the size of a tensor, which is never negative, folds away.
 // CHECK-LABEL: func.func @join(
