@@ -13,8 +13,8 @@ UPDATED_BY = "mlirtri.updated_by"
 PRODUCTS = ("tri.matmul", "linalg.matmul", "linalg.batch_matmul")
 ELEMENTS = ("tensor.insert", "memref.load", "memref.store")
 """Operations that only imperative code has outside the bodies of `linalg`."""
-SLICES = {"tensor.extract_slice": 1, "tensor.insert_slice": 2}
-"""Operations on slices, with their number of operands when all places and sizes are known."""
+SLICES = {"tensor.extract_slice": 1, "tensor.insert_slice": 2, "tensor.pad": 1}
+"""Operations on parts of arrays, with their number of operands when all places and sizes are known."""
 
 
 def is_imperative(module: ir.Module) -> bool:

@@ -35,7 +35,8 @@ Rule = Callable[[ir.Operation], Iterator[Needed]]
 def conditions_of(operation: ir.Operation) -> Iterator[Needed]:
     """What the sizes of one operation's operands and results have to be; inserts what computes them."""
     if not any(_is_dynamic(value) for value in (*operation.operands, *operation.results)):
-        return
+        if operation.name != "tensor.pad" or len(operation.operands) == 1:
+            return
     if (rule := _RULES.get(operation.name)) is not None:
         yield from rule(operation)
     elif operation.name.startswith("linalg."):
@@ -237,9 +238,16 @@ def _concat(operation: ir.Operation) -> Iterator[Needed]:
 def _pad(operation: ir.Operation) -> Iterator[Needed]:
     counts = list(operation.attributes["operandSegmentSizes"])
     operands = list(operation.operands)[1:]
-    for name, dynamic in (("low", operands[: counts[1]]), ("high", operands[counts[1] :])):
-        for width in mixed(operation.attributes[f"static_{name}"], dynamic):
-            yield Needed(index(0), NOT_MORE, width, operation)
+    low, high = (
+        mixed(operation.attributes[f"static_{name}"], dynamic)
+        for name, dynamic in (("low", operands[: counts[1]]), ("high", operands[counts[1] :]))
+    )
+    for width in (*low, *high):
+        yield Needed(index(0), NOT_MORE, width, operation)
+    for axis, size in enumerate(operation.results[0].type.shape):
+        if size >= 0:
+            whole = arith.addi(arith.addi(low[axis], dim(operation.operands[0], axis)), high[axis])
+            yield Needed(whole, EQUAL, index(size), operation)
 
 
 def _sized(operation: ir.Operation) -> Iterator[Needed]:

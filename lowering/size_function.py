@@ -19,7 +19,8 @@ from mlirtri.lowering import loop_sizes
 from mlirtri.lowering.imports import CHECK, result_attributes
 from mlirtri.lowering.mlir_passes import Pass, run_passes
 from mlirtri.lowering.size_conditions import EQUAL, NOT_MORE, Needed, conditions_of, dim
-from mlirtri.lowering.size_program import CONSTANT, ELEMENT, OPERATIONS, SIZE, Condition, SizeProgram, Step
+from mlirtri.lowering.size_program import CONSTANT, ELEMENT, SIZE, Condition, SizeProgram, Step
+from mlirtri.lowering.size_reader import SizeReader
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.target import as_target
 
@@ -73,7 +74,7 @@ def numbers_of(module: ir.Module, ask: Callable[[func.FuncOp], list[ir.Value]]) 
         run_passes(clone, TO_ARGUMENTS, CompileContext(function.name.value, as_target("cpu"), keep_passes=False))
         [function] = public_functions(clone)
         block = function.regions[0].blocks[0]
-        reader = _Reader(list(block.arguments))
+        reader = SizeReader(list(block.arguments))
         returned = list(block.operations[len(block.operations) - 1].operands)
         return Numbers(reader.steps, [reader.step(value) for value in returned], list(map(_place, returned)))
 
@@ -107,6 +108,8 @@ def is_static(function: func.FuncOp) -> bool:
 
 
 def _has_open_size(operation: ir.Operation) -> bool:
+    if operation.name == "tensor.pad" and len(operation.operands) > 1:
+        return True
     kinds = [value.type for value in operation.results]
     return any(isinstance(kind, ir.RankedTensorType) and not kind.has_static_shape for kind in kinds)
 
@@ -234,78 +237,3 @@ def _bounds(at: int, steps: list[Step]) -> tuple[float, float]:
         if min(low, least) >= 0:
             return low * least, inf
     return -inf, inf
-
-
-class _Reader:
-    """Steps of the values that are numbers made of the arguments' sizes, and of elements at known places."""
-
-    def __init__(self, arguments: list[ir.Value]):
-        self.arguments = {argument: at for at, argument in enumerate(arguments)}
-        self.steps: list[Step] = []
-        self._known: dict[ir.Value, int | None] = {}
-
-    def step(self, value: ir.Value) -> int | None:
-        """The number of the step that is `value`, or None where none can be."""
-        pending = [value]
-        while pending:
-            each = pending[-1]
-            if each in self._known:
-                pending.pop()
-                continue
-            missing = [one for one in _numbers(each) if one not in self._known]
-            if missing:
-                pending += missing
-                continue
-            self._known[each] = self._made(each)
-            pending.pop()
-        return self._known[value]
-
-    def _add(self, step: Step) -> int:
-        if step not in self.steps:
-            self.steps.append(step)
-        return self.steps.index(step)
-
-    def _made(self, value: ir.Value) -> int | None:
-        if isinstance(value.owner, ir.Block):
-            return None
-        operation, kind = value.owner.operation, str(value.type)
-        if operation.name == "arith.constant":
-            return self._literal(operation, kind)
-        if operation.name in ("tensor.dim", "tensor.extract"):
-            return self._of_argument(operation, kind)
-        if operation.name not in OPERATIONS or kind not in _KINDS:
-            return None
-        operands = [self._known[one] for one in operation.operands]
-        if None in operands:
-            return None
-        numbers = (operation.attributes["predicate"].value,) if "predicate" in operation.attributes else ()
-        return self._add(Step(operation.name, kind, tuple(operands), numbers))
-
-    def _literal(self, operation: ir.Operation, kind: str) -> int | None:
-        if kind not in _KINDS:
-            return None
-        number = operation.attributes["value"].value
-        return self._add(Step(CONSTANT, kind, (), (int(number) if kind == "i1" else number,)))
-
-    def _of_argument(self, operation: ir.Operation, kind: str) -> int | None:
-        source, *places = operation.operands
-        numbers = [self.steps[at] for one in places if (at := self._known[one]) is not None]
-        if source not in self.arguments or kind not in _KINDS or len(numbers) < len(places):
-            return None
-        if any(one.name != CONSTANT for one in numbers):
-            return None
-        name = SIZE if operation.name == "tensor.dim" else ELEMENT
-        return self._add(Step(name, kind, (), (self.arguments[source], *(one.numbers[0] for one in numbers))))
-
-
-_KINDS = frozenset({"index", "i1", "i8", "i16", "i32", "i64", "f32", "f64"})
-
-
-def _numbers(value: ir.Value) -> list[ir.Value]:
-    """The numbers that a value is computed of."""
-    if isinstance(value.owner, ir.Block):
-        return []
-    operation = value.owner.operation
-    if operation.name in ("tensor.dim", "tensor.extract"):
-        return list(operation.operands)[1:]
-    return list(operation.operands) if operation.name in OPERATIONS else []

@@ -1,0 +1,119 @@
+"""MLIR's arithmetic on sizes as the steps of a size program.
+
+Takes SSA values of a function that upstream's passes have simplified. Gives for each the number of a step, or None
+where it is not arithmetic on the sizes of the arguments and on elements at known places of theirs. Refuses nothing.
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.mlir import ir
+from mlirtri.lowering.size_conditions import kept_axes
+from mlirtri.lowering.size_program import CONSTANT, ELEMENT, OPERATIONS, SIZE, Step
+
+
+class SizeReader:
+    """Steps of the values that are numbers made of the arguments' sizes, and of elements at known places."""
+
+    def __init__(self, arguments: list[ir.Value]):
+        self.arguments = {argument: at for at, argument in enumerate(arguments)}
+        self.steps: list[Step] = []
+        self._known: dict[ir.Value, int | None] = {}
+
+    def step(self, value: ir.Value) -> int | None:
+        """The number of the step that is `value`, or None where none can be."""
+        pending = [value]
+        while pending:
+            each = pending[-1]
+            if each in self._known:
+                pending.pop()
+                continue
+            missing = [one for one in _numbers(each) if one not in self._known]
+            if missing:
+                pending += missing
+                continue
+            self._known[each] = self._made(each)
+            pending.pop()
+        return self._known[value]
+
+    def _add(self, step: Step) -> int:
+        if step not in self.steps:
+            self.steps.append(step)
+        return self.steps.index(step)
+
+    def _made(self, value: ir.Value) -> int | None:
+        if isinstance(value.owner, ir.Block):
+            return None
+        operation, kind = value.owner.operation, str(value.type)
+        if operation.name == "arith.constant":
+            return self._literal(operation, kind)
+        if operation.name in ("tensor.dim", "tensor.extract"):
+            return self._of_argument(operation, kind)
+        if operation.name not in OPERATIONS or kind not in _KINDS:
+            return None
+        operands = [self._known[one] for one in operation.operands]
+        if None in operands:
+            return None
+        numbers = (operation.attributes["predicate"].value,) if "predicate" in operation.attributes else ()
+        return self._add(Step(operation.name, kind, tuple(operands), numbers))
+
+    def _literal(self, operation: ir.Operation, kind: str) -> int | None:
+        if kind not in _KINDS:
+            return None
+        number = operation.attributes["value"].value
+        return self._add(Step(CONSTANT, kind, (), (int(number) if kind == "i1" else number,)))
+
+    def _of_argument(self, operation: ir.Operation, kind: str) -> int | None:
+        source, *places = operation.operands
+        numbers = [self.steps[at] for one in places if (at := self._known[one]) is not None]
+        if kind not in _KINDS or len(numbers) < len(places) or any(one.name != CONSTANT for one in numbers):
+            return None
+        name, place = SIZE, [one.numbers[0] for one in numbers]
+        if operation.name == "tensor.extract":
+            name, (source, place) = ELEMENT, _before_views(source, place)
+        return self._add(Step(name, kind, (), (self.arguments[source], *place))) if source in self.arguments else None
+
+
+def _before_views(source: ir.Value, place: list[int]) -> tuple[ir.Value, list[int]]:
+    """The array that an element lies in before slices at known places and reshapes of known sizes, and where."""
+    while not isinstance(source.owner, ir.Block):
+        made, dynamic = source.owner.operation, ir.ShapedType.get_dynamic_size()
+        if len(made.operands) != 1 or {dynamic, 0} & {*source.type.shape, *made.operands[0].type.shape}:
+            break
+        if made.name == "tensor.extract_slice":
+            offsets, sizes, strides = (list(made.attributes[f"static_{name}"]) for name in _SLICE)
+            steps = dict(zip(kept_axes(sizes, source.type.rank), place, strict=True))
+            place = [first + steps.get(axis, 0) * strides[axis] for axis, first in enumerate(offsets)]
+        elif made.name in ("tensor.collapse_shape", "tensor.expand_shape"):
+            place = _reshaped(place, list(source.type.shape), list(made.operands[0].type.shape))
+        else:
+            break
+        source = made.operands[0]
+    return source, place
+
+
+_SLICE = ("offsets", "sizes", "strides")
+
+
+def _reshaped(place: list[int], after: list[int], before: list[int]) -> list[int]:
+    """Where an element of an array of shape `after` is in the same array of shape `before`."""
+    number = 0
+    for at, size in zip(place, after, strict=True):
+        number = number * size + at
+    found = []
+    for size in reversed(before):
+        found.insert(0, number % size)
+        number //= size
+    return found
+
+
+_KINDS = frozenset({"index", "i1", "i8", "i16", "i32", "i64", "f32", "f64"})
+
+
+def _numbers(value: ir.Value) -> list[ir.Value]:
+    """The numbers that a value is computed of."""
+    if isinstance(value.owner, ir.Block):
+        return []
+    operation = value.owner.operation
+    if operation.name in ("tensor.dim", "tensor.extract"):
+        return list(operation.operands)[1:]
+    return list(operation.operands) if operation.name in OPERATIONS else []
