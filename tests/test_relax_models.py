@@ -32,7 +32,10 @@ class Model(torch.nn.Module):
         return torch.softmax(self.linear(z), -1), y.sum((2, 3))
 
 
-@pytest.mark.parametrize("are_parameters", [True, False], ids=["parameters", "constants"])
+@pytest.mark.parametrize(
+    "are_parameters",
+    [pytest.param(True, id="parameters"), pytest.param(False, id="constants", marks=pytest.mark.slow)],
+)
 def test_torch(are_parameters):
     from tvm.relax.frontend.torch import from_exported_program  # noqa: TID251
 

@@ -60,7 +60,7 @@ def groups():
     calls = [*CALLS, *ARRAY_CALLS, *TENSORS]
     for library in ("numpy", "torch"):
         own = [case for case in calls if is_torch(case) == (library == "torch")]
-        some = own[7::61]
+        some = own[7::97]
         for name, part, pipeline, marks in (
             ("some", some, "linalg" if library == "numpy" else "relax", ()),
             ("all", own, "linalg", [pytest.mark.slow]),
