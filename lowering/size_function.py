@@ -8,7 +8,7 @@ condition of that kind is left out, a result of such a size is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 
@@ -16,7 +16,7 @@ from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import all_operations, arith, func, ir, public_functions
 from mlirtri.errors import Span, UnsupportedOperationError
 from mlirtri.lowering import loop_sizes
-from mlirtri.lowering.imports import CHECK, result_attributes
+from mlirtri.lowering.imports import CHECK, SIZES, argument_attributes, result_attributes
 from mlirtri.lowering.mlir_passes import Pass, run_passes
 from mlirtri.lowering.size_conditions import EQUAL, NOT_MORE, Needed, conditions_of, dim
 from mlirtri.lowering.size_program import CONSTANT, ELEMENT, SIZE, Condition, SizeProgram, Step
@@ -134,6 +134,9 @@ def _ask(function: func.FuncOp, asked: _Asked) -> list[ir.Value]:
             if size < 0:
                 asked.sizes.append((at, axis))
                 returned.append(dim(value, axis))
+    for left, right, name in _of_one_name(function):
+        asked.conditions.append((EQUAL, f"the signature (size {name!r})", None))
+        returned += [left, right, arith.cmpi(_PREDICATES[EQUAL], left, right)]
     for each in (one for operation in operations for one in conditions_of(operation)):
         asked.conditions.append((each.relation, _why(each), span_of(each.operation.location)))
         returned += [each.left, each.right, arith.cmpi(_PREDICATES[each.relation], each.left, each.right)]
@@ -142,6 +145,18 @@ def _ask(function: func.FuncOp, asked: _Asked) -> list[ir.Value]:
             asked.checks.append((ir.StringAttr(attributes[CHECK]).value, _place(results[at])))
             returned.append(found)
     return returned
+
+
+def _of_one_name(function: func.FuncOp) -> Iterator[tuple[ir.Value, ir.Value, str]]:
+    """Pairs of sizes that the signature gives one name."""
+    first: dict[str, ir.Value] = {}
+    for argument, attributes in zip(function.arguments, argument_attributes(function), strict=True):
+        for axis, attribute in enumerate(attributes.get(SIZES, ())):
+            if name := ir.StringAttr(attribute).value:
+                size = dim(argument, axis)
+                if name in first:
+                    yield size, first[name], name
+                first.setdefault(name, size)
 
 
 _PREDICATES = {EQUAL: arith.CmpIPredicate.eq, NOT_MORE: arith.CmpIPredicate.sle}

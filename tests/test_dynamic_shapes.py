@@ -328,6 +328,16 @@ def test_lengths_of_elements_that_nothing_shows_to_fit_are_refused():
         mt.from_mlir(LENGTHS_OF_ELEMENTS).compile(pipeline="mlir")
 
 
+def test_sizes_of_one_name_are_equal():
+    text = ADD.replace("%x: tensor<?x4xf32>,", '%x: tensor<?x4xf32> {mlirtri.sizes = ["n", ""]},')
+    text = text.replace("%y: tensor<?x4xf32>)", '%y: tensor<?x4xf32>, %z: tensor<?xf32> {mlirtri.sizes = ["n"]})')
+    add = mt.from_mlir(text).compile(pipeline="mlir")
+    x, y = normal(3, 4), normal(3, 4)
+    check(add(x, y, normal(3)), x + y)
+    with pytest.raises(ArgumentMismatchError, match=r"axis 0 of 'arg2' is 2 and axis 0 of 'arg0' is 3.*size 'n'"):
+        add(x, y, normal(2))
+
+
 class TestRelax:
     def test_equal_sizes_are_one_symbol(self):
         text = kernel(MATMUL, "linalg").ir["relax"]
