@@ -292,8 +292,7 @@ _FARTHEST = {"float32": 2.0**26, "float64": 2.0**20}
 
 def _quarters32(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
     """x = n pi / 2 + r: n, r and 0, by way of doubles."""
-    wide = Lanes(c.of("float64"))
-    wide.bindings = c.bindings
+    wide = Lanes(c.of("float64"), c.bindings)
     y = c.named(tirx.Cast(c.of("float64"), x))
     n = c.named(wide.floor(wide.fma(y, wide.number(TWO_OVER_PI), wide.number(0.5))))
     minus = c.named(tirx.Mul(n, wide.number(-1.0)))
@@ -334,15 +333,13 @@ def _is_near(c: Lanes, x: Expr) -> Expr:
 
 @function("sin", "float32", "float64")
 def _sin(c: Lanes, x: Expr) -> Expr:
-    near = c.closed(tirx.Select(tirx.EQ(x, c.number(0.0)), x, _circular(c, x, 0)))
-    c.bindings = []
+    near = c.named(tirx.Select(tirx.EQ(x, c.number(0.0)), x, _circular(c, x, 0)))
     return tirx.if_then_else(_is_near(c, x), near, tirx.sin(x))
 
 
 @function("cos", "float32", "float64")
 def _cos(c: Lanes, x: Expr) -> Expr:
-    near = c.closed(_circular(c, x, 1))
-    c.bindings = []
+    near = c.named(_circular(c, x, 1))
     return tirx.if_then_else(_is_near(c, x), near, tirx.cos(x))
 
 
@@ -352,14 +349,14 @@ def _cos(c: Lanes, x: Expr) -> Expr:
 @function("pow", "float32")
 def _pow(c: Lanes, x: Expr, y: Expr) -> Expr:
     """2**(y log2 x) in doubles, for positive x."""
-    wide = Lanes(c.of("float64"))
+    wide = Lanes(c.of("float64"), c.bindings)
     k, f, t = _logarithm(wide, wide.named(tirx.Cast(c.of("float64"), x)))
     log2 = wide.sum(tirx.Mul(wide.sum(f, t), wide.number(LOG2E)), k)
     product = wide.named(wide.between(tirx.Mul(log2, tirx.Cast(c.of("float64"), y)), -300.0, 300.0))
     n = wide.named(wide.floor(wide.sum(product, wide.number(0.5))))
     r = wide.named(wide.difference(product, n))
     power = wide.fma(wide.polynomial(r, _EXPONENTIAL["float64"].exp2), r, wide.number(1.0))
-    near = wide.closed(tirx.Cast(c.of("float32"), tirx.Mul(power, wide.power_of_two(wide.integer_of(n)))))
+    near = c.named(tirx.Cast(c.of("float32"), tirx.Mul(power, wide.power_of_two(wide.integer_of(n)))))
     infinity = c.number(float("inf"))
     is_positive = tirx.And(tirx.GT(x, c.number(0.0)), tirx.LT(x, infinity))
     is_plain = tirx.And(is_positive, tirx.LT(c.magnitude(y), infinity))

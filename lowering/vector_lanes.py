@@ -21,23 +21,19 @@ _INFINITY_BITS = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}
 class Lanes:
     """The values of one call: of one float dtype, all with the same number of lanes."""
 
-    def __init__(self, dtype: str):
+    def __init__(self, dtype: str, names: list[tuple[Any, Expr]] | None = None):
         self.dtype, _, lanes = dtype.partition("x")
         self.count = int(lanes or 1)
         self.integer = self.dtype.replace("float", "int")
-        self.bindings: list[tuple[Any, Expr]] = []
+        self.bindings: list[tuple[Any, Expr]] = [] if names is None else names
+        """Names so far with their values, in the order in which they are needed."""
 
     def of(self, dtype: str) -> str:
         """The dtype of as many lanes of another element type."""
         return dtype if self.count == 1 else f"{dtype}x{self.count}"
 
     def named(self, value: Expr) -> Expr:
-        """`value` under a name, since it is used more than once; integers as they are.
-
-        TVM's analyzer notes the range of an integer's name, and fails where it comes past that name again.
-        """
-        if str(value.ty.dtype).startswith("int"):
-            return value
+        """`value` under a name, since it is used more than once."""
         variable = tirx.Var(f"v{len(self.bindings)}", value.ty)
         self.bindings.append((variable, value))
         return variable

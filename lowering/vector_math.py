@@ -10,29 +10,36 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from mlirtri.lowering.tvm_names import IRModule, PrimFunc, ir, register_pure_operator, structural_map
+from mlirtri.lowering.tvm_names import IRModule, PrimFunc, ir, register_pure_operator, structural_map, tirx
 from mlirtri.lowering.vector_functions import FUNCTIONS
 from mlirtri.lowering.vector_lanes import Lanes
 
 PREFIX = "tirx.mlirtri."
 _EXTERNAL = "tirx.call_pure_extern"
+_OF_LLVM = ("exp", "exp2", "log", "log2", "log10", "sin", "cos", "pow")
+"""Functions that LLVM has intrinsics for, of vectors too."""
 
 
 def mark(mod: IRModule) -> IRModule:
     """Calls of the functions become operators of ours, on the CPU."""
-    return _rewritten(mod, _marked)
+    return _rewritten(mod, (ir.Call, _marked))
 
 
 def expand(mod: IRModule) -> IRModule:
-    """Those operators become arithmetic."""
-    return _rewritten(mod, _expanded)
+    """Those operators become arithmetic, whose parts have names in statements before the one that the operator is in.
+
+    (TVM's simplifier refuses names that are bound inside of values.) What only some elements need, behind a condition,
+    may depend on memory that is there for those only: it stays where it is, as a call.
+    """
+    statements = [(tirx.BufferStore, _expanded_store), (tirx.Bind, _expanded_bind), (tirx.SeqStmt, _flattened)]
+    return _rewritten(_rewritten(mod, *statements), (ir.Call, _called))
 
 
-def _rewritten(mod: IRModule, rewrite: Any) -> IRModule:
+def _rewritten(mod: IRModule, *rewrites: Any) -> IRModule:
     functions = {}
     for name, function in mod.functions_items():
         if isinstance(function, PrimFunc) and _is_for_cpu(function):
-            function = function.with_body(structural_map(function.body, (ir.Call, rewrite), order="post"))
+            function = function.with_body(structural_map(function.body, list(rewrites), order="post"))
         functions[name] = function
     return IRModule(functions, attrs=mod.attrs)
 
@@ -56,16 +63,72 @@ def _marked(call: Any) -> Any:
     return ir.Call(_operators()[name], operands, ret_ty=dtype)
 
 
-def _expanded(call: Any) -> Any:
+def _expanded_store(store: Any) -> Any:
+    names, value = _expanded(store.value)
+    return _after(names, tirx.BufferStore(store.buffer, value, store.indices)) if names else store
+
+
+def _expanded_bind(bind: Any) -> Any:
+    names, value = _expanded(bind.value)
+    return _after(names, tirx.Bind(bind.var, value)) if names else bind
+
+
+def _after(names: list[tuple[Any, Any]], statement: Any) -> Any:
+    return tirx.SeqStmt([*(tirx.Bind(variable, value) for variable, value in names), statement])
+
+
+def _flattened(sequence: Any) -> Any:
+    """One sequence of a sequence of sequences: a name is known to those that follow in its own."""
+    if not any(isinstance(each, tirx.SeqStmt) for each in sequence.seq):
+        return sequence
+    parts = [list(each.seq) if isinstance(each, tirx.SeqStmt) else [each] for each in sequence.seq]
+    return tirx.SeqStmt([each for part in parts for each in part])
+
+
+def _expanded(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    """The names that `value` needs, and what it is with them."""
+    names: list[tuple[Any, Any]] = []
+
+    def expanded(call: Any) -> Any:
+        name = _name(call)
+        if name is None:
+            return call
+        lanes = Lanes(str(call.ty.dtype), names)
+        make, _ = FUNCTIONS[name]
+        # A name for each operand: it may be a load, or long. And for the result, which may be used more than once.
+        return lanes.named(make(lanes, *map(lanes.named, call.args)))
+
+    behind_conditions = structural_map(value, (ir.Call, _with_calls_in_arms), order="post")
+    return names, structural_map(behind_conditions, (ir.Call, expanded), order="post")
+
+
+def _name(call: Any) -> str | None:
+    """The function that an operator of ours stands for; None for others."""
     name = str(getattr(call.op, "name", ""))
-    if not name.startswith(PREFIX):
+    return name.removeprefix(PREFIX) if name.startswith(PREFIX) else None
+
+
+def _with_calls_in_arms(call: Any) -> Any:
+    if str(getattr(call.op, "name", "")) != "tirx.if_then_else":
         return call
-    lanes = Lanes(str(call.ty.dtype))
-    make, _ = FUNCTIONS[name.removeprefix(PREFIX)]
-    given = Lanes(str(call.ty.dtype))
-    # A name for each operand: it may be a load, or long.
-    operands = [given.named(operand) for operand in call.args]
-    return given.closed(lanes.closed(make(lanes, *operands)))
+    condition, *arms = call.args
+    arms = [structural_map(arm, (ir.Call, _called), order="post") for arm in arms]
+    return tirx.if_then_else(condition, *arms)
+
+
+def _called(call: Any) -> Any:
+    """The function of TVM or the C library again."""
+    name = _name(call)
+    if name is None:
+        return call
+    dtype = str(call.ty.dtype)
+    if name in _OF_LLVM:
+        return tirx.call_llvm_pure_intrin(dtype, f"llvm.{name}", *call.args)
+    lanes = Lanes(dtype)
+    make, _ = FUNCTIONS[name]
+    if lanes.count == 1:
+        return tirx.call_pure_extern(dtype, name + ("f" if dtype == "float32" else ""), *call.args)
+    return lanes.closed(make(lanes, *map(lanes.named, call.args)))
 
 
 @lru_cache(maxsize=1)
