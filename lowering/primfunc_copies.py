@@ -111,10 +111,11 @@ def _bounds(condition: Any, nest: Nest) -> Iterator[Bound | None]:
 def _bound(kind: str, x: Any, y: Any, nest: Nest) -> Bound | None:
     if isinstance(x, tirx.IntImm):
         return _bound({"LE": "GE", "LT": "GT", "GE": "LE", "GT": "LT"}[kind], y, x, nest)
-    if not isinstance(x, tirx.Var) or not isinstance(y, tirx.IntImm) or nest.positions.get(x) is None:
+    axis = nest.positions.get(x) if isinstance(x, tirx.Var) else None
+    if axis is None or not isinstance(y, tirx.IntImm):
         return None
     number = int(y.value) + (kind in ("LE", "GT"))
-    return nest.positions[x], ">=" if kind in ("GE", "GT") else "<", number
+    return axis, ">=" if kind in ("GE", "GT") else "<", number
 
 
 def _slice(copy: _Copy, source: ir.Value) -> ir.Value | None:

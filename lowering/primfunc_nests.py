@@ -206,7 +206,8 @@ def _linear(index: Any, positions: Positions) -> tuple[dict[int, int], int] | No
     if isinstance(index, tirx.Var):
         if index not in positions:
             return None
-        return ({}, 0) if positions[index] is None else ({positions[index]: 1}, 0)
+        at = positions[index]
+        return ({}, 0) if at is None else ({at: 1}, 0)
     kind = type(index).__name__
     if kind not in ("Add", "Sub", "Mul"):
         return None
