@@ -38,6 +38,11 @@ class Frame:
 
     def bind_sizes(self, buffer: Any, sizes: Sequence[Size]) -> None:
         """Give the variables in a buffer's shape their values."""
+        if len(buffer.strides or ()):
+            raise UnsupportedOperationError(
+                f"the buffer {buffer.name} says its strides",
+                help="tensors of linalg lie in order: leave the strides out",
+            )
         for size, known in zip(buffer.shape, sizes, strict=True):
             if isinstance(size, tirx.Var) and size not in self.scalars.indices:
                 value = known if isinstance(known, ir.Value) else arith.constant(ir.IndexType.get(), known)

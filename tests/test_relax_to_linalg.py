@@ -159,6 +159,15 @@ for i in range(6):
         kernel(-NUMBERS)
 
 
+def test_buffers_with_strides_are_refused():
+    text = PRIM_FUNC.format(size=6, dtype="float32", result="float32", body=elementwise("a[v]"))
+    strided = text.replace(
+        'a: T.Buffer((T.int64(6),), "float32")', 'a: T.Buffer((T.int64(6),), "float32", strides=(T.int64(2),))'
+    )
+    with pytest.raises(mt.KernelError, match="says its strides"):
+        mt.from_relax(strided).to_mlir()
+
+
 @pytest.mark.parametrize(
     ("expression", "dtype", "wanted"),
     [
