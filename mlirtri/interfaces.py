@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mlirtri.dialect.dtypes import as_dtype, find_stored
+from mlirtri.dialect.dtypes import STORED, as_dtype, find_stored
 from mlirtri.dialect.sizes import UNKNOWN, is_dynamic
 from mlirtri.dialect.types import TensorType
 from mlirtri.dumps import MANIFEST, read_manifest
@@ -65,7 +65,7 @@ def _bits(interface: Interface) -> tuple[Any, ...]:
 
 def _memory(of: TensorType) -> tuple[Any, ...]:
     shape = (*of.shape, 2) if of.dtype.is_complex else of.shape
-    return shape, of.dtype.part.name.removeprefix("u")
+    return shape, "int8" if of.dtype.name in STORED else of.dtype.part.name.removeprefix("u")
 
 
 def _interface(
@@ -113,9 +113,11 @@ def _sizes(module: Any, function: Any) -> SizeProgram | None:
         return None
     if not all(isinstance(kind, ir.RankedTensorType) for kind in (*function.type.inputs, *function.type.results)):
         return None
-    from mlirtri.lowering.size_function import size_program
+    from mlirtri.lowering.imports import IMPORTED
+    from mlirtri.lowering.size_function import is_static, size_program
 
-    return size_program(module)
+    # Of Python's functions the frontend has seen to sizes inside.
+    return None if is_static(function) and IMPORTED not in function.attributes else size_program(module)
 
 
 def _updates_of_mlir(module: Any, function: Any) -> dict[int, int]:

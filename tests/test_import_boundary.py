@@ -1,8 +1,6 @@
-"""What imported functions take and give: numbers, indices, integers with signs, 8-bit floats, states."""
+"""What imported functions take and give: numbers, indices, integers with signs, 8-bit floats."""
 
 from __future__ import annotations
-
-from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
 import numpy as np
@@ -264,80 +262,21 @@ def test_8_bit_floats_are_computed_with_in_fp32(pipeline):
     assert compiled(text, pipeline)(*tensors, 1.0)[1].dtype == torch.float8_e4m3fn
 
 
-# --- states --------------------------------------------------------------------------------------------------------
-
-SEED = """ml_program.global private mutable @seed(dense<5> : tensor<i64>) : tensor<i64>
-ml_program.global private @step(dense<3> : tensor<i64>) : tensor<i64>
-func.func @next() -> i64 {
-  %s = ml_program.global_load @seed : tensor<i64>
-  %c = ml_program.global_load_const @step : tensor<i64>
-  %t = arith.addi %s, %c : tensor<i64>
-  ml_program.global_store @seed = %t : tensor<i64>
-  %u = ml_program.global_load @seed : tensor<i64>
-  %v = tensor.extract %u[] : tensor<i64>
-  return %v : i64
-}
-func.func @peek() -> tensor<i64> {
-  %s = ml_program.global_load @seed : tensor<i64>
-  return %s : tensor<i64>
-}"""
-
-
 @pytest.mark.parametrize("pipeline", PIPELINES)
-def test_a_mutable_global_is_a_state_of_the_program(pipeline):
-    program = mt.from_mlir(SEED)
-    kernel = program.compile("next", pipeline=pipeline)
-    assert [kernel(), kernel()] == [8, 11]
-    assert program.compile("peek")() == 11
-    assert program.compile("next", pipeline="mlir")() == 14
-    assert mt.from_mlir(SEED).compile("next", pipeline=pipeline)() == 8
-    program.params["seed"] = np.array(100)
-    assert program.compile("next", pipeline=pipeline)() == 103
-
-
-def test_every_call_sees_a_state_of_its_own():
-    kernel = mt.from_mlir(SEED).compile("next")
-    with ThreadPoolExecutor(8) as pool:
-        numbers = list(pool.map(lambda _: kernel(), range(200)))
-    assert sorted(numbers) == [5 + 3 * (each + 1) for each in range(200)]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            """ml_program.global private mutable @g : tensor<i64>
-func.func @f() -> tensor<i64> {
-  %s = ml_program.global_load @g : tensor<i64>
-  return %s : tensor<i64>
-}""",
-            "the global 'g' has no value in this module",
-        ),
-        (
-            """ml_program.global private mutable @g(dense<5> : tensor<i64>) : tensor<i64>
-func.func @f(%p: i1, %x: tensor<i64>) {
-  scf.if %p {
-    ml_program.global_store @g = %x : tensor<i64>
-  }
-  return
-}""",
-            "the global 'g' is written in a branch or loop",
-        ),
-    ],
-)
-def test_globals_that_are_no_states_are_refused(text, message):
-    with pytest.raises(UnsupportedOperationError, match=message) as caught:
-        mt.from_mlir(text).compile()
-    assert caught.value.span is not None
-
-
-def test_a_large_global_is_a_parameter():
-    words = list(range(100))
-    text = f"""ml_program.global private @g(dense<{words}> : tensor<100xi64>) : tensor<100xi64>
-func.func @f() -> tensor<100xi64> {{
-  %s = ml_program.global_load_const @g : tensor<100xi64>
-  return %s : tensor<100xi64>
+def test_dumped_stages_know_what_python_sees(pipeline, tmp_path, monkeypatch):
+    dtype, bits = ml_dtypes.float8_e5m2, bytes(range(100))
+    text = f"""func.func @f(%x: tensor<4xf8E5M2>, %n: index, %u: tensor<4xui8>)
+    -> (tensor<4xf8E5M2>, index, tensor<4xui8>, tensor<100xf8E5M2>) {{
+  %w = arith.constant dense<"0x{bits.hex()}"> : tensor<100xf8E5M2>
+  %y = arith.addf %x, %x : tensor<4xf8E5M2>
+  return %y, %n, %u, %w : tensor<4xf8E5M2>, index, tensor<4xui8>, tensor<100xf8E5M2>
 }}"""
-    program = mt.from_mlir(text)
-    assert len(program.params) == 1
-    np.testing.assert_array_equal(program(), words)
+    monkeypatch.setenv("MLIRTRI_DUMP_DIR", str(tmp_path))
+    mt.from_mlir(text).compile(pipeline=pipeline)
+    monkeypatch.delenv("MLIRTRI_DUMP_DIR")
+    [folder] = tmp_path.iterdir()
+    x, u = np.arange(4).astype(dtype), np.array([1, 200, 3, 4], np.uint8)
+    for file in sorted(each for each in folder.glob("0*") if each.suffix in (".mlir", ".py")):
+        doubled, number, unsigned, words = mt.resume(file, file.stem[3:])(x, 7, u)
+        np.testing.assert_array_equal(doubled.astype(np.float32), [0, 2, 4, 6], err_msg=file.name)
+        assert (number, type(number), unsigned.tolist(), words.tobytes()) == (7, int, u.tolist(), bits)
