@@ -167,3 +167,14 @@ def all_operations_in(root: ir.Operation) -> list[ir.Operation]:
 
     root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
     return found
+
+
+def operations_of_dialect(name: str) -> list[str]:
+    """The names of all operations that the bindings have of a dialect, sorted; none of one that they do not have."""
+    from importlib import import_module
+
+    try:
+        generated = import_module(f"torch_mlir.dialects._{name}_ops_gen")
+    except ImportError:
+        return []
+    return sorted({each.OPERATION_NAME for each in vars(generated).values() if hasattr(each, "OPERATION_NAME")})

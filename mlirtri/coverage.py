@@ -1,0 +1,189 @@
+"""The page "What of MLIR there is", `docs/coverage.md`, made from the tables that the rooms read.
+
+    python -m mlirtri.coverage           # print the page
+    python -m mlirtri.coverage --write   # write it into the checkout
+
+Takes the operations that the bindings know, the tables of rules, and the files of tests. Gives Markdown, the same in
+every process. A test keeps page and tables equal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from mlirtri.lowering.pipelines import IMPORTS
+from mlirtri.program_files import SUFFIXES
+from mlirtri.reference import publish
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "coverage.md"
+DIALECTS = ("linalg", "tensor", "arith", "math", "complex", "scf", "cf", "tm_tensor", "ml_program")
+ENTRIES = {
+    "mlir": "`mt.from_mlir`", "torch": '`mt.from_torch`, `torch.compile(backend="mlirtri")`', "onnx": "`mt.from_onnx`",
+    "stablehlo": "`mt.from_stablehlo`, `mt.from_jax`", "tosa": "`mt.from_tosa`", "relax": "`mt.from_relax`",
+}  # fmt: skip
+"""How a language comes in; a test compares them with `pipelines.IMPORTS`."""
+
+TABLES = ("test_bridge", "test_import")
+"""How the files of tests begin that have tables of operations."""
+
+_HEAD = """\
+<!-- Generated from the tables of rules by `python -m mlirtri.coverage --write`; a test keeps the two equal. -->
+
+# What of MLIR there is
+
+The operations of a program that did not come from Python, and the rule that each has. On a CPU a rule serves the
+pipelines `linalg`, `relax` and `mlir` alike; for CUDA it has to be one without loops. An operation without a rule is
+refused, with its line. `program.report()` and `mlirtri translate --report FILE` say the same of one program, whatever
+dialects it is of.
+
+"""
+
+
+@dataclass(frozen=True)
+class Way:
+    """One kind of rule."""
+
+    word: str
+    meaning: str
+    names: Callable[[], Collection[str]]
+    cuda: str = "yes"
+
+
+def _bodies() -> Collection[str]:
+    from mlirtri.lowering.mlir_to_relax import SCALAR_RULES
+
+    return SCALAR_RULES
+
+
+def _whole() -> Collection[str]:
+    from mlirtri.lowering.mlir_to_relax import BODY_OPERATIONS, RULES
+
+    return {*RULES, *BODY_OPERATIONS}
+
+
+def _composed() -> Collection[str]:
+    from mlirtri.lowering.import_arithmetic import RULES as ARITHMETIC
+    from mlirtri.lowering.import_structured import RULES, UPSTREAM
+
+    return {*UPSTREAM, *RULES, *ARITHMETIC}
+
+
+def _complex() -> Collection[str]:
+    from mlirtri.lowering import import_complex
+
+    tables = [table for table in vars(import_complex).values() if isinstance(table, dict)]
+    return {*import_complex.KEPT, *(name for table in tables for name in table if str(name).startswith("complex."))}
+
+
+def _loops() -> Collection[str]:
+    from mlirtri.lowering import import_control, import_tm_tensor, loops_to_primfunc
+    from mlirtri.lowering.imperative import ELEMENTS
+
+    forall = ("scf.forall.in_parallel", "tensor.parallel_insert_slice", "tensor.yield")
+    inner = (*loops_to_primfunc.STATEMENTS, *loops_to_primfunc._TERMINATORS)
+    return {*inner, *import_control._RULES, *import_tm_tensor.RULES, *ELEMENTS, *forall}
+
+
+def _state() -> Collection[str]:
+    from mlirtri.lowering.import_globals import LOADS, STORE
+
+    return {"ml_program.global", *LOADS, STORE}
+
+
+def _branches() -> Collection[str]:
+    return ("cf.br", "cf.cond_br", "cf.switch")
+
+
+WAYS = (
+    Way("structured", "a TIR function, or loops, of its indexing maps and its body", lambda: ()),
+    Way("whole", "on tensors, in straight-line code or in a body", _whole),
+    Way("scalar", "in bodies, and on whole tensors", _bodies),
+    Way("composed", "of other operations first", _composed),
+    Way("parts", "by algorithms on real and imaginary parts", _complex, "no"),
+    Way("loops", "control flow and updates, compiled as one unit, or beside straight code", _loops, "no"),
+    Way("check", "its condition is a result, which is looked at after the call", lambda: ("cf.assert",)),
+    Way("lifted", "branches between blocks become loops and ifs", _branches, "no"),
+    Way("state", "a parameter of the program, which keeps its value between calls", _state),
+)
+"""In the order in which they are asked; the first that has the operation names it."""
+
+
+def page() -> str:
+    """The whole page; a row keeps the test that it names as long as that names the operation."""
+    from mlirtri.dialect.mlir import operations_of_dialect
+    from mlirtri.lowering.import_tm_tensor import RULES
+
+    known = [name for dialect in DIALECTS for name in operations_of_dialect(dialect)] + list(RULES)
+    tables = [(way, frozenset(way.names())) for way in WAYS]
+    tests = _Tests()
+    parts = [_HEAD, _ways(), _languages()]
+    for dialect in DIALECTS:
+        names = sorted(name for name in known if name.partition(".")[0] == dialect)
+        rows = [_row(name, _way(name, tables), tests) for name in names]
+        found = sum("| refused |" not in row for row in rows)
+        parts.append(f"## {dialect}\n\n{found} of {len(rows)} operations.\n\n| operation | rule | CUDA | a test |\n")
+        parts.append("|---|---|---|---|\n" + "\n".join(rows) + "\n\n")
+    return "".join(parts).rstrip("\n") + "\n"
+
+
+def _ways() -> str:
+    return "".join(f"- *{way.word}*: {way.meaning}.\n" for way in WAYS) + "\n"
+
+
+def _languages() -> str:
+    lines = ["## Languages\n", "| language | comes in by | files | stages of its own |", "|---|---|---|---|"]
+    for language, stages in IMPORTS.items():
+        files = [suffix for suffix, of in SUFFIXES.items() if of == language or (of is None and language == "mlir")]
+        names = ", ".join(f"`{stage.name}`" for stage in stages)
+        lines.append(f"| {language} | {ENTRIES[language]} | {', '.join(f'`{each}`' for each in files)} | {names} |")
+    return "\n".join(lines) + "\n\n"
+
+
+def _way(name: str, tables: list[tuple[Way, frozenset[str]]]) -> Way | None:
+    found = next((way for way, names in tables if name in names), None)
+    is_structured = found is None and name.startswith("linalg.")
+    return WAYS[0] if is_structured else found
+
+
+def _row(name: str, way: Way | None, tests: _Tests) -> str:
+    word, cuda = (way.word, way.cuda) if way else ("refused", "no")
+    file = tests.file_for(name)
+    return f"| `{name}` | {word} | {cuda} | {f'[{file.name}](../{file.relative_to(ROOT)})' if file else '–'} |"
+
+
+class _Tests:
+    """The files of tests, and which operations each names."""
+
+    def __init__(self) -> None:
+        files = [*ROOT.glob("tests/**/*.py"), *ROOT.glob("lit_tests/**/*.mlir"), *ROOT.glob("lit_tests/**/*.py")]
+        self.texts = {file: file.read_text(encoding="utf-8") for file in sorted(files) if ".out" not in file.parts}
+        self.before = PAGE.read_text(encoding="utf-8") if PAGE.is_file() else ""
+
+    def file_for(self, name: str) -> Path | None:
+        """The file that the page had for it, while that names it; else the first that does."""
+        # Tables of named operations leave the dialect out.
+        short = re.escape(name.partition(".")[2])
+        pattern = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.])")
+        table = re.compile(rf'"{short}"')
+        old = re.search(rf"^\| `{re.escape(name)}` \|.*\]\(\.\./([^)]+)\)", self.before, re.MULTILINE)
+        candidates = [ROOT / old[1]] if old else []
+        tables = [file for file in self.texts if file.name.startswith(TABLES) and table.search(self.texts[file])]
+        named = (file for file in (*candidates, *self.texts) if pattern.search(self.texts.get(file, "")))
+        return next(named, next(iter(tables), None))
+
+
+@click.command()
+@click.option("--write", is_flag=True, help="Write docs/coverage.md instead of printing it.")
+def main(write: bool) -> None:
+    """The page on what of MLIR is translated."""
+    publish(page(), PAGE, write)
+
+
+if __name__ == "__main__":
+    main()
