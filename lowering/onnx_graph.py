@@ -15,6 +15,7 @@ from typing import Any
 
 import onnx
 import onnx.inliner
+import onnx.version_converter
 from onnx import helper, numpy_helper
 
 from mlirtri.dialect.dtypes import find_dtype
@@ -62,8 +63,9 @@ def taken_apart(model: Any, name: str, file: str) -> tuple[OnnxGraph, dict[str, 
     copy.CopyFrom(model)
     if copy.functions:
         copy = onnx.inliner.inline_local_functions(copy)
-    copy.graph.name = name
     _refuse(copy.graph)
+    copy = _converted(copy)
+    copy.graph.name = name
     _widen_integers(copy.graph)
     nodes = [node for graph in graphs_of(copy.graph) for node in graph.node]
     _name(nodes)
@@ -117,6 +119,24 @@ def _refuse(graph: Any) -> None:
         for node in foreign
     )
     raise_all(errors)
+
+
+OLDEST = 15
+"""The version of ONNX's operators from which on torch-mlir takes them for what they are."""
+
+
+def _converted(model: Any) -> Any:
+    """The model in a version of the operators that torch-mlir knows; raises `UnsupportedOperationError`."""
+    version = next((each.version for each in model.opset_import if each.domain in DOMAINS), OLDEST)
+    if version >= OLDEST:
+        return model
+    try:
+        return onnx.version_converter.convert_version(model, OLDEST)
+    except Exception as error:  # of a class that only C++ knows
+        raise UnsupportedOperationError(
+            f"ONNX cannot convert this model from version {version} of its operators: {_first_line(error)}",
+            help=f"export it with opset_version={OLDEST} or later",
+        ) from None
 
 
 SMALL = {onnx.TensorProto.INT4: onnx.TensorProto.INT8, onnx.TensorProto.UINT4: onnx.TensorProto.UINT8}

@@ -171,6 +171,21 @@ def test_what_upstream_gets_wrong(made):
     check(model_of(nodes, inputs), inputs, tolerance=1e-6)
 
 
+OLD = {
+    "Softmax": (1, {"axis": 1}, lambda x: np.exp(x) / np.exp(x).sum((1, 2), keepdims=True)),
+    "Slice": (9, {"starts": [1], "ends": [3], "axes": [1]}, lambda x: x[:, 1:3]),
+    "Unsqueeze": (9, {"axes": [0]}, lambda x: x[None]),
+}
+
+
+@pytest.mark.parametrize("kind", OLD)
+def test_operators_of_older_versions_mean_what_they_meant(kind):
+    opset, attributes, oracle = OLD[kind]
+    x = random(2, 4, 3)
+    model = model_of([helper.make_node(kind, ["x"], ["y"], **attributes)], {"x": x}, opset=opset)
+    np.testing.assert_allclose(mt.from_onnx(model)(x), oracle(x), rtol=1e-5, atol=1e-6)
+
+
 def test_integers_of_4_bits_are_taken():
     x = np.array([7, -8, 0, 3], ml_dtypes.int4)
     model = model_of([helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)], {"x": x})
