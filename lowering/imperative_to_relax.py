@@ -156,6 +156,13 @@ def _constant(module: ir.Module, symbol: str) -> Any:
 
 
 def _refuse_cuda(module: ir.Module) -> None:
+    [function] = public_functions(module)
+    if not is_static(function):
+        raise UnsupportedOperationError(
+            "CUDA code is made for known sizes only",
+            span_of(function.location),
+            help="give the shapes of the arguments: compile(…, shapes={…})",
+        )
     loop = next((one for one in all_operations(module) if one.name in ("scf.for", "scf.while", "scf.if")), None)
     number = next((one for one in all_operations(module) if one.name.startswith("complex.")), None)
     if loop is None and number is not None:

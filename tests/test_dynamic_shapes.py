@@ -372,6 +372,13 @@ class TestKnownShapes:
         with pytest.raises(ArgumentMismatchError):
             known(x, normal(5, 6))
 
+    def test_cuda_code_is_for_known_shapes(self):
+        program = mt.from_mlir(ADD)
+        with pytest.raises(UnsupportedOperationError, match="known sizes only"):
+            program.compile(target="cuda:sm_80", pipeline="linalg")
+        shapes = {"arg0": (64, 4), "arg1": (64, 4)}
+        assert "__global__" in program.compile(target="cuda:sm_80", pipeline="linalg", shapes=shapes).ir["cuda"]
+
     def test_shapes_that_do_not_fit(self):
         program = mt.from_mlir(ADD)
         with pytest.raises(ArgumentMismatchError, match="no shape"):
