@@ -10,11 +10,10 @@ from mlirtri.dialect.definition import new_context
 from mlirtri.dialect.locations import location_of, name_of
 from mlirtri.dialect.mlir import all_operations, ir, load_torch, onnx_importer, public_functions
 from mlirtri.errors import PassFailedError, Span, UnsupportedOperationError
-from mlirtri.lowering.imports import BOUND, argument_attributes, note_signs, result_attributes, set_signature
+from mlirtri.lowering.imports import BOUND, SIZES, argument_attributes, note_signs, result_attributes, set_signature
 from mlirtri.lowering.isolated_passes import run_isolated
 from mlirtri.lowering.mlir_passes import Pass
 from mlirtri.lowering.onnx_graph import OnnxGraph
-from mlirtri.lowering.onnx_sizes import assert_equal_names
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.torch_refusals import refuse_operators
 
@@ -62,7 +61,7 @@ def _locate(module: ir.Module, graph: OnnxGraph) -> None:
 
 
 def _describe(module: ir.Module, graph: OnnxGraph) -> None:
-    """Say which arguments are bound and which are unsigned."""
+    """Say which arguments are bound, which are unsigned, and what their sizes are called."""
     [function] = public_functions(module)
     function = function.opview
     note_signs(function)
@@ -70,8 +69,11 @@ def _describe(module: ir.Module, graph: OnnxGraph) -> None:
     for attributes, value in zip(arguments, graph.model.graph.input, strict=True):
         if value.name in graph.bound:
             attributes[BOUND] = ir.StringAttr.get(value.name)
+        # Sizes of one name are equal sizes.
+        names = [each.dim_param for each in value.type.tensor_type.shape.dim]
+        if any(names):
+            attributes[SIZES] = ir.ArrayAttr.get([ir.StringAttr.get(each) for each in names])
     for name in [each for each in function.attributes if each.startswith("torch.onnx_meta")]:
         if name != "torch.onnx_meta.opset_version":
             del function.attributes[name]
     set_signature(function, arguments, result_attributes(function))
-    assert_equal_names(function, graph.model.graph.input)
