@@ -87,3 +87,21 @@ def test_onnx():
         for f, w in zip(program.compile(pipeline=pipeline)(x), wanted, strict=True):
             assert f.dtype == w.dtype
             np.testing.assert_allclose(f, w, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_from_torch_to_relax_to_linalg_and_back():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
+        torch.nn.Flatten(), torch.nn.Linear(128, 5),
+    ).eval()  # fmt: skip
+    x = torch.randn(2, 3, 8, 8)
+    kernel = mt.from_torch(model, (x,)).compile()
+    left = mt.from_relax(kernel.walked.records["relax"].ir, params={kernel.name: list(kernel.params.values())})
+    back = mt.from_mlir(left.to_mlir(params="inline"))
+    assert back.functions == (kernel.name,)
+    with torch.no_grad():
+        wanted = model(x)
+    for found in (kernel(x), left.compile(pipeline="mlir")(x), back.compile()(x)):
+        np.testing.assert_allclose(torch.as_tensor(found), wanted, rtol=1e-5, atol=1e-6)
