@@ -6,6 +6,7 @@ value and a block over no points is gone, because a loop that never runs would n
 
 from __future__ import annotations
 
+from mlirtri.lowering.scalar_floats import hide_zero
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, SBlock, SBlockRealize, structural_map, tirx
 
 
@@ -40,14 +41,20 @@ def _fold_nest(loop: tirx.For):
     ]
     if block.init is None or any(_size(axis) == 0 for axis, _ in spatial):
         return tirx.Evaluate(tirx.IntImm("int32", 0))
+    # Fusion writes the value into its readers, where a plain zero divided by whatever would be a zero.
+    init = structural_map(block.init, (tirx.BufferStore, _hidden), order="post")
     initial = SBlock(
-        [axis for axis, _ in spatial], [], block.writes, block.name_hint, block.init, annotations=block.annotations
+        [axis for axis, _ in spatial], [], block.writes, block.name_hint, init, annotations=block.annotations
     )
     result = SBlockRealize([value for _, value in spatial], inner.predicate, initial)
     for each in reversed(loops):
         if _extent(each) != 0:
             result = tirx.For(each.loop_var, each.min, each.extent, each.kind, result, annotations=each.annotations)
     return result
+
+
+def _hidden(store: tirx.BufferStore) -> tirx.BufferStore:
+    return tirx.BufferStore(store.buffer, hide_zero(store.value), store.indices)
 
 
 def _extent(loop) -> int | None:

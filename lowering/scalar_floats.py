@@ -25,7 +25,7 @@ from mlirtri.lowering.tir_arithmetic import difference
 from mlirtri.lowering.tvm_names import structural_equal, tirx
 
 
-def _hide_zero(expression: Expr) -> Expr:
+def hide_zero(expression: Expr) -> Expr:
     """A float zero that TVM does not see: it folds ``x * 0`` and ``0 / x`` to 0, NaN or not, and fails on ``x / 0``."""
     dtype = dtype_name(expression)
     if not isinstance(expression, tirx.FloatImm) or expression.value != 0:
@@ -39,8 +39,8 @@ def _hide_zero(expression: Expr) -> Expr:
 
 
 def _float_binary(node: Callable[[Expr, Expr], Expr]) -> Build:
-    compute = in_float32(lambda x, y: node(_hide_zero(x), _hide_zero(y)))
-    return lambda operation, operands: compute(*map(_hide_zero, operands))
+    compute = in_float32(lambda x, y: node(hide_zero(x), hide_zero(y)))
+    return lambda operation, operands: compute(*map(hide_zero, operands))
 
 
 scalar_rule("arith.addf")(_float_binary(tirx.Add))
