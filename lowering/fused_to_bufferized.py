@@ -69,6 +69,8 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     with module.context, ir.Location.unknown():
         _note_signature(module)
         for name, number in zip(COUNTS, (count, moved), strict=True):
+            if number is None:
+                continue
             module.operation.attributes[name] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
         if imperative:
             run_rewrite("insert-into-latest", destinations.insert_into_latest, module, context)
@@ -108,9 +110,15 @@ def count_kernels(module: ir.Module) -> int:
     return sum(name not in NO_LOOPS for name in structured) + sum(name in COPIES for name in copying)
 
 
-def count_bytes(module: ir.Module) -> int:
-    """What those operations read and write, each tensor once per operation; a fresh destination is written only."""
+def count_bytes(module: ir.Module) -> int | None:
+    """What those operations read and write, each tensor once per operation; a fresh destination is written only.
+
+    None for a function of which the call says the sizes.
+    """
     total = 0
+    kinds = [kind for one in public_functions(module) for kind in (*one.type.inputs, *one.type.results)]
+    if any(isinstance(kind, ir.RankedTensorType) and not kind.has_static_shape for kind in kinds):
+        return None
     for one in operations_named(module, "linalg.*"):
         if one.name in NO_LOOPS:
             continue
