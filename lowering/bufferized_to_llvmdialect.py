@@ -3,7 +3,7 @@
 Takes the bufferized module. Gives one `llvm.func` per function, whose arguments are bare pointers, none of which
 overlaps another that is written, and behind them the sizes that are known at run time only. The public function is
 renamed to `symbol_of` its kernel.
-Refuses nothing of its own.
+Refuses buffers larger than `memory_limits` allows.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from mlirtri.dialect.mlir import ir, memref, public_functions
 from mlirtri.lowering import hoisted_buffers, loop_order, narrow_floats, size_arguments
 from mlirtri.lowering.bufferized_to_loops import TO_GENERIC, lower_to_loops
 from mlirtri.lowering.imperative import is_imperative
+from mlirtri.lowering.memory_limits import refuse_large_buffers
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.stage import CompileContext
 
@@ -56,8 +57,9 @@ TO_READ = (
 
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
-    """Lower `module` in place; raises `PassFailedError`."""
+    """Lower `module` in place; raises `PassFailedError`, `KernelMemoryError`."""
     with module.context, ir.Location.unknown():
+        refuse_large_buffers(module)
         run_rewrite("prepare-functions", _prepare_functions, module, context)
         if is_imperative(module):
             lower_to_loops(module, context)

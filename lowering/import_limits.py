@@ -1,8 +1,8 @@
 """What no machine holds, and what no dialect here knows, is refused before anything works on it.
 
-Takes the only function of a module. Refuses tensors that would need more than `LARGEST_TENSOR` bytes, constants of more
-than `LARGEST_CONSTANT` equal elements, which upstream's passes write out one by one, and operations of dialects that
-are not registered (the rest of the module may have them).
+Takes the only function of a module. Refuses tensors larger than `memory_limits` allows, constants of more than
+`LARGEST_CONSTANT` equal elements, which upstream's passes write out one by one, and operations of dialects that are not
+registered (the rest of the module may have them).
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from math import prod
 from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import all_operations, ir
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
+from mlirtri.lowering.memory_limits import too_large
 from mlirtri.lowering.refusals import refuse
 from mlirtri.lowering.stage import CompileContext
 
-LARGEST_TENSOR = 1 << 42
-"""Bytes."""
 LARGEST_CONSTANT = 1 << 28
 """Elements."""
 
@@ -55,12 +54,7 @@ def _arguments(operation: ir.Operation) -> list[ir.Value]:
 def _too_large(kind: ir.Type, place: ir.Location | None) -> KernelError | None:
     if not isinstance(kind, ir.RankedTensorType):
         return None
-    sizes = [size for size in kind.shape if size != ir.ShapedType.get_dynamic_size()]
-    if prod(sizes) * 8 <= LARGEST_TENSOR or 0 in sizes:
-        return None
-    return UnsupportedOperationError(
-        f"a {kind} has {prod(sizes)} elements, which no machine holds", span_of(place), help="check its shape"
-    )
+    return too_large("a", kind, place)
 
 
 def _long_constant(operation: ir.Operation) -> KernelError | None:

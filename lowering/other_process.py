@@ -8,6 +8,7 @@ The first use starts the process, which is kept for the next. It imports MLIR al
 
 from __future__ import annotations
 
+import atexit
 import math
 import os
 import pickle
@@ -87,6 +88,11 @@ class OtherProcess:
         )
         self.owner = os.getpid()
 
+    def close(self) -> None:
+        """End the process, if it is ours."""
+        if self.process is not None and self.owner == os.getpid():
+            self._stop()
+
     def _stop(self) -> None:
         self.process.kill()
         self.process.communicate()
@@ -95,6 +101,7 @@ class OtherProcess:
 
 OTHER = OtherProcess()
 """The one that all share: two would need twice the memory, and compiling takes turns anyway."""
+atexit.register(OTHER.close)
 
 
 def _why(status: int, limits: Limits) -> str:

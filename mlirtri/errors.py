@@ -191,6 +191,10 @@ class UnsupportedOperationError(KernelError):
     """Each reason with all of its places, where a room has looked for all of them."""
 
 
+class KernelMemoryError(UnsupportedOperationError, MemoryError):
+    """A tensor that does not fit into memory: known at compile time, or found when a result is to be made."""
+
+
 class PassFailedError(KernelError):
     """A compiler pass failed; the input IR is saved and the message has the command that reproduces it."""
 

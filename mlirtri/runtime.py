@@ -7,7 +7,7 @@ Refuses tensors that need a gradient, lie on another device or have another layo
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from mlirtri.arrays import as_array, as_given, as_torch, is_settled, view_of
 from mlirtri.dialect.dtypes import find_stored
 from mlirtri.dynamic_shapes import DynamicShapes
 from mlirtri.entries import Entry
-from mlirtri.errors import ArgumentMismatchError, KernelTypeError
+from mlirtri.errors import ArgumentMismatchError, KernelMemoryError, KernelTypeError
 from mlirtri.lowering.large_memory import empty
 from mlirtri.lowering.specialization import Interface, Leaf, like
 from mlirtri.lowering.stage import Executable
@@ -69,7 +69,10 @@ class Runner:
         if out is None and self.is_plain and _are_plain(arguments, self.types):
             # The common case, with nothing to convert: a third of the time of the general one.
             [(shape, dtype)] = self.outputs
-            result = torch.empty(shape, dtype=dtype)
+            try:
+                result = torch.empty(shape, dtype=dtype)
+            except RuntimeError as error:
+                raise _no_memory(self.name, shape, dtype, error) from None
             self.run(arguments, (result,))
             return result
         inputs = [entry(argument) for entry, argument in zip(self.entries, arguments, strict=True)]
@@ -90,12 +93,19 @@ class Runner:
         for index, (shape, dtype) in enumerate(self.shaped(inputs)):
             parameter = self.updates.in_place.get(index)
             if parameter is None and arrays:
-                results.append(empty(shape, dtype, device))
+                results.append(self.made(empty, shape, dtype, device=device))
             elif parameter is None:
-                results.append(torch.empty(shape, dtype=dtype, device=device))
+                results.append(self.made(torch.empty, shape, dtype, device=device))
             else:
                 results.append(as_given(inputs[parameter], dtype))
         return results
+
+    def made(self, make: Callable[..., torch.Tensor], shape: Any, dtype: torch.dtype, **where: Any) -> torch.Tensor:
+        """A new tensor; raises `KernelMemoryError` where there is no memory for it."""
+        try:
+            return make(shape, dtype=dtype, **where)
+        except (MemoryError, RuntimeError) as error:
+            raise _no_memory(self.name, shape, dtype, error) from None
 
     def shaped(self, inputs: Sequence[Any]) -> list[tuple[Any, torch.dtype]]:
         """Shape and dtype of every result; of sizes known at run time only, by those of the arguments."""
@@ -224,3 +234,8 @@ def _flatten(tree: Any) -> list[Any]:
 
 def _leaves(tree: Any) -> list[Leaf]:
     return [each for each in _flatten(tree) if isinstance(each, Leaf)]
+
+
+def _no_memory(name: str, shape: Any, dtype: torch.dtype, error: BaseException) -> KernelMemoryError:
+    reason = (str(error).splitlines() or ["no memory"])[0]
+    return KernelMemoryError(f"{name}(): no memory for a result {dtype} {list(shape)}: {reason}")

@@ -63,6 +63,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("MLIRTRI_PIPELINE", *_WORD, "linalg", 'pipeline of kernels that name none: "linalg", "relax", "mlir"'),
         Setting("MLIRTRI_INTERPRET", *_SWITCH, False, "run kernels op by op on NumPy, for debuggers"),
         Setting("MLIRTRI_NUM_THREADS", *_COUNT, None, "CPU threads of a kernel; by default all the process may use"),
+        Setting("MLIRTRI_MAX_TENSOR_BYTES", *_COUNT, None, "largest tensor compiled; by default this memory's size"),
         Setting("MLIRTRI_PRINT_IR", *_NAMES, (), "print the IR after each pass of these stages to stderr"),
         Setting("MLIRTRI_DUMP_DIR", *_FOLDER, None, "write the complete IR of each stage into this folder"),
         Setting("MLIRTRI_OVERRIDE_DIR", *_FOLDER, None, "take a stage's IR from this folder when a dump lies there"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import mlirtri as mt
 from mlirtri import isolation
-from mlirtri.errors import KernelValueError, ParseError, PassFailedError, UnsupportedOperationError
+from mlirtri.errors import KernelMemoryError, KernelValueError, ParseError, PassFailedError, UnsupportedOperationError
 from mlirtri.isolation import DEEPEST
 
 TEXT = """
@@ -160,3 +160,65 @@ def read_or_refused(data: bytes) -> None:
         program = mt.from_mlir(data)
         with contextlib.suppress(UnsupportedOperationError, KernelValueError, PassFailedError):
             program.to_mlir("linalg")
+
+
+# --- memory --------------------------------------------------------------------------------------------------------
+
+
+def of_size(count: int) -> str:
+    """A program of a small argument and result, with a temporary of `count` rows between them."""
+    return f"""
+#rows = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d1)>
+func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {{
+  %e = tensor.empty() : tensor<{count}x4xf32>
+  %f = linalg.generic {{indexing_maps = [#row, #rows], iterator_types = ["parallel", "parallel"]}}
+      ins(%a : tensor<4xf32>) outs(%e : tensor<{count}x4xf32>) {{
+  ^bb0(%x: f32, %y: f32):
+    linalg.yield %x : f32
+  }} -> tensor<{count}x4xf32>
+  %g = linalg.generic {{indexing_maps = [#rows, #row], iterator_types = ["reduction", "parallel"]}}
+      ins(%f : tensor<{count}x4xf32>) outs(%a : tensor<4xf32>) {{
+  ^bb0(%x: f32, %y: f32):
+    %s = arith.maximumf %y, %x : f32
+    linalg.yield %s : f32
+  }} -> tensor<4xf32>
+  return %g : tensor<4xf32>
+}}
+"""
+
+
+@pytest.mark.parametrize("count", [2**33, 2**40, 2**62, 2**63 - 1])
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_a_tensor_larger_than_memory_is_refused_with_its_size(count, pipeline, monkeypatch):
+    monkeypatch.setenv("MLIRTRI_MAX_TENSOR_BYTES", str(2**36))
+    with pytest.raises(KernelMemoryError, match=f"{count * 16} bytes, where a tensor may have {2**36}") as caught:
+        mt.from_mlir(of_size(count)).compile(pipeline=pipeline)
+    assert caught.value.span.line == 5
+
+
+def test_a_temporary_of_a_kernel_is_refused_too(monkeypatch):
+    monkeypatch.setenv("MLIRTRI_MAX_TENSOR_BYTES", str(2**16))
+
+    @mt.jit(pipeline="mlir")
+    def sums(a):
+        return ((a @ a.T) @ a).sum(axis=0)
+
+    with pytest.raises(KernelMemoryError, match="a temporary memref<256x256xf32"):
+        sums.compile(mt.Tensor((256, 4), mt.float32))
+    monkeypatch.delenv("MLIRTRI_MAX_TENSOR_BYTES")
+    assert "asm" in sums.compile(mt.Tensor((256, 4), mt.float32)).ir
+
+
+def test_a_result_without_memory_is_an_error(monkeypatch):
+    monkeypatch.setenv("MLIRTRI_MAX_TENSOR_BYTES", str(2**50))
+    text = """
+func.func @main(%a: tensor<f32>) -> tensor<1125899906842xf32> {
+  %e = tensor.empty() : tensor<1125899906842xf32>
+  %n = tensor.extract %a[] : tensor<f32>
+  %f = linalg.fill ins(%n : f32) outs(%e : tensor<1125899906842xf32>) -> tensor<1125899906842xf32>
+  return %f : tensor<1125899906842xf32>
+}
+"""
+    with pytest.raises(KernelMemoryError, match="no memory for a result"):
+        mt.from_mlir(text).compile(pipeline="mlir")(1.0)

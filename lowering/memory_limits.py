@@ -1,0 +1,50 @@
+"""How large a tensor may be: what this machine's memory holds, unless ``MLIRTRI_MAX_TENSOR_BYTES`` says otherwise.
+
+Code of MLIR's does not look whether it was given the memory that it asks for, and writes to address 0 where it was not.
+"""
+
+from __future__ import annotations
+
+import os
+from math import prod
+
+from mlirtri import settings
+from mlirtri.dialect.locations import span_of
+from mlirtri.dialect.mlir import ir, operations_named
+from mlirtri.errors import KernelMemoryError, raise_all
+
+
+def largest_tensor() -> int:
+    """Bytes of the largest tensor that is compiled."""
+    wanted = settings.get("MLIRTRI_MAX_TENSOR_BYTES")
+    return wanted if wanted is not None else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def too_large(what: str, kind: ir.ShapedType, place: ir.Location | None) -> KernelMemoryError | None:
+    """The error for a tensor or buffer of static shape that is larger than `largest_tensor`; None for others."""
+    dynamic = ir.ShapedType.get_dynamic_size()
+    count = prod(size for size in kind.shape if size != dynamic)
+    size, most = count * bytes_of(kind.element_type), largest_tensor()
+    if size <= most or 0 in kind.shape:
+        return None
+    return KernelMemoryError(
+        f"{what} {kind} has {count} elements: {size} bytes, where a tensor may have {most}",
+        span_of(place),
+        help="check its shape; for a machine with more memory set MLIRTRI_MAX_TENSOR_BYTES",
+    )
+
+
+def bytes_of(element: ir.Type) -> int:
+    """Bytes of one element in memory."""
+    if isinstance(element, ir.ComplexType):
+        return 2 * bytes_of(element.element_type)
+    if isinstance(element, (ir.IntegerType, ir.FloatType)):
+        return (element.width + 7) // 8
+    return 8
+
+
+def refuse_large_buffers(module: ir.Module) -> None:
+    """Raises `KernelMemoryError` for memory that the code would ask for and not get."""
+    found = [each for name in ("memref.alloc", "memref.alloca") for each in operations_named(module, name)]
+    problems = [too_large("a temporary", each.results[0].type, each.location) for each in found]
+    raise_all([problem for problem in problems if problem is not None])
