@@ -38,7 +38,10 @@ DTYPES = (torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int8,
 CASES = [
     *((f"unary {name}", getattr(torch, name), lambda make=make: (make(3, 5),)) for name, make in UNARY.items()),
     # Eager's gelu of infinity is NaN or infinity, depending on its vector code.
-    *((f"activation {name}", getattr(F, name), lambda m=f if name == "gelu" else n: (m(3, 5),)) for name in ACTIVATIONS),
+    *(
+        (f"activation {name}", getattr(F, name), lambda m=f if name == "gelu" else n: (m(3, 5),))
+        for name in ACTIVATIONS
+    ),
     *((f"binary {name}", getattr(torch, name), lambda m=make: (m(3, 5), m(3, 5))) for name, make in BINARY.items()),
     *(
         (f"int32 {name}", getattr(torch, name), lambda: (i(7, dtype=torch.int32), i(7, dtype=torch.int32)))
