@@ -54,10 +54,7 @@ def outline(module: ir.Module) -> dict[str, ir.Module]:
         _plan_inputs(island)
     for island in islands:
         _plan_outputs(island, islands, marked)
-    boundary = [value for island in islands for value in (*island.inputs, *island.outputs)]
-    if not all(island.outputs for island in islands) or not all(
-        _is_static_tensor(value.type) for value in (*block.arguments, *boundary)
-    ):
+    if not _can_be_called(islands, block):
         return {}
     end = terminator(block)
     for each in order:
@@ -68,11 +65,27 @@ def outline(module: ir.Module) -> dict[str, ir.Module]:
     with ir.Location.unknown():
         made = {name: _function_of(island, name) for name, island in named.items()}
         _call(module, named)
+    _erase(islands, block)
+    return made
+
+
+def _can_be_called(islands: Sequence[Island], block: ir.Block) -> bool:
+    """Whether all that is handed over is static tensors, and every island hands something on."""
+    boundary = [value for island in islands for value in (*island.inputs, *island.outputs)]
+    are_static = all(_is_static_tensor(value.type) for value in (*block.arguments, *boundary))
+    return are_static and all(island.outputs for island in islands)
+
+
+def _erase(islands: Sequence[Island], block: ir.Block) -> None:
+    """Drop what calls stand for now, and the literals that nothing else needs."""
+    # The hash of an operation changes with its operands: a set of them is of no use any more.
+    for island in reversed(islands):
+        for operation in reversed(island.operations):
+            operation.erase()
     for operation in reversed([each.operation for each in block.operations][:-1]):
         is_used = any(True for result in operation.results for _ in result.uses)
-        if operation in marked or (_is_cheap(operation) and not is_used):
+        if _is_cheap(operation) and not is_used:
             operation.erase()
-    return made
 
 
 def _is_worth_a_schedule(operation: ir.Operation) -> bool:
@@ -147,11 +160,11 @@ def _in_order(block: ir.Block, marked: set[ir.Operation]) -> tuple[list[ir.Opera
     for operation in [each.operation for each in block.operations][:-1]:
         needed = set(needed_by(operation))
         if operation in marked:
-            if needed & tainted:
+            if not needed.isdisjoint(tainted):
                 close()
             run.operations.append(operation)
             made.update(operation.results)
-        elif needed & (made | tainted):
+        elif not (needed.isdisjoint(made) and needed.isdisjoint(tainted)):
             behind.append(operation)
             tainted.update(operation.results)
         else:
@@ -166,17 +179,18 @@ def _in_order(block: ir.Block, marked: set[ir.Operation]) -> tuple[list[ir.Opera
 def _plan_inputs(island: Island) -> None:
     """Find what it takes from outside, and what of that is made again inside."""
     wanted = _from_outside(island.operations)
-    while wanted:
-        value = wanted.pop(0)
+    inputs: dict[ir.Value, None] = {}
+    copied: set[ir.Operation] = set()
+    for value in wanted:
         owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
         if owner is None or not _is_cheap(owner):
-            island.inputs += [] if value in island.inputs else [value]
-        elif owner not in island.copied:
-            island.copied.append(owner)
+            inputs[value] = None
+        elif owner not in copied:
+            copied.add(owner)
             wanted += _from_outside([owner])
     block = island.operations[0].block
     position = {each.operation: at for at, each in enumerate(block.operations)}
-    island.copied.sort(key=position.__getitem__)
+    island.inputs, island.copied = list(inputs), sorted(copied, key=position.__getitem__)
 
 
 def _plan_outputs(island: Island, islands: Sequence[Island], marked: set[ir.Operation]) -> None:
