@@ -10,7 +10,15 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from mlirtri.lowering.tvm_names import IRModule, PrimFunc, ir, register_pure_operator, structural_map, tirx
+from mlirtri.lowering.tvm_names import (
+    IRModule,
+    PrimFunc,
+    ir,
+    register_pure_operator,
+    structural_map,
+    structural_walk,
+    tirx,
+)
 from mlirtri.lowering.vector_functions import FUNCTIONS
 from mlirtri.lowering.vector_lanes import Lanes
 
@@ -88,10 +96,12 @@ def _flattened(sequence: Any) -> Any:
 def _expanded(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
     """The names that `value` needs, and what it is with them."""
     names: list[tuple[Any, Any]] = []
+    bound = _bound_inside(value)
 
     def expanded(call: Any) -> Any:
         name = _name(call)
-        if name is None:
+        # What a variable of the value's own goes into cannot be computed before the statement.
+        if name is None or any(_uses(operand, bound) for operand in call.args):
             return call
         lanes = Lanes(str(call.ty.dtype), names)
         make, _ = FUNCTIONS[name]
@@ -100,6 +110,20 @@ def _expanded(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
 
     behind_conditions = structural_map(value, (ir.Call, _with_calls_in_arms), order="post")
     return names, structural_map(behind_conditions, (ir.Call, expanded), order="post")
+
+
+def _bound_inside(value: Any) -> list[Any]:
+    """The variables that are bound inside of `value`."""
+    found: list[Any] = []
+    structural_walk(value, (tirx.Let, lambda each: found.append(each.var)), order="pre")
+    return found
+
+
+def _uses(value: Any, variables: list[Any]) -> bool:
+    found: list[Any] = []
+    if variables:
+        structural_walk(value, (tirx.Var, lambda each: found.append(each)), order="pre")
+    return any(each.same_as(variable) for each in found for variable in variables)
 
 
 def _name(call: Any) -> str | None:
