@@ -62,8 +62,10 @@ def _guard(one: ir.Operation) -> None:
     for axis, (offset, size, stride) in enumerate(zip(offsets, sizes, strides, strict=True)):
         end = dim(whole, axis)
         if static_sizes[axis] == unknown:
-            inside_offsets[axis] = _between(offset, end)
-            room = arith.ceildivsi(arith.subi(end, inside_offsets[axis]), stride)
+            if static_offsets[axis] != 0:
+                inside_offsets[axis] = _between(offset, end)
+                end = arith.subi(end, inside_offsets[axis])
+            room = end if one.attributes["static_strides"][axis] == 1 else arith.ceildivsi(end, stride)
             inside_sizes[axis] = _between(size, room)
         elif static_offsets[axis] == unknown:
             reach = arith.addi(arith.muli(arith.subi(size, index(1)), stride), index(1))
@@ -82,6 +84,8 @@ def _is_inside(offset: ir.Value, whole: int, size: int) -> bool:
 
 
 def _between(value: ir.Value, largest: ir.Value) -> ir.Value:
+    if not isinstance(value.owner, ir.Block) and value.owner.operation.name == "tensor.dim":
+        return arith.minsi(value, largest)
     return arith.maxsi(arith.minsi(value, largest), index(0))
 
 

@@ -7,6 +7,8 @@ size. Other results stay. Refuses nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mlirtri.dialect.mlir import all_operations, bufferization, ir, operations_named
 from mlirtri.lowering.buffer_values import is_inside, terminator
 from mlirtri.lowering.size_conditions import dim
@@ -33,6 +35,65 @@ def rewrite(module: ir.Module) -> None:
         for result in operation.results:
             if _is_unknown(result) and (source := _start(result)) is not None:
                 _replace(result, source)
+
+
+def in_loops(function: ir.OpView) -> Iterator[ir.Operation]:
+    """The structured operations in loops, each as one at the function's end on arrays of the same sizes.
+
+    The caller looks at it, then it is erased. Those in branches, which may not run, are left out, and those of which
+    some array's sizes are not known outside of the loop.
+    """
+    for operation in operations_named(function, "linalg.*"):
+        if not operation.results or not _is_in_loops(operation) or not any(map(_is_unknown, operation.operands)):
+            continue
+        stands = [_stand_in(value) for value in operation.operands]
+        if any(each is None for each in stands):
+            continue
+        copy = operation.clone().operation
+        for at, each in enumerate(stands):
+            copy.operands[at] = each
+        yield copy
+        copy.erase()
+
+
+def _is_in_loops(operation: ir.Operation) -> bool:
+    parent = operation.parent
+    if parent.name == "func.func":
+        return False
+    while parent.name in ("scf.for", "scf.while"):
+        parent = parent.operation.parent
+    return parent.name == "func.func"
+
+
+def _stand_in(value: ir.Value) -> ir.Value | None:
+    """A value at the function's top with the sizes of `value`; a new one where these are known there."""
+    if not isinstance(value.type, ir.RankedTensorType):
+        return value if _is_at_top(value) else None
+    while True:
+        value = _root(value)
+        if _is_at_top(value):
+            return value
+        if not isinstance(value.owner, ir.Block):
+            break
+        loop, at = value.owner.owner.operation, value.arg_number
+        if loop.name != "scf.for" or _root(terminator(value.owner).operands[at - 1]) != value:
+            return None
+        value = loop.operands[2 + at]
+    made, unknown = value.owner.operation, sum(size < 0 for size in value.type.shape)
+    if made.name not in ("tensor.empty", "tensor.extract_slice"):
+        return None if unknown else bufferization.alloc_tensor(value.type, [])
+    sizes = list(made.operands)
+    if made.name == "tensor.extract_slice":
+        first = 1 + made.attributes["operandSegmentSizes"][1]
+        sizes = sizes[first : first + made.attributes["operandSegmentSizes"][2]]
+    if len(sizes) != unknown or not all(map(_is_at_top, sizes)):
+        return None
+    return bufferization.alloc_tensor(value.type, sizes)
+
+
+def _is_at_top(value: ir.Value) -> bool:
+    owner = value.owner.owner if isinstance(value.owner, ir.Block) else value.owner.operation.parent
+    return owner.operation.name == "func.func"
 
 
 def _replace(result: ir.Value, source: ir.Value) -> None:
@@ -77,11 +138,30 @@ def _root(value: ir.Value) -> ir.Value:
             value = made.operands[DESTINATIONS[made.name]]
         elif made.name.startswith(DESTINATION_STYLE):
             value = made.operands[len(made.operands) - len(made.results) + value.result_number]
+        elif made.name == "tensor.empty" and (like := _like(value)) is not None:
+            value = like
         elif made.name.startswith("scf.") and (start := _start(value)) is not None:
             value = start
         else:
             break
     return value
+
+
+def _like(value: ir.Value) -> ir.Value | None:
+    """The array of the same type that a new array takes all its unknown sizes from."""
+    found = None
+    axes = [axis for axis, size in enumerate(value.type.shape) if size < 0]
+    for axis, size in zip(axes, value.owner.operands, strict=True):
+        made = None if isinstance(size.owner, ir.Block) else size.owner.operation
+        if made is None or made.name != "tensor.dim" or isinstance(made.operands[1].owner, ir.Block):
+            return None
+        source, number = made.operands[0], made.operands[1].owner
+        if number.name != "arith.constant" or number.attributes["value"].value != axis or source.type != value.type:
+            return None
+        if found is not None and found != source:
+            return None
+        found = source
+    return found
 
 
 def _is_unknown(value: ir.Value) -> bool:

@@ -38,7 +38,8 @@ TO_ARGUMENTS = (
     Pass("cse", "equal sizes are computed once"),
 )
 """The passes between a function and its sizes."""
-GUARDED = ("tensor.extract_slice", "tensor.insert_slice", "tensor.extract", "tensor.insert")
+_IN_LOOP = "an operation in a loop"
+GUARDED = (_IN_LOOP, "tensor.extract_slice", "tensor.insert_slice", "tensor.extract", "tensor.insert")
 """Operations that stay inside of their arrays wherever elements send them."""
 
 
@@ -140,6 +141,10 @@ def _ask(function: func.FuncOp, asked: _Asked) -> list[ir.Value]:
     for each in (one for operation in operations for one in conditions_of(operation)):
         asked.conditions.append((each.relation, _why(each), span_of(each.operation.location)))
         returned += [each.left, each.right, arith.cmpi(_PREDICATES[each.relation], each.left, each.right)]
+    for copy in loop_sizes.in_loops(function):
+        for each in conditions_of(copy):
+            asked.conditions.append((each.relation, _IN_LOOP, span_of(copy.location)))
+            returned += [each.left, each.right, arith.cmpi(_PREDICATES[each.relation], each.left, each.right)]
     for at, attributes in enumerate(result_attributes(function)):
         if CHECK in attributes and (found := _scalar_of(results[at])) is not None:
             asked.checks.append((ir.StringAttr(attributes[CHECK]).value, _place(results[at])))

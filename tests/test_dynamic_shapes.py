@@ -194,6 +194,28 @@ func.func @sums(%x: tensor<?xf32>) -> tensor<?xf32> {
 """
 
 
+STEPS = """
+#all = affine_map<(i, j) -> (i, j)>
+func.func @steps(%x: tensor<5x?x4xf32>, %h: tensor<?x4xf32>) -> tensor<?x4xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c5 = arith.constant 5 : index
+  %n = tensor.dim %x, %c1 : tensor<5x?x4xf32>
+  %r = scf.for %i = %c0 to %c5 step %c1 iter_args(%s = %h) -> (tensor<?x4xf32>) {
+    %t = tensor.extract_slice %x[%i, 0, 0] [1, %n, 4] [1, 1, 1] : tensor<5x?x4xf32> to tensor<?x4xf32>
+    %u = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel"]}
+        ins(%t : tensor<?x4xf32>) outs(%s : tensor<?x4xf32>) {
+    ^bb0(%a: f32, %b: f32):
+      %c = arith.addf %a, %b : f32
+      linalg.yield %c : f32
+    } -> tensor<?x4xf32>
+    scf.yield %u : tensor<?x4xf32>
+  }
+  return %r : tensor<?x4xf32>
+}
+"""
+
+
 @functools.cache
 def kernel(text: str, pipeline: str):
     return mt.from_mlir(text).compile(pipeline=pipeline)
@@ -251,6 +273,13 @@ class TestOneCompile:
     def test_loops(self, pipeline, n):
         x = normal(n)
         check(kernel(CUMULATE, pipeline)(x), np.cumsum(x))
+
+    def test_operations_in_loops(self, pipeline):
+        for n in (3, 0):
+            x, h = normal(5, n, 4), normal(n, 4)
+            check(kernel(STEPS, pipeline)(x, h), x.sum(0) + h)
+        with pytest.raises(ArgumentMismatchError, match=r"axis 0 of 'arg1' is 2 and axis 1 of 'arg0' is 3"):
+            kernel(STEPS, pipeline)(normal(5, 3, 4), normal(2, 4))
 
     def test_a_size_that_a_number_says(self, pipeline):
         for n in (5, 0, 12):
