@@ -205,3 +205,26 @@ func.func @k(%x: tensor<256xf32>) -> (tensor<256xf32>, tensor<256xf32>, tensor<3
     np.testing.assert_allclose(added, np.exp(x), rtol=1e-6)
     np.testing.assert_array_equal(empty, 0)
     np.testing.assert_array_equal(inserted, np.concatenate([np.zeros(10), added, np.zeros(34)]).astype(np.float32))
+
+
+def test_large_bodies_are_cut():
+    """TVM follows an expression by recursion: as one, this body ends the process."""
+    count = 2000
+    steps = "\n".join(f"  %t{n + 1} = math.{('ceil', 'floor')[n % 2]} %t{n} : tensor<4xf32>" for n in range(count))
+    text = f"func.func @k(%t0: tensor<4xf32>) -> tensor<4xf32> {{\n{steps}\n  return %t{count} : tensor<4xf32>\n}}"
+    x = np.arange(4, dtype=np.float32)
+    (found,) = run(text, x + 0.5, pipeline="linalg")
+    np.testing.assert_array_equal(found, x + 1)
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_functions_of_functions_compile_in_time(pipeline):
+    """TVM takes time exponential in the depth of what each of them becomes."""
+    steps = "\n".join(f"  %t{n + 1} = math.sin %t{n} : tensor<4xf32>" for n in range(6))
+    text = f"func.func @k(%t0: tensor<4xf32>) -> tensor<4xf32> {{\n{steps}\n  return %t6 : tensor<4xf32>\n}}"
+    x = np.arange(4, dtype=np.float32)
+    (found,) = run(text, x, pipeline=pipeline)
+    right = x
+    for _ in range(6):
+        right = np.sin(right)
+    np.testing.assert_allclose(found, right, rtol=1e-5)
