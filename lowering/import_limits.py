@@ -1,6 +1,7 @@
 """What no machine holds, and what no dialect here knows, is refused before anything works on it.
 
-Takes the only function of a module. Refuses tensors larger than `memory_limits` allows, constants of more than
+Takes the only function of a module. Refuses functions of more than `LARGEST_FUNCTION`
+operations, tensors larger than `memory_limits` allows, constants of more than
 `LARGEST_CONSTANT` equal elements, which upstream's passes write out one by one, and operations of dialects that are not
 registered (the rest of the module may have them).
 """
@@ -10,12 +11,14 @@ from __future__ import annotations
 from math import prod
 
 from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import all_operations, ir
+from mlirtri.dialect.mlir import all_operations, ir, public_functions
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
 from mlirtri.lowering.memory_limits import too_large
 from mlirtri.lowering.refusals import refuse
 from mlirtri.lowering.stage import CompileContext
 
+LARGEST_FUNCTION = 1 << 15
+"""Operations outside of bodies. Upstream's fusion takes time with their square: half a minute for a quarter."""
 LARGEST_CONSTANT = 1 << 28
 """Elements."""
 
@@ -24,6 +27,7 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
     """Change nothing; raises `UnsupportedOperationError`."""
     operations = all_operations(module)
     refuse_unknown(module)
+    _refuse_long(module)
     kinds: dict[ir.Type, ir.Location] = {}
     for operation in operations:
         for value in (*operation.results, *_arguments(operation)):
@@ -31,6 +35,17 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
     problems = [problem for kind, place in kinds.items() if (problem := _too_large(kind, place))]
     problems += [problem for operation in operations if (problem := _long_constant(operation))]
     raise_all(problems)
+
+
+def _refuse_long(module: ir.Module) -> None:
+    for function in public_functions(module):
+        operations = function.regions[0].blocks[0].operations
+        if len(operations) > LARGEST_FUNCTION:
+            raise UnsupportedOperationError(
+                f"the function has {len(operations)} operations, and {LARGEST_FUNCTION} at most are compiled",
+                span_of(operations[LARGEST_FUNCTION].location),
+                help="write what repeats as a loop (scf.for), or compile it in parts",
+            )
 
 
 def refuse_unknown(module: ir.Module) -> None:

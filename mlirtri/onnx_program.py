@@ -30,7 +30,9 @@ def _program(model: Any) -> Program:
     from mlirtri.lowering.onnx_graph import symbol_of, taken_apart
 
     loaded, file = _loaded(model)
+    _check_names(loaded, file)
     _check(loaded, file)
+    _check_dtypes(loaded, file)
     name = symbol_of(loaded)
     graph, tensors = taken_apart(loaded, name, f"<nodes of {file.strip('<>')}>")
     return OnnxProgram("onnx", lambda: graph, (name,), file, tensors)
@@ -71,6 +73,28 @@ def _loaded(model: Any) -> tuple[Any, str]:
     except Exception as error:  # protobuf's own class of errors is another in each of its implementations
         place = Span("<onnx>" if isinstance(model, bytes) else str(model), 1, 1)
         raise ParseError(f"this is no ONNX model: {error}", place) from None
+
+
+def _check_names(message: Any, file: str) -> None:
+    """What is no UTF-8 comes as bytes, or as an error, where a name is meant."""
+    for field, value in message.ListFields():
+        if field.type not in (field.TYPE_STRING, field.TYPE_MESSAGE):
+            continue
+        for each in [value] if hasattr(value, "ListFields") or isinstance(value, (str, bytes)) else value:
+            if isinstance(each, bytes):
+                raise ParseError(f"a name in this model is not UTF-8: {each[:40]!r}", Span(file, 1, 1))
+            if field.type == field.TYPE_MESSAGE:
+                _check_names(each, file)
+
+
+def _check_dtypes(model: Any, file: str) -> None:
+    """The checker lets numbers pass that stand for no element type."""
+    from onnx import TensorProto
+
+    for tensor in model.graph.initializer:
+        if tensor.data_type not in TensorProto.DataType.values():
+            message = f"initializer {tensor.name!r} has element type {tensor.data_type}, which ONNX does not have"
+            raise ParseError(message, Span(file, 1, 1))
 
 
 def _check(model: Any, file: str) -> None:

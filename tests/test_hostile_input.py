@@ -118,6 +118,35 @@ def test_the_look_costs_little():
     assert time.process_time() - start < 0.2
 
 
+def test_a_function_of_too_many_operations_is_refused_at_the_first_that_is_too_many():
+    count = 40_000
+    lines = [f"  %{at + 1} = arith.addf %{at}, %{at} : tensor<4xf32>" for at in range(count)]
+    start = "func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n  %0 = math.exp %a : tensor<4xf32>\n"
+    text = start + "\n".join(lines) + f"\n  return %{count} : tensor<4xf32>\n}}"
+    with pytest.raises(UnsupportedOperationError, match=f"{count + 2} operations, and 32768 at most") as caught:
+        mt.from_mlir(text).compile()
+    assert caught.value.span.line == 2 + 32768
+
+
+def test_an_onnx_model_with_a_wrong_byte_is_read_or_refused():
+    onnx = pytest.importorskip("onnx")
+    tensor = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [2], [1.0, 2.0])
+    values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in ("x", "y")]
+    node = onnx.helper.make_node("Softmax", ["s"], ["y"], axis=0)
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Add", ["x", "w"], ["s"]), node], "g", [values[0]], [values[1]], [tensor]
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]).SerializeToString()
+    accepted = 0
+    for position in range(len(model)):
+        damaged = bytearray(model)
+        damaged[position] ^= 0x91
+        with contextlib.suppress(ParseError, UnsupportedOperationError):
+            mt.from_onnx(bytes(damaged))
+            accepted += 1
+    assert accepted < len(model) / 2
+
+
 # --- bytecode ------------------------------------------------------------------------------------------------------
 
 
