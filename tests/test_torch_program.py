@@ -236,6 +236,7 @@ class Branch(nn.Module):
         return x if x.sum() > 0 else -x
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_what_cannot_be_exported():
     x = torch.randn(3)
     with pytest.raises(UnsupportedOperationError, match=r"torch\.export cannot trace Branch"):
