@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.dialect.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
@@ -74,7 +76,8 @@ def cast(expression: Expr, dtype: str) -> Expr:
         return expression
     if isinstance(expression, tirx.FloatImm) and dtype.startswith(("float", "bfloat")):
         # A number now, not a cast of one: rules that look for constants have to see it.
-        return tirx.FloatImm(dtype, expression.value)
+        with np.errstate(over="ignore"):
+            return tirx.FloatImm(dtype, float(np.float64(expression.value).astype(DTYPES[dtype].numpy)))
     if dtype == "bfloat16" and not isinstance(expression, tirx.FloatImm):
         bits = tirx.Var("bits", "uint32")
         half = tirx.reinterpret("bfloat16", rounded_to_bfloat16(bits))
