@@ -23,9 +23,10 @@ BYTES, BYTES_PER_BYTE = 8 << 30, 60
 """Address space that parsing may take, of which a gigabyte is the libraries."""
 
 _TOKEN = re.compile(
-    rb'"[^"\\\n]*(?:\\.[^"\\\n]*)*"|//[^\n]*|->|[<>=]=|(?P<open>[(\[{<])|(?P<close>[)\]}>])'
+    rb'(?P<quote>")|//[^\n]*|->|[<>=]=|(?P<open>[(\[{<])|(?P<close>[)\]}>])'
     rb"|(?P<number>[0-9]{%d})|(?P<minus>(?:-\s*){64})|(?P<nul>\0)" % (MOST_DIGITS + 1)
 )
+_STRING_END = re.compile(rb'["\n]|\\.', re.DOTALL)
 _PROBLEMS = {
     "number": (f"this number has more than {MOST_DIGITS} digits", None),
     "minus": ("this has 64 signs after each other", None),
@@ -74,10 +75,12 @@ def text_of_bytecode(data: bytes, file: str, convert: Callable[[bytes], bytes]) 
 
 def _check_tokens(data: bytes, file: str) -> None:
     """Raises `ParseError` for what the parser would recurse through, or never end with."""
-    depth = 0
-    for token in _TOKEN.finditer(data):
-        kind = token.lastgroup
-        if kind == "open":
+    depth = position = 0
+    while token := _TOKEN.search(data, position):
+        kind, position = token.lastgroup, token.end()
+        if kind == "quote":
+            position = _end_of_string(data, position)
+        elif kind == "open":
             depth += 1
             if depth > DEEPEST:
                 where = _place(data, token.start(), file)
@@ -87,6 +90,11 @@ def _check_tokens(data: bytes, file: str) -> None:
         elif kind is not None:
             message, way_out = _PROBLEMS[kind]
             raise ParseError(message, _place(data, token.start(), file), help=way_out)
+
+
+def _end_of_string(data: bytes, position: int) -> int:
+    """Behind the quote, or before the end of the line, that ends the string; one expression would look back too far."""
+    return next((each.end() for each in _STRING_END.finditer(data, position) if each[0][:1] != b"\\"), len(data))
 
 
 def _place(data: bytes, position: int, file: str) -> Span:
