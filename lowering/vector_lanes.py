@@ -33,10 +33,34 @@ class Lanes:
         return dtype if self.count == 1 else f"{dtype}x{self.count}"
 
     def named(self, value: Expr) -> Expr:
-        """`value` under a name, since it is used more than once."""
+        """`value` under a name, since it is used more than once; integers and bools as they are."""
+        if not str(value.ty.dtype).startswith("float"):
+            return value
         variable = tirx.Var(f"v{len(self.bindings)}", value.ty)
         self.bindings.append((variable, value))
         return variable
+
+    def kept(self, value: Expr) -> Expr:
+        """`value` in memory of its own, which becomes a register.
+
+        TVM's analyzers put the values of names into one another, in time exponential in the depth; not those of memory.
+        """
+        dtype, _, lanes = str(value.ty.dtype).partition("x")
+        place = tirx.decl_buffer((int(lanes or 1),), dtype, f"k{len(self.bindings)}", layout=None)
+        first = tirx.IntImm("int32", 0)
+        at = [tirx.Ramp(first, tirx.IntImm("int32", 1), int(lanes)) if lanes else first]
+        self.bindings.append((place, tirx.BufferStore(place, value, at)))
+        return tirx.BufferLoad(place, at)
+
+    def statements(self) -> list[Any]:
+        """What stands before the use of names and memory."""
+        made: list[Any] = []
+        for variable, value in self.bindings:
+            if isinstance(value, tirx.BufferStore):
+                made += [tirx.AllocBuffer(variable), value]
+            else:
+                made.append(tirx.Bind(variable, value))
+        return made
 
     def closed(self, result: Expr) -> Expr:
         """`result` with all names that it needs."""

@@ -82,7 +82,7 @@ def _expanded_bind(bind: Any) -> Any:
 
 
 def _after(names: list[tuple[Any, Any]], statement: Any) -> Any:
-    return tirx.SeqStmt([*(tirx.Bind(variable, value) for variable, value in names), statement])
+    return tirx.SeqStmt([*Lanes("float32", names).statements(), statement])
 
 
 def _flattened(sequence: Any) -> Any:
@@ -105,8 +105,7 @@ def _expanded(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
             return call
         lanes = Lanes(str(call.ty.dtype), names)
         make, _ = FUNCTIONS[name]
-        # A name for each operand: it may be a load, or long. And for the result, which may be used more than once.
-        return lanes.named(make(lanes, *map(lanes.named, call.args)))
+        return lanes.kept(make(lanes, *map(lanes.kept, call.args)))
 
     behind_conditions = structural_map(value, (ir.Call, _with_calls_in_arms), order="post")
     return names, structural_map(behind_conditions, (ir.Call, expanded), order="post")
