@@ -7,12 +7,12 @@ Refuses what the importer does not write: data-dependent sizes of some kinds, dt
 from __future__ import annotations
 
 import re
+from inspect import getfile
 from pathlib import Path
 from typing import Any
 
 import torch
 
-import mlirtri
 from mlirtri.dialect.definition import new_context
 from mlirtri.dialect.dtypes import find_dtype
 from mlirtri.dialect.locations import location_of
@@ -22,7 +22,7 @@ from mlirtri.lowering.imports import BOUND, DTYPE, argument_attributes, result_a
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.torch_graph import TorchGraph
 
-LIBRARIES = (str(Path(torch.__file__).parent), str(Path(mlirtri.__file__).parent))
+LIBRARIES = (str(Path(torch.__file__).parent), str(Path(getfile(KernelError)).parent))
 """Frames in here are no lines of the user's."""
 _FRAME = re.compile(r'File "([^"]+)", line ([0-9]+)')
 
