@@ -99,7 +99,7 @@ def read_source(
 def _read_source(data: bytes, file: str, operations: Sequence[str], read: Callable[[str, str], Any]) -> Source:
     is_ours = file == MODULE
     if data.startswith(BYTECODE):
-        data, is_ours = text_of_bytecode(data, file, _bytecode_to_text), True
+        data = text_of_bytecode(data, file, _bytecode_to_text)
     data, resources = split_resources(data)
     text = text_of(data, file)
     if not is_ours:
