@@ -175,12 +175,13 @@ class ScalarBody:
     def _bind(self, expression: Expr, wish: str, mentions: int = 1) -> Expr:
         is_bool = dtype_name(expression) == "bool"
         if is_bool:
-            # TVM analyses what a variable can be, and fails on a vector of bools; it does not look at conditions.
-            expression = tirx.Select(expression, literal(1, "int8"), literal(0, "int8"))
+            # TVM analyses which whole numbers a variable can be, fails on vectors of bools, and where it finds another
+            # answer the second time. LLVM sees through the float.
+            expression = tirx.Select(expression, literal(1, "float32"), literal(0, "float32"))
         variable = tirx.Var(f"{wish}_{len(self.variables)}", dtype_name(expression))
         self._count(mentions)
         self.variables.append((variable, expression))
-        return tirx.NE(variable, literal(0, "int8")) if is_bool else variable
+        return tirx.GT(variable, literal(0, "float32")) if is_bool else variable
 
     def _bind_twice(self, expression: Expr, wish: str) -> Expr:
         return self._bind(expression, wish, 2)
