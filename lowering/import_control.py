@@ -65,9 +65,42 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
             old.replace_all_uses_with(new)
         operation.erase()
     for loop in operations_named(module, "scf.for"):
+        with ir.InsertionPoint(loop), loop.location:
+            _count_by_index(loop)
+            _with_positive_step(loop)
         _refuse_endless(loop)
     if any(name.startswith("scf.") for name in names):
         run_passes(module, STRUCTURED, context)
+
+
+def _count_by_index(loop: ir.Operation) -> None:
+    """A counter of few bits would wrap before it reaches its bound, in the code that upstream makes of loops."""
+    block = loop.regions[0].blocks[0]
+    counter = block.arguments[0]
+    narrow = counter.type
+    if not isinstance(narrow, ir.IntegerType) or "unsignedCmp" in loop.attributes:
+        return
+    index = ir.IndexType.get()
+    for at in range(3):
+        loop.operands[at] = arith.index_cast(index, loop.operands[at])
+    counter.set_type(index)
+    with ir.InsertionPoint.at_block_begin(block):
+        shown = arith.index_cast(narrow, counter)
+    counter.replace_all_uses_except(shown, shown.owner.operation)
+
+
+def _with_positive_step(loop: ir.Operation) -> None:
+    """A loop that does not step forward has no meaning: one turn after the other would divide by zero, or never end."""
+    step, message = loop.operands[2], "the step of a loop is not positive"
+    bounds = bounds_of(step)
+    if bounds is not None and bounds[1] <= 0:
+        raise UnsupportedOperationError(message, span_of(loop.location), help="count upwards, and derive what falls")
+    if bounds is not None and bounds[0] > 0:
+        return
+    one = index_constant(1) if isinstance(step.type, ir.IndexType) else arith.constant(step.type, 1)
+    is_positive = arith.cmpi(arith.CmpIPredicate.sge, step, one)
+    ir.Operation.create("cf.assert", operands=[is_positive], attributes={"msg": ir.StringAttr.get(message)})
+    loop.operands[2] = arith.maxsi(step, one)
 
 
 def _refuse_endless(loop: ir.Operation) -> None:

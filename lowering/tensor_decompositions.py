@@ -125,7 +125,8 @@ def _tiles(operation: ir.Operation) -> list[int] | None:
 
 def _outer_order(operation: ir.Operation, rank: int) -> list[int]:
     """Which axis of the unpacked tensor each outer axis of the packed one is."""
-    return list(operation.attributes["outer_dims_perm"]) or list(range(rank))
+    given = list(operation.attributes["outer_dims_perm"]) if "outer_dims_perm" in operation.attributes else []
+    return given or list(range(rank))
 
 
 @decomposes("tensor.gather")

@@ -42,10 +42,10 @@ def exported(text: str, form: Form, params: Mapping[str, Any]) -> str | bytes:
     if form == Form():
         return text
     from mlirtri.dialect.bare import without_ours
-    from mlirtri.dialect.definition import new_context
+    from mlirtri.dialect.definition import context_for
     from mlirtri.dialect.mlir import ir, print_complete, print_module
 
-    with new_context(), ir.Location.unknown():
+    with context_for(text), ir.Location.unknown():
         module = ir.Module.parse(text)
         if form.params == "inline":
             _inline(module, params)

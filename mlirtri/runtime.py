@@ -104,7 +104,7 @@ class Runner:
         """A new tensor; raises `KernelMemoryError` where there is no memory for it."""
         try:
             return make(shape, dtype=dtype, **where)
-        except (MemoryError, RuntimeError) as error:
+        except (MemoryError, RuntimeError, ValueError, OverflowError) as error:
             raise _no_memory(self.name, shape, dtype, error) from None
 
     def shaped(self, inputs: Sequence[Any]) -> list[tuple[Any, torch.dtype]]:

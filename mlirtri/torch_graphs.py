@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 
 from mlirtri.dialect.mlir import without_as_strided
@@ -145,7 +145,9 @@ def bind_attributes(module: Any, bound: dict[str, str], tensors: dict[str, torch
             placeholder = graph.placeholder(f"{node.name}_held")
         placeholder.meta = {**node.meta, "val": FakeTensorMode().from_tensor(value)}
         bound[placeholder.name] = node.target
-        tensors[node.target] = value.detach()
+        # torch.compile calls us in a mode in which tensors are fake; these are not.
+        with unset_fake_temporarily():
+            tensors[node.target] = value.detach()
         node.replace_all_uses_with(placeholder)
         graph.erase_node(node)
 

@@ -33,8 +33,12 @@ STRAIGHT = [
   %r = linalg.pack %x padding_value(%n : f32) outer_dims_perm = [1, 0] inner_dims_pos = [0, 1] inner_tiles = [2, 3]
     into %e : tensor<3x4xf32> -> tensor<2x2x2x3xf32>
   %f = tensor.empty() : tensor<3x4xf32>
+  %plain = linalg.pack %x padding_value(%n : f32) inner_dims_pos = [0, 1] inner_tiles = [2, 3]
+    into %e : tensor<3x4xf32> -> tensor<2x2x2x3xf32>
+  %c = linalg.unpack %plain inner_dims_pos = [0, 1] inner_tiles = [2, 3]
+    into %f : tensor<2x2x2x3xf32> -> tensor<3x4xf32>
   %b = linalg.unpack %r outer_dims_perm = [1, 0] inner_dims_pos = [0, 1] inner_tiles = [2, 3]
-    into %f : tensor<2x2x2x3xf32> -> tensor<3x4xf32>""", {"r": packed(X, 7), "b": X}),
+    into %f : tensor<2x2x2x3xf32> -> tensor<3x4xf32>""", {"r": packed(X, 7), "b": X, "c": X}),
     Case({"x": X}, """
   %r = tensor.generate {
   ^bb0(%i: index, %j: index):

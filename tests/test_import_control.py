@@ -232,3 +232,31 @@ func.func @main(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
 def test_shapes_that_are_computed():
     x = RNG.random((2, 3), np.float32)
     np.testing.assert_array_equal(mt.from_mlir(SHAPE).compile(pipeline="mlir")(x), x)
+
+
+STEPPING = """func.func @main(%x: tensor<3xf32>, %by: i8) -> tensor<3xf32> {
+  %low = arith.constant 0 : i8
+  %high = arith.constant 127 : i8
+  %r = scf.for %i = %low to %high step %by iter_args(%a = %x) -> tensor<3xf32> : i8 {
+    %t = math.sqrt %a : tensor<3xf32>
+    scf.yield %t : tensor<3xf32>
+  }
+  return %r : tensor<3xf32>
+}"""
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_steps_of_run_time_are_positive_and_counters_do_not_wrap(pipeline):
+    kernel = mt.from_mlir(STEPPING).compile(pipeline=pipeline)
+    x = np.array([16, 81, 1], np.float32)
+    np.testing.assert_allclose(kernel(x, np.int8(64)), x**0.25, rtol=1e-6)
+    for step in (0, -1):
+        with pytest.raises(mt.KernelError, match="the step of a loop is not positive"):
+            kernel(x, np.int8(step))
+
+
+def test_a_known_step_of_zero_is_refused():
+    text = STEPPING.replace("%high step %by", "%high step %low")
+    with pytest.raises(UnsupportedOperationError, match="the step of a loop is not positive") as caught:
+        mt.from_mlir(text).compile()
+    assert caught.value.span.line == 4

@@ -103,3 +103,14 @@ def test_refusals_reach_the_caller():
         torch.compile(lambda x: F.dropout(x, 0.5), backend="mlirtri")(torch.randn(3))
     with pytest.raises(BackendCompilerFailed, match=r"unknown option 'pipelines'\s+help: did you mean 'pipeline'"):
         torch.compile(torch.exp, backend="mlirtri", options={"pipelines": "mlir"})(torch.randn(3))
+
+
+def with_constants(x):
+    y = x * torch.tensor(5.0)
+    y[0] = 2.0
+    return y + torch.tensor([1.0, 2.0, 3.0])
+
+
+def test_graphs_hold_small_tensors():
+    x = torch.randn(3)
+    torch.testing.assert_close(torch.compile(with_constants, backend="mlirtri")(x), with_constants(x))

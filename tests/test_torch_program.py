@@ -310,3 +310,9 @@ def test_two_open_axes_that_become_one():
     for batch, count in ((2, 3), (1, 4), (6, 1)):
         x = torch.randn(batch, count, 8)
         torch.testing.assert_close(kernel(x), module(x).detach())
+
+
+def test_the_stage_torch_leaves_as_text_and_bytecode():
+    program = mt.from_torch(nn.Linear(3, 2).eval(), (torch.randn(4, 3),))
+    assert "torch.aten" in program.to_mlir("torch", bare=True)
+    assert program.to_mlir("torch", format="bytecode").startswith(b"ML")
