@@ -62,6 +62,8 @@ def contents_of(source: str | bytes | Path | Any, suffixes: Sequence[str] = (".m
         except OSError as problem:
             raise ParseError(f"{source} cannot be read: {problem.strerror or problem}") from None
     if isinstance(source, (bytes, bytearray, memoryview)):
+        # An earlier text is not this one's.
+        linecache.cache.pop(TEXT, None)
         return bytes(source), BYTES if bytes(source[:4]) == BYTECODE else TEXT
     if isinstance(source, str):
         # Shown with errors; the last text stands for them all.

@@ -72,6 +72,14 @@ def test_text_shows_its_own_line_in_errors():
     assert "    return %nothing : f32\n" in str(caught.value)
 
 
+def test_bytes_do_not_show_an_earlier_text():
+    with pytest.raises(ParseError):
+        mt.from_mlir("an earlier text")
+    with pytest.raises(ParseError) as caught:
+        mt.from_mlir(b"").compile()
+    assert "an earlier text" not in str(caught.value)
+
+
 def test_a_file_is_named_in_errors_of_reading_and_of_compiling(tmp_path):
     file = tmp_path / "broken.mlir"
     file.write_text("func.func @f() {\n  return %nothing : f32\n}")
