@@ -1,21 +1,26 @@
 """A kernel made from a torch module is called as the module is: its arguments, its results, its effects.
 
 Takes what `torch_graphs.py` found out about the module's signature. Gives `TorchKernel`. Refuses arguments of another
-structure than those that the module was exported with, and other values where the export made constants of them.
+structure than those that the module was exported with, other values where the export made constants of them, and
+written arguments that share memory with others: the module was exported as if none did.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
+from mlirtri.arrays import as_array, as_torch
 from mlirtri.errors import ArgumentMismatchError, KernelError
 from mlirtri.kernel import Kernel
 from mlirtri.tracebacks import shown_to_user
+from mlirtri.updates import share_elements, why_not_writable
 
 
 @dataclass(frozen=True)
@@ -129,6 +134,7 @@ class TorchKernel(Kernel):
         self.held.update(tensors)
         self.params.update({name: tensor for name, tensor in tensors.items() if name in self.params})
         self._runner = None
+        self.__dict__.pop("_owners", None)
 
     def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         leaves = self.calling.flattened(self.name, args, kwargs)
@@ -137,6 +143,8 @@ class TorchKernel(Kernel):
     def on_leaves(self, leaves: list[Any]) -> list[Any]:
         """A call without the structures: the leaves of the results for those of the arguments."""
         inputs = [leaf for given, leaf in zip(self.calling.given, leaves, strict=True) if not given.is_constant]
+        if self.calling.input_updates or self.calling.buffer_updates:
+            self._check_written(leaves)
         results = self._results(inputs)
         self._write(leaves, results)
         return [self._part(each, leaves, results) for each in self.calling.returned]
@@ -147,26 +155,90 @@ class TorchKernel(Kernel):
             return ()
         return given if isinstance(given, tuple) else (given,)
 
+    def _check_written(self, leaves: list[Any]) -> None:
+        """Raises `ArgumentMismatchError` for arguments that cannot be written, or are written as another tensor."""
+        names = [given.name for given in self.calling.given]
+        for at in self.calling.input_updates:
+            if problem := why_not_writable(_settled(leaves[at])):
+                raise ArgumentMismatchError(
+                    f"{self.name}(): {names[at]!r}, which the module writes, {problem}", help="pass a copy"
+                )
+            for other, leaf in enumerate(leaves):
+                if other != at and _meet(leaves[at], leaf):
+                    raise _shared(self.name, names[at], names[other])
+        for at, leaf in enumerate(leaves):
+            for name in self._owners.get(_memory(leaf), ()):
+                is_written = at in self.calling.input_updates or name in self.calling.buffer_updates
+                if is_written and _meet(leaf, self.held[name]):
+                    raise _shared(self.name, names[at], name)
+
+    @cached_property
+    def _owners(self) -> dict[int, list[str]]:
+        """Where memory begins, and which of the module's tensors are in it."""
+        owners: dict[int, list[str]] = {}
+        for name, tensor in self.held.items():
+            if pointer := _memory(tensor):
+                owners.setdefault(pointer, []).append(name)
+        return owners
+
     def _write(self, leaves: list[Any], results: tuple[Any, ...]) -> None:
         """Hand new contents to the buffers and arguments that the module writes."""
         with torch.no_grad():
             for name, number in self.calling.buffer_updates.items():
-                self.held[name].copy_(results[number])
+                self.held[name].copy_(_as_tensor(results[number]))
                 if not self.held[name].is_contiguous() or self.held[name].device.type != self.runner.device.type:
                     # The runner has a copy of it.
                     self._runner = None
             for at, number in self.calling.input_updates.items():
-                leaves[at].copy_(results[number])
+                target = leaves[at]
+                if isinstance(target, torch.Tensor):
+                    target.copy_(results[number])
+                else:
+                    result = results[number]
+                    target[...] = as_array(result) if isinstance(result, torch.Tensor) else result
 
     def _part(self, returned: Returned, leaves: list[Any], results: tuple[Any, ...]) -> Any:
         if returned.kind == "result":
             return results[returned.what]
         if returned.kind == "scalar":
             value = results[returned.what]
-            return value.item() if isinstance(value, torch.Tensor) else value
+            return value.item() if isinstance(value, (torch.Tensor, np.generic)) else value
         if returned.kind == "input":
             return leaves[returned.what]
         return self.held[returned.what] if returned.kind == "param" else returned.what
+
+
+def _as_tensor(result: Any) -> torch.Tensor:
+    return result if isinstance(result, torch.Tensor) else as_torch(np.asarray(result))
+
+
+def _shared(kernel: str, one: str, other: str) -> ArgumentMismatchError:
+    return ArgumentMismatchError(
+        f"{kernel}(): {one!r} shares memory with {other!r}, and the module writes there", help="pass a copy of one"
+    )
+
+
+def _settled(leaf: Any) -> Any:
+    """A tensor whose memory can be looked at; the others are refused by the kernel."""
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    return leaf.detach() if leaf.layout is torch.strided else torch.empty(0)
+
+
+def _memory(leaf: Any) -> int:
+    """Where the memory begins that a tensor or an array is in; 0 for none."""
+    if isinstance(leaf, np.ndarray):
+        return leaf.__array_interface__["data"][0]
+    return _settled(leaf).untyped_storage().data_ptr() if isinstance(leaf, torch.Tensor) else 0
+
+
+def _meet(a: Any, b: Any) -> bool:
+    """Whether two arguments have memory in common."""
+    try:
+        return share_elements(_settled(a), _settled(b))
+    except (TypeError, RuntimeError):
+        # Strided tensors of a dtype, or with a sign, that NumPy lacks.
+        return _memory(a) == _memory(b) != 0
 
 
 def _same(wanted: Any, found: Any) -> bool:

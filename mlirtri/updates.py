@@ -48,15 +48,8 @@ class Updates:
         return inputs
 
     def _check_writable(self, name: str, number: int, argument: Any) -> None:
-        problem = None
-        if isinstance(argument, np.ndarray):
-            problem = None if argument.flags.writeable else "is read-only"
-        elif not isinstance(argument, torch.Tensor):
-            problem = f"is a {type(argument).__name__}, which has no memory to write"
-        strides = argument.strides if isinstance(argument, np.ndarray) else getattr(argument, "stride", tuple)()
-        if any(stride == 0 and size > 1 for stride, size in zip(strides, argument.shape, strict=False)):
-            problem = "has several elements in one place, as broadcasting and expand() make them"
-        if number in self.ordered and not _lies_in_order(argument):
+        problem = why_not_writable(argument)
+        if problem is None and number in self.ordered and not _lies_in_order(argument):
             problem = "and of which it writes a view in another shape, is not contiguous: NumPy would copy it there"
         if problem:
             raise ArgumentMismatchError(
@@ -71,6 +64,17 @@ class Updates:
             if target is not None and target.data_ptr() == content.data_ptr() and target.is_contiguous():
                 continue
             _copy(arguments[number], content)
+
+
+def why_not_writable(argument: Any) -> str | None:
+    """What an argument is that cannot be written, as the end of a sentence; None where it can."""
+    if not isinstance(argument, (np.ndarray, torch.Tensor)):
+        return f"is a {type(argument).__name__}, which has no memory to write"
+    is_array = isinstance(argument, np.ndarray)
+    strides = argument.strides if is_array else argument.stride()
+    if any(stride == 0 and size > 1 for stride, size in zip(strides, argument.shape, strict=True)):
+        return "has several elements in one place, as broadcasting and expand() make them"
+    return "is read-only" if is_array and not argument.flags.writeable else None
 
 
 def _lies_in_order(argument: Any) -> bool:
