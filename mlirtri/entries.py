@@ -48,7 +48,7 @@ class Entry:
         if isinstance(value, torch.Tensor):
             tensor = value
         elif isinstance(value, (np.ndarray, np.generic)):
-            tensor = as_torch(np.asarray(value), self.warn)
+            tensor = self.of_array(np.asarray(value))
         elif not self.shape and isinstance(value, (bool, int, float, complex)):
             tensor = self.scalar(value)
         else:
@@ -71,6 +71,17 @@ class Entry:
             self.warn()
             tensor = tensor.resolve_conj().resolve_neg().contiguous()
         return tensor if self.view is None else self.view(tensor)
+
+    def of_array(self, array: np.ndarray) -> torch.Tensor:
+        """An array as a tensor; raises `KernelTypeError` for a byte order or a dtype that no tensor has."""
+        try:
+            return as_torch(array, self.warn)
+        except (TypeError, ValueError):
+            help_text = f"pass array.astype({self.dtype.name!r})" if array.dtype.kind in "biufc" else None
+            raise KernelTypeError(
+                f"{self.name}(): {self.parameter.name!r} is an array of dtype {array.dtype.str!r}, which no tensor has",
+                help=help_text,
+            ) from None
 
     def held(self, params: Mapping[str, Any]) -> Any:
         """A tensor of the program's own, ready to be given to the executable at every call."""

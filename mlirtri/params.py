@@ -36,6 +36,8 @@ class Params(MutableMapping[str, Any]):
         if wanted != found:
             shown = found or type(value).__name__
             raise ArgumentMismatchError(f"{name!r} is a {wanted}, which cannot be replaced by a {shown}")
+        if problem := why_not_held(value):
+            raise ArgumentMismatchError(f"{name!r} cannot be replaced by a tensor {problem}")
         self._tensors[name] = value
         self.version += 1
 
@@ -55,6 +57,16 @@ class Params(MutableMapping[str, Any]):
     def __repr__(self) -> str:
         types = ", ".join(f"{name}: {type_of_tensor(value)}" for name, value in self._tensors.items())
         return f"<mlirtri params {types or 'none'}>"
+
+
+def why_not_held(value: Any) -> str | None:
+    """What keeps a tensor from being given to a kernel, as the end of a sentence; None where nothing does."""
+    layout = getattr(value, "layout", None)
+    if layout is not None and str(layout) != "torch.strided":
+        return f"of layout {layout}: give tensor.to_dense()"
+    if (device := getattr(getattr(value, "device", None), "type", "cpu")) not in ("cpu", "cuda"):
+        return f"on device {device!r}: kernels read memory of cpu and cuda"
+    return None
 
 
 def type_of_tensor(value: Any) -> TensorType | None:

@@ -6,6 +6,7 @@ the pipelines and options that functions have. Parsing happens anew for each com
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mlirtri.compiler import COMPILING, Walk, walk
 from mlirtri.dialect.types import TensorType
 from mlirtri.dumps import versions
-from mlirtri.errors import KernelError, ParseError, Span, UnknownOptionError, did_you_mean
+from mlirtri.errors import KernelError, KernelTypeError, ParseError, Span, UnknownOptionError, did_you_mean
 from mlirtri.export import Form, exported
 from mlirtri.interfaces import function_of
 from mlirtri.kernel import Kernel
@@ -65,7 +66,11 @@ class Program:
         self.file = file
         """What errors call the place that it came from."""
         self.params = Params(params)
-        """Tensors that the program is bound to, by name; a kernel has those of the time when it was compiled."""
+        """Tensors that the program is bound to, by name; a kernel has those of the time when it was compiled.
+
+        After a replacement, `compile` gives a kernel of the new ones without compiling again, and the program, called
+        itself, uses them.
+        """
         self.semantics = semantics
         self._read = read
         self._kernels: dict[Any, tuple[int, Kernel]] = {}
@@ -86,12 +91,14 @@ class Program:
 
         Sizes that the function's types leave open (`?`) are open in the kernel too, which runs for all of them.
         `shapes` has the shapes of arguments, by name, that it is for instead: code of known sizes is faster.
-        Compiled once for the same options; replaced `params` cost no compile. Raises the `KernelError` of the first
+        Compiled once for the same options; replaced `params` cost no compile. A kernel keeps the `params` that it was
+        given: after `params.update`, call `compile` again, or the program itself. Raises the `KernelError` of the first
         room that refuses.
         """
         try:
-            known = {name: tuple(map(int, shape)) for name, shape in (shapes or {}).items()}
-            return self._compile(self._entry(entry), Options(target, pipeline, schedule, print_ir), known)
+            return self._compile(
+                self._entry(entry), Options(target, pipeline, schedule, print_ir), _known_shapes(shapes)
+            )
         except KernelError as error:
             raise shown_to_user(error)
 
@@ -258,6 +265,25 @@ class _Run:
         # Parsing is work of MLIR's, too.
         with COMPILING:
             return walk(program._read(), self.pipeline, context, hook)
+
+
+def _known_shapes(shapes: Any) -> dict[str, tuple[int, ...]]:
+    """`shapes` as `compile` takes them; raises `KernelTypeError`."""
+    if shapes is None:
+        return {}
+    if not isinstance(shapes, Mapping):
+        raise KernelTypeError(
+            f"shapes= takes a dictionary of names and shapes, got {shapes!r}", help='write shapes={"x": (2, 3)}'
+        )
+    known = {}
+    for name, shape in shapes.items():
+        try:
+            known[name] = tuple(map(operator.index, shape))
+        except TypeError:
+            raise KernelTypeError(
+                f"shapes= has {shape!r} for {name!r}, and a shape is a sequence of integers", help="write (2, 3)"
+            ) from None
+    return known
 
 
 def _digest(kernel: Kernel, schedule: str) -> str:

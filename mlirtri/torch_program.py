@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import threading
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
@@ -25,11 +26,15 @@ from mlirtri.errors import (
 from mlirtri.kernel import Kernel
 from mlirtri.lowering.graph_to_torch import span_of_node
 from mlirtri.lowering.torch_graph import TorchGraph
+from mlirtri.params import why_not_held
 from mlirtri.program import Program
 from mlirtri.torch_calls import Calling, TorchKernel
 from mlirtri.torch_decompositions import decompositions
 from mlirtri.torch_graphs import taken_apart
 from mlirtri.tracebacks import shown_to_user
+
+_EXPORTING = threading.RLock()
+"""torch.export keeps what it is at in globals."""
 
 
 def from_torch(
@@ -46,8 +51,9 @@ def from_torch(
     returns what the module returns. Raises `UnsupportedOperationError` for what torch cannot export.
     """
     try:
-        exported = _exported(module, tuple(args), dict(kwargs or {}), dynamic_shapes, strict)
-        graph, tensors, calling = taken_apart(exported)
+        with _EXPORTING:
+            exported = _exported(module, tuple(args), dict(kwargs or {}), dynamic_shapes, strict)
+            graph, tensors, calling = taken_apart(exported)
         _refuse_dropout(module, graph)
         return TorchProgram(_name_of(module), graph, tensors, calling)
     except KernelError as error:
@@ -82,7 +88,8 @@ class TorchProgram(Program):
             return None if name not in self.calling.persistent else f"{name} is missing"
         new = state[name]
         if new.shape == held.shape and new.dtype == held.dtype:
-            return None
+            problem = why_not_held(new)
+            return problem and f"{name} cannot be a tensor {problem}"
         return f"{name} is {held.dtype} {list(held.shape)}, got {new.dtype} {list(new.shape)}"
 
     def _kernel(self, *parts: Any) -> Kernel:

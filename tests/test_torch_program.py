@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -90,6 +92,43 @@ def test_weights_that_do_not_fit_change_nothing():
     with pytest.raises(ArgumentMismatchError, match=r"first\.bias .*\[7\].*second\.1\.bias is missing"):
         program.load_state_dict(state)
     torch.testing.assert_close(kernel(x), module(x).detach())
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (torch.zeros(8, 4, device="meta"), "on device 'meta'"),
+        (torch.zeros(8, 4).to_sparse(), "layout torch.sparse_coo"),
+    ],
+)
+def test_weights_without_memory_are_refused_at_once(weight: torch.Tensor, message: str):
+    module = Perceptron().eval()
+    program = mt.from_torch(module, (torch.randn(3, 4),))
+    with pytest.raises(ArgumentMismatchError, match=message):
+        program.params["first.weight"] = weight
+    with pytest.raises(ArgumentMismatchError, match=message):
+        program.load_state_dict({**module.state_dict(), "first.weight": weight})
+    assert program.params["first.weight"].data_ptr() == module.first.weight.data_ptr()
+
+
+@pytest.mark.parametrize("shapes", [3, ["x"], {"x": "34"}, {"x": 3}, {"x": (3.0, 4)}])
+def test_shapes_that_are_none(shapes: Any):
+    program = mt.from_torch(Perceptron().eval(), (torch.randn(3, 4),))
+    with pytest.raises(KernelTypeError, match="shapes="):
+        program.compile(shapes=shapes)
+
+
+def test_another_byte_order_is_refused():
+    kernel = mt.from_torch(Perceptron().eval(), (torch.randn(3, 4),)).compile()
+    with pytest.raises(KernelTypeError, match=r"'x' is an array of dtype '>f4'.*\n.*astype\('float32'\)"):
+        kernel(np.zeros((3, 4), ">f4"))
+
+
+def test_threads_export_at_the_same_time():
+    x = torch.randn(3, 4)
+    with ThreadPoolExecutor(6) as pool:
+        programs = list(pool.map(lambda _: mt.from_torch(Perceptron().eval(), (x,)), range(6)))
+    assert all(program.functions == ("Perceptron",) for program in programs)
 
 
 @dataclass
