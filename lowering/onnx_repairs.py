@@ -3,14 +3,17 @@
 Takes a graph of ONNX's own operators, types inferred. Gives it with
 
 - casts to 8-bit floats that saturate behind a `Clip`, which is what saturating means;
-- the normalisation of a vector of zeros as zeros, not as 0 / 0.
+- the normalisation of a vector of zeros as zeros, not as 0 / 0;
+- the sign of NaN as NaN;
+- average pools that count padding padded before, where a last window reaches beyond that padding.
 
 Refuses what has no such spelling: `Resize` by scales that give no whole size, with aligned corners; `LSTM` with
-peepholes; quantisation to 8-bit floats.
+peepholes; quantisation to 8-bit floats; average pools with windows outside of the tensor.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -23,6 +26,7 @@ NARROW = {
     TensorProto.FLOAT8E4M3FN: ml_dtypes.float8_e4m3fn, TensorProto.FLOAT8E4M3FNUZ: ml_dtypes.float8_e4m3fnuz,
     TensorProto.FLOAT8E5M2: ml_dtypes.float8_e5m2, TensorProto.FLOAT8E5M2FNUZ: ml_dtypes.float8_e5m2fnuz,
 }  # fmt: skip
+FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
 def repair(graph: Any, types: dict[str, Any]) -> None:
@@ -34,10 +38,13 @@ def repair(graph: Any, types: dict[str, Any]) -> None:
             nodes.extend(_saturating(node, types))
         elif node.op_type == "LpNormalization":
             nodes.extend(_normalised(node, types))
+        elif node.op_type == "Sign":
+            nodes.extend(_signs(node, types))
         else:
             if (problem := _problem(node, graph, types)) is not None:
                 errors.append(problem)
-            nodes.append(node)
+                continue
+            nodes.extend(_padded_before(node, types) if node.op_type == "AveragePool" else [node])
     raise_all(errors)
     del graph.node[:]
     graph.node.extend(nodes)
@@ -95,9 +102,95 @@ def _normalised(node: Any, types: dict[str, Any]) -> list[Any]:
     ]
 
 
+def _signs(node: Any, types: dict[str, Any]) -> list[Any]:
+    """NaN, where that is the element."""
+    source, name = node.input[0], node.output[0]
+    if _element(types, source) not in FLOATS:
+        return [node]
+    node.output[0] = f"{name}.sign"
+    isnan = helper.make_node("IsNaN", [source], [f"{name}.isnan"], name=f"{node.name}.isnan")
+    kept = helper.make_node("Where", [f"{name}.isnan", source, f"{name}.sign"], [name], name=f"{node.name}.kept")
+    return [node, isnan, kept]
+
+
+def _padded_before(node: Any, types: dict[str, Any]) -> list[Any]:
+    """torch-mlir also counts what a window has beyond the padding; a tensor with its padding has none to count."""
+    overhangs = any(each.overhang > 0 and not each.is_outside for each in _windows(node, types))
+    if not attribute_of(node, "count_include_pad", 0) or not overhangs:
+        return [node]
+    pads = attribute_of(node, "pads", None)
+    kept = [each for each in node.attribute if each.name not in ("count_include_pad", "pads")]
+    del node.attribute[:]
+    node.attribute.extend(kept)
+    if not pads or not any(pads):
+        return [node]
+    source, name = node.input[0], node.output[0]
+    rank = len(pads) // 2
+    both = np.array([0, 0, *pads[:rank], 0, 0, *pads[rank:]])
+    node.input[0] = f"{name}.padded"
+    pad = helper.make_node("Pad", [source, f"{name}.pads"], [f"{name}.padded"], name=f"{node.name}.pad")
+    return [_constant(f"{name}.pads", both), pad, node]
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Those of a pool that rounds its sizes up, along an axis of the tensor; how many they are."""
+
+    count: int
+    overhang: int
+    """How far the last one reaches beyond the padding."""
+    is_outside: bool
+    """Whether the last one begins behind the tensor's elements."""
+    is_open: bool = False
+    """Whether the size is known at run time only."""
+
+
+def _windows(node: Any, types: dict[str, Any]) -> list[_Windows]:
+    if not attribute_of(node, "ceil_mode", 0) or attribute_of(node, "auto_pad", b"NOTSET") != b"NOTSET":
+        return []
+    kernel = attribute_of(node, "kernel_shape", [])
+    rank = len(kernel)
+    steps, gaps = (attribute_of(node, name, None) or [1] * rank for name in ("strides", "dilations"))
+    pads = attribute_of(node, "pads", None) or [0] * 2 * rank
+    sizes = _sizes(types, node.input[0]) or [0] * rank
+    found = []
+    for size, width, step, gap, low, high in zip(sizes, kernel, steps, gaps, pads[:rank], pads[rank:], strict=True):
+        length, reach = low + size + high, (width - 1) * gap + 1
+        last = -((reach - length) // step) * step
+        outside = size > 0 and last >= low + size
+        found.append(_Windows(last // step + 1, last + reach - length, outside, is_open=not size))
+    return found
+
+
+def _sizes(types: dict[str, Any], name: str) -> list[int]:
+    """Those of the axes behind the first two; 0 for one that is not known."""
+    return [each.dim_value for each in types[name].tensor_type.shape.dim][2:] if name in types else []
+
+
+def _problem_of_windows(node: Any, types: dict[str, Any]) -> KernelError | None:
+    windows = _windows(node, types)
+    counts = attribute_of(node, "count_include_pad", 0)
+    if counts and any(each.is_open for each in windows):
+        return UnsupportedOperationError(
+            f"node {node.name!r} is an AveragePool with ceil_mode that counts the padding of a size of run time",
+            help="export the model with numbers for its sizes, or the pool without ceil_mode",
+        )
+    # Since version 22 of the operators ONNX leaves those windows out.
+    left_out = _sizes(types, node.output[0]) == [each.count - each.is_outside for each in windows]
+    overhangs = any(each.overhang > 0 for each in windows if not each.is_outside)
+    if any(each.is_outside for each in windows) and (not left_out or (counts and overhangs)):
+        return UnsupportedOperationError(
+            f"node {node.name!r} is an AveragePool with ceil_mode whose last window begins behind the tensor",
+            help="export it without ceil_mode",
+        )
+    return None
+
+
 def _problem(node: Any, graph: Any, types: dict[str, Any]) -> KernelError | None:
     if node.op_type == "Resize":
         return _uneven(node, graph, types)
+    if node.op_type == "AveragePool":
+        return _problem_of_windows(node, types)
     if node.op_type == "LSTM" and len(node.input) > 7 and node.input[7]:
         return UnsupportedOperationError(
             f"node {node.name!r} is an LSTM with peepholes, which torch-mlir leaves out",

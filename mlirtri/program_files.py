@@ -152,9 +152,15 @@ def to_relax(spec: str) -> str:
     source = _source(file)
     if b'"tri.' in contents_of(source)[0]:
         name, text = ("<stdin>", source.decode()) if isinstance(source, bytes) else (file, read_text(source))
-        return resume(name, "tri", Options(pipeline=pipeline.until("relax")), text).ir["relax"]
+        return _relax_text(resume(name, "tri", Options(pipeline=pipeline.until("relax")), text))
     program = _READERS[_language(source)](source)
-    return program.compile(entry or None, pipeline=_until(program, pipeline, ["relax"])).ir["relax"]
+    return _relax_text(program.compile(entry or None, pipeline=_until(program, pipeline, ["relax"])))
+
+
+def _relax_text(kernel: Kernel) -> str:
+    """The text for reading; the complete one where the other leaves out constants, which nobody could read back."""
+    text = kernel.ir["relax"]
+    return kernel.walked.records["relax"].complete() if "metadata[" in text else text
 
 
 def report_on_file(spec: str, language: str | None, pipeline: str | None, target: str | None) -> Any:

@@ -16,6 +16,7 @@ from mlirtri import torch_complex
 from mlirtri.dialect.mlir import torch_decompositions
 from mlirtri.torch_complex import COMPLEX
 from mlirtri.torch_floats import FLOATS
+from mlirtri.torch_positions import POSITIONS
 
 aten = torch.ops.aten
 
@@ -208,6 +209,7 @@ OURS: dict[Any, Callable[..., Any]] = {
     aten.empty_strided.default: unfilled,
     **FLOATS,
     **COMPLEX,
+    **POSITIONS,
     **{operator: compared(operator) for operator in COMPARISONS},
 }
 

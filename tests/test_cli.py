@@ -207,6 +207,17 @@ def test_exit_status(run, line, status):
     assert run(*line)[0] == status
 
 
+def test_relax_with_constants_is_read_back(run, tmp_path):
+    constant = "arith.constant dense<[1.0, 2.0, 3.0]> : tensor<3xf32>"
+    body = f"%c = {constant}\n %r = arith.addf %x, %c : tensor<3xf32>\n return %r : tensor<3xf32>"
+    mlir, relax = tmp_path / "f.mlir", tmp_path / "f.py"
+    mlir.write_text(f"func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> {{\n {body}\n}}")
+    relax.write_text(run("translate", "--mlir-to-relax", str(mlir))[1])
+    status, out, _ = run("translate", "--relax-to-mlir", str(relax))
+    assert status == 0
+    assert "dense<[1.000000e+00, 2.000000e+00, 3.000000e+00]>" in out
+
+
 def test_broken_import_names_the_line(run, tmp_path):
     file = tmp_path / "broken_module.py"
     file.write_text("import mlirtri\n\nraise SystemExit(3)\n")

@@ -154,6 +154,21 @@ def weighted_loss():
     return [node], {"x": random(3, 5), "t": np.int64([0, 4, 2]), "w": np.float32([0.1, 0.2, 0.3, 0.4, 0.5])}
 
 
+def signs():
+    return [helper.make_node("Sign", ["x"], ["y"])], {"x": np.float32([np.nan, -2, -0.0, np.inf])}
+
+
+WINDOWS = {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}
+
+
+def counted_padding():
+    nodes = [
+        helper.make_node("AveragePool", ["x"], ["p"], pads=[1, 1, 1, 1], count_include_pad=1, **WINDOWS),
+        helper.make_node("AveragePool", ["p"], ["y"], count_include_pad=1, **WINDOWS),
+    ]
+    return nodes, {"x": random(1, 2, 6, 6)}
+
+
 def quantised_product():
     inputs = {
         "a": random(2, 2, 4, dtype="uint8") + 120, "as": np.float32([0.01]), "az": np.uint8([113]),
@@ -163,9 +178,12 @@ def quantised_product():
     return [helper.make_node("QLinearMatMul", list(inputs), ["y"])], inputs
 
 
-@pytest.mark.parametrize(
-    "made", [gelu, normalised, space_to_depth, sampled, saturated, weighted_loss, quantised_product]
-)
+MENDED = (
+    gelu, normalised, space_to_depth, sampled, saturated, weighted_loss, quantised_product, signs, counted_padding,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("made", MENDED)
 def test_what_upstream_gets_wrong(made):
     nodes, inputs = made()
     check(model_of(nodes, inputs), inputs, tolerance=1e-6)
@@ -197,6 +215,18 @@ def test_an_lstm_whose_peepholes_would_be_left_out_is_refused():
     node = helper.make_node("LSTM", ["x", "w", "r", "", "", "", "", "p"], ["", "y"], hidden_size=3)
     with pytest.raises(UnsupportedOperationError, match="peepholes"):
         mt.from_onnx(model_of([node], inputs))
+
+
+@pytest.mark.parametrize(("sizes", "match"), [([1, 1, 6, 6], "behind the tensor"), ([1, 1, "h", 6], "run time")])
+def test_average_pools_that_upstream_gets_wrong_are_refused(sizes, match):
+    node = helper.make_node(
+        "AveragePool", ["x"], ["y"], kernel_shape=[2, 2], strides=[3, 3], pads=[0, 0, 1, 1], ceil_mode=1,
+        count_include_pad=1,
+    )  # fmt: skip
+    graph = helper.make_graph([node], "net", [value("x", random(1), sizes)], [value("y", random(1), [1, 1, "p", "q"])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)])
+    with pytest.raises(UnsupportedOperationError, match=match):
+        mt.from_onnx(model)
 
 
 def test_a_resize_that_upstream_gets_wrong_is_refused():

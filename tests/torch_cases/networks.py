@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from torch_cases.makers import b, c, f, i, p
+from torch_cases.makers import b, c, f, i, n, p
 
 
 def _cell(kind):
@@ -99,6 +99,9 @@ CASES = [
     ("max pool2d padding", lambda x: F.max_pool2d(x, 3, 2, 1), lambda: (f(1, 3, 7, 7),)),
     ("max pool2d dilation", lambda x: F.max_pool2d(x, 2, 1, dilation=2), lambda: (f(1, 3, 7, 7),)),
     ("max pool2d indices", lambda x: F.max_pool2d(x, 2, return_indices=True), lambda: (f(1, 3, 6, 6),)),
+    ("max pool2d indices nan", lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), lambda: (n(2, 6, 6),)),
+    ("max pool indices -inf", lambda x: F.max_pool1d(x / 0, 3, return_indices=True), lambda: (-p(2, 3, 9),)),
+    ("adaptive max pool2d nan", lambda x: F.adaptive_max_pool2d(x, 3, return_indices=True), lambda: (n(1, 2, 6, 6),)),
     ("max pool2d ceil padding", lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True), lambda: (f(1, 2, 8, 6),)),
     ("max pool3d", lambda x: F.max_pool3d(x, 2), lambda: (f(1, 2, 4, 4, 4),)),
     ("max pool3d ceil", lambda x: F.max_pool3d(x, 2, ceil_mode=True), lambda: (f(1, 2, 3, 5, 4),)),
