@@ -15,8 +15,9 @@ import torch
 from mlirtri import torch_complex
 from mlirtri.dialect.mlir import torch_decompositions
 from mlirtri.torch_complex import COMPLEX
-from mlirtri.torch_floats import FLOATS
+from mlirtri.torch_floats import FLOATS, floor_divided, fmod
 from mlirtri.torch_positions import POSITIONS
+from mlirtri.torch_reductions import REDUCTIONS
 
 aten = torch.ops.aten
 
@@ -27,8 +28,10 @@ def absolute(x: torch.Tensor) -> torch.Tensor:
 
 
 def divided(x: Any, y: Any, *, rounding_mode: str | None = None) -> torch.Tensor:
-    """Its rounding division of unsigned integers ends the process."""
+    """Its rounding division of unsigned integers ends the process; that of floats rounds the quotient twice."""
     kind = torch.result_type(x, y)
+    if rounding_mode == "floor" and kind.is_floating_point:
+        return floor_divided(x, y)
     if rounding_mode is None or kind not in UNSIGNED:
         return NotImplemented
     wide = torch.div(x.long(), y.long() if isinstance(y, torch.Tensor) else y, rounding_mode="trunc")
@@ -50,12 +53,23 @@ def compared(operator: Any) -> Callable[[torch.Tensor, Any], torch.Tensor]:
 
     def compare(x: torch.Tensor, y: Any) -> torch.Tensor:
         kind = torch.result_type(x, y)
+        if type(y) is int and x.dtype.is_floating_point:
+            # It also compares a constant with the bits of an integer.
+            return operator(x, float(y))
         is_settled = x.dtype == kind and (not isinstance(y, torch.Tensor) or y.dtype == kind)
         if is_settled or kind.is_complex:
             return NotImplemented
         return operator(x.to(kind), y.to(kind) if isinstance(y, torch.Tensor) else y)
 
     return compare
+
+
+def equal(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """torch-mlir takes what is compared with itself for equal, NaN too."""
+    kind = torch.result_type(x, y)
+    if not kind.is_floating_point:
+        return compared(aten.eq.Tensor)(x, y)
+    return torch.logical_not(torch.ne(x, y))
 
 
 def power(x: torch.Tensor, exponent: Any) -> torch.Tensor:
@@ -79,11 +93,6 @@ def with_tensor(operator: Any) -> Callable[[torch.Tensor, Any], torch.Tensor]:
     return apply
 
 
-def mean(x: torch.Tensor, dim: Any, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """torch-mlir has no means of integers in another dtype."""
-    return NotImplemented if dtype is None or dtype == x.dtype else torch.mean(x.to(dtype), dim, keepdim)
-
-
 def all_of(x: torch.Tensor, dim: Any = None, keepdim: bool = False) -> torch.Tensor:
     """torch-mlir has this of one axis."""
     axes = range(x.dim()) if dim is None else sorted((each % x.dim() for each in dim), reverse=True)
@@ -93,8 +102,22 @@ def all_of(x: torch.Tensor, dim: Any = None, keepdim: bool = False) -> torch.Ten
 
 
 def rolled(x: torch.Tensor, shifts: Any, dims: Any = ()) -> torch.Tensor:
-    """torch-mlir rolls along axes only."""
-    return NotImplemented if dims else x.flatten().roll(shifts, 0).view(x.shape)
+    """torch-mlir rolls along axes only, and not by more than their size."""
+    if not dims:
+        return x.flatten().roll(shifts, 0).view(x.shape)
+    sizes = [x.shape[axis] for axis in dims]
+    if any(isinstance(each, int) and each == 0 for each in sizes):
+        return x.clone()
+    inside = [
+        shift % size if isinstance(size, int) and isinstance(shift, int) else shift
+        for shift, size in zip(shifts, sizes, strict=True)
+    ]
+    if inside == list(shifts) and all(isinstance(each, int) for each in sizes):
+        return NotImplemented
+    for axis, shift, size in zip(dims, inside, sizes, strict=True):
+        at = torch.arange(size, device=x.device)
+        x = x.roll([shift], [axis]) if isinstance(size, int) else x.index_select(axis, (at - shift) % size)
+    return x
 
 
 def indexed(x: torch.Tensor, indices: Any) -> torch.Tensor:
@@ -193,10 +216,10 @@ OURS: dict[Any, Callable[..., Any]] = {
     aten.constant_pad_nd.default: padded,
     aten.pow.Tensor_Scalar: power,
     aten.fmod.Scalar: with_tensor(torch.fmod),
+    aten.fmod.Tensor: fmod,
     aten.bitwise_xor.Scalar: with_tensor(torch.bitwise_xor),
     aten.bitwise_or.Scalar: with_tensor(torch.bitwise_or),
     aten.__rshift__.Tensor: torch.bitwise_right_shift,
-    aten.mean.dim: mean,
     aten.all.dims: all_of,
     aten.roll.default: rolled,
     aten.index.Tensor: indexed,
@@ -210,7 +233,9 @@ OURS: dict[Any, Callable[..., Any]] = {
     **FLOATS,
     **COMPLEX,
     **POSITIONS,
+    **REDUCTIONS,
     **{operator: compared(operator) for operator in COMPARISONS},
+    aten.eq.Tensor: equal,
 }
 
 

@@ -88,6 +88,49 @@ def hypot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.where(torch.isinf(x) | torch.isinf(y), float("inf"), length)
 
 
+def fmod(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """torch-mlir rounds a quotient; its remainder is exact, and this where both are positive."""
+    kind = torch.result_type(x, y)
+    if not kind.is_floating_point:
+        return NotImplemented
+    wide, other = _wide(x.to(kind)), _wide(y.to(kind))
+    size = torch.remainder(wide.abs(), other.abs())
+    # The sign of zero stays, too.
+    return torch.where(wide < 0, -size, torch.where(wide == 0, wide - size, size)).to(kind)
+
+
+def floor_divided(x: torch.Tensor, y: Any) -> torch.Tensor:
+    """The quotient of what is left without the remainder, as eager has it."""
+    kind = torch.result_type(x, y)
+    x, y = _wide(x.to(kind)), _wide(_as_tensor(y, x.to(kind)))
+    left, quotient = torch.fmod(x, y), x / y
+    exact = (x - left) / y
+    exact = torch.where((left != 0) & ((y < 0) != (left < 0)), exact - 1, exact)
+    whole = torch.floor(exact)
+    whole = torch.where(exact - whole > 0.5, whole + 1, whole)
+    whole = torch.where(exact == 0, torch.where(quotient == 0, quotient, 0.0), whole)
+    return torch.where(y == 0, quotient, whole).to(kind)
+
+
+def scalar(value: Any, *, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:
+    """torch's own parts have it, torch-mlir does not."""
+    return torch.full((), value, dtype=dtype, device=device)
+
+
+def isclose(
+    x: torch.Tensor, y: torch.Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> torch.Tensor:
+    """torch-mlir folds it of a tensor and itself, and forgets that infinities are far from all else."""
+    close = x == y
+    if equal_nan and x.is_floating_point():
+        close = close | (torch.isnan(x) & torch.isnan(y))
+    if rtol == 0 and atol == 0:
+        return close
+    other = y if y.is_floating_point() else y.to(torch.get_default_dtype())
+    apart = torch.abs(x - other)
+    return close | (torch.isfinite(apart) & (apart <= atol + torch.abs(rtol * other)))
+
+
 def _as_tensor(limit: Any, like: torch.Tensor) -> torch.Tensor:
     if isinstance(limit, torch.Tensor):
         return limit.to(like.dtype)
@@ -115,4 +158,6 @@ FLOATS: dict[Any, Callable[..., Any]] = {
     aten.hardsigmoid.default: hardsigmoid,
     aten.isfinite.default: isfinite,
     aten.hypot.default: hypot,
+    aten.isclose.default: isclose,
+    torch.ops.prims.scalar_tensor.default: scalar,
 }

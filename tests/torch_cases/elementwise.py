@@ -35,6 +35,16 @@ INTEGER = {
 
 DTYPES = (torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int8, torch.uint8)
 
+
+def _divisions():
+    """Whose quotients do not fit, are not finite, or are as good as whole."""
+    infinity, nan = float("inf"), float("nan")
+    return (
+        torch.tensor([1e10, 7.0, 1e30, 1e-40, 5.0, 0.0, infinity, nan, 3.0, 6.0, 0.9, 1.0]),
+        torch.tensor([0.3, 2.0, 3e-5, 1e-42, infinity, 2.0, 2.0, 2.0, 0.0, 0.1, 0.3, 0.1]),
+    )
+
+
 CASES = [
     *((f"unary {name}", getattr(torch, name), lambda make=make: (make(3, 5),)) for name, make in UNARY.items()),
     # Eager's gelu of infinity is NaN or infinity, depending on its vector code.
@@ -127,6 +137,13 @@ CASES = [
     ("masked fill tensor", lambda x, m, v: x.masked_fill(m, v), lambda: (f(3, 4), b(3, 4), f())),
     ("nan to num", lambda x: torch.nan_to_num(x, 1.0, 2.0, -3.0), lambda: (n(8),)),
     ("isclose", lambda x, y: torch.isclose(x, y, atol=0.5), lambda: (f(9), f(9))),
+    ("isclose itself", lambda x: (torch.isclose(x, x), torch.isclose(x, x, equal_nan=True)), lambda: (n(9),)),
+    ("equal to itself", lambda x: (x == x, x + 1 == x + 1), lambda: (n(9),)),
+    ("fmod large", lambda x, y: (torch.fmod(x, y), torch.fmod(-x, y), torch.fmod(x, -y)), _divisions),
+    ("floor divide floats", lambda x, y: (x // y, -x // y), _divisions),
+    ("floor divide half", lambda x, y: (x.half() // y.half(), x // 0.3), _divisions),
+    ("xlogy of zero", lambda x: (torch.xlogy(0, x), torch.xlogy(torch.zeros(9), x)), lambda: (n(9),)),
+    ("xlog1py of zero", lambda x: torch.special.xlog1py(0.0, x), lambda: (n(9),)),
     ("gelu tanh", lambda x: F.gelu(x, approximate="tanh"), lambda: (f(4, 4),)),
     ("elu alpha", lambda x: F.elu(x, 0.4), lambda: (f(8),)),
     ("leaky relu slope", lambda x: F.leaky_relu(x, 0.3), lambda: (f(8),)),

@@ -1,0 +1,97 @@
+"""The reductions of halves, which eager adds up in float32 and rounds once; torch-mlir rounds at every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from mlirtri import torch_complex
+
+aten = torch.ops.aten
+HALVES = (torch.float16, torch.bfloat16)
+
+
+def in_float32(operator: Any) -> Callable[..., Any]:
+    """The operator on float32, and its results rounded."""
+
+    def compute(x: torch.Tensor, *arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Any:
+        kind = dtype or x.dtype
+        if kind not in HALVES:
+            return NotImplemented
+        found = operator(x.to(kind).float(), *arguments, **options)
+        return found.to(kind) if isinstance(found, torch.Tensor) else tuple(each.to(kind) for each in found)
+
+    return compute
+
+
+def total(x: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
+    """Of complex numbers or of halves."""
+    operator = torch_complex.total if x.dtype.is_complex else in_float32(aten.sum.dim_IntList)
+    return operator(x, *arguments, **options)
+
+
+def mean(x: torch.Tensor, dim: Any, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """torch-mlir has no means of integers in another dtype."""
+    if dtype is None or dtype == x.dtype:
+        return in_float32(aten.mean.dim)(x, dim, keepdim)
+    return torch.mean(x.to(dtype), dim, keepdim)
+
+
+def variance(x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> torch.Tensor:
+    """torch-mlir divides by one where eager divides by zero."""
+    if x.dtype in HALVES:
+        return in_float32(aten.var.correction)(x, dim, correction=correction, keepdim=keepdim)
+    axes = list(dim) if dim else list(range(x.dim()))
+    count = 1
+    for axis in axes:
+        count = count * x.shape[axis]
+    if not isinstance(count, int) or not x.is_floating_point() or count > (1 if correction is None else correction):
+        return NotImplemented
+    centred = x - torch.mean(x, axes, True) if axes else x - x
+    squares = torch.sum(centred * centred, axes, keepdim) if axes else centred * centred
+    return squares / torch.zeros_like(squares)
+
+
+def variance_and_mean(x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    """Of the two."""
+    if x.dtype in HALVES:
+        return in_float32(aten.var_mean.correction)(x, dim, correction=correction, keepdim=keepdim)
+    found = variance(x, dim, correction=correction, keepdim=keepdim)
+    axes = list(dim) if dim else list(range(x.dim()))
+    return found if found is NotImplemented else (found, torch.mean(x, axes, keepdim))
+
+
+def rms_norm(x: torch.Tensor, shape: Any, weight: torch.Tensor | None = None, eps: float | None = None) -> torch.Tensor:
+    """Written out: torch takes it apart itself where no function of ours does."""
+    wide = x.float() if x.dtype in HALVES else x
+    axes = list(range(-len(shape), 0))
+    eps = torch.finfo(wide.dtype).eps if eps is None else eps
+    found = wide * torch.rsqrt(torch.mean(wide * wide, axes, True) + eps)
+    return (found if weight is None else found * weight).to(x.dtype)
+
+
+REDUCTIONS: dict[Any, Callable[..., Any]] = {
+    **{
+        operator: in_float32(operator)
+        for operator in (
+            aten.mean.default,
+            aten.cumsum.default,
+            aten.cumprod.default,
+            aten.prod.default,
+            aten.prod.dim_int,
+            aten.linalg_vector_norm.default,
+            aten.norm.Scalar,
+            aten.norm.ScalarOpt_dim,
+            aten.avg_pool2d.default,
+            aten.avg_pool3d.default,
+            aten._adaptive_avg_pool3d.default,
+        )
+    },
+    aten.sum.dim_IntList: total,
+    aten.mean.dim: mean,
+    aten.var.correction: variance,
+    aten.var_mean.correction: variance_and_mean,
+    aten.rms_norm.default: rms_norm,
+}
