@@ -183,10 +183,10 @@ def _logarithm(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
     """k, f and t with log x = k ln 2 + (f + t), for x > 0: f is exact and near 0 where x is near 1, and t is small."""
     smallest, shift = _SMALLEST[c.dtype]
     is_denormal = tirx.LT(x, c.number(smallest))
-    normal = c.named(tirx.Select(is_denormal, tirx.Mul(x, c.number(2.0**shift)), x))
+    normal = c.kept(tirx.Select(is_denormal, tirx.Mul(x, c.number(2.0**shift)), x))
     bits = c.named(c.bits(normal))
     exponent = c.named(c.exponent_of(bits - c.whole(_ROOT_HALF_BITS[c.dtype])))
-    f = c.named(c.difference(c.from_bits(bits - c.to_exponent(exponent)), c.number(1.0)))
+    f = c.kept(c.difference(c.from_bits(bits - c.to_exponent(exponent)), c.number(1.0)))
     k = c.named(c.difference(c.float_of(exponent), tirx.Select(is_denormal, c.number(shift), c.number(0.0))))
     square = c.named(tirx.Mul(f, f))
     if c.dtype == "float32":
@@ -292,7 +292,7 @@ _FARTHEST = {"float32": 2.0**26, "float64": 2.0**20}
 
 def _quarters32(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
     """x = n pi / 2 + r: n, r and 0, by way of doubles."""
-    wide = Lanes(c.of("float64"), c.bindings)
+    wide = c.of_width("float64")
     y = c.named(tirx.Cast(c.of("float64"), x))
     n = c.named(wide.floor(wide.fma(y, wide.number(TWO_OVER_PI), wide.number(0.5))))
     minus = c.named(tirx.Mul(n, wide.number(-1.0)))
@@ -349,12 +349,14 @@ def _cos(c: Lanes, x: Expr) -> Expr:
 @function("pow", "float32")
 def _pow(c: Lanes, x: Expr, y: Expr) -> Expr:
     """2**(y log2 x) in doubles, for positive x."""
-    wide = Lanes(c.of("float64"), c.bindings)
-    k, f, t = _logarithm(wide, wide.named(tirx.Cast(c.of("float64"), x)))
+    wide = c.of_width("float64")
+    # In memory what much is made of: compiling it would take half a second.
+    k, f, t = _logarithm(wide, wide.kept(tirx.Cast(c.of("float64"), x)))
+    t = wide.kept(t)
     log2 = wide.sum(tirx.Mul(wide.sum(f, t), wide.number(LOG2E)), k)
-    product = wide.named(wide.between(tirx.Mul(log2, tirx.Cast(c.of("float64"), y)), -300.0, 300.0))
-    n = wide.named(wide.floor(wide.sum(product, wide.number(0.5))))
-    r = wide.named(wide.difference(product, n))
+    product = wide.kept(wide.between(tirx.Mul(log2, tirx.Cast(c.of("float64"), y)), -300.0, 300.0))
+    n = wide.kept(wide.floor(wide.sum(product, wide.number(0.5))))
+    r = wide.kept(wide.difference(product, n))
     power = wide.fma(wide.polynomial(r, _EXPONENTIAL["float64"].exp2), r, wide.number(1.0))
     near = c.named(tirx.Cast(c.of("float32"), tirx.Mul(power, wide.power_of_two(wide.integer_of(n)))))
     infinity = c.number(float("inf"))

@@ -25,12 +25,20 @@ class Lanes:
         self.dtype, _, lanes = dtype.partition("x")
         self.count = int(lanes or 1)
         self.integer = self.dtype.replace("float", "int")
+        self.has_statements = names is not None
+        """Whether names are bound by statements before the use, and not by the expression itself (`closed`)."""
         self.bindings: list[tuple[Any, Expr]] = [] if names is None else names
         """Names so far with their values, in the order in which they are needed."""
 
     def of(self, dtype: str) -> str:
         """The dtype of as many lanes of another element type."""
         return dtype if self.count == 1 else f"{dtype}x{self.count}"
+
+    def of_width(self, dtype: str) -> Lanes:
+        """As many lanes of another float dtype, whose names come among these."""
+        other = Lanes(self.of(dtype), self.bindings)
+        other.has_statements = self.has_statements
+        return other
 
     def named(self, value: Expr) -> Expr:
         """`value` under a name, since it is used more than once; integers and bools as they are."""
@@ -41,10 +49,12 @@ class Lanes:
         return variable
 
     def kept(self, value: Expr) -> Expr:
-        """`value` in memory of its own, which becomes a register.
+        """`value` in memory of its own, which becomes a register; under a name where no statement can stand before.
 
         TVM's analyzers put the values of names into one another, in time exponential in the depth; not those of memory.
         """
+        if not self.has_statements:
+            return self.named(value)
         dtype, _, lanes = str(value.ty.dtype).partition("x")
         place = tirx.decl_buffer((int(lanes or 1),), dtype, f"k{len(self.bindings)}", layout=None)
         first = tirx.IntImm("int32", 0)
