@@ -7,7 +7,6 @@ operation of `SCALAR_RULES`. Here are the rules of memory and of complex numbers
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from mlirtri.dialect.locations import errors_at, name_of
@@ -18,7 +17,7 @@ from mlirtri.lowering.loop_memory import Memory, mixed
 from mlirtri.lowering.loop_places import LARGEST_COUNT, bounds_of, decided, is_plain, place
 from mlirtri.lowering.loop_values import LoopValues, Scalar, joined, kept_as, part_dtypes
 from mlirtri.lowering.primfunc import Names, index
-from mlirtri.lowering.scalar_body import DEEPEST_FUNCTIONS, mentions
+from mlirtri.lowering.scalar_body import mentions
 from mlirtri.lowering.scalar_integers import integer_power
 from mlirtri.lowering.scalar_to_tir import SCALAR_RULES, literal
 from mlirtri.lowering.tvm_names import tirx
@@ -85,9 +84,6 @@ def _scalar(translation: LoopTranslation, operation: ir.Operation) -> None:
     """arith and math on single elements."""
     values, rule = translation.values, SCALAR_RULES[operation.name]
     operands = [values.get(operand) for operand in operation.operands]
-    is_function = rule.is_expensive and operation.name.startswith("math.")
-    if is_function:
-        operands = [values.kept(one, "inner") if one.functions >= DEEPEST_FUNCTIONS else one for one in operands]
     if (answer := decided(operation, operands)) is not None:
         return values.set(operation.results[0], Scalar(literal(answer, "bool")))
     bounds = bounds_of(operation, operands)
@@ -95,7 +91,6 @@ def _scalar(translation: LoopTranslation, operation: ir.Operation) -> None:
         made = place(operation, operands, bounds)
     else:
         made = joined(rule.build(operation, [operand.expression for operand in operands]), operands, bounds)
-    made = replace(made, functions=made.functions + is_function)
     return values.define(operation.results[0], made, word(operation))
 
 

@@ -39,8 +39,6 @@ class Scalar:
     size: int = 1
     bounds: Bounds | None = None
     """Between which numbers an int64 lies, where that is known."""
-    functions: int = 0
-    """How many elementary functions are inside of each other."""
 
     @property
     def is_free(self) -> bool:
@@ -112,16 +110,12 @@ class LoopValues:
         """A variable that holds what `scalar` is now."""
         dtype = dtype_name(scalar.expression)
         if not scalar.reads and not _is_analysed(scalar):
-            scalar = replace(self.kept(scalar, wish), bounds=scalar.bounds)
+            cell = self.cell(dtype, wish)
+            self.statements.append(cell.store(scalar))
+            scalar = replace(cell.scalar, bounds=scalar.bounds)
         variable = tirx.Var(self.names.unique(wish), dtype)
         self.statements.append(tirx.Bind(variable, scalar.expression))
         return Scalar(variable, size=1 if scalar.reads else scalar.size + 1, bounds=scalar.bounds)
-
-    def kept(self, scalar: Scalar, wish: str) -> Scalar:
-        """`scalar` as it is now, in an element of memory, which no analysis looks through."""
-        cell = self.cell(dtype_name(scalar.expression), wish)
-        self.statements.append(cell.store(scalar))
-        return cell.scalar
 
     def name_what_reads(self, buffer_name: str) -> None:
         """Evaluate now what waits and reads this buffer, which is about to be written."""
@@ -202,8 +196,7 @@ def _is_analysed(scalar: Scalar) -> bool:
 def joined(expression: Any, operands: Sequence[Scalar], bounds: Bounds | None = None) -> Scalar:
     """An expression of operands."""
     reads = frozenset().union(*(operand.reads for operand in operands))
-    functions = max((operand.functions for operand in operands), default=0)
-    return Scalar(expression, reads, 1 + sum(operand.size for operand in operands), bounds, functions)
+    return Scalar(expression, reads, 1 + sum(operand.size for operand in operands), bounds)
 
 
 def part_dtypes(kind: ir.Type) -> list[str]:

@@ -29,8 +29,6 @@ BODY_OPERATIONS = frozenset({"linalg.yield", "linalg.index", "affine.apply", "te
 _CHEAP_WEIGHT = 2
 MOST_NODES = 128
 """Operations of one expression: TVM follows them by recursion, and ends the process where its stack ends."""
-DEEPEST_FUNCTIONS = 2
-"""Functions inside of each other: each becomes arithmetic that names its operand, in which TVM is exponential."""
 _MOST_COPIES = 32
 """How often an expression may be written out in TVM's analysis before scratch elements take over."""
 _COMBINERS = {
@@ -49,7 +47,6 @@ class ScalarBody:
         self.values: dict[ir.Value, Expr] = {}
         self.lazy: dict[ir.Value, Callable[[], Expr]] = {}
         self.weights: dict[ir.Value, int] = {}
-        self.depths: dict[ir.Value, int] = {}
         self.accumulators: set[ir.Value] = set()
         self.variables: list[tuple[Any, Expr]] = []
         self.copies = 1
@@ -130,20 +127,8 @@ class ScalarBody:
         rule = SCALAR_RULES.get(operation.name)
         if rule is None:
             raise UnsupportedOperationError(f"no rule for {operation.name} in a body", span_of(operation.location))
-        self._keep_functions_apart(operation, rule)
         expression = self._apply(rule, operation, [self.get(operand) for operand in operation.operands])
         return self._define_result(operation, rule, expression)
-
-    def _keep_functions_apart(self, operation: ir.Operation, rule: ScalarRule) -> None:
-        """Bind the operands of a function that are functions of functions already."""
-        depth = max((self.depths.get(operand, 0) for operand in operation.operands), default=0)
-        is_function = rule.is_expensive and operation.name.startswith("math.")
-        if is_function and depth >= DEEPEST_FUNCTIONS:
-            self.copies, depth = _MOST_COPIES + 1, 0
-            for operand in operation.operands:
-                self.values[operand] = self._bind(self.get(operand), "inner")
-        for result in operation.results:
-            self.depths[result] = depth + is_function
 
     def _apply(self, rule: ScalarRule, operation: ir.Operation, operands: list[Expr]) -> Expr:
         try:
