@@ -9,6 +9,7 @@ leave an array in different buffers. A view of the choice is the choice of two v
 from __future__ import annotations
 
 from mlirtri.dialect.mlir import ir, operations_named, scf
+from mlirtri.lowering.cloning import replace
 
 
 def rewrite(module: ir.Module) -> None:
@@ -43,9 +44,7 @@ def _split(select: ir.Operation, user: ir.Operation) -> None:
                 with ir.InsertionPoint(block):
                     scf.YieldOp(list(_on(select, user, side).results))
             results = list(branch.results)
-    for old, new in zip(user.results, results, strict=True):
-        old.replace_all_uses_with(new)
-    user.erase()
+    replace(user, results)
 
 
 def _on(select: ir.Operation, user: ir.Operation, side: int) -> ir.Operation:

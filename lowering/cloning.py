@@ -1,6 +1,7 @@
 """Copies of single operations: which values an operation needs, which operations lead to a value, and clones of them.
 
-Takes operations of MLIR. Gives copies at the insertion point, with values exchanged, also inside of regions.
+Takes operations of MLIR. Gives copies at the insertion point, with values exchanged, also inside of regions; `replace`
+puts values in the place of an operation.
 Refuses nothing.
 """
 
@@ -33,6 +34,13 @@ def inlined(block: ir.Block, arguments: Sequence[ir.Value], known: Mapping[ir.Va
     values = {**known, **dict(zip(block.arguments, arguments, strict=True))}
     clone_all(steps, values)
     return [values.get(value, value) for value in last.operands]
+
+
+def replace(operation: ir.Operation, values: Iterable[ir.Value]) -> None:
+    """Put `values`, one per result, where the results are used, and erase the operation."""
+    for result, value in zip(operation.results, values, strict=True):
+        result.replace_all_uses_with(value)
+    operation.erase()
 
 
 def needed_by(operation: ir.Operation) -> list[ir.Value]:

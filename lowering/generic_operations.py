@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.mlir import arith, ir, linalg, tensor
+from mlirtri.lowering.cloning import replace
 from mlirtri.lowering.mlir_reading import used_dimensions
 
 PARALLEL, REDUCTION = "#linalg.iterator_type<parallel>", "#linalg.iterator_type<reduction>"
@@ -26,9 +27,7 @@ def generalize(operation: ir.Operation) -> ir.Operation:
         old.replace_all_uses_with(new)
     for inner in list(block.operations):
         body.append(inner.operation)
-    for old, new in zip(operation.results, made.results, strict=True):
-        old.replace_all_uses_with(new)
-    operation.erase()
+    replace(operation, made.results)
     return made
 
 

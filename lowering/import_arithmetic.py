@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from mlirtri.dialect.mlir import all_operations, ir, linalg
 from mlirtri.lowering import total_floats, total_integers
+from mlirtri.lowering.cloning import replace
 from mlirtri.lowering.generic_operations import generalize
 from mlirtri.lowering.mlir_passes import Pass, run_passes
 from mlirtri.lowering.stage import CompileContext
@@ -56,6 +57,4 @@ def _is_named(operation: ir.Operation) -> bool:
 def _replace(operation: ir.Operation, values: list[ir.Value] | None) -> None:
     if values is None:
         return
-    for result, value in zip(operation.results, values, strict=True):
-        result.replace_all_uses_with(value)
-    operation.erase()
+    replace(operation, values)

@@ -16,7 +16,7 @@ from mlirtri.dialect.locations import errors_at, span_of
 from mlirtri.dialect.mlir import all_operations, arith, ir, operations_named, scf, tensor
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.buffer_values import terminator
-from mlirtri.lowering.cloning import clone_all, inlined
+from mlirtri.lowering.cloning import clone_all, inlined, replace
 from mlirtri.lowering.index_bounds import bounds_of
 from mlirtri.lowering.linalg_builder import index_constant, index_value
 from mlirtri.lowering.mlir_passes import Pass, run_passes
@@ -61,9 +61,7 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
             continue
         with errors_at(operation), ir.InsertionPoint(operation), operation.location:
             results = rule(operation)
-        for old, new in zip(operation.results, results, strict=True):
-            old.replace_all_uses_with(new)
-        operation.erase()
+        replace(operation, results)
     for loop in operations_named(module, "scf.for"):
         with ir.InsertionPoint(loop), loop.location:
             _count_by_index(loop)

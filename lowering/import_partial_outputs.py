@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.mlir import all_operations_in, arith, ir, operations_named, tensor
+from mlirtri.lowering.cloning import replace
 from mlirtri.lowering.generic_operations import index_of
 from mlirtri.lowering.loop_nests import loop_nest
 from mlirtri.lowering.mlir_reading import affine_index
@@ -25,9 +26,7 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
             continue
         with ir.InsertionPoint(generic), generic.location:
             values = _loops(generic)
-        for result, value in zip(generic.results, values, strict=True):
-            result.replace_all_uses_with(value)
-        generic.erase()
+        replace(generic, values)
 
 
 def _writes_each_element_once(generic: ir.Operation) -> bool:

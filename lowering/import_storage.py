@@ -19,6 +19,7 @@ from mlirtri.dialect.dtypes import find_stored
 from mlirtri.dialect.locations import errors_at
 from mlirtri.dialect.mlir import all_operations, arith, func, ir, public_functions
 from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.cloning import replace
 from mlirtri.lowering.float8_arithmetic import FORMATS, Format, narrowed, widened
 from mlirtri.lowering.generic_operations import generalize
 from mlirtri.lowering.imports import DTYPE, argument_attributes, note_signs, result_attributes, set_signature
@@ -113,9 +114,7 @@ def _without_foreign_arithmetic(module: ir.Module, context: CompileContext) -> N
                 continue
             with errors_at(operation), ir.InsertionPoint(operation), operation.location:
                 values = _constant(operation) if operation.name == "arith.constant" else replacement(operation)
-            for result, value in zip(operation.results, values, strict=True):
-                result.replace_all_uses_with(value)
-            operation.erase()
+            replace(operation, values)
 
 
 def _computes(operation: ir.Operation) -> bool:

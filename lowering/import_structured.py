@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from mlirtri.dialect.locations import errors_at
 from mlirtri.dialect.mlir import all_operations, apply_transform, ir
+from mlirtri.lowering.cloning import replace
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tensor_decompositions import RULES
 
@@ -47,6 +48,4 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
             values = rule(operation)
         if values is None:
             continue
-        for result, value in zip(operation.results, values, strict=True):
-            result.replace_all_uses_with(value)
-        operation.erase()
+        replace(operation, values)

@@ -15,7 +15,7 @@ from mlirtri.dialect.mlir import arith, ir, operations_named
 from mlirtri.dialect.scalar import Scalar
 from mlirtri.lowering import merge_sort
 from mlirtri.lowering.buffer_values import terminator
-from mlirtri.lowering.cloning import inlined
+from mlirtri.lowering.cloning import inlined, replace
 from mlirtri.lowering.linalg_builder import sizes_of
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tm_tensor_attention import attention
@@ -32,9 +32,7 @@ def rewrite(module: ir.Module, _context: CompileContext) -> None:
             continue
         with ir.InsertionPoint(operation), operation.location:
             results = rule(operation)
-        for old, new in zip(operation.results, results, strict=True):
-            old.replace_all_uses_with(new)
-        operation.erase()
+        replace(operation, results)
 
 
 def _region(operation: ir.Operation) -> Callable[..., ir.Value]:

@@ -17,6 +17,7 @@ from mlirtri.lowering.loop_memory import Memory, mixed
 from mlirtri.lowering.loop_places import LARGEST_COUNT, bounds_of, decided, is_plain, place
 from mlirtri.lowering.loop_values import LoopValues, Scalar, joined, kept_as, part_dtypes
 from mlirtri.lowering.primfunc import Names, index
+from mlirtri.lowering.rule_tables import registering
 from mlirtri.lowering.scalar_body import mentions
 from mlirtri.lowering.scalar_integers import integer_power
 from mlirtri.lowering.scalar_to_tir import SCALAR_RULES, literal
@@ -26,17 +27,8 @@ Statement = Callable[["LoopTranslation", ir.Operation], None]
 STATEMENTS: dict[str, Statement] = {}
 
 
-def statement(*names: str) -> Callable[[Statement], Statement]:
-    """Register a rule for these operations; an operation has one rule."""
-
-    def register(function: Statement) -> Statement:
-        for name in names:
-            if name in STATEMENTS:
-                raise ValueError(f"two rules for {name}")
-            STATEMENTS[name] = function
-        return function
-
-    return register
+statement = registering(STATEMENTS)
+"""Registers a rule for operations."""
 
 
 class LoopTranslation:

@@ -22,6 +22,7 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.mlir_reading import dtype_of, shape_of
 from mlirtri.lowering.primfunc import Axis, Names, Statements, buffer, build, store
 from mlirtri.lowering.relax_devices import VDevices, vdevice_of
+from mlirtri.lowering.rule_tables import registering
 from mlirtri.lowering.scalar_to_tir import literal as scalar_literal
 from mlirtri.lowering.tvm_names import BlockBuilder, GlobalVar, PrimFunc, TensorType, relax, structural_equal
 
@@ -29,17 +30,8 @@ Rule = Callable[["RelaxBuilder", ir.Operation], None]
 RULES: dict[str, Rule] = {}
 
 
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register a rule for these operations; an operation has one rule."""
-
-    def register(function: Rule) -> Rule:
-        for name in names:
-            if name in RULES:
-                raise ValueError(f"two rules for {name}")
-            RULES[name] = function
-        return function
-
-    return register
+rule = registering(RULES)
+"""Registers a rule for operations."""
 
 
 @dataclass(frozen=True)

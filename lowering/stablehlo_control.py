@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlirtri.dialect.mlir import all_operations, arith, ir, scf, tensor
+from mlirtri.lowering.cloning import replace
 
 CONTROL = ("stablehlo.while", "stablehlo.case", "stablehlo.if")
 
@@ -20,9 +21,7 @@ def rewrite(module: ir.Module) -> None:
     for operation in reversed([each for each in all_operations(module) if each.name in CONTROL]):
         with operation.location, ir.InsertionPoint(operation):
             values = _REWRITES[operation.name](operation)
-        for old, new in zip(operation.results, values, strict=True):
-            old.replace_all_uses_with(new)
-        operation.erase()
+        replace(operation, values)
 
 
 # --- Loops ---------------------------------------------------------------------------------------------------------

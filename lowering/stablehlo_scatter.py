@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlirtri.dialect.mlir import arith, ir, operations_named, scatter_dimensions, scf, tensor
+from mlirtri.lowering.cloning import replace
 from mlirtri.lowering.scalar_regions import inline_scalars
 
 Body = Callable[[list[ir.Value], list[ir.Value]], Sequence[ir.Value]]
@@ -20,9 +21,7 @@ def rewrite(module: ir.Module) -> None:
     for operation in operations_named(module, "stablehlo.scatter"):
         with operation.location, ir.InsertionPoint(operation):
             results = _scattered(operation)
-        for old, new in zip(operation.results, results, strict=True):
-            old.replace_all_uses_with(new)
-        operation.erase()
+        replace(operation, results)
 
 
 def _scattered(operation: ir.Operation) -> Sequence[ir.Value]:

@@ -6,6 +6,7 @@ Takes a module after upstream's lowering, which left the sorts alone and turned 
 from __future__ import annotations
 
 from mlirtri.dialect.mlir import arith, ir, operations_named
+from mlirtri.lowering.cloning import replace
 from mlirtri.lowering.scalar_regions import inline_scalars
 
 
@@ -33,6 +34,4 @@ def _rewrite(operation: ir.Operation) -> None:
         [after] = inline_scalars(operation.regions[0].blocks[0], swapped)
         stays = arith.xori(after, arith.constant(after.type, 1))
         ir.Operation.create("tm_tensor.yield", operands=[stays])
-    for old, new in zip(operation.results, sort.results, strict=True):
-        old.replace_all_uses_with(new)
-    operation.erase()
+    replace(operation, sort.results)

@@ -7,6 +7,7 @@ was reduced from none, and the operands of barriers in their place: upstream's l
 from __future__ import annotations
 
 from mlirtri.dialect.mlir import ir, operations_named, tensor
+from mlirtri.lowering.cloning import replace
 
 KEPT = ("stablehlo.while", "stablehlo.if", "stablehlo.case", "stablehlo.return", "stablehlo.custom_call")
 
@@ -21,9 +22,7 @@ def rewrite(module: ir.Module) -> None:
             values = _values(operation)
         if values is None:
             continue
-        for old, new in zip(operation.results, values, strict=True):
-            old.replace_all_uses_with(new)
-        operation.erase()
+        replace(operation, values)
 
 
 def _values(operation: ir.Operation) -> list[ir.Value] | None:

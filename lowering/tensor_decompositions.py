@@ -15,6 +15,7 @@ from math import prod
 from mlirtri.dialect.mlir import arith, ir, tensor
 from mlirtri.lowering.generic_operations import elements, generic_of_region, index_of, mixed_sizes
 from mlirtri.lowering.loop_nests import loop_nest
+from mlirtri.lowering.rule_tables import registering
 from mlirtri.lowering.total_arithmetic import compare, number
 
 Rule = Callable[[ir.Operation], Sequence[ir.Value] | None]
@@ -22,17 +23,8 @@ RULES: dict[str, Rule] = {}
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 
 
-def decomposes(*names: str) -> Callable[[Rule], Rule]:
-    """Register a rule for these operations; an operation has one rule."""
-
-    def register(rule: Rule) -> Rule:
-        for name in names:
-            if name in RULES:
-                raise ValueError(f"two rules for {name}")
-            RULES[name] = rule
-        return rule
-
-    return register
+decomposes = registering(RULES)
+"""Registers a rule for operations."""
 
 
 @decomposes("tensor.generate")

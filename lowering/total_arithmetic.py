@@ -12,22 +12,14 @@ from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.mlir import arith, ir
 from mlirtri.lowering.mlir_reading import scalar_constant
+from mlirtri.lowering.rule_tables import registering
 
 Rule = Callable[[ir.Operation], Sequence[ir.Value] | None]
 RULES: dict[str, Rule] = {}
 
 
-def total(*names: str) -> Callable[[Rule], Rule]:
-    """Register a rule for these operations; an operation has one rule."""
-
-    def register(rule: Rule) -> Rule:
-        for name in names:
-            if name in RULES:
-                raise ValueError(f"two rules for {name}")
-            RULES[name] = rule
-        return rule
-
-    return register
+total = registering(RULES)
+"""Registers a rule for operations."""
 
 
 def number(kind: ir.Type, value: float | int) -> ir.Value:
