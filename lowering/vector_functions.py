@@ -1,6 +1,7 @@
 """Elementary functions as arithmetic on vectors, within 2 units in the last place, for every float.
 
-Takes a `Lanes` and operands. Gives the expression of exp, log, tanh, erf, sin, cos, pow and their kin. Infinities, NaN,
+Takes the operations of one kind of IR (`vector_lanes.Lanes` for TIR, `mlir_lanes.Scalars` for MLIR) and operands. Gives
+the expression of exp, log, tanh, erf, sin, cos, pow and their kin. Infinities, NaN,
 denormals and the two zeros come out as C's functions have them. What would need a reduction of its own (sines of more
 than 2**26, powers of negative numbers) calls the C library, for those vectors that hold such a number.
 
@@ -16,10 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.lowering.tvm_names import tirx
-from mlirtri.lowering.vector_lanes import Lanes
-
 Expr = Any
+Lanes = Any
+"""The operations that expressions are made of: one element type, one IR."""
 Function = Callable[..., Expr]
 FUNCTIONS: dict[str, tuple[Function, tuple[str, ...]]] = {}
 """Name of a function to what makes its expression, and the element types that it is made for."""
@@ -94,28 +94,28 @@ def _reduced(c: Lanes, x: Expr) -> tuple[Expr, Expr]:
     """x = n ln 2 + r with |r| <= ln 2 / 2: n and r."""
     high, low = _split(c, LN2, LN2_REST)
     n = c.named(c.floor(c.fma(x, c.number(LOG2E), c.number(0.5))))
-    minus = c.named(tirx.Mul(n, c.number(-1.0)))
+    minus = c.named(c.product(n, c.number(-1.0)))
     return n, c.named(c.fma(minus, low, c.fma(minus, high, x)))
 
 
 def _scaled(c: Lanes, value: Expr, n: Expr) -> Expr:
     """value * 2**n in two steps, so that neither factor leaves the range, and a denormal is rounded once."""
     k = c.named(c.integer_of(n))
-    half = c.named(tirx.shift_right(k, c.whole(1)))
-    return tirx.Mul(tirx.Mul(value, c.power_of_two(half)), c.power_of_two(k - half))
+    half = c.named(c.shifted_right(k, 1))
+    return c.product(c.product(value, c.power_of_two(half)), c.power_of_two(c.minus(k, half)))
 
 
 def _exponential(c: Lanes, x: Expr) -> Expr:
     """e**x for x in the range of results; no NaN."""
     n, r = _reduced(c, x)
-    more = c.fma(c.polynomial(r, _EXPONENTIAL[c.dtype].exp), tirx.Mul(r, r), r)
+    more = c.fma(c.polynomial(r, _EXPONENTIAL[c.dtype].exp), c.product(r, r), r)
     return _scaled(c, c.sum(more, c.number(1.0)), n)
 
 
 @function("exp", "float32", "float64")
 def _exp(c: Lanes, x: Expr) -> Expr:
     facts = _EXPONENTIAL[c.dtype]
-    return tirx.Select(c.is_nan(x), x, _exponential(c, c.named(c.between(x, facts.low, facts.high))))
+    return c.select(c.is_nan(x), x, _exponential(c, c.named(c.between(x, facts.low, facts.high))))
 
 
 @function("exp2", "float32", "float64")
@@ -124,16 +124,16 @@ def _exp2(c: Lanes, x: Expr) -> Expr:
     y = c.named(c.between(x, facts.low * LOG2E, facts.high * LOG2E))
     n = c.named(c.floor(c.sum(y, c.number(0.5))))
     r = c.named(c.difference(y, n))
-    return tirx.Select(c.is_nan(x), x, _scaled(c, c.fma(c.polynomial(r, facts.exp2), r, c.number(1.0)), n))
+    return c.select(c.is_nan(x), x, _scaled(c, c.fma(c.polynomial(r, facts.exp2), r, c.number(1.0)), n))
 
 
 def _exponential_less_one(c: Lanes, x: Expr) -> Expr:
     """e**x - 1: 2 (2**(n-1) (e**r - 1) + 2**(n-1) - 1/2), in which nothing overflows before the result does."""
     n, r = _reduced(c, x)
-    curved = tirx.Mul(c.polynomial(r, _EXPONENTIAL[c.dtype].expm1), tirx.Mul(r, r))
-    scale = c.named(c.power_of_two(c.integer_of(n) - c.whole(1)))
+    curved = c.product(c.polynomial(r, _EXPONENTIAL[c.dtype].expm1), c.product(r, r))
+    scale = c.named(c.power_of_two(c.minus(c.integer_of(n), c.whole(1))))
     straight = c.fma(r, scale, c.difference(scale, c.number(0.5)))
-    return tirx.Mul(c.fma(curved, scale, straight), c.number(2.0))
+    return c.product(c.fma(curved, scale, straight), c.number(2.0))
 
 
 @function("expm1", "float32", "float64")
@@ -141,26 +141,26 @@ def _expm1(c: Lanes, x: Expr) -> Expr:
     facts = _EXPONENTIAL[c.dtype]
     result = c.named(_exponential_less_one(c, c.named(c.between(x, -facts.bits * LN2 - 1, facts.high))))
     # Zeros keep their sign, and so do numbers that are their own result.
-    is_tiny = tirx.LT(c.magnitude(x), c.number(2.0**-facts.bits))
-    return tirx.Select(tirx.Or(c.is_nan(x), is_tiny), x, result)
+    is_tiny = c.less(c.magnitude(x), c.number(2.0**-facts.bits))
+    return c.select(c.either(c.is_nan(x), is_tiny), x, result)
 
 
 @function("tanh", "float32", "float64")
 def _tanh(c: Lanes, x: Expr) -> Expr:
     """t = E / (E + 2) with E = e**2|x| - 1; what rounding took is put back: 1 / (E + 2) = (1 - t) / 2."""
     most = 10.0 if c.dtype == "float32" else 20.0
-    double = c.named(c.between(tirx.Mul(c.magnitude(x), c.number(2.0)), 0.0, 2 * most))
+    double = c.named(c.between(c.product(c.magnitude(x), c.number(2.0)), 0.0, 2 * most))
     more = c.named(_exponential_less_one(c, double))
     divisor = c.named(c.sum(more, c.number(2.0)))
-    ratio = c.named(tirx.Div(more, divisor))
-    minus = c.named(tirx.Mul(ratio, c.number(-1.0)))
+    ratio = c.named(c.quotient(more, divisor))
+    minus = c.named(c.product(ratio, c.number(-1.0)))
     lost = c.difference(more, c.difference(divisor, c.number(2.0)))
     missing = c.fma(minus, lost, c.fma(minus, divisor, more))
     exact = c.fma(missing, c.fma(minus, c.number(0.5), c.number(0.5)), ratio)
     # Where E is large 1 - t has few digits, and the errors of E and E + 2 hardly reach t.
-    result = tirx.Select(tirx.LT(more, c.number(4.0)), exact, ratio)
-    is_tiny = tirx.LT(c.magnitude(x), c.number(2.0**-30))
-    return tirx.Select(tirx.Or(c.is_nan(x), is_tiny), x, c.with_sign(result, x))
+    result = c.select(c.less(more, c.number(4.0)), exact, ratio)
+    is_tiny = c.less(c.magnitude(x), c.number(2.0**-30))
+    return c.select(c.either(c.is_nan(x), is_tiny), x, c.with_sign(result, x))
 
 
 # --- logarithms ------------------------------------------------------------------------------------------------------
@@ -182,30 +182,30 @@ _SMALLEST = {"float32": (2.0**-126, 23), "float64": (2.0**-1022, 52)}
 def _logarithm(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
     """k, f and t with log x = k ln 2 + (f + t), for x > 0: f is exact and near 0 where x is near 1, and t is small."""
     smallest, shift = _SMALLEST[c.dtype]
-    is_denormal = tirx.LT(x, c.number(smallest))
-    normal = c.kept(tirx.Select(is_denormal, tirx.Mul(x, c.number(2.0**shift)), x))
+    is_denormal = c.less(x, c.number(smallest))
+    normal = c.kept(c.select(is_denormal, c.product(x, c.number(2.0**shift)), x))
     bits = c.named(c.bits(normal))
-    exponent = c.named(c.exponent_of(bits - c.whole(_ROOT_HALF_BITS[c.dtype])))
-    f = c.kept(c.difference(c.from_bits(bits - c.to_exponent(exponent)), c.number(1.0)))
-    k = c.named(c.difference(c.float_of(exponent), tirx.Select(is_denormal, c.number(shift), c.number(0.0))))
-    square = c.named(tirx.Mul(f, f))
+    exponent = c.named(c.exponent_of(c.minus(bits, c.whole(_ROOT_HALF_BITS[c.dtype]))))
+    f = c.kept(c.difference(c.from_bits(c.minus(bits, c.to_exponent(exponent))), c.number(1.0)))
+    k = c.named(c.difference(c.float_of(exponent), c.select(is_denormal, c.number(shift), c.number(0.0))))
+    square = c.named(c.product(f, f))
     if c.dtype == "float32":
-        cubic = tirx.Mul(tirx.Mul(f, square), c.polynomial(f, _LOG32))
+        cubic = c.product(c.product(f, square), c.polynomial(f, _LOG32))
         return k, f, c.named(c.fma(square, c.number(-0.5), cubic))
-    s = c.named(tirx.Div(f, c.sum(f, c.number(2.0))))
-    z = c.named(tirx.Mul(s, s))
-    half = c.named(tirx.Mul(square, c.number(0.5)))
+    s = c.named(c.quotient(f, c.sum(f, c.number(2.0))))
+    z = c.named(c.product(s, s))
+    half = c.named(c.product(square, c.number(0.5)))
     # 2 s = f - s f, and s f = s (f**2 / 2) + f**2 / 2: the digits of f are kept.
-    rest = c.fma(c.fma(c.polynomial(z, _LOG64), z, c.number(0.0)), s, tirx.Mul(s, half))
+    rest = c.fma(c.fma(c.polynomial(z, _LOG64), z, c.number(0.0)), s, c.product(s, half))
     return k, f, c.named(c.difference(rest, half))
 
 
 def _with_ends(c: Lanes, x: Expr, inside: Expr) -> Expr:
     """A logarithm of x, which is `inside` for positive numbers."""
     infinity, nan = c.number(float("inf")), c.number(float("nan"))
-    at_zero = tirx.Select(tirx.EQ(x, c.number(0.0)), c.number(float("-inf")), nan)
-    above = tirx.Select(tirx.GT(x, c.number(0.0)), infinity, at_zero)
-    return tirx.Select(tirx.And(tirx.GT(x, c.number(0.0)), tirx.LT(x, infinity)), inside, above)
+    at_zero = c.select(c.equal(x, c.number(0.0)), c.number(float("-inf")), nan)
+    above = c.select(c.greater(x, c.number(0.0)), infinity, at_zero)
+    return c.select(c.both(c.greater(x, c.number(0.0)), c.less(x, infinity)), inside, above)
 
 
 def _natural(c: Lanes, x: Expr) -> Expr:
@@ -223,7 +223,7 @@ def _log(c: Lanes, x: Expr) -> Expr:
 def _log2(c: Lanes, x: Expr) -> Expr:
     k, f, t = _logarithm(c, x)
     high, low = _split(c, LOG2E, LOG2E_REST)
-    return _with_ends(c, x, c.sum(c.fma(f, high, c.fma(f, low, tirx.Mul(t, high))), k))
+    return _with_ends(c, x, c.sum(c.fma(f, high, c.fma(f, low, c.product(t, high))), k))
 
 
 @function("log10", "float32", "float64")
@@ -231,7 +231,7 @@ def _log10(c: Lanes, x: Expr) -> Expr:
     k, f, t = _logarithm(c, x)
     high, low = _split(c, LOG10E, LOG10E_REST)
     whole, part = _split(c, LOG10_2, LOG10_2_REST)
-    return _with_ends(c, x, c.fma(k, whole, c.fma(f, high, c.fma(k, part, c.fma(f, low, tirx.Mul(t, high))))))
+    return _with_ends(c, x, c.fma(k, whole, c.fma(f, high, c.fma(k, part, c.fma(f, low, c.product(t, high))))))
 
 
 @function("log1p", "float32", "float64")
@@ -239,10 +239,10 @@ def _log1p(c: Lanes, x: Expr) -> Expr:
     """log u + (what u = 1 + x has lost) / u."""
     one = c.number(1.0)
     u = c.named(c.sum(x, one))
-    lost = tirx.Select(tirx.GT(x, one), c.difference(one, c.difference(u, x)), c.difference(x, c.difference(u, one)))
+    lost = c.select(c.greater(x, one), c.difference(one, c.difference(u, x)), c.difference(x, c.difference(u, one)))
     plain = c.named(_natural(c, u))
-    is_tiny = tirx.LT(c.magnitude(x), c.number(2.0 ** -_EXPONENTIAL[c.dtype].bits))
-    return tirx.Select(is_tiny, x, _with_ends(c, u, c.sum(tirx.Div(lost, u), plain)))
+    is_tiny = c.less(c.magnitude(x), c.number(2.0 ** -_EXPONENTIAL[c.dtype].bits))
+    return c.select(is_tiny, x, _with_ends(c, u, c.sum(c.quotient(lost, u), plain)))
 
 
 # --- the error function ----------------------------------------------------------------------------------------------
@@ -262,11 +262,11 @@ _ERF_FAR = (
 @function("erf", "float32")
 def _erf(c: Lanes, x: Expr) -> Expr:
     size = c.named(c.magnitude(x))
-    near = c.fma(x, c.polynomial(c.named(tirx.Mul(x, x)), _ERF_NEAR), x)
+    near = c.fma(x, c.polynomial(c.named(c.product(x, x)), _ERF_NEAR), x)
     exponent = c.polynomial(c.named(c.between(size, 1.0, 4.0)), _ERF_FAR)
-    rest = _exponential(c, c.named(tirx.Mul(exponent, c.number(-1.0))))
+    rest = _exponential(c, c.named(c.product(exponent, c.number(-1.0))))
     far = c.with_sign(c.difference(c.number(1.0), rest), x)
-    return tirx.Select(tirx.Or(c.is_nan(x), tirx.LT(size, c.number(1.0))), near, far)
+    return c.select(c.either(c.is_nan(x), c.less(size, c.number(1.0))), near, far)
 
 
 # --- sine and cosine -------------------------------------------------------------------------------------------------
@@ -293,17 +293,17 @@ _FARTHEST = {"float32": 2.0**26, "float64": 2.0**20}
 def _quarters32(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
     """x = n pi / 2 + r: n, r and 0, by way of doubles."""
     wide = c.of_width("float64")
-    y = c.named(tirx.Cast(c.of("float64"), x))
+    y = c.named(wide.converted(x))
     n = c.named(wide.floor(wide.fma(y, wide.number(TWO_OVER_PI), wide.number(0.5))))
-    minus = c.named(tirx.Mul(n, wide.number(-1.0)))
+    minus = c.named(wide.product(n, wide.number(-1.0)))
     r = wide.fma(minus, wide.number(HALF_PI[1]), wide.fma(minus, wide.number(HALF_PI[0]), y))
-    return c.named(tirx.Cast(c.of("int32"), n)), c.named(tirx.Cast(c.of("float32"), r)), c.number(0.0)
+    return c.named(c.integer_of(n)), c.named(c.converted(r)), c.number(0.0)
 
 
 def _quarters64(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
     """The same with what r has lost."""
     n = c.named(c.floor(c.fma(x, c.number(TWO_OVER_PI), c.number(0.5))))
-    minus = c.named(tirx.Mul(n, c.number(-1.0)))
+    minus = c.named(c.product(n, c.number(-1.0)))
     first = c.named(c.fma(minus, c.number(HALF_PI[0]), x))
     r = c.named(c.fma(minus, c.number(HALF_PI[1]), first))
     lost = c.fma(minus, c.number(HALF_PI[1]), c.difference(first, r))
@@ -313,34 +313,34 @@ def _quarters64(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
 def _circular(c: Lanes, x: Expr, turn: int) -> Expr:
     """sin(x + turn pi / 2) for numbers that are not too large."""
     n, r, lost = (_quarters32 if c.dtype == "float32" else _quarters64)(c, x)
-    z = c.named(tirx.Mul(r, r))
-    sine = c.sum(r, c.fma(tirx.Mul(r, z), c.polynomial(z, _SIN[c.dtype]), lost))
-    half = c.named(tirx.Mul(z, c.number(0.5)))
+    z = c.named(c.product(r, r))
+    sine = c.sum(r, c.fma(c.product(r, z), c.polynomial(z, _SIN[c.dtype]), lost))
+    half = c.named(c.product(z, c.number(0.5)))
     near_one = c.named(c.difference(c.number(1.0), half))
     missing = c.difference(c.difference(c.number(1.0), near_one), half)
-    quartic = c.fma(tirx.Mul(z, z), c.polynomial(z, _COS[c.dtype]), tirx.Mul(tirx.Mul(r, lost), c.number(-1.0)))
+    quartic = c.fma(c.product(z, z), c.polynomial(z, _COS[c.dtype]), c.product(c.product(r, lost), c.number(-1.0)))
     cosine = c.sum(near_one, c.sum(missing, quartic))
-    quarter = c.named(n + c.whole(turn))
-    is_odd = tirx.EQ(tirx.bitwise_and(quarter, c.whole(1)), c.whole(1))
-    is_lower = tirx.EQ(tirx.bitwise_and(quarter, c.whole(2)), c.whole(2))
-    value = c.named(tirx.Select(is_odd, cosine, sine))
-    return tirx.Select(is_lower, tirx.Mul(value, c.number(-1.0)), value)
+    quarter = c.named(c.plus(n, c.whole(turn)))
+    is_odd = c.has_bit(quarter, 0)
+    is_lower = c.has_bit(quarter, 1)
+    value = c.named(c.select(is_odd, cosine, sine))
+    return c.select(is_lower, c.product(value, c.number(-1.0)), value)
 
 
 def _is_near(c: Lanes, x: Expr) -> Expr:
-    return c.all_lanes(tirx.LT(c.magnitude(x), c.number(_FARTHEST[c.dtype])))
+    return c.less(c.magnitude(x), c.number(_FARTHEST[c.dtype]))
 
 
 @function("sin", "float32", "float64")
 def _sin(c: Lanes, x: Expr) -> Expr:
-    near = c.named(tirx.Select(tirx.EQ(x, c.number(0.0)), x, _circular(c, x, 0)))
-    return tirx.if_then_else(_is_near(c, x), near, tirx.sin(x))
+    near = c.named(c.select(c.equal(x, c.number(0.0)), x, _circular(c, x, 0)))
+    return c.where_all(_is_near(c, x), near, "sin", x)
 
 
 @function("cos", "float32", "float64")
 def _cos(c: Lanes, x: Expr) -> Expr:
     near = c.named(_circular(c, x, 1))
-    return tirx.if_then_else(_is_near(c, x), near, tirx.cos(x))
+    return c.where_all(_is_near(c, x), near, "cos", x)
 
 
 # --- powers ----------------------------------------------------------------------------------------------------------
@@ -351,15 +351,15 @@ def _pow(c: Lanes, x: Expr, y: Expr) -> Expr:
     """2**(y log2 x) in doubles, for positive x."""
     wide = c.of_width("float64")
     # In memory what much is made of: compiling it would take half a second.
-    k, f, t = _logarithm(wide, wide.kept(tirx.Cast(c.of("float64"), x)))
+    k, f, t = _logarithm(wide, wide.kept(wide.converted(x)))
     t = wide.kept(t)
-    log2 = wide.sum(tirx.Mul(wide.sum(f, t), wide.number(LOG2E)), k)
-    product = wide.kept(wide.between(tirx.Mul(log2, tirx.Cast(c.of("float64"), y)), -300.0, 300.0))
+    log2 = wide.sum(wide.product(wide.sum(f, t), wide.number(LOG2E)), k)
+    product = wide.kept(wide.between(wide.product(log2, wide.converted(y)), -300.0, 300.0))
     n = wide.kept(wide.floor(wide.sum(product, wide.number(0.5))))
     r = wide.kept(wide.difference(product, n))
     power = wide.fma(wide.polynomial(r, _EXPONENTIAL["float64"].exp2), r, wide.number(1.0))
-    near = c.named(tirx.Cast(c.of("float32"), tirx.Mul(power, wide.power_of_two(wide.integer_of(n)))))
+    near = c.named(c.converted(wide.product(power, wide.power_of_two(wide.integer_of(n)))))
     infinity = c.number(float("inf"))
-    is_positive = tirx.And(tirx.GT(x, c.number(0.0)), tirx.LT(x, infinity))
-    is_plain = tirx.And(is_positive, tirx.LT(c.magnitude(y), infinity))
-    return tirx.if_then_else(c.all_lanes(is_plain), near, tirx.pow(x, y))
+    is_positive = c.both(c.greater(x, c.number(0.0)), c.less(x, infinity))
+    is_plain = c.both(is_positive, c.less(c.magnitude(y), infinity))
+    return c.where_all(is_plain, near, "pow", x, y)

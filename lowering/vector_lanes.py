@@ -95,6 +95,12 @@ class Lanes:
         """x * y + z, rounded once."""
         return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.fma", x, y, z)
 
+    def product(self, x: Expr, y: Expr) -> Expr:
+        return tirx.Mul(x, y)
+
+    def quotient(self, x: Expr, y: Expr) -> Expr:
+        return tirx.Div(x, y)
+
     def sum(self, x: Expr, y: Expr) -> Expr:
         return self.fma(x, self.number(1.0), y)
 
@@ -116,6 +122,21 @@ class Lanes:
         lower, upper = self.number(low), self.number(high)
         return tirx.Select(tirx.GT(x, lower), tirx.Select(tirx.LT(x, upper), x, upper), lower)
 
+    # --- integers of the same width ---------------------------------------------------------------------------------
+
+    def plus(self, x: Expr, y: Expr) -> Expr:
+        return x + y
+
+    def minus(self, x: Expr, y: Expr) -> Expr:
+        return x - y
+
+    def shifted_right(self, x: Expr, places: int) -> Expr:
+        return tirx.shift_right(x, self.whole(places))
+
+    def has_bit(self, x: Expr, place: int) -> Expr:
+        mask = self.whole(1 << place)
+        return tirx.EQ(tirx.bitwise_and(x, mask), mask)
+
     # --- bits --------------------------------------------------------------------------------------------------------
 
     def bits(self, x: Expr) -> Expr:
@@ -134,7 +155,7 @@ class Lanes:
         return tirx.GT(self.bits(self.magnitude(x)), self.whole(_INFINITY_BITS[self.dtype]))
 
     def integer_of(self, x: Expr) -> Expr:
-        """A whole number, which fits into 32 bits, as an integer of the float's width."""
+        """A whole number, of any float dtype, which fits into 32 bits, as an integer of this float's width."""
         narrow = tirx.Cast(self.of("int32"), x)
         return narrow if self.integer == "int32" else tirx.Cast(self.of(self.integer), narrow)
 
@@ -154,10 +175,33 @@ class Lanes:
     def to_exponent(self, k: Expr) -> Expr:
         return tirx.shift_left(k, self.whole(_MANTISSA[self.dtype]))
 
+    def converted(self, x: Expr) -> Expr:
+        """A number of another float dtype in this one."""
+        return tirx.Cast(self.of(self.dtype), x)
+
     # --- choices -----------------------------------------------------------------------------------------------------
 
-    def all_lanes(self, condition: Expr) -> Expr:
-        """Whether a condition holds in every lane."""
-        if self.count == 1:
-            return condition
-        return tirx.call_llvm_pure_intrin("bool", "llvm.vector.reduce.and", condition)
+    def less(self, x: Expr, y: Expr) -> Expr:
+        return tirx.LT(x, y)
+
+    def greater(self, x: Expr, y: Expr) -> Expr:
+        return tirx.GT(x, y)
+
+    def equal(self, x: Expr, y: Expr) -> Expr:
+        return tirx.EQ(x, y)
+
+    def both(self, first: Expr, second: Expr) -> Expr:
+        return tirx.And(first, second)
+
+    def either(self, first: Expr, second: Expr) -> Expr:
+        return tirx.Or(first, second)
+
+    def select(self, condition: Expr, yes: Expr, no: Expr) -> Expr:
+        """Lane by lane; both are computed."""
+        return tirx.Select(condition, yes, no)
+
+    def where_all(self, condition: Expr, value: Expr, name: str, *operands: Expr) -> Expr:
+        """`value` for vectors of which the condition holds in every lane, else the C library's function."""
+        if self.count > 1:
+            condition = tirx.call_llvm_pure_intrin("bool", "llvm.vector.reduce.and", condition)
+        return tirx.if_then_else(condition, value, getattr(tirx, name)(*operands))
