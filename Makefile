@@ -6,12 +6,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 LIT_JOBS ?= 2
 PYTEST_FLAGS ?= -n 2
+# What `make bench` passes on: BENCH_FLAGS="--rows matmul --threads 1 --clock cpu".
+BENCH_FLAGS ?=
 # The first interpreter of a version that mlirtri supports; `make PYTHON=/path/to/python test` chooses another.
 PYTHON ?= $(shell for candidate in python3 python3.13 python3.12 python3.11 python3.10 python3.14 python; do \
 	"$$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null \
 	&& { echo "$$candidate"; break; }; done)
 
-.PHONY: help demo demo-models test test-slow lit check format clean
+.PHONY: help demo demo-models test test-slow lit bench bench-quick bench-rules check format clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -32,6 +34,16 @@ test-slow: $(VENV)/.test  ## the tests that `make test` leaves out because they 
 
 lit: $(VENV)/.test  ## the lit tests only
 	$(BIN)/lit -sv -j $(LIT_JOBS) lit_tests
+
+bench: $(VENV)/.bench  ## the table of speeds beside torch, torch.compile and NumPy, into build/bench.json and .svg
+	@mkdir -p build
+	$(BIN)/python -m benchmarks --json build/bench.json --plot build/bench.svg $(BENCH_FLAGS)
+
+bench-quick: $(VENV)/.bench  ## some of its rows, in under two minutes
+	$(BIN)/python -m benchmarks --quick --seconds 0.3 $(BENCH_FLAGS)
+
+bench-rules: $(VENV)/.bench  ## each schedule rule beside loops without a schedule
+	$(BIN)/python -m benchmarks.rules $(BENCH_FLAGS)
 
 check: $(VENV)/.dev  ## ruff, pyright, pytest and lit
 	$(BIN)/ruff check
@@ -61,6 +73,6 @@ $(VENV)/.made:
 	|| { echo "$(PYTHON) cannot make a virtual environment: install python3-venv, virtualenv or uv" >&2; exit 1; }
 	@touch $@
 
-$(VENV)/.demo $(VENV)/.test $(VENV)/.dev: $(VENV)/.%: pyproject.toml | $(VENV)/.made
+$(VENV)/.demo $(VENV)/.test $(VENV)/.bench $(VENV)/.dev: $(VENV)/.%: pyproject.toml | $(VENV)/.made
 	$(PIP) install --editable '.[$*]'
 	@touch $@

@@ -1,0 +1,226 @@
+"""What this machine can do: rounds of fused multiply-adds, and bytes copied, read and combined per second.
+
+Loops of vectors in MLIR, compiled for this CPU by upstream's passes alone, so that nothing of ours is measured. Each
+thread works on arrays of its own. A limit is the best of some rounds. Bandwidth counts the bytes that the loop names,
+and no lines that a store reads first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+BYTES = {"copy": 2, "read": 1, "triad": 3}
+"""Arrays that a loop goes over; `triad` is two read and one written."""
+CHAINS = 12
+"""Independent sums: enough for two units of four cycles each, and as few as 16 registers hold."""
+SAMPLE = 0.02
+"""Seconds of one round."""
+ROUNDS = 7
+
+_PASSES = (
+    "builtin.module(convert-scf-to-cf,convert-vector-to-llvm,expand-strided-metadata,lower-affine,convert-arith-to-llvm,"
+    "convert-index-to-llvm,finalize-memref-to-llvm,convert-func-to-llvm{use-bare-ptr-memref-call-conv=true},"
+    "convert-cf-to-llvm,reconcile-unrealized-casts)"
+)
+
+
+def multiply_adds(threads: int, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Floating-point operations per second in fp32, two per fused multiply-add, with operands in registers."""
+    launch, lanes = _function("fma"), _lanes()
+    per_turn = 2.0 * CHAINS * lanes
+    own = [np.zeros((3, lanes), np.float32) for _ in range(threads)]
+    return per_turn * _best(lambda at, turns: launch(*[own[at].ctypes.data] * 3, 1, turns), 10_000, threads, clock)
+
+
+def bandwidth(kind: str, footprint: int, threads: int, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Bytes per second over arrays of `footprint` bytes in all: where they fit in a cache, that cache's."""
+    launch, arrays = _function(kind), BYTES[kind]
+    block = 4 * _lanes()
+    length = max(block, footprint // (4 * arrays * threads) // block * block)
+    own = [[_aligned(length) for _ in range(3)] for _ in range(threads)]
+
+    def run(at: int, turns: int) -> None:
+        launch(*(each.ctypes.data for each in own[at]), length, turns)
+
+    return 4.0 * arrays * length * _best(run, 1, threads, clock)
+
+
+def _aligned(length: int) -> np.ndarray:
+    """An array of ones that begins with a cache line."""
+    memory = np.ones(length + 16, np.float32)
+    return memory[-memory.ctypes.data // 4 % 16 :][:length]
+
+
+def _best(run: Callable[[int, int], None], turns: int, threads: int, clock: Callable[[], float]) -> float:
+    """Turns per second of all threads together, in the best of some rounds."""
+    while _seconds(run, turns, threads, clock) < SAMPLE:
+        turns *= 2
+    return max(turns * threads / _seconds(run, turns, threads, clock) for _ in range(ROUNDS))
+
+
+def _seconds(run: Callable[[int, int], None], turns: int, threads: int, clock: Callable[[], float]) -> float:
+    """From when all threads begin until the last has ended."""
+    barrier, times = threading.Barrier(threads), [(0.0, 0.0)] * threads
+
+    def work(at: int) -> None:
+        run(at, 1)
+        barrier.wait()
+        start = clock()
+        run(at, turns)
+        times[at] = start, clock()
+
+    others = [threading.Thread(target=work, args=(at,)) for at in range(1, threads)]
+    for each in others:
+        each.start()
+    work(0)
+    for each in others:
+        each.join()
+    if threads > 1 and clock is not time.perf_counter:
+        # Clocks of threads have no common beginning.
+        return max(end - start for start, end in times)
+    return max(end for _, end in times) - min(start for start, _ in times)
+
+
+@cache
+def _lanes() -> int:
+    from mlirtri.lowering.tvm_targets import vector_bits
+
+    return vector_bits() // 32
+
+
+@cache
+def _function(name: str) -> Callable[..., None]:
+    """The compiled loop: three addresses, a number of elements, and how often it goes over them."""
+    from mlirtri.dialect.mlir import execution_engine, ir, passmanager
+
+    with ir.Context():
+        module = ir.Module.parse(_text(name))
+        passmanager.PassManager.parse(_PASSES).run(module.operation)
+        engine = execution_engine.ExecutionEngine(module, opt_level=3)
+    packed = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.raw_lookup(f"{name}_loop"))
+
+    def function(*arguments: int) -> None:
+        """The engine's calling convention: a table of the places where the arguments are."""
+        slots = (ctypes.c_int64 * len(arguments))(*arguments)
+        start = ctypes.addressof(slots)
+        packed((ctypes.c_void_p * len(slots))(*(start + 8 * at for at in range(len(slots)))))
+
+    # Its code lives as long as the engine does.
+    function.engine = engine  # type: ignore[attr-defined]
+    return function
+
+
+def _text(name: str) -> str:
+    """MLIR of a loop."""
+    make = {"fma": _multiply_add_body, "copy": _copy_body, "triad": _triad_body, "read": _read_body}[name]
+    body = make(f"vector<{_lanes()}xf32>")
+    arrays = "\n".join(
+        f"  %{array} = memref.reinterpret_cast %{array}0 to offset: [0], sizes: [%n], strides: [1]"
+        " : memref<1xf32> to memref<?xf32>"
+        for array in "abc"
+    )
+    return f"""
+func.func @{name}_loop(%a0: memref<1xf32>, %b0: memref<1xf32>, %c0: memref<1xf32>, %n: index, %turns: index) {{
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %lanes = arith.constant {_lanes()} : index
+  %block = arith.constant {4 * _lanes()} : index
+  %two_lanes = arith.constant {2 * _lanes()} : index
+  %three_lanes = arith.constant {3 * _lanes()} : index
+{arrays}
+{body}
+  return
+}}
+"""
+
+
+def _multiply_add_body(vector: str) -> str:
+    """`a` holds two operands and, in the end, the sum of all chains."""
+    names = [f"%x{number}" for number in range(CHAINS)]
+    start = ", ".join(f"{name} = %left" for name in names)
+    kinds = ", ".join([vector] * CHAINS)
+    turns = "\n".join(f"    %y{at} = vector.fma {name}, %left, %right : {vector}" for at, name in enumerate(names))
+    ends = ", ".join(f"%y{at}" for at in range(CHAINS))
+    return f"""
+  %left = vector.load %a[%zero] : memref<?xf32>, {vector}
+  %right = vector.load %a[%lanes] : memref<?xf32>, {vector}
+  %all:{CHAINS} = scf.for %turn = %zero to %turns step %one iter_args({start}) -> ({kinds}) {{
+{turns}
+    scf.yield {ends} : {kinds}
+  }}
+{_sum_up(vector, CHAINS)}
+  vector.store %sum{CHAINS - 1}, %a[%two_lanes] : memref<?xf32>, {vector}"""
+
+
+def _sum_up(vector: str, count: int) -> str:
+    """The sum of the values ``%all#0``…, called ``%sum<count - 1>``."""
+    lines = [f"  %sum1 = arith.addf %all#0, %all#1 : {vector}"]
+    lines += [f"  %sum{at} = arith.addf %sum{at - 1}, %all#{at} : {vector}" for at in range(2, count)]
+    return "\n".join(lines)
+
+
+def _four(line: Callable[[int], str]) -> str:
+    """A block of four vectors: the places in memory, then `line` for each."""
+    places = [f"    %i{at} = arith.addi %i, %{step} : index" for at, step in enumerate(_STEPS)]
+    return "\n".join([*places, *(line(at) for at in range(4))])
+
+
+def _again(loop: str) -> str:
+    return f"  scf.for %turn = %zero to %turns step %one {{\n{loop}\n  }}"
+
+
+_STEPS = ("zero", "lanes", "two_lanes", "three_lanes")
+
+
+def _copy_body(vector: str) -> str:
+    lines = _four(
+        lambda at: (
+            f"    %x{at} = vector.load %a[%i{at}] : memref<?xf32>, {vector}\n"
+            f"    vector.store %x{at}, %b[%i{at}] : memref<?xf32>, {vector}"
+        )
+    )
+    return _again(f"  scf.for %i = %zero to %n step %block {{\n{lines}\n  }}")
+
+
+def _triad_body(vector: str) -> str:
+    lines = _four(
+        lambda at: (
+            f"    %x{at} = vector.load %a[%i{at}] : memref<?xf32>, {vector}\n"
+            f"    %y{at} = vector.load %b[%i{at}] : memref<?xf32>, {vector}\n"
+            f"    %z{at} = arith.addf %x{at}, %y{at} : {vector}\n"
+            f"    vector.store %z{at}, %c[%i{at}] : memref<?xf32>, {vector}"
+        )
+    )
+    return _again(f"  scf.for %i = %zero to %n step %block {{\n{lines}\n  }}")
+
+
+def _read_body(vector: str) -> str:
+    lines = _four(
+        lambda at: (
+            f"    %x{at} = vector.load %a[%i{at}] : memref<?xf32>, {vector}\n"
+            f"    %y{at} = arith.addf %s{at}, %x{at} : {vector}"
+        )
+    )
+    own, passed = (", ".join(f"%{name}{at} = %{of}" for at, of in enumerate(values)) for name, values in _CARRIED)
+    kinds = ", ".join([vector] * 4)
+    return f"""
+  %first = vector.load %a[%zero] : memref<?xf32>, {vector}
+  %all:4 = scf.for %turn = %zero to %turns step %one iter_args({own}) -> ({kinds}) {{
+  %inner:4 = scf.for %i = %zero to %n step %block iter_args({passed}) -> ({kinds}) {{
+{lines}
+    scf.yield %y0, %y1, %y2, %y3 : {kinds}
+  }}
+  scf.yield %inner#0, %inner#1, %inner#2, %inner#3 : {kinds}
+  }}
+{_sum_up(vector, 4)}
+  vector.store %sum3, %b[%zero] : memref<?xf32>, {vector}"""
+
+
+_CARRIED = (("t", ["first"] * 4), ("s", ["t0", "t1", "t2", "t3"]))
+"""Names of the sums in the outer and in the inner loop, and what they begin as."""

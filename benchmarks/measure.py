@@ -1,0 +1,218 @@
+"""Measures one row: ours and its peers in turn, round by round, in one process, medians.
+
+Takes a `Row`. Gives a dict of plain values: seconds by candidate, and why a candidate has none. Results are compared
+with the first peer's before anything is timed; what is wrong has no time.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+import mlirtri
+from benchmarks.table import Row
+
+OURS = "mlirtri"
+SAMPLE = 2e-3
+"""Seconds of one sample, at least: short calls are repeated."""
+TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 4e-2, torch.float32: 2e-4, torch.float64: 1e-9}
+"""Of the largest number of the result: sums have other orders."""
+Candidate = Callable[[], Callable[[], Any]]
+"""Copies what its call writes, and gives the call."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How to measure."""
+
+    threads: int
+    seconds: float = 1.0
+    """For all samples of a row."""
+    clock: str = "wall"
+    peers: tuple[str, ...] | None = None
+    """Those to run; by default those of the row."""
+
+    @property
+    def now(self) -> Callable[[], float]:
+        return time.thread_time if self.clock == "cpu" else time.perf_counter
+
+
+def measure(row: Row, conditions: Conditions) -> dict[str, Any]:
+    """Seconds by candidate, `why` others have none, and `error` when ours has none."""
+    given = row.make()
+    makers = _makers(row, given, conditions)
+    running, why, expected = {}, {}, None
+    for label in [*(each for each in makers if each != OURS), OURS]:
+        try:
+            candidate = makers[label]()
+            found = _flat(candidate()())
+        except Exception as error:
+            why[label] = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+            continue
+        expected = found if expected is None else expected
+        if _agree(found, expected):
+            running[label] = candidate
+        else:
+            why[label] = "wrong results"
+    return {"seconds": _timed(running, row, conditions), "why": why}
+
+
+def _makers(row: Row, given: tuple[Any, ...], conditions: Conditions) -> dict[str, Callable[[], Candidate]]:
+    """Label to what compiles a candidate."""
+    made: dict[str, Callable[[], Candidate]] = {OURS: lambda: _ours(row, given)}
+    known = {"torch": _eager, "compile": _compiled, "numpy": _with_numpy, "numba": _with_numba, "tvm": _unscheduled}
+    # TVM alone is slow enough to be asked for.
+    possible = (*row.peers, *(["tvm"] if row.through == "jit" else []))
+    for label in row.peers if conditions.peers is None else conditions.peers:
+        if label in possible and (label != "numpy" or row.numpy is not None):
+            made[label] = lambda make=known[label]: make(row, given, conditions)
+    return made
+
+
+def _fixed(call: Callable[[], Any]) -> Candidate:
+    return lambda: call
+
+
+def _ours(row: Row, given: tuple[Any, ...]) -> Candidate:
+    if row.through == "updates":
+        kernel = mlirtri.jit(row.function)
+        return _on_copies(kernel, given)
+    if row.through == "call":
+        kernel = mlirtri.jit(row.function)
+    elif row.through == "program":
+        kernel = mlirtri.from_torch(_Module(row.function), given).compile()
+    else:
+        kernel = mlirtri.jit(row.function).compile(*given)
+    if row.through == "out":
+        result = kernel(*given)
+        return _fixed(lambda: kernel(*given, out=result))
+    return _fixed(lambda: kernel(*given))
+
+
+class _Module(torch.nn.Module):
+    """A function as torch's exporter takes it."""
+
+    def __init__(self, function: Callable[..., Any]):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *arguments: torch.Tensor) -> torch.Tensor:
+        return self.function(*arguments)
+
+
+def _eager(row: Row, given: tuple[Any, ...], _conditions: Conditions) -> Candidate:
+    function = row.also.get("torch", row.function)
+    return _fixed(lambda: function(*given))
+
+
+def _compiled(row: Row, given: tuple[Any, ...], _conditions: Conditions) -> Candidate:
+    function = torch.compile(row.also.get("compile", row.function), dynamic=False)
+    return _fixed(lambda: function(*given))
+
+
+def _with_numpy(row: Row, given: tuple[Any, ...], _conditions: Conditions) -> Candidate:
+    if row.through == "updates":
+        return _on_copies(row.numpy, given)
+    arrays = [each.numpy() for each in given]
+    return _fixed(lambda: row.numpy(*arrays))
+
+
+def _with_numba(row: Row, given: tuple[Any, ...], conditions: Conditions) -> Candidate:
+    from benchmarks.numpy_kernels import with_numba
+
+    return _on_copies(with_numba(row.function, parallel=conditions.threads > 1), given)
+
+
+def _unscheduled(row: Row, given: tuple[Any, ...], _conditions: Conditions) -> Candidate:
+    """What TVM makes of Relax's operators by itself, with no schedule of anybody's."""
+    kernel = mlirtri.jit(row.function, pipeline="relax", schedule="none").compile(*given)
+    return _fixed(lambda: kernel(*given))
+
+
+def _on_copies(function: Any, given: tuple[Any, ...]) -> Candidate:
+    """A call on fresh arguments, which gives what it returns and what it wrote."""
+
+    def candidate() -> Callable[[], Any]:
+        arguments = [each.copy() if isinstance(each, np.ndarray) else each for each in given]
+        return lambda: (function(*arguments), *arguments)
+
+    return candidate
+
+
+def _flat(found: Any) -> list[torch.Tensor]:
+    """Copies of all numbers of a result."""
+    parts = found if isinstance(found, (tuple, list)) else [found]
+    nested = [each for part in parts for each in (_flat(part) if isinstance(part, (tuple, list)) else [part])]
+    return [
+        torch.from_numpy(np.array(each)) if not isinstance(each, torch.Tensor) else each.clone()
+        for each in nested
+        if isinstance(each, (torch.Tensor, np.ndarray, np.generic, int, float))
+    ]
+
+
+def _agree(found: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:
+    if len(found) != len(expected):
+        return False
+    for mine, other in zip(found, expected, strict=True):
+        if mine.shape != other.shape:
+            return False
+        near = max(TOLERANCE.get(each.dtype, 0.0) for each in (mine, other))
+        scale = float(other.abs().double().max()) if other.numel() else 1.0
+        if not torch.allclose(mine.double(), other.double(), near, near * max(scale, 1e-30), equal_nan=True):
+            return False
+    return True
+
+
+def _timed(running: dict[str, Candidate], row: Row, conditions: Conditions) -> dict[str, float]:
+    """Median seconds of a call."""
+    fresh = row.through == "updates"
+    repeats = {label: 1 if fresh else _repeats(candidate()) for label, candidate in running.items()}
+    samples: dict[str, list[float]] = {label: [] for label in running}
+    labels, start, rounds = list(running), time.perf_counter(), 0
+    while labels and (rounds < 3 or (time.perf_counter() - start < conditions.seconds and rounds < 201)):
+        for label in labels[rounds % len(labels) :] + labels[: rounds % len(labels)]:
+            samples[label].append(_sample(running[label], repeats[label], fresh, conditions))
+        rounds += 1
+    return {label: statistics.median(each) for label, each in samples.items()}
+
+
+def _sample(candidate: Candidate, repeats: int, fresh: bool, conditions: Conditions) -> float:
+    """Seconds per call; the call before it has brought memory and threads into place."""
+    if conditions.threads > 1:
+        _settle()
+    candidate()() if not fresh else None
+    call, now = candidate(), conditions.now
+    start = now()
+    for _ in range(repeats):
+        call()
+    return (now() - start) / repeats
+
+
+def _repeats(call: Callable[[], Any]) -> int:
+    start = time.perf_counter()
+    call()
+    once = time.perf_counter() - start
+    count = 1
+    while once < SAMPLE and count < 1 << 16:
+        count *= 4
+        start = time.perf_counter()
+        for _ in range(count):
+            call()
+        once = time.perf_counter() - start
+    return max(1, round(count * min(1.0, SAMPLE / once)))
+
+
+def _settle() -> None:
+    """Wait until the threads that the last candidate left spinning have gone to sleep."""
+    end = time.perf_counter() + 0.1
+    while time.perf_counter() < end:
+        before = time.process_time()
+        time.sleep(2e-3)
+        if time.process_time() - before < 2e-4:
+            return
