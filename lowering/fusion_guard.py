@@ -1,12 +1,13 @@
 """Keeps upstream's elementwise fusion from moving arithmetic to where it costs more than it saves.
 
-Upstream fuses a producer that has one use, wherever that use is. For the time of the fusion three kinds of producers
+Upstream fuses a producer that has one use, wherever that use is. For the time of the fusion four kinds of producers
 get a second use, which keeps them kernels of their own:
 
 * what a contraction reads: it would compute it again for every row or column, and would be no contraction any more;
   in imperative functions, where a kernel of its own costs no launch, what any consumer reads more often than once;
 * what a loop reads that the producer is not in: it would compute it again in every turn;
-* what reads an array that is written before the consumer runs: the whole array would have to be copied first.
+* what reads an array that is written before the consumer runs: the whole array would have to be copied first;
+* what pads a tensor that is then expanded to sizes of the run: upstream would expand before it computes the sizes.
 
 Takes and gives a module, in place: `guard` before, `release` after. Moving data (transposes, broadcasts) and widening
 casts still fuse into contractions and loops: they cost nothing there.
@@ -36,6 +37,7 @@ def guard(module: ir.Module) -> None:
     for operation in operations_named(module, "linalg.*"):
         wanted = [*_read_often(operation, always), *_read_by_loop(operation), *overwrites.read_too_late(operation)]
         kept.extend(value for value in dict.fromkeys(wanted) if value not in kept)
+    kept += [value for value in _padded_and_expanded(module) if value not in kept]
     for value in kept:
         with ir.InsertionPoint.after(value.owner), value.owner.location:
             bufferization.DeallocTensorOp(value).attributes[KEPT] = ir.UnitAttr.get()
@@ -76,6 +78,15 @@ def _read_by_loop(operation: ir.Operation) -> Iterator[ir.Value]:
         producer = _arithmetic_behind(value)
         if producer is not None and _loops_around(producer.owner.operation) != around:
             yield producer
+
+
+def _padded_and_expanded(module: ir.Module) -> Iterator[ir.Value]:
+    """The results of paddings that are expanded to sizes known at run time."""
+    for operation in operations_named(module, "tensor.expand_shape"):
+        source = operation.operands[0]
+        if len(operation.operands) > 1 and isinstance(source.owner, ir.Operation | ir.OpView):
+            if source.owner.operation.name == "tensor.pad":
+                yield source
 
 
 def _loops_around(operation: ir.Operation) -> list[ir.Operation]:
