@@ -68,4 +68,6 @@ def _reinterpret(operation, operands):
     if dtype_name(x) == "bfloat16":
         # Its bits are uint16 first, as `bfloat16_storage` looks for them; others of a variable end the process there.
         return same_bits(tirx.reinterpret("uint16", x), dtype)
-    return tirx.reinterpret(dtype, unsigned(x) if dtype == "bfloat16" else x)
+    if dtype == "bfloat16":
+        x = tirx.reinterpret("uint16", x) if dtype_name(x) == "float16" else unsigned(x)
+    return tirx.reinterpret(dtype, x)

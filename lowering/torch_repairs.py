@@ -5,14 +5,15 @@ Takes a module in the torch dialect, before its lowering to linalg. Gives it wit
 - a sum of floats whose result was inferred to be an integer, which rounds it, as a float;
 - batched products of quantised tensors, whose zero points are forgotten, as products of integers;
 - tensors quantised by channel, whose integers are all taken for signed ones, as floats;
-- samples of a grid as gathers.
+- samples of a grid as gathers;
+- the bits of a tensor seen as another dtype of the same width, which it has no lowering for.
 
 Refuses samples of a grid in modes that have no such spelling.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.mlir import all_operations, ir
 from mlirtri.lowering.torch_builder import (
@@ -82,6 +83,25 @@ def _without_zero_point(value: ir.Value, zero_point: ir.Value) -> ir.Value:
     return tensor_op("sub.Scalar", wide.type, wide, zero_point, integer(1))
 
 
+def _seen_as(operation: ir.Operation) -> None:
+    result = operation.results[0]
+    shape, element = shape_of(result), element_of(result)
+    if shape != shape_of(operation.operands[0]):
+        return
+    before, after = (_bare_type(shape, each) for each in (element_of(operation.operands[0]), element))
+    bits = ir.Operation.create("torch_c.to_builtin_tensor", [before], [operation.operands[0]]).result
+    if before != after:
+        bits = ir.Operation.create("tensor.bitcast", [after], [bits]).result
+    result.replace_all_uses_with(ir.Operation.create("torch_c.from_builtin_tensor", [result.type], [bits]).result)
+    operation.erase()
+
+
+def _bare_type(shape: Sequence[int | None], element: str) -> ir.Type:
+    """MLIR's own tensor type, whose integers have no sign."""
+    sizes = "".join("?x" if size is None else f"{size}x" for size in shape)
+    return ir.Type.parse(f"tensor<{sizes}{element.removeprefix('s').removeprefix('u')}>")
+
+
 _REPAIRS: dict[str, Callable[[ir.Operation], None]] = {
     "torch.aten.sum": _sum,
     "torch.aten.sum.dim_IntList": _sum,
@@ -89,4 +109,5 @@ _REPAIRS: dict[str, Callable[[ir.Operation], None]] = {
     "torch.aten.dequantize.self": _dequantised,
     "torch.aten.dequantize.tensor": _dequantised,
     "torch.aten.grid_sampler": sample,
+    "torch.aten.view.dtype": _seen_as,
 }

@@ -14,6 +14,7 @@ import torch
 
 from mlirtri import torch_complex
 from mlirtri.dialect.mlir import torch_decompositions
+from mlirtri.torch_bits import BITS
 from mlirtri.torch_complex import COMPLEX
 from mlirtri.torch_floats import FLOATS, floor_divided, fmod
 from mlirtri.torch_positions import POSITIONS
@@ -230,6 +231,7 @@ OURS: dict[Any, Callable[..., Any]] = {
     aten._cdist_forward.default: distances,
     aten.sort.stable: stably_sorted,
     aten.empty_strided.default: unfilled,
+    **BITS,
     **FLOATS,
     **COMPLEX,
     **POSITIONS,

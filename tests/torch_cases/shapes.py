@@ -179,5 +179,9 @@ CASES = [
     ("cartesian", lambda x, y: torch.cartesian_prod(x, y), lambda: (f(2), f(3))),
     ("triangular mask", lambda x: x.masked_fill(torch.ones(4, 4).triu(1).bool(), -1.0), lambda: (f(4, 4),)),
     ("view dtype", lambda x: x.view(torch.int32), lambda: (f(4),)),
+    ("view half as bfloat16", lambda x: x.view(torch.bfloat16), lambda: (f(4, dtype=torch.float16),)),
+    ("view as bytes", lambda x: x.view(torch.uint8), lambda: (f(2, 4),)),
+    ("view bytes as int64", lambda x: x.view(torch.int64), lambda: (i(2, 16, dtype=torch.int8),)),
+    ("view bytes as bool", lambda x: x.view(torch.bool), lambda: (b(4).to(torch.uint8),)),
     ("numel", lambda x: x * x.numel(), lambda: (f(3, 4),)),
 ]  # fmt: skip

@@ -1,0 +1,81 @@
+"""Operators on the bits of numbers, by integers of the same width: signs, neighbours, and views of other widths.
+
+Views of the same width stay: `lowering/torch_repairs.py` lowers them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+
+INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""By the number of their bytes."""
+
+
+def seen_as(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The same bytes as elements of another width, the lowest first."""
+    before, after = x.element_size(), dtype.itemsize
+    if before == after == 1 and torch.bool in (x.dtype, dtype):
+        return x.to(dtype)
+    if x.dtype.is_complex or dtype.is_complex or before == after:
+        return NotImplemented
+    bits = x.view(INTEGERS[before])
+    return (_split(bits, after) if before > after else _joined(bits, after)).view(dtype)
+
+
+def _split(bits: torch.Tensor, width: int) -> torch.Tensor:
+    parts = [(bits >> (8 * at)).to(INTEGERS[width]) for at in range(0, bits.element_size(), width)]
+    return torch.stack(parts, -1).flatten(-2)
+
+
+def _joined(bits: torch.Tensor, width: int) -> torch.Tensor:
+    step, count = bits.element_size(), width // bits.element_size()
+    parts = bits.unflatten(-1, (bits.shape[-1] // count, count)).to(INTEGERS[width])
+    whole = parts[..., count - 1] << (8 * step * (count - 1))
+    for at in range(count - 1):
+        whole = whole | ((parts[..., at] & ((1 << (8 * step)) - 1)) << (8 * step * at))
+    return whole
+
+
+def signbit(x: torch.Tensor) -> torch.Tensor:
+    """Whether a number has a minus, zeros and NaN too."""
+    if x.dtype == torch.bool or not x.dtype.is_signed:
+        return torch.zeros_like(x, dtype=torch.bool)
+    return _bits(x) < 0 if x.dtype.is_floating_point else x < 0
+
+
+def copysign(x: torch.Tensor, y: Any) -> torch.Tensor:
+    """``x`` with the sign of ``y``"""
+    kind = torch.result_type(x, y)
+    kind = kind if kind.is_floating_point else torch.get_default_dtype()
+    other = y if isinstance(y, torch.Tensor) else torch.full((), y, dtype=kind, device=x.device)
+    x = x.to(kind)
+    return torch.where(signbit(x) == signbit(other), x, -x)
+
+
+def nextafter(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The next number from ``x`` on the way to ``y``: the numbers of one sign are in the order of their bits."""
+    x, y = torch.broadcast_tensors(x, y)
+    bits = _bits(x)
+    grows = (y > x) == (x > 0)
+    beside = torch.where(grows, bits + 1, bits - 1).view(x.dtype)
+    smallest = torch.where(y > 0, torch.ones_like(bits), torch.ones_like(bits) + torch.iinfo(bits.dtype).min)
+    beside = torch.where(x == 0, smallest.view(x.dtype), beside)
+    return torch.where(x == y, y, torch.where(torch.isnan(x) | torch.isnan(y), x + y, beside))
+
+
+def _bits(x: torch.Tensor) -> torch.Tensor:
+    return x.view(INTEGERS[x.element_size()])
+
+
+BITS: dict[Any, Callable[..., Any]] = {
+    aten.view.dtype: seen_as,
+    aten.signbit.default: signbit,
+    aten.copysign.Tensor: copysign,
+    aten.copysign.Scalar: copysign,
+    aten.nextafter.default: nextafter,
+}
