@@ -9,7 +9,7 @@ Refuses buffers larger than `memory_limits` allows.
 from __future__ import annotations
 
 from mlirtri.dialect.mlir import ir, memref, public_functions
-from mlirtri.lowering import hoisted_buffers, loop_order, narrow_floats, size_arguments
+from mlirtri.lowering import hoisted_buffers, loop_order, mlir_lanes, narrow_floats, size_arguments
 from mlirtri.lowering.bufferized_to_loops import TO_GENERIC, lower_to_loops
 from mlirtri.lowering.imperative import is_imperative
 from mlirtri.lowering.memory_limits import refuse_large_buffers
@@ -69,6 +69,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             run_rewrite("order-loops", loop_order.rewrite, module, context)
         run_rewrite("sizes-to-arguments", _pass_sizes, module, context)
         run_passes(module, TO_LOOPS, context)
+        run_rewrite("functions-to-arithmetic", mlir_lanes.rewrite, module, context)
         run_rewrite("narrow-floats", narrow_floats.rewrite, module, context)
         run_passes(module, TO_LLVM, context)
         run_rewrite("narrow-memory", narrow_floats.rewrite_memory, module, context)

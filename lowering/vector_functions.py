@@ -21,8 +21,19 @@ Expr = Any
 Lanes = Any
 """The operations that expressions are made of: one element type, one IR."""
 Function = Callable[..., Expr]
-FUNCTIONS: dict[str, tuple[Function, tuple[str, ...]]] = {}
-"""Name of a function to what makes its expression, and the element types that it is made for."""
+
+
+@dataclass(frozen=True)
+class Elementary:
+    """An elementary function: what makes its expression, and for which element types."""
+
+    make: Function
+    dtypes: tuple[str, ...]
+    asks_library: bool
+    """Whether some operands are left to the C library (`where_all`)."""
+
+
+FUNCTIONS: dict[str, Elementary] = {}
 
 LOG2E, LN2, LOG10_2 = 1.442695040888963407359925, 0.6931471805599453094172321, 0.3010299956639811952137389
 LOG10E, TWO_OVER_PI = 0.4342944819032518276511289, 0.6366197723675813430755351
@@ -32,11 +43,11 @@ HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33)
 """pi / 2 as a sum of three doubles."""
 
 
-def function(name: str, *dtypes: str) -> Callable[[Function], Function]:
+def function(name: str, *dtypes: str, asks_library: bool = False) -> Callable[[Function], Function]:
     """Register what makes the expression of a function."""
 
     def register(make: Function) -> Function:
-        FUNCTIONS[name] = (make, dtypes)
+        FUNCTIONS[name] = Elementary(make, dtypes, asks_library)
         return make
 
     return register
@@ -331,13 +342,13 @@ def _is_near(c: Lanes, x: Expr) -> Expr:
     return c.less(c.magnitude(x), c.number(_FARTHEST[c.dtype]))
 
 
-@function("sin", "float32", "float64")
+@function("sin", "float32", "float64", asks_library=True)
 def _sin(c: Lanes, x: Expr) -> Expr:
     near = c.named(c.select(c.equal(x, c.number(0.0)), x, _circular(c, x, 0)))
     return c.where_all(_is_near(c, x), near, "sin", x)
 
 
-@function("cos", "float32", "float64")
+@function("cos", "float32", "float64", asks_library=True)
 def _cos(c: Lanes, x: Expr) -> Expr:
     near = c.named(_circular(c, x, 1))
     return c.where_all(_is_near(c, x), near, "cos", x)
@@ -346,7 +357,7 @@ def _cos(c: Lanes, x: Expr) -> Expr:
 # --- powers ----------------------------------------------------------------------------------------------------------
 
 
-@function("pow", "float32")
+@function("pow", "float32", asks_library=True)
 def _pow(c: Lanes, x: Expr, y: Expr) -> Expr:
     """2**(y log2 x) in doubles, for positive x."""
     wide = c.of_width("float64")

@@ -66,7 +66,7 @@ def _marked(call: Any) -> Any:
         name = name.removesuffix("f") if dtype == "float32" else name
     else:
         name = name.removeprefix("tirx.")
-    if name not in FUNCTIONS or dtype not in FUNCTIONS[name][1]:
+    if name not in FUNCTIONS or dtype not in FUNCTIONS[name].dtypes:
         return call
     return ir.Call(_operators()[name], operands, ret_ty=dtype)
 
@@ -104,8 +104,7 @@ def _expanded(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
         if name is None or any(_uses(operand, bound) for operand in call.args):
             return call
         lanes = Lanes(str(call.ty.dtype), names)
-        make, _ = FUNCTIONS[name]
-        return lanes.kept(make(lanes, *map(lanes.kept, call.args)))
+        return lanes.kept(FUNCTIONS[name].make(lanes, *map(lanes.kept, call.args)))
 
     behind_conditions = structural_map(value, (ir.Call, _with_calls_in_arms), order="post")
     return names, structural_map(behind_conditions, (ir.Call, expanded), order="post")
@@ -148,10 +147,9 @@ def _called(call: Any) -> Any:
     if name in _OF_LLVM:
         return tirx.call_llvm_pure_intrin(dtype, f"llvm.{name}", *call.args)
     lanes = Lanes(dtype)
-    make, _ = FUNCTIONS[name]
     if lanes.count == 1:
         return tirx.call_pure_extern(dtype, name + ("f" if dtype == "float32" else ""), *call.args)
-    return lanes.closed(make(lanes, *map(lanes.named, call.args)))
+    return lanes.closed(FUNCTIONS[name].make(lanes, *map(lanes.named, call.args)))
 
 
 @lru_cache(maxsize=1)

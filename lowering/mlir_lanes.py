@@ -1,0 +1,177 @@
+"""The operations of `vector_functions` as scalar `arith` and `llvm`, and a module's elementary functions made of them.
+
+Takes a module of scalar code. Gives, in place, arithmetic without branches for exp, log, tanh, erf and so on in fp32
+and fp64, and instructions for floor and its kin, of which LLVM makes vectors where a loop is around; the C
+library's functions would be called per element. What needs that library for some of its operands (sine, cosine,
+powers), and other functions, stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mlirtri.dialect.mlir import arith, ir, operations_named
+from mlirtri.lowering.cloning import replace
+from mlirtri.lowering.vector_functions import FUNCTIONS
+
+_WIDTHS = {"float32": 32, "float64": 64}
+_MANTISSA = {"float32": 23, "float64": 52}
+_BIAS = {"float32": 127, "float64": 1023}
+_INFINITY_BITS = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}
+INTRINSICS = {
+    "math.absf": "fabs", "math.floor": "floor", "math.ceil": "ceil", "math.trunc": "trunc", "math.sqrt": "sqrt",
+    "math.roundeven": "roundeven", "math.copysign": "copysign", "math.fma": "fma",
+}  # fmt: skip
+"""What is an instruction or two."""
+
+
+def rewrite(module: ir.Module) -> None:
+    """Replace every function of a scalar that is arithmetic alone, or an instruction."""
+    dtypes = {ir.F32Type.get(): "float32", ir.F64Type.get(): "float64"}
+    for name, intrinsic in INTRINSICS.items():
+        for operation in operations_named(module, name):
+            if operation.results[0].type in dtypes:
+                with ir.InsertionPoint(operation), operation.location:
+                    value = _intrinsic(intrinsic, *operation.operands)
+                replace(operation, [value])
+    for name, function in FUNCTIONS.items():
+        for operation in operations_named(module, f"math.{name}") if not function.asks_library else ():
+            dtype = dtypes.get(operation.results[0].type)
+            if dtype not in function.dtypes:
+                continue
+            with ir.InsertionPoint(operation), operation.location:
+                value = function.make(Scalars(dtype), *operation.operands)
+            replace(operation, [value])
+
+
+def _intrinsic(name: str, *operands: ir.Value) -> ir.Value:
+    return ir.Operation.create(f"llvm.intr.{name}", [operands[0].type], list(operands)).result
+
+
+class Scalars:
+    """The operations on one number; see `vector_lanes.Lanes`, which has the same ones on vectors."""
+
+    def __init__(self, dtype: str):
+        self.dtype = dtype
+        self.integer = ir.IntegerType.get_signless(_WIDTHS[dtype])
+        self.float = ir.F32Type.get() if dtype == "float32" else ir.F64Type.get()
+
+    def of_width(self, dtype: str) -> Scalars:
+        return Scalars(dtype)
+
+    def named(self, value: ir.Value) -> ir.Value:
+        return value
+
+    kept = named
+
+    # --- numbers -----------------------------------------------------------------------------------------------------
+
+    def number(self, value: float) -> ir.Value:
+        return arith.constant(self.float, float(value))
+
+    def whole(self, value: int) -> ir.Value:
+        return arith.constant(self.integer, value)
+
+    # --- arithmetic --------------------------------------------------------------------------------------------------
+
+    def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+        return _intrinsic("fma", x, y, z)
+
+    def product(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        return arith.mulf(x, y)
+
+    def quotient(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        return arith.divf(x, y)
+
+    def sum(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        return arith.addf(x, y)
+
+    def difference(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        return arith.subf(x, y)
+
+    def polynomial(self, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
+        result = self.number(coefficients[-1])
+        for coefficient in reversed(coefficients[:-1]):
+            result = self.fma(result, x, self.number(coefficient))
+        return result
+
+    def floor(self, x: ir.Value) -> ir.Value:
+        return _intrinsic("floor", x)
+
+    def between(self, x: ir.Value, low: float, high: float) -> ir.Value:
+        lower, upper = self.number(low), self.number(high)
+        return self.select(self.greater(x, lower), self.select(self.less(x, upper), x, upper), lower)
+
+    # --- integers of the same width ----------------------------------------------------------------------------------
+
+    def plus(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        return arith.addi(x, y)
+
+    def minus(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        return arith.subi(x, y)
+
+    def shifted_right(self, x: ir.Value, places: int) -> ir.Value:
+        return arith.shrsi(x, self.whole(places))
+
+    def has_bit(self, x: ir.Value, place: int) -> ir.Value:
+        mask = self.whole(1 << place)
+        return arith.cmpi(arith.CmpIPredicate.eq, arith.andi(x, mask), mask)
+
+    # --- bits --------------------------------------------------------------------------------------------------------
+
+    def bits(self, x: ir.Value) -> ir.Value:
+        return arith.bitcast(self.integer, x)
+
+    def from_bits(self, bits: ir.Value) -> ir.Value:
+        return arith.bitcast(self.float, bits)
+
+    def magnitude(self, x: ir.Value) -> ir.Value:
+        return _intrinsic("fabs", x)
+
+    def with_sign(self, magnitude: ir.Value, sign: ir.Value) -> ir.Value:
+        return _intrinsic("copysign", magnitude, sign)
+
+    def is_nan(self, x: ir.Value) -> ir.Value:
+        infinity = self.whole(_INFINITY_BITS[self.dtype])
+        return arith.cmpi(arith.CmpIPredicate.sgt, self.bits(self.magnitude(x)), infinity)
+
+    def integer_of(self, x: ir.Value) -> ir.Value:
+        narrow = arith.fptosi(ir.IntegerType.get_signless(32), x)
+        return narrow if narrow.type == self.integer else arith.extsi(self.integer, narrow)
+
+    def float_of(self, k: ir.Value) -> ir.Value:
+        short = ir.IntegerType.get_signless(32)
+        return arith.sitofp(self.float, k if self.integer == short else arith.trunci(short, k))
+
+    def power_of_two(self, k: ir.Value) -> ir.Value:
+        biased = self.plus(k, self.whole(_BIAS[self.dtype]))
+        return self.from_bits(self.to_exponent(biased))
+
+    def exponent_of(self, bits: ir.Value) -> ir.Value:
+        return self.shifted_right(bits, _MANTISSA[self.dtype])
+
+    def to_exponent(self, k: ir.Value) -> ir.Value:
+        return arith.shli(k, self.whole(_MANTISSA[self.dtype]))
+
+    def converted(self, x: ir.Value) -> ir.Value:
+        return arith.extf(self.float, x) if self.dtype == "float64" else arith.truncf(self.float, x)
+
+    # --- choices -----------------------------------------------------------------------------------------------------
+
+    def less(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        return arith.cmpf(arith.CmpFPredicate.OLT, x, y)
+
+    def greater(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        return arith.cmpf(arith.CmpFPredicate.OGT, x, y)
+
+    def equal(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        return arith.cmpf(arith.CmpFPredicate.OEQ, x, y)
+
+    def both(self, first: ir.Value, second: ir.Value) -> ir.Value:
+        return arith.andi(first, second)
+
+    def either(self, first: ir.Value, second: ir.Value) -> ir.Value:
+        return arith.ori(first, second)
+
+    def select(self, condition: ir.Value, yes: ir.Value, no: ir.Value) -> ir.Value:
+        return arith.select(condition, yes, no)
