@@ -1,185 +1,213 @@
-"""The CPU rule for matrix products: a register tile, operands laid out for it, and the epilogue on the tile.
+"""The CPU rule for products of tensors: a contraction in tiles, with what surrounds it on the tile.
 
-Takes a PrimFunc with one block ``C[…, i, j] += A[…, i, k] * B[…, k, j]`` (batched, transposed or cast operands, any
-sizes), surrounded by elementwise work. Gives None where there is no such block or it is too small for tiles.
+Takes a PrimFunc with one block that is a product (`products`): matrix products, batched, transposed, with operands that
+are converted, with several axes of each kind. Elementwise work before goes into the copies of the operands, elementwise
+work behind is done on each tile. Gives None where there is no such block, or it is too small for vectors.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
-from mlirtri.lowering.cpu_loops import lanes_of, parallel_if_worth, spatial
+from mlirtri.lowering.contraction import Axis, Contraction, size_of
+from mlirtri.lowering.cpu_contraction import contraction_loops
+from mlirtri.lowering.cpu_facts import cache_bytes
+from mlirtri.lowering.cpu_loops import spatial
+from mlirtri.lowering.cpu_tiles import lanes_for
 from mlirtri.lowering.products import Product, find_product
-from mlirtri.lowering.schedule_blocks import Access, BlockFacts, block_facts, inline_cheap, leaf_blocks, loop_of
+from mlirtri.lowering.schedule_blocks import BlockFacts, leaf_blocks
 from mlirtri.lowering.target import Target
-from mlirtri.lowering.tvm_names import SCHEDULE_ERRORS, PrimFunc, Schedule
-
-PACK_BYTES = 512 * 1024
-"""Below this the right operand stays in cache as it is."""
-
-
-@dataclass(frozen=True)
-class TileSizes:
-    """Rows and columns of a tile, and lanes of the vectors that its columns are cut into."""
-
-    rows: int
-    columns: int
-    lanes: int
+from mlirtri.lowering.tile_statements import replaced
+from mlirtri.lowering.tir_statements import sequence
+from mlirtri.lowering.tvm_names import PrimFunc, SBlock, SBlockRealize, Schedule, TensorLoad, structural_map, tirx
 
 
 def matmul(function: PrimFunc, target: Target) -> Schedule | None:
-    """A tile of rows × vectors in registers; see `_tile` for the loops. None where there is no product worth a tile."""
+    """The function with its product in tiles; None where there is no product worth a tile."""
     schedule = Schedule(function, error_render_level="fast")
-    inline_cheap(schedule)
-    found = [block for block in leaf_blocks(schedule) if not block.is_spatial]
-    product = find_product(found[0]) if len(found) == 1 else None
-    if product is None:
+    blocks = leaf_blocks(schedule)
+    found = [block for block in blocks if not block.is_spatial]
+    product = find_product(found[0], schedule.get(found[0].handle)) if len(found) == 1 else None
+    if product is None or not _is_worth_tiles(product):
         return None
-    block = found[0]
-    rows, columns = block.extents[product.row], block.extents[product.column]
-    lanes = lanes_of(block)
-    if lanes == 1 or rows < 4 or columns < lanes or prod(block.extents[axis] for axis in product.reduced) < 4:
-        return None
-    sizes = _tile_sizes(rows, columns, lanes)
-    reduced, done = _tile(schedule, block, product, sizes, target)
-    for each in leaf_blocks(schedule):
-        if each.name not in done:
-            spatial(schedule, each, target)
-    # Last, because TVM moves no loops any more once the initial value is stored by a block of its own.
-    schedule.decompose_reduction(block.handle, reduced)
-    return schedule
+    surroundings = _surroundings(function, schedule, blocks, found[0], product)
+    for block in blocks:
+        if block.name not in surroundings.absorbed:
+            spatial(schedule, block, target)
+    statement = contraction_loops(_contraction(product, surroundings), target)
+    return Schedule(_with_statement(schedule.mod["main"], blocks, found[0], surroundings, statement))
 
 
-def _tile_sizes(rows: int, columns: int, lanes: int) -> TileSizes:
-    """The tile that wastes least on the borders, the larger one of two."""
-    tall = min((8, 7, 6, 5, 4), key=lambda size: (-(-rows // size) * size, -size))
-    wide = 2 * lanes
-    narrow_is_less = -(-columns // lanes) * lanes * 5 < -(-columns // wide) * wide * 4
-    return TileSizes(min(tall, rows), lanes if narrow_is_less else wide, lanes)
+def _is_worth_tiles(product: Product) -> bool:
+    lanes = lanes_for(product.dtype)
+    return size_of(product.rows) >= 4 and size_of(product.columns) >= lanes and size_of(product.reduced) >= 4
 
 
-def _tile(schedule: Schedule, block: BlockFacts, product: Product, sizes: TileSizes, target: Target) -> tuple:
-    """outer, column chunk, row chunk in parallel, then column tile, row tile, reduction, the tile itself unrolled.
+@dataclass(frozen=True)
+class Surroundings:
+    """What is done together with the product."""
 
-    Chunks keep a few tiles of each operand in cache. The right operand is copied so that a tile reads it in one
-    stream, unless it is small. What follows the product runs on each tile while it is in cache.
-    Gives the outermost reduction loop and the names of the blocks that have their loops.
-    """
-    padding = [1] * len(block.extents)
-    padding[product.row], padding[product.column] = sizes.rows, sizes.columns
-    before = [each.name for each in leaf_blocks(schedule)]
-    schedule.pad_einsum(block.handle, padding)
-    followers = _followers(schedule, block, before)
-    packed = _pack(schedule, block, product, sizes, target)
-    tile, reduced = _split(schedule, block_facts(schedule, block.handle), product, sizes, target)
-    moved = [name for name in followers if _follow(schedule, name, tile, sizes)]
-    return reduced, {block.name, packed, *moved}
+    left: Any
+    right: Any
+    """The operands, with what makes their elements in place of loads of them."""
+    stores: tuple[Any, ...]
+    private: tuple[Any, ...]
+    absorbed: frozenset[str]
+    """Names of the blocks that are done then, the product's among them."""
+    buffers: tuple[Any, ...]
+    """What is not allocated any more."""
 
 
-def _followers(schedule: Schedule, block: BlockFacts, before: list[str]) -> list[str]:
-    """Names of the blocks that read the product: the crop of its padding, folded away where something follows it."""
-    for crop in schedule.get_consumers(block.handle):
-        if schedule.get(crop).name_hint not in before and schedule.get_consumers(crop):
-            schedule.compute_inline(crop)
-    if not schedule.get_consumers(block.handle):
-        schedule.cache_write(block.handle, 0, "global")
-    names, seen = [], [block.handle]
-    while seen:
-        for consumer in schedule.get_consumers(seen.pop(0)):
-            if (name := str(schedule.get(consumer).name_hint)) not in names:
-                names.append(name)
-                seen.append(consumer)
-    return names
+def _surroundings(
+    function: PrimFunc, schedule: Schedule, blocks: list[BlockFacts], block: BlockFacts, product: Product
+) -> Surroundings:
+    at = next(number for number, each in enumerate(blocks) if each.name == block.name)
+    left, right, before = _with_producers(schedule, blocks[:at], [product.left, product.right])
+    followers = _followers(schedule, blocks[at + 1 :], product)
+    absorbed = {block.name, *before, *(name for name, _ in followers)}
+    inner = schedule.get(schedule.get_sblock("root")).alloc_buffers
+    outside = [read.buffer for each in blocks if each.name not in absorbed for read in each.reads]
+
+    def is_private(buffer: Any) -> bool:
+        return any(buffer.same_as(one) for one in inner) and not any(buffer.same_as(one) for one in outside)
+
+    stores = [] if is_private(product.result) else [product.update]
+    private = []
+    for _, body in followers:
+        scratch = list(body.alloc_buffers)
+        private += [*scratch, *(store.buffer for store in _stores_of(body) if is_private(store.buffer))]
+        stores += _stores_of(body)
+    gone = [buffer for each in blocks if each.name in absorbed for buffer in [each.target] if is_private(buffer)]
+    distinct = tuple(dict.fromkeys(private))
+    return Surroundings(left, right, tuple(stores), distinct, frozenset(absorbed), tuple(gone))
 
 
-def _pack(schedule: Schedule, block: BlockFacts, product: Product, sizes: TileSizes, target: Target) -> str:
-    """Lay the right operand out as tiles; gives the name of the block that copies it, or "" when it stays."""
-    facts = block_facts(schedule, block.handle)
-    position, access = _operand(facts, product)
-    copies = [
-        each
-        for each in schedule.get_producers(block.handle)
-        if schedule.get(each).writes[0].source.same_as(access.buffer) and schedule.get(each).name_hint.endswith("_pad")
-    ]
-    size = prod(int(extent) for extent in access.buffer.shape) * int(access.buffer.dtype.bits) // 8
-    if not copies and (size < PACK_BYTES or facts.extents[product.row] <= 4 * sizes.rows):
-        return ""
-    copy = copies[0] if copies else schedule.cache_read(block.handle, position, "global")
-    dimension = access.axes.index(product.column)
-    inner = [at for at, axis in enumerate(access.axes) if axis in product.reduced]
-    outer = [at for at in range(len(access.axes)) if at not in inner and at != dimension]
-    schedule.transform_layout(
-        block.handle,
-        ("read", position),
-        lambda *index: [
-            *(index[at] for at in outer),
-            index[dimension] // sizes.columns,
-            *(index[at] for at in inner),
-            index[dimension] % sizes.columns,
-        ],
-    )
-    loops = schedule.get_loops(copy)
-    tiles, within, vector = schedule.split(loops[dimension], [None, sizes.columns // sizes.lanes, sizes.lanes])
-    schedule.reorder(*(loops[at] for at in outer), tiles, *(loops[at] for at in inner), within, vector)
-    schedule.vectorize(vector)
-    chunks = schedule.fuse(*(loops[at] for at in outer), tiles) if outer else tiles
-    parallel_if_worth(schedule, chunks, size, target)
-    return str(schedule.get(copy).name_hint)
+def _with_producers(schedule: Schedule, before: list[BlockFacts], operands: list[Any]) -> tuple[Any, Any, list[str]]:
+    """The operands with elementwise producers, of which nothing else reads the result, in place of their loads."""
+    names = []
+    for block in reversed(before):
+        body = schedule.get(block.handle)
+        if not _may_disappear(schedule, block, body, names):
+            continue
+        variables = [axis.var for axis in body.iter_vars]
+
+        def load(node: Any, block=block, body=body, variables=variables) -> Any:
+            if not node.source.same_as(block.target):
+                return node
+            order = [node.indices[block.writes[0].axes.index(number)] for number in range(len(variables))]
+            return replaced(body.body.value, dict(zip(variables, order, strict=True)))
+
+        operands = [structural_map(operand, (TensorLoad, load), order="post") for operand in operands]
+        names.append(block.name)
+    return operands[0], operands[1], names
 
 
-def _operand(block: BlockFacts, product: Product) -> tuple[int, Access]:
-    """The right operand among the block's reads: its position in the block's signature and its access."""
-    operands = block.operands
-    access = operands[product.right]
-    distinct: list[Any] = []
-    for read in operands:
-        if not any(read.buffer.same_as(buffer) for buffer in distinct):
-            distinct.append(read.buffer)
-    return next(at for at, buffer in enumerate(distinct) if buffer.same_as(access.buffer)), access
-
-
-def _split(
-    schedule: Schedule, block: BlockFacts, product: Product, sizes: TileSizes, target: Target
-) -> tuple[Any, Any]:
-    """Make the loops; gives the loop around a tile and the outermost reduction loop inside it."""
-    outer = [loop_of(schedule, block, axis) for axis in product.outer]
-    reduced = [loop_of(schedule, block, axis) for axis in product.reduced]
-    row_tiles, row = schedule.split(loop_of(schedule, block, product.row), [None, sizes.rows])
-    column = loop_of(schedule, block, product.column)
-    column_tiles, vectors, vector = schedule.split(column, [None, sizes.columns // sizes.lanes, sizes.lanes])
-    tall, wide = (int(schedule.get(loop).extent) for loop in (row_tiles, column_tiles))
-    enough = 4 * target.threads // max(1, prod(block.extents[axis] for axis in product.outer))
-    row_chunk, column_chunk = _chunk(tall, 8, enough), _chunk(wide, 4, enough)
-    row_chunks, row_tiles = schedule.split(row_tiles, [None, row_chunk])
-    column_chunks, column_tiles = schedule.split(column_tiles, [None, column_chunk])
-    schedule.reorder(*outer, column_chunks, row_chunks, column_tiles, row_tiles, *reduced, row, vectors, vector)
-    schedule.vectorize(vector)
-    schedule.unroll(vectors)
-    schedule.unroll(row)
-    parallel_if_worth(schedule, schedule.fuse(*outer, column_chunks, row_chunks), block.points // 4, target)
-    return row_tiles, reduced[0]
-
-
-def _chunk(tiles: int, most: int, enough: int) -> int:
-    """The largest divisor of `tiles` up to `most` that leaves `enough` chunks, else one tile."""
-    return max(size for size in range(1, most + 1) if tiles % size == 0 and (size == 1 or tiles // size >= enough))
-
-
-def _follow(schedule: Schedule, name: str, tile: Any, sizes: TileSizes) -> bool:
-    """Move a block behind the product to the tile and vectorise it there; False where it cannot move."""
-    handle = schedule.get_sblock(name)
-    trial = schedule.copy()
-    try:
-        trial.reverse_compute_at(trial.get_sblock(name), tile)
-    except SCHEDULE_ERRORS:  # TVM's own conditions decide
+def _may_disappear(schedule: Schedule, block: BlockFacts, body: Any, gone: list[str]) -> bool:
+    is_simple = block.is_spatial and isinstance(body.body, tirx.BufferStore)
+    if not is_simple or sorted(axis for axis in block.writes[0].axes if axis is not None) != list(
+        range(len(block.kinds))
+    ):
         return False
-    schedule.reverse_compute_at(handle, tile)
-    *_, inner = schedule.get_loops(handle)
-    if int(schedule.get(inner).extent) == sizes.columns:
-        vectors, vector = schedule.split(inner, [None, sizes.lanes])
-        schedule.vectorize(vector)
-        if not block_facts(schedule, handle).binds:
-            schedule.unroll(vectors)
-    return True
+    if len(block.writes[0].axes) != len(block.kinds):
+        return False
+    readers = [schedule.get(handle) for handle in schedule.get_consumers(block.handle)]
+    is_inner = any(block.target.same_as(each) for each in schedule.get(schedule.get_sblock("root")).alloc_buffers)
+    return is_inner and all(reader.name_hint in gone or _is_reduction(reader) for reader in readers)
+
+
+def _is_reduction(block: Any) -> bool:
+    return any(axis.iter_type == tirx.IterVar.CommReduce for axis in block.iter_vars)
+
+
+def _followers(schedule: Schedule, after: list[BlockFacts], product: Product) -> list[tuple[str, Any]]:
+    """The elementwise blocks behind the product that can be done on its tiles, in terms of its axes."""
+    places = {product.result: [tuple(product.update.indices)]}
+    taken: list[tuple[str, Any]] = []
+    skipped: list[Any] = []
+    for block in after:
+        body = schedule.get(block.handle)
+        renamed = _in_terms_of(block, body, places, skipped)
+        if renamed is None:
+            skipped += [write.buffer for write in block.writes]
+            continue
+        taken.append((block.name, renamed))
+        for store in _stores_of(renamed):
+            places.setdefault(store.buffer, []).append(tuple(store.indices))
+    return taken
+
+
+def _in_terms_of(block: BlockFacts, body: Any, places: dict[Any, list], skipped: list[Any]) -> Any:
+    """The block written in the product's axes; None where it does not go element by element with the product."""
+    values: dict[Any, Any] = {}
+    is_behind = False
+    for read in block.reads:
+        if any(read.buffer.same_as(each) for each in skipped):
+            return None
+        if read.buffer not in places:
+            continue
+        is_behind = True
+        for axis, place in zip(read.axes, places[read.buffer][0], strict=True):
+            variable = None if axis is None else body.iter_vars[axis].var
+            if variable is None or not values.setdefault(variable, place).same_as(place):
+                return None
+    units = [axis.var for axis in body.iter_vars if int(axis.dom.extent) == 1]
+    for variable in units:
+        values.setdefault(variable, tirx.IntImm("int64", 0))
+    if not block.is_spatial or not is_behind or len(values) != len(body.iter_vars):
+        return None
+    if not all(isinstance(store, tirx.BufferStore) for store in _statements_of(body.body)):
+        return None
+    return _with_body(body, replaced(body.body, values))
+
+
+def _statements_of(body: Any) -> list[Any]:
+    return list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
+
+
+def _stores_of(block: Any) -> list[Any]:
+    return _statements_of(block.body)
+
+
+def _with_body(block: Any, body: Any, buffers: Any = None) -> Any:
+    return SBlock(
+        block.iter_vars, block.reads, block.writes, block.name_hint, body, block.init,
+        block.alloc_buffers if buffers is None else buffers, block.match_buffers, block.annotations,
+    )  # fmt: skip
+
+
+def _contraction(product: Product, around: Surroundings) -> Contraction:
+    rows_are_many = size_of(product.rows) > 16
+    right_bytes = size_of(product.columns) * size_of(product.reduced) * 4
+    in_place = _is_contiguous(around.right, product.columns[-1]) and (
+        right_bytes <= cache_bytes()[2] // 2 or not rows_are_many
+    )
+    return Contraction(
+        product.batch, product.rows, product.columns, product.reduced, around.left, around.right, product.dtype,
+        product.result, around.stores, around.private, product.combine,
+        packs_left=not isinstance(around.left, TensorLoad), packs_right=not in_place,
+    )  # fmt: skip
+
+
+def _is_contiguous(operand: Any, axis: Axis) -> bool:
+    return isinstance(operand, TensorLoad) and len(operand.indices) > 0 and operand.indices[-1].same_as(axis.variable)
+
+
+def _with_statement(
+    function: PrimFunc, blocks: list[BlockFacts], block: BlockFacts, around: Surroundings, statement: Any
+) -> PrimFunc:
+    """The function with the contraction in place of the blocks that it does."""
+    root = function.body.block
+    nests = _statements_of(root.body)
+    made = []
+    for each, nest in zip(blocks, nests, strict=True):
+        if each.name == block.name:
+            made.append(_opaque(statement))
+        elif each.name not in around.absorbed:
+            made.append(nest)
+    buffers = [each for each in root.alloc_buffers if not any(each.same_as(one) for one in around.buffers)]
+    return function.with_body(SBlockRealize([], True, _with_body(root, sequence(*made), buffers)))
+
+
+def _opaque(statement: Any) -> Any:
+    return statement

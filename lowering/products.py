@@ -1,15 +1,18 @@
-"""Which blocks are matrix products, whatever their operands' order, batch axes and dtypes.
+"""Which blocks are products of tensors, whatever their operands' order, axes and dtypes.
 
-Takes the facts of a block, or a module before fusion. Gives the axes' parts in the product, or the module in which
+Takes a block with its facts, or a module before fusion. Gives the axes' parts in the product, or the module in which
 fusion treats such functions as products: elementwise work that follows is fused, what comes before is not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from mlirtri.lowering.contraction import Axis
 from mlirtri.lowering.schedule_blocks import BlockFacts, leaf_blocks
-from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Schedule
+from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Schedule, TensorLoad, structural_equal, structural_walk, tirx
 
 OP_PATTERN = "op_pattern"
 REDUCTION, PRODUCT = 3, 4
@@ -18,37 +21,106 @@ REDUCTION, PRODUCT = 3, 4
 
 @dataclass(frozen=True)
 class Product:
-    """Axis numbers of the block: outer ones (batch and the like), then row, column and reduction."""
+    """``result += left * right``, with the axes of the block by their parts in it.
 
-    outer: tuple[int, ...]
-    row: int
-    column: int
-    reduced: tuple[int, ...]
-    right: int
-    """Which of the two operands has the columns."""
+    `columns` are axes of the right operand only, the last dimensions of the result; `rows` of the left one only;
+    `batch` are all the others that are no sum's.
+    """
+
+    batch: tuple[Axis, ...]
+    rows: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
+    reduced: tuple[Axis, ...]
+    left: Any
+    right: Any
+    combine: Callable[[Any, Any], Any]
+    result: Any
+    update: Any
+    """The store of the result into itself."""
+
+    @property
+    def dtype(self) -> str:
+        return str(self.result.dtype)
 
 
-def find_product(block: BlockFacts) -> Product | None:
-    """How the block is a matrix product; None if it is not."""
-    operands = block.operands
-    if len(operands) != 2 or len(block.writes) != 1 or block.calls or block.binds:
+def find_product(facts: BlockFacts, block: Any) -> Product | None:
+    """How the block is a product of tensors; None if it is not."""
+    parts = _parts(block)
+    if parts is None or len(facts.writes) != 1 or facts.calls or facts.binds:
         return None
-    accesses = (*operands, block.writes[0])
-    if any(None in access.axes for access in accesses):
+    factors, combine = parts
+    kinds = dict(zip((axis.var for axis in block.iter_vars), facts.kinds, strict=True))
+    axes = {axis.var: Axis(axis.var, int(axis.dom.extent)) for axis in block.iter_vars}
+    named = [_variables(factor) for factor in factors]
+    reduced = [axis for variable, axis in axes.items() if kinds[variable] == "R"]
+    if not reduced or any(axis.variable not in names for axis in reduced for names in named):
         return None
-    sets = [set(access.axes) for access in accesses]
-    reduced = block.axes("R")
-    if not reduced or any(axis not in sets[0] & sets[1] for axis in reduced):
+    places = list(block.body.indices)
+    last = places[-1] if places and places[-1] in axes else None
+    right = next((side for side in (0, 1) if last in named[side] and last not in named[1 - side]), None)
+    if last is None or right is None:
         return None
-    column = block.writes[0].axes[-1] if block.writes[0].axes else None
-    right = next((side for side in (0, 1) if column in sets[side] and column not in sets[1 - side]), None)
-    if right is None or column is None:
+    only_right = [place for place in places if place in named[right] and place not in named[1 - right]]
+    columns = _trailing(places, only_right)
+    rows = [place for place in places if place in named[1 - right] and place not in named[right]]
+    done = [*columns, *rows]
+    batch = [axis for variable, axis in axes.items() if kinds[variable] == "S" and variable not in done]
+    return Product(
+        tuple(batch), tuple(axes[each] for each in rows), tuple(axes[each] for each in columns), tuple(reduced),
+        factors[1 - right], factors[right], combine, block.body.buffer,
+        tirx.BufferStore(block.body.buffer, tirx.BufferLoad(block.body.buffer, places), places),
+    )  # fmt: skip
+
+
+def _trailing(places: list[Any], allowed: list[Any]) -> list[Any]:
+    """The last of `places`, as far back as they are among the allowed ones."""
+    found: list[Any] = []
+    for place in reversed(places):
+        if not any(place.same_as(each) for each in allowed):
+            break
+        found.insert(0, place)
+    return found
+
+
+def _parts(block: Any) -> tuple[list[Any], Callable[[Any, Any], Any]] | None:
+    """The two factors of what the block adds to its result from 0 on, and how they are multiplied; else None."""
+    store, init = block.body, block.init
+    if not isinstance(store, tirx.BufferStore) or not isinstance(store.value, tirx.Add) or not _is_zero(init):
         return None
-    rows = [a for a in block.writes[0].axes if a is not None and a in sets[1 - right] and a not in sets[right]]
-    if not rows:
+    own, term = store.value.a, store.value.b
+    is_own = isinstance(own, TensorLoad) and own.source.same_as(store.buffer)
+    if not is_own or not all(structural_equal(i, j) for i, j in zip(own.indices, store.indices, strict=True)):
         return None
-    outer = tuple(axis for axis in block.axes("S") if axis not in (rows[-1], column))
-    return Product(outer, rows[-1], column, reduced, right)
+    if isinstance(term, tirx.Mul):
+        return [term.a, term.b], tirx.Mul
+    # Integers that wrap are multiplied in twice their width.
+    if isinstance(term, tirx.Cast) and isinstance(term.value, tirx.Mul):
+        wide = str(term.value.ty.dtype)
+        factors = [term.value.a, term.value.b]
+        if all(isinstance(each, tirx.Cast) and str(each.value.ty.dtype) == str(term.ty.dtype) for each in factors):
+            return [each.value for each in factors], _multiplied_in(wide)
+    return None
+
+
+def _multiplied_in(wide: str) -> Callable[[Any, Any], Any]:
+    def multiply(x: Any, y: Any) -> Any:
+        dtype = str(x.ty.dtype)
+        _, _, lanes = dtype.partition("x")
+        wider = f"{wide}x{lanes}" if lanes else wide
+        return tirx.Cast(dtype, tirx.Mul(tirx.Cast(wider, x), tirx.Cast(wider, y)))
+
+    return multiply
+
+
+def _is_zero(init: Any) -> bool:
+    value = getattr(init, "value", None)
+    return isinstance(value, (tirx.FloatImm, tirx.IntImm)) and value.value == 0
+
+
+def _variables(expression: Any) -> list[Any]:
+    found: list[Any] = []
+    structural_walk(expression, (tirx.Var, found.append))
+    return found
 
 
 def mark_products(mod: IRModule) -> IRModule:
@@ -66,8 +138,9 @@ def mark_products(mod: IRModule) -> IRModule:
 def _is_product(function: PrimFunc) -> bool:
     if (function.attrs or {}).get(OP_PATTERN) != REDUCTION:
         return False
+    schedule = Schedule(function)
     try:
-        blocks = leaf_blocks(Schedule(function))
+        blocks = leaf_blocks(schedule)
     except ValueError:  # opaque or symbolic loops: no product that we know
         return False
-    return len(blocks) == 1 and find_product(blocks[0]) is not None
+    return len(blocks) == 1 and find_product(blocks[0], schedule.get(blocks[0].handle)) is not None

@@ -32,12 +32,20 @@ def host_cpu() -> str:
 
 
 @lru_cache(maxsize=1)
+def cpu_features() -> frozenset[str]:
+    """LLVM's names of the instruction sets that this CPU has."""
+    with tvm_names.Target({"kind": "llvm", "mcpu": host_cpu()}):
+        return frozenset(str(feature) for feature in tvm_names.tvm.target.codegen.llvm_get_cpu_features())
+
+
 def vector_bits() -> int:
     """Width of this CPU's vector registers."""
-    names = tvm_names.tvm.target.codegen
-    with tvm_names.Target({"kind": "llvm", "mcpu": host_cpu()}):
-        features = {str(feature) for feature in names.llvm_get_cpu_features()}
-    return next((bits for feature, bits in (("avx512f", 512), ("avx", 256)) if feature in features), 128)
+    return next((bits for feature, bits in (("avx512f", 512), ("avx", 256)) if feature in cpu_features()), 128)
+
+
+def vector_registers() -> int:
+    """How many vector registers there are: 32 with AVX-512 and on 64-bit ARM, else 16."""
+    return 32 if vector_bits() == 512 or cpu_features() & {"neon", "sve"} else 16
 
 
 def _cuda(architecture: str) -> dict:

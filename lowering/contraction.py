@@ -1,0 +1,68 @@
+"""What a contraction is: a sum of products of two operands, over axes that have their parts in it.
+
+Any product of sums is one: a matrix product in any layout, batched, and a convolution, whose operands are read at sums
+of axes. Operands and stores are expressions of the axes' variables. Knows no target, no PrimFunc and no schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from mlirtri.lowering.tvm_names import structural_walk, tirx
+
+Values = dict[Any, Any]
+"""What stands for an axis's variable."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A variable, in which operands and stores are written, and how far it counts from 0."""
+
+    variable: Any
+    extent: int
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """``sum over reduced of combine(left, right)``, for all of `batch`, `rows` and `columns`."""
+
+    batch: tuple[Axis, ...]
+    """Axes that both operands and the result may have."""
+    rows: tuple[Axis, ...]
+    """Axes of the left operand only, outermost first."""
+    columns: tuple[Axis, ...]
+    """Axes of the right operand only; the last one should be the innermost of right operand and results."""
+    reduced: tuple[Axis, ...]
+    """Axes of the sum; the outermost is cut into blocks where the sum is long."""
+    left: Any
+    """One element, an expression of variables of `batch`, `rows` and `reduced`."""
+    right: Any
+    """One element, an expression of variables of `batch`, `columns` and `reduced`."""
+    dtype: str
+    """Of the sum."""
+    result: Any
+    """A buffer of which loads in `stores` mean the sum. It is not allocated."""
+    stores: tuple[Any, ...]
+    """What is done with the sum, for one element: `BufferStore`s in terms of the variables, in order."""
+    private: tuple[Any, ...] = ()
+    """Buffers that hold one element's values between `stores`; they are not allocated either."""
+    combine: Callable[[Any, Any], Any] = tirx.Mul
+    """The product of two elements, or vectors of them, in `dtype`."""
+    packs_left: bool = False
+    """Whether the left operand is copied first, row by row: when an element takes work, or rows are not contiguous."""
+    packs_right: bool = True
+    """Whether the right operand is copied first. In place it has to be contiguous along the columns."""
+
+
+def size_of(axes: Sequence[Axis]) -> int:
+    return prod(axis.extent for axis in axes)
+
+
+def depends(node: Any, axes: Sequence[Axis]) -> bool:
+    """Whether an expression names one of the axes."""
+    found: list[Any] = []
+    structural_walk(node, (tirx.Var, found.append))
+    return any(each.same_as(axis.variable) for each in found for axis in axes)

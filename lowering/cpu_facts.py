@@ -1,0 +1,31 @@
+"""Facts about the caches of this CPU, which say how much a schedule may keep in them.
+
+Takes nothing; reads what Linux says of its first CPU. Gives bytes, or common sizes where nothing is said.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_COMMON = {1: 32 * 1024, 2: 512 * 1024, 3: 8 * 1024 * 1024}
+_UNITS = {"K": 1024, "M": 1024 * 1024}
+
+
+@lru_cache(maxsize=1)
+def cache_bytes() -> dict[int, int]:
+    """Bytes of the data cache of each level, 1 to 3."""
+    return {**_COMMON, **_said()}
+
+
+def _said() -> dict[int, int]:
+    found: dict[int, int] = {}
+    for cache in sorted(_CACHES.glob("index*")):
+        try:
+            kind, level, size = ((cache / name).read_text().strip() for name in ("type", "level", "size"))
+            if kind != "Instruction":
+                found[int(level)] = int(size[:-1]) * _UNITS[size[-1]]
+        except (OSError, ValueError, KeyError):  # not every system says all of it
+            continue
+    return found

@@ -1,0 +1,203 @@
+"""One tile of a contraction: its sums in registers, the reduction over them, and what is done with them.
+
+Takes the contraction, the tile's place and size. Gives statements::
+
+    sums = 0                                           rows × vectors
+    for k:  right[v] = …;  sums[row][v] += left[row] * right[v]
+    stores of sums[row][v]                             on vectors; the last one is as long as the columns are
+
+Where the reduction is cut into blocks, sums are kept between them, and the stores follow the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.lowering.contraction import Contraction, Values
+from mlirtri.lowering.tile_statements import counted, in_lanes, nested, ramp, replaced, spread, zero_of
+from mlirtri.lowering.tir_statements import index, new_buffer, sequence
+from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_map, structural_walk, tirx
+
+UNROLLED_STORES = 3
+"""More stores than that, or a call, stand once in a loop over the rows of a tile, not once per row."""
+
+
+@dataclass(frozen=True)
+class TilePlace:
+    """Where a tile is: the batch axes' values, its first row and column, and how many of them."""
+
+    batch: Values
+    row: Any
+    rows: int
+    column: Any
+    vectors: int
+    columns: int
+    """Columns that there are; the last vector may have more lanes."""
+
+
+@dataclass(frozen=True)
+class ReductionBlock:
+    """Which part of the outermost reduction axis is added up, and where sums are kept between the parts."""
+
+    number: Any
+    count: int
+    depth: int
+    """Iterations of the axis in one block; the last may have fewer."""
+    kept: Any
+    """A buffer, None where there is one block only."""
+    place: tuple[Any, ...]
+    """The first indices of this tile's sums in `kept`."""
+
+
+class Tile:
+    """One tile's statements."""
+
+    def __init__(self, contraction: Contraction, lanes: int, place: TilePlace, block: ReductionBlock):
+        self.contraction, self.lanes, self.place, self.block = contraction, lanes, place, block
+        self.sums = [
+            new_buffer(f"sums{v}", contraction.dtype, place.rows, lanes) for v in range(place.vectors)
+        ]  # fmt: skip
+        """Per vector of columns, one vector for each row: registers, once the loops over rows are unrolled."""
+
+    def body(self) -> Any:
+        made = [tirx.AllocBuffer(each) for each in self.sums]
+        made += [self._first(), self._reduction(), self._last()]
+        return sequence(*made)
+
+    def _rows(self, number: Any) -> Values:
+        return spread(self.contraction.rows, self.place.row + number)
+
+    def _count(self, vector: int) -> int:
+        """Columns in one of the vectors."""
+        return min(self.lanes, self.place.columns - vector * self.lanes)
+
+    def _each(self, make: Callable[[Any, int, Any], Any]) -> Any:
+        """A statement for each vector of sums: made of the row, the number among the row's vectors, and the buffer."""
+
+        def of_row(row: Any) -> Any:
+            return sequence(*(make(row, v, each) for v, each in enumerate(self.sums)))
+
+        return counted("row", self.place.rows, of_row, tirx.ForKind.UNROLLED)
+
+    def _at(self, row: Any) -> list[Any]:
+        return [row, ramp(index(0), self.lanes)]
+
+    def _first(self) -> Any:
+        """The sums before the block: zeros, or what the block before left."""
+        zero = tirx.Broadcast(zero_of(self.contraction.dtype), self.lanes)
+        zeros = self._each(lambda row, v, each: tirx.BufferStore(each, zero, self._at(row)))
+        if self.block.kept is None:
+            return zeros
+        loads = self._each(
+            lambda row, v, each: tirx.BufferStore(
+                each, tirx.BufferLoad(self.block.kept, self._kept(row, v)), self._at(row)
+            )
+        )
+        return tirx.IfThenElse(tirx.EQ(self.block.number, index(0)), zeros, loads)
+
+    def _kept(self, row: Any, v: int) -> list[Any]:
+        return [*self.block.place, row, ramp(index(v * self.lanes), self.lanes)]
+
+    def _reduction(self) -> Any:
+        first, *inner = self.contraction.reduced
+        if self.block.count == 1:
+            return nested(self.contraction.reduced, self._step)
+        depth = self.block.depth
+        start = self.block.number * index(depth)
+        extent: Any = index(depth)
+        if first.extent % depth:
+            extent = tirx.min(extent, index(first.extent) - start)
+        return counted(first.variable.name, extent, lambda at: nested(inner, self._step, {first.variable: start + at}))
+
+    def _step(self, reduced: Values) -> Any:
+        """One step of the reduction: the vectors of the right operand, times each row's element."""
+        values = {**self.place.batch, **reduced}
+        vectors = [
+            new_buffer(f"right{v}", str(self.contraction.right.ty.dtype), self.lanes) for v in range(self.place.vectors)
+        ]
+        made = []
+        for v, vector in enumerate(vectors):
+            made += [tirx.AllocBuffer(vector), *self._right(values, v, vector)]
+
+        def add(row: Any, v: int, each: Any) -> Any:
+            left = replaced(self.contraction.left, {**values, **self._rows(row)})
+            right = tirx.BufferLoad(vectors[v], [ramp(index(0), self.lanes)])
+            product = self.contraction.combine(tirx.Broadcast(left, self.lanes), right)
+            return tirx.BufferStore(each, tirx.BufferLoad(each, self._at(row)) + product, self._at(row))
+
+        return sequence(*made, self._each(add))
+
+    def _right(self, values: Values, v: int, vector: Any) -> list[Any]:
+        """Fill a vector of the right operand."""
+        count = self.lanes if self.contraction.packs_right else self._count(v)
+        zero = tirx.Broadcast(zero_of(str(vector.dtype)), self.lanes)
+        made = [] if count == self.lanes else [tirx.BufferStore(vector, zero, [ramp(index(0), self.lanes)])]
+
+        def element(lane: Any) -> Any:
+            columns = spread(self.contraction.columns, self.place.column + index(v * self.lanes) + lane)
+            return tirx.BufferStore(vector, replaced(self.contraction.right, {**values, **columns}), [lane])
+
+        return [*made, in_lanes(count, element)]
+
+    def _last(self) -> Any:
+        """What is done with the sums after the last block; before, they are kept."""
+        stores = self._stores()
+        if self.block.kept is None:
+            return stores
+        kept = self._each(
+            lambda row, v, each: tirx.BufferStore(
+                self.block.kept, tirx.BufferLoad(each, self._at(row)), self._kept(row, v)
+            )
+        )
+        return tirx.IfThenElse(tirx.EQ(self.block.number, index(self.block.count - 1)), stores, kept)
+
+    def _stores(self) -> Any:
+        """The stores behind the sum: written out for each row, or in a loop over the rows where they are long."""
+        if len(self.contraction.stores) <= UNROLLED_STORES and not any(map(_has_call, self.contraction.stores)):
+            return self._each(self._store)
+        # In memory, since registers cannot be counted through.
+        rooms = [
+            new_buffer(f"finished{v}", self.contraction.dtype, self.place.rows, self.lanes)
+            for v in range(self.place.vectors)
+        ]
+        copies = self._each(
+            lambda row, v, each: tirx.BufferStore(rooms[v], tirx.BufferLoad(each, self._at(row)), self._at(row))
+        )
+        rows = counted(
+            "row", self.place.rows,
+            lambda row: sequence(*(self._store(row, v, room) for v, room in enumerate(rooms))),
+        )  # fmt: skip
+        return sequence(*(tirx.AllocBuffer(room) for room in rooms), copies, rows)
+
+    def _store(self, row: Any, v: int, sums: Any) -> Any:
+        """All stores for one vector of sums."""
+        contraction, count = self.contraction, self._count(v)
+        private = {each: new_buffer(each.name, str(each.dtype), count) for each in contraction.private}
+        rows = self._rows(row)
+
+        def at_lane(store: Any, lane: Any) -> Any:
+            columns = spread(contraction.columns, self.place.column + index(v * self.lanes) + lane)
+
+            def load(node: Any) -> Any:
+                if node.source.same_as(contraction.result):
+                    return tirx.BufferLoad(sums, [row, lane])
+                return tirx.BufferLoad(private[node.source], [lane]) if node.source in private else node
+
+            value = structural_map(store.value, (TensorLoad, load), order="post")
+            if store.buffer in private:
+                store = tirx.BufferStore(private[store.buffer], value, [lane])
+            else:
+                store = tirx.BufferStore(store.buffer, value, store.indices)
+            return replaced(store, {**self.place.batch, **rows, **columns})
+
+        made = [tirx.AllocBuffer(each) for each in private.values()]
+        made += [in_lanes(count, lambda lane, store=store: at_lane(store, lane)) for store in contraction.stores]
+        return sequence(*made)
+
+
+def _has_call(store: Any) -> bool:
+    found: list[Any] = []
+    structural_walk(store.value, (ir.Call, found.append))
+    return bool(found)

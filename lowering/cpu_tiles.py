@@ -1,0 +1,85 @@
+"""How large the tiles of a contraction are: rows × vectors of columns that stay in registers, and chunks for caches.
+
+Takes extents and facts of the target (lanes of a vector, number of vector registers, cache sizes). Gives cuts of the
+rows and the columns into tiles of at most two sizes that differ by one, so that no tile is left over, and chunks of
+tiles. There is no table of shapes: a tile is chosen by what its instructions cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.lowering.target import Target
+from mlirtri.lowering.tvm_names import tirx
+from mlirtri.lowering.tvm_targets import vector_bits
+
+PARALLEL_VECTORS = 65536
+"""Vector operations below which a second thread costs more than it saves: some ten microseconds."""
+MOST_VECTORS = 4
+"""Vectors in a row of a tile: more streams than that gain nothing."""
+MOST_ROWS = 15
+"""Rows of a tile: TVM keeps memory on the stack, from where it becomes registers, only below 1024 bytes."""
+FMA_LATENCY = 4
+"""Cycles after which a sum can be added to again; two multiply-adds and two loads start in each."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """`total` units in tiles: `large` ones of `size` first, then the others of one less."""
+
+    total: int
+    count: int
+
+    @property
+    def size(self) -> int:
+        return -(-self.total // self.count)
+
+    @property
+    def large(self) -> int:
+        """How many tiles have the full size."""
+        return self.total - self.count * (self.size - 1)
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The cuts of the rows and of the vectors of columns."""
+
+    rows: Cut
+    vectors: Cut
+
+
+def choose_tiles(rows: int, vectors: int, registers: int) -> Tiles:
+    """The tiles of the fewest cycles for one step of the reduction; the larger ones of two as good."""
+    options = []
+    for wide in range(1, min(vectors, MOST_VECTORS) + 1):
+        cut_columns = Cut(vectors, -(-vectors // wide))
+        # One register holds the element of the left operand, `wide` ones the right operand's vectors.
+        tall = min(MOST_ROWS, max(1, (registers - cut_columns.size - 1) // cut_columns.size))
+        options.append(Tiles(Cut(rows, -(-rows // tall)), cut_columns))
+    return min(options, key=lambda tiles: (_cycles(tiles), tiles.rows.count * tiles.vectors.count))
+
+
+def _cycles(tiles: Tiles) -> float:
+    """Cycles of all tiles together for one step of the reduction."""
+    return sum(
+        tall_count * wide_count * max(tall * wide / 2, (tall + wide) / 2, FMA_LATENCY)
+        for tall, tall_count in sizes_of(tiles.rows)
+        for wide, wide_count in sizes_of(tiles.vectors)
+    )
+
+
+def sizes_of(cut: Cut) -> list[tuple[int, int]]:
+    """The sizes of a cut's tiles, each with how many there are."""
+    sizes = [(cut.size, cut.large), (cut.size - 1, cut.count - cut.large)]
+    return [(size, count) for size, count in sizes if count]
+
+
+def lanes_for(dtype: str) -> int:
+    """Lanes of a vector of this dtype."""
+    return vector_bits() // int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz"))
+
+
+def loop_kind(work: int, target: Target) -> Any:
+    """The kind of the loop around so many vector operations."""
+    return tirx.ForKind.PARALLEL if target.threads > 1 and work >= PARALLEL_VECTORS else tirx.ForKind.SERIAL

@@ -1,0 +1,84 @@
+"""TIR statements that loops over tiles are made of: counted loops, vectors, positions among several axes, buffers.
+
+Takes and gives TIR. A loop is made from a function of its variable, so that a loop of one turn is no loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mlirtri.lowering.contraction import Axis, Values, size_of
+from mlirtri.lowering.tir_statements import index, sequence
+from mlirtri.lowering.tvm_names import structural_map, tirx
+
+
+def replaced(node: Any, values: Values) -> Any:
+    """A statement or expression with expressions in place of variables."""
+    return structural_map(node, (tirx.Var, lambda each: values.get(each, each)))
+
+
+def counted(name: str, extent: Any, body: Callable[[Any], Any], kind: Any = None) -> Any:
+    """A loop whose body is made from its variable; the body alone, for 0, where it runs once."""
+    if isinstance(extent, int):
+        if extent == 1 and kind is not tirx.ForKind.VECTORIZED:
+            return body(index(0))
+        extent = index(extent)
+    variable = tirx.Var(name, "int64")
+    return tirx.For(variable, index(0), extent, tirx.ForKind.SERIAL if kind is None else kind, body(variable))
+
+
+def nested(axes: Sequence[Axis], body: Callable[[Values], Any], values: Values | None = None) -> Any:
+    """One loop per axis around a body, which is made from what stands for the axes."""
+    values = values or {}
+    if not axes:
+        return body(values)
+    axis, *inner = axes
+    return counted(axis.variable.name, axis.extent, lambda at: nested(inner, body, {**values, axis.variable: at}))
+
+
+def in_vectors(extent: int, lanes: int, body: Callable[[Any], Any]) -> Any:
+    """`body` for 0 … extent as vectors, and one of what is left."""
+    whole, rest = divmod(extent, lanes)
+    parts = []
+    if whole:
+        parts.append(counted("vector", whole, lambda at: in_lanes(lanes, lambda lane: body(at * index(lanes) + lane))))
+    if rest:
+        parts.append(in_lanes(rest, lambda lane: body(index(whole * lanes) + lane)))
+    return sequence(*parts)
+
+
+def in_lanes(count: int, body: Callable[[Any], Any]) -> Any:
+    if count == 1:
+        return body(index(0))
+    return counted("lane", count, body, tirx.ForKind.VECTORIZED)
+
+
+def spread(axes: Sequence[Axis], position: Any) -> Values:
+    """The axes' values at a position of all of them together, the last one fastest."""
+    values: Values = {}
+    for at, axis in enumerate(axes):
+        inside = size_of(axes[at + 1 :])
+        value = tirx.floordiv(position, index(inside)) if inside > 1 else position
+        values[axis.variable] = tirx.floormod(value, index(axis.extent)) if at else value
+    return values
+
+
+def ramp(first: Any, lanes: int) -> Any:
+    return tirx.Ramp(first, index(1), lanes)
+
+
+def temporary(name: str, dtype: str, shape: Sequence[int]) -> Any:
+    return tirx.decl_buffer([index(size) for size in shape], dtype, name, layout=None)
+
+
+def flat(axes: Sequence[Axis], values: Values) -> Any:
+    """The position among all of the axes together."""
+    position = index(0)
+    for axis in axes:
+        position = position * index(axis.extent) + values[axis.variable]
+    return position
+
+
+def zero_of(dtype: str) -> Any:
+    return tirx.FloatImm(dtype, 0.0) if "float" in dtype else tirx.IntImm(dtype, 0)
