@@ -56,6 +56,13 @@ def span_of_node(node: Any) -> Span | None:
     return Span(own[-1][0], int(own[-1][1]), 1) if own else None
 
 
+def known_size(size: Any) -> int | None:
+    """A size that tracing found to be one number, or None; torch may go on calling such a size by a symbol."""
+    if isinstance(size, torch.SymInt):
+        return int(size.node.expr) if size.node.expr.is_number else None
+    return int(size)
+
+
 def _places(cache_class: type) -> type:
     """The importer's memory of types and places, with places of ours."""
 
@@ -66,6 +73,9 @@ def _places(cache_class: type) -> type:
             self.node = node
             with self._c:
                 return location_of(span_of_node(node), node.name)
+
+        def format_asm_shape(self, shape: Any) -> str:
+            return ",".join("?" if (size := known_size(each)) is None else str(size) for each in shape)
 
     return Places
 

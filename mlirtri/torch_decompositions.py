@@ -14,6 +14,7 @@ import torch
 
 from mlirtri import torch_complex
 from mlirtri.dialect.mlir import torch_decompositions
+from mlirtri.lowering.graph_to_torch import known_size
 from mlirtri.torch_bits import BITS
 from mlirtri.torch_complex import COMPLEX
 from mlirtri.torch_floats import FLOATS, floor_divided, fmod
@@ -152,7 +153,9 @@ def viewed(x: torch.Tensor, size: Any) -> torch.Tensor:
 
 
 def _same_sizes(some: Any, others: Any) -> bool:
-    return all(isinstance(a, int) and isinstance(b, int) and a == b for a, b in zip(some, others, strict=True))
+    return len(some) == len(others) and all(
+        (size := known_size(a)) is not None and size == known_size(b) for a, b in zip(some, others, strict=True)
+    )
 
 
 _SETTLED = threading.local()
