@@ -20,6 +20,8 @@ from mlirtri.lowering.size_conditions import dim, index
 from mlirtri.lowering.size_function import Numbers, numbers_of
 from mlirtri.lowering.size_program import CONSTANT
 
+Size = tuple[int, Counter]
+"""A number, and what it is multiplied with: something hashable that is the same for equal numbers."""
 Group = tuple[list[int], list[int]]
 """Axes of the source and axes of the result that have the same number of elements."""
 
@@ -42,8 +44,8 @@ def rewrite(module: ir.Module) -> bool:
     return True
 
 
-def _sizes(module: ir.Module) -> list[tuple[list[object], list[object]]]:
-    """Of each reshape the sizes before and after it: numbers, or what is the same for equal ones."""
+def _sizes(module: ir.Module) -> list[tuple[list[Size], list[Size]]]:
+    """Of each reshape the sizes before and after it."""
     ranks: list[tuple[int, int]] = []
 
     def ask(function: func.FuncOp) -> list[ir.Value]:
@@ -61,20 +63,24 @@ def _sizes(module: ir.Module) -> list[tuple[list[object], list[object]]]:
     numbers = numbers_of(module, ask)
     found, position = [], 0
     for before, after in ranks:
-        keys = [_key(numbers, position + at) for at in range(before + after)]
+        sizes = [_size_of(numbers, position + at) for at in range(before + after)]
         position += before + after
-        found.append((keys[:before], keys[before:]))
+        found.append((sizes[:before], sizes[before:]))
     return found
 
 
-def _key(numbers: Numbers, position: int) -> object:
+def _size_of(numbers: Numbers, position: int) -> Size:
     at = numbers.values[position]
-    while at is not None and numbers.steps[at].name == "arith.index_cast":
-        at = numbers.steps[at].operands[0]
-    if at is None:
-        return ("unknown", position)
+    return (1, Counter([("unknown", position)])) if at is None else _factors(numbers, at)
+
+
+def _factors(numbers: Numbers, at: int) -> Size:
     step = numbers.steps[at]
-    return step.numbers[0] if step.name == CONSTANT else step
+    if step.name == "arith.index_cast":
+        return _factors(numbers, step.operands[0])
+    if step.name == "arith.muli":
+        return _product([_factors(numbers, each) for each in step.operands])
+    return (step.numbers[0], Counter()) if step.name == CONSTANT else (1, Counter([step]))
 
 
 def _asked(reshape: ir.Operation) -> list[ir.Value]:
@@ -96,7 +102,7 @@ def _as_index(value: ir.Value) -> ir.Value:
     return value if isinstance(value.type, ir.IndexType) else arith.index_cast(ir.IndexType.get(), value)
 
 
-def _replace(reshape: ir.Operation, before: list[object], after: list[object]) -> None:
+def _replace(reshape: ir.Operation, before: list[Size], after: list[Size]) -> None:
     source, result = reshape.operands[0], reshape.results[0]
     groups = _groups(before, after)
     with ir.InsertionPoint(reshape), reshape.location:
@@ -107,9 +113,9 @@ def _replace(reshape: ir.Operation, before: list[object], after: list[object]) -
     reshape.erase()
 
 
-def _groups(before: Sequence[object], after: Sequence[object]) -> list[Group]:
+def _groups(before: Sequence[Size], after: Sequence[Size]) -> list[Group]:
     """The shortest runs of axes with the same product of sizes; what is left over goes to the last run."""
-    if 0 in before or 0 in after:
+    if any(known == 0 for known, _ in (*before, *after)):
         return [(list(range(len(before))), list(range(len(after))))] if before and after else []
     groups: list[Group] = []
     first, second = 0, 0
@@ -126,15 +132,26 @@ def _groups(before: Sequence[object], after: Sequence[object]) -> list[Group]:
             else:
                 second += 1
         groups.append((list(range(start[0], first)), list(range(start[1], second))))
-    rest = list(range(first, len(before))), list(range(second, len(after)))
-    if groups:
-        return [*groups[:-1], (groups[-1][0] + rest[0], groups[-1][1] + rest[1])]
-    return []
+    if not groups:
+        return []
+    *exact, (last, made) = groups
+    return [
+        *exact,
+        *_peeled(last + list(range(first, len(before))), made + list(range(second, len(after))), before, after),
+    ]
 
 
-def _product(sizes: Sequence[object]) -> tuple[int, Counter]:
-    known = [size for size in sizes if isinstance(size, int)]
-    return prod(known), Counter(size for size in sizes if not isinstance(size, int))
+def _peeled(axes: list[int], made: list[int], before: Sequence[Size], after: Sequence[Size]) -> list[Group]:
+    """A run of axes without its last ones, as far as these are the same before and after."""
+    tail: list[Group] = []
+    while len(axes) > 1 and len(made) > 1 and before[axes[-1]] == after[made[-1]]:
+        tail.insert(0, ([axes[-1]], [made[-1]]))
+        axes, made = axes[:-1], made[:-1]
+    return [(axes, made), *tail]
+
+
+def _product(sizes: Sequence[Size]) -> Size:
+    return prod(known for known, _ in sizes), sum((factors for _, factors in sizes), Counter())
 
 
 def _collapsed(value: ir.Value, groups: list[list[int]]) -> ir.Value:

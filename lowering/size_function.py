@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import all_operations, arith, func, ir, public_functions
+from mlirtri.dialect.mlir import all_operations, arith, func, ir, operations_named, public_functions
 from mlirtri.errors import Span, UnsupportedOperationError
 from mlirtri.lowering import loop_sizes
 from mlirtri.lowering.imports import CHECK, SIZES, argument_attributes, result_attributes
@@ -72,7 +72,11 @@ def numbers_of(module: ir.Module, ask: Callable[[func.FuncOp], list[ir.Value]]) 
         if "res_attrs" in function.attributes:
             del function.attributes["res_attrs"]
         loop_sizes.rewrite(clone)
-        run_passes(clone, TO_ARGUMENTS, CompileContext(function.name.value, as_target("cpu"), keep_passes=False))
+        context = CompileContext(function.name.value, as_target("cpu"), keep_passes=False)
+        run_passes(clone, TO_ARGUMENTS, context)
+        if any(not isinstance(each.operands[0].owner, ir.Block) for each in operations_named(clone, "tensor.dim")):
+            # The last folds leave sizes of arrays made of arrays.
+            run_passes(clone, TO_ARGUMENTS, context)
         [function] = public_functions(clone)
         block = function.regions[0].blocks[0]
         reader = SizeReader(list(block.arguments))
