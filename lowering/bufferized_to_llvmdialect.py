@@ -9,7 +9,7 @@ Refuses buffers larger than `memory_limits` allows.
 from __future__ import annotations
 
 from mlirtri.dialect.mlir import ir, memref, public_functions
-from mlirtri.lowering import hoisted_buffers, loop_order, mlir_lanes, narrow_floats, size_arguments
+from mlirtri.lowering import hoisted_buffers, loop_order, mlir_lanes, mlir_tiles, narrow_floats, size_arguments
 from mlirtri.lowering.bufferized_to_loops import TO_GENERIC, lower_to_loops
 from mlirtri.lowering.imperative import is_imperative
 from mlirtri.lowering.memory_limits import refuse_large_buffers
@@ -65,6 +65,9 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             lower_to_loops(module, context)
             run_rewrite("hoist-buffers", hoisted_buffers.rewrite, module, context)
         else:
+            run_passes(module, TO_GENERIC, context)
+            run_rewrite("tile-contractions", mlir_tiles.rewrite, module, context)
+            run_passes(module, (Pass("scf-forall-to-for", "chunks one after the other"),), context)
             run_passes(module, TO_GENERIC, context)
             run_rewrite("order-loops", loop_order.rewrite, module, context)
         run_rewrite("sizes-to-arguments", _pass_sizes, module, context)

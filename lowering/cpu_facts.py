@@ -1,10 +1,12 @@
-"""Facts about the caches of this CPU, which say how much a schedule may keep in them.
+"""Facts about the caches and registers of this CPU, which say how much a schedule may keep in them.
 
 Takes nothing; reads what Linux says of its first CPU. Gives bytes, or common sizes where nothing is said.
 """
 
 from __future__ import annotations
 
+import platform
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -29,3 +31,25 @@ def _said() -> dict[int, int]:
         except (OSError, ValueError, KeyError):  # not every system says all of it
             continue
     return found
+
+
+@dataclass(frozen=True)
+class Registers:
+    """The vector registers of a CPU."""
+
+    bits: int
+    count: int
+
+
+@lru_cache(maxsize=1)
+def simd_registers() -> Registers:
+    """Those of this CPU: what Linux says of x86's, else 16 or 32 of 128 bits, which every 64-bit CPU has."""
+    try:
+        words = set(Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split())
+    except OSError:
+        words = set()
+    if "avx512f" in words:
+        return Registers(512, 32)
+    if "avx2" in words:
+        return Registers(256, 16)
+    return Registers(128, 16 if platform.machine() in ("x86_64", "AMD64") else 32)

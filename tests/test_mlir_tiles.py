@@ -1,0 +1,80 @@
+"""Products of matrices in pipeline `mlir` are tiles of vectors, of any sizes and layouts, and right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mlirtri as mt
+from mlirtri.lowering.cpu_facts import simd_registers
+
+
+@mt.jit(pipeline="mlir")
+def product(a, b):
+    return a @ b
+
+
+@mt.jit(pipeline="mlir")
+def product_of_transposed(a, b):
+    return a.T @ b.T
+
+
+@mt.jit(pipeline="mlir")
+def contraction_of_three_axes(a, b):
+    return np.einsum("iakb,kjba->bij", a, b)
+
+
+def arrays(dtype, *shapes):
+    generator = np.random.default_rng(0)
+    if np.dtype(dtype).kind == "f":
+        return [generator.standard_normal(shape).astype(dtype) for shape in shapes]
+    return [generator.integers(-9, 9, shape).astype(dtype) for shape in shapes]
+
+
+def check(found, a, b, wanted, depth: int) -> None:
+    if found.dtype.kind != "f":
+        return np.testing.assert_array_equal(found, wanted)
+    # Each of `depth` sums rounds once, and a random walk of that many roundings goes the root of it far.
+    unit = np.finfo(found.dtype).eps * np.abs(wanted).max(initial=1)
+    return np.testing.assert_allclose(found, wanted, rtol=0, atol=4 * unit * max(1, depth) ** 0.5)
+
+
+SHAPES = [
+    (4, 16, 4), (6, 64, 8), (37, 511, 129), (7, 65, 5), (13, 31, 1), (64, 64, 64), (3, 100, 9), (100, 3, 9), (5, 0, 7),
+]  # fmt: skip
+"""Rows, columns, terms of a sum."""
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_any_size(shape, dtype):
+    rows, columns, depth = shape
+    a, b = arrays(dtype, (rows, depth), (depth, columns))
+    wanted = a.astype(np.longdouble if a.dtype.kind == "f" else dtype) @ b
+    check(product(a, b), a, b, wanted, depth)
+
+
+@pytest.mark.parametrize("shape", [(37, 70, 33), (16, 64, 16)], ids=str)
+def test_transposed_operands(shape):
+    rows, columns, depth = shape
+    a, b = arrays(np.float32, (depth, rows), (columns, depth))
+    check(product_of_transposed(a, b), a, b, a.T.astype(np.float64) @ b.T, depth)
+
+
+def test_batches_and_several_reduction_axes():
+    a, b = arrays(np.float32, (9, 3, 5, 4), (5, 50, 4, 3))
+    wanted = np.einsum("iakb,kjba->bij", a.astype(np.float64), b.astype(np.float64))
+    check(contraction_of_three_axes(a, b), a, b, wanted, 15)
+
+
+def test_not_a_number_stays_in_its_row():
+    a, b = arrays(np.float32, (12, 40), (40, 80))
+    a[5, 7], b[3, 79] = np.nan, np.inf
+    np.testing.assert_array_equal(np.isfinite(product(a, b)), np.isfinite(a @ b))
+
+
+def test_the_sums_are_vectors():
+    kernel = product.compile(mt.Tensor((60, 128), mt.float32), mt.Tensor((128, 256), mt.float32))
+    assert "llvm.intr.fmuladd" in kernel.ir["llvmdialect"]
+    lanes = simd_registers().bits // 32
+    assert f"vector<{(4 if simd_registers().count >= 32 else 2) * lanes}xf32>" in kernel.ir["llvmdialect"]
