@@ -72,6 +72,8 @@ class CompileContext:
     passes: dict[str, list[PassRecord]] = field(default_factory=dict)
     on_pass: Callable[[str, PassRecord], None] | None = None
     """Called with the stage and the record after every pass: printing and dumping hang here."""
+    on_trial: Callable[[Any], None] | None = None
+    """Called with a `Trial` after every schedule that a search has measured."""
     interface: Any = None
     """The `Interface` between Python and the compiled function, once `ast_to_tri` has run."""
     params: dict[str, Any] = field(default_factory=dict)

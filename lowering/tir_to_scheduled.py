@@ -1,6 +1,7 @@
 """tir → scheduled: every PrimFunc gets loops, threads and vectors for its target.
 
-Takes the module of `tir` and `context.schedule`: ``"default"``, or ``"none"`` which leaves CPU loops as they are.
+Takes the module of `tir` and `context.schedule`: ``"default"``, ``"none"`` which leaves CPU loops as they are, or
+``"meta"`` which searches before (`meta_schedule.py`).
 Gives the module with the same Relax function; each PrimFunc's attribute ``mlirtri.schedule`` names the rule that fired.
 Rules are tried in order on one function at a time. One that raises is passed over and named in the attribute
 ``mlirtri.schedule_failures``; the last rule of a target takes everything, so that no kernel stays unbound on CUDA.
@@ -15,6 +16,7 @@ from mlirtri.lowering.cpu_schedules import CPU_RULES
 from mlirtri.lowering.cuda_schedules import CUDA_RULES
 from mlirtri.lowering.device_functions import is_for
 from mlirtri.lowering.relax_devices import targets_in
+from mlirtri.lowering.schedules import budget_of
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Schedule
@@ -39,8 +41,9 @@ def lower(mod: IRModule, context: CompileContext) -> IRModule:
     """The module with every PrimFunc scheduled; raises `CodegenError` on the line of one that no rule takes."""
     targets = [each for each in targets_in(mod, context.target) if each.is_cuda or context.schedule != "none"]
     mod = _with_lines(mod) if targets else mod
+    searched = _searched(mod, targets, context)
     for target in targets:
-        rules = CUDA_RULES if target.is_cuda else CPU_RULES
+        rules = (*searched, *_rules(target))
         passes = tuple(Pass(name, _applying(name, rule, target)) for name, rule in rules)
         with tvm_target(target):
             mod = run_passes(mod, passes, context)
@@ -49,6 +52,27 @@ def lower(mod: IRModule, context: CompileContext) -> IRModule:
         if is_wanted and SCHEDULED not in (function.attrs or {}):
             raise CodegenError(f"no schedule fits the kernel {name}", place_of(function))
     return mod
+
+
+def _rules(target: Target) -> tuple[tuple[str, Rule], ...]:
+    return CUDA_RULES if target.is_cuda else CPU_RULES
+
+
+def _searched(mod: IRModule, targets: list[Target], context: CompileContext) -> tuple[tuple[str, Rule], ...]:
+    if not targets or budget_of(context.schedule) is None:
+        return ()
+    from mlirtri.lowering.meta_schedule import meta_rule
+
+    return (("MetaSchedule", meta_rule(mod, targets, context)),)
+
+
+def schedule_one(function: PrimFunc, target: Target) -> PrimFunc:
+    """One function by the rules of its target, which is in scope."""
+    for name, rule in _rules(target):
+        function = _apply(name, rule, function, target)
+        if SCHEDULED in (function.attrs or {}):
+            return function
+    raise CodegenError("no schedule fits the kernel", place_of(function))
 
 
 def _with_lines(mod: IRModule) -> IRModule:

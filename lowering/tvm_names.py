@@ -7,6 +7,7 @@ newer apache-tvm-ffi crashes the process (`tvm.ir.save_json` of any TIR node) in
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar
 
@@ -74,13 +75,35 @@ def register_pure_operator(name: str, meaning: str):
     return operator
 
 
+def meta_schedule():
+    """TVM's MetaSchedule, which takes a second to load."""
+    from tvm.s_tir import meta_schedule as found
+
+    return found
+
+
+def tune_context(mod: IRModule, target: Target, space, strategy, seed: int, threads: int):
+    """MetaSchedule's `TuneContext`, whose own constructor loads every tensor instruction of every target: 17 s."""
+    kind = meta_schedule().TuneContext
+    context = kind.__new__(kind)
+    calls = sys.modules[kind.__module__]._ffi_api
+    context.__init_handle_by_constructor__(calls.TuneContext, mod, target, space, strategy, "main", threads, seed, None)
+    calls.TuneContextInitialize(context)
+    return context
+
+
+def apply_trace(schedule: Schedule, trace) -> None:
+    """Take the steps of a trace, as `Trace.as_json` gives them."""
+    s_tir.schedule.Trace.apply_json_to_schedule(trace, schedule)
+
+
 _PURE = 1
 """TVM's number for calls whose value depends on their operands alone."""
 
 __all__ = [
     "PINNED", "SCHEDULE_ERRORS", "SCRIPT_NAMES", "Analyzer", "BlockBuilder", "GlobalVar", "IRModule", "PrimFunc",
     "Range", "SBlock", "SBlockRealize", "Schedule", "Sequential", "Target", "TensorLoad", "TensorType",
-    "WalkResult", "check_versions", "dlight", "from_source", "ir",
+    "WalkResult", "apply_trace", "check_versions", "dlight", "from_source", "ir", "meta_schedule",
     "read_write_region", "register_pure_operator", "relax", "s_tir", "structural_equal", "structural_map",
-    "structural_walk", "tirx", "tvm", "tvm_ffi",
+    "structural_walk", "tirx", "tune_context", "tvm", "tvm_ffi",
 ]  # fmt: skip

@@ -21,12 +21,14 @@ from mlirtri.language import LanguageFunction, Macro, Ref, Tensor, device_print,
 __version__ = "0.1.0"
 
 __all__ = [
+    "Config",
     "JitFunction",
     "Kernel",
     "KernelError",
     "Macro",
     "Ref",
     "Tensor",
+    "autotune",
     "compare",
     "device",
     "device_print",
@@ -43,11 +45,14 @@ __all__ = [
     "resume",
     "static_range",
     "tensorir",
+    "tune",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from mlirtri import relax
+    from mlirtri.autotuning import autotune
     from mlirtri.comparison import compare
+    from mlirtri.configurations import Config
     from mlirtri.kernel import Kernel
     from mlirtri.lowering.devices import device
     from mlirtri.lowering.user_tensorir import tensorir
@@ -58,10 +63,14 @@ if TYPE_CHECKING:
     from mlirtri.stablehlo_program import from_jax, from_stablehlo
     from mlirtri.torch_program import from_torch
     from mlirtri.tosa_program import from_tosa
+    from mlirtri.tuning import tune
 
 globals().update(DTYPES)
 _LAZY = {
     "compare": "mlirtri.comparison",
+    "autotune": "mlirtri.autotuning",
+    "Config": "mlirtri.configurations",
+    "tune": "mlirtri.tuning",
     "from_mlir": "mlirtri.mlir_program",
     "from_torch": "mlirtri.torch_program",
     "from_onnx": "mlirtri.onnx_program",

@@ -14,7 +14,7 @@ import click
 
 from mlirtri.errors import KernelError, UnknownOptionError
 from mlirtri.lowering.pipelines import COMPARED, STAGES
-from mlirtri.options import SCHEDULES
+from mlirtri.lowering.schedules import checked_schedule
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -100,8 +100,19 @@ def _target(command: Any) -> Any:
     return click.option("--target", metavar="TARGET", help="cpu, gpu, cuda or cuda:sm_NN.")(command)
 
 
+class _Schedule(click.ParamType):
+    name = "SCHEDULE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return checked_schedule(value)
+        except KernelError as error:
+            self.fail(str(error), param, ctx)
+
+
 def _schedule(command: Any) -> Any:
-    return click.option("--schedule", type=click.Choice(SCHEDULES), help="How loops are scheduled.")(command)
+    text = "default, none, meta or meta:trials=N,seconds=S."
+    return click.option("--schedule", type=_Schedule(), help=text)(command)
 
 
 def _options(pipeline: str | None, target: str | None, schedule: str | None) -> Options:
@@ -235,6 +246,33 @@ def compare(file, arguments, target, schedule, pipelines, repeat, as_json) -> No
     how = {"pipelines": names, "target": target, "schedule": schedule, "repeat": repeat}
     with _waiting(f"compiling and running {function.__name__}"):
         found = compare_pipelines(function, **how, **dict(arguments))
+    if as_json:
+        print(found.to_json())
+    else:
+        _show(found)
+
+
+@commands.command()
+@_file()
+@_arguments
+@_pipeline
+@_target
+@click.option("--trials", type=click.IntRange(0), default=64, show_default=True, help="Schedules that are measured.")
+@click.option("--seconds", type=click.FloatRange(0), default=60.0, show_default=True, help="For all of them.")
+@click.option("--compare", "stages", metavar="STAGE", multiple=True, help="Show it default | tuned. Again for more.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+def tune(file, arguments, pipeline, target, trials, seconds, stages, as_json) -> None:
+    """Search for faster schedules of a kernel by measuring; what is found serves --schedule meta from then on.
+
+    With --trials 0 a schedule is taken unmeasured, so that CUDA code can be looked at where there is no GPU.
+    """
+    from mlirtri.programs import load_kernel
+    from mlirtri.tuning import tune as tuned
+
+    how = {"trials": trials, "seconds": seconds, "target": target, "pipeline": pipeline}
+    found = tuned(load_kernel(file), **how, **dict(arguments))
+    for stage in stages:
+        print(found.side_by_side(stage))
     if as_json:
         print(found.to_json())
     else:

@@ -10,7 +10,6 @@ import io
 import json
 import math
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -27,17 +26,12 @@ from mlirtri.lowering.pipelines import COMPARED
 from mlirtri.lowering.specialization import ConstantParameter, Specialization
 from mlirtri.options import Options, resolved
 from mlirtri.signature import shown_type, tensor_type
+from mlirtri.timing import samples, wait_for
 
 if TYPE_CHECKING:
     from rich.console import Group
 
     from mlirtri.kernel import Kernel
-
-_SAMPLE_SECONDS = 0.002
-"""One sample calls as often as this takes, so that the clock's own cost vanishes."""
-_BUDGET_SECONDS = 0.5
-"""Timing of one contender takes about this long when the caller names no number of rounds."""
-_ROUNDS = (5, 30)
 
 
 @dataclass(frozen=True)
@@ -143,7 +137,7 @@ def compare(
     contenders = [_compiled(f, specialization, replace(options, pipeline=name), values) for name in pipelines]
     contenders.append(_first_run(Row(specialization.semantics), as_plain(f, named)))
     reference, expected = _reference(as_plain(f, named, widen=True), contenders)
-    _time(contenders, repeat, device == "cuda")
+    _time(contenders, repeat, device)
     rows = tuple(_finished(contender, expected, reference) for contender in contenders)
     shown = tuple(f"{name}: {_argument(value)}" for name, value in named.items())
     return Comparison(f.__name__, str(where), shown, reference, rows)
@@ -240,34 +234,12 @@ def _finished(contender: _Contender, expected: list[np.ndarray] | None, referenc
 # --- time ----------------------------------------------------------------------------------------------------------
 
 
-def _time(contenders: Sequence[_Contender], repeat: int | None, cuda: bool) -> None:
-    """Samples for every contender that runs, in rounds, so that a slow moment of the machine hits all of them."""
+def _time(contenders: Sequence[_Contender], repeat: int | None, device: str) -> None:
+    """Samples for every contender that runs."""
     import torch
 
     running = [(each, each.call) for each in contenders if each.result is not None and each.call is not None]
-    wait = torch.cuda.synchronize if cuda else None
     with torch.no_grad(), np.errstate(all="ignore"):
-        calls = [_calls_per_sample(call, wait) for _, call in running]
-        longest = max((seconds for _, seconds in calls), default=_SAMPLE_SECONDS)
-        fewest, most = _ROUNDS
-        rounds = repeat or min(most, max(fewest, int(_BUDGET_SECONDS / longest)))
-        for _ in range(rounds):
-            for (contender, call), (count, _) in zip(running, calls, strict=True):
-                contender.samples += (_sample(call, count, wait) / count,)
-
-
-def _calls_per_sample(call: Callable[[], Any], wait: Callable[[], None] | None) -> tuple[int, float]:
-    """How many calls make one sample, and about how long that takes."""
-    _sample(call, 1, wait)
-    single = _sample(call, 1, wait)
-    count = max(1, math.ceil(_SAMPLE_SECONDS / max(single, 1e-7)))
-    return count, count * single
-
-
-def _sample(call: Callable[[], Any], count: int, wait: Callable[[], None] | None) -> float:
-    start = time.perf_counter()
-    for _ in range(count):
-        call()
-    if wait is not None:
-        wait()
-    return time.perf_counter() - start
+        taken = samples([call for _, call in running], repeat, wait=wait_for(device))
+    for (contender, _), seconds in zip(running, taken, strict=True):
+        contender.samples = seconds

@@ -16,6 +16,7 @@ from mlirtri.errors import CompilerBugError, KernelError, KernelValueError, Unkn
 from mlirtri.lowering.pipelines import Pipeline, Room
 from mlirtri.lowering.stage import Code, CompileContext, Executable, PassRecord, Stage
 from mlirtri.printing import complete, readable, settle
+from mlirtri.tuning_bar import TuningBar
 
 Hook = Callable[[Stage, Any, CompileContext], Any]
 """Called after each stage with its IR; gives the IR to go on with (the same, or another that was read from a file)."""
@@ -110,8 +111,13 @@ class Passes(dict[str, str]):
 
 def walk(ir: Any, pipeline: Pipeline, context: CompileContext, hook: Hook | None = None) -> Walk:
     """Run every stage of the pipeline on `ir`; raises the `KernelError` of the first that refuses."""
-    with COMPILING:
-        return _walk(ir, pipeline, context, hook)
+    bar = TuningBar()
+    context.on_trial = context.on_trial or bar
+    try:
+        with COMPILING:
+            return _walk(ir, pipeline, context, hook)
+    finally:
+        bar.close()
 
 
 def _walk(ir: Any, pipeline: Pipeline, context: CompileContext, hook: Hook | None) -> Walk:

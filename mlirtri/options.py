@@ -13,9 +13,8 @@ from typing import Any
 from mlirtri import settings
 from mlirtri.errors import UnknownOptionError
 from mlirtri.lowering.pipelines import INTERPRETER, pipeline_for
+from mlirtri.lowering.schedules import checked_schedule
 from mlirtri.lowering.target import Target, as_target
-
-SCHEDULES = ("default", "none")
 
 
 @dataclass(frozen=True)
@@ -54,11 +53,7 @@ def resolved(options: Options) -> tuple[Target, str, Any]:
             help=f"use one of {', '.join(SEMANTICS)}, or None",
         )
     target = as_target(options.target if options.target is not None else settings.get("MLIRTRI_TARGET"))
-    schedule = options.schedule if options.schedule is not None else "default"
-    if schedule == "meta":
-        raise UnknownOptionError("schedule 'meta' is not available", help=f"use one of {', '.join(SCHEDULES)}")
-    if schedule not in SCHEDULES:
-        raise UnknownOptionError(f"unknown schedule {schedule!r}", help=f"use one of {', '.join(SCHEDULES)}")
+    schedule = checked_schedule(options.schedule if options.schedule is not None else "default")
     usual = INTERPRETER if settings.get("MLIRTRI_INTERPRET") else settings.get("MLIRTRI_PIPELINE")
     pipeline = options.pipeline if options.pipeline is not None else usual
     return target, schedule, pipeline_for(pipeline, target)

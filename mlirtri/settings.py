@@ -52,6 +52,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 _SWITCH = (_switch, "1, 0, on, off, true or false")
 _COUNT = (_count, "a whole number from 1")
+_FILE = (lambda text: Path(text).expanduser(), "a file")
 _FOLDER = (lambda text: Path(text).expanduser(), "a folder")
 _NAMES = (_names, 'stage names with commas between them, or "all"')
 _WORD = (str, "a name")
@@ -65,6 +66,8 @@ SETTINGS: dict[str, Setting] = {
         Setting("MLIRTRI_NUM_THREADS", *_COUNT, None, "CPU threads of a kernel; by default all the process may use"),
         Setting("MLIRTRI_MAX_TENSOR_BYTES", *_COUNT, None, "largest tensor compiled; by default this memory's size"),
         Setting("MLIRTRI_PRINT_IR", *_NAMES, (), "print the IR after each pass of these stages to stderr"),
+        Setting("MLIRTRI_TUNING_FILE", *_FILE, None, "file of measured schedules; by default in the user's cache"),
+        Setting("MLIRTRI_PRINT_AUTOTUNING", *_SWITCH, False, "print what `autotune` chooses to stderr"),
         Setting("MLIRTRI_DUMP_DIR", *_FOLDER, None, "write the complete IR of each stage into this folder"),
         Setting("MLIRTRI_OVERRIDE_DIR", *_FOLDER, None, "take a stage's IR from this folder when a dump lies there"),
         Setting("MLIRTRI_REPRODUCER_DIR", *_FOLDER, None, "folder for inputs of failed passes; else a temporary one"),

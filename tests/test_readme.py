@@ -111,10 +111,3 @@ def test_pipelines_are_as_the_table_says():
     assert {name: tuple(stages.split(" → ")) for name, stages in rows.items()} == {
         name: pipeline_for(name, as_target("cpu")).names for name in ("linalg", "relax", "mlir")
     }
-
-
-def test_what_is_not_there_is_refused():
-    import mlirtri as mt
-
-    with pytest.raises(mt.KernelError, match="meta"):
-        mt.jit(schedule="meta")

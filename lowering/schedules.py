@@ -1,0 +1,53 @@
+"""What `schedule=` may say: ``"default"``, ``"none"``, or ``"meta"`` with what its search may cost.
+
+Takes the user's spelling. Gives it checked, or the budget in it: ``"meta:trials=200,seconds=30"``.
+Refuses anything else with the spellings that exist.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.errors import UnknownOptionError
+
+SCHEDULES = ("default", "none", "meta")
+_HELP = (
+    'use "default", "none", "meta", or "meta:trials=200,seconds=30"; '
+    '"meta:trials=0" takes a schedule that nobody has measured'
+)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What the search for schedules may cost."""
+
+    trials: int = 64
+    """Schedules measured per PrimFunc; 0 measures none and takes the first valid one of the search space."""
+    seconds: float = 60.0
+    """For a whole kernel, by the clock."""
+
+
+def checked_schedule(spelling: Any) -> str:
+    """`spelling`; raises `UnknownOptionError` if it is no schedule."""
+    budget_of(spelling)
+    return spelling
+
+
+def budget_of(spelling: Any) -> Budget | None:
+    """The budget in a ``"meta"`` schedule, None for the others; raises `UnknownOptionError` for what is none."""
+    name, colon, rest = spelling.partition(":") if isinstance(spelling, str) else ("", "", "")
+    if name not in SCHEDULES or (colon and name != "meta"):
+        raise UnknownOptionError(f"unknown schedule {spelling!r}", help=_HELP)
+    if name != "meta":
+        return None
+    return Budget(**dict(_part(part, spelling) for part in rest.split(","))) if colon else Budget()
+
+
+def _part(text: str, spelling: str) -> tuple[str, Any]:
+    match = re.fullmatch(r"\s*(?:(trials)\s*=\s*(\d{1,9})|(seconds)\s*=\s*(\d{1,9}(?:\.\d*)?))\s*", text)
+    if match is None:
+        raise UnknownOptionError(f"{text!r} says no budget in the schedule {spelling!r}", help=_HELP)
+    trials, count, seconds, time = match.groups()
+    return (trials, int(count)) if trials else (seconds, float(time))

@@ -1,0 +1,293 @@
+"""`@autotune`: a kernel with several ways to compile it, the fastest of which is measured for what it is called with.
+
+Takes a jit function and configurations: values of its compile-time parameters, and options such as pipeline and
+schedule. A call whose key is new runs each configuration on copies of its arguments and keeps the fastest; calls with
+that key use it from then on. One that does not compile or run is passed over; where none does, the call raises.
+"""
+
+from __future__ import annotations
+
+import functools
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+from mlirtri import settings
+from mlirtri.configurations import Config, Pruning, as_pruning
+from mlirtri.dumps import versions
+from mlirtri.errors import ArgumentMismatchError, KernelError, KernelTypeError, UnknownNameError, did_you_mean
+from mlirtri.jit import JitFunction
+from mlirtri.kernel import Kernel
+from mlirtri.language import Tensor
+from mlirtri.lowering.tuning_file import recall, remember
+from mlirtri.options import content_key, resolved
+from mlirtri.signature import is_array, is_torch, key_of
+from mlirtri.timing import samples, wait_for
+from mlirtri.tracebacks import shown_to_user
+
+TUNING = threading.RLock()
+"""One at a time: kernels that are measured side by side slow each other down."""
+_BUDGET_SECONDS = 0.1
+"""What timing takes per configuration."""
+Bench = Callable[[Callable[[], Any]], float]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The fastest configuration of a key, and what each took: seconds, infinite where it does not run."""
+
+    config: Config
+    timings: dict[Config, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    """How long measuring took."""
+
+
+class AutotunedFunction:
+    """What `@autotune` makes of a jit function: called the same way, without the parameters that configurations set."""
+
+    def __init__(
+        self, function: JitFunction, configs: Sequence[Config], key: Sequence[str] | None, pruning: Pruning,
+        resets: _Resets, bench: Bench | None, is_kept: bool,
+    ):  # fmt: skip
+        functools.update_wrapper(self, function, updated=())
+        self.fn = function
+        self.configs = tuple(configs)
+        self.key = None if key is None else tuple(key)
+        self.cache: dict[Any, Config] = {}
+        """Key to the configuration that was fastest for it."""
+        self.best_config: Config | None = None
+        """Of the last call."""
+        self.configs_timings: dict[Config, float] = {}
+        """Seconds of each configuration, when they were last measured."""
+        self.bench_time: float | None = None
+        """Seconds that measuring took the last time."""
+        self._pruning, self._resets, self._bench, self._is_kept = pruning, resets, bench, is_kept
+        self._variants: dict[Config, JitFunction] = {}
+        self._check_names()
+
+    def _check_names(self) -> None:
+        known = self.fn.signature.parameters
+        set_names = [name for config in self.configs for name in config.kwargs]
+        for name in (*(self.key or ()), *self._resets.names, *set_names):
+            if name not in known:
+                hint = f"{did_you_mean(name, known)}its parameters are {', '.join(known)}"
+                raise UnknownNameError(
+                    f"{self.fn.__name__} has no parameter {name!r}", self.fn.signature.span, help=hint
+                )
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Run the fastest configuration for these arguments, which is measured when their key is new."""
+        try:
+            named, out = self._named(arguments, keywords)
+            config = self.best_config = self._choose(named)
+            if config.pre_hook is not None:
+                config.pre_hook({**named, **config.kwargs})
+            return self._variant(config)(**named, **config.kwargs, **out)
+        except KernelError as error:
+            raise shown_to_user(error)
+
+    def compile(self, *arguments: Any, **keywords: Any) -> Kernel:
+        """The kernel of the fastest configuration for these arguments; abstract ones are measured on random data."""
+        try:
+            named, _ = self._named(arguments, keywords)
+            config = self.best_config = self._choose(named)
+            return self._variant(config).compile(**named, **config.kwargs)
+        except KernelError as error:
+            raise shown_to_user(error)
+
+    def _named(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Arguments by name, without those that configurations set, and `out` where it is no parameter."""
+        parameters = self.fn.signature.parameters
+        keywords = dict(keywords)
+        out = {"out": keywords.pop("out")} if "out" in keywords and "out" not in parameters else {}
+        for config in self.configs:
+            if twice := [name for name in config.kwargs if name in keywords]:
+                raise ArgumentMismatchError(
+                    f"{self.fn.__name__}() got {twice[0]!r}, which its configurations set", self.fn.signature.span,
+                    help="leave it out of the call",
+                )  # fmt: skip
+        chosen = self.configs[0].kwargs
+        bound = self.fn.signature.bind(arguments, {**keywords, **chosen}, abstract=True)
+        return {name: value for name, value in bound.items() if name not in chosen}, out
+
+    def _variant(self, config: Config) -> JitFunction:
+        if config not in self._variants:
+            options = config.options.over(self.fn.options)
+            self._variants[config] = JitFunction(self.fn.__mlirtri_function__, options)
+        return self._variants[config]
+
+    # --- choosing --------------------------------------------------------------------------------------------------
+
+    def _choose(self, named: dict[str, Any]) -> Config:
+        if len(self.configs) == 1:
+            return self.configs[0]
+        key = self._key(named)
+        config = self.cache.get(key)
+        if config is None:
+            with TUNING:
+                # Another thread may have been faster.
+                config = self.cache.get(key) or self._measured(key, named)
+                self.cache[key] = config
+        return config
+
+    def _key(self, named: dict[str, Any]) -> Any:
+        """What a choice holds for: the arguments that `key` names, and the dtypes of all."""
+        if self.key is None:
+            return tuple([_shown_key(value) for value in named.values()])
+        chosen = [_shown_key(named[name]) for name in self.key if name in named]
+        return (*chosen, *[str(value.dtype) for value in named.values() if hasattr(value, "dtype")])
+
+    def _measured(self, key: Any, named: dict[str, Any]) -> Config:
+        configs = self._pruning.pruned(self.configs, named)
+        stored = self._stored_key(key, configs)
+        if self._is_kept and (config := self._recalled(stored, configs)) is not None:
+            return config
+        choice = _Measuring(self, named).fastest(configs)
+        self.configs_timings, self.bench_time = choice.timings, choice.seconds
+        if self._is_kept:
+            shown = {str(config): seconds for config, seconds in choice.timings.items() if seconds != inf}
+            remember(stored, {"name": self.fn.__name__, "config": str(choice.config), "timings": shown})
+        if settings.get("MLIRTRI_PRINT_AUTOTUNING"):
+            print(f"{self.fn.__name__}: {choice.config} is the fastest for {key}", file=sys.stderr)
+        return choice.config
+
+    def _stored_key(self, key: Any, configs: Sequence[Config]) -> str:
+        function = self.fn.__mlirtri_function__
+        target, _, _ = resolved(self.fn.options)
+        names = (function.__module__, function.__qualname__, self.fn.options, repr(target))
+        code = function.__code__
+        facts = (*names, code.co_code, code.co_names, [str(each) for each in configs], key, versions())
+        return "configuration-" + content_key(*facts)
+
+    def _recalled(self, stored: str, configs: Sequence[Config]) -> Config | None:
+        found = recall(stored) or {}
+        by_name = {str(config): config for config in configs}
+        timings = found.get("timings", {})
+        self.configs_timings = {config: timings[name] for name, config in by_name.items() if name in timings}
+        return by_name.get(found.get("config", ""))
+
+    def __repr__(self) -> str:
+        return f"<mlirtri.autotune function {self.fn.__name__}, {len(self.configs)} configurations>"
+
+
+def _shown_key(value: Any) -> Any:
+    """A key that is the same in every process."""
+    if is_torch(value) or is_array(value) or isinstance(value, Tensor):
+        return tuple(value.shape), str(value.dtype), is_array(value)
+    return key_of(value)
+
+
+@dataclass(frozen=True)
+class _Resets:
+    """Arguments that each run of a measurement finds as the first one did."""
+
+    to_zero: tuple[str, ...] = ()
+    restored: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.to_zero, *self.restored)
+
+
+class _Measuring:
+    """One measurement of configurations, on data of its own: kernels may write their arguments."""
+
+    def __init__(self, tuned: AutotunedFunction, named: dict[str, Any]):
+        from mlirtri.arguments import device_for, random_tensor
+
+        self.tuned = tuned
+        self.target, _, _ = resolved(tuned.fn.options)
+        device = device_for(self.target)
+        filled = {
+            name: random_tensor(name, value.type, device) if isinstance(value, Tensor) else value
+            for name, value in named.items()
+        }
+        self.named = {name: _copied(value) for name, value in filled.items()}
+        self.restored = {name: _copied(filled[name]) for name in tuned._resets.restored if name in filled}
+        self.wait = wait_for(device)
+
+    def fastest(self, configs: Sequence[Config]) -> Choice:
+        start = time.perf_counter()
+        refusals: dict[Config, KernelError] = {}
+        calls = {config: call for config in configs if (call := self._call(config, refusals)) is not None}
+        if not calls:
+            first = next(iter(refusals.values()))
+            first.help = f"none of {len(configs)} configurations runs, and this is the first: {next(iter(refusals))}"
+            raise first
+        if self.tuned._bench is not None:
+            taken = [self.tuned._bench(call) for call in calls.values()]
+        else:
+            budget = _BUDGET_SECONDS * len(calls)
+            taken = [statistics.median(each) for each in samples(list(calls.values()), None, budget, self.wait)]
+        timings = {**dict.fromkeys(refusals, inf), **dict(zip(calls, taken, strict=True))}
+        return Choice(min(calls, key=timings.__getitem__), timings, time.perf_counter() - start)
+
+    def _call(self, config: Config, refusals: dict[Config, KernelError]) -> Callable[[], Any] | None:
+        """What runs a configuration; None where it does not compile, or does not run."""
+        function = self.tuned._variant(config)
+        arguments = {**self.named, **config.kwargs}
+
+        def call() -> Any:
+            self._reset()
+            if config.pre_hook is not None:
+                config.pre_hook(arguments)
+            return function(**arguments)
+
+        try:
+            call()
+        except KernelError as error:
+            refusals[config] = error
+            return None
+        return call
+
+    def _reset(self) -> None:
+        for name in self.tuned._resets.to_zero:
+            self.named[name][...] = 0
+        for name, value in self.restored.items():
+            self.named[name][...] = value
+
+
+def _copied(value: Any) -> Any:
+    if is_torch(value):
+        return value.detach().clone()
+    return value.copy() if is_array(value) else value
+
+
+def autotune(
+    configs: Sequence[Config],
+    key: Sequence[str] | None = None,
+    *,
+    prune_configs_by: Mapping[str, Any] | None = None,
+    reset_to_zero: Sequence[str] = (),
+    restore_value: Sequence[str] = (),
+    do_bench: Bench | None = None,
+    cache_results: bool = False,
+) -> Callable[[JitFunction], AutotunedFunction]:
+    """Let a jit function run by the fastest of several configurations.
+
+    It is measured anew when one of the arguments that `key` names changes (tensors by shape), or a dtype; without
+    `key`, when any does. Measuring runs on copies of the arguments; between runs those in `reset_to_zero` are zeroed
+    and those in `restore_value` restored. `prune_configs_by` is a dictionary: ``early_config_prune(configs,
+    named_args)`` gives the configurations that make sense, ``perf_model(**arguments)`` estimates a time, of which the
+    ``top_k`` best are measured (a number, or a fraction). `do_bench` takes a call and gives its seconds.
+    With `cache_results` a choice is kept in ``MLIRTRI_TUNING_FILE``. Raises `KernelTypeError` for what is no jit
+    function or no configuration, `UnknownNameError` for names that are no parameters.
+    """
+    if not configs or not all(isinstance(config, Config) for config in configs):
+        raise KernelTypeError("autotune takes a list of mlirtri.Config", help='write configs=[Config({"n": 4}), …]')
+    pruning = as_pruning(prune_configs_by)
+    resets = _Resets(tuple(reset_to_zero), tuple(restore_value))
+
+    def decorate(function: JitFunction) -> AutotunedFunction:
+        if not isinstance(function, JitFunction):
+            raise KernelTypeError(
+                f"autotune takes a jit function, not {function!r}", help="write @mlirtri.jit below @mlirtri.autotune"
+            )
+        return AutotunedFunction(function, configs, key, pruning, resets, do_bench, cache_results)
+
+    return decorate

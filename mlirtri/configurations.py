@@ -1,0 +1,90 @@
+"""What `autotune` chooses from: configurations, and which of them are worth measuring."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlirtri.errors import KernelValueError, UnknownOptionError
+from mlirtri.options import Options, language_options, resolved
+
+
+class Config:
+    """One way to compile a kernel: values of its compile-time parameters, and how to compile.
+
+    Two configurations with the same content are equal. `pre_hook` is called with all arguments by name before each
+    run. Raises `UnknownOptionError` for an option that does not exist.
+    """
+
+    def __init__(
+        self,
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        pipeline: Any = None,
+        schedule: str | None = None,
+        target: str | None = None,
+        unroll: int | None = None,
+        pre_hook: Callable[[dict[str, Any]], Any] | None = None,
+    ):
+        self.kwargs = dict(kwargs or {})
+        self.options = Options(target, pipeline, schedule, unroll=unroll)
+        self.pre_hook = pre_hook
+        resolved(self.options)
+        language_options(self.options)
+
+    def all_kwargs(self) -> dict[str, Any]:
+        """The values of parameters, and the options that are set."""
+        names = ("pipeline", "schedule", "target", "unroll")
+        values = {name: getattr(self.options, name) for name in names}
+        return {**self.kwargs, **{name: value for name, value in values.items() if value is not None}}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Config) and self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def _content(self) -> tuple[Any, ...]:
+        return self.kwargs, self.options, self.pre_hook
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}: {value}" for name, value in self.all_kwargs().items()) or "default"
+
+    def __repr__(self) -> str:
+        return f"<mlirtri.Config {self}>"
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """Which configurations are measured."""
+
+    early: Callable[..., Any] | None = None
+    model: Callable[..., float] | None = None
+    top: float | int = field(default=1.0)
+
+    def pruned(self, configs: Sequence[Config], named: dict[str, Any]) -> tuple[Config, ...]:
+        """Those that make sense for these arguments, the `top` best by the model; raises `KernelValueError`."""
+        left = tuple(configs) if self.early is None else tuple(self.early(list(configs), dict(named)))
+        if not left:
+            raise KernelValueError(
+                "early_config_prune left no configuration", help="let it give at least one of those that it takes"
+            )
+        if self.model is None:
+            return left
+        count = max(1, math.floor(self.top * len(left))) if isinstance(self.top, float) else self.top
+        ranked = sorted(left, key=lambda config: self.model(**{**named, **config.all_kwargs()}))
+        return tuple(ranked[:count])
+
+
+def as_pruning(given: Mapping[str, Any] | None) -> Pruning:
+    """`autotune`'s ``prune_configs_by``; raises `UnknownOptionError` for keys that it does not know."""
+    known = {"early_config_prune": "early", "perf_model": "model", "top_k": "top"}
+    unknown = [name for name in given or {} if name not in known]
+    if unknown:
+        raise UnknownOptionError(f"prune_configs_by has no {unknown[0]!r}", help=f"its keys are {', '.join(known)}")
+    pruning = Pruning(**{known[name]: value for name, value in (given or {}).items()})
+    if isinstance(pruning.top, bool) or not isinstance(pruning.top, (int, float)) or pruning.top <= 0:
+        raise UnknownOptionError(f"top_k is a number or a fraction, not {pruning.top!r}", help="write top_k=4 or 0.5")
+    return pruning

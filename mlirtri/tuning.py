@@ -1,0 +1,142 @@
+"""A kernel as it is scheduled by default beside the one that a search has scheduled: times, rules, IR and code.
+
+Takes a jit function, arguments (abstract ones become random data) and a budget. Gives a `Tuning`.
+Raises what compiling raises; where there is no device to run on, the times are None.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import statistics
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+from mlirtri.arguments import device_for, random_tensor
+from mlirtri.errors import DeviceError, KernelTypeError
+from mlirtri.jit import JitFunction
+from mlirtri.lowering.schedules import Budget
+from mlirtri.timing import samples, wait_for
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from mlirtri.kernel import Kernel
+
+_COLUMN = 96
+"""Characters of a line that each side shows."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What a search has changed. Times are medians, in seconds per call of the whole kernel."""
+
+    default: Kernel
+    tuned: Kernel
+    rules: tuple[tuple[str, str, str], ...]
+    """Each compiled function with the rules that scheduled it, by default and after the search."""
+    default_seconds: float | None
+    tuned_seconds: float | None
+
+    @property
+    def speedup(self) -> float | None:
+        """How many times faster the tuned kernel is."""
+        return self.default_seconds / self.tuned_seconds if self.default_seconds and self.tuned_seconds else None
+
+    def side_by_side(self, stage: str = "scheduled", width: int = _COLUMN) -> str:
+        """The text of a stage in two columns, default and tuned; ``|`` between them marks lines that differ."""
+        sides = [kernel.ir[stage].splitlines() for kernel in (self.default, self.tuned)]
+        lines = [f"{'default':<{width}}   tuned", f"{'-' * width}   {'-' * width}"]
+        for tag, start, stop, other_start, other_stop in SequenceMatcher(None, *sides, autojunk=False).get_opcodes():
+            mark = " " if tag == "equal" else "|"
+            pairs = zip_longest(sides[0][start:stop], sides[1][other_start:other_stop], fillvalue="")
+            lines += [f"{_cut(left, width):<{width}} {mark} {_cut(right, width)}".rstrip() for left, right in pairs]
+        return "\n".join(lines)
+
+    def __rich__(self) -> Table:
+        from rich.table import Table
+
+        table = Table("function", "default", "tuned", title=f"{self.tuned.name} for {self.tuned.target}")
+        for rule in self.rules:
+            table.add_row(*rule)
+        table.add_section()
+        table.add_row("time of a call", _shown(self.default_seconds), _shown(self.tuned_seconds))
+        return table
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        text = io.StringIO()
+        Console(file=text, width=160, no_color=True, highlight=False).print(self)
+        return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+    def to_json(self) -> str:
+        """Names, rules and times."""
+        names = ("function", "default", "tuned")
+        facts = {
+            "kernel": self.tuned.name,
+            "target": str(self.tuned.target),
+            "functions": [dict(zip(names, rule, strict=True)) for rule in self.rules],
+            "default_seconds": self.default_seconds,
+            "tuned_seconds": self.tuned_seconds,
+        }
+        return json.dumps(facts, indent=2)
+
+
+def tune(
+    f: JitFunction,
+    *arguments: Any,
+    trials: int = Budget.trials,
+    seconds: float = Budget.seconds,
+    target: str | None = None,
+    pipeline: Any = None,
+    **keywords: Any,
+) -> Tuning:
+    """Search for schedules of `f` for these arguments, and put what was found beside the default.
+
+    `trials` schedules of each compiled function are measured, in `seconds` altogether; with 0 trials one is taken
+    unmeasured, which needs no device. What is found is kept in ``MLIRTRI_TUNING_FILE``, from where
+    ``schedule="meta"`` takes it. Raises `KernelTypeError` for what is no jit function, `DeviceError` where there is
+    nothing to measure on.
+    """
+    if not isinstance(f, JitFunction):
+        raise KernelTypeError(f"tune takes a jit function, not {f!r}", help="decorate it with @mlirtri.jit")
+    how = {"target": target, "pipeline": pipeline, **keywords}
+    default = f.compile(*arguments, schedule="default", **how)
+    tuned = f.compile(*arguments, schedule=f"meta:trials={trials},seconds={seconds}", **how)
+    found = _rules(default), _rules(tuned)
+    rules = tuple((name, rule, found[1].get(name, "")) for name, rule in found[0].items())
+    return Tuning(default, tuned, rules, *_times(default, tuned))
+
+
+def _rules(kernel: Kernel) -> dict[str, str]:
+    """The rule that scheduled each function of a kernel."""
+    from mlirtri.lowering.tir_to_scheduled import RULE
+    from mlirtri.lowering.tvm_passes import prim_funcs
+
+    record = kernel.walked.records.get("scheduled")
+    if record is None:
+        raise KernelTypeError(
+            f"pipeline {kernel.pipeline.name!r} has no schedules to search for", help='use "linalg" or "relax"'
+        )
+    return {name: str((function.attrs or {}).get(RULE, "none")) for name, function in prim_funcs(record.ir)}
+
+
+def _times(*kernels: Kernel) -> list[float | None]:
+    device = device_for(kernels[0].target)
+    values = [random_tensor(each.name, each.type, device) for each in kernels[0].interface.parameters]
+    calls = [lambda kernel=kernel: kernel(*values) for kernel in kernels]
+    try:
+        return [statistics.median(seconds) for seconds in samples(calls, wait=wait_for(device))]
+    except DeviceError:
+        return [None for _ in kernels]
+
+
+def _cut(line: str, width: int) -> str:
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def _shown(seconds: float | None) -> str:
+    return "not measured" if seconds is None else f"{seconds * 1e6:.1f} µs"
