@@ -19,6 +19,8 @@ from mlirtri.torch_bits import BITS
 from mlirtri.torch_complex import COMPLEX
 from mlirtri.torch_floats import FLOATS, floor_divided, fmod
 from mlirtri.torch_positions import POSITIONS
+from mlirtri.torch_products import PRODUCTS
+from mlirtri.torch_quantized import quantised
 from mlirtri.torch_reductions import REDUCTIONS
 
 aten = torch.ops.aten
@@ -208,6 +210,10 @@ def unfilled(size: Any, stride: Any, **options: Any) -> torch.Tensor:
     return aten.empty.memory_format(size, **options)
 
 
+def nothing(*arguments: Any, **options: Any) -> None:
+    """What only repeats a dtype, which may be that of an operator whose own word of it is not what eager gives."""
+
+
 UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 COMPARISONS = tuple(
     getattr(getattr(aten, name), overload)
@@ -234,17 +240,23 @@ OURS: dict[Any, Callable[..., Any]] = {
     aten._cdist_forward.default: distances,
     aten.sort.stable: stably_sorted,
     aten.empty_strided.default: unfilled,
+    aten._assert_tensor_metadata.default: nothing,
     **BITS,
     **FLOATS,
     **COMPLEX,
     **POSITIONS,
+    **PRODUCTS,
     **REDUCTIONS,
     **{operator: compared(operator) for operator in COMPARISONS},
     aten.eq.Tensor: equal,
 }
 
 
-@cache
 def decompositions() -> dict[Any, Any]:
     """For `ExportedProgram.run_decompositions` and AOTAutograd."""
+    return {**_settled(), **quantised()}
+
+
+@cache
+def _settled() -> dict[Any, Any]:
     return {**torch_decompositions(), **OURS}

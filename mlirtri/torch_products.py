@@ -1,0 +1,54 @@
+"""Products of matrices and convolutions that torch-mlir has no lowering of, by those that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+NARROW = (torch.int8, torch.uint8, torch.int16)
+
+
+def narrow(operator: Any) -> Callable[..., torch.Tensor]:
+    """The product of narrow integers, which wraps as theirs does."""
+
+    def multiply(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        if x.dtype not in NARROW:
+            return NotImplemented
+        return operator(x.int(), y.int()).to(x.dtype)
+
+    return multiply
+
+
+def scaled(
+    x: torch.Tensor,
+    y: torch.Tensor,
+    x_scale: torch.Tensor,
+    y_scale: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    result_scale: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+) -> torch.Tensor:
+    """Of floats of 8 bits, with a scale for each operand, or for each row of the first and column of the second."""
+    if x_scale.dtype != torch.float32 or result_scale is not None:
+        return NotImplemented
+    product = torch.mm(x.float(), y.float()) * x_scale * y_scale
+    product = product if bias is None else product + bias.float()
+    return product.to(out_dtype or x.dtype)
+
+
+def convolved_in_time(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, pad: int = 0) -> torch.Tensor:
+    """Of tensors whose axes are time, batch and channels."""
+    found = torch.conv1d(x.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
+    return found.permute(2, 0, 1)
+
+
+PRODUCTS: dict[Any, Callable[..., Any]] = {
+    aten.mm.default: narrow(aten.mm.default),
+    aten.bmm.default: narrow(aten.bmm.default),
+    aten._scaled_mm.default: scaled,
+    aten.conv_tbc.default: convolved_in_time,
+}

@@ -1,0 +1,190 @@
+"""The operators of torch's quantisation whose scales and zero points are tensors, written as eager computes them.
+
+Takes and gives plain tensors of integers and floats. Those with one number for the whole tensor are no business of this
+file: torch-mlir multiplies their integers.
+
+Each function computes in the dtypes that eager computes in, so that the same values are rounded at the same places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+Tensor = torch.Tensor
+
+
+def quantise_by_scalars(
+    x: Tensor, scale: Tensor, zero_point: Tensor, low: Any, high: Any, dtype: torch.dtype
+) -> Tensor:
+    """With one scale and zero point, which are tensors; the limits may be, too."""
+    # Eager reads the scale as a Python float, divides by it there, and multiplies in float32.
+    inverse = (1.0 / scale.double()).float().reshape(())
+    placed = torch.round(x.float() * inverse) + zero_point.float().reshape(())
+    return _limited(placed, low, high).to(dtype)
+
+
+def dequantise_by_scalars(
+    x: Tensor, scale: Tensor, zero_point: Tensor, low: Any, high: Any, dtype: torch.dtype, *, out_dtype: Any = None
+) -> Tensor:
+    """With one scale and zero point, which are tensors."""
+    kind = out_dtype or torch.float32
+    return (x.to(kind) - zero_point.to(kind).reshape(())) * scale.to(kind).reshape(())
+
+
+def quantise_by_channel(
+    x: Tensor, scales: Tensor, zero_points: Tensor, axis: int, low: int, high: int, dtype: torch.dtype
+) -> Tensor:
+    """With a scale and a zero point for each place along an axis."""
+    shape = _along(axis, x.dim())
+    placed = torch.round(x.float() * (1.0 / scales).view(shape)) + zero_points.view(shape)
+    return torch.clamp(placed, low, high).to(dtype)
+
+
+def dequantise_by_channel(
+    x: Tensor,
+    scales: Tensor,
+    zero_points: Tensor | None,
+    axis: int,
+    low: int,
+    high: int,
+    dtype: torch.dtype,
+    *,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
+    """With a scale and perhaps a zero point for each place along an axis."""
+    shape = _along(axis, x.dim())
+    centred = x if zero_points is None else x - zero_points.view(shape)
+    return (centred * scales.view(shape)).to(out_dtype or torch.float32)
+
+
+def quantise_by_token(
+    x: Tensor, scales: Tensor, zero_points: Tensor, low: int, high: int, dtype: torch.dtype
+) -> Tensor:
+    """With a scale and a zero point for each row."""
+    return torch.clamp(torch.round(x * (1.0 / scales) + zero_points), low, high).to(dtype)
+
+
+def dequantise_by_token(
+    x: Tensor,
+    scales: Tensor,
+    zero_points: Tensor,
+    low: int,
+    high: int,
+    dtype: torch.dtype,
+    output_dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """With a scale and a zero point for each row."""
+    return ((x - zero_points) * scales).to(output_dtype)
+
+
+def quantise_by_group(
+    x: Tensor, scales: Tensor, zero_points: Tensor, low: int, high: int, dtype: torch.dtype, group_size: int = 128
+) -> Tensor:
+    """With a scale and a zero point for each `group_size` elements of a row."""
+    rows = x.reshape(-1, _group(x, scales, group_size))
+    return quantise_by_token(rows, scales.reshape(-1, 1), zero_points.reshape(-1, 1), low, high, dtype).reshape(x.shape)
+
+
+def dequantise_by_group(
+    x: Tensor,
+    scales: Tensor,
+    zero_points: Tensor | None,
+    low: int,
+    high: int,
+    dtype: torch.dtype,
+    group_size: int = 128,
+    output_dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """With a scale and perhaps a zero point for each `group_size` elements of a row."""
+    rows = x.reshape(-1, _group(x, scales, group_size))
+    centred = rows if zero_points is None else rows - zero_points.reshape(-1, 1)
+    return (centred * scales.reshape(-1, 1)).reshape(x.shape).to(output_dtype)
+
+
+def scale_of_all(x: Tensor, low: int, high: int, eps: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The scale that spreads all values over the integers from `low` to `high`, and where zero comes to lie."""
+    least, most = torch.clamp(torch.amin(x), max=0), torch.clamp(torch.amax(x), min=0)
+    scale = _at_least((most - least) / float(high - low), eps)
+    zero_point = torch.clamp(low - torch.round(least / scale).to(torch.int32), low, high)
+    return scale.double().reshape(1), zero_point.long().reshape(1)
+
+
+def symmetric_scale_of_all(x: Tensor, low: int, high: int, eps: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The scale that takes zero to the middle of the integers."""
+    most = torch.clamp(torch.maximum(-torch.amin(x), torch.amax(x)), min=0)
+    scale = _at_least(most / (float(high - low) / 2), eps)
+    middle = 128 if dtype == torch.uint8 else 0
+    return scale.double().reshape(1), torch.full((1,), middle, dtype=torch.int64, device=x.device)
+
+
+def scale_of_rows(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """For each row the scale and zero point that spread it over all of int8."""
+    low, high = -128, 127
+    least = torch.clamp(torch.amin(x, -1, True), max=0)
+    most = torch.clamp(torch.amax(x, -1, True), min=0)
+    scale = torch.clamp((most - least) / float(high - low), min=torch.finfo(torch.float32).eps)
+    below, above = least / scale, most / scale
+    zero_point = torch.where((low + below) + (high + above) > 0, low - below, high - above)
+    return scale.double(), torch.round(torch.clamp(zero_point, low, high)).long()
+
+
+def symmetric_scale_of_rows(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """For each row the scale that takes zero to zero."""
+    most = torch.amax(torch.abs(x), -1, True)
+    most = most.float() if most.dtype == torch.float16 else most
+    scale = torch.clamp(most, min=1e-5) / 127
+    return scale, torch.zeros_like(scale)
+
+
+def _limited(x: Tensor, low: Any, high: Any) -> Tensor:
+    if isinstance(low, torch.Tensor):
+        return torch.minimum(torch.maximum(x, low.to(x.dtype).reshape(())), high.to(x.dtype).reshape(()))
+    return torch.clamp(x, low, high)
+
+
+def _at_least(scale: Tensor, eps: float) -> Tensor:
+    """Eager compares with a tensor of float32."""
+    return torch.maximum(scale.float(), torch.full((), eps, dtype=torch.float32, device=scale.device))
+
+
+def _along(axis: int, rank: int) -> list[int]:
+    shape = [1] * rank
+    shape[axis] = -1
+    return shape
+
+
+def _group(x: Tensor, scales: Tensor, group_size: int) -> int:
+    """A row shorter than a group is one, where there is one scale for it."""
+    return x.shape[-1] if group_size > x.shape[-1] and scales.shape[-1] == 1 else group_size
+
+
+_WRITTEN: dict[str, Callable[..., Any]] = {
+    "quantize_per_tensor.tensor": quantise_by_scalars,
+    "quantize_per_tensor.tensor2": quantise_by_scalars,
+    "dequantize_per_tensor.tensor": dequantise_by_scalars,
+    "dequantize_per_tensor.tensor2": dequantise_by_scalars,
+    "quantize_per_channel.default": quantise_by_channel,
+    "dequantize_per_channel.default": dequantise_by_channel,
+    "quantize_per_token.default": quantise_by_token,
+    "dequantize_per_token.default": dequantise_by_token,
+    "quantize_per_channel_group.default": quantise_by_group,
+    "dequantize_per_channel_group.default": dequantise_by_group,
+    "choose_qparams.tensor": scale_of_all,
+    "choose_qparams_symmetric.tensor": symmetric_scale_of_all,
+    "choose_qparams_per_token_asymmetric.default": scale_of_rows,
+    "choose_qparams_per_token.default": symmetric_scale_of_rows,
+}
+
+
+def quantised() -> dict[Any, Callable[..., Any]]:
+    """By operator, of those that are known by now: torch registers them where a program imports them."""
+    found = {}
+    for name, function in _WRITTEN.items():
+        packet, _, overload = name.partition(".")
+        operator = getattr(torch.ops.quantized_decomposed, packet, None)
+        if operator is not None:
+            found[getattr(operator, overload)] = function
+    return found
