@@ -13,6 +13,7 @@ from typing import Any
 from mlirtri.lowering.build_modules import host_module
 from mlirtri.lowering.cpu_loops import lanes_of, parallel_if_worth, spatial, vectorize, weight
 from mlirtri.lowering.cpu_matmul import matmul
+from mlirtri.lowering.cpu_rows import rows
 from mlirtri.lowering.loop_schedules import loops
 from mlirtri.lowering.schedule_blocks import BlockFacts, divide_loops, inline_cheap, leaf_blocks, loop_of
 from mlirtri.lowering.target import Target
@@ -183,6 +184,7 @@ def _accumulate(schedule: Schedule, block: BlockFacts, reduced: list[Any], inner
 CPU_RULES = (
     ("Loops", loops),
     ("Matmul", _checked(matmul)),
+    ("Rows", _checked(rows)),
     ("Elementwise", _checked(elementwise)),
     ("Reduction", _checked(reduction)),
     ("Fallback", fallback),

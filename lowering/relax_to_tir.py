@@ -11,9 +11,11 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.device_functions import has_devices, mark_devices
 from mlirtri.lowering.empty_reductions import fold_empty_loops
 from mlirtri.lowering.library_sorts import has_sorts, implement_sorts
+from mlirtri.lowering.product_operands import fold_operands
 from mlirtri.lowering.products import mark_products
 from mlirtri.lowering.protected_arithmetic import protect_arithmetic
 from mlirtri.lowering.reshape_views import mark_views
+from mlirtri.lowering.row_fusion import fuse_rows
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tir_locations import locate_blocks
 from mlirtri.lowering.tvm_names import IRModule, relax
@@ -37,12 +39,15 @@ PASSES = (
     Pass("FoldEmptyLoops", fold_empty_loops, "a reduction over nothing is its initial value"),
     Pass("ConvertToDataflow", relax.transform.ConvertToDataflow(), "fusion looks into dataflow blocks only"),
     Pass("AnnotateTIROpPattern", relax.transform.AnnotateTIROpPattern(), "says which PrimFuncs fuse with which"),
+    Pass("FoldOperands", fold_operands, "a product reads its operands where a transpose or a cast has them from"),
     Pass("MarkProducts", mark_products, "what follows a product of cast operands fuses into it, too"),
     Pass("FuseOps", relax.transform.FuseOps(), "groups elementwise chains, and what follows a matmul or reduction"),
     Pass("FuseTIR", relax.transform.FuseTIR(), "each group becomes one PrimFunc"),
-    Pass("DeadCodeElimination", relax.transform.DeadCodeElimination(), "drops PrimFuncs that nothing calls any more"),
-    Pass("MarkViews", mark_views, "a pure reshape needs no launch"),
 )
+CLEAN = Pass(
+    "DeadCodeElimination", relax.transform.DeadCodeElimination(), "drops PrimFuncs that nothing calls any more"
+)
+VIEWS = Pass("MarkViews", mark_views, "a pure reshape needs no launch")
 
 DEVICES = Pass("MarkDevices", mark_devices, "each kind of device has its own schedules, so it has its own PrimFuncs")
 SORTS = Pass(
@@ -52,10 +57,19 @@ SORTS = Pass(
 
 def lower(mod: IRModule, context: CompileContext) -> IRModule:
     """The module with operators legalised and fused; raises `PassFailedError`, `UnsupportedOperationError`."""
-    passes = PASSES if context.target.is_cuda or not has_sorts(mod) else (SORTS, *PASSES)
-    mod = run_passes(mod, (*passes, DEVICES) if has_devices(mod) else passes, context)
+    before = (SORTS,) if has_sorts(mod) and not context.target.is_cuda else ()
+    after = (DEVICES,) if has_devices(mod) else ()
+    mod = run_passes(mod, (*before, *PASSES, *_row_passes(mod, context), CLEAN, VIEWS, *after), context)
     _refuse_operators(mod)
     return mod
+
+
+def _row_passes(mod: IRModule, context: CompileContext) -> tuple[Pass, ...]:
+    """Fusion by rows, where the schedules for such kernels are: on the CPU."""
+    if context.target.is_cuda or has_devices(mod):
+        return ()
+    why = "softmax, layernorm and their kin are one kernel, in which each row is read once"
+    return (Pass("FuseRows", lambda module: fuse_rows(module, context.target), why),)
 
 
 def _refuse_operators(mod: IRModule) -> None:

@@ -1,0 +1,196 @@
+"""A pass of relax → tir: reductions of rows and what goes along the same rows become one PrimFunc, on the CPU.
+
+Takes a module of fused PrimFuncs. Gives the same where softmax, layernorm and their kin, in whatever operations they
+are written, are one call each: each row is read once and done while it is in cache. They are found by what their blocks
+read and write. What a row kernel makes and others read is a result of it as well; nothing dear is computed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from mlirtri.lowering.cpu_rows import fits_cache, has_enough_rows, runs_along_memory
+from mlirtri.lowering.row_merging import Launch, Merged, merged, merged_name
+from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of
+from mlirtri.lowering.row_plan import make_plan
+from mlirtri.lowering.target import Target
+from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, PrimFunc, relax, structural_walk, tirx
+from mlirtri.lowering.tvm_passes import operator_of
+
+Group = tuple[int, ...]
+"""Places of bindings in a dataflow block."""
+
+
+def fuse_rows(mod: IRModule, target: Target) -> IRModule:
+    """The module with row kernels merged."""
+    builder = BlockBuilder(mod)
+    for gv, function in mod.functions_items():
+        if isinstance(function, relax.Function) and isinstance(function.body, relax.SeqExpr):
+            blocks = [_fused(block, mod, target, builder) for block in function.body.blocks]
+            if any(new is not old for new, old in zip(blocks, function.body.blocks, strict=True)):
+                body = relax.SeqExpr(blocks, function.body.body)
+                changed = relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
+                builder.update_func(gv, changed)
+    return builder.get()
+
+
+def _fused(block: Any, mod: IRModule, target: Target, builder: BlockBuilder) -> Any:
+    if not isinstance(block, relax.DataflowBlock):
+        return block
+    search = _Search(block, mod, target)
+    groups = [group for group in search.groups() if len(group) > 1]
+    if not groups:
+        return block
+    return relax.DataflowBlock(list(_rebuilt(search, groups, builder)))
+
+
+def why_not(function: PrimFunc, target: Target) -> str | None:
+    """Why a merged function is no row kernel, in words; None where it is one."""
+    try:
+        nests = nests_of(function)
+        plan = make_plan(nests, find_rows(nests), function.params)
+        for nest in nests:
+            _refuse(nest)
+    except NotRows as reason:
+        return str(reason)
+    if not plan.reducers:
+        return "nothing is reduced"
+    if not all(runs_along_memory(plan, at) for at in plan.reducers):
+        return "what it reduces does not lie side by side in memory"
+    if not fits_cache(plan):
+        return "a row does not fit half of the second cache"
+    if not has_enough_rows(plan, target):
+        return "there are fewer rows than threads"
+    return None
+
+
+def _refuse(nest: Nest) -> None:
+    """Reductions that other rules do better."""
+    if not nest.is_reduction:
+        return
+    for load in nest.loads:
+        if any(axis is None and not isinstance(one, tirx.IntImm)
+               for axis, one in zip(nest.plain(load.indices), load.indices, strict=True)):  # fmt: skip
+            raise NotRows(f"{nest.name} reads windows, not rows")
+    kept = {at for at, axis in enumerate(nest.axes) if not axis.is_reduction and axis.extent > 1}
+    sets = [kept & set(nest.plain(load.indices)) for load in nest.loads]
+    if any(one - other and other - one for one in sets for other in sets):
+        raise NotRows(f"{nest.name} is a matrix product, which has rules of its own")
+
+
+class _Search:
+    """The calls of a dataflow block, what depends on what, and which of them belong together."""
+
+    def __init__(self, block: Any, mod: IRModule, target: Target):
+        self.block, self.target = block, target
+        self.bindings = list(block.bindings)
+        self.launches = {at: launch for at, each in enumerate(self.bindings) if (launch := _launch(each, mod))}
+        self.made = {binding.var: at for at, binding in enumerate(self.bindings)}
+        self.reads = [sorted(self._read_by(binding)) for binding in self.bindings]
+        self.readers: list[list[int]] = [[] for _ in self.bindings]
+        for at, read in enumerate(self.reads):
+            for one in read:
+                self.readers[one].append(at)
+        self.group_of: dict[int, Group] = {at: (at,) for at in self.launches}
+
+    def _read_by(self, binding: Any) -> set[int]:
+        found: list[Any] = []
+        structural_walk(binding.value, (relax.Var, found.append), order="post")
+        return {self.made[variable] for variable in found if variable in self.made}
+
+    def groups(self) -> list[Group]:
+        """The groups in the order of their last calls."""
+        for at in self.launches:
+            self._join_producers(at)
+        return sorted(set(self.group_of.values()), key=lambda group: group[-1])
+
+    def _join_producers(self, at: int) -> None:
+        """Join a call with the groups that it reads: all of them, or else as many as go, the latest first."""
+        producers = sorted({self.group_of[one] for one in self.reads[at] if one in self.launches}, reverse=True)
+        if not producers:
+            return
+        everything = _union([(at,), *producers])
+        if len(producers) > 1 and self._fits(everything):
+            self._set(everything)
+            return
+        for producer in producers:
+            together = _union([self.group_of[at], producer])
+            if self._fits(together):
+                self._set(together)
+
+    def _set(self, group: Group) -> None:
+        for at in group:
+            self.group_of[at] = group
+
+    def _fits(self, group: Group) -> bool:
+        if self._is_circular(group):
+            return False
+        return why_not(self.merged(group).function, self.target) is None
+
+    def _is_circular(self, group: Group) -> bool:
+        """Whether something outside of the group lies between two of its calls."""
+        behind: set[int] = set()
+        for at in range(group[0], group[-1] + 1):
+            is_behind = any(one in behind or one in group for one in self.reads[at])
+            if at not in group and is_behind:
+                behind.add(at)
+            if at in group and any(one in behind for one in self.reads[at]):
+                return True
+        return False
+
+    def merged(self, group: Group) -> Merged:
+        return merged([self.launches[at] for at in group], lambda result: self._is_seen(result, group))
+
+    def _is_seen(self, result: Any, group: Group) -> bool:
+        """Whether a result is read outside of the group, or leaves the block."""
+        at = self.made[result]
+        return not isinstance(result, relax.DataflowVar) or any(one not in group for one in self.readers[at])
+
+
+def _union(groups: Iterable[Group]) -> Group:
+    return tuple(sorted({at for group in groups for at in group}))
+
+
+def _launch(binding: Any, mod: IRModule) -> Launch | None:
+    """The call that a binding is, if it has one result and plain arguments."""
+    if operator_of(binding) != "relax.call_tir" or not isinstance(binding.value.args[1], relax.Tuple):
+        return None
+    call = binding.value
+    function = mod[call.args[0]]
+    is_plain = len(call.args) == 2 and len(call.ty_args) == 1 and isinstance(call.ty_args[0], relax.TensorType)
+    arguments = tuple(call.args[1].fields)
+    if not is_plain or len(function.params) != len(arguments) + 1:
+        return None
+    if not all(isinstance(each, relax.Var) for each in arguments):
+        return None
+    return Launch(binding, call.args[0].name_hint, function, arguments)
+
+
+def _rebuilt(search: _Search, groups: Sequence[Group], builder: BlockBuilder) -> Iterator[Any]:
+    """The bindings, with each group where its last call stands, and what reads its results behind it."""
+    group_of = {at: group for group in groups for at in group}
+    units = list(dict.fromkeys(group_of.get(at, (at,)) for at in range(len(search.bindings))))
+    needed = {unit: {group_of.get(one, (one,)) for at in unit for one in search.reads[at]} - {unit} for unit in units}
+    units.sort(key=lambda unit: unit[-1])
+    done: set[Group] = set()
+    while units:
+        unit = next(each for each in units if needed[each] <= done)
+        units.remove(unit)
+        done.add(unit)
+        yield from [search.bindings[unit[0]]] if len(unit) == 1 else _call(search, unit, builder)
+
+
+def _call(search: _Search, group: Group, builder: BlockBuilder) -> Iterator[Any]:
+    """The call of a group's function, and the results taken out of its tuple."""
+    made = search.merged(group)
+    name = merged_name([search.launches[at].name for at in group])
+    callee = builder.add_func(made.function, name)
+    if len(made.results) == 1:
+        yield relax.VarBinding(made.results[0], relax.call_tir(callee, relax.Tuple(made.arguments), made.types[0]))
+        return
+    value = builder.normalize(relax.call_tir(callee, relax.Tuple(made.arguments), list(made.types)))
+    several = relax.DataflowVar(name, value.ty)
+    yield relax.VarBinding(several, value)
+    for at, result in enumerate(made.results):
+        yield relax.VarBinding(result, builder.normalize(relax.TupleGetItem(several, at)))

@@ -1,0 +1,101 @@
+"""Several calls of PrimFuncs as a call of one: their blocks in order, with memory inside for what stays inside.
+
+Takes calls of a dataflow block in their order. Gives the merged PrimFunc with its arguments and the results that are
+seen from outside. Knows nothing of what it is good for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.lowering.tvm_names import PrimFunc, SBlock, SBlockRealize, relax, structural_map, tirx, tvm
+
+_WORDS = 4
+_renewed = tvm.get_global_func("s_tir.RenewDefs")
+
+
+@dataclass(frozen=True, eq=False)
+class Launch:
+    """A call of a PrimFunc with one result."""
+
+    binding: Any
+    name: str
+    function: PrimFunc
+    arguments: tuple[Any, ...]
+
+    @property
+    def result(self) -> Any:
+        return self.binding.var
+
+
+@dataclass(frozen=True, eq=False)
+class Merged:
+    """The function that stands for several calls."""
+
+    function: PrimFunc
+    arguments: tuple[Any, ...]
+    results: tuple[Any, ...]
+    """The Relax variables of the results, in the order of the outputs."""
+    types: tuple[Any, ...]
+
+
+def merged(launches: Sequence[Launch], is_seen: Callable[[Any], bool]) -> Merged:
+    """One function for `launches`; a result that `is_seen` from outside is an output."""
+    inputs: dict[Any, Any] = {}
+    inside: dict[Any, Any] = {}
+    bodies, memory, outputs, results = [], [], [], []
+    for launch in launches:
+        function = _renewed(launch.function)
+        *parameters, target = function.params
+        places = {}
+        for parameter, argument in zip(parameters, launch.arguments, strict=True):
+            if argument not in inside and argument not in inputs:
+                inputs[argument] = _like(parameter, parameter.name)
+            places[parameter] = inside.get(argument, inputs.get(argument))
+        inside[launch.result] = places[target] = _like(target, launch.result.name)
+        if is_seen(launch.result):
+            outputs.append(inside[launch.result])
+            results.append(launch.result)
+        else:
+            memory.append(inside[launch.result])
+        root = structural_map(function.body, (tirx.Var, lambda each, places=places: places.get(each, each))).block
+        bodies.extend(root.body.seq if isinstance(root.body, tirx.SeqStmt) else [root.body])
+        memory.extend(root.alloc_buffers)
+    body = SBlock([], [], [], "root", tirx.SeqStmt(_named_apart(bodies)), None, memory)
+    function = PrimFunc([*inputs.values(), *outputs], SBlockRealize([], True, body))
+    types = tuple(relax.TensorType(each.ty.shape, each.ty.dtype) for each in results)
+    return Merged(function.with_attr({"s_tir": True, "tirx.noalias": True}), tuple(inputs), tuple(results), types)
+
+
+def _like(parameter: Any, name: str) -> Any:
+    return tirx.decl_buffer(parameter.ty.shape, str(parameter.dtype), name, layout=None)
+
+
+def _named_apart(bodies: list[Any]) -> list[Any]:
+    """The statements with a name of its own for each block."""
+    taken: set[str] = set()
+
+    def visit(block: Any) -> Any:
+        name, count = str(block.name_hint), 0
+        while name in taken:
+            count += 1
+            name = f"{block.name_hint}_{count}"
+        taken.add(name)
+        if name == block.name_hint:
+            return block
+        return SBlock(
+            block.iter_vars, block.reads, block.writes, name, block.body, block.init,
+            block.alloc_buffers, block.match_buffers, block.annotations, block.span,
+        )  # fmt: skip
+
+    return [structural_map(body, (SBlock, visit), order="post") for body in bodies]
+
+
+def merged_name(names: Sequence[str]) -> str:
+    """A name that says what the function does first."""
+    distinct = list(dict.fromkeys(names))
+    if len(distinct) <= _WORDS:
+        return "_".join(distinct)
+    return "_".join([*distinct[: _WORDS - 1], f"and_{len(distinct) - _WORDS + 1}_more"])

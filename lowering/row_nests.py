@@ -1,0 +1,214 @@
+"""What row kernels are made of: a PrimFunc's blocks as plain nests, and the axes that all of them go along together.
+
+Takes a PrimFunc before it is scheduled. Gives its nests and their `Rows`: the axes of which each iteration needs
+nothing that another iteration makes, in the order of memory. Refuses, by `NotRows`, blocks that are no plain nest of
+static size around one store. Knows nothing of targets; changes nothing.
+
+    m[i] = max_k x[i, k];  e[i, j] = exp(x[i, j] - m[i]);  s[i] = sum_k e[i, k]    the rows are i, three axes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from mlirtri.lowering.tvm_names import (
+    Analyzer,
+    PrimFunc,
+    Range,
+    SBlockRealize,
+    TensorLoad,
+    structural_map,
+    structural_walk,
+    tirx,
+)
+from mlirtri.lowering.tvm_passes import LOCATION
+
+
+class NotRows(Exception):
+    """Why blocks make no row kernel, in words that `--explain-fusion` shows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """One loop of a nest."""
+
+    variable: Any
+    extent: int
+    is_reduction: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Nest:
+    """One block with the loops around it: ``target[places] = value``, for all of its axes, after `before`."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    before: tuple[Any, ...]
+    """Statements that compute what `value` names: variables and scratch elements."""
+    store: Any
+    init: Any
+    """The initial value of a reduction's result; None elsewhere."""
+    scratch: tuple[Any, ...]
+    location: str | None
+
+    @property
+    def target(self) -> Any:
+        return self.store.buffer
+
+    @property
+    def is_reduction(self) -> bool:
+        return any(axis.is_reduction for axis in self.axes)
+
+    @property
+    def places(self) -> tuple[int | None, ...]:
+        """Per dimension of the target, the number of the axis that indexes it; None for a constant 0."""
+        return self.plain(self.store.indices)
+
+    def plain(self, indices: Sequence[Any]) -> tuple[int | None, ...]:
+        """The numbers of the axes that `indices` are; None where one is anything else."""
+        numbers = {axis.variable: at for at, axis in enumerate(self.axes)}
+        return tuple(numbers.get(each) if isinstance(each, tirx.Var) else None for each in indices)
+
+    @cached_property
+    def loads(self) -> tuple[Any, ...]:
+        """Every read of memory, but for its own result's and scratch elements'."""
+        found: list[Any] = []
+        own = [self.target, *self.scratch]
+        for statement in (*self.before, self.store):
+            structural_walk(statement, (TensorLoad, found.append), order="post")
+        return tuple(load for load in found if not any(load.source.same_as(each) for each in own))
+
+    def reads(self, buffer: Any) -> bool:
+        return any(load.source.same_as(buffer) for load in self.loads)
+
+
+def nests_of(function: PrimFunc) -> list[Nest]:
+    """The nests of a PrimFunc in program order; raises `NotRows` where a block is no plain one."""
+    root = function.body
+    if not isinstance(root, SBlockRealize) or len(root.block.iter_vars):
+        raise NotRows("it is made of statements, not of loop nests")
+    body = root.block.body
+    return [_nest(statement) for statement in (body.seq if isinstance(body, tirx.SeqStmt) else [body])]
+
+
+def _nest(statement: Any) -> Nest:
+    extents: dict[Any, int] = {}
+    while isinstance(statement, tirx.For):
+        if not isinstance(statement.extent, tirx.IntImm):
+            raise NotRows("sizes are known at run time only")
+        extents[statement.loop_var] = int(statement.extent)
+        statement = statement.body
+    if not isinstance(statement, SBlockRealize):
+        raise NotRows("it is made of statements, not of loop nests")
+    block = statement.block
+    kinds = {tirx.IterVar.DataPar: False, tirx.IterVar.CommReduce: True}
+    axes = []
+    for iterator, value in zip(block.iter_vars, statement.iter_values, strict=True):
+        whole = isinstance(iterator.dom.extent, tirx.IntImm) and extents.get(value) == int(iterator.dom.extent)
+        is_one = isinstance(value, tirx.IntImm) and isinstance(iterator.dom.extent, tirx.IntImm)
+        if iterator.iter_type not in kinds or not (whole or is_one):
+            raise NotRows("its loops are split, or not of plain kinds")
+        axes.append(Axis(iterator.var, int(iterator.dom.extent), kinds[iterator.iter_type]))
+    body = _simplified(block.body, axes)
+    *before, store = body.seq if isinstance(body, tirx.SeqStmt) else [body]
+    plain = isinstance(store, tirx.BufferStore) and all(_is_preparation(each, block.alloc_buffers) for each in before)
+    if not plain or not (block.init is None or isinstance(block.init, tirx.BufferStore)):
+        raise NotRows("it has several results, or is more than one expression")
+    location = str(block.annotations[LOCATION]) if LOCATION in block.annotations else None
+    init = None if block.init is None else block.init.value
+    return Nest(str(block.name_hint), tuple(axes), tuple(before), store, init, tuple(block.alloc_buffers), location)
+
+
+def _simplified(body: Any, axes: Sequence[Axis]) -> Any:
+    """A block's statements with plain indices where they can be: a reshape's are quotients and remainders."""
+    analyzer = Analyzer()
+    for axis in axes:
+        analyzer.bind(axis.variable, Range(tirx.IntImm("int64", 0), tirx.IntImm("int64", axis.extent)))
+
+    def visit(load: Any) -> Any:
+        if all(isinstance(each, tirx.Var | tirx.IntImm) for each in load.indices):
+            return load
+        return tirx.BufferLoad(load.source, [analyzer.simplify(each) for each in load.indices])
+
+    return structural_map(body, (TensorLoad, visit), order="post")
+
+
+def _is_preparation(statement: Any, scratch: Sequence[Any]) -> bool:
+    if isinstance(statement, tirx.Bind):
+        return True
+    return isinstance(statement, tirx.BufferStore) and any(statement.buffer.same_as(each) for each in scratch)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Per nest, the numbers of its axes that are the rows' axes, each in the same order; `extents` are their sizes."""
+
+    axes: tuple[tuple[int, ...], ...]
+    extents: tuple[int, ...]
+
+
+class _Classes:
+    """Axes of nests that go along together, because what one writes along its axis the other reads along its own."""
+
+    def __init__(self, nests: Sequence[Nest]):
+        self.parent: dict[tuple[int, int], tuple[int, int]] = {
+            (at, axis): (at, axis) for at, nest in enumerate(nests) for axis in range(len(nest.axes))
+        }
+        self.broken: set[tuple[int, int]] = set()
+
+    def of(self, key: tuple[int, int]) -> tuple[int, int]:
+        while self.parent[key] != key:
+            key = self.parent[key]
+        return key
+
+    def join(self, one: tuple[int, int], other: tuple[int, int]) -> None:
+        one, other = sorted((self.of(one), self.of(other)))
+        self.parent[other] = one
+
+    def members(self) -> dict[tuple[int, int], list[tuple[int, int]]]:
+        found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for key in self.parent:
+            found.setdefault(self.of(key), []).append(key)
+        broken = {self.of(key) for key in self.broken}
+        return {key: keys for key, keys in found.items() if key not in broken}
+
+
+def find_rows(nests: Sequence[Nest]) -> Rows:
+    """The axes that all nests share; where there is none, everything is one row."""
+    classes = _Classes(nests)
+    writers = {nest.target: at for at, nest in enumerate(nests)}
+    if len(writers) != len(nests):
+        raise NotRows("a buffer is written twice")
+    for at, nest in enumerate(nests):
+        for load in nest.loads:
+            if (writer := writers.get(load.source)) is not None:
+                _join_dimensions(classes, nests, (at, nest.plain(load.indices)), (writer, nests[writer].places))
+    last = len(nests) - 1
+    rows = []
+    for keys in classes.members().values():
+        numbers = dict(keys)
+        axes = [nests[at].axes[axis] for at, axis in keys]
+        is_shared = len(keys) == len(numbers) == len(nests)
+        if is_shared and not any(axis.is_reduction for axis in axes) and len({axis.extent for axis in axes}) == 1:
+            rows.append(numbers)
+    rows.sort(key=lambda numbers: _position(nests[last], numbers[last]))
+    axes = tuple(tuple(numbers[at] for numbers in rows) for at in range(len(nests)))
+    return Rows(axes, tuple(nests[last].axes[axis].extent for axis in axes[last]))
+
+
+def _join_dimensions(classes: _Classes, nests: Sequence[Nest], read: tuple, write: tuple) -> None:
+    """Along each dimension, the reader's axis and the writer's are one; neither is a row where there is no axis."""
+    (reader, read_axes), (writer, written_axes) = read, write
+    for read_axis, written_axis in zip(read_axes, written_axes, strict=True):
+        if read_axis is not None and written_axis is not None:
+            classes.join((reader, read_axis), (writer, written_axis))
+        elif written_axis is not None and nests[writer].axes[written_axis].extent > 1:
+            classes.broken.add((writer, written_axis))
+
+
+def _position(nest: Nest, axis: int) -> int:
+    places = nest.places
+    return places.index(axis) if axis in places else len(places)

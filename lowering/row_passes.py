@@ -1,0 +1,351 @@
+"""The loops of one row: what `row_plan` has planned, as TIR.
+
+Takes a `RowPlan` and the indices of a row. Gives the statements that compute the row, and the memory that they need.
+A pass goes in strips of several vectors, then by single vectors, and ends in one vector of what is left; reductions
+keep as many partial results, which halves added to halves make one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from mlirtri.lowering.row_nests import Nest
+from mlirtri.lowering.row_plan import DEAR, RowPlan, Step
+from mlirtri.lowering.tir_statements import index, plus
+from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_map, tirx
+from mlirtri.lowering.tvm_targets import vector_bits
+
+STRIP_VECTORS = 4
+"""Vectors of partial results: as many additions as a core has under way at once."""
+_INFINITY_BITS = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Memory that holds what a nest computes: all of its target, this row of it, or one value."""
+
+    buffer: Any
+    kind: str
+    """``target`` is indexed as the target is, ``row`` without the rows' dimensions, ``value`` by 0."""
+
+
+@dataclass(frozen=True)
+class _Strip:
+    """`lanes` neighbours from `start` on, in the part `part` of partial results; `outer` are the other loops."""
+
+    outer: tuple[Any, ...]
+    start: Any
+    lane: Any
+    lanes: int
+    part: Any
+
+
+class RowWriter:
+    """Writes the statements of one row."""
+
+    def __init__(self, plan: RowPlan, row: Sequence[Any], parameters: Sequence[Any]):
+        self.plan, self.row = plan, list(row)
+        self.memory: list[Any] = []
+        self.places: dict[int, _Place] = {}
+        self.writers = {nest.target: at for at, nest in enumerate(plan.nests)}
+        self.parameters = list(parameters)
+        self.registers: dict[int, Any] = {}
+        self.partial: dict[int, Any] = {}
+        self.lane: Any = index(0)
+
+    def written(self) -> Any:
+        """All steps of the row, in order."""
+        statements: list[Any] = []
+        for step in self.plan.steps:
+            statements += self._pass(step) if step.extents else self._values(step)
+        return _sequence(statements)
+
+    # --- memory ------------------------------------------------------------------------------------------------------
+
+    def _allocate(self, name: str, shape: Sequence[int], dtype: str) -> Any:
+        # TVM loses memory of bf16 when it widens it to fp32.
+        dtype = "float32" if dtype == "bfloat16" else dtype
+        buffer = tirx.decl_buffer([index(size) for size in shape], dtype, name, layout=None)
+        self.memory.append(buffer)
+        return buffer
+
+    def _is_result(self, nest: Nest) -> bool:
+        return any(nest.target.same_as(parameter) for parameter in self.parameters)
+
+    def _value_of(self, at: int) -> Any:
+        """The memory of one value per row."""
+        nest = self.plan.nests[at]
+        buffer = self._allocate(f"{nest.target.name}_of_row", [1], str(nest.target.dtype))
+        self.places[at] = _Place(buffer, "value")
+        return buffer
+
+    # --- one value per row -------------------------------------------------------------------------------------------
+
+    def _values(self, step: Step) -> list[Any]:
+        statements = []
+        for at in step.nests:
+            nest = self.plan.nests[at]
+            buffer = self._value_of(at)
+            point = self._point(at, (), index(0))
+            statements += self._prepared(nest, point, 1, index(0))
+            value = nest.store.value
+            if nest.is_reduction:
+                value = self.plan.reducers[at].combine(nest.init, self.plan.reducers[at].term)
+            statements.append(_store(buffer, self._expression(value, point), [index(0)]))
+            statements += self._result(at, point)
+        return statements
+
+    def _result(self, at: int, point: dict[Any, Any]) -> list[Any]:
+        """The store of a row's value where it is a result."""
+        nest = self.plan.nests[at]
+        if not self._is_result(nest):
+            return []
+        value = _load(self.places[at].buffer, [index(0)], nest.target.dtype)
+        return [_store(nest.target, value, [self._expression(each, point) for each in nest.store.indices])]
+
+    # --- passes ------------------------------------------------------------------------------------------------------
+
+    def _pass(self, step: Step) -> list[Any]:
+        reductions = [at for at in step.nests if self.plan.nests[at].is_reduction]
+        length, lanes = step.extents[-1], self._lanes(step)
+        vectors = min(self._vectors(step, bool(reductions)), max(1, length // lanes))
+        wide = min(lanes, length)
+        self._allocate_elements(step, wide)
+        for at in reductions:
+            target = self.plan.nests[at].target
+            self.partial[at] = self._allocate(f"{target.name}_partial", [vectors * wide], str(target.dtype))
+        outer = tuple(tirx.Var(f"o{at}", "int64") for at in range(len(step.extents) - 1))
+        loops = self._strips(step, outer, vectors, wide)
+        for variable, extent in reversed(list(zip(outer, step.extents[:-1], strict=True))):
+            loops = tirx.For(variable, index(0), index(extent), tirx.ForKind.SERIAL, loops)
+        starts = [self._started(at, vectors, wide) for at in reductions]
+        ends = [each for at in reductions for each in self._combined(at, vectors * wide)]
+        self.registers.clear()
+        return [*starts, loops, *ends]
+
+    def _lanes(self, step: Step) -> int:
+        """Lanes of a vector: a register of the widest element that the pass goes along."""
+        bits = [32]
+        for at in step.nests:
+            nest = self.plan.nests[at]
+            bits += [] if nest.is_reduction else [int(nest.target.dtype.bits)]
+            inner = {axis for group in self.plan.inside[at].groups for axis in group}
+            bits += [int(load.source.dtype.bits) for load in nest.loads if inner & set(nest.plain(load.indices))]
+        return max(1, vector_bits() // max(bits))
+
+    def _vectors(self, step: Step, reduces: bool) -> int:
+        """Vectors of a strip: fewer where the work of one hides the time that its additions take."""
+        if not reduces:
+            return 1
+        return 2 if any(self.plan.cost(at) >= DEAR for at in step.nests) else STRIP_VECTORS
+
+    def _allocate_elements(self, step: Step, lanes: int) -> None:
+        """Registers for what the pass's nests hand each other, and memory for what a later pass reads."""
+        for at in step.nests:
+            nest = self.plan.nests[at]
+            if nest.is_reduction:
+                continue
+            self.registers[at] = self._allocate(f"{nest.target.name}_lanes", [lanes], str(nest.target.dtype))
+            if self._is_result(nest):
+                self.places[at] = _Place(nest.target, "target")
+            elif at in self.plan.kept:
+                shape = [int(size) for size, axis in zip(nest.target.shape, nest.places, strict=True)
+                         if axis not in self.plan.rows.axes[at]]  # fmt: skip
+                self.places[at] = _Place(
+                    self._allocate(f"{nest.target.name}_row", shape, str(nest.target.dtype)), "row"
+                )
+
+    def _strips(self, step: Step, outer: tuple, vectors: int, lanes: int) -> Any:
+        length, done, statements = step.extents[-1], 0, []
+        for count in sorted({vectors, 1}, reverse=True):
+            strips = (length - done) // (count * lanes)
+            if strips:
+                statements.append(self._strip_loop(step, outer, done, strips, count, lanes))
+                done += strips * count * lanes
+        if done < length:
+            statements.append(self._vector(step, outer, index(done), index(0), length - done))
+        return _sequence(statements)
+
+    def _strip_loop(self, step: Step, outer: tuple, done: int, strips: int, count: int, lanes: int) -> Any:
+        strip, vector = tirx.Var("strip", "int64"), tirx.Var("vector", "int64")
+        start = plus(index(done), strip * index(count * lanes))
+        if count == 1:
+            body = self._vector(step, outer, start, index(0), lanes)
+        else:
+            part = vector * index(lanes)
+            body = self._vector(step, outer, start + part, part, lanes)
+            body = tirx.For(vector, index(0), index(count), tirx.ForKind.UNROLLED, body)
+        return tirx.For(strip, index(0), index(strips), tirx.ForKind.SERIAL, body)
+
+    def _vector(self, step: Step, outer: tuple, start: Any, part: Any, lanes: int) -> Any:
+        lane = tirx.Var("lane", "int64") if lanes > 1 else index(0)
+        strip = _Strip(outer, start, lane, lanes, part)
+        self.lane = lane
+        body = _sequence([each for at in step.nests for each in self._element(at, strip)])
+        return body if lanes == 1 else tirx.For(lane, index(0), index(lanes), tirx.ForKind.VECTORIZED, body)
+
+    def _element(self, at: int, strip: _Strip) -> list[Any]:
+        """What one nest does for one element, which is a lane."""
+        nest = self.plan.nests[at]
+        point = self._point(at, strip.outer, plus(strip.start, strip.lane))
+        if nest.is_reduction:
+            place = [plus(strip.part, strip.lane)]
+            term = self._expression(self.plan.reducers[at].term, point)
+            own = _load(self.partial[at], place, nest.target.dtype)
+            return [_store(self.partial[at], _vectorizable(self.plan.reducers[at].combine(own, term)), place)]
+        statements = self._prepared(nest, point, strip.lanes, strip.lane)
+        register = self.registers[at]
+        statements.append(_store(register, self._expression(nest.store.value, point), [strip.lane]))
+        if at in self.places:
+            value = _load(register, [strip.lane], nest.target.dtype)
+            indices = [self._expression(each, point) for each in nest.store.indices]
+            statements.append(_store(self.places[at].buffer, value, self._at_place(at, indices)))
+        return statements
+
+    def _prepared(self, nest: Nest, point: dict[Any, Any], lanes: int, lane: Any) -> list[Any]:
+        """The statements before a nest's store, whose scratch elements become a vector each."""
+        for buffer in nest.scratch:
+            wide = self._allocate(buffer.name, [lanes], str(buffer.dtype))
+            point[buffer] = (wide, lane)
+        made = []
+        for each in nest.before:
+            value = self._expression(each.value, point)
+            if isinstance(each, tirx.Bind):
+                point[each.var] = tirx.Var(each.var.name, each.var.ty)
+                made.append(tirx.Bind(point[each.var], value))
+            else:
+                made.append(_store(point[each.buffer][0], value, [lane]))
+        return made
+
+    # --- partial results ---------------------------------------------------------------------------------------------
+
+    def _started(self, at: int, vectors: int, lanes: int) -> Any:
+        reducer, nest = self.plan.reducers[at], self.plan.nests[at]
+        start = nest.init if reducer.neutral is None else reducer.neutral
+        stores = [_lanewise(self.partial[at], first * lanes, lanes, lambda _: start) for first in range(vectors)]
+        return _sequence(stores)
+
+    def _combined(self, at: int, wide: int) -> list[Any]:
+        """Halves added to halves, down to one."""
+        reducer, nest, partial = self.plan.reducers[at], self.plan.nests[at], self.partial[at]
+        statements: list[Any] = []
+        while wide > 1:
+            half = wide // 2
+            statements.append(
+                _lanewise(partial, 0, half, _halving(nest.target.dtype, reducer.combine, partial, wide - half))
+            )
+            wide -= half
+        total = _load(partial, [index(0)], nest.target.dtype)
+        if reducer.neutral is not None and not _is_same_number(nest.init, reducer.neutral):
+            total = reducer.combine(nest.init, total)
+        statements.append(_store(self._value_of(at), _vectorizable(total), [index(0)]))
+        return [*statements, *self._result(at, self._point(at, (), index(0)))]
+
+    # --- expressions -------------------------------------------------------------------------------------------------
+
+    def _point(self, at: int, outer: Sequence[Any], last: Any) -> dict[Any, Any]:
+        """What each axis of a nest is: of the row, or in the loops of a pass."""
+        nest, inside = self.plan.nests[at], self.plan.inside[at]
+        point: dict[Any, Any] = {axis.variable: index(0) for axis in nest.axes}
+        for axis, value in zip(self.plan.rows.axes[at], self.row, strict=True):
+            point[nest.axes[axis].variable] = value
+        for group, loop in zip(inside.groups, [*outer, last], strict=False):
+            for number, axis in enumerate(group):
+                below = prod(nest.axes[each].extent for each in group[number + 1 :])
+                value = loop if below == 1 else tirx.floordiv(loop, index(below))
+                is_first = number == 0
+                value = value if is_first else tirx.floormod(value, index(nest.axes[axis].extent))
+                point[nest.axes[axis].variable] = value
+        return point
+
+    def _expression(self, value: Any, point: dict[Any, Any]) -> Any:
+        """An expression of a nest at a point: with the row's memory in place of what other nests write."""
+
+        def load(node: Any) -> Any:
+            if node.source in point:
+                buffer, lane = point[node.source]
+                return _load(buffer, [lane], node.source.dtype)
+            at = self.writers.get(node.source)
+            return node if at is None else self._read(at, list(node.indices))
+
+        def variable(node: Any) -> Any:
+            found = point.get(node, node)
+            return node if isinstance(found, tuple) else found
+
+        return _vectorizable(structural_map(value, [(tirx.Var, variable), (TensorLoad, load)], order="post"))
+
+    def _read(self, at: int, indices: list[Any]) -> Any:
+        """An element of what another nest computes."""
+        if at in self.plan.folded:
+            nest = self.plan.nests[at]
+            point: dict[Any, Any] = {axis.variable: index(0) for axis in nest.axes}
+            for axis, one in zip(nest.places, indices, strict=True):
+                if axis is not None:
+                    point[nest.axes[axis].variable] = one
+            return self._expression(nest.store.value, point)
+        if at in self.registers:
+            return _load(self.registers[at], [self.lane], self.plan.nests[at].target.dtype)
+        return _load(self.places[at].buffer, self._at_place(at, indices), self.plan.nests[at].target.dtype)
+
+    def _at_place(self, at: int, indices: list[Any]) -> list[Any]:
+        kind, nest = self.places[at].kind, self.plan.nests[at]
+        if kind == "value":
+            return [index(0)]
+        if kind == "target":
+            return indices
+        rows = self.plan.rows.axes[at]
+        return [one for axis, one in zip(nest.places, indices, strict=True) if axis not in rows]
+
+
+def _halving(dtype: Any, combine: Callable[[Any, Any], Any], partial: Any, distance: int) -> Callable[[Any], Any]:
+    def value(lane: Any) -> Any:
+        own, other = (_load(partial, [plus(lane, index(far))], dtype) for far in (0, distance))
+        return _vectorizable(combine(own, other))
+
+    return value
+
+
+def _store(buffer: Any, value: Any, indices: list[Any]) -> Any:
+    """A store, in the dtype of the memory."""
+    dtype = str(buffer.dtype)
+    return tirx.BufferStore(buffer, value if str(value.ty.dtype) == dtype else tirx.Cast(dtype, value), indices)
+
+
+def _load(buffer: Any, indices: list[Any], dtype: Any) -> Any:
+    """A load, in the dtype that the value has in the program."""
+    value = tirx.BufferLoad(buffer, indices)
+    return value if str(buffer.dtype) == str(dtype) else tirx.Cast(str(dtype), value)
+
+
+def _lanewise(buffer: Any, first: int, lanes: int, value: Callable[[Any], Any]) -> Any:
+    """Stores into `lanes` neighbours, as one vector."""
+    if lanes == 1:
+        return _store(buffer, value(index(first)), [index(first)])
+    lane = tirx.Var("lane", "int64")
+    at = plus(index(first), lane)
+    store = _store(buffer, value(at), [at])
+    return tirx.For(lane, index(0), index(lanes), tirx.ForKind.VECTORIZED, store)
+
+
+def _is_same_number(one: Any, other: Any) -> bool:
+    return isinstance(one, tirx.FloatImm | tirx.IntImm) and one.value == other.value
+
+
+def _vectorizable(value: Any) -> Any:
+    """NaN is found by its bits: TVM has no vectors of its own question."""
+
+    def visit(call: Any) -> Any:
+        dtype = str(call.args[0].ty.dtype) if len(call.args) == 1 else ""
+        if str(getattr(call.op, "name", "")) != "tirx.isnan" or dtype not in _INFINITY_BITS:
+            return call
+        bits = tirx.reinterpret(dtype.replace("float", "int"), tirx.abs(call.args[0]))
+        return tirx.GT(bits, tirx.const(_INFINITY_BITS[dtype], dtype.replace("float", "int")))
+
+    return structural_map(value, (ir.Call, visit), order="post")
+
+
+def _sequence(statements: list[Any]) -> Any:
+    return statements[0] if len(statements) == 1 else tirx.SeqStmt(statements)

@@ -1,0 +1,203 @@
+"""Row kernels: reductions of rows and what goes along the same rows are one PrimFunc, with the numbers of torch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import mlirtri as mt
+from mlirtri.lowering.tvm_names import SCRIPT_NAMES, PrimFunc, from_source
+
+SHAPES = ((128, 4096), (5, 64), (3, 17), (7, 1), (1, 33), (2, 3, 100), (4, 1000), (6, 5, 2, 31))
+
+
+@mt.jit
+def softmax(x):
+    e = torch.exp(x - torch.amax(x, dim=-1, keepdim=True))
+    return e / torch.sum(e, dim=-1, keepdim=True)
+
+
+@mt.jit
+def log_softmax(x):
+    shifted = x - torch.amax(x, dim=-1, keepdim=True)
+    return shifted - torch.log(torch.sum(torch.exp(shifted), dim=-1, keepdim=True))
+
+
+@mt.jit
+def logsumexp(x):
+    m = torch.amax(x, dim=-1, keepdim=True)
+    return m + torch.log(torch.sum(torch.exp(x - m), dim=-1, keepdim=True))
+
+
+@mt.jit
+def layernorm(x, w, b):
+    c = x - torch.mean(x, dim=-1, keepdim=True)
+    return c / torch.sqrt(torch.mean(c * c, dim=-1, keepdim=True) + 1e-5) * w + b
+
+
+@mt.jit
+def rmsnorm(x, w):
+    return x / torch.sqrt(torch.mean(x * x, dim=-1, keepdim=True) + 1e-6) * w
+
+
+@mt.jit
+def unit_rows(x):
+    return x / torch.sqrt(torch.sum(x * x, dim=-1, keepdim=True))
+
+
+def reference_layernorm(x, w, b):
+    return torch.nn.functional.layer_norm(x, x.shape[-1:], w, b)
+
+
+def reference_rmsnorm(x, w):
+    return torch.nn.functional.rms_norm(x, x.shape[-1:], w, 1e-6)
+
+
+KERNELS = {
+    "softmax": (softmax, lambda x: torch.softmax(x, -1), 0),
+    "log_softmax": (log_softmax, lambda x: torch.log_softmax(x, -1), 0),
+    "logsumexp": (logsumexp, lambda x: torch.logsumexp(x, -1, keepdim=True), 0),
+    "layernorm": (layernorm, reference_layernorm, 2),
+    "rmsnorm": (rmsnorm, reference_rmsnorm, 1),
+    "unit_rows": (unit_rows, lambda x: torch.nn.functional.normalize(x, dim=-1), 0),
+}
+
+
+def arguments(name, shape, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(len(shape))
+    vectors = [torch.randn(shape[-1:], generator=generator).to(dtype) for _ in range(KERNELS[name][2])]
+    return [torch.randn(shape, generator=generator).to(dtype), *vectors]
+
+
+def scheduled(kernel) -> list:
+    """The PrimFuncs that a kernel launches."""
+    module = from_source(kernel.ir["scheduled"], SCRIPT_NAMES)
+    return [function for _, function in module.functions_items() if isinstance(function, PrimFunc)]
+
+
+def rules(kernel) -> list[str]:
+    return sorted(str(function.attrs["mlirtri.schedule"]) for function in scheduled(kernel))
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "relax"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_row_kernel_is_one_function(name, shape, pipeline):
+    function, reference, _ = KERNELS[name]
+    given = arguments(name, shape)
+    kernel = function.compile(*given, pipeline=pipeline)
+    torch.testing.assert_close(kernel(*given), reference(*given), rtol=2e-5, atol=2e-6)
+    if shape[-1] > 1 and pipeline == "linalg":
+        assert kernel.stats["kernels"] == 1
+        assert rules(kernel) == ["Rows"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", KERNELS)
+def test_other_dtypes(name, dtype):
+    function, reference, _ = KERNELS[name]
+    given = arguments(name, (9, 203), dtype)
+    kernel = function.compile(*given)
+    close = {torch.float64: 1e-12, torch.float16: 4e-3, torch.bfloat16: 3e-2}[dtype]
+    expected = reference(*(each.double() for each in given)).to(dtype)
+    torch.testing.assert_close(kernel(*given), expected, rtol=close, atol=close)
+
+
+def test_rows_that_hold_no_numbers():
+    x = torch.randn(8, 37)
+    x[0, 3], x[1, 36], x[2, :], x[3, 5], x[4, 0] = torch.nan, torch.nan, -torch.inf, torch.inf, -torch.inf
+    torch.testing.assert_close(softmax(x), torch.softmax(x, -1), equal_nan=True)
+    torch.testing.assert_close(log_softmax(x), torch.log_softmax(x, -1), equal_nan=True, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (3, 0)], ids=str)
+def test_no_elements(shape):
+    x = torch.ones(shape)
+    assert unit_rows(x).shape == shape
+
+
+def test_what_a_row_kernel_makes_and_returns_is_a_result_too():
+    @mt.jit
+    def several(x):
+        m = torch.amax(x, dim=-1)
+        e = torch.exp(x - m[:, None])
+        s = torch.sum(e, dim=-1)
+        return m, e, s, e / s[:, None]
+
+    x = torch.randn(10, 77)
+    kernel = several.compile(x)
+    m, e, s, y = kernel(x)
+    assert kernel.stats["kernels"] == 1
+    torch.testing.assert_close(m, x.amax(-1))
+    torch.testing.assert_close(e, torch.exp(x - x.amax(-1, keepdim=True)))
+    torch.testing.assert_close(s, e.sum(-1))
+    torch.testing.assert_close(y, torch.softmax(x, -1))
+
+
+def test_rows_of_several_axes():
+    @mt.jit
+    def instance_norm(x, w):
+        mean = torch.mean(x, dim=(2, 3), keepdim=True)
+        c = x - mean
+        return c / torch.sqrt(torch.mean(c * c, dim=(2, 3), keepdim=True) + 1e-5) * w[None, :, None, None]
+
+    x, w = torch.randn(2, 3, 9, 11), torch.randn(3)
+    kernel = instance_norm.compile(x, w)
+    torch.testing.assert_close(kernel(x, w), torch.nn.functional.instance_norm(x, weight=w), rtol=1e-4, atol=1e-5)
+    assert kernel.stats["kernels"] == 1
+
+
+def test_two_sums_share_a_pass():
+    @mt.jit
+    def moments(x):
+        return torch.sum(x, dim=-1), torch.sum(x * x, dim=-1), torch.sum(x, dim=-1) * torch.sum(x * x, dim=-1)
+
+    x = torch.randn(12, 133)
+    kernel = moments.compile(x)
+    for found, expected in zip(kernel(x), (x.sum(-1), (x * x).sum(-1), x.sum(-1) * (x * x).sum(-1)), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_row_longer_than_the_cache_is_several_kernels():
+    x = torch.randn(3, 1 << 20)
+    kernel = softmax.compile(x)
+    assert kernel.stats["kernels"] > 1
+    torch.testing.assert_close(kernel(x), torch.softmax(x, -1), rtol=1e-5, atol=1e-9)
+
+
+def test_columns_and_products_are_no_rows():
+    @mt.jit
+    def columns(x):
+        return torch.exp(x) / torch.sum(torch.exp(x), dim=0, keepdim=True)
+
+    @mt.jit
+    def product(x, w):
+        y = x @ w
+        return y / torch.sum(y, dim=-1, keepdim=True)
+
+    x, w = torch.rand(40, 24), torch.rand(24, 24)
+    torch.testing.assert_close(columns(x), torch.softmax(x, 0))
+    y = x @ w
+    torch.testing.assert_close(product(x, w), y / y.sum(-1, keepdim=True))
+    assert "Matmul" in rules(product.compile(x, w))
+
+
+def test_a_reader_between_two_parts_of_a_row_kernel():
+    @mt.jit
+    def between(x, w):
+        s = torch.sum(x, dim=-1)
+        other = s @ w
+        return x / s[:, None] + other
+
+    x, w = torch.rand(16, 32), torch.rand(16, 32)
+    torch.testing.assert_close(between(x, w), x / x.sum(-1, keepdim=True) + x.sum(-1) @ w)
+
+
+def test_numpy_semantics():
+    @mt.jit
+    def standardised(x):
+        return (x - np.mean(x, axis=-1, keepdims=True)) / np.std(x, axis=-1, keepdims=True)
+
+    x = np.random.default_rng(0).normal(size=(6, 45))
+    np.testing.assert_allclose(standardised(x), (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True), rtol=1e-12)
