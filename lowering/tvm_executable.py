@@ -126,7 +126,7 @@ def _single(plan: Plan, store: Store, function: Callable) -> Launch:
 def _several(plan: Plan, store: Store, kernel: Callable[[str], Callable]) -> Launch:
     actions = [_action(plan, store, step, kernel) for step in plan.steps]
     constants = _Constants(plan)
-    empties = [(number, _empty(value)) for number, value in enumerate(plan.values) if not value.size]
+    empties = [(number, _empty(value)) for number, value in enumerate(plan.values) if _is_empty(value)]
     last_use = _last_uses(plan)
     count, arguments, copies = len(plan.values), plan.arguments, store.copies
 
@@ -145,6 +145,11 @@ def _several(plan: Plan, store: Store, kernel: Callable[[str], Callable]) -> Lau
             outputs[position].copy_(values[number])
 
     return launch
+
+
+def _is_empty(value: Value) -> bool:
+    """Whether it has no elements and all of its sizes are known; of other sizes the caller brings the memory."""
+    return value.is_static and not value.size
 
 
 def _empty(value: Value) -> torch.Tensor:
@@ -215,7 +220,7 @@ def torch_device(name: str | None) -> torch.device | None:
 def _maker(plan: Plan, store: Store, number: int) -> Callable:
     """What gives a launch the memory of its output."""
     shape, dtype = plan.values[number].shape, DTYPES[plan.values[number].dtype].torch
-    if not plan.values[number].size:
+    if _is_empty(plan.values[number]):
         return lambda _outputs, _device: _empty(plan.values[number])
     if number not in store.home:
         own = torch_device(plan.values[number].device)
