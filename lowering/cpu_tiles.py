@@ -22,6 +22,8 @@ MOST_ROWS = 15
 """Rows of a tile: TVM keeps memory on the stack, from where it becomes registers, only below 1024 bytes."""
 FMA_LATENCY = 4
 """Cycles after which a sum can be added to again; two multiply-adds and two loads start in each."""
+LOAD = 1 / 8
+"""What a load costs beside the multiply-adds that hide it, in multiply-adds: it may come from the second cache."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def choose_tiles(rows: int, vectors: int, registers: int) -> Tiles:
 def _cycles(tiles: Tiles) -> float:
     """Cycles of all tiles together for one step of the reduction."""
     return sum(
-        tall_count * wide_count * max(tall * wide / 2, (tall + wide) / 2, FMA_LATENCY)
+        tall_count * wide_count * max(tall * wide / 2 + LOAD * (tall + wide) / 2, (tall + wide) / 2, FMA_LATENCY)
         for tall, tall_count in sizes_of(tiles.rows)
         for wide, wide_count in sizes_of(tiles.vectors)
     )

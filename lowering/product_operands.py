@@ -1,0 +1,150 @@
+"""Products that read their operands where these come from: through transposes, broadcasts and widening casts.
+
+Takes a module before fusion. Gives it with products in place of those whose operands another PrimFunc only moves or
+widens; what nothing calls any more is left for dead code elimination::
+
+    t[i, j] = b[j, i]; out[i, j] += a[i, k] * t[k, j]   ──►   out[i, j] += a[i, k] * b[j, k]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.lowering.products import find_product
+from mlirtri.lowering.schedule_blocks import leaf_blocks
+from mlirtri.lowering.tile_statements import replaced
+from mlirtri.lowering.tvm_names import (
+    BlockBuilder,
+    IRModule,
+    PrimFunc,
+    SBlock,
+    Schedule,
+    TensorLoad,
+    read_write_region,
+    relax,
+    structural_map,
+    tirx,
+)
+from mlirtri.lowering.tvm_passes import bindings_of, operator_of, relax_functions
+
+
+def fold_operands(mod: IRModule) -> IRModule:
+    """The module with products that read through what moves their operands."""
+    folding = _Folding(mod)
+    for name, function in relax_functions(mod):
+        folding.note(function)
+        changed = structural_map(function, (relax.VarBinding, folding.binding), order="post")
+        if folding.is_changed:
+            folding.builder.update_func(folding.builder.get().get_global_var(name), changed)
+    return folding.builder.get() if folding.is_changed else mod
+
+
+class _Folding:
+    def __init__(self, mod: IRModule):
+        self.functions = {gv.name_hint: each for gv, each in mod.functions_items() if isinstance(each, PrimFunc)}
+        self.builder = BlockBuilder(mod)
+        self.movers: dict[Any, tuple[PrimFunc, Any]] = {}
+        """Variables of moved tensors: the function that moves, and what it moves."""
+        self.blocks: dict[str, Any] = {}
+        self.is_changed = False
+
+    def note(self, function: Any) -> None:
+        for binding in bindings_of(function):
+            called = self._called(binding)
+            if called is not None and len(binding.value.args[1].fields) == 1 and _is_mover(self._block(called)):
+                self.movers[binding.var] = (self.functions[called], binding.value.args[1].fields[0])
+
+    def binding(self, binding: Any) -> Any:
+        called = self._called(binding)
+        if called is None or not any(each in self.movers for each in binding.value.args[1].fields):
+            return binding
+        found = self._block(called)
+        if found is None or find_product(*found) is None:
+            return binding
+        call, function = binding.value, self.functions[called]
+        arguments, name = list(call.args[1].fields), called
+        for at, argument in enumerate(arguments):
+            while argument in self.movers:
+                mover, argument = self.movers[argument]
+                name = f"{called}_of_moved"
+                function = _reading_through(function, at, mover)
+            arguments[at] = argument
+        self.is_changed = True
+        callee = self.builder.add_func(function, name)
+        value = relax.Call(
+            call.op, [callee, relax.Tuple(arguments), *call.args[2:]], call.attrs, call.ty_args, call.span
+        )
+        return relax.VarBinding(binding.var, value)
+
+    def _called(self, binding: Any) -> str | None:
+        """The PrimFunc that a binding calls."""
+        if operator_of(binding) != "relax.call_tir" or not isinstance(binding.value.args[1], relax.Tuple):
+            return None
+        name = binding.value.args[0].name_hint
+        return name if name in self.functions else None
+
+    def _block(self, name: str) -> Any:
+        """The facts and the one block of a function; None for any other function."""
+        if name not in self.blocks:
+            self.blocks[name] = _only_block(self.functions[name])
+        return self.blocks[name]
+
+
+def _only_block(function: PrimFunc) -> Any:
+    try:
+        schedule = Schedule(function)
+        blocks = leaf_blocks(schedule)
+    except (ValueError, TypeError):  # opaque or symbolic loops
+        return None
+    return (blocks[0], schedule.get(blocks[0].handle)) if len(blocks) == 1 else None
+
+
+def _is_mover(found: Any) -> bool:
+    """Whether a block gives each element of one tensor another place, perhaps in a wider dtype."""
+    if found is None:
+        return False
+    facts, block = found
+    is_plain = facts.is_spatial and isinstance(block.body, tirx.BufferStore) and not block.alloc_buffers
+    if not is_plain or list(facts.writes[0].axes) != list(range(len(facts.kinds))):
+        return False
+    value = block.body.value
+    while isinstance(value, tirx.Cast) and _bits(value) >= _bits(value.value):
+        value = value.value
+    return isinstance(value, TensorLoad) and len(facts.reads) == 1 and None not in facts.reads[0].axes
+
+
+def _bits(value: Any) -> int:
+    return int(value.ty.dtype.bits)
+
+
+def _reading_through(function: PrimFunc, at: int, mover: PrimFunc) -> PrimFunc:
+    """The function whose parameter number `at` is what `mover` moves."""
+    source = mover.params[0]
+    _, block = _only_block(mover)
+    fresh = tirx.decl_buffer(source.shape, source.dtype, source.name, layout=None)
+    value = structural_map(
+        block.body.value, (TensorLoad, lambda node: tirx.BufferLoad(fresh, node.indices)), order="post"
+    )
+    variables = [axis.var for axis in block.iter_vars]
+    operand = function.params[at]
+
+    def load(node: Any) -> Any:
+        if not node.source.same_as(operand):
+            return node
+        return replaced(value, dict(zip(variables, node.indices, strict=True)))
+
+    parameters = [fresh if number == at else each for number, each in enumerate(function.params)]
+
+    def with_regions(node: Any) -> Any:
+        if not node.iter_vars:
+            return node
+        buffers = {each: each for each in parameters}
+        bare = SBlock(node.iter_vars, [], [], node.name_hint, node.body, node.init)
+        reads, writes = read_write_region(bare, buffers)[:2]
+        return SBlock(
+            node.iter_vars, reads, writes, node.name_hint, node.body, node.init, node.alloc_buffers,
+            annotations=node.annotations,
+        )  # fmt: skip
+
+    body = structural_map(function.body, [(TensorLoad, load), (SBlock, with_regions)], order="post")
+    return PrimFunc(parameters, body, function.ret_type, function.attrs)
