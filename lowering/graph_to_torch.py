@@ -82,8 +82,12 @@ def _places(cache_class: type) -> type:
 
 def _refused(node: Any, error: Exception) -> UnsupportedOperationError:
     what = getattr(node, "target", None) or node
+    what = what if isinstance(what, (str, torch._ops.OpOverload)) else getattr(what, "__name__", what)
     lines = str(error).strip().splitlines()
     reason = lines[0] if lines else type(error).__name__
+    if reason.startswith("FIX ME"):
+        # The rest prints the whole node, addresses included.
+        reason = "its importer does not have it"
     return UnsupportedOperationError(
         f"torch-mlir does not import {what}: {reason}", span_of_node(node) if node is not None else None
     )

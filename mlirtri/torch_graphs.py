@@ -13,20 +13,19 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 
+from mlirtri import torch_numbers
 from mlirtri.dialect.mlir import without_as_strided
 from mlirtri.errors import KernelTypeError, UnsupportedOperationError
 from mlirtri.lowering.torch_graph import TorchGraph
 from mlirtri.torch_calls import Calling, Given, Returned, Sizes
 
 _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
-_ASSERTIONS = ("aten._assert_tensor_metadata.default",)
-"""Operators that only repeat what the types of the graph say."""
 
 
 def taken_apart(program: Any) -> tuple[TorchGraph, dict[str, torch.Tensor], Calling]:
     """The parts of `program`, whose graph changes; raises `KernelError`."""
     graph = program.graph_module.graph
-    _drop_assertions(graph)
+    torch_numbers.rewrite(graph)
     bound, tensors, given = _inputs(program, graph)
     calling = _outputs(program, graph, bound, given)
     for node in [each for each in graph.nodes if each.op == "placeholder"]:
@@ -37,12 +36,6 @@ def taken_apart(program: Any) -> tuple[TorchGraph, dict[str, torch.Tensor], Call
     bound_last(graph, bound)
     program.graph_module.recompile()
     return TorchGraph(program.graph_module, bound), tensors, calling
-
-
-def _drop_assertions(graph: Any) -> None:
-    for node in list(graph.nodes):
-        if node.op == "call_function" and str(node.target) in _ASSERTIONS:
-            graph.erase_node(node)
 
 
 def _inputs(program: Any, graph: Any) -> tuple[dict[str, str], dict[str, torch.Tensor], list[Given]]:
@@ -134,7 +127,7 @@ def bind_attributes(module: Any, bound: dict[str, str], tensors: dict[str, torch
     try:
         # It makes such tensors.
         without_as_strided(graph)
-    except NotImplementedError as error:
+    except (NotImplementedError, ValueError) as error:
         raise UnsupportedOperationError(f"as_strided of these strides is not lowered: {error}") from error
     first = next(iter(graph.nodes))
     for node in [each for each in graph.nodes if each.op == "get_attr"]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from torch.export import Dim
 from torch_case_checks import agrees
-from torch_cases import elementwise, makers, networks, reductions, shapes
+from torch_cases import elementwise, makers, networks, open_sizes, reductions, shapes
 
 import mlirtri as mt
 from mlirtri.errors import CompilerBugError, KernelError
@@ -47,6 +48,23 @@ def test_a_sample(name: str):
 @pytest.mark.parametrize("name", [name for name in LOWERED if name not in SAMPLE])
 def test_all(name: str):
     check(name)
+
+
+OPEN = {name: (function, make) for name, function, make in open_sizes.CASES}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "name", [name if name in list(OPEN)[::6] else pytest.param(name, marks=pytest.mark.slow) for name in OPEN]
+)
+def test_open_sizes(name: str):
+    function, make = OPEN[name]
+    makers.restart()
+    arguments = make()
+    open_axes = tuple(dict.fromkeys(range(each.dim()), Dim.AUTO) for each in arguments)
+    program = mt.from_torch(function, arguments, dynamic_shapes=open_axes)
+    for pipeline in ("linalg", "mlir"):
+        assert agrees(program.compile(pipeline=pipeline)(*arguments), function(*arguments)) is None, pipeline
 
 
 @pytest.mark.slow

@@ -1,0 +1,192 @@
+"""Python numbers in an exported graph: sizes, what is computed of them, and elements that became numbers.
+
+Takes a torch.fx graph. Gives it with the arithmetic on numbers that torch-mlir's importer has no word for written in
+operators that it has: conversions, minima, powers, roundings, choices. Leaves what has no such spelling, which the
+importer refuses.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Graph, Node
+
+aten, prim = torch.ops.aten, torch.ops.prim
+
+
+def rewrite(graph: Graph) -> None:
+    """Rewrite the numbers of `graph`, in place."""
+    for node in list(graph.nodes):
+        spelling = SPELLINGS.get(node.target) if node.op == "call_function" else None
+        if spelling is None:
+            continue
+        with graph.inserting_before(node):
+            written = spelling(Writer(node), *node.args)
+        if written is not None:
+            node.replace_all_uses_with(written)
+            graph.erase_node(node)
+
+
+class Writer:
+    """Makes nodes in front of one that they stand for, on its line."""
+
+    def __init__(self, node: Node):
+        self.node = node
+        self.whole = isinstance(node.meta.get("val"), (torch.SymInt, int))
+
+    def __call__(self, target: Any, compute: Callable[..., Any], *operands: Any) -> Node:
+        """A call of `target`, whose value `compute` gives for the values of the operands."""
+        made = self.node.graph.call_function(target, operands)
+        made.meta = {key: value for key, value in self.node.meta.items() if key != "val"}
+        made.meta["val"] = compute(*map(value_of, operands))
+        return made
+
+    def real(self, x: Any) -> Any:
+        if is_real(x):
+            return x
+        return self(aten.Float.Scalar, torch.sym_float, x) if isinstance(x, Node) else float(x)
+
+    def below(self, x: Any) -> Node:
+        """The largest integer that is not above the float `x`."""
+        negated = self(aten.neg.float, operator.neg, self.real(x))
+        return self(operator.neg, operator.neg, self(aten.ceil.float, math.ceil, negated))
+
+
+def value_of(operand: Any) -> Any:
+    return operand.meta["val"] if isinstance(operand, Node) else operand
+
+
+def is_real(x: Any) -> bool:
+    return isinstance(value_of(x), (torch.SymFloat, float))
+
+
+def _to_real(write: Writer, x: Any) -> Any:
+    return write.real(x)
+
+
+def _to_whole(write: Writer, x: Any) -> Any:
+    return write(aten.Int.Scalar, torch.sym_int, x) if is_real(x) else x
+
+
+def _least(write: Writer, x: Any, y: Any) -> Node | None:
+    return write(prim.min.int, torch.sym_min, x, y) if write.whole else None
+
+
+def _greatest(write: Writer, x: Any, y: Any) -> Node | None:
+    return write(prim.max.int, torch.sym_max, x, y) if write.whole else None
+
+
+def _chosen(write: Writer, condition: Any, x: Any, y: Any) -> Node | None:
+    if not write.whole:
+        return None
+    is_so = write(aten.Int.bool, lambda truth: torch.sym_ite(truth, 1, 0), condition)
+    more = write(operator.sub, operator.sub, x, y) if isinstance(x, Node) or isinstance(y, Node) else x - y
+    return write(operator.add, operator.add, write(operator.mul, operator.mul, is_so, more), y)
+
+
+def _denied(write: Writer, condition: Any) -> Node:
+    return write(aten.ne.bool, lambda truth, _: torch.sym_not(truth), condition, True)
+
+
+def _remainder(write: Writer, x: Any, y: Any) -> Node | None:
+    return write(aten.remainder.int, operator.mod, x, y) if write.whole else None
+
+
+def _power(write: Writer, x: Any, exponent: Any) -> Node | None:
+    """By multiplications, as a root, or as that of a tensor."""
+    if type(exponent) is int and 1 <= exponent <= 8:
+        result = x
+        for _ in range(exponent - 1):
+            result = write(operator.mul, operator.mul, result, x)
+        return result
+    if write.whole:
+        return None
+    return _of_tensors(write, lambda base: (aten.pow.Tensor_Scalar, base, float(exponent)), x)
+
+
+def _root(write: Writer, x: Any) -> Node:
+    return _of_tensors(write, lambda tensor: (aten.sqrt.default, tensor), x)
+
+
+def _of_tensors(write: Writer, call: Callable[[Node], tuple], x: Any) -> Node:
+    """A function of floats that torch-mlir has of tensors alone."""
+    scalar = FakeTensorMode().from_tensor(torch.empty((), dtype=torch.float64))
+    tensor = write(aten.scalar_tensor.default, lambda _: scalar, write.real(x))
+    tensor.kwargs = {"dtype": torch.float64}
+    function, *operands = call(tensor)
+    result = write(function, lambda *_: scalar, *operands)
+    return write(aten.Float.Tensor, lambda _: write.node.meta["val"], result)
+
+
+def _ceiling(write: Writer, x: Any) -> Any:
+    return write(aten.ceil.float, math.ceil, x) if is_real(x) else x
+
+
+def _floor(write: Writer, x: Any) -> Any:
+    return write.below(x) if is_real(x) else x
+
+
+def _rounded(write: Writer, x: Any, digits: Any = None) -> Any:
+    """To the nearest integer, an even one where two are as near."""
+    if digits is not None or not is_real(x):
+        return x if digits is None else None
+    half_up = write(operator.add, operator.add, x, 0.5)
+    near = write.below(half_up)
+    is_tie = write(operator.eq, operator.eq, half_up, write.real(near))
+    is_odd = write(operator.ne, operator.ne, write(aten.remainder.int, operator.mod, near, 2), 0)
+    steps = [write(aten.Int.bool, lambda truth: torch.sym_ite(truth, 1, 0), each) for each in (is_tie, is_odd)]
+    return write(operator.sub, operator.sub, near, write(operator.mul, operator.mul, *steps))
+
+
+def _sum(write: Writer, numbers: Any) -> Any:
+    result = numbers[0]
+    for number in numbers[1:]:
+        result = write(operator.add, operator.add, result, number)
+    return result
+
+
+def _element(write: Writer, x: Any) -> Node | None:
+    """torch-mlir's importer takes a bool for an integer."""
+    truth = write.node.meta.get("val")
+    return write(aten.Bool.Tensor, lambda _: truth, x) if isinstance(truth, torch.SymBool) else None
+
+
+def _turned(target: Any, compare: Callable[[Any, Any], Any]) -> Callable[[Writer, Any, Any], Node | None]:
+    """torch-mlir lowers two comparisons of floats."""
+
+    def write_turned(write: Writer, x: Any, y: Any) -> Node | None:
+        if not is_real(x) and not is_real(y):
+            return None
+        return write(target, lambda a, b: compare(b, a), write.real(y), write.real(x))
+
+    return write_turned
+
+
+SPELLINGS: dict[Any, Callable[..., Node | None]] = {
+    torch.sym_float: _to_real,
+    torch.sym_int: _to_whole,
+    torch.sym_min: _least,
+    torch.sym_max: _greatest,
+    torch.sym_ite: _chosen,
+    torch.sym_not: _denied,
+    torch.sym_sum: _sum,
+    torch.sym_sqrt: _root,
+    torch._sym_sqrt: _root,
+    operator.mod: _remainder,
+    operator.pow: _power,
+    operator.lt: _turned(aten.gt.float, operator.lt),
+    operator.le: _turned(aten.ge.float, operator.le),
+    aten._local_scalar_dense.default: _element,
+    aten.item.default: _element,
+    math.sqrt: _root,
+    math.ceil: _ceiling,
+    math.floor: _floor,
+    math.trunc: _to_whole,
+    builtins.round: _rounded,
+}
