@@ -18,6 +18,7 @@ from mlirtri.lowering.graph_to_torch import known_size
 from mlirtri.torch_bits import BITS
 from mlirtri.torch_complex import COMPLEX
 from mlirtri.torch_floats import FLOATS, floor_divided, fmod
+from mlirtri.torch_indices import INDICES
 from mlirtri.torch_positions import POSITIONS
 from mlirtri.torch_products import PRODUCTS
 from mlirtri.torch_quantized import quantised
@@ -124,15 +125,6 @@ def rolled(x: torch.Tensor, shifts: Any, dims: Any = ()) -> torch.Tensor:
     return x
 
 
-def indexed(x: torch.Tensor, indices: Any) -> torch.Tensor:
-    """torch-mlir takes 64-bit indices."""
-    if all(each is None or each.dtype in (torch.int64, torch.bool) for each in indices):
-        return NotImplemented
-    return aten.index.Tensor(
-        x, [each.long() if each is not None and each.dtype == torch.int32 else each for each in indices]
-    )
-
-
 def placed(x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool = False) -> torch.Tensor:
     """torch-mlir takes a negative position for one outside of the tensor."""
     if getattr(_SETTLED, "inside", False) or any(each is not None and each.dtype == torch.bool for each in indices):
@@ -232,7 +224,6 @@ OURS: dict[Any, Callable[..., Any]] = {
     aten.__rshift__.Tensor: torch.bitwise_right_shift,
     aten.all.dims: all_of,
     aten.roll.default: rolled,
-    aten.index.Tensor: indexed,
     aten.searchsorted.Tensor: searched,
     aten.index_put.default: placed,
     aten.view.default: viewed,
@@ -244,6 +235,7 @@ OURS: dict[Any, Callable[..., Any]] = {
     **BITS,
     **FLOATS,
     **COMPLEX,
+    **INDICES,
     **POSITIONS,
     **PRODUCTS,
     **REDUCTIONS,

@@ -1,0 +1,55 @@
+"""Reads at several index tensors whose sizes are open, and pieces whose sizes are, which torch-mlir refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+
+def indexed(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """torch-mlir takes 64-bit indices, and of open sizes one alone."""
+    given = [each for each in indices if each is not None]
+    if any(each.dtype == torch.bool for each in given):
+        return NotImplemented
+    if len(given) > 1 and any(isinstance(size, torch.SymInt) for each in given for size in each.shape):
+        return _at_one_index(x, indices)
+    if all(each.dtype == torch.int64 for each in given):
+        return NotImplemented
+    return aten.index.Tensor(x, [each if each is None else each.long() for each in indices])
+
+
+def _at_one_index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """The indexed axes as one axis, read at one index."""
+    axes = [axis for axis, each in enumerate(indices) if each is not None]
+    others = [axis for axis in range(x.dim()) if axis not in axes]
+    # The axes of the indices stand where the indexed axes stood, or in front where these were apart.
+    first = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
+    place: Any = 0
+    for axis in axes:
+        size, index = x.shape[axis], indices[axis].long()
+        place = place * size + torch.where(index < 0, index + size, index)
+    together = x.permute([*others[:first], *axes, *others[first:]])
+    flat = torch.ops.prims.collapse.default(together, first, first + len(axes) - 1)
+    return aten.index.Tensor(flat, [*[None] * first, place])
+
+
+def pieces(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> Any:
+    """One after the other."""
+    if all(isinstance(size, int) for size in sizes):
+        return NotImplemented
+    found, start = [], 0
+    for size in sizes:
+        found.append(aten.slice.Tensor(x, dim, start, start + size))
+        start = start + size
+    return found
+
+
+INDICES: dict[Any, Callable[..., Any]] = {
+    aten.index.Tensor: indexed,
+    aten.split_with_sizes.default: pieces,
+}
