@@ -9,11 +9,20 @@ Refuses buffers larger than `memory_limits` allows.
 from __future__ import annotations
 
 from mlirtri.dialect.mlir import ir, memref, public_functions
-from mlirtri.lowering import hoisted_buffers, loop_order, mlir_lanes, mlir_tiles, narrow_floats, size_arguments
+from mlirtri.lowering import (
+    hoisted_buffers,
+    loop_order,
+    mlir_lanes,
+    mlir_threads,
+    mlir_tiles,
+    narrow_floats,
+    size_arguments,
+)
 from mlirtri.lowering.bufferized_to_loops import TO_GENERIC, lower_to_loops
 from mlirtri.lowering.imperative import is_imperative
 from mlirtri.lowering.memory_limits import refuse_large_buffers
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
+from mlirtri.lowering.openmp import runtime_library
 from mlirtri.lowering.stage import CompileContext
 
 _PREFIX = "mlirtri_"
@@ -43,6 +52,7 @@ TO_LLVM = (
     Pass("finalize-memref-to-llvm", "loads, stores, allocations"),
     Pass("convert-func-to-llvm{use-bare-ptr-memref-call-conv=true}", "arguments become bare pointers"),
     Pass("convert-cf-to-llvm", "branches"),
+    Pass("convert-openmp-to-llvm", "what is inside of parallel regions"),
     Pass("reconcile-unrealized-casts", "the casts between the passes above cancel out"),
 )
 
@@ -66,10 +76,14 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             run_rewrite("hoist-buffers", hoisted_buffers.rewrite, module, context)
         else:
             run_passes(module, TO_GENERIC, context)
-            run_rewrite("tile-contractions", mlir_tiles.rewrite, module, context)
-            run_passes(module, (Pass("scf-forall-to-for", "chunks one after the other"),), context)
+            threads = context.target.threads if runtime_library() else 1
+            run_rewrite("tile-contractions", lambda each: mlir_tiles.rewrite(each, threads), module, context)
             run_passes(module, TO_GENERIC, context)
             run_rewrite("order-loops", loop_order.rewrite, module, context)
+            run_rewrite("chunks-for-threads", lambda each: mlir_threads.rewrite(each, threads), module, context)
+            if threads > 1:
+                run_passes(module, mlir_threads.to_openmp(threads), context)
+                run_rewrite("scopes-away", mlir_threads.inline_scopes, module, context)
         run_rewrite("sizes-to-arguments", _pass_sizes, module, context)
         run_passes(module, TO_LOOPS, context)
         run_rewrite("functions-to-arithmetic", mlir_lanes.rewrite, module, context)

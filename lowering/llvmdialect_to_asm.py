@@ -15,11 +15,12 @@ import subprocess
 import tempfile
 
 from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import execution_engine, ir, public_functions, to_llvm_ir
+from mlirtri.dialect.mlir import execution_engine, ir, operations_named, public_functions, to_llvm_ir
 from mlirtri.errors import CodegenError, Note
 from mlirtri.lowering.bufferized_to_llvmdialect import symbol_of
 from mlirtri.lowering.fused_to_bufferized import COUNTS, SIGNATURE, UPDATES
 from mlirtri.lowering.mlir_executable import MlirExecutable
+from mlirtri.lowering.openmp import INSTALL, runtime_library
 from mlirtri.lowering.size_arguments import unknown_sizes
 from mlirtri.lowering.stage import Code, CompileContext
 
@@ -69,12 +70,21 @@ def _compile(module: ir.Module):
 
     handler = module.context.attach_diagnostic_handler(collect)
     try:
-        return execution_engine.ExecutionEngine(module, opt_level=3)
+        return execution_engine.ExecutionEngine(module, opt_level=3, shared_libs=_libraries(module))
     except RuntimeError as error:
         span = next((note.span for note in problems if note.span), None)
         raise CodegenError(f"LLVM could not compile the kernel: {error}", span, notes=problems) from None
     finally:
         handler.detach()
+
+
+def _libraries(module: ir.Module) -> list[str]:
+    """What the code calls besides the C library; raises `CodegenError` for OpenMP's runtime where there is none."""
+    if not operations_named(module, "omp.parallel"):
+        return []
+    if (library := runtime_library()) is None:
+        raise CodegenError("the code has OpenMP's threads, and there is no OpenMP runtime", help=INSTALL)
+    return [library]
 
 
 def _disassemble(engine) -> str | None:

@@ -2,10 +2,10 @@
 
 Takes a module of bufferized `linalg.generic`. Gives, in place, of each contraction of static sizes that is worth it
 (sums of products of two operands, each read by plain loops, one of them contiguous along the innermost loop of the
-result): an `scf.forall` over chunks, inside of which a tile of rows and vectors runs along the reduction with its sums
-in registers. What the tile's size leaves over becomes tiles of other sizes, so that no element is computed by itself.
-An operand that is contiguous along the reduction only is transposed into memory of its own first.
-Everything else stays as it is. Refuses nothing.
+result): loops over chunks (an `scf.forall` for several threads), inside of which a tile of rows and vectors runs along
+the reduction with its sums in registers. What the tile's size leaves over becomes tiles of other sizes, so that no
+element is computed by itself. An operand that is contiguous along the reduction only is transposed into memory of its
+own first. Everything else stays as it is. Refuses nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from mlirtri.lowering.cpu_facts import simd_registers
 MARK = "mlirtri.contraction"
 WIDENING = ("arith.extf", "arith.extsi", "arith.extui")
 SUMS = {"arith.addf": "arith.mulf", "arith.addi": "arith.muli"}
+WORTH = 1 << 18
+"""Products that a contraction has before starting threads (some microseconds) pays."""
 CHUNK_BYTES = 1 << 20
 """What a chunk reads of the right operand, at most: half of it stays in the second cache level."""
 
@@ -36,8 +38,8 @@ class Contraction:
     """Width of an element of the result."""
 
 
-def rewrite(module: ir.Module) -> None:
-    """Tile and vectorise the contractions of `module`."""
+def rewrite(module: ir.Module, threads: int) -> None:
+    """Tile and vectorise the contractions of `module`, for that many threads."""
     marked = []
     for generic in operations_named(module, "linalg.generic"):
         found = _contraction(generic)
@@ -47,7 +49,7 @@ def rewrite(module: ir.Module) -> None:
         generic.attributes[MARK] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(marked))
         marked.append(found)
     if marked:
-        steps = [line for number, found in enumerate(marked) for line in _steps(number, found)]
+        steps = [line for number, found in enumerate(marked) for line in _steps(number, found, threads)]
         apply_transform(module, _PROGRAM.format(steps="\n    ".join(steps)))
 
 
@@ -178,7 +180,7 @@ _PROGRAM = """module attributes {{transform.with_named_sequence}} {{
 """
 
 
-def _steps(number: int, found: Contraction) -> Iterator[str]:
+def _steps(number: int, found: Contraction, threads: int) -> Iterator[str]:
     """Cut a contraction into parts of whole tiles, and each part into chunks and tiles."""
     name = f"%m{number}"
     yield (
@@ -194,7 +196,7 @@ def _steps(number: int, found: Contraction) -> Iterator[str]:
     for at, (column_name, column) in enumerate((yield from _split(name, found.column, columns))):
         split = yield from _split(column_name, found.row, rows)
         for row_at, (part, row) in enumerate(split):
-            yield from _tiles(part, f"{number}_{at}_{row_at}", found, row, column)
+            yield from _tiles(part, f"{number}_{at}_{row_at}", found, row, column, threads)
 
 
 def _parts(extent: int, units: tuple[int, ...]) -> list[tuple[int, int]]:
@@ -226,27 +228,56 @@ def _split(name: str, loop: int, parts: list[tuple[int, int]]) -> Iterator[str]:
     return found
 
 
-def _tiles(part: str, label: str, found: Contraction, row: tuple[int, int], column: tuple[int, int]) -> Iterator[str]:
-    """A part in parallel chunks, each of them in tiles with the reduction inside, each of these a vector operation."""
-    reach = prod(found.extents[at] for at in found.reduced) * found.bits // 8
-    row_chunk = row[1] * _divisor(row[0] // row[1], 16)
-    column_chunk = column[1] * _divisor(column[0] // column[1], max(1, CHUNK_BYTES // (reach * column[1])))
-    outer = [0 if at in found.reduced else 1 for at in range(len(found.extents))]
-    outer[found.row], outer[found.column] = row_chunk, column_chunk
-    yield (
-        f"%o{label}, %f{label} = transform.structured.tile_using_forall {part} tile_sizes {outer}"
-        " : (!transform.any_op) -> (!transform.any_op, !transform.any_op)"
+def _tiles(
+    part: str, label: str, found: Contraction, row: tuple[int, int], column: tuple[int, int], threads: int
+) -> Iterator[str]:
+    """A part in chunks, each of them in tiles with the reduction inside, each of these a vector operation."""
+    sizes = _chunk(found, row, column, threads)
+    count = prod(
+        -(-extent // size) for extent, size in zip(_extents_of(found, row, column), sizes, strict=True) if size
     )
-    order = [at for at in range(len(outer)) if at not in (found.row, found.column, *found.reduced)]
-    order += [found.column, found.row, *found.reduced]
-    inner = [1] * len(outer)
+    work = row[0] * column[0] * prod(found.extents) // (found.extents[found.row] * found.extents[found.column])
+    if threads > 1 and count > 1 and work >= WORTH:
+        yield (
+            f"%o{label}, %f{label} = transform.structured.tile_using_forall {part} tile_sizes {sizes}"
+            " : (!transform.any_op) -> (!transform.any_op, !transform.any_op)"
+        )
+    else:
+        yield from _loops(f"o{label}", part, sizes, [at for at, size in enumerate(sizes) if size])
+    order = [at for at in range(len(sizes)) if at not in (found.row, found.column, *found.reduced)]
+    inner = [1] * len(sizes)
     inner[found.row], inner[found.column] = row[1], column[1]
-    handles = ", ".join(["!transform.any_op"] * (len(outer) + 1))
-    yield (
-        f"%t{label}, %l{label}:{len(outer)} = transform.structured.tile_using_for %o{label} tile_sizes {inner}"
-        f" interchange = {order} : (!transform.any_op) -> ({handles})"
-    )
+    yield from _loops(f"t{label}", f"%o{label}", inner, [*order, found.column, found.row, *found.reduced])
     yield f"transform.structured.vectorize %t{label} : !transform.any_op"
+
+
+def _extents_of(found: Contraction, row: tuple[int, int], column: tuple[int, int]) -> list[int]:
+    """The extents of the loops of a part."""
+    extents = list(found.extents)
+    extents[found.row], extents[found.column] = row[0], column[0]
+    return extents
+
+
+def _chunk(found: Contraction, row: tuple[int, int], column: tuple[int, int], threads: int) -> list[int]:
+    """Per loop how much of it a chunk has, 0 for all: few enough columns for the cache, and chunks enough."""
+    reach = prod(found.extents[at] for at in found.reduced) * found.bits // 8
+    tiles = row[0] // row[1]
+    column_chunk = column[1] * _divisor(column[0] // column[1], max(1, CHUNK_BYTES // (reach * column[1])))
+    row_tiles = _divisor(tiles, 16 if threads == 1 else max(1, min(16, tiles // (2 * threads))))
+    sizes = [0 if at in found.reduced else 1 for at in range(len(found.extents))]
+    sizes[found.row], sizes[found.column] = row[1] * row_tiles, column_chunk
+    return sizes
+
+
+def _loops(made: str, operation: str, sizes: list[int], order: list[int]) -> Iterator[str]:
+    """Lines that tile an operation with loops in an order; the tile's handle is `made`."""
+    count = sum(size > 0 for size in sizes)
+    ranks = sorted(order)
+    yield (
+        f"%{made}, %l{made}:{count} = transform.structured.tile_using_for {operation} tile_sizes {sizes}"
+        f" interchange = {[*order, *(at for at in range(len(sizes)) if at not in ranks)]}"
+        f" : (!transform.any_op) -> ({', '.join(['!transform.any_op'] * (count + 1))})"
+    )
 
 
 def _divisor(number: int, most: int) -> int:

@@ -76,6 +76,7 @@ def collect() -> list[Check]:
         *_check_cpu(),
         _check_cuda_device(),
         _check_nvcc(),
+        _check_openmp(),
         *_check_test_tools(),
     ]
 
@@ -223,6 +224,13 @@ def _check_cuda_device() -> Check:
 def _check_nvcc() -> Check:
     version = _first_line("nvcc", "--version", containing="release")
     return Check("nvcc", version or "not on PATH: PTX is not made; CUDA source needs no nvcc")
+
+
+def _check_openmp() -> Check:
+    from mlirtri.lowering.openmp import INSTALL, runtime_library
+
+    found = runtime_library()
+    return Check("OpenMP", found or "no runtime: pipeline mlir runs on one thread", fix="" if found else INSTALL)
 
 
 def _check_test_tools() -> list[Check]:

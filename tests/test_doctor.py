@@ -27,7 +27,7 @@ def test_every_dependency_is_reported(checks):
 
 
 def test_machine_and_tools_are_reported(checks):
-    names = {"platform", "CPU", "CPU features", "CPU threads", "CUDA device", "nvcc", "lit", "filecheck"}
+    names = {"platform", "CPU", "CPU features", "CPU threads", "CUDA device", "nvcc", "OpenMP", "lit", "filecheck"}
     assert names <= checks.keys()
     assert all(checks[name].found for name in names)
     assert "LLVM" in checks["TVM imports"].found

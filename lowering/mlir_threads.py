@@ -1,0 +1,80 @@
+"""Which structured operations of pipeline `mlir` run on several threads: chunks of their outermost parallel loop.
+
+Takes a module of `linalg.generic` over memrefs in loop order. Gives, in place, an `scf.forall` around each that is
+large enough, over one chunk per thread. Does nothing for one thread. Refuses nothing.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from mlirtri.dialect.mlir import apply_transform, ir, operations_named
+from mlirtri.lowering.cloning import replace
+from mlirtri.lowering.mlir_passes import Pass
+
+MARK = "mlirtri.chunks"
+WORTH = 1 << 16
+"""Elements that an operation goes over before starting threads (some microseconds) pays."""
+
+_PROGRAM = """module attributes {{transform.with_named_sequence}} {{
+  transform.named_sequence @__transform_main(%root: !transform.any_op) {{
+    {steps}
+    transform.yield
+  }}
+}}
+"""
+_STEP = """%m{number} = transform.structured.match attributes {{{mark} = {number} : i64}} in %root
+      : (!transform.any_op) -> !transform.any_op
+    %t{number}, %f{number} = transform.structured.tile_using_forall %m{number} tile_sizes {sizes}
+      : (!transform.any_op) -> (!transform.any_op, !transform.any_op)"""
+
+
+def rewrite(module: ir.Module, threads: int) -> None:
+    """Cut what is large into chunks for that many threads."""
+    steps: list[str] = []
+    for generic in operations_named(module, "linalg.generic") if threads > 1 else ():
+        sizes = _chunk(generic, threads)
+        if sizes is not None:
+            number = len(steps)
+            generic.attributes[MARK] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+            steps.append(_STEP.format(number=number, mark=MARK, sizes=sizes))
+    if steps:
+        apply_transform(module, _PROGRAM.format(steps="\n    ".join(steps)))
+
+
+def to_openmp(threads: int) -> tuple[Pass, ...]:
+    """The passes that make OpenMP's parallel regions of `scf.forall`."""
+    return (
+        Pass("func.func(scf-forall-to-parallel)", "chunks are independent"),
+        Pass(f"convert-scf-to-openmp{{num-threads={threads}}}", "OpenMP's runtime shares the chunks out"),
+    )
+
+
+def inline_scopes(module: ir.Module) -> None:
+    """Upstream puts each chunk into a scope for stack memory, which must be one block, but has loops."""
+    for scope in operations_named(module, "memref.alloca_scope"):
+        *steps, last = [each.operation for each in scope.regions[0].blocks[0].operations]
+        for step in steps:
+            step.move_before(scope)
+        replace(scope, list(last.operands))
+
+
+def _chunk(generic: ir.Operation, threads: int) -> list[int] | None:
+    """Tile sizes per loop, or None where threads are not worth it."""
+    maps = [each.value for each in generic.attributes["indexing_maps"]]
+    extents: dict[int, int] = {}
+    for value, one in zip(generic.operands, maps, strict=True):
+        if isinstance(value.type, ir.MemRefType):
+            for result, size in zip(one.results, value.type.shape, strict=True):
+                if isinstance(result, ir.AffineDimExpr):
+                    extents[result.position] = size
+    dynamic = ir.ShapedType.get_dynamic_size()
+    iterators = [str(each) for each in generic.attributes["iterator_types"]]
+    if len(extents) != len(iterators) or dynamic in extents.values() or prod(extents.values()) < WORTH:
+        return None
+    if generic.parent.operation.name != "func.func":
+        return None
+    for loop, kind in enumerate(iterators):
+        if "parallel" in kind and extents[loop] >= threads:
+            return [-(-extents[loop] // threads) if at == loop else 0 for at in range(len(iterators))]
+    return None
