@@ -35,6 +35,16 @@ def use_threads(threads: int) -> None:
 
 
 @dataclass(frozen=True)
+class Direct:
+    """A call that is one launch, without anything around it."""
+
+    function: Callable[..., Any]
+    """Checks shapes, dtypes, strides and devices, and raises before it reads or writes."""
+    inputs: tuple[int, ...]
+    """Which arguments it takes, in its order; behind them it takes all results."""
+
+
+@dataclass(frozen=True)
 class KernelExecutable:
     """Straight-line launches."""
 
@@ -43,6 +53,8 @@ class KernelExecutable:
     launch: Launch
     updates_in_place: bool = False
     """Whether results that are new contents of arguments are those arguments' tensors, written in place."""
+    direct: Direct | None = None
+    """The compiled function itself, where a call is nothing else."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +74,8 @@ def make_executable(plan: Plan, kernel: Callable[[str], Callable]) -> KernelExec
     launch = _single(plan, store, kernel(str(plan.steps[0].kernel))) if is_single else _several(plan, store, kernel)
     launch = launch if plan.is_static else _with_empty_tensors(launch, bool(plan.updates))
     launch = _on_parts(launch) if plan.has_parts else launch
-    return KernelExecutable(plan.kernels, plan.bytes, launch, bool(plan.updates))
+    direct = _direct(plan, store, kernel) if is_single and plan.is_static and not plan.has_parts else None
+    return KernelExecutable(plan.kernels, plan.bytes, launch, bool(plan.updates), direct)
 
 
 def _on_parts(launch: Launch) -> Launch:
@@ -105,6 +118,14 @@ def _is_single(plan: Plan, store: Store) -> bool:
         and all(number < plan.arguments and plan.values[number].size for number in plan.steps[0].inputs)
         and all(number in store.home and plan.values[number].size for number in plan.steps[0].outputs)
     )
+
+
+def _direct(plan: Plan, store: Store, kernel: Callable[[str], Callable]) -> Direct | None:
+    (step,) = plan.steps
+    in_order = [store.home[number] for number in step.outputs] == list(range(len(plan.results)))
+    # Nobody would look at an argument that it does not take.
+    takes_all = set(step.inputs) == set(range(plan.arguments))
+    return Direct(kernel(str(step.kernel)), step.inputs) if in_order and takes_all else None
 
 
 def _single(plan: Plan, store: Store, function: Callable) -> Launch:

@@ -24,6 +24,10 @@ from mlirtri.tracebacks import shown_to_user
 
 _RESERVED = ("pipeline", "target", "schedule")
 _kernels: dict[Any, Kernel] = {}
+_UNKNOWN = object()
+"""What a call that was made for some arguments gives for others."""
+_REMEMBERED = 4
+_Again = Callable[[tuple[Any, ...]], Any]
 
 
 @dataclass
@@ -34,6 +38,20 @@ class _Entry:
     runtime: tuple[int, ...]
     """Positions of the bound arguments that exist at run time."""
     captures: list[Capture] = field(default_factory=list)
+    _again: _Again | None = None
+
+    def again(self, arguments: tuple[Any, ...]) -> _Again | None:
+        """A way to repeat the call that looks at the arguments' types alone; None where more than that decides."""
+        if self._again is None and not self.captures:
+            from mlirtri.direct_calls import guarded
+
+            self._again = guarded(arguments, self.runtime, self.kernel.call, _UNKNOWN)
+        return self._again
+
+    def call(self, arguments: tuple[Any, ...], out: Any) -> Any:
+        """Run on the bound arguments."""
+        given = arguments if len(arguments) == len(self.runtime) else [arguments[at] for at in self.runtime]
+        return self.kernel.call(given, out)
 
     def is_current(self) -> bool:
         return all(capture.is_current() for capture in self.captures)
@@ -54,6 +72,8 @@ class JitFunction:
         """How many times this function was compiled (a kernel found in the content cache counts as none)."""
         self._signature: Signature | None = None
         self._entries: dict[Any, _Entry] = {}
+        self._again: tuple[_Again, ...] = ()
+        """Some of the last calls once more: each gives `_UNKNOWN` where the arguments are others."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> JitFunction:
         """A kernel in a class body is no method: there is no tensor in `self`."""
@@ -80,6 +100,10 @@ class JitFunction:
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run, compiling on the first call with such arguments. ``out=`` takes a tensor to write into, or a tuple."""
         try:
+            if not keywords:
+                for again in self._again:
+                    if (result := again(arguments)) is not _UNKNOWN:
+                        return result
             out = keywords.pop("out", None) if keywords and "out" not in self.signature.parameters else None
             if keywords or len(arguments) != self.signature.positional:
                 arguments = tuple(self.signature.bind(arguments, keywords).values())
@@ -91,9 +115,17 @@ class JitFunction:
             entry = self._entries.get(key)
             if entry is None or not entry.is_current():
                 entry = self._compile_entry(key, arguments)
-            return entry.kernel.runner([arguments[position] for position in entry.runtime], out)
+            result = entry.call(arguments, out)
+            self._remember(entry, arguments)
+            return result
         except KernelError as error:
             raise shown_to_user(error)
+
+    def _remember(self, entry: _Entry, arguments: tuple[Any, ...]) -> None:
+        """Let calls with such arguments find their kernel without a key."""
+        if self.signature.positional == len(arguments) and (again := entry.again(arguments)) is not None:
+            others = [each for each in self._again if each is not again]
+            self._again = (again, *others[: _REMEMBERED - 1])
 
     def _compile_entry(self, key: Any, arguments: tuple[Any, ...]) -> _Entry:
         with COMPILING:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from mlirtri.compiler import Passes, Texts, Walk
@@ -96,16 +97,26 @@ class Kernel:
     def __call__(self, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
         """Run on run-time arguments, in the order of the function's parameters; constants are compiled in."""
         try:
-            if out is not None and any(parameter.name == "out" for parameter in self.interface.parameters):
-                # A parameter of that name is the kernel's own, as in a call of the function.
-                keywords, out = {**keywords, "out": out}, None
-            if keywords or len(arguments) != len(self.interface.parameters):
-                arguments = self._ordered(arguments, keywords)
-            return self.runner(arguments, out)
+            return self._called(arguments, out, keywords) if keywords else self.call(arguments, out)
         except KernelError as error:
             raise shown_to_user(error)
 
-    def _ordered(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
+    @cached_property
+    def call(self) -> Callable[[Any, Any], Any]:
+        """The fastest way to call it: takes the arguments in order, and `out` or None."""
+        is_argument = any(parameter.name == "out" for parameter in self.interface.parameters)
+        return self._called if is_argument else self.runner.faster(self._called)
+
+    def _called(self, arguments: Sequence[Any], out: Any, keywords: Mapping[str, Any] = MappingProxyType({})) -> Any:
+        """The general way: arguments in any order and number."""
+        if out is not None and any(parameter.name == "out" for parameter in self.interface.parameters):
+            # A parameter of that name is the kernel's own, as in a call of the function.
+            keywords, out = {**keywords, "out": out}, None
+        if keywords or len(arguments) != len(self.interface.parameters):
+            arguments = self._ordered(arguments, keywords)
+        return self.runner(arguments, out)
+
+    def _ordered(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, ...]:
         names = [parameter.name for parameter in self.interface.parameters]
         given = dict(zip(names, arguments, strict=False))
         unknown = [name for name in keywords if name not in names or name in given]

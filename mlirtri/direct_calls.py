@@ -1,0 +1,186 @@
+"""The shortest way into a kernel that is one launch with one result: a Python function written for its arguments.
+
+Takes a compiled function, which checks shapes, dtypes, strides and devices itself, and a general way to call it. Gives
+a function that allocates and launches. What the launch refuses, and what it cannot see (gradients, negations that are
+yet to be done, memory of `out` that an argument shares), goes the general way, which copies or says what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from mlirtri.lowering.tvm_executable import Direct
+
+General = Callable[[Sequence[Any], Any], Any]
+"""The arguments, and `out` or None."""
+_CONSTANTS = (int, bool, str, type(None))
+"""Types whose equal values are the same constant. Not floats, of whose zeros there are two."""
+
+
+@dataclass(frozen=True)
+class Type:
+    """The compiled type of an argument or result."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def bytes(self) -> int:
+        return torch.Size(self.shape).numel() * self.dtype.itemsize
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return tuple(torch.Size(self.shape[at + 1 :]).numel() for at in range(len(self.shape)))
+
+    @property
+    def array_dtype(self) -> np.dtype | None:
+        """NumPy's, where it has that dtype."""
+        try:
+            return torch.empty(0, dtype=self.dtype).numpy().dtype
+        except TypeError:
+            return None
+
+
+def direct_call(
+    direct: Direct, arguments: Sequence[Type], bound: Sequence[Any], result: Type, general: General
+) -> General:
+    """`general`, made faster for plain tensors, arrays and floats; behind the arguments come the `bound` tensors."""
+    tensors = {f"a{at}": each for at, each in enumerate(arguments) if each.shape}
+    numbers = {f"a{at}": each for at, each in enumerate(arguments) if not each.shape}
+    given = [f"array({name}, {name}_dtype)" if name in numbers else name for name in _names(arguments)]
+    given += [f"bound{at}" for at in range(len(bound))]
+    passed = "".join(f"{given[at]}, " for at in direct.inputs)
+    taken = "".join(f"{name}, " for name in _names(arguments))
+    unfit = " or ".join(f"type({name}) is not float" for name in numbers) or "False"
+    lines = [
+        "def call(arguments, out):",
+        "    try:",
+        f"        {taken}= arguments",
+        f"        if {unfit}:",
+        "            pass",
+    ]
+    lines += _on_tensors(tensors, passed, result, "are_plain")
+    lines += _on_arrays(tensors, passed) if result.shape and result.array_dtype is not None else []
+    lines += _on_tensors(tensors, passed, result, "look_plain")
+    # Whatever it is, the general way says it in the user's words.
+    lines += ["    except Exception:", "        pass", "    return general(arguments, out)"]
+    facts = {
+        "launch": direct.function, "general": general, "empty": _empty, "empty_array": np.empty, "array": np.array,
+        "ndarray": np.ndarray, "shape": result.shape, "strides": result.strides, "dtype": result.dtype,
+        "array_dtype": result.array_dtype, "are_plain": _plain_checker([*tensors.values()]),
+        "are_plain_with_out": _plain_checker([*tensors.values(), result]),
+        "look_plain": _look_plain, "look_plain_with_out": _look_plain,
+        **{f"{name}_dtype": each.array_dtype for name, each in numbers.items()},
+        **{f"bound{at}": tensor for at, tensor in enumerate(bound)},
+    }  # fmt: skip
+    return _made(lines, facts)
+
+
+def is_possible(arguments: Sequence[Type]) -> bool:
+    """Whether there is a tensor among the arguments, and the others are floats."""
+    return any(each.shape for each in arguments) and all(
+        each.shape or each.dtype in (torch.float64, torch.float32) for each in arguments
+    )
+
+
+def guarded(
+    arguments: Sequence[Any], at_run_time: Sequence[int], call: General, unknown: Any
+) -> Callable[[tuple[Any, ...]], Any] | None:
+    """`call` for arguments that the same kernel is for as for these, by their types alone; `unknown` for others.
+
+    `call` gets those `at_run_time` only. None where more than types decides.
+    """
+    facts: dict[str, Any] = {"call_it": call, "unknown": unknown}
+    checks = [f"len(arguments) == {len(arguments)}"]
+    for at, argument in enumerate(arguments):
+        kind, name = type(argument), f"a{at}"
+        facts |= {f"{name}_type": kind, f"{name}_value": argument}
+        checks.append(f"type({name} := arguments[{at}]) is {name}_type")
+        if kind is torch.Tensor or kind is np.ndarray:
+            facts |= {f"{name}_value": None, f"{name}_shape": argument.shape, f"{name}_dtype": argument.dtype}
+            checks += [f"{name}.dtype is {name}_dtype", f"{name}.shape == {name}_shape"]
+        elif at not in at_run_time and kind in _CONSTANTS:
+            checks.append(f"{name} == {name}_value")
+        elif at not in at_run_time or kind is not float:
+            return None
+    passed = "arguments" if len(at_run_time) == len(arguments) else f"({''.join(f'a{at}, ' for at in at_run_time)})"
+    lines = ["def call(arguments):", f"    if {' and '.join(checks)}:", f"        return call_it({passed}, None)"]
+    return _made([*lines, "    return unknown"], facts)
+
+
+def _names(arguments: Sequence[Type]) -> list[str]:
+    return [f"a{at}" for at in range(len(arguments))]
+
+
+def _on_tensors(tensors: dict[str, Type], passed: str, result: Type, check: str) -> list[str]:
+    """Two arrays meet where one begins less than its bytes before the other."""
+    given = ", ".join(tensors)
+    meetings = [f"-{each.bytes} < {name}.data_ptr() - start < {result.bytes}" for name, each in tensors.items()]
+    return [
+        f"        elif out is None and {check}({given}):",
+        "            result = empty(shape, strides, dtype)",
+        f"            launch({passed}result)",
+        "            return result",
+        f"        elif out is not None and {check}_with_out({given}, out):",
+        "            start = out.data_ptr()",
+        f"            if not ({' or '.join(meetings)}):",
+        f"                launch({passed}out)",
+        "                return out",
+    ]
+
+
+def _on_arrays(tensors: dict[str, Type], passed: str) -> list[str]:
+    checks = " and ".join(["out is None", *(f"type({name}) is ndarray" for name in tensors)])
+    return [
+        f"        elif {checks}:",
+        "            result = empty_array(shape, array_dtype)",
+        f"            launch({passed}result)",
+        "            return result",
+    ]
+
+
+def _plain_checker(types: Sequence[Type]) -> Callable[..., bool]:
+    """Whether tensors are of these types and nothing but their memory: no gradient, no negation to be done.
+
+    The checks that torch's own compiler makes before each call take half of the time of ours. They say no to more:
+    to one tensor given twice, and to all tensors under `torch.inference_mode`.
+    """
+    try:
+        samples = [torch.empty_strided(each.shape, each.strides, dtype=each.dtype) for each in types]
+        sizes, strides = [[list(getattr(each, name)) for each in types] for name in ("shape", "strides")]
+        guards = torch._C._dynamo.guards.TensorGuards(*samples, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
+        if guards.check(*samples):
+            return guards.check
+    except (AttributeError, RuntimeError, TypeError, MemoryError):
+        pass
+    return _look_plain
+
+
+def _look_plain(*tensors: Any) -> bool:
+    """The launch looks at the rest."""
+    return not any(type(each) is not torch.Tensor or each.requires_grad or each.is_neg() for each in tensors)
+
+
+def _made(lines: list[str], facts: dict[str, Any]) -> Any:
+    # Under this file's name, so that its frames count as ours where a warning looks for the user's line.
+    exec(compile("\n".join(lines), __file__, "exec"), facts)
+    return facts["call"]
+
+
+def _plain_empty(shape: tuple[int, ...], _strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty(shape, dtype=dtype)
+
+
+def _shortest_empty() -> Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], torch.Tensor]:
+    """What code of torch's own compiler allocates with, a third of the time of `torch.empty`; else that."""
+    guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+    return getattr(guards, "_empty_strided_cpu", _plain_empty)
+
+
+_empty = _shortest_empty()

@@ -1,0 +1,217 @@
+"""Calls that go straight into the compiled function: what they take, and that all else gets what it got before."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from tolerances import within
+
+import mlirtri as mt
+from mlirtri.errors import ArgumentMismatchError, KernelTypeError
+
+OFFSET = 1.0
+
+
+@mt.jit
+def add(a, b):
+    return a + b
+
+
+@mt.jit
+def scaled(a, factor):
+    return a * factor
+
+
+@mt.jit
+def total(a, axis):
+    return a.sum(axis)
+
+
+@mt.jit
+def moved(a):
+    return a + OFFSET
+
+
+@mt.jit
+def first(a, b):
+    return a + 1
+
+
+@mt.jit
+def named(a, *, b):
+    return a - b
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    return add.compile(torch.zeros(8), torch.zeros(8))
+
+
+@pytest.fixture
+def a():
+    return torch.arange(8.0)
+
+
+@pytest.fixture
+def b():
+    return torch.linspace(-1.0, 1.0, 8)
+
+
+@pytest.fixture
+def launches(kernel, monkeypatch):
+    """How often the general way was taken."""
+    count = [0]
+    general = type(kernel.runner).__call__
+
+    def counted(self, *arguments):
+        count[0] += 1
+        return general(self, *arguments)
+
+    monkeypatch.setattr(type(kernel.runner), "__call__", counted)
+    return count
+
+
+def test_plain_tensors_go_straight_in(kernel, launches, a, b):
+    out = torch.empty(8)
+    assert torch.equal(kernel(a, b), a + b)
+    assert torch.equal(kernel(a, a), a + a)
+    assert kernel(a, b, out=out) is out
+    assert torch.equal(out, a + b)
+    found = kernel(a.numpy(), b.numpy())
+    assert type(found) is np.ndarray
+    assert np.array_equal(found, (a + b).numpy())
+    with torch.inference_mode():
+        assert torch.equal(kernel(a, b), a + b)
+    assert torch.equal(kernel(torch.ones(9)[1:], b), b + 1)
+    assert launches == [0]
+
+
+def test_a_number_goes_straight_in(a):
+    kernel = scaled.compile(a, 1.5)
+    for factor in (2.0, -0.0, float("inf"), 3, True, np.float64(0.5), torch.tensor(4.0, dtype=torch.float64)):
+        assert torch.equal(kernel(a, factor).nan_to_num(), (a * factor).nan_to_num())
+    assert np.array_equal(kernel(a.numpy(), 2.5), a.numpy() * np.float32(2.5))
+    with pytest.raises(ArgumentMismatchError, match="factor"):
+        kernel(a, "2")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [torch.ones(9), torch.ones(8, dtype=torch.float64), torch.ones(8, 1), torch.ones(()), 1.0, None, np.ones(8)],
+    ids=str,
+)
+def test_what_does_not_fit_is_refused(kernel, a, other):
+    with pytest.raises(ArgumentMismatchError, match="'b' was compiled for"):
+        kernel(a, other)
+    with pytest.raises(ArgumentMismatchError, match="'a' was compiled for"):
+        kernel(other, a)
+
+
+def test_other_memory_gives_the_same_numbers(kernel, a, b):
+    strided = torch.arange(16.0)[::2]
+    negated = torch._neg_view(a)
+    halves = torch.view_as_complex(torch.stack((a, b), -1)).conj()
+    assert torch.equal(kernel(strided, b), strided + b)
+    assert torch.equal(kernel(negated, b), b - a)
+    assert torch.equal(kernel(halves.imag, a), a - b)
+    assert torch.equal(kernel(torch.nn.Parameter(a, requires_grad=False), b), a + b)
+    read_only = a.numpy().copy()
+    read_only.flags.writeable = False
+    assert np.array_equal(kernel(read_only, b.numpy()), (a + b).numpy())
+    assert np.array_equal(kernel(a.numpy()[::-1].copy()[::-1], b.numpy()), (a + b).numpy())
+    assert torch.equal(kernel(a, b.numpy()), a + b)
+
+
+def test_gradients_and_other_layouts_are_refused(kernel, a, b):
+    with pytest.raises(KernelTypeError, match="requires a gradient"):
+        kernel(a.requires_grad_(), b)
+    with torch.no_grad():
+        assert torch.equal(kernel(a, b), a + b)
+    with pytest.raises(KernelTypeError, match="layout"):
+        kernel(b.to_sparse(), b)
+    with pytest.raises(KernelTypeError, match="no memory"):
+        torch.vmap(kernel)(torch.ones(2, 8), torch.ones(2, 8))
+
+
+def test_out_may_share_memory_with_an_argument(kernel, a, b):
+    memory = torch.zeros(12)
+    for start in range(5):
+        memory[:8] = a
+        expected = memory[:8] + b
+        assert torch.equal(kernel(memory[:8], b, out=memory[start : start + 8]), expected)
+    assert kernel(a, b, out=a) is a
+    assert torch.equal(a, torch.arange(8.0) + b)
+    with pytest.raises(ArgumentMismatchError, match="out"):
+        kernel(a, b, out=torch.empty(9))
+    with pytest.raises(ArgumentMismatchError, match="out"):
+        kernel(a, b, out=torch.empty(8, dtype=torch.float64))
+    with pytest.raises(ArgumentMismatchError, match="gradient"):
+        kernel(a, b, out=torch.empty(8, requires_grad=True))
+    spread = torch.zeros(16)
+    kernel(a, b, out=spread[::2])
+    assert torch.equal(spread[::2], a + b)
+
+
+def test_an_argument_that_is_not_used_is_checked(a):
+    kernel = first.compile(a, a)
+    assert torch.equal(kernel(a, a), a + 1)
+    for other in (torch.ones(9), torch.ones(8, dtype=torch.int32), np.ones(9, np.float32)):
+        with pytest.raises(ArgumentMismatchError, match="'b' was compiled for"):
+            kernel(a, other)
+
+
+def test_the_number_of_arguments_is_checked(kernel, a):
+    with pytest.raises(ArgumentMismatchError, match="missing b"):
+        kernel(a)
+    with pytest.raises(ArgumentMismatchError, match="3 positional"):
+        kernel(a, a, a)
+
+
+def test_jit_finds_the_kernel_of_each_call(a, b):
+    for _ in range(3):
+        assert torch.equal(add(a, b), a + b)
+        assert torch.equal(add(a[:4], b[:4]), a[:4] + b[:4])
+        assert np.array_equal(add(a.numpy(), b.numpy()), (a + b).numpy())
+        assert add(a.double(), b.double()).dtype == torch.float64
+        assert add(a.int(), b).dtype == torch.float32
+        assert torch.equal(scaled(a, 2.0), a * 2)
+        assert torch.equal(scaled(a, 3.0), a * 3)
+        assert torch.equal(scaled(a, 3), a * 3)
+        matrix = torch.stack((a, b))
+        torch.testing.assert_close(total(matrix, 0), matrix.sum(0), **within("float32", 2))
+        torch.testing.assert_close(total(matrix, 1), matrix.sum(1), **within("float32", 8))
+        with pytest.raises(KernelTypeError, match="got bool True"):
+            total(matrix, True)
+        assert torch.equal(named(a, b=b), a - b)
+    with pytest.raises(ArgumentMismatchError, match="positional"):
+        named(a, b)
+    with pytest.raises(ArgumentMismatchError):
+        add(a, b, b)
+
+
+def test_jit_sees_a_global_that_changes(a, monkeypatch):
+    assert torch.equal(moved(a), a + 1)
+    assert torch.equal(moved(a), a + 1)
+    monkeypatch.setitem(globals(), "OFFSET", 5.0)
+    assert torch.equal(moved(a), a + 5)
+
+
+def test_threads_share_a_kernel(kernel):
+    wrong = []
+
+    def work(seed):
+        generator = torch.Generator().manual_seed(seed)
+        for _ in range(300):
+            x, y = torch.randn(2, 8, generator=generator)
+            if not torch.equal(kernel(x, y), x + y) or not torch.equal(add(x[:5], y[:5]), x[:5] + y[:5]):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
