@@ -11,8 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 from mlirtri.lowering.build_modules import host_module
+from mlirtri.lowering.cpu_elements import element_loops
 from mlirtri.lowering.cpu_loops import lanes_of, parallel_if_worth, spatial, vectorize, weight
 from mlirtri.lowering.cpu_matmul import matmul
+from mlirtri.lowering.cpu_nests import function_of, nest_of
+from mlirtri.lowering.cpu_reductions import reduction_loops
 from mlirtri.lowering.cpu_rows import rows
 from mlirtri.lowering.loop_schedules import loops
 from mlirtri.lowering.schedule_blocks import BlockFacts, divide_loops, inline_cheap, leaf_blocks, loop_of
@@ -25,6 +28,45 @@ COLUMN_CHUNK = 256
 
 
 def elementwise(function: PrimFunc, target: Target) -> Schedule | None:
+    """Blocks without reductions; see `cpu_elements` for the loops."""
+    schedule = _with_cheap_inlined(function)
+    is_spatial = all(block.is_spatial for block in leaf_blocks(schedule))
+    return _block_by_block(function, schedule, target) if is_spatial else None
+
+
+def reduction(function: PrimFunc, target: Target) -> Schedule | None:
+    """One reduction alone; see `cpu_reductions` for the loops."""
+    schedule = _with_cheap_inlined(function)
+    return _block_by_block(function, schedule, target) if len(leaf_blocks(schedule)) == 1 else None
+
+
+def mixed(function: PrimFunc, target: Target) -> Schedule | None:
+    """Reductions and elementwise work that share no rows, one after the other."""
+    return _block_by_block(function, _with_cheap_inlined(function), target)
+
+
+def _with_cheap_inlined(function: PrimFunc) -> Schedule:
+    schedule = Schedule(function, error_render_level="fast")
+    inline_cheap(schedule)
+    return schedule
+
+
+def _block_by_block(function: PrimFunc, schedule: Schedule, target: Target) -> Schedule | None:
+    statements, flat = [], {}
+    for block in leaf_blocks(schedule):
+        if not block.points:
+            return None
+        nest = nest_of(schedule, block)
+        loops_of = reduction_loops if nest.reduced else element_loops
+        made = loops_of(nest, target) if "R" not in block.kinds or nest.reduced else None
+        if made is None:
+            return None
+        statements.append(made)
+        flat.update(nest.flat)
+    return Schedule(function_of(schedule, function, statements, flat), error_render_level="fast")
+
+
+def plain_elementwise(function: PrimFunc, target: Target) -> Schedule | None:
     """Chains of elementwise work in one nest: outer loops parallel, the innermost one vectorised."""
     schedule = Schedule(function, error_render_level="fast")
     inline_cheap(schedule)
@@ -36,7 +78,7 @@ def elementwise(function: PrimFunc, target: Target) -> Schedule | None:
     return schedule
 
 
-def reduction(function: PrimFunc, target: Target) -> Schedule | None:
+def plain_reduction(function: PrimFunc, target: Target) -> Schedule | None:
     """Reductions and what surrounds them: rows in parallel with everything of a row inside, or column by column."""
     schedule = Schedule(function, error_render_level="fast")
     inline_cheap(schedule)
@@ -184,8 +226,11 @@ def _accumulate(schedule: Schedule, block: BlockFacts, reduced: list[Any], inner
 CPU_RULES = (
     ("Loops", loops),
     ("Matmul", _checked(matmul)),
-    ("Rows", _checked(rows)),
     ("Elementwise", _checked(elementwise)),
     ("Reduction", _checked(reduction)),
+    ("Rows", _checked(rows)),
+    ("Mixed", _checked(mixed)),
+    ("PlainElementwise", _checked(plain_elementwise)),
+    ("PlainReduction", _checked(plain_reduction)),
     ("Fallback", fallback),
 )

@@ -99,7 +99,7 @@ def block_facts(schedule: Schedule, handle: Any) -> BlockFacts:
         writes,
         calls,
         _binds(block),
-        not (own or _stores_bf16_constant(block)),
+        not (own or stores_bf16_constant(block)),
     )
 
 
@@ -113,7 +113,8 @@ def _binds(block) -> bool:
     return bool(found)
 
 
-def _stores_bf16_constant(block) -> bool:
+def stores_bf16_constant(block) -> bool:
+    """Whether a block stores a bf16 constant, for which TVM cannot make vector code."""
     found = []
 
     def store(node):

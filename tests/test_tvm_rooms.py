@@ -358,5 +358,5 @@ def test_what_an_iteration_keeps_to_itself_is_in_registers():
         return e * e * e + e * d * c
 
     compiled = kernel.compile(np.arange(8))
-    assert 'scope="local"' in compiled.ir["scheduled"]
+    assert "T.alloc_local(" in compiled.ir["scheduled"]
     assert "AllocWorkspace" not in compiled.ir["llvm"]

@@ -1,0 +1,319 @@
+"""A block of a PrimFunc as plain statements over flat memory: what the CPU's rules write their loops from.
+
+Takes the facts of a block. Gives a `Nest`: its axes with sizes above 1, neighbours in memory joined into one, and its
+statements with one index per access, a sum of axes wherever it can be said as one; and, the other way, statements with
+the buffers' own indices again. Knows no target.
+
+    for i, j: out[i, j] = x[i, j] + b[j]       ──►   axes i, j;   out[50 * i + j] = x[50 * i + j] + b[j]
+    for i, j: out[i, j] = x[i, j] + 1          ──►   axis ij;     out[ij] = x[ij] + 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from mlirtri.lowering.loop_ranges import linear
+from mlirtri.lowering.schedule_blocks import BlockFacts, stores_bf16_constant
+from mlirtri.lowering.tir_statements import depends_on, fresh, index, sequence
+from mlirtri.lowering.tvm_names import (
+    Analyzer,
+    PrimFunc,
+    Range,
+    SBlock,
+    SBlockRealize,
+    Schedule,
+    TensorLoad,
+    structural_map,
+    structural_walk,
+    tirx,
+)
+from mlirtri.lowering.tvm_targets import vector_bits
+
+
+@dataclass(frozen=True)
+class NestAxis:
+    """One loop of a nest."""
+
+    variable: Any
+    extent: int
+    is_reduction: bool
+
+
+@dataclass(frozen=True)
+class FlatAccess:
+    """One load or store of what lives outside of the nest."""
+
+    buffer: Any
+    """The flat stand-in of the buffer."""
+    place: Any
+    is_store: bool
+
+    def step(self, variable: Any) -> int | None:
+        """How many elements further it is in the axis' next iteration; None where that is not known."""
+        form = linear(self.place, {})
+        if form is not None:
+            return form.factor(variable)
+        known, rest = _parts(self.place)
+        if any(depends_on(each, [variable]) for each in rest):
+            return None
+        return sum(form.factor(variable) for form in known)
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Loops around statements; `init` is what comes before the first iteration of the reduction axes."""
+
+    name: str
+    axes: tuple[NestAxis, ...]
+    body: Any
+    init: Any
+    flat: Mapping[Any, Any]
+    """Flat stand-ins to the buffers that they stand for."""
+    vectorizes: bool
+    """False where TVM cannot make vector code of the statements."""
+
+    @property
+    def spatial(self) -> tuple[NestAxis, ...]:
+        return tuple(axis for axis in self.axes if not axis.is_reduction)
+
+    @property
+    def reduced(self) -> tuple[NestAxis, ...]:
+        return tuple(axis for axis in self.axes if axis.is_reduction)
+
+    @property
+    def points(self) -> int:
+        return prod(axis.extent for axis in self.axes)
+
+    @property
+    def accesses(self) -> tuple[FlatAccess, ...]:
+        return accesses_in(self.body, self.flat)
+
+    @property
+    def written(self) -> list[Any]:
+        """The stand-ins that are stored to, in order."""
+        return list(dict.fromkeys(each.buffer for each in self.accesses if each.is_store))
+
+    @property
+    def operands(self) -> list[FlatAccess]:
+        """The loads of what the nest does not write itself."""
+        written = self.written
+        return [each for each in self.accesses if not each.is_store and each.buffer not in written]
+
+
+def nest_of(schedule: Schedule, block: BlockFacts) -> Nest:
+    """The nest of a leaf block whose axes all have known sizes."""
+    found = schedule.get(block.handle)
+    parts = [each for each in (found.body, found.init) if each is not None]
+    if len(found.match_buffers):
+        raise ValueError(f"block {block.name} has views")
+    flat: dict[Any, Any] = {}
+    outside = _buffers_in(parts, found.alloc_buffers)
+    for buffer in outside:
+        size = prod(int(extent) for extent in buffer.ty.shape)
+        flat[buffer] = tirx.decl_buffer([index(size)], buffer.dtype, buffer.name, layout=None)
+    analyzer = Analyzer()
+    for axis in found.iter_vars:
+        analyzer.bind(axis.var, Range(index(0), index(int(axis.dom.extent))))
+    body, init = (None if part is None else _flattened(part, flat, analyzer) for part in (found.body, found.init))
+    body = fresh(sequence(*(tirx.AllocBuffer(buffer) for buffer in found.alloc_buffers), body))
+    axes = tuple(
+        NestAxis(axis.var, int(axis.dom.extent), kind == "R")
+        for axis, kind in zip(found.iter_vars, block.kinds, strict=True)
+    )
+    stand_ins = {stand_in: buffer for buffer, stand_in in flat.items()}
+    nest = Nest(block.name, axes, body, init, stand_ins, not stores_bf16_constant(found))
+    return _joined(_ordered(_without_units(nest)))
+
+
+def lanes_of(nest: Nest, buffers: Iterable[Any]) -> int:
+    """Vector lanes: a register of the widest element, taken as 32 bits or more; 1 forbids vectors."""
+    return vector_bits() // max(32, *(int(buffer.dtype.bits) for buffer in buffers)) if nest.vectorizes else 1
+
+
+def function_of(schedule: Schedule, function: PrimFunc, statements: Iterable[Any], flat: Mapping[Any, Any]) -> PrimFunc:
+    """The scheduled function with other statements, written on the stand-ins of its buffers."""
+    root = schedule.get(schedule.get_sblock("root"))
+    body = unflattened(fresh(sequence(*statements)), flat)
+    block = SBlock([], [], [], "root", body, None, root.alloc_buffers)
+    return PrimFunc(function.params, SBlockRealize([], True, block), function.ret_type, function.attrs)
+
+
+def accesses_in(statement: Any, flat: Mapping[Any, Any]) -> tuple[FlatAccess, ...]:
+    """The loads and stores of stand-ins in a statement."""
+    found: list[FlatAccess] = []
+
+    def load(node: Any) -> None:
+        if node.source in flat:
+            found.append(FlatAccess(node.source, node.indices[0], False))
+
+    def store(node: Any) -> None:
+        if node.buffer in flat:
+            found.append(FlatAccess(node.buffer, node.indices[0], True))
+
+    structural_walk(statement, [(TensorLoad, load), (tirx.BufferStore, store)], order="pre")
+    return tuple(found)
+
+
+def unflattened(statement: Any, flat: Mapping[Any, Any]) -> Any:
+    """`statement` on the buffers themselves, with their own indices."""
+    analyzer = Analyzer()
+
+    def bound(loop: Any) -> None:
+        analyzer.bind(loop.loop_var, Range(index(0), loop.extent))
+
+    structural_walk(statement, (tirx.For, bound), order="pre")
+
+    def load(node: Any) -> Any:
+        buffer = flat.get(node.source)
+        return node if buffer is None else tirx.BufferLoad(buffer, _indices(node.indices[0], buffer, analyzer))
+
+    def store(node: Any) -> Any:
+        buffer = flat.get(node.buffer)
+        if buffer is None:
+            return node
+        return tirx.BufferStore(buffer, node.value, _indices(node.indices[0], buffer, analyzer))
+
+    return structural_map(statement, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")
+
+
+def _indices(place: Any, buffer: Any, analyzer: Analyzer) -> list[Any]:
+    shape = [int(extent) for extent in buffer.ty.shape]
+    if not shape:
+        return []
+    found = []
+    for at, extent in enumerate(shape):
+        below = prod(shape[at + 1 :])
+        value = place if below == 1 else tirx.floordiv(place, index(below))
+        found.append(analyzer.simplify(value if at == 0 else tirx.floormod(value, index(extent))))
+    return found
+
+
+def _buffers_in(parts: Sequence[Any], inner: Sequence[Any]) -> list[Any]:
+    found: dict[Any, None] = {}
+
+    def load(node: Any) -> None:
+        found[node.source] = None
+
+    def store(node: Any) -> None:
+        found[node.buffer] = None
+
+    for part in parts:
+        structural_walk(part, [(TensorLoad, load), (tirx.BufferStore, store)], order="pre")
+    return [buffer for buffer in found if not any(buffer.same_as(each) for each in inner)]
+
+
+def _flattened(statement: Any, flat: Mapping[Any, Any], analyzer: Analyzer) -> Any:
+    def place(buffer: Any, indices: Sequence[Any]) -> Any:
+        total: Any = index(0)
+        for extent, each in zip(buffer.ty.shape, indices, strict=True):
+            total = total * index(int(extent)) + each
+        return analyzer.simplify(total)
+
+    def load(node: Any) -> Any:
+        stand_in = flat.get(node.source)
+        return node if stand_in is None else tirx.BufferLoad(stand_in, [place(node.source, node.indices)])
+
+    def store(node: Any) -> Any:
+        stand_in = flat.get(node.buffer)
+        return node if stand_in is None else tirx.BufferStore(stand_in, node.value, [place(node.buffer, node.indices)])
+
+    return structural_map(statement, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")
+
+
+def _without_units(nest: Nest) -> Nest:
+    units = {axis.variable: index(0) for axis in nest.axes if axis.extent == 1}
+    kept = tuple(axis for axis in nest.axes if axis.extent != 1)
+    return replace(substituted_nest(nest, units), axes=kept) if units else nest
+
+
+def substituted_nest(nest: Nest, values: Mapping[Any, Any]) -> Nest:
+    """The nest with expressions in place of some of its axes' variables; the axes themselves stay listed."""
+    analyzer = Analyzer()
+    for axis in nest.axes:
+        analyzer.bind(axis.variable, Range(index(0), index(axis.extent)))
+
+    def replaced(part: Any) -> Any:
+        if part is None:
+            return None
+        part = structural_map(part, (tirx.Var, lambda each: values.get(each, each)))
+
+        def load(node: Any) -> Any:
+            if node.source not in nest.flat:
+                return node
+            return tirx.BufferLoad(node.source, [analyzer.simplify(node.indices[0])])
+
+        def store(node: Any) -> Any:
+            if node.buffer not in nest.flat:
+                return node
+            return tirx.BufferStore(node.buffer, node.value, [analyzer.simplify(node.indices[0])])
+
+        return structural_map(part, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")
+
+    return replace(nest, body=replaced(nest.body), init=replaced(nest.init))
+
+
+def _ordered(nest: Nest) -> Nest:
+    """The axes as the results have them in memory, then those that are reduced as the first operand has them."""
+    accesses = nest.accesses
+    stores = [each for each in accesses if each.is_store]
+    loads = [each for each in accesses if not each.is_store] or stores
+
+    def key(axis: NestAxis) -> int:
+        found = [each.step(axis.variable) for each in (loads if axis.is_reduction else stores)]
+        return -max((abs(step) for step in found if step is not None), default=0)
+
+    return replace(nest, axes=(*sorted(nest.spatial, key=key), *sorted(nest.reduced, key=key)))
+
+
+def _joined(nest: Nest) -> Nest:
+    """Neighbouring axes as one where every access runs through both without a gap."""
+    for outer, inner in zip(nest.axes, nest.axes[1:], strict=False):
+        if outer.is_reduction != inner.is_reduction or not _runs_through(nest, outer, inner):
+            continue
+        both = NestAxis(
+            tirx.Var(outer.variable.name, outer.variable.ty), outer.extent * inner.extent, outer.is_reduction
+        )
+        values = {outer.variable: index(0), inner.variable: both.variable}
+        axes = tuple(both if axis is outer else axis for axis in nest.axes if axis is not inner)
+        return _joined(replace(substituted_nest(replace(nest, axes=axes), values), axes=axes))
+    return nest
+
+
+def _runs_through(nest: Nest, outer: NestAxis, inner: NestAxis) -> bool:
+    variables = [outer.variable, inner.variable]
+    if depends_on(_without_places(nest.body, nest.flat), variables):
+        return False
+    if nest.init is not None and depends_on(_without_places(nest.init, nest.flat), variables):
+        return False
+    accesses = nest.accesses if nest.init is None else (*nest.accesses, *accesses_in(nest.init, nest.flat))
+    for access in accesses:
+        form = linear(access.place, {})
+        if form is None and depends_on(access.place, variables):
+            return False
+        if form is not None and form.factor(outer.variable) != form.factor(inner.variable) * inner.extent:
+            return False
+    return True
+
+
+def _without_places(statement: Any, flat: Mapping[Any, Any]) -> Any:
+    """The statement with every access at 0: what is left of axes in it is in values."""
+
+    def load(node: Any) -> Any:
+        return tirx.BufferLoad(node.source, [index(0)]) if node.source in flat else node
+
+    def store(node: Any) -> Any:
+        return tirx.BufferStore(node.buffer, node.value, [index(0)]) if node.buffer in flat else node
+
+    return structural_map(statement, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")
+
+
+def _parts(place: Any) -> tuple[list[Any], list[Any]]:
+    """The summands of an index: the linear forms of those that have one, and the others."""
+    if isinstance(place, tirx.Add):
+        first, second = _parts(place.a), _parts(place.b)
+        return first[0] + second[0], first[1] + second[1]
+    form = linear(place, {})
+    return ([form], []) if form is not None else ([], [place])

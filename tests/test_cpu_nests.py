@@ -1,0 +1,130 @@
+"""The CPU's loops for elementwise work and reductions: every extent to its end, NaN, all dtypes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mlirtri import jit
+
+EXTENTS = ((1, 1), (3, 5), (7, 16), (5, 37), (70, 1001))
+DTYPES = ("float64", "float16", "int8", "int64", "uint8")
+
+
+@jit
+def sum_rows(x):
+    return np.sum(x, axis=1)
+
+
+@jit
+def sum_columns(x):
+    return np.sum(x, axis=0)
+
+
+@jit
+def sum_all(x):
+    return np.sum(x)
+
+
+@jit
+def sum_middle(x):
+    return np.sum(x, axis=1)
+
+
+@jit
+def extrema(x):
+    return np.max(x, axis=1), np.min(x, axis=1), np.max(x, axis=0), np.min(x)
+
+
+@jit
+def positions(x):
+    return np.argmax(x, axis=1), np.argmin(x, axis=1), np.argmax(x, axis=0), np.argmin(x)
+
+
+@jit
+def conditions(x):
+    return np.any(x > 1, axis=1), np.all(x > 0, axis=1), np.any(x > 1, axis=0), np.all(x > 0)
+
+
+@jit
+def products(x):
+    return np.prod(x, axis=1), np.prod(x, axis=0)
+
+
+@jit
+def bordered(x):
+    return np.pad(x, ((1, 2), (3, 1)))
+
+
+@jit
+def joined(x):
+    return np.concatenate([x, x + 1, x[:, 1:]], axis=1)
+
+
+@jit
+def spread(x):
+    return x * 2 + x[0] + x[:, :1]
+
+
+@jit
+def turned(x):
+    return x[::-1, ::-1] - x.T.T
+
+
+def _array(shape, dtype):
+    random = np.random.default_rng(sum(shape))
+    if np.dtype(dtype).kind in "iu":
+        return random.integers(0, 5, shape).astype(dtype)
+    return random.standard_normal(shape).astype(dtype)
+
+
+def _compare(kernel, x):
+    made, expected = kernel(x), kernel.__wrapped__(x)
+    made, expected = ((each if isinstance(each, tuple) else (each,)) for each in (made, expected))
+    for one, other in zip(made, expected, strict=True):
+        assert np.asarray(one).dtype == np.asarray(other).dtype
+        if np.asarray(other).dtype.kind != "f":
+            np.testing.assert_array_equal(one, other)
+            continue
+        spacing = float(np.finfo(np.asarray(other).dtype).eps) * max(x.shape) ** 0.5 * 8
+        np.testing.assert_allclose(one, other, rtol=spacing, atol=spacing * max(1.0, np.abs(x).max() * x.shape[0]))
+
+
+@pytest.mark.parametrize("shape", EXTENTS, ids=str)
+@pytest.mark.parametrize("kernel", [sum_rows, sum_columns, sum_all, extrema, positions, conditions, spread, bordered])
+def test_every_extent_is_done_to_its_end(kernel, shape):
+    _compare(kernel, _array(shape, "float32"))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kernel", [sum_columns, extrema, positions, products, bordered])
+def test_all_dtypes(kernel, dtype):
+    x = _array((6, 83), dtype)
+    _compare(kernel, np.minimum(x, 2) if kernel is products else x)
+
+
+@pytest.mark.parametrize("kernel", [extrema, positions])
+def test_nan_and_infinity_are_numpys(kernel):
+    x = _array((40, 77), "float32")
+    x[3, 5] = x[3, 70] = x[7, 76] = x[8, 0] = np.nan
+    x[10] = -np.inf
+    x[11] = np.inf
+    x[12, 4] = x[12, 44] = np.inf
+    _compare(kernel, x)
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 7), (2, 40, 33), (4, 3, 256), (1, 9, 1)], ids=str)
+def test_the_middle_axis(shape):
+    _compare(sum_middle, _array(shape, "float32"))
+
+
+@pytest.mark.parametrize("shape", [(5, 37), (16, 16), (33, 130)], ids=str)
+@pytest.mark.parametrize("kernel", [joined, turned])
+def test_parts_of_arrays(kernel, shape):
+    _compare(kernel, _array(shape, "float32"))
+
+
+def test_first_of_equal_extrema():
+    x = np.zeros((9, 100), np.float32)
+    x[2, 17] = x[2, 18] = x[2, 99] = 1
+    _compare(positions, x)
