@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from mlirtri.dialect.mlir import arith, ir, operations_named
 from mlirtri.lowering.cloning import replace
-from mlirtri.lowering.vector_functions import FUNCTIONS
+from mlirtri.lowering.wide_functions import FUNCTIONS
 
 _WIDTHS = {"float32": 32, "float64": 64}
 _MANTISSA = {"float32": 23, "float64": 52}
@@ -97,6 +97,9 @@ class Scalars:
 
     def floor(self, x: ir.Value) -> ir.Value:
         return _intrinsic("floor", x)
+
+    def root(self, x: ir.Value) -> ir.Value:
+        return _intrinsic("sqrt", x)
 
     def between(self, x: ir.Value, low: float, high: float) -> ir.Value:
         lower, upper = self.number(low), self.number(high)

@@ -116,7 +116,7 @@ def _scaled(c: Lanes, value: Expr, n: Expr) -> Expr:
     return c.product(c.product(value, c.power_of_two(half)), c.power_of_two(c.minus(k, half)))
 
 
-def _exponential(c: Lanes, x: Expr) -> Expr:
+def exponential(c: Lanes, x: Expr) -> Expr:
     """e**x for x in the range of results; no NaN."""
     n, r = _reduced(c, x)
     more = c.fma(c.polynomial(r, _EXPONENTIAL[c.dtype].exp), c.product(r, r), r)
@@ -126,7 +126,7 @@ def _exponential(c: Lanes, x: Expr) -> Expr:
 @function("exp", "float32", "float64")
 def _exp(c: Lanes, x: Expr) -> Expr:
     facts = _EXPONENTIAL[c.dtype]
-    return c.select(c.is_nan(x), x, _exponential(c, c.named(c.between(x, facts.low, facts.high))))
+    return c.select(c.is_nan(x), x, exponential(c, c.named(c.between(x, facts.low, facts.high))))
 
 
 @function("exp2", "float32", "float64")
@@ -219,7 +219,7 @@ def _with_ends(c: Lanes, x: Expr, inside: Expr) -> Expr:
     return c.select(c.both(c.greater(x, c.number(0.0)), c.less(x, infinity)), inside, above)
 
 
-def _natural(c: Lanes, x: Expr) -> Expr:
+def natural_logarithm(c: Lanes, x: Expr) -> Expr:
     k, f, t = _logarithm(c, x)
     high, low = _split(c, LN2, LN2_REST)
     return c.fma(k, high, c.sum(f, c.fma(k, low, t)))
@@ -227,7 +227,7 @@ def _natural(c: Lanes, x: Expr) -> Expr:
 
 @function("log", "float32", "float64")
 def _log(c: Lanes, x: Expr) -> Expr:
-    return _with_ends(c, x, _natural(c, x))
+    return _with_ends(c, x, natural_logarithm(c, x))
 
 
 @function("log2", "float32", "float64")
@@ -251,7 +251,7 @@ def _log1p(c: Lanes, x: Expr) -> Expr:
     one = c.number(1.0)
     u = c.named(c.sum(x, one))
     lost = c.select(c.greater(x, one), c.difference(one, c.difference(u, x)), c.difference(x, c.difference(u, one)))
-    plain = c.named(_natural(c, u))
+    plain = c.named(natural_logarithm(c, u))
     is_tiny = c.less(c.magnitude(x), c.number(2.0 ** -_EXPONENTIAL[c.dtype].bits))
     return c.select(is_tiny, x, _with_ends(c, u, c.sum(c.quotient(lost, u), plain)))
 
@@ -275,7 +275,7 @@ def _erf(c: Lanes, x: Expr) -> Expr:
     size = c.named(c.magnitude(x))
     near = c.fma(x, c.polynomial(c.named(c.product(x, x)), _ERF_NEAR), x)
     exponent = c.polynomial(c.named(c.between(size, 1.0, 4.0)), _ERF_FAR)
-    rest = _exponential(c, c.named(c.product(exponent, c.number(-1.0))))
+    rest = exponential(c, c.named(c.product(exponent, c.number(-1.0))))
     far = c.with_sign(c.difference(c.number(1.0), rest), x)
     return c.select(c.either(c.is_nan(x), c.less(size, c.number(1.0))), near, far)
 
@@ -301,24 +301,38 @@ _COS = {
 _FARTHEST = {"float32": 2.0**26, "float64": 2.0**20}
 
 
-def _quarters32(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
-    """x = n pi / 2 + r: n, r and 0, by way of doubles."""
-    wide = c.of_width("float64")
+def quarters_of(c: Lanes, wide: Lanes, x: Expr) -> tuple[Expr, Expr]:
+    """x = n pi / 2 + r for an fp32 x: n, and r in fp64."""
     y = c.named(wide.converted(x))
     n = c.named(wide.floor(wide.fma(y, wide.number(TWO_OVER_PI), wide.number(0.5))))
     minus = c.named(wide.product(n, wide.number(-1.0)))
     r = wide.fma(minus, wide.number(HALF_PI[1]), wide.fma(minus, wide.number(HALF_PI[0]), y))
-    return c.named(c.integer_of(n)), c.named(c.converted(r)), c.number(0.0)
+    return c.named(c.integer_of(n)), r
+
+
+def _quarters32(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
+    """The same with r in fp32, and the 0 that it has lost."""
+    n, r = quarters_of(c, c.of_width("float64"), x)
+    return n, c.named(c.converted(r)), c.number(0.0)
 
 
 def _quarters64(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
-    """The same with what r has lost."""
+    """n, r and what r has lost, in fp64."""
     n = c.named(c.floor(c.fma(x, c.number(TWO_OVER_PI), c.number(0.5))))
     minus = c.named(c.product(n, c.number(-1.0)))
     first = c.named(c.fma(minus, c.number(HALF_PI[0]), x))
     r = c.named(c.fma(minus, c.number(HALF_PI[1]), first))
     lost = c.fma(minus, c.number(HALF_PI[1]), c.difference(first, r))
     return c.named(c.integer_of(n)), r, c.named(c.fma(minus, c.number(HALF_PI[2]), lost))
+
+
+def circular_polynomials(c: Lanes, r: Expr) -> tuple[Expr, Expr]:
+    """sin r and cos r for |r| <= pi / 4, where the last digit does not matter."""
+    r = c.named(r)
+    z = c.named(c.product(r, r))
+    sine = c.named(c.fma(c.product(r, z), c.polynomial(z, _SIN[c.dtype]), r))
+    quartic = c.product(c.product(z, z), c.polynomial(z, _COS[c.dtype]))
+    return sine, c.named(c.sum(c.fma(z, c.number(-0.5), c.number(1.0)), quartic))
 
 
 def _circular(c: Lanes, x: Expr, turn: int) -> Expr:
@@ -338,20 +352,20 @@ def _circular(c: Lanes, x: Expr, turn: int) -> Expr:
     return c.select(is_lower, c.product(value, c.number(-1.0)), value)
 
 
-def _is_near(c: Lanes, x: Expr) -> Expr:
+def is_near(c: Lanes, x: Expr) -> Expr:
     return c.less(c.magnitude(x), c.number(_FARTHEST[c.dtype]))
 
 
 @function("sin", "float32", "float64", asks_library=True)
 def _sin(c: Lanes, x: Expr) -> Expr:
     near = c.named(c.select(c.equal(x, c.number(0.0)), x, _circular(c, x, 0)))
-    return c.where_all(_is_near(c, x), near, "sin", x)
+    return c.where_all(is_near(c, x), near, "sin", x)
 
 
 @function("cos", "float32", "float64", asks_library=True)
 def _cos(c: Lanes, x: Expr) -> Expr:
     near = c.named(_circular(c, x, 1))
-    return c.where_all(_is_near(c, x), near, "cos", x)
+    return c.where_all(is_near(c, x), near, "cos", x)
 
 
 # --- powers ----------------------------------------------------------------------------------------------------------

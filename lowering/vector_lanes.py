@@ -117,6 +117,9 @@ class Lanes:
     def floor(self, x: Expr) -> Expr:
         return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.floor", x)
 
+    def root(self, x: Expr) -> Expr:
+        return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.sqrt", x)
+
     def between(self, x: Expr, low: float, high: float) -> Expr:
         """x moved into a range; NaN becomes its lower end."""
         lower, upper = self.number(low), self.number(high)

@@ -19,8 +19,8 @@ from mlirtri.lowering.tvm_names import (
     structural_walk,
     tirx,
 )
-from mlirtri.lowering.vector_functions import FUNCTIONS
 from mlirtri.lowering.vector_lanes import Lanes
+from mlirtri.lowering.wide_functions import FUNCTIONS
 
 PREFIX = "tirx.mlirtri."
 _EXTERNAL = "tirx.call_pure_extern"

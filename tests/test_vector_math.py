@@ -17,6 +17,7 @@ FUNCTIONS = {
 }  # fmt: skip
 """With the range where most of the numbers are taken from; the bits of the others are random."""
 DTYPES = (np.float32, np.float64)
+ENDS = (0.0, -0.0, 1.0, -1.0, -2.0, 0.5, 2.0, 3.0, np.inf, -np.inf, np.nan)
 
 
 def numbers(dtype, low: float, high: float) -> np.ndarray:
@@ -66,6 +67,43 @@ def test_every_float_is_within_two_units(name, dtype, kernel):
         check(found, getattr(np, name)(x.astype(np.longdouble)))
 
 
+WIDE = ("tan", "arctan", "arcsin", "arccos", "sinh", "cosh", "arcsinh", "arccosh", "arctanh", "cbrt")
+
+
+@mt.jit
+def wide_ones(x):
+    return (
+        np.tan(x), np.arctan(x), np.arcsin(x), np.arccos(x), np.sinh(x), np.cosh(x), np.arcsinh(x), np.arccosh(x),
+        np.arctanh(x), np.cbrt(x),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_functions_that_are_computed_in_doubles(pipeline):
+    x = np.concatenate([numbers(np.float32, -1, 1), numbers(np.float32, -100, 100)])
+    found = mt.jit(pipeline=pipeline)(wide_ones.__wrapped__)(x)
+    with np.errstate(all="ignore"):
+        for name, one in zip(WIDE, found, strict=True):
+            check(one, getattr(np, name)(x.astype(np.float64)))
+
+
+@mt.jit
+def angle(y, x):
+    return np.arctan2(y, x)
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_angles_in_all_quadrants(pipeline):
+    ends = np.array(ENDS, np.float32)
+    y, x = (np.concatenate([each.ravel()] * 16) for each in np.meshgrid(ends, ends))
+    y, x = (np.concatenate([each, numbers(np.float32, *ends)]) for each, ends in ((y, (-3, 3)), (x, (-9, 5))))
+    x[len(ends) ** 2 * 16 :] = x[len(ends) ** 2 * 16 :][::-1]
+    kernel = mt.jit(pipeline=pipeline)(angle.__wrapped__)
+    with np.errstate(invalid="ignore"):
+        wanted = np.arctan2(y.astype(np.float64), x.astype(np.float64))
+        check(kernel(y, x), wanted, most=1.0)
+
+
 @mt.jit
 def error_function(x):
     return torch.erf(x)
@@ -87,9 +125,6 @@ def test_powers():
     y = generator.uniform(-5, 5, 40_000).astype(np.float32)
     with np.errstate(all="ignore"):
         check(power(x, y), np.power(x.astype(np.float64), y.astype(np.float64)), most=1.0)
-
-
-ENDS = (0.0, -0.0, 1.0, -1.0, -2.0, 0.5, 2.0, 3.0, np.inf, -np.inf, np.nan)
 
 
 @pytest.mark.parametrize("lanes", [1, 16])
