@@ -98,15 +98,18 @@ def _written(function: PrimFunc, plan: RowPlan, target: Target) -> PrimFunc:
         index(together) if count % together == 0 else tirx.Min(index(together), index(count) - block * index(together))
     )
     body = tirx.For(within, index(0), left, tirx.ForKind.SERIAL, body)
-    parameters = list(function.params)
-    whole = [tirx.BufferRegion(each, [Range(index(0), size) for size in each.shape]) for each in parameters]
     # Not the block's own memory, of which TVM would keep one element of what one vector goes through.
     body = tirx.SeqStmt([*(tirx.AllocBuffer(each) for each in writer.memory), body])
-    inner = SBlock([], whole, whole, plan.nests[-1].name, body)
     kind = tirx.ForKind.PARALLEL if target.threads > 1 and _work(plan) >= PARALLEL_POINTS else tirx.ForKind.SERIAL
-    loop = tirx.For(block, index(0), index(blocks), kind, SBlockRealize([], True, inner))
-    root = SBlockRealize([], True, SBlock([], [], [], "root", loop))
-    return PrimFunc(parameters, root, function.ret_type, function.attrs)
+    return with_statement(function, plan.nests[-1].name, tirx.For(block, index(0), index(blocks), kind, body))
+
+
+def with_statement(function: PrimFunc, name: str, statement: Any) -> PrimFunc:
+    """The function that does `statement`, in one block that may read and write all parameters."""
+    whole = [tirx.BufferRegion(each, [Range(index(0), size) for size in each.shape]) for each in function.params]
+    inner = SBlockRealize([], True, SBlock([], whole, whole, name, statement))
+    root = SBlockRealize([], True, SBlock([], [], [], "root", inner))
+    return PrimFunc(list(function.params), root, function.ret_type, function.attrs)
 
 
 def _weight(plan: RowPlan, at: int) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlirtri.lowering.build_modules import host_module
+from mlirtri.lowering.cpu_attention import attention
 from mlirtri.lowering.cpu_elements import element_loops
 from mlirtri.lowering.cpu_loops import lanes_of, parallel_if_worth, spatial, vectorize, weight
 from mlirtri.lowering.cpu_matmul import matmul
@@ -228,6 +229,7 @@ CPU_RULES = (
     ("Matmul", _checked(matmul)),
     ("Elementwise", _checked(elementwise)),
     ("Reduction", _checked(reduction)),
+    ("Attention", _checked(attention)),
     ("Rows", _checked(rows)),
     ("Mixed", _checked(mixed)),
     ("PlainElementwise", _checked(plain_elementwise)),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from mlirtri.lowering.cpu_attention import takes_attention
 from mlirtri.lowering.cpu_rows import fits_cache, has_enough_rows, runs_along_memory
 from mlirtri.lowering.row_merging import Launch, Merged, merged, merged_name
 from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of
@@ -73,10 +74,15 @@ def _refuse(nest: Nest) -> None:
         if any(axis is None and not isinstance(one, tirx.IntImm)
                for axis, one in zip(nest.plain(load.indices), load.indices, strict=True)):  # fmt: skip
             raise NotRows(f"{nest.name} reads windows, not rows")
+    if _crosses(nest):
+        raise NotRows(f"{nest.name} is a matrix product, which has rules of its own")
+
+
+def _crosses(nest: Nest) -> bool:
+    """Whether two operands each go along an axis of the result that the other does not."""
     kept = {at for at, axis in enumerate(nest.axes) if not axis.is_reduction and axis.extent > 1}
     sets = [kept & set(nest.plain(load.indices)) for load in nest.loads]
-    if any(one - other and other - one for one in sets for other in sets):
-        raise NotRows(f"{nest.name} is a matrix product, which has rules of its own")
+    return any(one - other and other - one for one in sets for other in sets)
 
 
 class _Search:
@@ -103,6 +109,9 @@ class _Search:
         """The groups in the order of their last calls."""
         for at in self.launches:
             self._join_producers(at)
+        for at, launch in self.launches.items():
+            if is_product(launch.function):
+                self._join_attention(at)
         return sorted(set(self.group_of.values()), key=lambda group: group[-1])
 
     def _join_producers(self, at: int) -> None:
@@ -118,6 +127,22 @@ class _Search:
             together = _union([self.group_of[at], producer])
             if self._fits(together):
                 self._set(together)
+
+    def _join_attention(self, at: int) -> None:
+        """Join a product with the row kernel that it reads and the product before, where a rule takes all three."""
+        products = {one for one, launch in self.launches.items() if is_product(launch.function)}
+        for rows in self._producers((at,)):
+            for source in self._producers(rows):
+                group = _union([source, rows, (at,)])
+                if len(source) == 1 and source[0] in products and not self._is_circular(group):
+                    if takes_attention(self.merged(group).function):
+                        self._set(group)
+                        return
+
+    def _producers(self, group: Group) -> list[Group]:
+        """The groups that a group reads."""
+        read = {self.group_of[one] for at in group for one in self.reads[at] if one in self.launches}
+        return sorted(read - {group})
 
     def _set(self, group: Group) -> None:
         for at in group:
@@ -146,6 +171,14 @@ class _Search:
         """Whether a result is read outside of the group, or leaves the block."""
         at = self.made[result]
         return not isinstance(result, relax.DataflowVar) or any(one not in group for one in self.readers[at])
+
+
+def is_product(function: PrimFunc) -> bool:
+    """Whether one of the function's nests is a matrix product."""
+    try:
+        return any(nest.is_reduction and _crosses(nest) for nest in nests_of(function))
+    except NotRows:
+        return False
 
 
 def _union(groups: Iterable[Group]) -> Group:

@@ -10,10 +10,11 @@ static size around one store. Knows nothing of targets; changes nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from mlirtri.lowering.tir_arithmetic import reads_memory
 from mlirtri.lowering.tvm_names import (
     Analyzer,
     PrimFunc,
@@ -91,7 +92,52 @@ def nests_of(function: PrimFunc) -> list[Nest]:
     if not isinstance(root, SBlockRealize) or len(root.block.iter_vars):
         raise NotRows("it is made of statements, not of loop nests")
     body = root.block.body
-    return [_nest(statement) for statement in (body.seq if isinstance(body, tirx.SeqStmt) else [body])]
+    nests = [_nest(statement) for statement in (body.seq if isinstance(body, tirx.SeqStmt) else [body])]
+    return _without_positions(nests, function.params)
+
+
+def _without_positions(nests: list[Nest], outputs: Sequence[Any]) -> list[Nest]:
+    """The nests without those that only say where an element is, as `arange` does: their readers know it themselves."""
+    positions = {
+        nest.target: nest
+        for nest in nests
+        if not (nest.loads or nest.before or nest.is_reduction or None in nest.places)
+        and not any(nest.target.same_as(output) for output in outputs)
+    }
+    if not positions:
+        return nests
+
+    def position(load: Any) -> Any:
+        nest = positions.get(load.source)
+        if nest is None:
+            return load
+        values = {nest.axes[axis].variable: one for axis, one in zip(nest.places, load.indices, strict=True)}
+        return structural_map(nest.store.value, (tirx.Var, lambda each: values.get(each, each)), order="post")
+
+    rules = [(TensorLoad, position), (tirx.Cast, _without_widening)]
+    kept = [nest for nest in nests if nest.target not in positions]
+    return [
+        replace(
+            nest,
+            store=structural_map(nest.store, rules, order="post"),
+            before=tuple(structural_map(each, rules, order="post") for each in nest.before),
+        )
+        for nest in kept
+    ]
+
+
+def _without_widening(cast: Any) -> Any:
+    """Sums and differences of positions as they are: only what is read from memory may overflow."""
+    inner = cast.value
+    if not isinstance(inner, tirx.Add | tirx.Sub) or not all(
+        isinstance(each, tirx.Cast) for each in (inner.a, inner.b)
+    ):
+        return cast
+    operands = [each.value for each in (inner.a, inner.b)]
+    dtypes = {str(each.ty.dtype) for each in operands}
+    if dtypes != {str(cast.ty.dtype)} or "int" not in str(cast.ty.dtype) or any(map(reads_memory, operands)):
+        return cast
+    return type(inner)(*operands)
 
 
 def _nest(statement: Any) -> Nest:

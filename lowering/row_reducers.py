@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.row_nests import Nest
-from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
+from mlirtri.lowering.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
 
-_NODES = {tirx.Add: 0, tirx.Mul: 1, tirx.Max: None, tirx.Min: None, tirx.And: None, tirx.Or: None}
-"""Associative nodes with their neutral number; None where any term may count twice."""
-_CALLS = {"tirx.bitwise_and": None, "tirx.bitwise_or": None, "tirx.bitwise_xor": 0}
+_NODES = {
+    "Add": 0, "Mul": 1, "BitwiseXor": 0, "Max": None, "Min": None, "And": None, "Or": None,
+    "BitwiseAnd": None, "BitwiseOr": None,
+}  # fmt: skip
+"""Names of associative nodes with their neutral number; None where any term may count twice."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +51,8 @@ def reducer_of(nest: Nest) -> Reducer | None:
 
 def _operands(value: Any) -> tuple | None:
     """Both operands of an associative operation, its neutral number, and what makes it of others."""
-    for kind, neutral in _NODES.items():
-        if isinstance(value, kind):
-            return value.a, value.b, neutral, kind
-    name = str(getattr(getattr(value, "op", None), "name", ""))
-    if isinstance(value, ir.Call) and name in _CALLS:
-
-        def make(one: Any, other: Any) -> Any:
-            return ir.Call(value.op, [one, other], ret_ty=str(value.ty.dtype))
-
-        return value.args[0], value.args[1], _CALLS[name], make
-    return None
+    kind = type(value)
+    return (value.a, value.b, _NODES[kind.__name__], kind) if kind.__name__ in _NODES else None
 
 
 def _extremum(value: Any, own: Any) -> Reducer | None:

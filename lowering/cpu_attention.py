@@ -1,0 +1,349 @@
+"""The CPU rule for attention: two matrix products with row kernels between them, a block of rows at a time.
+
+Takes a PrimFunc of plain nests: a product, whatever goes along the rows of its result (scaling, masks, softmax), and a
+product that adds up along these rows. Gives a function in which blocks of rows run in parallel; what lies between the
+products is one block's scores, which stay in the second cache. None where there is no such chain, or rows are too long.
+
+    pack k;  parallel over heads and blocks of rows:  s = q[rows] k^T;  each row of s: softmax;  out[rows] = s v
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from mlirtri.lowering.contraction import Axis, Contraction, Values, size_of
+from mlirtri.lowering.cpu_contraction import contraction_loops
+from mlirtri.lowering.cpu_facts import cache_bytes
+from mlirtri.lowering.cpu_packing import packed_right
+from mlirtri.lowering.cpu_rows import runs_along_memory, with_statement
+from mlirtri.lowering.cpu_tiles import lanes_for, loop_kind
+from mlirtri.lowering.products import Product, find_product
+from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of
+from mlirtri.lowering.row_passes import RowWriter
+from mlirtri.lowering.row_plan import RowPlan, make_plan
+from mlirtri.lowering.schedule_blocks import leaf_blocks
+from mlirtri.lowering.target import Target
+from mlirtri.lowering.tile_statements import counted, flat, replaced, spread, temporary
+from mlirtri.lowering.tir_statements import index, sequence
+from mlirtri.lowering.tvm_names import PrimFunc, Schedule, TensorLoad, structural_map, structural_walk, tirx
+
+LEAST_ROWS = 8
+"""Rows of a block below which a product has no tile to speak of."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A product, the row kernels behind it, and the product that they end in."""
+
+    first: Product
+    rows: RowPlan
+    second: Product
+    weights: Nest
+    """The row nest that the second product reads."""
+    stores: tuple[Any, ...]
+    """What is done with the second product, in terms of its axes."""
+    dimensions: tuple[int | None, ...]
+    """Per dimension of the first result, the number of the rows' axis; None for the row itself."""
+    block: int
+    """The number of the rows' axis that is the first product's row, and the second's."""
+
+    @property
+    def row(self) -> int:
+        return self.rows.rows.extents[self.block]
+
+    @property
+    def length(self) -> int:
+        """Elements of a row of scores."""
+        return size_of(self.first.columns)
+
+
+def attention(function: PrimFunc, target: Target) -> Schedule | None:
+    """Blocks of rows through both products."""
+    chain = chain_of(function)
+    if chain is None or not _has_blocks(chain):
+        return None
+    return Schedule(with_statement(function, "attention", _Writer(function, chain, target).statement()))
+
+
+def takes_attention(function: PrimFunc) -> bool:
+    """Whether the rule takes a function."""
+    chain = chain_of(function)
+    return chain is not None and _has_blocks(chain)
+
+
+def _has_blocks(chain: Chain) -> bool:
+    return rows_of_block(chain) >= min(LEAST_ROWS, chain.row)
+
+
+def rows_of_block(chain: Chain) -> int:
+    """Rows of which the scores take a quarter of the second cache."""
+    most = cache_bytes()[2] // 4 // (chain.length * int(chain.first.result.dtype.bits) // 8)
+    return min(chain.row, most // LEAST_ROWS * LEAST_ROWS)
+
+
+def chain_of(function: PrimFunc) -> Chain | None:
+    """The chain that a PrimFunc is; None if it is none."""
+    schedule = Schedule(function)
+    try:
+        blocks = {block.name: block for block in leaf_blocks(schedule)}
+        nests = nests_of(schedule.mod["main"])
+        found = {
+            at: product
+            for at, nest in enumerate(nests)
+            if nest.is_reduction
+            and (product := find_product(blocks[nest.name], schedule.get(blocks[nest.name].handle))) is not None
+        }
+        if len(found) != 2:
+            return None
+        return _chain(nests, found, function.params)
+    except (NotRows, ValueError):  # opaque, symbolic or strange loops
+        return None
+
+
+def _chain(nests: list[Nest], products: dict[int, Product], outputs: Sequence[Any]) -> Chain | None:
+    start, end = products
+    first, second = products[start], products[end]
+    middle = nests[start + 1 : end]
+    if start != 0 or not middle or len(first.rows) != 1 or len(second.rows) != 1:
+        return None
+    stores = _stores_behind(nests[end], nests[end + 1 :], second)
+    weights = next((nest for nest in middle if _loads_of(second.left, nest.target)), None)
+    seen = [nest.target for nest in (nests[start], *middle) if any(nest.target.same_as(one) for one in outputs)]
+    if (
+        stores is None
+        or weights is None
+        or seen
+        or any(second_reads(second, nest) for nest in nests[:end] if nest is not weights)
+    ):
+        return None
+    if weights is not middle[-1] or str(weights.target.dtype) != str(first.result.dtype):
+        return None
+    plan = make_plan(middle, find_rows(middle), [weights.target])
+    if not plan.reducers or not all(runs_along_memory(plan, at) for at in plan.reducers):
+        return None
+    dimensions = _dimensions(plan, first)
+    if dimensions is None:
+        return None
+    axis_of = dict(zip(first.update.indices, dimensions, strict=True))
+    block = axis_of[first.rows[0].variable]
+    chain = Chain(first, plan, second, weights, stores, dimensions, block)
+    return chain if block is not None and _fits(chain, axis_of) else None
+
+
+def second_reads(second: Product, nest: Nest) -> bool:
+    return bool(_loads_of(second.left, nest.target) or _loads_of(second.right, nest.target))
+
+
+def _loads_of(expression: Any, buffer: Any) -> list[Any]:
+    found: list[Any] = []
+    structural_walk(expression, (TensorLoad, found.append), order="post")
+    return [load for load in found if load.source.same_as(buffer)]
+
+
+def _dimensions(plan: RowPlan, first: Product) -> tuple[int | None, ...] | None:
+    """Which of the rows' axes each dimension of the first result is, the same in all nests that read it."""
+    said: set[tuple[int | None, ...]] = set()
+    for at, nest in enumerate(plan.nests):
+        rows, inside = plan.rows.axes[at], [axis for group in plan.inside[at].groups for axis in group]
+        for load in nest.loads:
+            if not load.source.same_as(first.result):
+                continue
+            places = nest.plain(load.indices)
+            inner = [axis for axis in places if axis is not None and axis not in rows and nest.axes[axis].extent > 1]
+            if inner != inside:
+                return None
+            said.add(tuple(rows.index(axis) if axis in rows else None for axis in places))
+    return said.pop() if len(said) == 1 else None
+
+
+def _fits(chain: Chain, axis_of: dict[Any, int | None]) -> bool:
+    """Whether the rows are the products' batch and row axes, and the second product goes along the rows."""
+    first, second, extents = chain.first, chain.second, chain.rows.rows.extents
+    if any(axis_of.get(axis.variable) is not None for axis in first.columns):
+        return False
+    kept = {axis_of.get(axis.variable) for axis in (*first.batch, *first.rows) if axis.extent > 1}
+    if None in kept or any(extent > 1 and at not in kept for at, extent in enumerate(extents)):
+        return False
+    [load, *more] = _loads_of(chain.second.left, chain.weights.target)
+    if more:
+        return False
+    at = next(number for number, nest in enumerate(chain.rows.nests) if nest is chain.weights)
+    rows = chain.rows.rows.axes[at]
+    axes = [rows.index(axis) if axis in rows else None for axis in chain.weights.places]
+    reduced = [each.variable for each in second.reduced]
+    inner = [
+        one for one, axis in zip(load.indices, axes, strict=True) if axis is None and not isinstance(one, tirx.IntImm)
+    ]
+    used = {axis: one for one, axis in zip(load.indices, axes, strict=True) if axis is not None}
+    wide = [one for one in inner if any(one.same_as(each) for each in reduced)]
+    is_along = len(wide) == len(reduced) and all(one.same_as(each) for one, each in zip(wide, reduced, strict=True))
+    return is_along and used.get(chain.block) is not None and used[chain.block].same_as(second.rows[0].variable)
+
+
+def _stores_behind(last: Nest, behind: Sequence[Nest], second: Product) -> tuple[Any, ...] | None:
+    """The stores of a product and of the elementwise nests behind it, each of the same element."""
+    if not behind:
+        return (second.update,)
+    if len(behind) > 1 or behind[0].is_reduction or behind[0].before:
+        return None
+    nest = behind[0]
+    loads = [load for load in nest.loads if load.source.same_as(second.result)]
+    if not loads or any(None in nest.plain(load.indices) for load in loads):
+        return None
+    values = {
+        nest.axes[axis].variable: place
+        for axis, place in zip(nest.plain(loads[0].indices), second.update.indices, strict=True)
+    }
+    if len(values) != len([axis for axis in nest.axes if axis.extent > 1]) and len(values) != len(nest.axes):
+        return None
+    values = {axis.variable: values.get(axis.variable, index(0)) for axis in nest.axes}
+    return (replaced(nest.store, values),)
+
+
+class _Writer:
+    """Writes the loops of a chain."""
+
+    def __init__(self, function: PrimFunc, chain: Chain, target: Target):
+        self.function, self.chain, self.target = function, chain, target
+        self.rows = rows_of_block(chain)
+        self.scores = temporary("scores", str(chain.first.result.dtype), [self.rows, chain.length])
+
+    def statement(self) -> Any:
+        chain, before = self.chain, []
+        first = _contraction(chain.first, ())
+        first, statements = packed_right(first, lanes_for(first.dtype), self.target)
+        before += statements
+        second = _contraction(chain.second, chain.stores)
+        if not _is_contiguous(second):
+            second, statements = packed_right(second, lanes_for(second.dtype), self.target)
+            before += statements
+        extents = [extent for at, extent in enumerate(chain.rows.rows.extents) if at != chain.block]
+        blocks = -(-chain.row // self.rows)
+        work = prod(extents) * chain.row * chain.length * size_of(chain.first.reduced) // 16
+
+        def task(number: Any) -> Any:
+            outer = self._outer(tirx.floordiv(number, index(blocks)), extents)
+            block = tirx.floormod(number, index(blocks))
+            return self._block(first, second, outer, block, blocks)
+
+        return sequence(*before, counted("task", prod(extents) * blocks, task, loop_kind(work, self.target)))
+
+    def _outer(self, number: Any, extents: Sequence[int]) -> list[Any]:
+        axes = [Axis(tirx.Var(f"outer{at}", "int64"), extent) for at, extent in enumerate(extents)]
+        values = spread(axes, number)
+        return [values[axis.variable] for axis in axes]
+
+    def _block(self, first: Contraction, second: Contraction, outer: list[Any], block: Any, blocks: int) -> Any:
+        start, rest = block * index(self.rows), self.chain.row % self.rows
+        whole = self._rows_of(first, second, outer, start, self.rows)
+        body = whole
+        if rest:
+            last = self._rows_of(first, second, outer, start, rest)
+            body = last if blocks == 1 else tirx.IfThenElse(tirx.LT(block, index(blocks - 1)), whole, last)
+        return sequence(tirx.AllocBuffer(self.scores), body)
+
+    def _rows_of(self, first: Contraction, second: Contraction, outer: list[Any], start: Any, count: int) -> Any:
+        """Both products and the row kernels for some rows."""
+        chain = self.chain
+        alone = replace(self.target, threads=1)
+        local = Axis(tirx.Var("row", "int64"), count)
+        place = [local.variable, flat(first.columns, _own(first.columns))]
+        value = tirx.BufferLoad(chain.first.result, list(chain.first.update.indices))
+        first = replace(first, stores=(tirx.BufferStore(self.scores, value, place),))
+        products = [
+            contraction_loops(self._part(first, chain.first, self._values(chain.first, outer), start, local), alone),
+            contraction_loops(self._part(second, chain.second, self._weighted(outer), start, local), alone),
+        ]
+        rows = counted("row", count, lambda row: self._row(outer, start, row))
+        return sequence(products[0], rows, products[1])
+
+    def _values(self, product: Product, outer: list[Any]) -> Values:
+        """What the batch axes of the first product are."""
+        numbers = iter(outer)
+        numbered = {at: next(numbers) for at in range(len(self.chain.rows.rows.extents)) if at != self.chain.block}
+        axis_of = dict(zip(product.update.indices, self.chain.dimensions, strict=True))
+        return {axis.variable: numbered.get(axis_of.get(axis.variable), index(0)) for axis in product.batch}
+
+    def _weighted(self, outer: list[Any]) -> Values:
+        """What the batch axes of the second product are: it reads the weights along the rows' axes."""
+        chain = self.chain
+        at = next(number for number, nest in enumerate(chain.rows.nests) if nest is chain.weights)
+        rows = chain.rows.rows.axes[at]
+        [load] = _loads_of(chain.second.left, chain.weights.target)
+        numbers = iter(outer)
+        numbered = {number: next(numbers) for number in range(len(rows)) if number != chain.block}
+        values: Values = {axis.variable: index(0) for axis in chain.second.batch}
+        for axis, one in zip(chain.weights.places, load.indices, strict=True):
+            if axis in rows and rows.index(axis) in numbered and one in values:
+                values[one] = numbered[rows.index(axis)]
+        return values
+
+    def _part(self, contraction: Contraction, product: Product, batch: Values, start: Any, local: Axis) -> Contraction:
+        """The contraction for one element of the batch and some rows."""
+        values = {**batch, product.rows[0].variable: start + local.variable}
+        reduced = flat(contraction.reduced, _own(contraction.reduced))
+
+        def load(node: Any) -> Any:
+            if node.source.same_as(self.chain.weights.target):
+                return tirx.BufferLoad(self.scores, [local.variable, reduced])
+            return node
+
+        left = structural_map(contraction.left, (TensorLoad, load), order="post")
+        return replace(
+            contraction, batch=(), rows=(local,), left=replaced(left, values),
+            right=replaced(contraction.right, values), packs_right=False,
+            stores=tuple(replaced(store, values) for store in contraction.stores),
+        )  # fmt: skip
+
+    def _row(self, outer: list[Any], start: Any, row: Any) -> Any:
+        """The row kernels on one row of the block's scores."""
+        chain = self.chain
+        indices = list(outer)
+        indices.insert(chain.block, start + row)
+        writer = RowWriter(chain.rows, indices, [*self.function.params, chain.weights.target])
+        body = writer.written()
+
+        def place(dimensions: Sequence[int | None], given: Sequence[Any], shape: Sequence[Any]) -> list[Any]:
+            position = index(0)
+            for dimension, one, size in zip(dimensions, given, shape, strict=True):
+                if dimension is None:
+                    position = position * size + one
+            return [row, position]
+
+        at = next(number for number, nest in enumerate(chain.rows.nests) if nest is chain.weights)
+        rows = chain.rows.rows.axes[at]
+        weights = tuple(rows.index(axis) if axis in rows else None for axis in chain.weights.places)
+
+        def load(node: Any) -> Any:
+            if node.source.same_as(chain.first.result):
+                return tirx.BufferLoad(self.scores, place(chain.dimensions, node.indices, node.source.shape))
+            return node
+
+        def store(node: Any) -> Any:
+            if node.buffer.same_as(chain.weights.target):
+                return tirx.BufferStore(self.scores, node.value, place(weights, node.indices, node.buffer.shape))
+            return node
+
+        body = structural_map(body, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")
+        return sequence(*(tirx.AllocBuffer(each) for each in writer.memory), body)
+
+
+def _own(axes: Sequence[Axis]) -> Values:
+    return {axis.variable: axis.variable for axis in axes}
+
+
+def _contraction(product: Product, stores: Sequence[Any]) -> Contraction:
+    return Contraction(
+        product.batch, product.rows, product.columns, product.reduced, product.left, product.right, product.dtype,
+        product.result, tuple(stores), combine=product.combine,
+    )  # fmt: skip
+
+
+def _is_contiguous(contraction: Contraction) -> bool:
+    """Whether the right operand lies along the columns in memory, as it is."""
+    right = contraction.right
+    last = contraction.columns[-1].variable
+    return len(contraction.columns) == 1 and isinstance(right, TensorLoad) and right.indices[-1].same_as(last)

@@ -1,0 +1,109 @@
+"""Attention is one kernel: two matrix products with the softmax between them, a block of rows at a time."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as functional
+
+import mlirtri as mt
+
+
+@mt.jit
+def attention(q, k, v):
+    scores = torch.matmul(q, torch.transpose(k, -2, -1)) * 0.125
+    e = torch.exp(scores - torch.amax(scores, dim=-1, keepdim=True))
+    p = e / torch.sum(e, dim=-1, keepdim=True)
+    return torch.matmul(p, v)
+
+
+@mt.jit
+def masked_attention(q, k, v, mask):
+    scores = torch.matmul(q, torch.transpose(k, -2, -1)) * 0.125 + mask
+    e = torch.exp(scores - torch.amax(scores, dim=-1, keepdim=True))
+    return torch.matmul(e / torch.sum(e, dim=-1, keepdim=True), v)
+
+
+class Sdpa(torch.nn.Module):
+    def __init__(self, **options):
+        super().__init__()
+        self.options = options
+
+    def forward(self, q, k, v):
+        return functional.scaled_dot_product_attention(q, k, v, **self.options)
+
+
+def tensors(*shapes, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
+
+
+def reference(q, k, v, mask=0.0):
+    return torch.softmax(q @ k.transpose(-2, -1) * 0.125 + mask, -1) @ v
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "values"),
+    [
+        ((1, 2, 64, 64), (1, 2, 64, 64), (1, 2, 64, 64)),
+        ((2, 3, 37, 16), (2, 3, 53, 16), (2, 3, 53, 21)),
+        ((3, 130, 32), (3, 200, 32), (3, 200, 40)),
+        ((70, 24), (45, 24), (45, 16)),
+        ((1, 2, 9, 7), (1, 2, 300, 7), (1, 2, 300, 33)),
+    ],
+    ids=str,
+)
+def test_attention_is_one_kernel(queries, keys, values):
+    q, k, v = tensors(queries, keys, values)
+    kernel = attention.compile(q, k, v)
+    torch.testing.assert_close(kernel(q, k, v), reference(q, k, v), rtol=2e-5, atol=2e-5)
+    assert kernel.stats["kernels"] == 1
+    assert '"mlirtri.schedule": "Attention"' in kernel.ir["scheduled"]
+
+
+def test_masked_attention():
+    q, k, v = tensors((2, 4, 50, 32), (2, 4, 70, 32), (2, 4, 70, 32))
+    mask = torch.where(torch.rand(50, 70) > 0.5, 0.0, -torch.inf)
+    mask[:, 0] = 0.0
+    kernel = masked_attention.compile(q, k, v, mask)
+    torch.testing.assert_close(kernel(q, k, v, mask), reference(q, k, v, mask), rtol=2e-5, atol=2e-5)
+    assert kernel.stats["kernels"] == 1
+
+
+def test_a_row_without_any_key_is_not_a_number():
+    q, k, v = tensors((2, 16, 32), (2, 24, 32), (2, 24, 32))
+    mask = torch.zeros(16, 24)
+    mask[3] = -torch.inf
+    expected = reference(q, k, v, mask)
+    torch.testing.assert_close(masked_attention(q, k, v, mask), expected, equal_nan=True, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_attention_of_torch(is_causal, dtype):
+    q, k, v = tensors((1, 2, 48, 32), (1, 2, 48, 32), (1, 2, 48, 32), dtype=dtype)
+    program = mt.from_torch(Sdpa(is_causal=is_causal), (q, k, v)).compile()
+    close = {torch.float32: 2e-5, torch.float64: 1e-10, torch.bfloat16: 3e-2}[dtype]
+    expected = functional.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
+    torch.testing.assert_close(program(q, k, v), expected, rtol=close, atol=close)
+    if dtype is torch.float32:
+        assert '"mlirtri.schedule": "Attention"' in program.ir["scheduled"]
+
+
+def test_scores_that_are_a_result_stay_a_kernel_of_their_own():
+    @mt.jit
+    def with_weights(q, k, v):
+        e = torch.exp(torch.matmul(q, torch.transpose(k, -2, -1)))
+        p = e / torch.sum(e, dim=-1, keepdim=True)
+        return torch.matmul(p, v), p
+
+    q, k, v = (each * 0.2 for each in tensors((2, 20, 16), (2, 30, 16), (2, 30, 16)))
+    out, p = with_weights(q, k, v)
+    expected = torch.softmax(q @ k.transpose(-2, -1), -1)
+    torch.testing.assert_close(p, expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(out, expected @ v, rtol=1e-5, atol=1e-6)
+
+
+def test_rows_too_long_for_the_cache():
+    q, k, v = tensors((1, 16, 8), (1, 40000, 8), (1, 40000, 8))
+    torch.testing.assert_close(attention(q, k, v), reference(q, k, v), rtol=2e-5, atol=2e-5)
