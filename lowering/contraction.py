@@ -25,9 +25,13 @@ class Axis:
     extent: int
 
 
+def multiply_add(sums: Any, left: Any, right: Any) -> Any:
+    return sums + left * right
+
+
 @dataclass(frozen=True)
 class Contraction:
-    """``sum over reduced of combine(left, right)``, for all of `batch`, `rows` and `columns`."""
+    """``sum over reduced of left * right``, for all of `batch`, `rows` and `columns`."""
 
     batch: tuple[Axis, ...]
     """Axes that both operands and the result may have."""
@@ -49,8 +53,10 @@ class Contraction:
     """What is done with the sum, for one element: `BufferStore`s in terms of the variables, in order."""
     private: tuple[Any, ...] = ()
     """Buffers that hold one element's values between `stores`; they are not allocated either."""
-    combine: Callable[[Any, Any], Any] = tirx.Mul
-    """The product of two elements, or vectors of them, in `dtype`."""
+    add: Callable[[Any, Any, Any], Any] = multiply_add
+    """A vector of sums, of left elements and of right ones to new sums."""
+    column_terms: tuple[Any, tuple[Axis, ...]] | None = None
+    """What a column's sums start from in place of 0: an expression, and the axes over which it is added up."""
     packs_left: bool = False
     """Whether the left operand is copied first, row by row: when an element takes work, or rows are not contiguous."""
     packs_right: bool = True

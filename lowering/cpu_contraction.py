@@ -19,7 +19,7 @@ from typing import Any
 
 from mlirtri.lowering.contraction import Contraction, Values, size_of
 from mlirtri.lowering.cpu_facts import cache_bytes
-from mlirtri.lowering.cpu_packing import packed_left, packed_right
+from mlirtri.lowering.cpu_packing import packed_left, packed_right, packed_terms
 from mlirtri.lowering.cpu_tile_body import ReductionBlock, Tile, TilePlace
 from mlirtri.lowering.cpu_tiles import Cut, Tiles, choose_tiles, lanes_for, loop_kind, sizes_of
 from mlirtri.lowering.target import Target
@@ -35,6 +35,9 @@ def contraction_loops(contraction: Contraction, target: Target) -> Any:
     before: list[Any] = []
     if contraction.packs_left:
         contraction, statements = packed_left(contraction, target)
+        before += statements
+    if contraction.column_terms is not None:
+        contraction, statements = packed_terms(contraction, lanes, target)
         before += statements
     if contraction.packs_right:
         contraction, statements = packed_right(contraction, lanes, target)

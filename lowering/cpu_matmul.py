@@ -7,6 +7,7 @@ work behind is done on each tile. Gives None where there is no such block, or it
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +16,23 @@ from mlirtri.lowering.cpu_contraction import contraction_loops
 from mlirtri.lowering.cpu_facts import cache_bytes
 from mlirtri.lowering.cpu_loops import spatial
 from mlirtri.lowering.cpu_tiles import lanes_for
+from mlirtri.lowering.dot_instructions import add_halves, with_functions
+from mlirtri.lowering.dot_products import in_groups
 from mlirtri.lowering.products import Product, find_product
 from mlirtri.lowering.schedule_blocks import BlockFacts, leaf_blocks
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tile_statements import replaced
 from mlirtri.lowering.tir_statements import sequence
-from mlirtri.lowering.tvm_names import PrimFunc, SBlock, SBlockRealize, Schedule, TensorLoad, structural_map, tirx
+from mlirtri.lowering.tvm_names import (
+    IRModule,
+    PrimFunc,
+    SBlock,
+    SBlockRealize,
+    Schedule,
+    TensorLoad,
+    structural_map,
+    tirx,
+)
 
 
 def matmul(function: PrimFunc, target: Target) -> Schedule | None:
@@ -31,16 +43,37 @@ def matmul(function: PrimFunc, target: Target) -> Schedule | None:
     product = find_product(found[0], schedule.get(found[0].handle)) if len(found) == 1 else None
     if product is None or not _is_worth_tiles(product):
         return None
-    surroundings = _surroundings(function, schedule, blocks, found[0], product)
-    for block in blocks:
-        if block.name not in surroundings.absorbed:
-            spatial(schedule, block, target)
-    statement = contraction_loops(_contraction(product, surroundings), target)
-    return Schedule(_with_statement(schedule.mod["main"], blocks, found[0], surroundings, statement))
+    return in_tiles(schedule, found[0], product, _loops, target)
+
+
+def _loops(contraction: Contraction, target: Target) -> Any:
+    contraction = in_groups(contraction)
+    statement = contraction_loops(contraction, target)
+    return with_functions(statement) if contraction.add is add_halves else statement
+
+
+def in_tiles(
+    schedule: Schedule, block: BlockFacts, product: Product, loops: Callable[[Contraction, Target], Any], target: Target
+) -> Schedule | None:
+    """The function with `loops` of the product in one block, and what surrounds it done with it as far as it can be.
+
+    None where `loops` gives None.
+    """
+    function, blocks = schedule.mod["main"], leaf_blocks(schedule)
+    surroundings = _surroundings(function, schedule, blocks, block, product)
+    statement = loops(_contraction(product, surroundings), target)
+    if statement is None:
+        return None
+    for each in blocks:
+        if each.name not in surroundings.absorbed:
+            spatial(schedule, each, target)
+    made = _with_statement(schedule.mod["main"], blocks, block, surroundings, statement)
+    # What is stored may name values, and stands there once per vector.
+    return Schedule(tirx.transform.ConvertSSA()(IRModule({"main": made}))["main"])
 
 
 def _is_worth_tiles(product: Product) -> bool:
-    lanes = lanes_for(product.dtype)
+    lanes = lanes_for(_accumulators(product.dtype))
     return size_of(product.rows) >= 4 and size_of(product.columns) >= lanes and size_of(product.reduced) >= 4
 
 
@@ -182,11 +215,18 @@ def _contraction(product: Product, around: Surroundings) -> Contraction:
     in_place = _is_contiguous(around.right, product.columns[-1]) and (
         right_bytes <= cache_bytes()[2] // 2 or not rows_are_many
     )
+    dtype = _accumulators(product.dtype)
+    left, right = (each if dtype == product.dtype else tirx.Cast(dtype, each) for each in (around.left, around.right))
     return Contraction(
-        product.batch, product.rows, product.columns, product.reduced, around.left, around.right, product.dtype,
-        product.result, around.stores, around.private, product.combine,
+        product.batch, product.rows, product.columns, product.reduced, left, right, dtype, product.result,
+        around.stores, around.private, product.add,
         packs_left=not isinstance(around.left, TensorLoad), packs_right=not in_place,
     )  # fmt: skip
+
+
+def _accumulators(dtype: str) -> str:
+    """What sums are in: integers that wrap have their low bits in wider ones, too."""
+    return "int32" if dtype in ("int8", "uint8", "int16", "uint16") else dtype
 
 
 def _is_contiguous(operand: Any, axis: Axis) -> bool:

@@ -108,3 +108,43 @@ def packed_right(contraction: Contraction, lanes: int, target: Target) -> tuple[
         *(axis.variable for axis in contraction.reduced), tirx.floormod(position, index(lanes)),
     ]  # fmt: skip
     return replace(contraction, right=tirx.BufferLoad(buffer, place)), [tirx.AllocBuffer(buffer), copy]
+
+
+def packed_terms(contraction: Contraction, lanes: int, target: Target) -> tuple[Contraction, list[Any]]:
+    """The contraction that starts its columns' sums from a copy in vectors, and what adds that up."""
+    terms, axes = contraction.column_terms
+    batch = [axis for axis in contraction.batch if depends(terms, [axis])]
+    columns = size_of(contraction.columns)
+    vectors = -(-columns // lanes)
+    buffer = temporary("terms", contraction.dtype, [size_of(batch), vectors, lanes])
+
+    def vector(position: Any) -> Any:
+        at_batch, at = tirx.floordiv(position, index(vectors)), tirx.floormod(position, index(vectors))
+        place, rest = [at_batch, at], columns % lanes
+        zero = tirx.Broadcast(zero_of(contraction.dtype), lanes)
+        start = tirx.BufferStore(buffer, zero, [*place, ramp(index(0), lanes)])
+
+        def added(count: int) -> Any:
+            def element(values: Values) -> Any:
+                return in_lanes(count, lambda lane: add(values, lane))
+
+            return nested(axes, element, spread(batch, at_batch))
+
+        def add(values: Values, lane: Any) -> Any:
+            values = {**values, **spread(contraction.columns, at * index(lanes) + lane)}
+            sums = tirx.BufferLoad(buffer, [*place, lane])
+            return tirx.BufferStore(buffer, sums + replaced(terms, values), [*place, lane])
+
+        if not rest or vectors == 1:
+            return sequence(start, added(rest or lanes))
+        return sequence(start, tirx.IfThenElse(tirx.LT(at, index(vectors - 1)), added(lanes), added(rest)))
+
+    work = size_of(batch) * vectors * size_of(axes)
+    made = counted("panel", size_of(batch) * vectors, vector, loop_kind(work * 4, target))
+    position = flat(contraction.columns, {axis.variable: axis.variable for axis in contraction.columns})
+    place = [
+        flat(batch, {axis.variable: axis.variable for axis in batch}),
+        tirx.floordiv(position, index(lanes)), tirx.floormod(position, index(lanes)),
+    ]  # fmt: skip
+    copy = replace(contraction, column_terms=(tirx.BufferLoad(buffer, place), ()))
+    return copy, [tirx.AllocBuffer(buffer), made]

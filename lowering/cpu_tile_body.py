@@ -85,9 +85,8 @@ class Tile:
         return [row, ramp(index(0), self.lanes)]
 
     def _first(self) -> Any:
-        """The sums before the block: zeros, or what the block before left."""
-        zero = tirx.Broadcast(zero_of(self.contraction.dtype), self.lanes)
-        zeros = self._each(lambda row, v, each: tirx.BufferStore(each, zero, self._at(row)))
+        """The sums before the block: their start, or what the block before left."""
+        zeros = self._each(lambda row, v, each: tirx.BufferStore(each, self._start(v), self._at(row)))
         if self.block.kept is None:
             return zeros
         loads = self._each(
@@ -96,6 +95,16 @@ class Tile:
             )
         )
         return tirx.IfThenElse(tirx.EQ(self.block.number, index(0)), zeros, loads)
+
+    def _start(self, v: int) -> Any:
+        """What a vector of sums starts from."""
+        if self.contraction.column_terms is None:
+            return tirx.Broadcast(zero_of(self.contraction.dtype), self.lanes)
+        terms, _ = self.contraction.column_terms
+        first = self.place.column + index(v * self.lanes)
+        values = {**self.place.batch, **spread(self.contraction.columns, first)}
+        load = replaced(terms, values)
+        return tirx.BufferLoad(load.source, [*load.indices[:-1], ramp(index(0), self.lanes)])
 
     def _kept(self, row: Any, v: int) -> list[Any]:
         return [*self.block.place, row, ramp(index(v * self.lanes), self.lanes)]
@@ -124,8 +133,8 @@ class Tile:
         def add(row: Any, v: int, each: Any) -> Any:
             left = replaced(self.contraction.left, {**values, **self._rows(row)})
             right = tirx.BufferLoad(vectors[v], [ramp(index(0), self.lanes)])
-            product = self.contraction.combine(tirx.Broadcast(left, self.lanes), right)
-            return tirx.BufferStore(each, tirx.BufferLoad(each, self._at(row)) + product, self._at(row))
+            added = self.contraction.add(tirx.BufferLoad(each, self._at(row)), tirx.Broadcast(left, self.lanes), right)
+            return tirx.BufferStore(each, added, self._at(row))
 
         return sequence(*made, self._each(add))
 
@@ -182,7 +191,8 @@ class Tile:
 
             def load(node: Any) -> Any:
                 if node.source.same_as(contraction.result):
-                    return tirx.BufferLoad(sums, [row, lane])
+                    total = tirx.BufferLoad(sums, [row, lane])
+                    return total if total.ty == node.ty else tirx.Cast(str(node.ty.dtype), total)
                 return tirx.BufferLoad(private[node.source], [lane]) if node.source in private else node
 
             value = structural_map(store.value, (TensorLoad, load), order="post")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.contraction import Axis
+from mlirtri.lowering.contraction import Axis, multiply_add
 from mlirtri.lowering.schedule_blocks import BlockFacts, leaf_blocks
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Schedule, TensorLoad, structural_equal, structural_walk, tirx
 
@@ -33,7 +33,7 @@ class Product:
     reduced: tuple[Axis, ...]
     left: Any
     right: Any
-    combine: Callable[[Any, Any], Any]
+    add: Callable[[Any, Any, Any], Any]
     result: Any
     update: Any
     """The store of the result into itself."""
@@ -48,7 +48,7 @@ def find_product(facts: BlockFacts, block: Any) -> Product | None:
     parts = _parts(block)
     if parts is None or len(facts.writes) != 1 or facts.calls or facts.binds:
         return None
-    factors, combine = parts
+    factors, add = parts
     kinds = dict(zip((axis.var for axis in block.iter_vars), facts.kinds, strict=True))
     axes = {axis.var: Axis(axis.var, int(axis.dom.extent)) for axis in block.iter_vars}
     named = [_variables(factor) for factor in factors]
@@ -67,7 +67,7 @@ def find_product(facts: BlockFacts, block: Any) -> Product | None:
     batch = [axis for variable, axis in axes.items() if kinds[variable] == "S" and variable not in done]
     return Product(
         tuple(batch), tuple(axes[each] for each in rows), tuple(axes[each] for each in columns), tuple(reduced),
-        factors[1 - right], factors[right], combine, block.body.buffer,
+        factors[1 - right], factors[right], add, block.body.buffer,
         tirx.BufferStore(block.body.buffer, tirx.BufferLoad(block.body.buffer, places), places),
     )  # fmt: skip
 
@@ -82,8 +82,8 @@ def _trailing(places: list[Any], allowed: list[Any]) -> list[Any]:
     return found
 
 
-def _parts(block: Any) -> tuple[list[Any], Callable[[Any, Any], Any]] | None:
-    """The two factors of what the block adds to its result from 0 on, and how they are multiplied; else None."""
+def _parts(block: Any) -> tuple[list[Any], Callable[[Any, Any, Any], Any]] | None:
+    """The two factors of what the block adds to its result from 0 on, and how their product is added; else None."""
     store, init = block.body, block.init
     if not isinstance(store, tirx.BufferStore) or not isinstance(store.value, tirx.Add) or not _is_zero(init):
         return None
@@ -92,24 +92,24 @@ def _parts(block: Any) -> tuple[list[Any], Callable[[Any, Any], Any]] | None:
     if not is_own or not all(structural_equal(i, j) for i, j in zip(own.indices, store.indices, strict=True)):
         return None
     if isinstance(term, tirx.Mul):
-        return [term.a, term.b], tirx.Mul
+        return [term.a, term.b], multiply_add
     # Integers that wrap are multiplied in twice their width.
     if isinstance(term, tirx.Cast) and isinstance(term.value, tirx.Mul):
         wide = str(term.value.ty.dtype)
         factors = [term.value.a, term.value.b]
         if all(isinstance(each, tirx.Cast) and str(each.value.ty.dtype) == str(term.ty.dtype) for each in factors):
-            return [each.value for each in factors], _multiplied_in(wide)
+            return [each.value for each in factors], _adding_in(wide)
     return None
 
 
-def _multiplied_in(wide: str) -> Callable[[Any, Any], Any]:
-    def multiply(x: Any, y: Any) -> Any:
-        dtype = str(x.ty.dtype)
+def _adding_in(wide: str) -> Callable[[Any, Any, Any], Any]:
+    def add(sums: Any, left: Any, right: Any) -> Any:
+        dtype = str(sums.ty.dtype)
         _, _, lanes = dtype.partition("x")
         wider = f"{wide}x{lanes}" if lanes else wide
-        return tirx.Cast(dtype, tirx.Mul(tirx.Cast(wider, x), tirx.Cast(wider, y)))
+        return sums + tirx.Cast(dtype, tirx.Mul(tirx.Cast(wider, left), tirx.Cast(wider, right)))
 
-    return multiply
+    return add
 
 
 def _is_zero(init: Any) -> bool:
