@@ -14,7 +14,6 @@ import torch
 
 from mlirtri import torch_complex
 from mlirtri.dialect.mlir import torch_decompositions
-from mlirtri.lowering.graph_to_torch import known_size
 from mlirtri.torch_bits import BITS
 from mlirtri.torch_complex import COMPLEX
 from mlirtri.torch_floats import FLOATS, floor_divided, fmod
@@ -136,22 +135,6 @@ def placed(x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool
     return _once(aten.index_put.default, x, positive, values, accumulate)
 
 
-def viewed(x: torch.Tensor, size: Any) -> torch.Tensor:
-    """torch-mlir takes the second of two open axes that become one for an axis of size 1."""
-    tail = list(size[1:])
-    joined = x.dim() - len(tail)
-    is_open = sum(isinstance(each, torch.SymInt) for each in x.shape[:joined]) > 1
-    if not is_open or joined < 2 or not _same_sizes(x.shape[joined:], tail):
-        return NotImplemented
-    return torch.ops.prims.collapse.default(x, 0, joined - 1)
-
-
-def _same_sizes(some: Any, others: Any) -> bool:
-    return len(some) == len(others) and all(
-        (size := known_size(a)) is not None and size == known_size(b) for a, b in zip(some, others, strict=True)
-    )
-
-
 _SETTLED = threading.local()
 
 
@@ -226,7 +209,6 @@ OURS: dict[Any, Callable[..., Any]] = {
     aten.roll.default: rolled,
     aten.searchsorted.Tensor: searched,
     aten.index_put.default: placed,
-    aten.view.default: viewed,
     aten.addmv.default: added_product,
     aten._cdist_forward.default: distances,
     aten.sort.stable: stably_sorted,

@@ -1,0 +1,92 @@
+"""Views with several open sizes: axes joined and axes split, each as an operator of its own.
+
+Takes a torch.fx graph. torch-mlir has to guess from a list of numbers which axes become which, and with several open
+ones it guesses wrong; here the sizes are still expressions, which say it. Leaves views that do not come apart so.
+
+    x.view(b * 2, s, d) of (b, 2, s, d)   ──►   collapse(x, 0, 1)
+    x.view(b, s, 3, d) of (b * s, 3 * d)   ──►   unflatten(unflatten(x, 1, [3, d]), 0, [b, s])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import sympy
+import torch
+from torch.fx import Graph, Node
+
+aten, prims = torch.ops.aten, torch.ops.prims
+Group = tuple[range, range]
+"""Neighbouring axes of the operand that become neighbouring axes of the result."""
+
+
+def rewrite(graph: Graph) -> None:
+    """Rewrite the views of `graph`, in place."""
+    for node in list(graph.nodes):
+        if node.op != "call_function" or node.target is not aten.view.default:
+            continue
+        before, after = node.args[0].meta["val"].shape, node.meta["val"].shape
+        if max(_open_sizes(before), _open_sizes(after)) < 2:
+            continue
+        groups = _groups([_expression(each) for each in before], [_expression(each) for each in after])
+        if groups is not None:
+            node.replace_all_uses_with(_written(node, groups))
+            graph.erase_node(node)
+
+
+def _open_sizes(shape: Sequence[Any]) -> int:
+    return sum(not _expression(each).is_number for each in shape)
+
+
+def _expression(size: Any) -> sympy.Expr:
+    return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
+
+
+def _groups(before: list[sympy.Expr], after: list[sympy.Expr]) -> list[Group] | None:
+    """The smallest groups of the same product, or None where the expressions do not show them."""
+    groups: list[Group] = []
+    i = j = 0
+    while i < len(before) and j < len(after):
+        first_i, first_j = i, j
+        i, j = i + 1, j + 1
+        while (rest := sympy.cancel(prod(after[first_j:j]) / prod(before[first_i:i]))) != 1:
+            above, below = sympy.fraction(rest)
+            if below == 1 and i < len(before):
+                i += 1
+            elif above == 1 and j < len(after):
+                j += 1
+            else:
+                return None
+        groups.append((range(first_i, i), range(first_j, j)))
+    if not groups or any(each != 1 for each in (*before[i:], *after[j:])):
+        return None
+    last_before, last_after = groups.pop()
+    return [*groups, (range(last_before.start, len(before)), range(last_after.start, len(after)))]
+
+
+def _written(node: Node, groups: list[Group]) -> Node:
+    """Joins from behind, then splits from behind, so that the axes in front keep their numbers."""
+    found, sizes = node.args
+    for before, _ in reversed(groups):
+        if len(before) > 1:
+            found = _call(node, prims.collapse.default, found, before[0], before[-1])
+    for at, (_, after) in reversed(list(enumerate(groups))):
+        if len(after) > 1:
+            found = _call(node, aten.unflatten.int, found, at, [_size(node, sizes, axis) for axis in after])
+    return found
+
+
+def _size(node: Node, sizes: Sequence[Any], axis: int) -> Any:
+    expression = _expression(node.meta["val"].shape[axis])
+    return int(expression) if expression.is_number else sizes[axis]
+
+
+def _call(node: Node, target: Any, *operands: Any) -> Node:
+    """A call in front of `node`, on its line."""
+    with node.graph.inserting_before(node):
+        made = node.graph.call_function(target, operands)
+    made.meta = {key: value for key, value in node.meta.items() if key not in ("val", "tensor_meta")}
+    made.meta["val"] = target(*torch.fx.map_arg(operands, lambda each: each.meta["val"]))
+    return made
