@@ -6,6 +6,7 @@ with the first peer's before anything is timed; what is wrong has no time.
 
 from __future__ import annotations
 
+import functools
 import statistics
 import time
 from collections.abc import Callable
@@ -75,7 +76,9 @@ def _makers(row: Row, given: tuple[Any, ...], conditions: Conditions) -> dict[st
     return made
 
 
-def _fixed(call: Callable[[], Any]) -> Candidate:
+def _fixed(function: Callable[..., Any], *given: Any) -> Candidate:
+    """The same call each time, with as little around it as Python allows."""
+    call = functools.partial(function, *given) if given else function
     return lambda: call
 
 
@@ -90,9 +93,10 @@ def _ours(row: Row, given: tuple[Any, ...]) -> Candidate:
     else:
         kernel = mlirtri.jit(row.function).compile(*given)
     if row.through == "out":
-        result = kernel(*given)
-        return _fixed(lambda: kernel(*given, out=result))
-    return _fixed(lambda: kernel(*given))
+        (left, right), result = given, kernel(*given)
+        # A `partial` with keywords would cost more than a call with them.
+        return _fixed(lambda: kernel(left, right, out=result))
+    return _fixed(kernel, *given)
 
 
 class _Module(torch.nn.Module):
@@ -107,20 +111,17 @@ class _Module(torch.nn.Module):
 
 
 def _eager(row: Row, given: tuple[Any, ...], _conditions: Conditions) -> Candidate:
-    function = row.also.get("torch", row.function)
-    return _fixed(lambda: function(*given))
+    return _fixed(row.also.get("torch", row.function), *given)
 
 
 def _compiled(row: Row, given: tuple[Any, ...], _conditions: Conditions) -> Candidate:
-    function = torch.compile(row.also.get("compile", row.function), dynamic=False)
-    return _fixed(lambda: function(*given))
+    return _fixed(torch.compile(row.also.get("compile", row.function), dynamic=False), *given)
 
 
 def _with_numpy(row: Row, given: tuple[Any, ...], _conditions: Conditions) -> Candidate:
     if row.through == "updates":
         return _on_copies(row.numpy, given)
-    arrays = [each.numpy() for each in given]
-    return _fixed(lambda: row.numpy(*arrays))
+    return _fixed(row.numpy, *(each.numpy() for each in given))
 
 
 def _with_numba(row: Row, given: tuple[Any, ...], conditions: Conditions) -> Candidate:
@@ -131,8 +132,7 @@ def _with_numba(row: Row, given: tuple[Any, ...], conditions: Conditions) -> Can
 
 def _unscheduled(row: Row, given: tuple[Any, ...], _conditions: Conditions) -> Candidate:
     """What TVM makes of Relax's operators by itself, with no schedule of anybody's."""
-    kernel = mlirtri.jit(row.function, pipeline="relax", schedule="none").compile(*given)
-    return _fixed(lambda: kernel(*given))
+    return _fixed(mlirtri.jit(row.function, pipeline="relax", schedule="none").compile(*given), *given)
 
 
 def _on_copies(function: Any, given: tuple[Any, ...]) -> Candidate:

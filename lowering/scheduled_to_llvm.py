@@ -15,7 +15,7 @@ from mlirtri.lowering.stage import Code, CompileContext
 from mlirtri.lowering.tvm_executable import MachineExecutable, make_executable, use_threads
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, relax, tvm
 from mlirtri.lowering.tvm_passes import first_failing, prim_funcs, relax_functions, short_message
-from mlirtri.lowering.tvm_targets import BUILD_PIPELINE, tvm_target
+from mlirtri.lowering.tvm_targets import BUILD_PIPELINE, IMPERATIVE, tvm_target
 
 
 def lower(mod: IRModule, context: CompileContext) -> Code:
@@ -29,7 +29,9 @@ def lower(mod: IRModule, context: CompileContext) -> Code:
     if not functions:
         return Code("; no kernel\n", make_executable(plan, _none))
     library = build(functions, target)
-    return Code(stable_text(library.inspect_source("ll")), make_executable(plan, library.__getitem__), library)
+    loops = [name for name, function in functions if IMPERATIVE in (function.attrs or {})]
+    executable = make_executable(plan, library.__getitem__, loops)
+    return Code(stable_text(library.inspect_source("ll")), executable, library)
 
 
 def build(functions, target):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -22,6 +22,8 @@ from mlirtri.lowering.launch_plan import Plan, Step, Value
 from mlirtri.lowering.tvm_names import relax, tvm
 
 Launch = Callable[[Sequence[Any], Sequence[Any]], None]
+LITTLE = 1 << 12
+"""Bytes that one block of work may touch to be over in a microsecond or so."""
 
 
 def use_threads(threads: int) -> None:
@@ -67,14 +69,17 @@ class Store:
     """(value, output position) for results that are not written in place: arguments, constants, repeated results."""
 
 
-def make_executable(plan: Plan, kernel: Callable[[str], Callable]) -> KernelExecutable:
-    """The executable of `plan`; `kernel` looks a compiled function up by its name."""
+def make_executable(plan: Plan, kernel: Callable[[str], Callable], loops: Collection[str] = ()) -> KernelExecutable:
+    """The executable of `plan`; `kernel` looks a compiled function up by its name.
+
+    `loops` names functions with statements that may run for any time, however little memory they touch.
+    """
     store = _place(plan)
     is_single = _is_single(plan, store)
     launch = _single(plan, store, kernel(str(plan.steps[0].kernel))) if is_single else _several(plan, store, kernel)
     launch = launch if plan.is_static else _with_empty_tensors(launch, bool(plan.updates))
     launch = _on_parts(launch) if plan.has_parts else launch
-    direct = _direct(plan, store, kernel) if is_single and plan.is_static and not plan.has_parts else None
+    direct = _direct(plan, store, kernel, loops) if is_single and plan.is_static and not plan.has_parts else None
     return KernelExecutable(plan.kernels, plan.bytes, launch, bool(plan.updates), direct)
 
 
@@ -120,12 +125,18 @@ def _is_single(plan: Plan, store: Store) -> bool:
     )
 
 
-def _direct(plan: Plan, store: Store, kernel: Callable[[str], Callable]) -> Direct | None:
+def _direct(plan: Plan, store: Store, kernel: Callable[[str], Callable], loops: Collection[str]) -> Direct | None:
     (step,) = plan.steps
     in_order = [store.home[number] for number in step.outputs] == list(range(len(plan.results)))
     # Nobody would look at an argument that it does not take.
     takes_all = set(step.inputs) == set(range(plan.arguments))
-    return Direct(kernel(str(step.kernel)), step.inputs) if in_order and takes_all else None
+    if not in_order or not takes_all:
+        return None
+    function = kernel(str(step.kernel))
+    if step.kernel not in loops and plan.bytes is not None and plan.bytes <= LITTLE:
+        # Other threads wait for less time than it takes to let them run.
+        function.release_gil = False
+    return Direct(function, step.inputs)
 
 
 def _single(plan: Plan, store: Store, function: Callable) -> Launch:

@@ -45,6 +45,7 @@ class _Entry:
         if self._again is None and not self.captures:
             from mlirtri.direct_calls import guarded
 
+            # After the first call, which has found the fastest way.
             self._again = guarded(arguments, self.runtime, self.kernel.call, _UNKNOWN)
         return self._again
 

@@ -37,6 +37,8 @@ class Kernel:
         self.walk_with_passes = walk_with_passes
         """Compiles once more with text kept after each pass."""
         self._runner: Any = None
+        self.call: Callable[[Sequence[Any], Any], Any] = self._first_call
+        """The fastest way to call it, from the second time on: takes the arguments in order, and `out` or None."""
 
     @property
     def ir(self) -> Texts:
@@ -101,11 +103,10 @@ class Kernel:
         except KernelError as error:
             raise shown_to_user(error)
 
-    @cached_property
-    def call(self) -> Callable[[Any, Any], Any]:
-        """The fastest way to call it: takes the arguments in order, and `out` or None."""
-        is_argument = any(parameter.name == "out" for parameter in self.interface.parameters)
-        return self._called if is_argument else self.runner.faster(self._called)
+    def _first_call(self, arguments: Sequence[Any], out: Any) -> Any:
+        if all(parameter.name != "out" for parameter in self.interface.parameters):
+            self.call = self.runner.faster(self._called)
+        return self._called(arguments, out)
 
     def _called(self, arguments: Sequence[Any], out: Any, keywords: Mapping[str, Any] = MappingProxyType({})) -> Any:
         """The general way: arguments in any order and number."""
