@@ -22,6 +22,7 @@ from mlirtri.torch_positions import POSITIONS
 from mlirtri.torch_products import PRODUCTS
 from mlirtri.torch_quantized import quantised
 from mlirtri.torch_reductions import REDUCTIONS
+from mlirtri.torch_sampling import SAMPLES
 
 aten = torch.ops.aten
 
@@ -221,6 +222,7 @@ OURS: dict[Any, Callable[..., Any]] = {
     **POSITIONS,
     **PRODUCTS,
     **REDUCTIONS,
+    **SAMPLES,
     **{operator: compared(operator) for operator in COMPARISONS},
     aten.eq.Tensor: equal,
 }
