@@ -1,4 +1,7 @@
-"""Reads at several index tensors whose sizes are open, and pieces whose sizes are, which torch-mlir refuses."""
+"""Reads at several index tensors whose sizes are open, and pieces whose sizes are, which torch-mlir refuses.
+
+Also what joins and views tensors without elements, which it refuses too.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,31 @@ def pieces(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> Any:
     return found
 
 
+def joined(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """One behind the other; here where nothing comes of it."""
+    kept = [each for each in tensors if each.shape != (0,)] or tensors[:1]
+    shape = list(kept[0].shape)
+    shape[dim] = sum(each.shape[dim] for each in kept)
+    if not _has_no_elements(shape):
+        return NotImplemented
+    kind = tensors[0].dtype
+    for each in tensors[1:]:
+        kind = torch.promote_types(kind, each.dtype)
+    return tensors[0].new_zeros(shape, dtype=kind)
+
+
+def viewed(x: Tensor, size: Sequence[Any]) -> Tensor:
+    """In another shape; here where there are no elements."""
+    return x.new_zeros([0 if each == -1 else each for each in size]) if _has_no_elements(x.shape) else NotImplemented
+
+
+def _has_no_elements(shape: Sequence[Any]) -> bool:
+    return all(isinstance(size, int) for size in shape) and 0 in shape
+
+
 INDICES: dict[Any, Callable[..., Any]] = {
     aten.index.Tensor: indexed,
     aten.split_with_sizes.default: pieces,
+    aten.cat.default: joined,
+    aten.view.default: viewed,
 }
