@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 import mlirtri
-from benchmarks.table import Row
+from benchmarks import compile_times
+from benchmarks.table import OURS, Row, as_module
 
-OURS = "mlirtri"
 SAMPLE = 2e-3
 """Seconds of one sample, at least: short calls are repeated."""
 TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 4e-2, torch.float32: 2e-4, torch.float64: 1e-9}
@@ -46,6 +46,8 @@ class Conditions:
 
 def measure(row: Row, conditions: Conditions) -> dict[str, Any]:
     """Seconds by candidate, `why` others have none, and `error` when ours has none."""
+    if row.through in ("compile", "process"):
+        return compile_times.measure(row, conditions.clock, row.peers if conditions.peers is None else conditions.peers)
     given = row.make()
     makers = _makers(row, given, conditions)
     running, why, expected = {}, {}, None
@@ -89,7 +91,7 @@ def _ours(row: Row, given: tuple[Any, ...]) -> Candidate:
     if row.through == "call":
         kernel = mlirtri.jit(row.function)
     elif row.through == "program":
-        kernel = mlirtri.from_torch(_Module(row.function), given).compile()
+        kernel = mlirtri.from_torch(as_module(row.function), given).compile()
     else:
         kernel = mlirtri.jit(row.function).compile(*given)
     if row.through == "out":
@@ -97,17 +99,6 @@ def _ours(row: Row, given: tuple[Any, ...]) -> Candidate:
         # A `partial` with keywords would cost more than a call with them.
         return _fixed(lambda: kernel(left, right, out=result))
     return _fixed(kernel, *given)
-
-
-class _Module(torch.nn.Module):
-    """A function as torch's exporter takes it."""
-
-    def __init__(self, function: Callable[..., Any]):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *arguments: torch.Tensor) -> torch.Tensor:
-        return self.function(*arguments)
 
 
 def _eager(row: Row, given: tuple[Any, ...], _conditions: Conditions) -> Candidate:

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import OURS
-from benchmarks.table import Row
+from benchmarks.table import OURS, Row
 
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 HEADER = ("row", OURS, "torch", "compile", "numpy", "numba", "tvm", "ratio", "goal", "of limit", "goal", "met")

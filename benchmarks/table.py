@@ -20,6 +20,7 @@ import torch
 from benchmarks import kernels
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
+OURS = "mlirtri"
 PEERS = ("torch", "compile", "numpy")
 """Eager torch, ``torch.compile`` and NumPy. Besides, by name: ``numba``, and ``tvm``, TVM without schedules."""
 
@@ -46,12 +47,28 @@ class Row:
     """Other words for the same, by the label of the peer."""
     through: str = "jit"
     """How ours is called: ``jit`` compiled before, ``program`` imported from torch, ``out`` with memory for the result,
-    ``call`` through the decorator, ``updates`` a NumPy function that writes its arguments."""
+    ``call`` through the decorator, ``updates`` a NumPy function that writes its arguments; ``compile`` times the
+    compilation, of a function or of a module that `function` makes, ``process`` all from the interpreter's start."""
     is_quick: bool = False
 
     @property
     def title(self) -> str:
         return f"{self.group}: {self.name}"
+
+
+class _Function(torch.nn.Module):
+    """A function as torch's exporter takes it."""
+
+    def __init__(self, function: Callable[..., Any]):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *arguments: torch.Tensor) -> torch.Tensor:
+        return self.function(*arguments)
+
+
+def as_module(function: Callable[..., Any]) -> torch.nn.Module:
+    return _Function(function)
 
 
 def randn(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -272,7 +289,32 @@ def _calls() -> list[Row]:
     ]  # fmt: skip
 
 
+def _compilations() -> list[Row]:
+    """In a process that has imported everything, but the last."""
+    options: dict[str, Any] = {"goal": None, "peers": ("compile",), "through": "compile"}
+    one: dict[str, Any] = {**options, "goal_seconds": 0.3}
+    return [
+        Row("compile", "gelu(a b + c) 64K", kernels.gelu_of_sum, _tensors(*[(1 << 16,)] * 3), is_quick=True, **one),
+        Row("compile", "softmax 128x4096", kernels.softmax, _tensors((128, 4096)), **one),
+        Row("compile", "bias, relu 512x768x3072", kernels.linear_relu, _tensors((512, 768), (3072, 768), (3072,)),
+            **one),
+        Row("compile", "attention 8x1024x64", kernels.attention, _tensors(*[(1, 8, 1024, 64)] * 3), **one),
+        Row("compile", "ResNet-18", _resnet, _tensors((1, 3, 224, 224)), goal_seconds=15.0, **options),
+        Row("compile", "gelu, in a new process", kernels.gelu_of_sum, _tensors(*[(1 << 16,)] * 3),
+            **{**options, "through": "process"}),
+    ]  # fmt: skip
+
+
+def _resnet() -> torch.nn.Module:
+    from models.resnet import ResNet18
+    from models.weights import randomise
+
+    module = ResNet18(64).eval()
+    randomise(module)
+    return module
+
+
 ROWS: list[Row] = [
     *_products(), *_matrix_vector(), *_elements(), *_row_chains(), *_reductions(), *_layouts(), *_convolutions(),
-    *_attention(), *_loops(), *_calls(),
+    *_attention(), *_loops(), *_calls(), *_compilations(),
 ]  # fmt: skip
