@@ -1,0 +1,64 @@
+"""Lets products and convolutions start from zero where they start from another array: a bias becomes an addition.
+
+Takes and gives a module of linalg on tensors, in place. The addition fuses with what follows it, and a bias that was
+spread out only to start from it is read as it is. Loops keep theirs: there the sum runs on in one array.
+
+    %b = broadcast %bias; %y = linalg.conv_2d … outs(%b)   ──►   %c = linalg.conv_2d … outs(zeros); %y = %c + %bias
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.mlir import arith, ir, linalg, operations_named, tensor
+from mlirtri.lowering.linalg_builder import generic
+
+PRODUCTS = ("linalg.conv_", "linalg.depthwise_conv_", "linalg.matmul", "linalg.batch_matmul", "linalg.matvec")
+STARTS = ("linalg.fill", "tensor.empty")
+"""What makes an initial value that costs nothing."""
+
+
+def rewrite(module: ir.Module) -> None:
+    """Rewrite all products of `module`."""
+    for operation in operations_named(module, "linalg.*"):
+        if operation.name.startswith(PRODUCTS) and _starts_from_an_array(operation):
+            _split(operation)
+
+
+def _starts_from_an_array(operation: ir.Operation) -> bool:
+    if len(operation.results) != 1 or operation.parent.name != "func.func":
+        return False
+    start = operation.operands[len(operation.operands) - 1]
+    if not isinstance(start.type, ir.RankedTensorType) or not start.type.has_static_shape:
+        return False
+    if not isinstance(start.type.element_type, ir.FloatType | ir.IntegerType):
+        return False
+    return not isinstance(start.owner, ir.Operation | ir.OpView) or start.owner.name not in STARTS
+
+
+def _split(operation: ir.Operation) -> None:
+    last = len(operation.operands) - 1
+    start, kind, [result] = operation.operands[last], operation.operands[last].type, operation.results
+    is_float, rank = isinstance(kind.element_type, ir.FloatType), len(kind.shape)
+    with operation.location:
+        with ir.InsertionPoint(operation):
+            empty = tensor.empty(list(kind.shape), kind.element_type)
+            number = ir.FloatAttr.get(kind.element_type, 0.0) if is_float else ir.IntegerAttr.get(kind.element_type, 0)
+            operation.operands[last] = linalg.fill(arith.constant(kind.element_type, number), outs=[empty])
+        with ir.InsertionPoint.after(operation):
+            value, place = _read(start, rank)
+            whole = ir.AffineMap.get_identity(rank)
+            add = arith.addf if is_float else arith.addi
+            [made] = generic(
+                [result, value], [empty], [whole, place, whole], ["parallel"] * rank,
+                lambda one, other, _: [add(one, other)],
+            )  # fmt: skip
+    result.replace_all_uses_except(made, made.owner.operation)
+
+
+def _read(start: ir.Value, rank: int) -> tuple[ir.Value, ir.AffineMap]:
+    """What the addition reads, and where: of what was spread out, what it was before."""
+    owner = start.owner
+    if isinstance(owner, ir.Operation | ir.OpView) and owner.name == "linalg.broadcast":
+        added = list(ir.DenseI64ArrayAttr(owner.attributes["dimensions"]))
+        kept = [ir.AffineDimExpr.get(axis) for axis in range(rank) if axis not in added]
+        return owner.operands[0], ir.AffineMap.get(rank, 0, kept)
+    return start, ir.AffineMap.get_identity(rank)
