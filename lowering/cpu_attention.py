@@ -35,6 +35,16 @@ LEAST_ROWS = 8
 
 
 @dataclass(frozen=True)
+class Scores:
+    """The first product, or what an elementwise nest right behind it makes of it, in terms of the product's axes."""
+
+    target: Any
+    value: Any
+    places: tuple[Any, ...]
+    """Per dimension of the target, the variable of the product's axis, or 0."""
+
+
+@dataclass(frozen=True)
 class Chain:
     """A product, the row kernels behind it, and the product that they end in."""
 
@@ -45,8 +55,10 @@ class Chain:
     """The row nest that the second product reads."""
     stores: tuple[Any, ...]
     """What is done with the second product, in terms of its axes."""
+    scores: Scores
+    """What the row nests read of the first product."""
     dimensions: tuple[int | None, ...]
-    """Per dimension of the first result, the number of the rows' axis; None for the row itself."""
+    """Per dimension of the scores, the number of the rows' axis; None for the row itself."""
     block: int
     """The number of the rows' axis that is the first product's row, and the second's."""
 
@@ -80,7 +92,7 @@ def _has_blocks(chain: Chain) -> bool:
 
 def rows_of_block(chain: Chain) -> int:
     """Rows of which the scores take a quarter of the second cache."""
-    most = cache_bytes()[2] // 4 // (chain.length * int(chain.first.result.dtype.bits) // 8)
+    most = cache_bytes()[2] // 4 // (chain.length * int(chain.scores.target.dtype.bits) // 8)
     return min(chain.row, most // LEAST_ROWS * LEAST_ROWS)
 
 
@@ -106,12 +118,13 @@ def chain_of(function: PrimFunc) -> Chain | None:
 def _chain(nests: list[Nest], products: dict[int, Product], outputs: Sequence[Any]) -> Chain | None:
     start, end = products
     first, second = products[start], products[end]
-    middle = nests[start + 1 : end]
+    scores, middle = _scores(first, nests[start + 1 : end])
     if start != 0 or not middle or len(first.rows) != 1 or len(second.rows) != 1:
         return None
-    stores = _stores_behind(nests[end], nests[end + 1 :], second)
+    stores = _stores_behind(nests[end + 1 :], second)
     weights = next((nest for nest in middle if _loads_of(second.left, nest.target)), None)
-    seen = [nest.target for nest in (nests[start], *middle) if any(nest.target.same_as(one) for one in outputs)]
+    between = nests[start:end]
+    seen = [nest.target for nest in between if any(nest.target.same_as(one) for one in outputs)]
     if (
         stores is None
         or weights is None
@@ -119,18 +132,61 @@ def _chain(nests: list[Nest], products: dict[int, Product], outputs: Sequence[An
         or any(second_reads(second, nest) for nest in nests[:end] if nest is not weights)
     ):
         return None
-    if weights is not middle[-1] or str(weights.target.dtype) != str(first.result.dtype):
+    if weights is not middle[-1] or str(weights.target.dtype) != str(scores.target.dtype):
         return None
     plan = make_plan(middle, find_rows(middle), [weights.target])
     if not plan.reducers or not all(runs_along_memory(plan, at) for at in plan.reducers):
         return None
-    dimensions = _dimensions(plan, first)
+    dimensions = _dimensions(plan, scores.target)
     if dimensions is None:
         return None
-    axis_of = dict(zip(first.update.indices, dimensions, strict=True))
-    block = axis_of[first.rows[0].variable]
-    chain = Chain(first, plan, second, weights, stores, dimensions, block)
+    axis_of = dict(zip(scores.places, dimensions, strict=True))
+    block = axis_of.get(first.rows[0].variable)
+    chain = Chain(first, plan, second, weights, stores, scores, dimensions, block)
     return chain if block is not None and _fits(chain, axis_of) else None
+
+
+def _scores(first: Product, middle: list[Nest]) -> tuple[Scores, list[Nest]]:
+    """What is done with each element of the first product, and the nests that are left."""
+    places = tuple(first.update.indices)
+    scores = Scores(first.result, tirx.BufferLoad(first.result, list(places)), places)
+    while middle:
+        nest, *rest = middle
+        if nest.is_reduction or nest.before or any(each.reads(scores.target) for each in rest):
+            break
+        values = _at_same_element(nest, scores.target, scores.places)
+        if values is None or _reads_matrices(nest, scores.target):
+            break
+
+        def load(node: Any, scores: Scores = scores) -> Any:
+            return scores.value if node.source.same_as(scores.target) else node
+
+        value = structural_map(nest.store.value, (TensorLoad, load), order="post")
+        indices = tuple(replaced(each, values) for each in nest.store.indices)
+        scores = Scores(nest.target, replaced(value, values), indices)
+        middle = rest
+    return scores, middle
+
+
+def _reads_matrices(nest: Nest, scores: Any) -> bool:
+    """Whether a nest reads more than the scores and vectors: whole rows of it are better read one after the other."""
+    others = [load for load in nest.loads if not load.source.same_as(scores)]
+    return any(len([axis for axis in nest.plain(load.indices) if axis is not None]) > 1 for load in others)
+
+
+def _at_same_element(nest: Nest, buffer: Any, places: Sequence[Any]) -> Values | None:
+    """What the axes of an elementwise nest are where it reads `buffer` at `places`; None unless it does so for all."""
+    loads = [load for load in nest.loads if load.source.same_as(buffer)]
+    if not loads or len({nest.plain(load.indices) for load in loads}) != 1:
+        return None
+    values: Values = {axis.variable: index(0) for axis in nest.axes}
+    for axis, one, place in zip(nest.plain(loads[0].indices), loads[0].indices, places, strict=True):
+        if axis is not None:
+            values[nest.axes[axis].variable] = place
+        elif not isinstance(one, tirx.IntImm):
+            return None
+    is_whole = prod(axis.extent for axis in nest.axes) == prod(int(size) for size in buffer.shape)
+    return values if is_whole else None
 
 
 def second_reads(second: Product, nest: Nest) -> bool:
@@ -143,13 +199,13 @@ def _loads_of(expression: Any, buffer: Any) -> list[Any]:
     return [load for load in found if load.source.same_as(buffer)]
 
 
-def _dimensions(plan: RowPlan, first: Product) -> tuple[int | None, ...] | None:
-    """Which of the rows' axes each dimension of the first result is, the same in all nests that read it."""
+def _dimensions(plan: RowPlan, scores: Any) -> tuple[int | None, ...] | None:
+    """Which of the rows' axes each dimension of the scores is, the same in all nests that read it."""
     said: set[tuple[int | None, ...]] = set()
     for at, nest in enumerate(plan.nests):
         rows, inside = plan.rows.axes[at], [axis for group in plan.inside[at].groups for axis in group]
         for load in nest.loads:
-            if not load.source.same_as(first.result):
+            if not load.source.same_as(scores):
                 continue
             places = nest.plain(load.indices)
             inner = [axis for axis in places if axis is not None and axis not in rows and nest.axes[axis].extent > 1]
@@ -183,24 +239,14 @@ def _fits(chain: Chain, axis_of: dict[Any, int | None]) -> bool:
     return is_along and used.get(chain.block) is not None and used[chain.block].same_as(second.rows[0].variable)
 
 
-def _stores_behind(last: Nest, behind: Sequence[Nest], second: Product) -> tuple[Any, ...] | None:
-    """The stores of a product and of the elementwise nests behind it, each of the same element."""
+def _stores_behind(behind: Sequence[Nest], second: Product) -> tuple[Any, ...] | None:
+    """The stores of a product and of the elementwise nest behind it."""
     if not behind:
         return (second.update,)
-    if len(behind) > 1 or behind[0].is_reduction or behind[0].before:
+    values = _at_same_element(behind[0], second.result, second.update.indices)
+    if len(behind) > 1 or behind[0].is_reduction or behind[0].before or values is None:
         return None
-    nest = behind[0]
-    loads = [load for load in nest.loads if load.source.same_as(second.result)]
-    if not loads or any(None in nest.plain(load.indices) for load in loads):
-        return None
-    values = {
-        nest.axes[axis].variable: place
-        for axis, place in zip(nest.plain(loads[0].indices), second.update.indices, strict=True)
-    }
-    if len(values) != len([axis for axis in nest.axes if axis.extent > 1]) and len(values) != len(nest.axes):
-        return None
-    values = {axis.variable: values.get(axis.variable, index(0)) for axis in nest.axes}
-    return (replaced(nest.store, values),)
+    return (replaced(behind[0].store, values),)
 
 
 class _Writer:
@@ -209,7 +255,7 @@ class _Writer:
     def __init__(self, function: PrimFunc, chain: Chain, target: Target):
         self.function, self.chain, self.target = function, chain, target
         self.rows = rows_of_block(chain)
-        self.scores = temporary("scores", str(chain.first.result.dtype), [self.rows, chain.length])
+        self.scores = temporary("scores", str(chain.scores.target.dtype), [self.rows, chain.length])
 
     def statement(self) -> Any:
         chain, before = self.chain, []
@@ -251,8 +297,7 @@ class _Writer:
         alone = replace(self.target, threads=1)
         local = Axis(tirx.Var("row", "int64"), count)
         place = [local.variable, flat(first.columns, _own(first.columns))]
-        value = tirx.BufferLoad(chain.first.result, list(chain.first.update.indices))
-        first = replace(first, stores=(tirx.BufferStore(self.scores, value, place),))
+        first = replace(first, stores=(tirx.BufferStore(self.scores, chain.scores.value, place),))
         products = [
             contraction_loops(self._part(first, chain.first, self._values(chain.first, outer), start, local), alone),
             contraction_loops(self._part(second, chain.second, self._weighted(outer), start, local), alone),
@@ -264,7 +309,7 @@ class _Writer:
         """What the batch axes of the first product are."""
         numbers = iter(outer)
         numbered = {at: next(numbers) for at in range(len(self.chain.rows.rows.extents)) if at != self.chain.block}
-        axis_of = dict(zip(product.update.indices, self.chain.dimensions, strict=True))
+        axis_of = dict(zip(self.chain.scores.places, self.chain.dimensions, strict=True))
         return {axis.variable: numbered.get(axis_of.get(axis.variable), index(0)) for axis in product.batch}
 
     def _weighted(self, outer: list[Any]) -> Values:
@@ -318,7 +363,7 @@ class _Writer:
         weights = tuple(rows.index(axis) if axis in rows else None for axis in chain.weights.places)
 
         def load(node: Any) -> Any:
-            if node.source.same_as(chain.first.result):
+            if node.source.same_as(chain.scores.target):
                 return tirx.BufferLoad(self.scores, place(chain.dimensions, node.indices, node.source.shape))
             return node
 
@@ -338,7 +383,7 @@ def _own(axes: Sequence[Axis]) -> Values:
 def _contraction(product: Product, stores: Sequence[Any]) -> Contraction:
     return Contraction(
         product.batch, product.rows, product.columns, product.reduced, product.left, product.right, product.dtype,
-        product.result, tuple(stores), combine=product.combine,
+        product.result, tuple(stores), add=product.add,
     )  # fmt: skip
 
 

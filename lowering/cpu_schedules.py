@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 from mlirtri.lowering.build_modules import host_module
+from mlirtri.lowering.cpu_attention import attention
 from mlirtri.lowering.cpu_convolution import convolution
 from mlirtri.lowering.cpu_elements import element_loops
 from mlirtri.lowering.cpu_loops import lanes_of, parallel_if_worth, spatial, vectorize, weight
 from mlirtri.lowering.cpu_matmul import matmul
 from mlirtri.lowering.cpu_nests import function_of, nest_of
 from mlirtri.lowering.cpu_reductions import reduction_loops
-from mlirtri.lowering.cpu_attention import attention
 from mlirtri.lowering.cpu_rows import rows
 from mlirtri.lowering.loop_schedules import loops
 from mlirtri.lowering.schedule_blocks import BlockFacts, divide_loops, inline_cheap, leaf_blocks, loop_of

@@ -152,9 +152,16 @@ def _folded(nests: Sequence[Nest], inside: Sequence[Inside], outputs: Sequence[A
             number for number, other in enumerate(nests) for load in other.loads if load.source.same_as(nest.target)
         ]
         once = len(readers) == 1 and prod(inside[readers[0]].extents) <= prod(inside[at].extents)
-        if once or costs_of(nests, frozenset(folded))[at] <= CHEAP:
+        is_cheap = costs_of(nests, frozenset(folded))[at] <= CHEAP and _streams(nest, inside[at]) <= 1
+        if once or is_cheap:
             folded.add(at)
     return frozenset(folded)
+
+
+def _streams(nest: Nest, inside: Inside) -> int:
+    """How many rows a nest reads, values per row aside."""
+    axes = {axis for group in inside.groups for axis in group}
+    return len({load.source for load in nest.loads if axes & set(nest.plain(load.indices))})
 
 
 class _Steps:
