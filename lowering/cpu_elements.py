@@ -100,6 +100,8 @@ def _vector(body: Any, axis: NestAxis, start: Any, lanes: int) -> Any:
 
 
 def _may_repeat(nest: Nest) -> bool:
-    """Whether an iteration may run twice: it reads nothing that it writes."""
+    """Whether an iteration may run twice: nothing that it reads is, or may be, where it writes."""
     written = nest.written
+    if any(buffer in nest.inner for buffer in written):
+        return False
     return all(each.is_store for each in nest.accesses if each.buffer in written)

@@ -74,6 +74,8 @@ class Nest:
     """Flat stand-ins to the buffers that they stand for."""
     vectorizes: bool
     """False where TVM cannot make vector code of the statements."""
+    inner: tuple[Any, ...]
+    """Stand-ins of what the function allocates: TVM may let two of them be the same memory."""
 
     @property
     def spatial(self) -> tuple[NestAxis, ...]:
@@ -124,7 +126,9 @@ def nest_of(schedule: Schedule, block: BlockFacts) -> Nest:
         for axis, kind in zip(found.iter_vars, block.kinds, strict=True)
     )
     stand_ins = {stand_in: buffer for buffer, stand_in in flat.items()}
-    nest = Nest(block.name, axes, body, init, stand_ins, not stores_bf16_constant(found))
+    allocated = schedule.get(schedule.get_sblock("root")).alloc_buffers
+    inner = tuple(flat[buffer] for buffer in outside if any(buffer.same_as(each) for each in allocated))
+    nest = Nest(block.name, axes, body, init, stand_ins, not stores_bf16_constant(found), inner)
     return _joined(_ordered(_without_units(nest)))
 
 
