@@ -85,6 +85,19 @@ def conjugate(x: torch.Tensor) -> torch.Tensor:
     return torch.complex(x.real, -x.imag) if x.dtype.is_complex else x
 
 
+def converted(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """From, to, or between complex numbers."""
+    if not x.dtype.is_complex and not dtype.is_complex:
+        return NotImplemented
+    real, imaginary = _parts(x)
+    if dtype == torch.bool:
+        return (real != 0) | (imaginary != 0)
+    if not dtype.is_complex:
+        return real.to(dtype)
+    kind = dtype.to_real()
+    return torch.complex(real.to(kind), imaginary.to(kind))
+
+
 def total(x: torch.Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> torch.Tensor:
     """The sum over some axes."""
     if not x.dtype.is_complex:
@@ -152,6 +165,7 @@ COMPLEX: dict[Any, Callable[..., Any]] = {
     aten.mul.Scalar: multiply,
     aten.div.Tensor: divide,
     aten.div.Scalar: divide,
+    torch.ops.prims.convert_element_type.default: converted,
     aten.angle.default: angle,
     aten.exp.default: exponential,
     aten._conj.default: conjugate,

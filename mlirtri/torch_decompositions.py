@@ -12,17 +12,19 @@ from typing import Any
 
 import torch
 
-from mlirtri import torch_complex
+from mlirtri import torch_complex, torch_masks
 from mlirtri.dialect.mlir import torch_decompositions
 from mlirtri.torch_bits import BITS
 from mlirtri.torch_complex import COMPLEX
 from mlirtri.torch_floats import FLOATS, floor_divided, fmod
 from mlirtri.torch_indices import INDICES
+from mlirtri.torch_masks import MASKS, has_masks
 from mlirtri.torch_positions import POSITIONS
 from mlirtri.torch_products import PRODUCTS
 from mlirtri.torch_quantized import quantised
 from mlirtri.torch_reductions import REDUCTIONS
 from mlirtri.torch_sampling import SAMPLES
+from mlirtri.torch_scalars import SCALARS, UNSIGNED
 
 aten = torch.ops.aten
 
@@ -88,16 +90,6 @@ def power(x: torch.Tensor, exponent: Any) -> torch.Tensor:
     return result
 
 
-def with_tensor(operator: Any) -> Callable[[torch.Tensor, Any], torch.Tensor]:
-    """The operator of two tensors where torch-mlir lacks that of a tensor and a number."""
-
-    def apply(x: torch.Tensor, number: Any) -> torch.Tensor:
-        kind = torch.result_type(x, number)
-        return operator(x.to(kind), torch.full((), number, dtype=kind, device=x.device))
-
-    return apply
-
-
 def all_of(x: torch.Tensor, dim: Any = None, keepdim: bool = False) -> torch.Tensor:
     """torch-mlir has this of one axis."""
     axes = range(x.dim()) if dim is None else sorted((each % x.dim() for each in dim), reverse=True)
@@ -127,8 +119,10 @@ def rolled(x: torch.Tensor, shifts: Any, dims: Any = ()) -> torch.Tensor:
 
 def placed(x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool = False) -> torch.Tensor:
     """torch-mlir takes a negative position for one outside of the tensor."""
-    if getattr(_SETTLED, "inside", False) or any(each is not None and each.dtype == torch.bool for each in indices):
+    if getattr(_SETTLED, "inside", False):
         return NotImplemented
+    if has_masks(indices):
+        return torch_masks.write(x, indices, values, accumulate)
     positive = [
         None if each is None else torch.where(each < 0, each + x.shape[axis], each).long()
         for axis, each in enumerate(indices)
@@ -190,7 +184,6 @@ def nothing(*arguments: Any, **options: Any) -> None:
     """What only repeats a dtype, which may be that of an operator whose own word of it is not what eager gives."""
 
 
-UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 COMPARISONS = tuple(
     getattr(getattr(aten, name), overload)
     for name in ("eq", "ne", "lt", "le", "gt", "ge")
@@ -201,10 +194,7 @@ OURS: dict[Any, Callable[..., Any]] = {
     aten.div.Tensor_mode: divided,
     aten.constant_pad_nd.default: padded,
     aten.pow.Tensor_Scalar: power,
-    aten.fmod.Scalar: with_tensor(torch.fmod),
     aten.fmod.Tensor: fmod,
-    aten.bitwise_xor.Scalar: with_tensor(torch.bitwise_xor),
-    aten.bitwise_or.Scalar: with_tensor(torch.bitwise_or),
     aten.__rshift__.Tensor: torch.bitwise_right_shift,
     aten.all.dims: all_of,
     aten.roll.default: rolled,
@@ -218,11 +208,13 @@ OURS: dict[Any, Callable[..., Any]] = {
     **BITS,
     **FLOATS,
     **COMPLEX,
+    **MASKS,
     **INDICES,
     **POSITIONS,
     **PRODUCTS,
     **REDUCTIONS,
     **SAMPLES,
+    **SCALARS,
     **{operator: compared(operator) for operator in COMPARISONS},
     aten.eq.Tensor: equal,
 }

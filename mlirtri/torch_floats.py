@@ -112,6 +112,12 @@ def floor_divided(x: torch.Tensor, y: Any) -> torch.Tensor:
     return torch.where(y == 0, quotient, whole).to(kind)
 
 
+def threshold_backward(grad: torch.Tensor, x: torch.Tensor, threshold: Any) -> torch.Tensor:
+    """torch's own word of its dtype is not that of its result."""
+    kind = torch.result_type(grad, x)
+    return torch.where(x.to(kind) <= threshold, torch.zeros((), dtype=kind, device=x.device), grad.to(kind))
+
+
 def scalar(value: Any, *, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:
     """torch's own parts have it, torch-mlir does not."""
     return torch.full((), value, dtype=dtype, device=device)
@@ -159,5 +165,6 @@ FLOATS: dict[Any, Callable[..., Any]] = {
     aten.isfinite.default: isfinite,
     aten.hypot.default: hypot,
     aten.isclose.default: isclose,
+    aten.threshold_backward.default: threshold_backward,
     torch.ops.prims.scalar_tensor.default: scalar,
 }

@@ -13,7 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 
-from mlirtri import torch_numbers, torch_views
+from mlirtri import torch_items, torch_numbers, torch_places, torch_views
 from mlirtri.dialect.mlir import without_as_strided
 from mlirtri.errors import KernelTypeError, UnsupportedOperationError
 from mlirtri.lowering.torch_graph import TorchGraph
@@ -25,6 +25,8 @@ _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 def taken_apart(program: Any) -> tuple[TorchGraph, dict[str, torch.Tensor], Calling]:
     """The parts of `program`, whose graph changes; raises `KernelError`."""
     graph = program.graph_module.graph
+    torch_places.settle(graph)
+    torch_items.rewrite(graph)
     torch_numbers.rewrite(graph)
     torch_views.rewrite(graph)
     bound, tensors, given = _inputs(program, graph)

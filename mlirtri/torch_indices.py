@@ -10,15 +10,18 @@ from typing import Any
 
 import torch
 
+from mlirtri import torch_masks
+from mlirtri.torch_masks import has_masks
+
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
 def indexed(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    """torch-mlir takes 64-bit indices, and of open sizes one alone."""
+    """torch-mlir takes 64-bit indices, and of open sizes one alone; and no masks."""
+    if has_masks(indices):
+        return torch_masks.read(x, indices)
     given = [each for each in indices if each is not None]
-    if any(each.dtype == torch.bool for each in given):
-        return NotImplemented
     if len(given) > 1 and any(isinstance(size, torch.SymInt) for each in given for size in each.shape):
         return _at_one_index(x, indices)
     if all(each.dtype == torch.int64 for each in given):

@@ -5,17 +5,23 @@ from __future__ import annotations
 import pytest
 from torch.export import Dim
 from torch_case_checks import agrees
-from torch_cases import elementwise, makers, networks, open_sizes, reductions, shapes
+from torch_cases import elementwise, makers, masks, networks, open_sizes, reductions, shapes
 
 import mlirtri as mt
 from mlirtri.errors import CompilerBugError, KernelError
 
-TABLES = {"elementwise": elementwise, "reductions": reductions, "shapes": shapes, "networks": networks}
+TABLES = {
+    "elementwise": elementwise,
+    "reductions": reductions,
+    "shapes": shapes,
+    "masks": masks,
+    "networks": networks,
+}
 CASES = {f"{name}: {case}": (function, make) for name, table in TABLES.items() for case, function, make in table.CASES}
 NOT_LOWERED = frozenset(
     {f"elementwise: unary {name}" for name in ("erfc", "digamma", "lgamma", "i0", "erfinv")}
     | {f"reductions: {name}" for name in ("median", "cummax", "cummin", "gaussian nll", "bincount", "histc")}
-    | {f"shapes: {name}" for name in ("diagonal scatter", "embedding bag mean", "mask assigned")}
+    | {f"shapes: {name}" for name in ("diagonal scatter", "embedding bag mean")}
     | {f"networks: {name}" for name in ("inv", "irfft", "adaptive max pool1d")}
 )
 """What torch.export or torch-mlir cannot lower, and what has results of a size that only the run shows."""

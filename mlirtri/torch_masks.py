@@ -1,0 +1,74 @@
+"""Masks among indices: as the positions where they are true, of which there are as many as a run has.
+
+Reading through a mask gives a tensor whose size only a run knows. Writing one value through it gives none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+Indices = Sequence[torch.Tensor | None]
+
+
+def has_masks(indices: Indices) -> bool:
+    """Whether one of them is a mask."""
+    return any(each is not None and each.dtype == torch.bool and each.dim() for each in indices)
+
+
+def read(x: torch.Tensor, indices: Indices) -> torch.Tensor:
+    """``x[indices]``, where masks are among these."""
+    if (only := _only(indices)) is None:
+        return aten.index.Tensor(x, _as_positions(indices))
+    first, mask = only
+    return aten.index.Tensor(_joined(x, first, mask.dim()), [*[None] * first, _places(mask)])
+
+
+def write(x: torch.Tensor, indices: Indices, values: torch.Tensor, accumulate: bool) -> torch.Tensor:
+    """`x` with `values` put, or added, there."""
+    if (only := _only(indices)) is None:
+        return aten.index_put.default(x, _as_positions(indices), values, accumulate)
+    first, mask = only
+    if not accumulate and all(isinstance(size, int) and size == 1 for size in values.shape):
+        truth = mask.view([*mask.shape, *[1] * (x.dim() - first - mask.dim())])
+        return torch.where(truth, values.to(x.dtype).view(()), x)
+    flat = _joined(x, first, mask.dim())
+    return aten.index_put.default(flat, [*[None] * first, _places(mask)], values, accumulate).view(x.shape)
+
+
+def selected(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The elements of `x` where the mask is true."""
+    x, mask = torch.broadcast_tensors(x, mask)
+    return read(x, [mask])
+
+
+def _only(indices: Indices) -> tuple[int, torch.Tensor] | None:
+    """A mask beside which is no other index, and its first axis."""
+    given = [(axis, each) for axis, each in enumerate(indices) if each is not None]
+    return given[0] if len(given) == 1 else None
+
+
+def _joined(x: torch.Tensor, first: int, count: int) -> torch.Tensor:
+    """`x` with `count` of its axes as one."""
+    return x if count == 1 else torch.ops.prims.collapse.default(x, first, first + count - 1)
+
+
+def _places(mask: torch.Tensor) -> torch.Tensor:
+    return torch.nonzero(_joined(mask, 0, mask.dim()))[:, 0]
+
+
+def _as_positions(indices: Indices) -> list[torch.Tensor | None]:
+    """The same indices, a mask of several axes as one index for each of them."""
+    found: list[torch.Tensor | None] = []
+    for each in indices:
+        if each is None or each.dtype != torch.bool or not each.dim():
+            found.append(each)
+        else:
+            found += torch.nonzero(each).unbind(1)
+    return found
+
+
+MASKS: dict[Any, Callable[..., Any]] = {aten.masked_select.default: selected}

@@ -1,0 +1,79 @@
+"""Writes at as many places as a run finds: torch-mlir does not look whether there are as many values.
+
+Takes the graph of an exported program. Gives it, in place, with equal operations that lead to positions as one, so that
+these are as many. Refuses writes whose values are not known to be as many as the places.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.graph_to_torch import span_of_node
+
+aten = torch.ops.aten
+WRITES = (aten.index_put.default, aten._unsafe_index_put.default)
+
+
+def settle(graph: Any) -> None:
+    """Raises `UnsupportedOperationError`."""
+    if not any(node.target == aten.nonzero.default for node in graph.nodes):
+        return
+    same = _share(graph)
+    for node in graph.nodes:
+        if node.target in WRITES and not _fits(node, same):
+            raise UnsupportedOperationError(
+                "nothing says that there are as many values as places that they are written to",
+                span_of_node(node),
+                help="take them through the same mask, as in z[mask] = y[mask], or use torch.where",
+            )
+
+
+def _share(graph: Any) -> dict[Any, Any]:
+    """Merge equal operations; gives the numbers of positions that are equal by that."""
+    known: dict[str, Any] = {}
+    same: dict[Any, Any] = {}
+    for node in list(graph.nodes):
+        if node.op != "call_function" or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            continue
+        first = known.setdefault(str((node.target, node.args, node.kwargs)), node)
+        if first is node:
+            continue
+        if node.target == aten.nonzero.default:
+            count, earlier = (each.meta["val"].shape[0] for each in (node, first))
+            same[count.node.expr] = earlier.node.expr
+        node.replace_all_uses_with(first)
+        graph.erase_node(node)
+    return same
+
+
+def _fits(node: Any, same: dict[Any, Any]) -> bool:
+    x, indices, values = node.args[:3]
+    given = {axis: each.meta["val"] for axis, each in enumerate(indices) if each is not None}
+    shape = torch.broadcast_shapes(*[each.shape for each in given.values() if not _is_open(each)])
+    opened = [each for each in given.values() if _is_open(each)]
+    if not opened:
+        return True
+    counts = {_expression(size, same) for each in opened for size in each.shape}
+    sizes = list(values.meta["val"].shape)
+    if all(isinstance(size, int) and size == 1 for size in sizes):
+        return True
+    first, last = min(given), max(given)
+    if len(counts) != 1 or len(shape) or len(given) != last - first + 1:
+        return False
+    behind = x.meta["val"].dim() - last - 1
+    if len(sizes) <= behind:
+        return True
+    size = sizes[len(sizes) - 1 - behind]
+    return (isinstance(size, int) and size == 1) or _expression(size, same) in counts
+
+
+def _is_open(value: torch.Tensor) -> bool:
+    return any(isinstance(size, torch.SymInt) and free_unbacked_symbols(size) for size in value.shape)
+
+
+def _expression(size: Any, same: dict[Any, Any]) -> Any:
+    return size.node.expr.subs(same) if isinstance(size, torch.SymInt) else size
