@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from torch.export import Dim
 from torch_case_checks import agrees
-from torch_cases import elementwise, makers, masks, networks, open_sizes, reductions, shapes
+from torch_cases import elementwise, makers, masks, networks, open_sizes, quantised, reductions, shapes
 
 import mlirtri as mt
 from mlirtri.errors import CompilerBugError, KernelError
@@ -14,8 +14,9 @@ TABLES = {
     "elementwise": elementwise,
     "reductions": reductions,
     "shapes": shapes,
-    "masks": masks,
     "networks": networks,
+    "quantised": quantised,
+    "masks": masks,
 }
 CASES = {f"{name}: {case}": (function, make) for name, table in TABLES.items() for case, function, make in table.CASES}
 NOT_LOWERED = frozenset(
