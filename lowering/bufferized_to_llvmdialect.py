@@ -8,7 +8,9 @@ Refuses buffers larger than `memory_limits` allows.
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import ir, memref, public_functions
+from mlirtri.dialect.locations import location_of, span_of
+from mlirtri.dialect.mlir import ir, memref, operations_named, public_functions
+from mlirtri.errors import Span
 from mlirtri.lowering import (
     hoisted_buffers,
     loop_order,
@@ -89,6 +91,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("functions-to-arithmetic", mlir_lanes.rewrite, module, context)
         run_rewrite("narrow-floats", narrow_floats.rewrite, module, context)
         run_passes(module, TO_LLVM, context)
+        run_rewrite("places-of-calls", _place_calls, module, context)
         run_rewrite("narrow-memory", narrow_floats.rewrite_memory, module, context)
         run_passes(module, TO_READ, context)
     return module
@@ -112,6 +115,13 @@ def _prepare_functions(module: ir.Module) -> None:
         function.attributes["llvm.no_inline"] = ir.UnitAttr.get()
         function.attributes["arg_attrs"] = ir.ArrayAttr.get([no_alias] * len(function.type.inputs))
         _pass_empty_buffers_flat(function)
+
+
+def _place_calls(module: ir.Module) -> None:
+    """LLVM takes no call without a place of a function that it may inline."""
+    for call in operations_named(module, "llvm.call"):
+        if span_of(call.location) is None:
+            call.location = location_of(Span("-", 1, 1))
 
 
 def _pass_sizes(module: ir.Module) -> None:

@@ -96,15 +96,23 @@ def linear(expression: Any, known: Mapping[Hashable, Linear]) -> Linear | None:
         return known.get(expression.source)
     if isinstance(expression, tirx.Cast):
         is_index = str(expression.ty) in ("int32", "int64") and str(expression.value.ty) in ("int32", "int64")
-        return linear(expression.value, known) if is_index else None
+        return _held(linear(expression.value, known), expression) if is_index else None
     if isinstance(expression, tirx.Add | tirx.Sub):
         left, right = linear(expression.a, known), linear(expression.b, known)
         if left is None or right is None:
             return None
         return left + right if isinstance(expression, tirx.Add) else left - right
     if isinstance(expression, tirx.Mul):
-        return _product(linear(expression.a, known), linear(expression.b, known))
+        return _held(_product(linear(expression.a, known), linear(expression.b, known)), expression)
     return None
+
+
+def _held(form: Linear | None, expression: Any) -> Linear | None:
+    """`form` where its numbers fit the dtype: others would have wrapped, and may have any number of digits."""
+    if form is None:
+        return None
+    most = 1 << (31 if str(expression.ty) == "int32" else 63)
+    return form if all(-most <= each < most for each in (form.constant, *form.terms.values())) else None
 
 
 def _product(left: Linear | None, right: Linear | None) -> Linear | None:

@@ -6,6 +6,7 @@ Takes a module in the torch dialect, before its lowering to linalg. Gives it wit
 - batched products of quantised tensors, whose zero points are forgotten, as products of integers;
 - tensors quantised by channel, whose integers are all taken for signed ones, as floats;
 - samples of a grid as gathers;
+- powers of integers;
 - the bits of a tensor seen as another dtype of the same width, which it has no lowering for.
 
 Refuses samples of a grid in modes that have no such spelling.
@@ -15,7 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mlirtri.dialect.mlir import all_operations, ir
+from mlirtri.dialect.mlir import all_operations, ir, tensor
+from mlirtri.lowering.linalg_builder import generic, sizes_of
 from mlirtri.lowering.torch_builder import (
     as_type,
     cast,
@@ -96,6 +98,30 @@ def _seen_as(operation: ir.Operation) -> None:
     operation.erase()
 
 
+def _power(operation: ir.Operation) -> None:
+    """Of two tensors of signed integers of one type."""
+    result = operation.results[0]
+    if not element_of(result).startswith("si") or len(_types(operation)) > 1:
+        return
+    bare = _bare_type(shape_of(result), element_of(result))
+    operands = [ir.Operation.create("torch_c.to_builtin_tensor", [bare], [each]).result for each in operation.operands]
+    space = tensor.empty(sizes_of(operands[0]), bare.element_type)
+    identity = ir.AffineMap.get_identity(bare.rank)
+    [power] = generic(
+        operands,
+        [space],
+        [identity] * 3,
+        ["parallel"] * bare.rank,
+        lambda x, exponent, _: [ir.Operation.create("math.ipowi", [x.type], [x, exponent]).result],
+    )
+    result.replace_all_uses_with(ir.Operation.create("torch_c.from_builtin_tensor", [result.type], [power]).result)
+    operation.erase()
+
+
+def _types(operation: ir.Operation) -> set[ir.Type]:
+    return {value.type for value in (*operation.operands, *operation.results)}
+
+
 def _bare_type(shape: Sequence[int | None], element: str) -> ir.Type:
     """MLIR's own tensor type, whose integers have no sign."""
     sizes = "".join("?x" if size is None else f"{size}x" for size in shape)
@@ -110,4 +136,5 @@ _REPAIRS: dict[str, Callable[[ir.Operation], None]] = {
     "torch.aten.dequantize.tensor": _dequantised,
     "torch.aten.grid_sampler": sample,
     "torch.aten.view.dtype": _seen_as,
+    "torch.aten.pow.Tensor_Tensor": _power,
 }

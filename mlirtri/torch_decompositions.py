@@ -16,15 +16,18 @@ from mlirtri import torch_complex, torch_masks
 from mlirtri.dialect.mlir import torch_decompositions
 from mlirtri.torch_bits import BITS
 from mlirtri.torch_complex import COMPLEX
+from mlirtri.torch_distances import DISTANCES
 from mlirtri.torch_floats import FLOATS, floor_divided, fmod
 from mlirtri.torch_indices import INDICES
 from mlirtri.torch_masks import MASKS, has_masks
 from mlirtri.torch_positions import POSITIONS
+from mlirtri.torch_powers import POWERS
 from mlirtri.torch_products import PRODUCTS
 from mlirtri.torch_quantized import quantised
 from mlirtri.torch_reductions import REDUCTIONS
 from mlirtri.torch_sampling import SAMPLES
 from mlirtri.torch_scalars import SCALARS, UNSIGNED
+from mlirtri.torch_strides import STRIDES
 
 aten = torch.ops.aten
 
@@ -77,17 +80,6 @@ def equal(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     if not kind.is_floating_point:
         return compared(aten.eq.Tensor)(x, y)
     return torch.logical_not(torch.ne(x, y))
-
-
-def power(x: torch.Tensor, exponent: Any) -> torch.Tensor:
-    """torch-mlir has no powers of integers."""
-    if x.dtype.is_floating_point or x.dtype.is_complex or type(exponent) is not int or not 0 <= exponent < 64:
-        return NotImplemented
-    result, factor = torch.ones_like(x), x
-    while exponent:
-        result = result * factor if exponent % 2 else result
-        factor, exponent = factor * factor if exponent > 1 else factor, exponent // 2
-    return result
 
 
 def all_of(x: torch.Tensor, dim: Any = None, keepdim: bool = False) -> torch.Tensor:
@@ -165,19 +157,9 @@ def added_product(x: torch.Tensor, matrix: torch.Tensor, vector: torch.Tensor, *
     return product + beta * x if beta else product.expand(torch.broadcast_shapes(product.shape, x.shape)).clone()
 
 
-def distances(x: torch.Tensor, y: torch.Tensor, p: float, compute_mode: int | None) -> torch.Tensor:
-    """Of all pairs of rows."""
-    return torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, dim=-1)
-
-
 def stably_sorted(x: torch.Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False) -> Any:
     """torch-mlir's sort, which becomes a stable one."""
     return aten.sort.default(x, dim, descending)
-
-
-def unfilled(size: Any, stride: Any, **options: Any) -> torch.Tensor:
-    """Strides are of no meaning in MLIR."""
-    return aten.empty.memory_format(size, **options)
 
 
 def nothing(*arguments: Any, **options: Any) -> None:
@@ -193,7 +175,6 @@ OURS: dict[Any, Callable[..., Any]] = {
     aten.abs.default: absolute,
     aten.div.Tensor_mode: divided,
     aten.constant_pad_nd.default: padded,
-    aten.pow.Tensor_Scalar: power,
     aten.fmod.Tensor: fmod,
     aten.__rshift__.Tensor: torch.bitwise_right_shift,
     aten.all.dims: all_of,
@@ -201,11 +182,12 @@ OURS: dict[Any, Callable[..., Any]] = {
     aten.searchsorted.Tensor: searched,
     aten.index_put.default: placed,
     aten.addmv.default: added_product,
-    aten._cdist_forward.default: distances,
     aten.sort.stable: stably_sorted,
-    aten.empty_strided.default: unfilled,
     aten._assert_tensor_metadata.default: nothing,
     **BITS,
+    **DISTANCES,
+    **POWERS,
+    **STRIDES,
     **FLOATS,
     **COMPLEX,
     **MASKS,

@@ -1,0 +1,52 @@
+"""Powers of integers, which torch-mlir does not lower: by multiplications, or left for the repair of two tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+MOST_STEPS = 64
+"""Above this exponent a power is that of a tensor."""
+
+
+def of_number(x: torch.Tensor, exponent: Any) -> torch.Tensor:
+    """``x ** exponent``"""
+    kind = torch.result_type(x, exponent)
+    if kind.is_floating_point or kind.is_complex:
+        return NotImplemented
+    if type(exponent) is not int or not 0 <= exponent < MOST_STEPS:
+        return aten.pow.Tensor_Tensor(x, torch.full((), exponent, dtype=kind, device=x.device))
+    result, factor = torch.ones_like(x), x
+    while exponent:
+        result = result * factor if exponent % 2 else result
+        factor, exponent = factor * factor if exponent > 1 else factor, exponent // 2
+    return result
+
+
+def to_tensor(base: Any, exponent: torch.Tensor) -> torch.Tensor:
+    """``base ** exponent``"""
+    kind = torch.result_type(base, exponent)
+    if kind.is_floating_point or kind.is_complex:
+        return NotImplemented
+    return aten.pow.Tensor_Tensor(torch.full((), base, dtype=kind, device=exponent.device), exponent)
+
+
+def of_tensors(x: torch.Tensor, exponent: torch.Tensor) -> torch.Tensor:
+    """Both of the result's shape and dtype, which is what the repair takes; unsigned ones wrap in 64 bits."""
+    kind = torch.result_type(x, exponent)
+    is_settled = x.dtype == exponent.dtype == kind and x.shape == exponent.shape
+    if kind.is_floating_point or kind.is_complex or (is_settled and kind.is_signed):
+        return NotImplemented
+    wide = kind if kind.is_signed else torch.int64
+    x, exponent = torch.broadcast_tensors(x.to(kind).to(wide), exponent.to(kind).to(wide))
+    return aten.pow.Tensor_Tensor(x, exponent).to(kind)
+
+
+POWERS: dict[Any, Callable[..., Any]] = {
+    aten.pow.Tensor_Scalar: of_number,
+    aten.pow.Scalar: to_tensor,
+    aten.pow.Tensor_Tensor: of_tensors,
+}
