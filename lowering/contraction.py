@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from math import prod
 from typing import Any
 
@@ -27,6 +28,17 @@ class Axis:
 
 def multiply_add(sums: Any, left: Any, right: Any) -> Any:
     return sums + left * right
+
+
+class Way(Enum):
+    """What a contraction is like: which of its operands is worth a copy, and what lanes are."""
+
+    TILES = "tiles"
+    """Lanes are columns; operands are packed as told."""
+    COLUMNS = "columns"
+    """Lanes are columns of a right operand that is read once, in place, for a few rows."""
+    DOTS = "dots"
+    """Lanes are along the innermost axis of the sum, along which both operands lie."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +67,8 @@ class Contraction:
     """Buffers that hold one element's values between `stores`; they are not allocated either."""
     add: Callable[[Any, Any, Any], Any] = multiply_add
     """A vector of sums, of left elements and of right ones to new sums."""
+    way: Way = Way.TILES
+    """How it is computed."""
     column_terms: tuple[Any, tuple[Axis, ...]] | None = None
     """What a column's sums start from in place of 0: an expression, and the axes over which it is added up."""
     packs_left: bool = False

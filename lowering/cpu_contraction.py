@@ -17,7 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.contraction import Contraction, Values, size_of
+from mlirtri.lowering.contraction import Contraction, Values, Way, size_of
+from mlirtri.lowering.cpu_column_sums import column_sums
+from mlirtri.lowering.cpu_dot_tile import MOST_ROWS as MOST_DOT_ROWS
+from mlirtri.lowering.cpu_dot_tile import DotTile
 from mlirtri.lowering.cpu_facts import cache_bytes
 from mlirtri.lowering.cpu_packing import packed_left, packed_right, packed_terms
 from mlirtri.lowering.cpu_tile_body import ReductionBlock, Tile, TilePlace
@@ -32,6 +35,13 @@ from mlirtri.lowering.tvm_targets import vector_registers
 def contraction_loops(contraction: Contraction, target: Target) -> Any:
     """The statements that compute the contraction on this CPU, packing included."""
     lanes = lanes_for(contraction.dtype)
+    if contraction.way is Way.COLUMNS:
+        return column_sums(contraction, lanes, target)
+    if contraction.way is Way.DOTS:
+        tiles = Tiles(
+            Cut(rows := size_of(contraction.rows), -(-rows // MOST_DOT_ROWS)), _single_vectors(contraction, lanes)
+        )
+        return _Nest(contraction, lanes, target, tiles, DotTile).statement()
     before: list[Any] = []
     if contraction.packs_left:
         contraction, statements = packed_left(contraction, target)
@@ -42,7 +52,14 @@ def contraction_loops(contraction: Contraction, target: Target) -> Any:
     if contraction.packs_right:
         contraction, statements = packed_right(contraction, lanes, target)
         before += statements
-    return sequence(*before, _Nest(contraction, lanes, target).statement())
+    vectors = -(-size_of(contraction.columns) // lanes)
+    tiles = choose_tiles(size_of(contraction.rows), vectors, vector_registers())
+    return sequence(*before, _Nest(contraction, lanes, target, tiles, Tile).statement())
+
+
+def _single_vectors(contraction: Contraction, lanes: int) -> Cut:
+    vectors = -(-size_of(contraction.columns) // lanes)
+    return Cut(vectors, vectors)
 
 
 @dataclass(frozen=True)
@@ -57,11 +74,9 @@ class _Blocks:
 class _Nest:
     """The loops around the tiles of one contraction."""
 
-    def __init__(self, contraction: Contraction, lanes: int, target: Target):
-        self.contraction, self.lanes, self.target = contraction, lanes, target
+    def __init__(self, contraction: Contraction, lanes: int, target: Target, tiles: Tiles, kind: type[Tile]):
+        self.contraction, self.lanes, self.target, self.tiles, self.kind = contraction, lanes, target, tiles, kind
         self.columns = size_of(contraction.columns)
-        vectors = -(-self.columns // lanes)
-        self.tiles: Tiles = choose_tiles(size_of(contraction.rows), vectors, vector_registers())
         self.blocks = self._blocks()
         first, *_ = contraction.reduced
         self.count = -(-first.extent // self.blocks.reduced)
@@ -75,7 +90,7 @@ class _Nest:
         inner = size_of(contraction.reduced[1:])
         most = max(1, cache_bytes()[2] // 4 // (vectors.size * self.lanes * element * inner))
         first = contraction.reduced[0].extent
-        depth = -(-first // -(-first // most))
+        depth = first if self.kind is DotTile else -(-first // -(-first // most))
         row_bytes = depth * inner * element * rows.size
         row_tiles = min(rows.count, max(1, cache_bytes()[2] // 4 // row_bytes))
         column_tiles = min(vectors.count, 4)
@@ -125,7 +140,7 @@ class _Nest:
 
                     def body(row: Any, tall: int) -> Any:
                         place = TilePlace(batch, row, tall, column, vectors, columns)
-                        return Tile(self.contraction, self.lanes, place, part).body()
+                        return self.kind(self.contraction, self.lanes, place, part).body()
 
                     return self._by_size(rows, number, body)
 

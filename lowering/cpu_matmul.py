@@ -8,10 +8,11 @@ work behind is done on each tile. Gives None where there is no such block, or it
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from mlirtri.lowering.contraction import Axis, Contraction, size_of
+from mlirtri.lowering.contraction import Axis, Contraction, Way, size_of
+from mlirtri.lowering.cpu_column_sums import MOST_ROWS
 from mlirtri.lowering.cpu_contraction import contraction_loops
 from mlirtri.lowering.cpu_facts import cache_bytes
 from mlirtri.lowering.cpu_loops import spatial
@@ -31,8 +32,12 @@ from mlirtri.lowering.tvm_names import (
     Schedule,
     TensorLoad,
     structural_map,
+    structural_walk,
     tirx,
 )
+
+FEW_ROWS = 32
+"""Up to so many rows a right operand that lies along the sum is read as it is."""
 
 
 def matmul(function: PrimFunc, target: Target) -> Schedule | None:
@@ -47,9 +52,27 @@ def matmul(function: PrimFunc, target: Target) -> Schedule | None:
 
 
 def _loops(contraction: Contraction, target: Target) -> Any:
-    contraction = in_groups(contraction)
+    way = _way(contraction)
+    contraction = in_groups(contraction) if way is Way.TILES else replace(contraction, way=way)
     statement = contraction_loops(contraction, target)
     return with_functions(statement) if contraction.add is add_halves else statement
+
+
+def _way(contraction: Contraction) -> Way:
+    """Few rows are done with by the time that the right operand would be packed."""
+    rows, inner = size_of(contraction.rows), contraction.reduced[-1]
+    columns = contraction.columns[-1]
+    if rows <= MOST_ROWS and _lies_along(contraction.right, columns):
+        return Way.COLUMNS
+    along = [_lies_along(each, inner) for each in (contraction.left, contraction.right)]
+    return Way.DOTS if rows <= FEW_ROWS and all(along) and inner.extent >= lanes_for("float32") else Way.TILES
+
+
+def _lies_along(operand: Any, axis: Axis) -> bool:
+    """Whether an operand's elements along an axis are neighbours in memory, whatever is made of them."""
+    loads: list[Any] = []
+    structural_walk(operand, (TensorLoad, loads.append))
+    return len(loads) == 1 and _is_contiguous(loads[0], axis)
 
 
 def in_tiles(
@@ -73,8 +96,7 @@ def in_tiles(
 
 
 def _is_worth_tiles(product: Product) -> bool:
-    lanes = lanes_for(_accumulators(product.dtype))
-    return size_of(product.rows) >= 4 and size_of(product.columns) >= lanes and size_of(product.reduced) >= 4
+    return size_of(product.columns) >= 2 and size_of(product.reduced) >= 4
 
 
 @dataclass(frozen=True)

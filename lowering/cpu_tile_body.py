@@ -165,7 +165,7 @@ class Tile:
     def _stores(self) -> Any:
         """The stores behind the sum: written out for each row, or in a loop over the rows where they are long."""
         if len(self.contraction.stores) <= UNROLLED_STORES and not any(map(_has_call, self.contraction.stores)):
-            return self._each(self._store)
+            return self._each(self.store)
         # In memory, since registers cannot be counted through.
         rooms = [
             new_buffer(f"finished{v}", self.contraction.dtype, self.place.rows, self.lanes)
@@ -176,11 +176,11 @@ class Tile:
         )
         rows = counted(
             "row", self.place.rows,
-            lambda row: sequence(*(self._store(row, v, room) for v, room in enumerate(rooms))),
+            lambda row: sequence(*(self.store(row, v, room) for v, room in enumerate(rooms))),
         )  # fmt: skip
         return sequence(*(tirx.AllocBuffer(room) for room in rooms), copies, rows)
 
-    def _store(self, row: Any, v: int, sums: Any) -> Any:
+    def store(self, row: Any, v: int, sums: Any) -> Any:
         """All stores for one vector of sums."""
         contraction, count = self.contraction, self._count(v)
         private = {each: new_buffer(each.name, str(each.dtype), count) for each in contraction.private}

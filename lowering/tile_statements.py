@@ -65,7 +65,8 @@ def spread(axes: Sequence[Axis], position: Any) -> Values:
 
 
 def ramp(first: Any, lanes: int) -> Any:
-    return tirx.Ramp(first, index(1), lanes)
+    """So many neighbouring places."""
+    return tirx.Ramp(first, index(1), lanes) if lanes > 1 else first
 
 
 def temporary(name: str, dtype: str, shape: Sequence[int]) -> Any:

@@ -1,0 +1,168 @@
+"""The CPU rule for products: every way that it has, over odd sizes, dtypes, layouts and surroundings."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tolerances import within
+from tvm_room_helpers import context_for, module, op, random, rules_of, run, tir_of
+
+from mlirtri.lowering import cpu_tiles, tir_to_scheduled
+from mlirtri.lowering.cpu_tiles import Cut, choose_tiles, sizes_of
+from mlirtri.lowering.target import Target
+from mlirtri.lowering.tvm_passes import prim_funcs
+
+
+def plain(emit, a, b):
+    return emit(op.matmul(a, b))
+
+
+def transposed(emit, a, b):
+    order = [*range(len(b.ty.shape) - 2), len(b.ty.shape) - 1, len(b.ty.shape) - 2]
+    return emit(op.matmul(a, emit(op.permute_dims(b, order))))
+
+
+def check(make, expected, *specs, threads=1):
+    """Compile for so many threads, run on random numbers and compare with `expected`, computed in fp64 by torch."""
+    specs = [spec if isinstance(spec[-1], str) else (spec, "float32") for spec in specs]
+    inputs = [random(*shape, dtype=getattr(torch, dtype)) for shape, dtype in specs]
+    context = context_for(Target("cpu", "here", threads))
+    mod = module(make, *specs)
+    scheduled = tir_to_scheduled.lower(tir_of(mod, context), context)
+    assert rules_of(scheduled) == ["Matmul"]
+    assert all("mlirtri.schedule_failures" not in function.attrs for _, function in prim_funcs(scheduled))
+    made = run(mod, *inputs, context=context)
+    wide = [each.double() if each.is_floating_point() else each for each in inputs]
+    reduced = specs[0][0][-1]
+    torch.testing.assert_close(made, expected(*wide).to(made.dtype), **within(str(made.dtype)[6:], reduced))
+
+
+@pytest.mark.parametrize("size", range(1, 70))
+@pytest.mark.parametrize("most", [1, 4, 6])
+def test_a_cut_leaves_nothing_over(size, most):
+    cut = Cut(size, -(-size // most))
+    assert sum(tile * count for tile, count in sizes_of(cut)) == size
+    assert all(0 < tile <= most for tile, _ in sizes_of(cut))
+    assert max(tile for tile, _ in sizes_of(cut)) - min(tile for tile, _ in sizes_of(cut)) <= 1
+
+
+@pytest.mark.parametrize("registers", [16, 32])
+@pytest.mark.parametrize(("rows", "vectors"), [(1, 1), (37, 32), (1000, 63), (4096, 256), (3, 1)])
+def test_tiles_fit_into_the_registers(rows, vectors, registers):
+    tiles = choose_tiles(rows, vectors, registers)
+    assert tiles.rows.size * tiles.vectors.size + tiles.vectors.size + 1 <= registers
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "reduced"), [(4, 16, 4), (13, 31, 70), (65, 130, 33), (7, 3, 9), (30, 47, 2100), (100, 65, 17)]
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_products_in_every_layout(rows, columns, reduced, dtype):
+    check(plain, torch.matmul, ((rows, reduced), dtype), ((reduced, columns), dtype))
+    check(transposed, lambda a, b: a @ b.T, ((rows, reduced), dtype), ((columns, reduced), dtype))
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [((40, 37), (37,)), ((37,), (37, 45)), ((1, 37), (37, 700)), ((3, 37), (37, 33)), ((5, 1, 37), (5, 37, 45))],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_products_with_vectors_and_few_rows(left, right, dtype):
+    check(plain, torch.matmul, (left, dtype), (right, dtype))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 8, 13])
+@pytest.mark.parametrize("reduced", [16, 37, 64])
+def test_few_rows_read_both_operands_along_the_sum(rows, reduced):
+    check(transposed, lambda a, b: a @ b.T, (rows, reduced), (45, reduced))
+
+
+@pytest.mark.parametrize("sums", ["bsk,khd->bshd", "bshk,bthk->bhst", "kbs,khd->bhsd", "bsmn,mnh->bsh", "ijk,lk->ijl"])
+def test_contractions_of_any_axes(sums):
+    sizes = {"b": 2, "s": 9, "h": 3, "k": 20, "d": 16, "t": 17, "m": 4, "n": 5, "i": 3, "j": 6, "l": 33}
+    operands, _ = sums.split("->")
+    shapes = [tuple(sizes[letter] for letter in operand) for operand in operands.split(",")]
+    check(lambda emit, a, b: emit(op.einsum((a, b), sums)), lambda a, b: torch.einsum(sums, a, b), *shapes)
+
+
+@pytest.mark.parametrize("shape", [(37, 51, 29), (16, 16, 64), (5, 40, 130)])
+@pytest.mark.parametrize(("dtype", "wide"), [("bfloat16", "float32"), ("float16", "float32"), ("int8", "int32")])
+def test_narrow_operands(shape, dtype, wide):
+    rows, columns, reduced = shape
+    if dtype == "int8":
+        generator = torch.Generator().manual_seed(reduced)
+        left, right = (
+            torch.randint(-128, 128, size, dtype=torch.int8, generator=generator)
+            for size in ((rows, reduced), (reduced, columns))
+        )
+    else:
+        left, right = (
+            random(rows, reduced).to(getattr(torch, dtype)),
+            random(reduced, columns).to(getattr(torch, dtype)),
+        )
+    mod = module(
+        lambda emit, a, b: emit(op.matmul(a, b, out_dtype=wide)), ((rows, reduced), dtype), ((reduced, columns), dtype)
+    )
+    kind = torch.int64 if dtype == "int8" else torch.float64
+    expected = (left.to(kind) @ right.to(kind)).to(getattr(torch, wide))
+    torch.testing.assert_close(run(mod, left, right), expected, **within(wide, reduced))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+def test_narrow_sums_wrap(dtype):
+    kind = getattr(torch, dtype)
+    limits = torch.iinfo(kind)
+    generator = torch.Generator().manual_seed(5)
+    left, right = (
+        torch.randint(limits.min, limits.max + 1, size, generator=generator).to(kind) for size in ((9, 50), (50, 40))
+    )
+    made = run(module(plain, ((9, 50), dtype), ((50, 40), dtype)), left, right)
+    assert torch.equal(made, (left.long() @ right.long()).to(kind))
+
+
+@pytest.mark.parametrize("rows", [1, 9, 50])
+@pytest.mark.parametrize("columns", [40, 64])
+def test_what_follows_is_done_on_the_tile(rows, columns):
+    def make(emit, a, b, bias, scale, other):
+        made = emit(op.multiply(emit(op.add(emit(op.matmul(a, b)), bias)), scale))
+        return emit(op.add(emit(op.nn.gelu(made)), other))
+
+    def expected(a, b, bias, scale, other):
+        return torch.nn.functional.gelu((a @ b + bias) * scale) + other
+
+    check(make, expected, (rows, 30), (30, columns), (columns,), (rows, 1), (rows, columns))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads_share_tiles(threads):
+    check(plain, torch.matmul, (190, 300), (300, 270), threads=threads)
+    check(plain, torch.matmul, (600,), (600, 1100), threads=threads)
+
+
+def test_nan_and_infinity_stay_in_their_rows_and_columns():
+    a, b = random(20, 33), random(33, 50)
+    a[3, 5], b[7, 11] = float("nan"), float("inf")
+    made = run(module(plain, (20, 33), (33, 50)), a, b)
+    assert made[3].isnan().all()
+    assert not made[:3, :11].isnan().any()
+    assert torch.equal(made.isnan(), (a @ b).isnan())
+    assert torch.equal(made.isinf(), (a @ b).isinf())
+
+
+def test_registers_of_other_cpus_give_the_same(monkeypatch):
+    a, b = random(45, 40), random(40, 70)
+    for bits in (128, 256):
+        monkeypatch.setattr(cpu_tiles, "vector_bits", lambda bits=bits: bits)
+        torch.testing.assert_close(run(module(plain, (45, 40), (40, 70)), a, b), a @ b, **within("float32", 40))
+
+
+def test_a_long_sum_is_cut_into_blocks():
+    a, b = random(20, 20000), random(20000, 40)
+    mod = module(
+        lambda emit, x, y, z: emit(op.nn.relu(emit(op.add(plain(emit, x, y), z)))), (20, 20000), (20000, 40), (40,)
+    )
+    c = random(40)
+    expected = torch.relu(a.double() @ b.double() + c)
+    torch.testing.assert_close(run(mod, a, b, c), expected.float(), **within("float32", 20000))
+    assert "block" in tir_to_scheduled.lower(tir_of(mod), context_for()).script()
