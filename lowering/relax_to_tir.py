@@ -57,11 +57,21 @@ SORTS = Pass(
 
 def lower(mod: IRModule, context: CompileContext) -> IRModule:
     """The module with operators legalised and fused; raises `PassFailedError`, `UnsupportedOperationError`."""
-    before = (SORTS,) if has_sorts(mod) and not context.target.is_cuda else ()
     after = (DEVICES,) if has_devices(mod) else ()
-    mod = run_passes(mod, (*before, *PASSES, *_row_passes(mod, context), CLEAN, VIEWS, *after), context)
+    passes = (*_first_passes(mod, context), *_row_passes(mod, context), CLEAN, VIEWS, *after)
+    mod = run_passes(mod, passes, context)
     _refuse_operators(mod)
     return mod
+
+
+def fused(mod: IRModule, context: CompileContext) -> tuple[IRModule, IRModule]:
+    """The module after TVM's fusion, and after the fusion by rows behind it, without what nothing calls any more."""
+    by_tvm = run_passes(mod, (*_first_passes(mod, context), CLEAN), context)
+    return by_tvm, run_passes(by_tvm, (*_row_passes(mod, context), CLEAN), context)
+
+
+def _first_passes(mod: IRModule, context: CompileContext) -> tuple[Pass, ...]:
+    return (SORTS, *PASSES) if has_sorts(mod) and not context.target.is_cuda else PASSES
 
 
 def _row_passes(mod: IRModule, context: CompileContext) -> tuple[Pass, ...]:

@@ -7,7 +7,7 @@ read and write. What a row kernel makes and others read is a result of it as wel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from mlirtri.lowering.cpu_attention import takes_attention
@@ -21,6 +21,12 @@ from mlirtri.lowering.tvm_passes import operator_of
 
 Group = tuple[int, ...]
 """Places of bindings in a dataflow block."""
+_KINDS = (
+    ("matrix product", "product"), ("cache", "memory"), ("threads", "threads"), ("order", "order"),
+    ("several results", "results"), ("nothing is reduced", "uses"), ("run time", "sizes"),
+)  # fmt: skip
+"""A part of a reason to the kind of reason that it is; the others are about axes."""
+Marks = Callable[[PrimFunc], bool]
 
 
 def fuse_rows(mod: IRModule, target: Target) -> IRModule:
@@ -56,7 +62,7 @@ def why_not(function: PrimFunc, target: Target) -> str | None:
     except NotRows as reason:
         return str(reason)
     if not plan.reducers:
-        return "nothing is reduced"
+        return "nothing is reduced, and what makes it has other readers too"
     if not all(runs_along_memory(plan, at) for at in plan.reducers):
         return "what it reduces does not lie side by side in memory"
     if not fits_cache(plan):
@@ -64,6 +70,22 @@ def why_not(function: PrimFunc, target: Target) -> str | None:
     if not has_enough_rows(plan, target):
         return "there are fewer rows than threads"
     return None
+
+
+def explain_apart(mod: IRModule, is_producer: Marks, is_consumer: Marks, target: Target) -> tuple[str, str]:
+    """Why a producer and a consumer in a module before this pass are not one kernel after it: a word and a sentence."""
+    for _, function in mod.functions_items():
+        for block in getattr(getattr(function, "body", None), "blocks", ()):
+            if isinstance(block, relax.DataflowBlock):
+                search = _Search(block, mod, target)
+                search.groups()
+                first, second = (
+                    next((group for at, group in search.group_of.items() if marks(search.launches[at].function)), None)
+                    for marks in (is_producer, is_consumer)
+                )
+                if first is not None and second is not None:
+                    return search.why_apart(_union([first, second]))
+    return "order", "they are not in one straight piece of the program"
 
 
 def _refuse(nest: Nest) -> None:
@@ -152,6 +174,13 @@ class _Search:
         if self._is_circular(group):
             return False
         return why_not(self.merged(group).function, self.target) is None
+
+    def why_apart(self, group: Group) -> tuple[str, str]:
+        """Why calls are not one."""
+        if self._is_circular(group):
+            return "order", "something that is no part of it has to run between them"
+        reason = why_not(self.merged(group).function, self.target) or "a larger group left it out"
+        return next((kind for part, kind in _KINDS if part in reason), "axes"), reason
 
     def _is_circular(self, group: Group) -> bool:
         """Whether something outside of the group lies between two of its calls."""

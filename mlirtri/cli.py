@@ -148,12 +148,16 @@ def _waiting(what: str) -> AbstractContextManager[Any]:
 @click.option("--stage", "stages", multiple=True, help="A stage to print, or all (the default). Again for more.")
 @click.option("--pass", "pass_name", help="The IR after this pass; all for each that changed something.")
 @click.option("--complete", is_flag=True, help="The text that loses nothing: with locations and constants.")
+@click.option("--explain-fusion", is_flag=True, help="Instead, which operations became one kernel, and why not others.")
+@click.option("--json", "as_json", is_flag=True, help="The explanation, machine-readable.")
 @_start
 @_arguments
 @_pipeline
 @_target
 @_schedule
-def emit(file, stages, pass_name, complete, start, arguments, pipeline, target, schedule) -> None:
+def emit(
+    file, stages, pass_name, complete, explain_fusion, as_json, start, arguments, pipeline, target, schedule
+) -> None:
     """Print the IR of a kernel, stage by stage; of several, as FILE::a,b or FILE::*, one after the other.
 
     FILE.py is imported; the kernel's name may be left out when it has only one. Parameters annotated with a whole
@@ -167,6 +171,9 @@ def emit(file, stages, pass_name, complete, start, arguments, pipeline, target, 
     options = _options(pipeline, target, schedule)
     texts = []
     for spec in [file] if start else each_kernel(file):
+        if explain_fusion:
+            _explain(compile_program(spec, start, dict(arguments), options), as_json)
+            continue
         kernel = compile_program(spec, start, dict(arguments), options, None if everything else named)
         names = list(kernel.ir) if everything else [kernel.pipeline.find(name).name for name in named]
         texts += _pass_texts(kernel, names, pass_name) if pass_name else _stage_texts(kernel, names, complete)
@@ -174,6 +181,13 @@ def emit(file, stages, pass_name, complete, start, arguments, pipeline, target, 
         if len(texts) > 1:
             print(banner)
         print(text.rstrip("\n"))
+
+
+def _explain(kernel: Kernel, as_json: bool) -> None:
+    if as_json:
+        print(kernel.fusion.to_json())
+    else:
+        _show(kernel.fusion)
 
 
 def _stage_texts(kernel: Kernel, names: list[str], complete: bool) -> list[tuple[str, str]]:

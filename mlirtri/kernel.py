@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlirtri.compiler import Passes, Texts, Walk
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelError, UnknownOptionError
@@ -13,6 +13,9 @@ from mlirtri.lowering.pipelines import Pipeline
 from mlirtri.lowering.specialization import Interface
 from mlirtri.lowering.target import Target
 from mlirtri.tracebacks import shown_to_user
+
+if TYPE_CHECKING:
+    from mlirtri.fusion_report import FusionReport
 
 
 class Kernel:
@@ -53,6 +56,13 @@ class Kernel:
         """
         walked = self.observed
         return {name: Passes(walked.context.passes.get(name, [])) for name in walked.records}
+
+    @cached_property
+    def fusion(self) -> FusionReport:
+        """For every tensor between two operations, whether both are one kernel, and why or why not."""
+        from mlirtri.fusion_report import explain_fusion
+
+        return explain_fusion(self)
 
     @cached_property
     def observed(self) -> Walk:

@@ -1,0 +1,157 @@
+"""Why MLIR's fusion fused two operations on tensors, or did not: a verdict for every edge of a function.
+
+Takes the text of stage `linalg`. Runs `linalg_to_fused` on it once more, with operations numbered by their locations,
+and looks which numbers ended in one operation. Gives an `Edge` for each. Functions with loops have no such edges.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from mlirtri.dialect.definition import new_context
+from mlirtri.dialect.locations import name_of, span_of
+from mlirtri.dialect.mlir import all_operations_in, ir, linalg, operations_named
+from mlirtri.lowering import fusion_guard, linalg_to_fused
+from mlirtri.lowering.fusion_edges import Edge
+from mlirtri.lowering.primfunc_names import name_of_structured
+from mlirtri.lowering.stage import CompileContext
+
+_NUMBER = re.compile(r'"fusion:(\d+)"')
+_SILENT = ("tensor.empty", "arith.constant", "linalg.fill", "func.return", "tensor.dim", *fusion_guard.RESHAPES)
+"""What makes no tensor that is worth a kernel; reshapes are looked through."""
+
+
+def explain(text: str, context: CompileContext) -> list[Edge]:
+    """The edges of all functions, in the order of their consumers."""
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        nodes = [operation for function in operations_named(module, "func.func") for operation in _nodes(function)]
+        said = [_Node(operation) for operation in nodes]
+        kept = _kept(module)
+        edges = [
+            (number, at, value) for at, operation in enumerate(nodes) for number, value in _reads(operation, nodes)
+        ]
+        facts = [(producer, consumer, _why_not(nodes[producer], nodes[consumer], value, kept))
+                 for producer, consumer, value in edges]  # fmt: skip
+        for number, operation in enumerate(nodes):
+            for inner in all_operations_in(operation):
+                inner.location = ir.Location.name(f"fusion:{number}")
+            operation.location = ir.Location.name(f"fusion:{number}")
+        linalg_to_fused.lower(module, context)
+        groups = _groups(module)
+    return [_edge(said[producer], said[consumer], producer, consumer, why, groups) for producer, consumer, why in facts]
+
+
+class _Node:
+    """What is shown of an operation, noted before the operation changes."""
+
+    def __init__(self, operation: ir.Operation):
+        name = name_of(operation.location)
+        is_linalg = operation.name.startswith("linalg.")
+        kind = name_of_structured(operation) if is_linalg else operation.name
+        self.name = f"{kind} {name}" if name else kind
+        span = span_of(operation.location)
+        self.line = str(span) if span else ""
+
+
+def _nodes(function: ir.Operation) -> Iterator[ir.Operation]:
+    """The operations on tensors of a function's body; none of a function with loops, which is one kernel anyway."""
+    if not function.regions[0].blocks:
+        return
+    for operation in function.regions[0].blocks[0].operations:
+        one = operation.operation
+        is_tensor = any(isinstance(result.type, ir.RankedTensorType) for result in one.results)
+        if is_tensor and one.name not in _SILENT:
+            yield one
+
+
+def _reads(operation: ir.Operation, nodes: list[ir.Operation]) -> Iterator[tuple[int, ir.Value]]:
+    """The numbers of the operations of which one reads results, each once."""
+    seen = set()
+    for value in map(_behind_reshapes, operation.operands):
+        if isinstance(value.owner, ir.Block):
+            continue
+        number = next((at for at, each in enumerate(nodes) if each == value.owner.operation), None)
+        if number is not None and number not in seen:
+            seen.add(number)
+            yield number, value
+
+
+def _behind_reshapes(value: ir.Value) -> ir.Value:
+    while not isinstance(value.owner, ir.Block) and value.owner.operation.name in fusion_guard.RESHAPES:
+        value = value.owner.operation.operands[0]
+    return value
+
+
+def _users(value: ir.Value) -> Iterator[ir.Operation]:
+    """The operations that read a value, reshaped or not."""
+    for use in value.uses:
+        user = use.owner.operation
+        if user.name in fusion_guard.RESHAPES:
+            yield from _users(user.results[0])
+        else:
+            yield user
+
+
+def _kept(module: ir.Module) -> list[ir.Value]:
+    """The values that `fusion_guard` keeps in kernels of their own."""
+    fusion_guard.guard(module)
+    marks = [
+        each
+        for each in operations_named(module, "bufferization.dealloc_tensor")
+        if fusion_guard.KEPT in each.attributes
+    ]
+    kept = [each.operands[0] for each in marks]
+    fusion_guard.release(module)
+    return kept
+
+
+def _why_not(producer: ir.Operation, consumer: ir.Operation, value: ir.Value, kept: list[ir.Value]) -> tuple[str, str]:
+    """What keeps two operations apart, if they are apart in the end."""
+    users = list(_users(value))
+    for operation in (producer, consumer):
+        if operation.name == "func.call":
+            return "extern", f"{operation.name} is compiled elsewhere: nothing looks into it"
+    if _reduces(producer):
+        return "reduction", "what a loop adds up is known behind the loop only; row kernels are TVM's part"
+    if any(user.name == "func.return" for user in users):
+        return "output", "it is a result as well, and so it is stored"
+    if value in kept:
+        return "dear", "it would be computed again for every element that reads it"
+    if len(users) > 1:
+        return "uses", f"{len(users)} operations read it, and each would compute it"
+    if not producer.name.startswith("linalg.") or not consumer.name.startswith("linalg."):
+        return "layout", "one of both only moves elements: TVM folds it into a kernel"
+    return "axes", "the loops of both are not alike"
+
+
+def _reduces(operation: ir.Operation) -> bool:
+    maps = linalg.get_indexing_maps(operation) if operation.name.startswith("linalg.") else None
+    if maps is None:
+        return False
+    results = [attribute.value for attribute in maps][-len(operation.results) :]
+    return any(one.n_dims > len(one.results) for one in results)
+
+
+def _groups(module: ir.Module) -> list[set[int]]:
+    """The numbers in each operation that is left."""
+    groups = []
+    for function in operations_named(module, "func.func"):
+        for operation in _nodes(function):
+            # An operation's own location names those that it once stood beside, too.
+            inside = [each for each in all_operations_in(operation) if each != operation] or [operation]
+            text = "".join(str(each.location) for each in inside)
+            groups.append({int(number) for number in _NUMBER.findall(text)})
+    return groups
+
+
+def _edge(
+    producer: _Node, consumer: _Node, first: int, second: int, why: tuple[str, str], groups: list[set[int]]
+) -> Edge:
+    verdict = (False, *why)
+    if any({first, second} <= group for group in groups):
+        verdict = (True, "elementwise", "the consumer computes each element as it needs it")
+    elif not any(first in group for group in groups) or not any(second in group for group in groups):
+        verdict = (True, "folded", "one of both only moved elements, is known before the run, or stands twice")
+    return Edge("fused", producer.name, consumer.name, consumer.line, *verdict)

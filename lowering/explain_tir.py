@@ -1,0 +1,120 @@
+"""Why TVM's fusion and ours by rows fused two calls, or did not: a verdict for every edge of a Relax function.
+
+Takes the module of stage `relax`. Runs the passes of `relax_to_tir` on it once more, with each call's blocks marked by
+its number, and looks which marks ended in one PrimFunc. Gives an `Edge` for each.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.lowering import relax_to_tir
+from mlirtri.lowering.fusion_edges import Edge
+from mlirtri.lowering.row_fusion import explain_apart
+from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.tvm_names import IRModule, PrimFunc, SBlock, relax, structural_map, structural_walk
+from mlirtri.lowering.tvm_passes import BINDING_LOCATIONS, LOCATION, bindings_of, operator_of, relax_functions
+
+_OPAQUE = 8
+
+
+def explain(mod: IRModule, context: CompileContext) -> list[Edge]:
+    """The edges of the module's Relax function, in the order of their consumers."""
+    [(name, function)] = relax_functions(mod)
+    calls = [binding for binding in bindings_of(function) if operator_of(binding) is not None]
+    lines = {str(key): str(line) for key, line in ((function.attrs or {}).get(BINDING_LOCATIONS, {})).items()}
+    marked = _marked(mod, name, function, calls)
+    steps = relax_to_tir.fused(marked, context)
+    by_tvm, final = _groups(steps[0]), _groups(steps[1])
+    edges = []
+    for at, binding in enumerate(calls):
+        for producer in _read_by(binding, calls):
+            verdict = _verdict(mod, calls, (producer, at), (by_tvm, final), steps[0], context)
+            names = (_shown(calls[producer]), _shown(binding))
+            edges.append(Edge("tir", *names, lines.get(binding.var.name, ""), *verdict))
+    return edges
+
+
+def _shown(binding: Any) -> str:
+    call = binding.value
+    callee = call.args[0].name_hint if operator_of(binding).startswith("relax.call_tir") else operator_of(binding)
+    return f"{callee.removeprefix('relax.')} {binding.var.name}"
+
+
+def _read_by(binding: Any, calls: list[Any]) -> list[int]:
+    found: list[Any] = []
+    structural_walk(binding.value, (relax.Var, found.append), order="post")
+    return [at for at, each in enumerate(calls) if any(each.var.same_as(variable) for variable in found)]
+
+
+def _marked(mod: IRModule, name: str, function: Any, calls: list[Any]) -> IRModule:
+    """The module in which the line of each block is the number of the call that it belongs to."""
+
+    def bare(block: Any) -> Any:
+        annotations = {key: value for key, value in block.annotations.items() if key != LOCATION}
+        return SBlock(
+            block.iter_vars, block.reads, block.writes, block.name_hint, block.body, block.init,
+            block.alloc_buffers, block.match_buffers, annotations, block.span,
+        )  # fmt: skip
+
+    functions = {}
+    for gv, each in mod.functions_items():
+        if isinstance(each, PrimFunc):
+            each = each.with_body(structural_map(each.body, (SBlock, bare), order="post"))
+        elif gv.name_hint == name:
+            numbers = {binding.var.name: f"{at}:1:1" for at, binding in enumerate(calls)}
+            each = function.with_attr(BINDING_LOCATIONS, numbers)
+        functions[gv] = each
+    return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+
+def _groups(mod: IRModule) -> list[set[int]]:
+    """The numbers of the calls in each PrimFunc that is called."""
+    groups = []
+    for _, function in mod.functions_items():
+        if isinstance(function, PrimFunc):
+            numbers: set[int] = set()
+            structural_walk(function.body, (SBlock, lambda block, numbers=numbers: numbers.update(_number(block))))
+            groups.append(numbers)
+    return groups
+
+
+def _number(block: Any) -> set[int]:
+    return {int(str(block.annotations[LOCATION]).partition(":")[0])} if LOCATION in block.annotations else set()
+
+
+def _verdict(
+    mod: IRModule, calls: list, edge: tuple[int, int], groups: tuple, before_rows: IRModule, context: Any
+) -> tuple:
+    both, (by_tvm, final) = set(edge), groups
+    if any(both <= group for group in by_tvm):
+        return True, "epilogue", "TVM computes both in one loop nest, or one right behind the other"
+    for group in final:
+        if both <= group:
+            return True, "rows", "both go along the same rows, which stay in cache"
+    producer, consumer = (calls[at] for at in edge)
+    for each in (producer, consumer):
+        if _is_opaque(mod, each):
+            return False, "extern", f"{_shown(each).split()[0]} says no op_pattern: nothing looks into it"
+    if not all(any(at in group for group in final) for at in edge):
+        return True, "folded", "one of both is a view, or known before the kernel runs"
+    if context.target.is_cuda:
+        return False, "schedule", "CUDA's schedules take one reduction, with what is right behind it"
+    return False, *explain_apart(before_rows, lambda function: edge[0] in _groups_of(function),
+                                 lambda function: edge[1] in _groups_of(function), context.target)  # fmt: skip
+
+
+def _groups_of(function: PrimFunc) -> set[int]:
+    numbers: set[int] = set()
+    structural_walk(function.body, (SBlock, lambda block: numbers.update(_number(block))))
+    return numbers
+
+
+def _is_opaque(mod: IRModule, binding: Any) -> bool:
+    operator = operator_of(binding)
+    if operator.startswith("relax.call_") and operator != "relax.call_tir":
+        return True
+    if operator != "relax.call_tir":
+        return False
+    attributes = mod[binding.value.args[0]].attrs or {}
+    return int(attributes.get("op_pattern", 0)) == _OPAQUE

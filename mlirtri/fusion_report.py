@@ -1,0 +1,71 @@
+"""`explain_fusion`: for every tensor between two operations, whether both are one kernel, and why or why not.
+
+Takes a compiled `Kernel`. Gives a `FusionReport`: its edges in the order of the walk, as a table, text or JSON. MLIR's
+fusion is asked in pipelines that have a stage `fused`, TVM's and the fusion of rows in those with a stage `tir`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+from rich.table import Table
+
+from mlirtri.compiler import COMPILING
+from mlirtri.lowering.fusion_edges import Edge
+
+if TYPE_CHECKING:
+    from mlirtri.kernel import Kernel
+
+
+@dataclass(frozen=True)
+class FusionReport:
+    """The verdicts on a kernel's edges."""
+
+    kernel: str
+    edges: tuple[Edge, ...]
+
+    @property
+    def fused(self) -> int:
+        """How many edges are inside of a kernel."""
+        return sum(edge.is_fused for edge in self.edges)
+
+    def to_json(self) -> str:
+        return json.dumps({"kernel": self.kernel, "edges": [asdict(edge) for edge in self.edges]}, indent=2)
+
+    def __rich__(self) -> Table:
+        table = Table(box=None, pad_edge=False)
+        for heading in ("stage", "producer", "consumer", "line", "fused", "kind", "why"):
+            table.add_column(heading, overflow="fold")
+        for edge in self.edges:
+            verdict = "yes" if edge.is_fused else "no"
+            place = edge.line.rpartition("/")[2]
+            cells = (edge.room, edge.producer, edge.consumer, place, verdict, edge.kind, edge.reason)
+            table.add_row(*map(escape, cells))
+        return table
+
+    def __str__(self) -> str:
+        lines = []
+        for edge in self.edges:
+            verdict = "fused" if edge.is_fused else "apart"
+            lines.append(f"{edge.room}: {edge.producer} -> {edge.consumer}: {verdict} ({edge.kind}): {edge.reason}")
+        return "\n".join(lines)
+
+
+def explain_fusion(kernel: Kernel) -> FusionReport:
+    """The report on a compiled kernel; nothing of the kernel changes."""
+    from mlirtri.lowering import explain_linalg  # imports MLIR
+
+    edges: list[Edge] = []
+    context = replace(kernel.walked.context, keep_passes=False, on_pass=None, passes={})
+    records = kernel.walked.records
+    with COMPILING:
+        if "linalg" in records and "fused" in records:
+            edges += explain_linalg.explain(records["linalg"].complete(), context)
+        if "relax" in records and "tir" in records:
+            from mlirtri.lowering import explain_tir  # imports TVM
+
+            edges += explain_tir.explain(records["relax"].ir, context)
+    return FusionReport(kernel.name, tuple(edges))
