@@ -24,6 +24,7 @@ from mlirtri.torch_positions import POSITIONS
 from mlirtri.torch_powers import POWERS
 from mlirtri.torch_products import PRODUCTS
 from mlirtri.torch_quantized import quantised
+from mlirtri.torch_random import RANDOM
 from mlirtri.torch_reductions import REDUCTIONS
 from mlirtri.torch_sampling import SAMPLES
 from mlirtri.torch_scalars import SCALARS, UNSIGNED
@@ -194,6 +195,7 @@ OURS: dict[Any, Callable[..., Any]] = {
     **INDICES,
     **POSITIONS,
     **PRODUCTS,
+    **RANDOM,
     **REDUCTIONS,
     **SAMPLES,
     **SCALARS,
