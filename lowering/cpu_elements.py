@@ -8,6 +8,7 @@ a condition inside.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -29,13 +30,29 @@ def element_loops(nest: Nest, target: Target) -> Any:
     axis, lanes = _vector_axis(nest), lanes_of(nest, nest.flat)
     if axis is None or lanes < FEW_LANES:
         return None
-    rows = [each for each in nest.axes if each is not axis]
-    parts = parts_of(nest.body, axis.variable, axis.extent)
     made = []
-    for first, last in parts:
-        body = within(nest.body, axis.variable, first, last)
-        made += _part(nest, body, axis, rows, (first, last), lanes, target)
+    for part in _regions(nest, [each for each in nest.axes if each is not axis]):
+        made += _region(part, next(each for each in part.axes if each.variable.same_as(axis.variable)), lanes, target)
     return sequence(*made)
+
+
+def _regions(nest: Nest, axes: Sequence[NestAxis]) -> list[Nest]:
+    """The nest in parts in which no condition on `axes` changes, each counting from 0."""
+    if not axes:
+        return [nest]
+    axis, *others = axes
+    parts = parts_of(nest.body, axis.variable, axis.extent)
+    if len(parts) == 1:
+        return _regions(nest, others)
+    found = []
+    for first, last in parts:
+        counter = NestAxis(tirx.Var(axis.variable.name, axis.variable.ty), last - first, False)
+        body = within(nest.body, axis.variable, first, last)
+        body = substituted(body, axis.variable, plus(counter.variable, index(first)))
+        found += _regions(
+            replace(nest, axes=tuple(counter if each is axis else each for each in nest.axes), body=body), others
+        )
+    return found
 
 
 def _vector_axis(nest: Nest) -> NestAxis | None:
@@ -47,26 +64,28 @@ def _vector_axis(nest: Nest) -> NestAxis | None:
     return None
 
 
-def _part(
-    nest: Nest, body: Any, axis: NestAxis, rows: Sequence[NestAxis], bounds: tuple[int, int], lanes: int, target: Target
-) -> list[Any]:
-    """Rows of the iterations of an axis between two bounds."""
-    first, last = bounds
-    extent = last - first
-    points = prod(each.extent for each in rows) * extent
-    chunk = CHUNK * lanes
-    if prod(each.extent for each in rows) >= 4 * target.threads or extent < 2 * chunk:
-        whole = vectors(nest, body, axis, index(first), extent, lanes)
-        return [outer_loops(Outer(rows, points), whole, target)]
+def _region(nest: Nest, axis: NestAxis, lanes: int, target: Target) -> list[Any]:
+    """All rows, each along one axis; where there are few and long ones, each in chunks."""
+    rows = [each for each in nest.axes if each is not axis]
+    count, chunk = prod(each.extent for each in rows), CHUNK * lanes
+    parts = parts_of(nest.body, axis.variable, axis.extent)
+    if len(parts) > 1 or count >= 4 * target.threads or axis.extent < 2 * chunk:
+        row = sequence(*(_along(nest, axis, part, lanes) for part in parts))
+        return [outer_loops(Outer(rows, nest.points), row, target)]
     number = tirx.Var("chunk", "int64")
-    chunks = NestAxis(number, extent // chunk, False)
-    start = plus(index(first), number * index(chunk))
-    body_of_chunk = vectors(nest, body, axis, start, chunk, lanes)
-    made = [outer_loops(Outer([*rows, chunks], points), body_of_chunk, target)]
-    if rest := extent % chunk:
-        start = index(last - rest)
-        made.append(outer_loops(Outer(rows, points), vectors(nest, body, axis, start, rest, lanes), target))
+    chunks = NestAxis(number, axis.extent // chunk, False)
+    body = vectors(nest, nest.body, axis, number * index(chunk), chunk, lanes)
+    made = [outer_loops(Outer([*rows, chunks], nest.points), body, target)]
+    if rest := axis.extent % chunk:
+        body = vectors(nest, nest.body, axis, index(axis.extent - rest), rest, lanes)
+        made.append(outer_loops(Outer(rows, count * rest), body, target))
     return made
+
+
+def _along(nest: Nest, axis: NestAxis, part: tuple[int, int], lanes: int) -> Any:
+    """One part of a row, in which no condition changes."""
+    first, last = part
+    return vectors(nest, within(nest.body, axis.variable, first, last), axis, index(first), last - first, lanes)
 
 
 def vectors(nest: Nest, body: Any, axis: NestAxis, start: Any, extent: int, lanes: int) -> Any:

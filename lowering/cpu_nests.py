@@ -32,6 +32,8 @@ from mlirtri.lowering.tvm_names import (
 )
 from mlirtri.lowering.tvm_targets import vector_bits
 
+COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
+
 
 @dataclass(frozen=True)
 class NestAxis:
@@ -224,7 +226,19 @@ def _flattened(statement: Any, flat: Mapping[Any, Any], analyzer: Analyzer) -> A
         stand_in = flat.get(node.buffer)
         return node if stand_in is None else tirx.BufferStore(stand_in, node.value, [place(node.buffer, node.indices)])
 
-    return structural_map(statement, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")
+    def comparison(node: Any) -> Any:
+        if not str(getattr(node.a, "ty", "")).startswith("int") or _loads(node):
+            return node
+        return type(node)(analyzer.simplify(node.a), analyzer.simplify(node.b))
+
+    rules = [(kind, comparison) for kind in COMPARISONS]
+    return structural_map(statement, [(TensorLoad, load), (tirx.BufferStore, store), *rules], order="post")
+
+
+def _loads(expression: Any) -> list[Any]:
+    found: list[Any] = []
+    structural_walk(expression, (TensorLoad, found.append))
+    return found
 
 
 def _without_units(nest: Nest) -> Nest:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+from mlirtri.lowering.cpu_nests import COMPARISONS
 from mlirtri.lowering.loop_ranges import linear
 from mlirtri.lowering.tvm_names import ir, structural_map, structural_walk, tirx
 
 MOST_PARTS = 8
-_COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
 _FALSE, _TRUE = 0, 1
 
 
@@ -26,7 +26,7 @@ def parts_of(statement: Any, variable: Any, extent: int) -> list[tuple[int, int]
     def visit(node: Any) -> None:
         places.update(place for place in _changes(node, variable) if 0 < place < extent)
 
-    structural_walk(statement, [(kind, visit) for kind in _COMPARISONS])
+    structural_walk(statement, [(kind, visit) for kind in COMPARISONS])
     ordered = sorted(places)
     if len(ordered) > MOST_PARTS + 1:
         return [(0, extent)]
@@ -45,7 +45,7 @@ def within(statement: Any, variable: Any, first: int, last: int) -> Any:
         known = _known(node, min(values), max(values))
         return node if known is None else tirx.IntImm("bool", known)
 
-    rules = [(kind, comparison) for kind in _COMPARISONS]
+    rules = [(kind, comparison) for kind in COMPARISONS]
     folds = [(tirx.And, _both), (tirx.Or, _either), (tirx.Not, _not), (ir.Call, _chosen)]
     return structural_map(structural_map(statement, rules, order="post"), folds, order="post")
 
@@ -63,8 +63,12 @@ def _changes(comparison: Any, variable: Any) -> list[int]:
     form = _difference(comparison)
     if form is None or set(form.terms) != {variable} or abs(form.factor(variable)) != 1:
         return []
-    root = -form.constant * form.factor(variable)
-    return [root, root + 1]
+    root, rises = -form.constant * form.factor(variable), form.factor(variable) > 0
+    if isinstance(comparison, tirx.EQ | tirx.NE):
+        return [root, root + 1]
+    # The sum is 0 at the root, and on the side of smaller numbers or larger ones from there on.
+    is_strict = isinstance(comparison, tirx.LT | tirx.GE)
+    return [root] if is_strict == rises else [root + 1]
 
 
 def _known(comparison: Any, least: int, most: int) -> int | None:
@@ -111,7 +115,7 @@ def _not(node: Any) -> Any:
 
 
 def _chosen(call: Any) -> Any:
-    if str(getattr(call.op, "name", "")) != "tirx.if_then_else":
+    if not str(getattr(call.op, "name", "")).endswith(".if_then_else"):
         return call
     value = _value(call.args[0])
     return call if value is None else call.args[1] if value else call.args[2]

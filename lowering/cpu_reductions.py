@@ -16,6 +16,7 @@ from typing import Any
 from mlirtri.lowering.cpu_accumulators import Accumulators, accumulators_of
 from mlirtri.lowering.cpu_nests import Nest, NestAxis, lanes_of
 from mlirtri.lowering.cpu_parallel import Outer, outer_loops
+from mlirtri.lowering.cpu_windows import window_loops
 from mlirtri.lowering.loop_pairs import vector_store
 from mlirtri.lowering.loop_strips import Room, Shape, strip
 from mlirtri.lowering.target import Target
@@ -39,6 +40,8 @@ def reduction_loops(nest: Nest, target: Target) -> Any:
     lanes = lanes_of(nest, [*accumulators.cells.values(), *(each.buffer for each in nest.operands)])
     if lanes < FEW_LANES:
         return None
+    if (made := window_loops(nest, accumulators, lanes, target)) is not None:
+        return made
     column, row = _column_axis(nest), _row_axis(nest)
     if row is not None and accumulators.combine is None:
         row = None

@@ -19,6 +19,7 @@ from mlirtri.lowering.cpu_matmul import matmul
 from mlirtri.lowering.cpu_nests import function_of, nest_of
 from mlirtri.lowering.cpu_reductions import reduction_loops
 from mlirtri.lowering.cpu_rows import rows
+from mlirtri.lowering.cpu_windows import is_window
 from mlirtri.lowering.loop_schedules import loops
 from mlirtri.lowering.schedule_blocks import BlockFacts, divide_loops, inline_cheap, leaf_blocks, loop_of
 from mlirtri.lowering.target import Target
@@ -40,6 +41,15 @@ def reduction(function: PrimFunc, target: Target) -> Schedule | None:
     """One reduction alone; see `cpu_reductions` for the loops."""
     schedule = _with_cheap_inlined(function)
     return _block_by_block(function, schedule, target) if len(leaf_blocks(schedule)) == 1 else None
+
+
+def window(function: PrimFunc, target: Target) -> Schedule | None:
+    """A reduction over a small window; see `cpu_windows` for the loops."""
+    schedule = _with_cheap_inlined(function)
+    reduced = [block for block in leaf_blocks(schedule) if not block.is_spatial]
+    if len(reduced) != 1 or not is_window(nest_of(schedule, reduced[0])):
+        return None
+    return _block_by_block(function, schedule, target)
 
 
 def mixed(function: PrimFunc, target: Target) -> Schedule | None:
@@ -228,6 +238,7 @@ def _accumulate(schedule: Schedule, block: BlockFacts, reduced: list[Any], inner
 CPU_RULES = (
     ("Loops", loops),
     ("Convolution", _checked(convolution)),
+    ("Window", _checked(window)),
     ("Matmul", _checked(matmul)),
     ("Elementwise", _checked(elementwise)),
     ("Reduction", _checked(reduction)),

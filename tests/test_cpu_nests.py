@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
+from torch.nn import functional as F
 
+import mlirtri
 from mlirtri import jit
 
 EXTENTS = ((1, 1), (3, 5), (7, 16), (5, 37), (70, 1001))
@@ -128,3 +131,27 @@ def test_first_of_equal_extrema():
     x = np.zeros((9, 100), np.float32)
     x[2, 17] = x[2, 18] = x[2, 99] = 1
     _compare(positions, x)
+
+
+WINDOWS = {
+    "maximum": (lambda x: F.max_pool2d(x, 3, 2, 1), [(2, 5, 23, 37)]),
+    "maximum, narrow": (lambda x: F.max_pool2d(x, 2), [(1, 3, 9, 10)]),
+    "mean": (lambda x: F.avg_pool2d(x, 3, 1, 1), [(1, 5, 14, 19)]),
+    "one axis": (lambda x: F.max_pool1d(x, 5, 1, 2), [(2, 3, 50)]),
+    "three axes": (lambda x: F.avg_pool3d(x, 2, 1), [(1, 2, 5, 6, 21)]),
+    "depthwise": (lambda x, w: F.conv2d(x, w, padding=1, groups=6), [(2, 6, 15, 18), (6, 1, 3, 3)]),
+    "depthwise, strided": (lambda x, w: F.conv2d(x, w, stride=2, groups=6), [(1, 6, 41, 43), (6, 1, 5, 5)]),
+    "two results per channel": (lambda x, w: F.conv2d(x, w, padding=1, groups=4), [(1, 4, 15, 18), (8, 1, 3, 3)]),
+}
+
+
+@pytest.mark.parametrize("case", WINDOWS)
+def test_windows(case):
+    class Net(torch.nn.Module):
+        def forward(self, *tensors):
+            return WINDOWS[case][0](*tensors)
+
+    torch.manual_seed(0)
+    tensors = tuple(torch.randn(shape) for shape in WINDOWS[case][1])
+    made = mlirtri.from_torch(Net(), tensors).compile()(*tensors)
+    torch.testing.assert_close(made, Net()(*tensors), rtol=1e-5, atol=1e-5)
