@@ -111,11 +111,17 @@ def rolled(x: torch.Tensor, shifts: Any, dims: Any = ()) -> torch.Tensor:
 
 
 def placed(x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool = False) -> torch.Tensor:
-    """torch-mlir takes a negative position for one outside of the tensor."""
+    """torch-mlir takes a negative position for one outside of the tensor, and no indices that are apart."""
     if getattr(_SETTLED, "inside", False):
         return NotImplemented
     if has_masks(indices):
         return torch_masks.write(x, indices, values, accumulate)
+    axes = [axis for axis, each in enumerate(indices) if each is not None]
+    if axes[-1] - axes[0] >= len(axes):
+        # The axes of apart indices come first in what is put; so they do where these axes stand in front.
+        order = [*axes, *[axis for axis in range(x.dim()) if axis not in axes]]
+        found = aten.index_put.default(x.permute(order), [indices[axis] for axis in axes], values, accumulate)
+        return found.permute([order.index(axis) for axis in range(x.dim())])
     positive = [
         None if each is None else torch.where(each < 0, each + x.shape[axis], each).long()
         for axis, each in enumerate(indices)

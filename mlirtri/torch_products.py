@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -46,9 +46,33 @@ def convolved_in_time(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor,
     return found.permute(2, 0, 1)
 
 
+def trilinear(
+    x: torch.Tensor,
+    y: torch.Tensor,
+    z: torch.Tensor,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> torch.Tensor:
+    """The product of three tensors, each with new axes of size 1, summed along axes."""
+    lined_up = []
+    for each, axes in ((x, expand1), (y, expand2), (z, expand3)):
+        for axis in sorted(axes):
+            each = each.unsqueeze(axis)
+        lined_up.append(each)
+    product = lined_up[0] * lined_up[1] * lined_up[2]
+    for axis in {*expand1} & {*expand2} & {*expand3}:
+        # To eager an axis that none of the three has is one of size 0.
+        product = product.narrow(axis, 0, 0)
+    return product.sum(list(sumdim)) if sumdim else product
+
+
 PRODUCTS: dict[Any, Callable[..., Any]] = {
     aten.mm.default: narrow(aten.mm.default),
     aten.bmm.default: narrow(aten.bmm.default),
     aten._scaled_mm.default: scaled,
     aten.conv_tbc.default: convolved_in_time,
+    aten._trilinear.default: trilinear,
 }

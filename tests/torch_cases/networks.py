@@ -52,6 +52,8 @@ CASES = [
     ("linear", F.linear, lambda: (f(2, 3, 4), f(5, 4), f(5))),
     ("linear no bias", F.linear, lambda: (f(4), f(5, 4))),
     ("bilinear", F.bilinear, lambda: (f(3, 4), f(3, 5), f(2, 4, 5), f(2))),
+    ("trilinear", lambda x, y, z: torch._trilinear(x, y, z, [1], [], [1, 0], [2, 0], 0), lambda: (f(2, 6), f(2, 3, 6), f(6))),
+    ("trilinear of no axis", lambda x, y, z: torch._trilinear(x, y, z, [0], [0], [0], [2], 0), lambda: (f(2, 3, 6), f(2, 3, 6), f(2, 3, 6))),
     ("mm int", torch.mm, lambda: (i(3, 4), i(4, 5))),
     ("mm half", torch.mm, lambda: (f(3, 4, dtype=torch.float16), f(4, 5, dtype=torch.float16))),
     ("mm bfloat16", torch.mm, lambda: (f(3, 4, dtype=torch.bfloat16), f(4, 5, dtype=torch.bfloat16))),

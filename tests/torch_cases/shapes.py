@@ -187,5 +187,6 @@ CASES = [
     ("cat something and nothing", lambda x, y: torch.cat([x, y], 1), lambda: (f(3, 0), f(3, 2))),
     ("stack nothing", lambda x, y: torch.stack([x, y], -1), lambda: (f(0, 3), f(0, 3))),
     ("pad nothing", lambda x: F.pad(x, (1, 1)), lambda: (f(0, 3),)),
+    ("put apart", lambda x, r, s, v: torch.ops.aten.index_put(x, (r, None, None, s), v, True), lambda: (f(2, 3, 4, 5), i(6, 1, low=-2, high=2), i(3, low=0, high=5), f(6, 3, 3, 4))),
     ("numel", lambda x: x * x.numel(), lambda: (f(3, 4),)),
 ]  # fmt: skip
