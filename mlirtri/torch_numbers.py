@@ -168,6 +168,12 @@ def _turned(target: Any, compare: Callable[[Any, Any], Any]) -> Callable[[Writer
     return write_turned
 
 
+def _differ(write: Writer, x: Any, y: Any) -> Node | None:
+    if not is_real(x) and not is_real(y):
+        return None
+    return _denied(write, write(aten.eq.float, operator.eq, write.real(x), write.real(y)))
+
+
 SPELLINGS: dict[Any, Callable[..., Node | None]] = {
     torch.sym_float: _to_real,
     torch.sym_int: _to_whole,
@@ -182,6 +188,7 @@ SPELLINGS: dict[Any, Callable[..., Node | None]] = {
     operator.pow: _power,
     operator.lt: _turned(aten.gt.float, operator.lt),
     operator.le: _turned(aten.ge.float, operator.le),
+    operator.ne: _differ,
     aten._local_scalar_dense.default: _element,
     aten.item.default: _element,
     math.sqrt: _root,

@@ -31,6 +31,7 @@ from mlirtri.program import Program
 from mlirtri.torch_calls import Calling, TorchKernel
 from mlirtri.torch_decompositions import decompositions
 from mlirtri.torch_graphs import taken_apart
+from mlirtri.torch_tracing import of_numbers, settle_views
 from mlirtri.tracebacks import shown_to_user
 
 _EXPORTING = threading.RLock()
@@ -123,13 +124,17 @@ def _exported(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynami
 
 def _export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], dynamic_shapes: Any, strict: bool) -> Any:
     try:
-        return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
+        with of_numbers():
+            exported = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
+        settle_views(exported.graph_module)
+        return exported
     except KernelError:
         raise
     except Exception as error:
         raise UnsupportedOperationError(
             f"torch.export cannot trace {type(module).__name__}: {_first_line(error)}",
-            help="torch's own message is above; what it cannot trace can often be written otherwise",
+            help="torch's own message is above; what it cannot trace can often be written otherwise"
+            + ("" if strict else ", and strict=True reads the code itself, where numbers come from elements"),
         ) from error
 
 

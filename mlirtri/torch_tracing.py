@@ -1,0 +1,106 @@
+"""What torch.export cannot trace by itself: ATen operators of Python numbers, and views of the `prims` library.
+
+Operators such as `torch.ops.aten.Bool` exist for TorchScript. They ask for the number itself, which a trace does not
+have; written in Python they are traced. Views of `prims` cannot be made functional, those of ATen can.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+aten, prims = torch.ops.aten, torch.ops.prims
+
+
+@contextmanager
+def of_numbers() -> Iterator[None]:
+    """Within it, operators of numbers can be traced. It changes `torch.ops.aten`: one thread at a time."""
+    # Dynamo looks for an overload before it asks a mode.
+    before = {name: getattr(aten, name) for name in _WITHOUT_TENSORS}
+    try:
+        for name, spelling in _WITHOUT_TENSORS.items():
+            setattr(aten, name, spelling)
+        with _OfNumbers():
+            yield
+    finally:
+        for name, packet in before.items():
+            setattr(aten, name, packet)
+
+
+class _OfNumbers(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+        spelling = _SPELLINGS.get(func)
+        if spelling is None or kwargs or not any(isinstance(each, _NUMBERS) for each in args):
+            return func(*args, **(kwargs or {}))
+        return spelling(*args)
+
+
+_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def _element(x: Any) -> Any:
+    return x.item() if isinstance(x, torch.Tensor) else x
+
+
+def _truth(x: Any) -> Any:
+    return _element(x) != 0
+
+
+def _whole(x: Any) -> Any:
+    if isinstance(x, torch.Tensor):
+        return x.to(torch.int64).item()
+    return torch.sym_ite(x, 1, 0) if isinstance(x, (bool, torch.SymBool)) else torch.sym_int(x)
+
+
+def _real(x: Any) -> Any:
+    return torch.sym_float(_element(x))
+
+
+_WITHOUT_TENSORS: dict[str, Callable[[Any], Any]] = {
+    "ScalarImplicit": _element,
+    "FloatImplicit": _element,
+    "IntImplicit": _element,
+    "Bool": _truth,
+    "Int": _whole,
+    "Float": _real,
+}
+_SPELLINGS: dict[Any, Callable[..., Any]] = {
+    aten.sqrt: lambda x: torch.sym_float(x) ** 0.5,
+    aten.ceil: math.ceil,
+    aten.floor: math.floor,
+    aten.div: lambda x, y: x / y,
+    aten.add: lambda x, y: x + y,
+    aten.sub: lambda x, y: x - y,
+    aten.mul: lambda x, y: x * y,
+    aten.eq: lambda x, y: x == y,
+    aten.ne: lambda x, y: x != y,
+    aten.lt: lambda x, y: x < y,
+    aten.le: lambda x, y: x <= y,
+    aten.gt: lambda x, y: x > y,
+    aten.ge: lambda x, y: x >= y,
+}
+
+
+def settle_views(module: torch.fx.GraphModule) -> None:
+    """Write views of `prims` in ATen's operators, in place."""
+    for node in module.graph.nodes:
+        spelling = _VIEWS.get(node.target) if node.op == "call_function" else None
+        if spelling is not None and not node.kwargs:
+            node.target, node.args = spelling(*node.args)
+    module.recompile()
+
+
+_VIEWS: dict[Any, Callable[..., tuple[Any, tuple]]] = {
+    prims.view_of.default: lambda x: (aten.alias.default, (x,)),
+    prims.squeeze.default: lambda x, axes: (aten.squeeze.dims, (x, list(axes))),
+    prims.transpose.default: lambda x, order: (aten.permute.default, (x, list(order))),
+    prims.collapse_view.default: lambda x, first, last: (aten.flatten.using_ints, (x, first, last)),
+    prims.split_dim.default: lambda x, axis, outer: (aten.unflatten.int, (x, axis, [outer, -1])),
+    prims.real.default: lambda x: (aten.real.default, (x,)),
+    prims.imag.default: lambda x: (aten.imag.default, (x,)),
+}

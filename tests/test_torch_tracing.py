@@ -1,0 +1,45 @@
+"""What from_torch traces that torch.export alone does not: operators of Python numbers, views of prims."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import mlirtri as mt
+
+aten, prims = torch.ops.aten, torch.ops.prims
+NUMBERS = {
+    "an element": lambda x: float(aten.FloatImplicit(x)),
+    "a difference": lambda x: bool(aten.Bool(float(x) - float(x))),
+    "a truth": lambda x: bool(aten.Bool(float(x))),
+    "a root": lambda x: float(aten.sqrt(int(x))),
+    "a quotient": lambda x: float(aten.div(int(x), 3)),
+    "a ceiling": lambda x: int(aten.ceil(float(x))),
+    "an order": lambda x: aten.ge(int(x), 8),
+    "an integer": lambda x: int(aten.Int(x > 8)),
+}
+VIEWS = {
+    "view of": lambda x: prims.view_of(x) + 1,
+    "squeezed": lambda x: prims.squeeze(x, [1]),
+    "transposed": lambda x: prims.transpose(x, [2, 0, 1]),
+    "collapsed": lambda x: prims.collapse_view(x, 0, 1),
+    "split": lambda x: prims.split_dim(x, 2, 2),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", NUMBERS)
+def test_operators_of_numbers(name: str):
+    x = torch.tensor(7.25, dtype=torch.float64)
+    before = aten.Bool
+    found = mt.from_torch(NUMBERS[name], (x,), strict=True).compile(pipeline="mlir")(x)
+    assert type(found) is type(NUMBERS[name](x))
+    assert found == pytest.approx(NUMBERS[name](x))
+    assert aten.Bool is before
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_of_prims(name: str):
+    x = torch.arange(12.0).view(3, 1, 4)
+    found = mt.from_torch(VIEWS[name], (x,)).compile(pipeline="mlir")(x)
+    assert torch.equal(found, VIEWS[name](x))
