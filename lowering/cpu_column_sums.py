@@ -85,7 +85,7 @@ class _Columns:
             everything = ramp(index(0), self.lanes)
             copy = tirx.BufferStore(sums, tirx.BufferLoad(self.sums, [row, at, everything]), [index(0), everything])
             tile = Tile(self.contraction, self.lanes, place, ReductionBlock(index(0), 1, 1, None, ()))
-            return sequence(tirx.AllocBuffer(sums), copy, tile.store(index(0), 0, sums))
+            return sequence(tirx.AllocBuffer(sums), copy, tile.store(index(0), index(0), lanes, sums, index(0)))
 
         def each(make: Any) -> Any:
             return counted(

@@ -23,7 +23,7 @@ from mlirtri.lowering.cpu_dot_tile import MOST_ROWS as MOST_DOT_ROWS
 from mlirtri.lowering.cpu_dot_tile import DotTile
 from mlirtri.lowering.cpu_facts import cache_bytes
 from mlirtri.lowering.cpu_packing import packed_left, packed_right, packed_terms
-from mlirtri.lowering.cpu_tile_body import ReductionBlock, Tile, TilePlace
+from mlirtri.lowering.cpu_tile_body import ReductionBlock, Tile, TilePlace, has_long_stores
 from mlirtri.lowering.cpu_tiles import Cut, Tiles, choose_tiles, lanes_for, loop_kind, sizes_of
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tile_statements import counted, spread, temporary
@@ -82,6 +82,10 @@ class _Nest:
         self.count = -(-first.extent // self.blocks.reduced)
         """Blocks of the reduction."""
         self.sums = self._room_for_sums()
+        self.room = None
+        if kind is Tile and has_long_stores(contraction):
+            shape = [tiles.rows.size, tiles.vectors.size * lanes]
+            self.room = temporary("finished", contraction.dtype, shape)
 
     def _blocks(self) -> _Blocks:
         """What stays in the second cache: vectors of the right operand, and of the left one the rows of a chunk."""
@@ -125,7 +129,8 @@ class _Nest:
             column_chunk = tirx.floormod(rest, index(column_chunks))
             values = spread(contraction.batch, tirx.floordiv(rest, index(column_chunks)))
             body = counted("block", self.count, lambda block: self._chunk(values, row_chunk, column_chunk, block))
-            return body if self.sums is None else sequence(tirx.AllocBuffer(self.sums), body)
+            rooms = [tirx.AllocBuffer(each) for each in (self.sums, self.room) if each is not None]
+            return sequence(*rooms, body)
 
         return counted("task", tasks, task, loop_kind(work, self.target))
 
@@ -140,7 +145,7 @@ class _Nest:
 
                     def body(row: Any, tall: int) -> Any:
                         place = TilePlace(batch, row, tall, column, vectors, columns)
-                        return self.kind(self.contraction, self.lanes, place, part).body()
+                        return self.kind(self.contraction, self.lanes, place, part, self.room).body()
 
                     return self._by_size(rows, number, body)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlirtri.lowering.contraction import Axis, Contraction, Way, size_of
+from mlirtri.lowering.contraction import Axis, Contraction, Way, depends, size_of
 from mlirtri.lowering.cpu_column_sums import MOST_ROWS
 from mlirtri.lowering.cpu_contraction import contraction_loops
 from mlirtri.lowering.cpu_facts import cache_bytes
@@ -46,7 +46,7 @@ def matmul(function: PrimFunc, target: Target) -> Schedule | None:
     blocks = leaf_blocks(schedule)
     found = [block for block in blocks if not block.is_spatial]
     product = find_product(found[0], schedule.get(found[0].handle)) if len(found) == 1 else None
-    if product is None or not _is_worth_tiles(product):
+    if product is None or not _is_worth_tiles(product) or _slides(product):
         return None
     return in_tiles(schedule, found[0], product, _loops, target)
 
@@ -93,6 +93,14 @@ def in_tiles(
     made = _with_statement(schedule.mod["main"], blocks, block, surroundings, statement)
     # What is stored may name values, and stands there once per vector.
     return Schedule(tirx.transform.ConvertSSA()(IRModule({"main": made}))["main"])
+
+
+def _slides(product: Product) -> bool:
+    """Whether the right operand is read at sums of a column and a place in a window, which rules of their own do."""
+    loads: list[Any] = []
+    structural_walk(product.right, (TensorLoad, loads.append))
+    places = [place for load in loads for place in load.indices]
+    return any(depends(place, product.columns) and depends(place, product.reduced) for place in places)
 
 
 def _is_worth_tiles(product: Product) -> bool:

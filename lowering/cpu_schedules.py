@@ -238,8 +238,8 @@ def _accumulate(schedule: Schedule, block: BlockFacts, reduced: list[Any], inner
 CPU_RULES = (
     ("Loops", loops),
     ("Convolution", _checked(convolution)),
-    ("Window", _checked(window)),
     ("Matmul", _checked(matmul)),
+    ("Window", _checked(window)),
     ("Elementwise", _checked(elementwise)),
     ("Reduction", _checked(reduction)),
     ("Attention", _checked(attention)),

@@ -54,8 +54,12 @@ class ReductionBlock:
 class Tile:
     """One tile's statements."""
 
-    def __init__(self, contraction: Contraction, lanes: int, place: TilePlace, block: ReductionBlock):
+    def __init__(
+        self, contraction: Contraction, lanes: int, place: TilePlace, block: ReductionBlock, room: Any = None
+    ):  # fmt: skip
         self.contraction, self.lanes, self.place, self.block = contraction, lanes, place, block
+        self.room = room
+        """Memory for sums, which long stores read; each tile has its own where this is None."""
         self.sums = [
             new_buffer(f"sums{v}", contraction.dtype, place.rows, lanes) for v in range(place.vectors)
         ]  # fmt: skip
@@ -163,35 +167,45 @@ class Tile:
         return tirx.IfThenElse(tirx.EQ(self.block.number, index(self.block.count - 1)), stores, kept)
 
     def _stores(self) -> Any:
-        """The stores behind the sum: written out for each row, or in a loop over the rows where they are long."""
-        if len(self.contraction.stores) <= UNROLLED_STORES and not any(map(_has_call, self.contraction.stores)):
-            return self._each(self.store)
+        """The stores behind the sum: written out for each row, or once in a loop over the tile where they are long."""
+        if not has_long_stores(self.contraction):
+            return self._each(
+                lambda row, v, each: self.store(row, index(v * self.lanes), self._count(v), each, index(0))
+            )
         # In memory, since registers cannot be counted through.
-        rooms = [
-            new_buffer(f"finished{v}", self.contraction.dtype, self.place.rows, self.lanes)
-            for v in range(self.place.vectors)
-        ]
+        room = self.room if self.room is not None else self._own_room()
         copies = self._each(
-            lambda row, v, each: tirx.BufferStore(rooms[v], tirx.BufferLoad(each, self._at(row)), self._at(row))
+            lambda row, v, each: tirx.BufferStore(
+                room, tirx.BufferLoad(each, self._at(row)), [row, ramp(index(v * self.lanes), self.lanes)]
+            )
         )
-        rows = counted(
-            "row", self.place.rows,
-            lambda row: sequence(*(self.store(row, v, room) for v, room in enumerate(rooms))),
-        )  # fmt: skip
-        return sequence(*(tirx.AllocBuffer(room) for room in rooms), copies, rows)
+        whole, rest = divmod(self.place.columns, self.lanes)
 
-    def store(self, row: Any, v: int, sums: Any) -> Any:
-        """All stores for one vector of sums."""
-        contraction, count = self.contraction, self._count(v)
+        def of_row(row: Any) -> Any:
+            def vector(first: Any, count: int) -> Any:
+                return self.store(row, first, count, room, first)
+
+            parts = [counted("vector", whole, lambda at: vector(at * index(self.lanes), self.lanes))] if whole else []
+            return sequence(*parts, *([vector(index(whole * self.lanes), rest)] if rest else []))
+
+        made = [] if self.room is not None else [tirx.AllocBuffer(room)]
+        return sequence(*made, copies, counted("row", self.place.rows, of_row))
+
+    def _own_room(self) -> Any:
+        return new_buffer("finished", self.contraction.dtype, self.place.rows, self.place.vectors * self.lanes)
+
+    def store(self, row: Any, first: Any, count: int, sums: Any, place: Any) -> Any:
+        """All stores for `count` columns of the tile from `first` on; their sums are in a row of `sums` at `place`."""
+        contraction = self.contraction
         private = {each: new_buffer(each.name, str(each.dtype), count) for each in contraction.private}
         rows = self._rows(row)
 
         def at_lane(store: Any, lane: Any) -> Any:
-            columns = spread(contraction.columns, self.place.column + index(v * self.lanes) + lane)
+            columns = spread(contraction.columns, self.place.column + first + lane)
 
             def load(node: Any) -> Any:
                 if node.source.same_as(contraction.result):
-                    total = tirx.BufferLoad(sums, [row, lane])
+                    total = tirx.BufferLoad(sums, [row, place + lane])
                     return total if total.ty == node.ty else tirx.Cast(str(node.ty.dtype), total)
                 return tirx.BufferLoad(private[node.source], [lane]) if node.source in private else node
 
@@ -205,6 +219,11 @@ class Tile:
         made = [tirx.AllocBuffer(each) for each in private.values()]
         made += [in_lanes(count, lambda lane, store=store: at_lane(store, lane)) for store in contraction.stores]
         return sequence(*made)
+
+
+def has_long_stores(contraction: Contraction) -> bool:
+    """Whether the stores are too much code to stand there once per row of a tile."""
+    return len(contraction.stores) > UNROLLED_STORES or any(map(_has_call, contraction.stores))
 
 
 def _has_call(store: Any) -> bool:

@@ -31,12 +31,16 @@ from mlirtri.lowering.tvm_passes import bindings_of, operator_of, relax_function
 def fold_operands(mod: IRModule) -> IRModule:
     """The module with products that read through what moves their operands."""
     folding = _Folding(mod)
+    changed = {}
     for name, function in relax_functions(mod):
         folding.note(function)
-        changed = structural_map(function, (relax.VarBinding, folding.binding), order="post")
-        if folding.is_changed:
-            folding.builder.update_func(folding.builder.get().get_global_var(name), changed)
-    return folding.builder.get() if folding.is_changed else mod
+        changed[name] = structural_map(function, (relax.VarBinding, folding.binding), order="post")
+    if not folding.is_changed:
+        return mod
+    result = folding.builder.get()
+    for name, function in changed.items():
+        result.update_func(result.get_global_var(name), function)
+    return relax.transform.DeadCodeElimination()(result)
 
 
 class _Folding:
