@@ -29,6 +29,8 @@ BODY_OPERATIONS = frozenset({"linalg.yield", "linalg.index", "affine.apply", "te
 _CHEAP_WEIGHT = 2
 MOST_NODES = 128
 """Operations of one expression: TVM follows them by recursion, and ends the process where its stack ends."""
+MOST_INTEGER_NODES = 8
+"""The same of integers, whose sums and products in twice their width TVM simplifies in time exponential in the depth."""
 _MOST_COPIES = 32
 """How often an expression may be written out in TVM's analysis before scratch elements take over."""
 _COMBINERS = {
@@ -142,9 +144,10 @@ class ScalarBody:
         weight = 1 + sum(self.weights.get(operand, 0) for operand in operation.operands)
         is_worth_it = rule.is_expensive or rule.repeats or weight > _CHEAP_WEIGHT
         count = mentions(result)
-        if weight > MOST_NODES:
+        is_long = weight > (MOST_INTEGER_NODES if dtype_name(expression).startswith(("int", "uint")) else MOST_NODES)
+        if is_long:
             self.copies = _MOST_COPIES + 1
-        if weight > MOST_NODES or (is_worth_it and count > 1):
+        if is_long or (is_worth_it and count > 1):
             expression, weight = self._bind(expression, operation.name.split(".")[-1], count), 0
         self.weights[result] = weight
         self.define(result, expression)

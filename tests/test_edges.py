@@ -174,3 +174,22 @@ def test_tensors_without_memory_are_refused(pipeline):
 
 def scaled_by_two(x):
     return x * 2
+
+
+@mt.jit
+def long_chain_of_integers(x, y):
+    result = x
+    for turn in mt.static_range(40):
+        result = result * np.where(y % 2 == 1, y, 3) + turn
+        y = y // 2
+    return result
+
+
+def test_a_long_chain_of_integers_compiles_in_time_that_grows_with_its_length():
+    # TVM's simplifier goes through nested sums of a wider dtype twice per level: 2**40 times, were they one expression.
+    x, y = np.arange(-5, 9), np.arange(14) * 7919
+    wanted, rest = x, y
+    for turn in range(40):
+        wanted = wanted * np.where(rest % 2 == 1, rest, 3) + turn
+        rest = rest // 2
+    np.testing.assert_array_equal(long_chain_of_integers(x, y), wanted)
