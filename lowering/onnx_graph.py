@@ -21,7 +21,7 @@ from onnx import helper, numpy_helper
 from mlirtri.dialect.dtypes import find_dtype
 from mlirtri.errors import KernelError, KernelTypeError, UnsupportedOperationError, raise_all
 from mlirtri.lowering.import_constants import LARGEST_LITERAL
-from mlirtri.lowering.onnx_repairs import repair
+from mlirtri.lowering.onnx_repairs import repair, types_of
 
 DOMAINS = ("", "ai.onnx")
 WEIGHTED = (
@@ -76,7 +76,7 @@ def taken_apart(model: Any, name: str, file: str) -> tuple[OnnxGraph, dict[str, 
     tensors = _weights(copy.graph)
     try:
         copy = onnx.shape_inference.infer_shapes(copy, data_prop=True)
-        repair(copy.graph, _types(copy.graph))
+        repair(copy.graph, types_of(copy.graph))
         copy = onnx.shape_inference.infer_shapes(copy, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
         raise KernelTypeError(f"ONNX cannot infer the shapes of this model: {_first_line(error)}") from None
@@ -221,11 +221,6 @@ def _is_weight(tensor: Any, consumers: list[Any]) -> bool:
         return False
     weighs = dtype.is_inexact and all(node.op_type in WEIGHTED for node in consumers)
     return prod(tensor.dims) > LARGEST_LITERAL or weighs
-
-
-def _types(graph: Any) -> dict[str, Any]:
-    """The types of the values of a graph, as far as they were inferred."""
-    return {each.name: each.type for each in (*graph.value_info, *graph.input, *graph.output)}
 
 
 def _first_line(error: Exception) -> str:

@@ -1,11 +1,7 @@
 """Nodes of ONNX that torch-mlir gives another meaning than ONNX does, written as nodes that it gets right.
 
-Takes a graph of ONNX's own operators, types inferred. Gives it with
-
-- casts to 8-bit floats that saturate behind a `Clip`, which is what saturating means;
-- the normalisation of a vector of zeros as zeros, not as 0 / 0;
-- the sign of NaN as NaN;
-- average pools that count padding padded before, where a last window reaches beyond that padding.
+Takes a graph of ONNX's own operators, types inferred. Gives it, and the graphs inside of its nodes, with the arithmetic
+of `onnx_rewrites`, and average pools that count padding padded before, where a last window reaches beyond that padding.
 
 Refuses what has no such spelling: `Resize` by scales that give no whole size, with aligned corners; `LSTM` with
 peepholes; quantisation to 8-bit floats; average pools with windows outside of the tensor.
@@ -16,101 +12,40 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from onnx import AttributeProto, helper, numpy_helper
 
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
-
-NARROW = {
-    TensorProto.FLOAT8E4M3FN: ml_dtypes.float8_e4m3fn, TensorProto.FLOAT8E4M3FNUZ: ml_dtypes.float8_e4m3fnuz,
-    TensorProto.FLOAT8E5M2: ml_dtypes.float8_e5m2, TensorProto.FLOAT8E5M2FNUZ: ml_dtypes.float8_e5m2fnuz,
-}  # fmt: skip
-FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+from mlirtri.lowering.onnx_rewrites import NARROW, REWRITES, attribute_of, constant, element_of
 
 
 def repair(graph: Any, types: dict[str, Any]) -> None:
-    """Rewrite the nodes of `graph`, whose values have these `TypeProto`s; raises `KernelError`."""
+    """Rewrite the nodes of `graph`, whose values have these `TypeProto`s, and of graphs in it; raises `KernelError`."""
     errors: list[KernelError] = []
+    _repair(graph, types, errors)
+    raise_all(errors)
+
+
+def types_of(graph: Any) -> dict[str, Any]:
+    """The types of the values of a graph, as far as they were inferred; initializers have theirs."""
+    held = {each.name: helper.make_tensor_type_proto(each.data_type, list(each.dims)) for each in graph.initializer}
+    return held | {each.name: each.type for each in (*graph.value_info, *graph.input, *graph.output)}
+
+
+def _repair(graph: Any, types: dict[str, Any], errors: list[KernelError]) -> None:
     nodes: list[Any] = []
     for node in graph.node:
-        if node.op_type in ("Cast", "CastLike"):
-            nodes.extend(_saturating(node, types))
-        elif node.op_type == "LpNormalization":
-            nodes.extend(_normalised(node, types))
-        elif node.op_type == "Sign":
-            nodes.extend(_signs(node, types))
+        for each in node.attribute:
+            for inner in (each.g, *each.graphs) if each.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) else ():
+                _repair(inner, types | types_of(inner), errors)
+        if node.op_type in REWRITES:
+            nodes.extend(REWRITES[node.op_type](node, types))
+        elif (problem := _problem(node, graph, types)) is not None:
+            errors.append(problem)
         else:
-            if (problem := _problem(node, graph, types)) is not None:
-                errors.append(problem)
-                continue
             nodes.extend(_padded_before(node, types) if node.op_type == "AveragePool" else [node])
-    raise_all(errors)
     del graph.node[:]
     graph.node.extend(nodes)
-
-
-def attribute_of(node: Any, name: str, default: Any) -> Any:
-    """The value of an attribute."""
-    return next((helper.get_attribute_value(each) for each in node.attribute if each.name == name), default)
-
-
-def _element(types: dict[str, Any], name: str) -> int:
-    return types[name].tensor_type.elem_type if name in types else 0
-
-
-def _saturating(node: Any, types: dict[str, Any]) -> list[Any]:
-    to = attribute_of(node, "to", None) or _element(types, node.input[1] if len(node.input) > 1 else "")
-    source = _element(types, node.input[0])
-    if to not in NARROW or not attribute_of(node, "saturate", 1) or source in NARROW or not source:
-        return [node]
-    largest = float(ml_dtypes.finfo(NARROW[to]).max)
-    dtype = helper.tensor_dtype_to_np_dtype(source)
-    name = node.output[0]
-    made = [
-        _constant(f"{name}.{side}", np.array(bound, dtype)) for side, bound in (("low", -largest), ("high", largest))
-    ]
-    clip = helper.make_node(
-        "Clip", [node.input[0], f"{name}.low", f"{name}.high"], [f"{name}.clipped"], name=f"{node.name}.clip"
-    )
-    # The bounds of a clip are for numbers: what is none stays what it is.
-    isnan = helper.make_node("IsNaN", [node.input[0]], [f"{name}.isnan"], name=f"{node.name}.isnan")
-    kept = helper.make_node(
-        "Where", [f"{name}.isnan", node.input[0], f"{name}.clipped"], [f"{name}.kept"], name=f"{node.name}.kept"
-    )
-    node.input[0] = f"{name}.kept"
-    return [*made, clip, isnan, kept, node]
-
-
-def _normalised(node: Any, types: dict[str, Any]) -> list[Any]:
-    """x / (|x| + (|x| == 0)), along the axis."""
-    source, name = node.input[0], node.output[0]
-    dtype = helper.tensor_dtype_to_np_dtype(_element(types, source))
-    norm = "ReduceL1" if attribute_of(node, "p", 2) == 1 else "ReduceL2"
-    axis = np.array([attribute_of(node, "axis", -1)])
-    parts = {part: f"{name}.{part}" for part in ("axis", "zero", "one", "norm", "none", "safe")}
-    return [
-        _constant(parts["axis"], axis),
-        _constant(parts["zero"], np.array(0, dtype)),
-        _constant(parts["one"], np.array(1, dtype)),
-        helper.make_node(norm, [source, parts["axis"]], [parts["norm"]], name=f"{node.name}.norm", keepdims=1),
-        helper.make_node("Equal", [parts["norm"], parts["zero"]], [parts["none"]], name=f"{node.name}.none"),
-        helper.make_node(
-            "Where", [parts["none"], parts["one"], parts["norm"]], [parts["safe"]], name=f"{node.name}.safe"
-        ),
-        helper.make_node("Div", [source, parts["safe"]], [name], name=node.name),
-    ]
-
-
-def _signs(node: Any, types: dict[str, Any]) -> list[Any]:
-    """NaN, where that is the element."""
-    source, name = node.input[0], node.output[0]
-    if _element(types, source) not in FLOATS:
-        return [node]
-    node.output[0] = f"{name}.sign"
-    isnan = helper.make_node("IsNaN", [source], [f"{name}.isnan"], name=f"{node.name}.isnan")
-    kept = helper.make_node("Where", [f"{name}.isnan", source, f"{name}.sign"], [name], name=f"{node.name}.kept")
-    return [node, isnan, kept]
 
 
 def _padded_before(node: Any, types: dict[str, Any]) -> list[Any]:
@@ -129,7 +64,7 @@ def _padded_before(node: Any, types: dict[str, Any]) -> list[Any]:
     both = np.array([0, 0, *pads[:rank], 0, 0, *pads[rank:]])
     node.input[0] = f"{name}.padded"
     pad = helper.make_node("Pad", [source, f"{name}.pads"], [f"{name}.padded"], name=f"{node.name}.pad")
-    return [_constant(f"{name}.pads", both), pad, node]
+    return [constant(f"{name}.pads", both), pad, node]
 
 
 @dataclass(frozen=True)
@@ -196,7 +131,7 @@ def _problem(node: Any, graph: Any, types: dict[str, Any]) -> KernelError | None
             f"node {node.name!r} is an LSTM with peepholes, which torch-mlir leaves out",
             help="write its steps with other operators",
         )
-    if node.op_type == "QuantizeLinear" and _element(types, node.output[0]) in NARROW:
+    if node.op_type == "QuantizeLinear" and element_of(types, node.output[0]) in NARROW:
         return UnsupportedOperationError(
             f"node {node.name!r} quantises to 8-bit floats, which torch-mlir does not saturate",
             help="divide by the scale and cast",
@@ -219,7 +154,3 @@ def _uneven(node: Any, graph: Any, types: dict[str, Any]) -> KernelError | None:
         f"node {node.name!r} is a Resize with aligned corners by scales that may give no whole size",
         help="give the sizes instead of the scales",
     )
-
-
-def _constant(name: str, value: np.ndarray) -> Any:
-    return helper.make_node("Constant", [], [name], name=name, value=numpy_helper.from_array(value, name))

@@ -348,3 +348,37 @@ def test_broken_models_are_parse_errors(tmp_path):
     model.graph.output.append(helper.make_tensor_value_info("nowhere", TensorProto.FLOAT, [1]))
     with pytest.raises(ParseError, match="ONNX refuses this model"):
         mt.from_onnx(model)
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_powers_of_integers_are_exact_and_wrap(pipeline):
+    x, y = np.array([3, 7, -3, 0, 1, -1]), np.array([38, 20, 35, 0, 2**40, 2**40 + 1])
+    check(model_of([helper.make_node("Pow", ["x", "e"], ["y"])], {"x": x, "e": y}), {"x": x, "e": y}, pipeline)
+
+
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("operator", ["ArgMax", "ArgMin"])
+def test_the_place_of_a_nan_is_that_of_the_most_and_of_the_least(operator, last):
+    x = np.array([[1, np.nan, 3], [np.nan, 2, np.nan], [1, 2, 0]], np.float32)
+    node = helper.make_node(operator, ["x"], ["y"], axis=1, select_last_index=last, keepdims=0)
+    check(model_of([node], {"x": x}), {"x": x})
+
+
+def test_a_product_of_quantised_tensors_rounds_ties_to_even():
+    a, b = RNG.integers(0, 255, (8, 16)).astype(np.uint8), RNG.integers(0, 255, (16, 8)).astype(np.uint8)
+    weights = {
+        "as": np.array(0.5, np.float32), "az": np.array(3, np.uint8), "bs": np.array(0.25, np.float32),
+        "bz": np.array(100, np.uint8), "ys": np.array(16, np.float32), "yz": np.array(128, np.uint8),
+    }  # fmt: skip
+    node = helper.make_node("QLinearMatMul", ["a", "as", "az", "b", "bs", "bz", "ys", "yz"], ["y"])
+    check(model_of([node], {"a": a, "b": b}, weights), {"a": a, "b": b}, tolerance=0)
+
+
+def test_what_torch_mlir_gets_wrong_is_right_in_branches_too():
+    x, condition = np.array([-2, np.nan, 0, 3], np.float32), np.array(True)
+    arms = [
+        helper.make_graph([helper.make_node(operator, ["x"], [name])], name, [], [value(name, x)])
+        for operator, name in (("Sign", "then"), ("Neg", "otherwise"))
+    ]
+    node = helper.make_node("If", ["c"], ["y"], then_branch=arms[0], else_branch=arms[1])
+    check(model_of([node], {"c": condition, "x": x}), {"c": condition, "x": x})
