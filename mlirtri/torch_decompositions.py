@@ -29,6 +29,7 @@ from mlirtri.torch_reductions import REDUCTIONS
 from mlirtri.torch_sampling import SAMPLES
 from mlirtri.torch_scalars import SCALARS, UNSIGNED
 from mlirtri.torch_strides import STRIDES
+from mlirtri.torch_windows import WINDOWS
 
 aten = torch.ops.aten
 
@@ -204,6 +205,7 @@ OURS: dict[Any, Callable[..., Any]] = {
     **RANDOM,
     **REDUCTIONS,
     **SAMPLES,
+    **WINDOWS,
     **SCALARS,
     **{operator: compared(operator) for operator in COMPARISONS},
     aten.eq.Tensor: equal,

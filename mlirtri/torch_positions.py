@@ -69,15 +69,6 @@ def pooled(operator: Any, rank: int) -> Callable[..., Any]:
     return pool
 
 
-def adaptively_pooled(x: torch.Tensor, size: Any) -> Any:
-    """A max pool where the windows are of one size."""
-    sizes = x.shape[-2:]
-    if not all(isinstance(each, int) and each and each % wanted == 0 for each, wanted in zip(sizes, size, strict=True)):
-        return NotImplemented
-    window = [each // wanted for each, wanted in zip(sizes, size, strict=True)]
-    return aten.max_pool2d_with_indices.default(x, window, window)
-
-
 _SETTLED = threading.local()
 
 argmax, argmin = place_of(torch.amax), place_of(torch.amin)
@@ -86,7 +77,6 @@ POSITIONS: dict[Any, Callable[..., Any]] = {
     aten.argmin.default: argmin,
     aten.max.dim: with_place(torch.amax, argmax),
     aten.min.dim: with_place(torch.amin, argmin),
-    aten.adaptive_max_pool2d.default: adaptively_pooled,
     aten.max_pool2d_with_indices.default: pooled(aten.max_pool2d_with_indices.default, 2),
     aten.max_pool3d_with_indices.default: pooled(aten.max_pool3d_with_indices.default, 3),
 }

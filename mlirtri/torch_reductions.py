@@ -63,6 +63,17 @@ def variance_and_mean(x: torch.Tensor, dim: Any = None, *, correction: Any = Non
     return found if found is NotImplemented else (found, torch.mean(x, axes, keepdim))
 
 
+def averaged(operator: Any, rank: int) -> Callable[..., torch.Tensor]:
+    """Means of windows along the last `rank` axes, also of a tensor without a batch."""
+
+    def pool(x: torch.Tensor, *window: Any, **options: Any) -> torch.Tensor:
+        if x.dim() == rank + 1:
+            return operator(x.unsqueeze(0), *window, **options).squeeze(0)
+        return in_float32(operator)(x, *window, **options)
+
+    return pool
+
+
 def rms_norm(x: torch.Tensor, shape: Any, weight: torch.Tensor | None = None, eps: float | None = None) -> torch.Tensor:
     """Written out: torch takes it apart itself where no function of ours does."""
     wide = x.float() if x.dtype in HALVES else x
@@ -84,11 +95,11 @@ REDUCTIONS: dict[Any, Callable[..., Any]] = {
             aten.linalg_vector_norm.default,
             aten.norm.Scalar,
             aten.norm.ScalarOpt_dim,
-            aten.avg_pool2d.default,
-            aten.avg_pool3d.default,
             aten._adaptive_avg_pool3d.default,
         )
     },
+    aten.avg_pool2d.default: averaged(aten.avg_pool2d.default, 2),
+    aten.avg_pool3d.default: averaged(aten.avg_pool3d.default, 3),
     aten.sum.dim_IntList: total,
     aten.mean.dim: mean,
     aten.var.correction: variance,

@@ -61,5 +61,7 @@ CASES = [
     ("chunks", lambda x: torch.chunk(x, 3, 1), lambda: (f(2, 8, 3),)),
     ("nearest pixels", _nearest, lambda: (f(2, 3, 4, 5), f(2, 6, 7, 2) / 2)),
     ("pixels made twice", lambda x: F.interpolate(x, scale_factor=2.0), lambda: (f(2, 3, 5),)),
+    ("pools to a size", lambda x: F.adaptive_max_pool2d(x, (2, 3), return_indices=True), lambda: (f(3, 5, 7),)),
+    ("pools without a batch", lambda x: F.avg_pool2d(x, (2, 3)), lambda: (f(3, 5, 7),)),
     ("nothing", _nothing_of, lambda: (f(2, 6),)),
 ]
