@@ -22,7 +22,7 @@ from mlirtri.lowering.imports import BOUND, DTYPE, argument_attributes, result_a
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.torch_graph import TorchGraph
 
-LIBRARIES = (str(Path(torch.__file__).parent), str(Path(getfile(KernelError)).parent))
+LIBRARIES = (str(Path(torch.__file__).parent), str(Path(getfile(KernelError)).parent), "torch/fx/passes/")
 """Frames in here are no lines of the user's."""
 _FRAME = re.compile(r'File "([^"]+)", line ([0-9]+)')
 

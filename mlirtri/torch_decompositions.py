@@ -16,6 +16,7 @@ from mlirtri import torch_complex, torch_masks
 from mlirtri.dialect.mlir import torch_decompositions
 from mlirtri.torch_bits import BITS
 from mlirtri.torch_complex import COMPLEX
+from mlirtri.torch_counts import COUNTS
 from mlirtri.torch_distances import DISTANCES
 from mlirtri.torch_floats import FLOATS, floor_divided, fmod
 from mlirtri.torch_indices import INDICES
@@ -193,6 +194,7 @@ OURS: dict[Any, Callable[..., Any]] = {
     aten.sort.stable: stably_sorted,
     aten._assert_tensor_metadata.default: nothing,
     **BITS,
+    **COUNTS,
     **DISTANCES,
     **POWERS,
     **STRIDES,

@@ -76,6 +76,7 @@ def _outputs(program: Any, graph: Any, bound: dict[str, str], given: list[Given]
     updates: dict[OutputKind, dict[str, int]] = {OutputKind.BUFFER_MUTATION: {}, OutputKind.USER_INPUT_MUTATION: {}}
     for spec, node in zip(program.graph_signature.output_specs, output.args[0], strict=True):
         if spec.kind in updates:
+            _refuse_another_shape(graph, spec, node)
             updates[spec.kind][spec.target] = _number(kept, node)
         elif spec.kind is not OutputKind.USER_OUTPUT:
             raise UnsupportedOperationError(f"the module gives a {spec.kind.name}", help="export its forward alone")
@@ -105,6 +106,19 @@ def _outputs(program: Any, graph: Any, bound: dict[str, str], given: list[Given]
         frozenset(program.state_dict),
         _sizes(program, given),
     )
+
+
+def _refuse_another_shape(graph: Any, spec: Any, node: Any) -> None:
+    """What is written has the shape of what it is written to."""
+    for held in graph.nodes:
+        if held.op != "placeholder" or spec.kind is not OutputKind.USER_INPUT_MUTATION or held.name != spec.target:
+            continue
+        before, after = tuple(held.meta["val"].shape), tuple(node.meta["val"].shape)
+        if len(before) != len(after):
+            raise UnsupportedOperationError(
+                f"the module gives its argument {held.name!r} of shape {before} the shape {after}",
+                help="write into a tensor of the result's shape",
+            )
 
 
 def _sizes(program: Any, given: list[Given]) -> Sizes:

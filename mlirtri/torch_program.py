@@ -124,7 +124,7 @@ def _exported(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynami
 
 def _export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], dynamic_shapes: Any, strict: bool) -> Any:
     try:
-        with of_numbers():
+        with of_numbers(strict):
             exported = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
         settle_views(exported.graph_module)
         return exported

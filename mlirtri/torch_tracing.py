@@ -18,14 +18,14 @@ aten, prims = torch.ops.aten, torch.ops.prims
 
 
 @contextmanager
-def of_numbers() -> Iterator[None]:
+def of_numbers(strict: bool) -> Iterator[None]:
     """Within it, operators of numbers can be traced. It changes `torch.ops.aten`: one thread at a time."""
     # Dynamo looks for an overload before it asks a mode.
     before = {name: getattr(aten, name) for name in _WITHOUT_TENSORS}
     try:
         for name, spelling in _WITHOUT_TENSORS.items():
             setattr(aten, name, spelling)
-        with _OfNumbers():
+        with _OfNumbers(strict):
             yield
     finally:
         for name, packet in before.items():
@@ -33,11 +33,38 @@ def of_numbers() -> Iterator[None]:
 
 
 class _OfNumbers(TorchFunctionMode):
+    def __init__(self, strict: bool) -> None:
+        super().__init__()
+        self.strict = strict
+        """Whether Dynamo asks for examples only, and writes down calls itself."""
+        self.filled: dict[int, tuple[Any, Any]] = {}
+        """Fresh tensors of one number by their identities: with the number, and kept alive."""
+
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.Tensor.item and id(args[0]) in self.filled:
+            return self.filled[id(args[0])][1]
+        if func is torch.arange and isinstance(kwargs.get("out"), torch.Tensor):
+            return _counted_into(kwargs.pop("out"), *args, **kwargs)
+        for each in (*args, *kwargs.values()):
+            # It may be written.
+            self.filled.pop(id(each), None)
         spelling = _SPELLINGS.get(func)
-        if spelling is None or kwargs or not any(isinstance(each, _NUMBERS) for each in args):
-            return func(*args, **(kwargs or {}))
-        return spelling(*args)
+        if spelling is not None and not kwargs and any(isinstance(each, _NUMBERS) for each in args):
+            return spelling(*args)
+        result = func(*args, **kwargs)
+        if func in _FILLING and not self.strict and result.numel() == 1:
+            number = _FILLING[func]
+            self.filled[id(result)] = result, int(number) if not result.dtype.is_floating_point else float(number)
+        return result
+
+
+_FILLING = {torch.ones: 1, torch.zeros: 0}
+
+
+def _counted_into(out: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """`torch.arange` into a tensor of any shape with as many elements, which torch traces for one axis only."""
+    return out.copy_(torch.arange(*args, **{"dtype": out.dtype, **kwargs}).view(out.shape))
 
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)

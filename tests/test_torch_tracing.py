@@ -43,3 +43,22 @@ def test_views_of_prims(name: str):
     x = torch.arange(12.0).view(3, 1, 4)
     found = mt.from_torch(VIEWS[name], (x,)).compile(pipeline="mlir")(x)
     assert torch.equal(found, VIEWS[name](x))
+
+
+def test_numbers_of_fresh_tensors():
+    x = torch.arange(12.0).view(3, 4)
+
+    def function(x):
+        axis, changed = torch.ones([1], dtype=torch.int32), torch.zeros(1)
+        changed += 3
+        return x.cumsum(axis.item()) * changed
+
+    found = mt.from_torch(function, (x,)).compile(pipeline="mlir")(x)
+    assert torch.equal(found, function(x))
+
+
+def test_arange_into_several_axes():
+    x = torch.zeros(3, 4, dtype=torch.int64)
+    found = mt.from_torch(lambda x: torch.arange(1, 13, out=x), (x.clone(),)).compile(pipeline="mlir")(x)
+    assert torch.equal(found, torch.arange(1, 13).view(3, 4))
+    assert torch.equal(x, found)

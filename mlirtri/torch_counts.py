@@ -1,0 +1,34 @@
+"""How often each integer occurs, in as many places as the largest one asks for.
+
+The size of the result is known to the run alone, and nothing bounds it: it is cut from an array of `MOST` places. More
+of them are refused when the kernel runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+MOST = 1 << 16
+
+
+def counted(x: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0) -> torch.Tensor:
+    """`torch.bincount`"""
+    if not x.shape[0]:
+        return torch.zeros(minlength, dtype=torch.int64 if weights is None else torch.float64, device=x.device)
+    places = max(MOST, minlength)
+    values = x.long()
+    length = torch.clamp(torch.amax(values) + 1, min=minlength).item()
+    aten._assert_scalar(torch.amin(values).item() >= 0, "bincount counts numbers that are not negative")
+    aten._assert_scalar(length <= places, f"bincount counts numbers below {MOST} here, or below minlength")
+    torch._check(length >= 0)
+    torch._check(length <= places)
+    kind = torch.int64 if weights is None else torch.float32 if weights.dtype == torch.float32 else torch.float64
+    each = torch.ones_like(values) if weights is None else weights.to(kind)
+    return torch.zeros(places, dtype=kind, device=x.device).scatter_add(0, values, each)[:length]
+
+
+COUNTS: dict[Any, Callable[..., Any]] = {aten.bincount.default: counted}
