@@ -11,6 +11,8 @@ from collections.abc import Callable
 from math import prod
 
 from mlirtri.errors import CodegenError
+from mlirtri.lowering.cuda_choices import choices
+from mlirtri.lowering.cuda_rows import rows
 from mlirtri.lowering.cuda_source import device_module, source_of
 from mlirtri.lowering.schedule_blocks import leaf_blocks
 from mlirtri.lowering.target import Target
@@ -29,12 +31,27 @@ OLD_DEVICE = {
 """A device without tensor cores: the only way to keep Dlight from loading their intrinsics."""
 
 
-def _checked(rule, without_tensor_cores: bool = False) -> Callable[[PrimFunc, Target], Schedule | None]:
+Rule = Callable[[PrimFunc, Target], "Schedule | None"]
+
+
+def _checked(rule, without_tensor_cores: bool = False) -> Rule:
     """A Dlight rule in our form, whose schedules are given only if they launch."""
 
     def apply(function: PrimFunc, _target: Target) -> Schedule | None:
         target = tvm.target.Target(OLD_DEVICE) if without_tensor_cores else tvm.target.Target.current()
         schedule = rule.apply(function, target, False)
+        if schedule is not None:
+            check_launch(schedule.mod["main"])
+        return schedule
+
+    return apply
+
+
+def _launchable(rule: Rule) -> Rule:
+    """A rule of ours, whose schedules are given only if they launch."""
+
+    def apply(function: PrimFunc, target: Target) -> Schedule | None:
+        schedule = rule(function, target)
         if schedule is not None:
             check_launch(schedule.mod["main"])
         return schedule
@@ -117,6 +134,8 @@ def _check_limits(kernel: PrimFunc) -> None:
 
 
 CUDA_RULES = (
+    ("Rows", _launchable(rows)),
+    ("Choices", _launchable(choices)),
     ("TensorCoreMatmul", tensor_core_matmul),
     ("Matmul", matmul),
     ("GEMV", _checked(dlight.gpu.GEMV())),

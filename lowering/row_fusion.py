@@ -1,4 +1,4 @@
-"""A pass of relax → tir: reductions of rows and what goes along the same rows become one PrimFunc, on the CPU.
+"""A pass of relax → tir: reductions of rows and what goes along the same rows become one PrimFunc.
 
 Takes a module of fused PrimFuncs. Gives the same where softmax, layernorm and their kin, in whatever operations they
 are written, are one call each: each row is read once and done while it is in cache. They are found by what their blocks
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from mlirtri.lowering import cuda_rows
 from mlirtri.lowering.cpu_attention import takes_attention
 from mlirtri.lowering.cpu_rows import fits_cache, has_enough_rows, runs_along_memory
 from mlirtri.lowering.row_merging import Launch, Merged, merged, merged_name
@@ -54,6 +55,8 @@ def _fused(block: Any, mod: IRModule, target: Target, builder: BlockBuilder) -> 
 
 def why_not(function: PrimFunc, target: Target) -> str | None:
     """Why a merged function is no row kernel, in words; None where it is one."""
+    if target.is_cuda:
+        return cuda_rows.why_not(function)
     try:
         nests = nests_of(function)
         plan = make_plan(nests, find_rows(nests), function.params)

@@ -185,8 +185,8 @@ def jit(
 
     `target` is ``"cpu"`` (default), ``"gpu"``, ``"cuda"`` or ``"cuda:sm_90"``; `pipeline` is ``"linalg"`` (default),
     ``"relax"``, ``"mlir"``, ``"poly"`` or a `Pipeline`; `schedule` is ``"default"``, ``"none"``, or ``"meta"``, which
-    measures schedules for up to a minute (``"meta:trials=200,seconds=30"``) and remembers the best. `print_ir` prints to
-    stderr the IR after each pass of all stages (True) or of those named. `semantics` is ``"numpy"`` or ``"torch"``,
+    measures schedules for up to a minute (``"meta:trials=200,seconds=30"``) and remembers the best. `print_ir` prints
+    to stderr the IR after each pass of all stages (True) or of those named. `semantics` is ``"numpy"`` or ``"torch"``,
     whose dtype rules and defaults hold; by default NumPy's where all tensors of a call are NumPy arrays, else torch's.
     Loops of up to `unroll` turns (4) are unrolled. With `debug` a position outside of an array raises `IndexError`
     after the call, and `assert` and `device_print` do something.

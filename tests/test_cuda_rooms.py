@@ -8,44 +8,13 @@ import shutil
 
 import pytest
 import torch
+from cuda_helpers import kernels_in, on_the_cpu
 from tolerances import within
 from tvm_room_helpers import FILE, add_chain, context_for, cuda_code, module, op, random, rules_of, tir_of
 
 from mlirtri.errors import DeviceError, KernelError
 from mlirtri.lowering import cuda_to_ptx, scheduled_to_llvm, tir_to_scheduled
-from mlirtri.lowering.tvm_names import PrimFunc, SBlock, relax, structural_map, tirx
-
-
-def kernels_in(source):
-    return len(re.findall(r"__global__ [^;{]*\{", source))
-
-
-def on_the_cpu(mod):
-    """The same loops without threads, shared and local memory made ordinary, so that the CPU can run the schedule."""
-
-    def serial(loop):
-        if loop.kind in (tirx.ForKind.THREAD_BINDING, tirx.ForKind.VECTORIZED, tirx.ForKind.UNROLLED):
-            return tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
-        return loop
-
-    def without_scopes(function):
-        fresh = {}
-
-        def note(block):
-            for buffer in block.alloc_buffers:
-                fresh[buffer] = tirx.decl_buffer(buffer.shape, buffer.dtype, buffer.name, layout=None)
-            return block
-
-        structural_map(function.body, (SBlock, note))
-        body = structural_map(function.body, [(tirx.For, serial)])
-        return function.with_body(structural_map(body, (tirx.Var, lambda variable: fresh.get(variable, variable))))
-
-    functions = {
-        gv: without_scopes(function) if isinstance(function, PrimFunc) else function
-        for gv, function in mod.functions_items()
-    }
-    return type(mod)(functions, attrs=mod.attrs)
-
+from mlirtri.lowering.tvm_names import relax
 
 CUDA_CASES = {
     "add": (add_chain, [(37, 50), (37, 50)], lambda a, b: a + b + a),

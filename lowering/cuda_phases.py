@@ -1,0 +1,188 @@
+"""Kernels that go in phases: what each thread of a block does, then what each does with what all have left, and so on.
+
+Takes statements as functions of a `Thread`. Gives loops bound to blocks and threads. Each phase is a loop over all
+threads of its own; between phases TVM puts a barrier wherever shared memory asks for one. Without threads the same
+loops compute the same, one thread after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mlirtri.lowering.tir_statements import index, sequence
+from mlirtri.lowering.tvm_names import Range, tirx
+
+WARP = 32
+ELEMENTS = 4
+"""Elements of a row that a thread has at least, before a row gets more threads."""
+MOST_LANES = 512
+COLUMN_LANES = 16
+"""Threads that go down one column, where neighbours in memory are different rows."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """`lanes` threads go along a row, `together` rows are in a block, and `parts` blocks share each row."""
+
+    lanes: int
+    together: int
+    along: bool
+    """Whether neighbours in memory are neighbours in the row; else they are in neighbouring rows."""
+    parts: int = 1
+
+    def shared_by(self, parts: int) -> Shape:
+        return replace(self, parts=parts)
+
+
+def shape_for(along: bool, count: int, length: int) -> Shape:
+    """Threads for `count` rows of `length` elements: a warp at least where neighbours in memory are in a row."""
+    wanted = power_above(-(-length // ELEMENTS))
+    if not along:
+        return Shape(min(COLUMN_LANES, wanted), WARP, along=False)
+    lanes = min(MOST_LANES, max(min(WARP, power_above(length)), wanted))
+    return Shape(lanes, min(max(1, 4 * WARP // lanes), power_above(count)), along=True)
+
+
+def power_above(number: int) -> int:
+    """The smallest power of two that is not below."""
+    return 1 << max(0, number - 1).bit_length()
+
+
+@dataclass(frozen=True)
+class Thread:
+    """Where a thread is; `row` counts over all blocks."""
+
+    lane: Any
+    within: Any
+    """Number of the row in the block."""
+    row: Any
+    part: Any
+
+
+Body = Callable[[Thread], Sequence[Any]]
+"""The statements of one thread."""
+Place = tuple[Any, list[Any]]
+"""A buffer and indices."""
+Combined = Callable[[list[Place], list[Place]], tuple[list[Any], list[Any]]]
+"""Statements, and the values that two threads then have together, of the places where each has its own."""
+
+
+class Phases:
+    """One kernel over `count` rows."""
+
+    def __init__(self, shape: Shape, count: int):
+        self.shape, self.count = shape, count
+        self.block = tirx.Var("block", "int64")
+        self.part = tirx.Var("part", "int64") if shape.parts > 1 else index(0)
+        self._memory: list[Any] = []
+        self._phases: list[Any] = []
+
+    def shared(self, name: str, dtype: str, *sizes: int) -> Any:
+        """Memory of the block, for each of its rows."""
+        return self._allocated(name, dtype, [self.shape.together, *sizes], "shared")
+
+    def _allocated(self, name: str, dtype: str, sizes: Sequence[int], scope: str) -> Any:
+        # TVM loses memory of bf16 when it widens it.
+        dtype = "float32" if dtype == "bfloat16" else dtype
+        buffer = tirx.decl_buffer([index(size) for size in sizes], dtype, name, scope=scope, layout=None)
+        self._memory.append(buffer)
+        return buffer
+
+    def phase(self, body: Body, first: int | None = None) -> None:
+        """Let every thread, or the `first` ones along each row, run `body`."""
+        shape = self.shape
+        lane = tirx.Var("lane", "int64") if shape.lanes > 1 else index(0)
+        within = tirx.Var("within", "int64") if shape.together > 1 else index(0)
+        row = self.block * index(shape.together) + within if shape.together > 1 else self.block
+        statement = sequence(*body(Thread(lane, within, row, self.part)))
+        conditions = [] if first in (None, shape.lanes) else [tirx.LT(lane, index(first))]
+        conditions += [tirx.LT(row, index(self.count))] if self.count % shape.together else []
+        for condition in conditions:
+            statement = tirx.IfThenElse(condition, statement, None)
+        threads = [(lane, shape.lanes), (within, shape.together)]
+        for (variable, extent), name in zip(threads, "xy" if shape.along else "yx", strict=True):
+            statement = bound(variable, extent, f"threadIdx.{name}", statement)
+        self._phases.append(statement)
+
+    def combine(self, partial: Sequence[Any], combined: Combined) -> list[Any]:
+        """Bring what each thread has in `partial`, one element per lane, down to lane 0; gives where it is then.
+
+        Several values go from memory to memory and back: TVM sees that a thread reads what another has, and does not
+        see that the other one does nothing.
+        """
+        source = list(partial)
+        target = source
+        if len(source) > 1 and self.shape.lanes > 1:
+            target = [self.shared(each.name, str(each.dtype), self.shape.lanes) for each in source]
+        half = self.shape.lanes // 2
+        while half:
+
+            def body(thread: Thread, source=source, target=target, half=half) -> list[Any]:
+                mine, other = ([thread.within, at] for at in (thread.lane, thread.lane + index(half)))
+                made, values = combined([(each, mine) for each in source], [(each, other) for each in source])
+                return [*made, *stored([(each, mine) for each in target], values)]
+
+            self.phase(body, half)
+            source, target = target, source
+            half //= 2
+        return source
+
+    def turns(self, thread: Thread, length: int, body: Callable[[Any], Sequence[Any]]) -> Any:
+        """A loop in which the threads of a row take elements side by side, 0 … length."""
+        step = self.shape.lanes * self.shape.parts
+        turn = tirx.Var("turn", "int64")
+        first = thread.lane if self.shape.parts == 1 else thread.part * index(self.shape.lanes) + thread.lane
+        at = turn * index(step) + first
+        statement = sequence(*body(at))
+        if length % step:
+            statement = tirx.IfThenElse(tirx.LT(at, index(length)), statement, None)
+        return tirx.For(turn, index(0), index(-(-length // step)), tirx.ForKind.SERIAL, statement)
+
+    def kernel(self) -> Any:
+        """The loops over blocks and, inside, all phases."""
+        body = sequence(*(tirx.AllocBuffer(each) for each in self._memory), *self._phases)
+        if self.shape.parts > 1:
+            body = bound(self.part, self.shape.parts, "blockIdx.y", body)
+        return bound(self.block, -(-self.count // self.shape.together), "blockIdx.x", body)
+
+
+def bound(variable: Any, extent: int, tag: str, body: Any) -> Any:
+    """A loop that is a thread axis; none where there is one thread, whose number is 0."""
+    if isinstance(variable, tirx.IntImm):
+        return body
+    limits = Range(index(0), index(extent))
+    thread = tirx.IterVar(limits, tirx.Var(tag, "int64"), tirx.IterVar.ThreadIndex, tag)
+    return tirx.For(variable, index(0), index(extent), tirx.ForKind.THREAD_BINDING, body, thread)
+
+
+def own(name: str, dtype: str) -> Any:
+    """An element that each thread has for itself: a register."""
+    dtype = "float32" if dtype == "bfloat16" else dtype
+    return tirx.decl_buffer([index(1)], dtype, name, scope="local", layout=None)
+
+
+def stored(places: Sequence[Place], values: Sequence[Any]) -> list[Any]:
+    """Stores of several values that were computed from what is stored over: all are computed before."""
+    if len(places) == 1:
+        return [store(*places[0], values[0])]
+    # Registers, because TVM may compute a variable where it is used, which is behind the first store.
+    registers = [own("value", str(value.ty.dtype)) for value in values]
+    return [
+        *(tirx.AllocBuffer(each) for each in registers),
+        *(store(each, [index(0)], value) for each, value in zip(registers, values, strict=True)),
+        *(store(*place, tirx.BufferLoad(each, [index(0)])) for place, each in zip(places, registers, strict=True)),
+    ]
+
+
+def store(buffer: Any, indices: list[Any], value: Any) -> Any:
+    """A store, in the dtype of the memory."""
+    dtype = str(buffer.dtype)
+    return tirx.BufferStore(buffer, value if str(value.ty.dtype) == dtype else tirx.Cast(dtype, value), indices)
+
+
+def load(buffer: Any, indices: list[Any], dtype: Any) -> Any:
+    """A load, in the dtype that the value has in the program."""
+    value = tirx.BufferLoad(buffer, indices)
+    return value if str(buffer.dtype) == str(dtype) else tirx.Cast(str(dtype), value)
