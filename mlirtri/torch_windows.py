@@ -67,8 +67,8 @@ def _first_largest(elements: Tensor) -> Tensor:
     count = elements.shape[-1]
     number = torch.arange(count, dtype=torch.int32, device=elements.device)
     is_largest = elements == torch.amax(elements, -1, True)
-    rank = torch.where(is_largest, count - number, torch.zeros_like(number))
-    return torch.argmax(torch.where(torch.isnan(elements), count + 1 + number, rank), -1, True)
+    rank = torch.where(is_largest, torch.neg(number) + count, torch.zeros_like(number))
+    return torch.argmax(torch.where(torch.isnan(elements), number + (count + 1), rank), -1, True)
 
 
 WINDOWS: dict[Any, Callable[..., Any]] = {
