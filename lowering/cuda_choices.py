@@ -68,9 +68,11 @@ def _choice(facts: BlockFacts, block: Any) -> Choice | None:
     values = _values(statements, scratch)
     stores = [each for each in statements if not _is_any(each.buffer, scratch)]
     targets = tuple(each.buffer for each in stores)
-    if len(starts) != len(stores) or not all(a.buffer.same_as(b.buffer) for a, b in zip(starts, stores, strict=True)):
+    # One result is a row's (`cuda_rows.py`), or a window's, which one thread goes through faster.
+    if len(stores) < 2 or len(starts) != len(stores):
         return None
-    if not all(structural_equal(list(each.indices), list(stores[0].indices)) for each in stores):
+    pairs = zip(starts, stores, strict=True)
+    if not all(start.buffer.same_as(each.buffer) and _are_same_places(each, stores[0]) for start, each in pairs):
         return None
     terms = [_term(value, target, targets) for value, target in zip(values, targets, strict=True)]
     axes = [(axis.var, int(axis.dom.extent)) for axis in block.iter_vars]
@@ -81,6 +83,10 @@ def _choice(facts: BlockFacts, block: Any) -> Choice | None:
         tuple(scratch), tuple(terms), kept, reduced,
     )  # fmt: skip
     return choice if None not in terms and _is_of_terms(choice) else None
+
+
+def _are_same_places(store: Any, other: Any) -> bool:
+    return structural_equal(list(store.indices), list(other.indices))
 
 
 def _values(statements: Sequence[Any], scratch: Sequence[Any]) -> list[Any]:

@@ -160,7 +160,7 @@ class _Search:
             for source in self._producers(rows):
                 group = _union([source, rows, (at,)])
                 if len(source) == 1 and source[0] in products and not self._is_circular(group):
-                    if takes_attention(self.merged(group).function):
+                    if not self.target.is_cuda and takes_attention(self.merged(group).function):
                         self._set(group)
                         return
 

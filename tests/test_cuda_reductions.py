@@ -174,3 +174,19 @@ def test_nvcc_takes_every_source(dtype):
     for function in FUNCTIONS:
         source = kernel_for(function, (64, 1000), dtype).ir["cuda"]
         assert cuda_to_ptx.run_nvcc(source, "sm_80", "-cubin").startswith(b"\x7fELF")
+
+
+def attention(q, k, v):
+    return torch.softmax(q @ k.mT * 0.125, -1) @ v
+
+
+def test_attention_keeps_its_products_apart_from_the_rows_between_them():
+    heads = [mt.Tensor((2, 32, 64), mt.float32)] * 3
+    kernel = mt.jit(attention).compile(*heads, target="cuda")
+    assert rules(kernel).count("Matmul") == 2
+    assert "Rows" in rules(kernel)
+
+
+def test_a_thread_goes_through_a_window():
+    program = mt.from_torch(torch.nn.MaxPool2d(2), (torch.zeros(1, 4, 8, 8),))
+    assert "Choices" not in rules(program.compile(target="cuda"))

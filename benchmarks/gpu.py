@@ -1,0 +1,140 @@
+"""CUDA kernels beside torch's (cuBLAS, cuDNN) on the device at hand: ``python -m benchmarks.gpu``; needs a GPU.
+
+Prints for each row the time, torch's, the ratio and what is reached of its goal: the ratio to cuBLAS for products, the
+share of copy bandwidth, measured in the same run, for kernels that are bound by memory. Data is larger than the second
+cache. Where there is no device it says so and exits with status 2.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+import mlirtri as mt
+
+COPY_GOAL, PRODUCT_GOAL = 0.9, 0.7
+ROUNDS, SECONDS = 20, 0.02
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kernel on one set of shapes; `bytes` are those that it has to move, None for products."""
+
+    name: str
+    function: Callable[..., Any]
+    shapes: tuple[tuple[int, ...], ...]
+    dtype: torch.dtype
+    bytes: int | None
+
+
+def chain(a, b):
+    return torch.tanh(a + b) * a
+
+
+def softmax(a):
+    return torch.softmax(a, -1)
+
+
+def layer_norm(a):
+    centered = a - a.mean(-1, keepdim=True)
+    return centered / torch.sqrt((centered * centered).mean(-1, keepdim=True) + 1e-5)
+
+
+def total(a):
+    return torch.sum(a)
+
+
+def columns(a):
+    return torch.sum(a, 0)
+
+
+def places(a):
+    return torch.argmax(a, -1)
+
+
+def transposed(a):
+    return a.T.contiguous()
+
+
+def product(a, b):
+    return a @ b
+
+
+def rows() -> list[Row]:
+    """The table, with sizes that no second cache holds."""
+    big, size = (8192, 8192), 8192 * 8192 * 4
+    table = [
+        Row("elementwise", chain, (big, big), torch.float32, 3 * size),
+        Row("softmax", softmax, (big,), torch.float32, 2 * size),
+        Row("layer norm", layer_norm, (big,), torch.float32, 2 * size),
+        Row("sum", total, (big,), torch.float32, size),
+        Row("sum of columns", columns, (big,), torch.float32, size),
+        Row("argmax", places, (big,), torch.float32, size),
+        Row("transpose", transposed, (big,), torch.float32, 2 * size),
+        Row("gemv fp16", product, (big, (8192,)), torch.float16, size // 2),
+    ]
+    for dtype, name in ((torch.float32, "fp32"), (torch.float16, "fp16"), (torch.bfloat16, "bf16")):
+        sizes = (2048, 4096, 8192) if dtype == torch.float16 else (4096,)
+        table += [Row(f"matmul {name} {n}", product, ((n, n), (n, n)), dtype, None) for n in sizes]
+    table.append(Row("batched matmul fp16 64", product, ((512, 64, 64), (512, 64, 64)), torch.float16, None))
+    return table
+
+
+def seconds_of(call: Callable[[], Any]) -> float:
+    """The median of a call's time on the device."""
+    call()
+    taken = []
+    for _ in range(ROUNDS):
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        count = 1 if not taken else max(1, int(SECONDS / ROUNDS / taken[-1]))
+        start.record()
+        for _ in range(count):
+            call()
+        stop.record()
+        torch.cuda.synchronize()
+        taken.append(start.elapsed_time(stop) / 1e3 / count)
+    return statistics.median(taken)
+
+
+def copy_bandwidth() -> float:
+    """Bytes per second, read and written, of a copy from device memory to device memory."""
+    source = torch.empty(1 << 28, dtype=torch.float32, device="cuda")
+    target = torch.empty_like(source)
+    return 2 * source.numel() * 4 / seconds_of(lambda: target.copy_(source))
+
+
+def main() -> int:
+    """Print the table; 2 without a device."""
+    if not torch.cuda.is_available():
+        print("torch finds no CUDA device, and this benchmark measures nothing else", file=sys.stderr)
+        return 2
+    major, minor = torch.cuda.get_device_capability()
+    bandwidth = copy_bandwidth()
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, copies at {bandwidth / 1e9:.0f} GB/s")
+    print(f"{'':26}{'µs':>10}{'torch µs':>10}{'ratio':>8}{'goal':>30}")
+    for row in rows():
+        print(line_of(row, f"cuda:sm_{major}{minor}", bandwidth), flush=True)
+    return 0
+
+
+def line_of(row: Row, target: str, bandwidth: float) -> str:
+    """One line of the table; the reason where the kernel does not run."""
+    values = [torch.randn(shape, device="cuda").to(row.dtype) for shape in row.shapes]
+    kernel = mt.jit(row.function, target=target)
+    try:
+        ours = seconds_of(lambda: kernel(*values))
+    except mt.KernelError as error:
+        return f"{row.name:26}{str(error).splitlines()[0]}"
+    theirs = seconds_of(lambda: row.function(*values))
+    share = f"{row.bytes / ours / bandwidth:.2f} of copies ({COPY_GOAL})" if row.bytes else ""
+    goal = share or f"{theirs / ours:.2f} of cuBLAS ({PRODUCT_GOAL})"
+    return f"{row.name:26}{ours * 1e6:10.1f}{theirs * 1e6:10.1f}{theirs / ours:8.2f}{goal:>30}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
