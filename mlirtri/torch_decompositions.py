@@ -29,6 +29,7 @@ from mlirtri.torch_random import RANDOM
 from mlirtri.torch_reductions import REDUCTIONS
 from mlirtri.torch_sampling import SAMPLES
 from mlirtri.torch_scalars import SCALARS, UNSIGNED
+from mlirtri.torch_special import SPECIAL
 from mlirtri.torch_strides import STRIDES
 from mlirtri.torch_windows import WINDOWS
 
@@ -209,6 +210,7 @@ OURS: dict[Any, Callable[..., Any]] = {
     **SAMPLES,
     **WINDOWS,
     **SCALARS,
+    **SPECIAL,
     **{operator: compared(operator) for operator in COMPARISONS},
     aten.eq.Tensor: equal,
 }

@@ -33,6 +33,12 @@ def after_number(operator: Any) -> Callable[[Any, torch.Tensor], torch.Tensor]:
     return apply
 
 
+def subtracted_from(x: torch.Tensor, number: Any, alpha: Any = 1) -> torch.Tensor:
+    """torch-mlir rounds the number to float32."""
+    kind = torch.result_type(x, number)
+    return torch.sub(torch.full((), number, dtype=kind, device=x.device), x.to(kind), alpha=alpha)
+
+
 def of_unsigned(operator: Any) -> Callable[..., Any]:
     """torch-mlir multiplies unsigned integers by tensors only; `COMPLEX` has a rule for complex numbers."""
 
@@ -49,6 +55,7 @@ SCALARS: dict[Any, Callable[..., Any]] = {
     aten.fmod.Scalar: with_tensor(torch.fmod),
     aten.bitwise_xor.Scalar: with_tensor(torch.bitwise_xor),
     aten.bitwise_or.Scalar: with_tensor(torch.bitwise_or),
+    aten.rsub.Scalar: subtracted_from,
     aten.remainder.Scalar_Tensor: after_number(torch.remainder),
     aten.bitwise_left_shift.Scalar_Tensor: after_number(torch.bitwise_left_shift),
     aten.bitwise_right_shift.Scalar_Tensor: after_number(torch.bitwise_right_shift),

@@ -45,6 +45,35 @@ def _divisions():
     )
 
 
+def _spread():
+    """Of both signs, with whole numbers and what is no number."""
+    infinity, nan = float("inf"), float("nan")
+    return torch.tensor(
+        [
+            infinity,
+            nan,
+            0.0,
+            -0.0,
+            -1.0,
+            -2.0,
+            -0.5,
+            -2.75,
+            -7.3,
+            1e-20,
+            1e-3,
+            0.3,
+            0.7,
+            1.0,
+            1.5,
+            2.0,
+            3.7,
+            12.0,
+            40.0,
+        ],
+        dtype=torch.float64,
+    )
+
+
 CASES = [
     *((f"unary {name}", getattr(torch, name), lambda make=make: (make(3, 5),)) for name, make in UNARY.items()),
     # Eager's gelu of infinity is NaN or infinity, depending on its vector code.
@@ -83,6 +112,15 @@ CASES = [
     ("promotion bool int", torch.add, lambda: (b(5), i(5))),
     ("promotion scalar", lambda x: x * 2.5, lambda: (i(5),)),
     ("promotion zero dim", torch.mul, lambda: (f(5), torch.tensor(2.5, dtype=torch.float64))),
+    ("float64 scalar minus", lambda x: 0.1 - x, lambda: (f(5, dtype=torch.float64),)),
+    *(
+        (f"{name} of float64", getattr(torch, name), lambda: (_spread(),))
+        for name in ("erfc", "lgamma", "digamma", "i0", "erfinv")
+    ),
+    ("erfinv close to one", torch.erfinv, lambda: (1 - torch.logspace(-9, -1, 9, dtype=torch.float64),)),
+    ("erfc far out", torch.erfc, lambda: (torch.linspace(0, 26, 40, dtype=torch.float64),)),
+    ("i0 large", torch.i0, lambda: (torch.linspace(-700, 700, 15, dtype=torch.float64),)),
+    ("lgamma of halves", torch.lgamma, lambda: (p(7, dtype=torch.float16),)),
     ("int scalar minus", lambda x: 3 - x, lambda: (i(5),)),
     ("float scalar over", lambda x: 1.5 / x, lambda: (p(5),)),
     ("add alpha", lambda x, y: torch.add(x, y, alpha=2.5), lambda: (f(3, 4), f(4))),
