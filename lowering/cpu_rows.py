@@ -18,7 +18,7 @@ from mlirtri.lowering.row_passes import RowWriter
 from mlirtri.lowering.row_plan import DEAR, RowPlan, make_plan
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tir_statements import index
-from mlirtri.lowering.tvm_names import PrimFunc, Range, SBlock, SBlockRealize, Schedule, tirx
+from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Range, SBlock, SBlockRealize, Schedule, tirx
 
 ROW_BLOCK_POINTS = 16384
 """Elements of one block of rows: its memory is allocated once, and it is what a thread takes."""
@@ -27,19 +27,19 @@ ROW_BLOCK_POINTS = 16384
 def rows(function: PrimFunc, target: Target) -> Schedule | None:
     """Whole rows, one after the other, in parallel blocks."""
     plan = plan_of(function)
-    if plan is None or not fits_cache(plan) or not has_enough_rows(plan, target):
+    if plan is None or not fits_cache(plan, target) or not has_enough_rows(plan, target):
         return None
     return Schedule(_written(function, plan, target))
 
 
 def plan_of(function: PrimFunc) -> RowPlan | None:
-    """The plan of a PrimFunc, if it is a row kernel with reductions along neighbours in memory."""
+    """The plan of a PrimFunc of several nests, if it is a row kernel with reductions along neighbours in memory."""
     try:
         nests = nests_of(function)
         plan = make_plan(nests, find_rows(nests), function.params)
     except NotRows:
         return None
-    if not plan.reducers or not all(runs_along_memory(plan, at) for at in plan.reducers):
+    if len(nests) < 2 or not plan.reducers or not all(runs_along_memory(plan, at) for at in plan.reducers):
         return None
     return plan
 
@@ -68,8 +68,9 @@ def _bytes(buffer: Any) -> int:
     return prod(int(extent) for extent in buffer.shape) * max(1, int(buffer.dtype.bits) // 8)
 
 
-def fits_cache(plan: RowPlan) -> bool:
-    return row_bytes(plan) <= cache_bytes()[2] // 2
+def fits_cache(plan: RowPlan, target: Target) -> bool:
+    """Whether a row stays in cache from its first pass to its last; a tile that somebody asks for is taken as it is."""
+    return target.row_tile is not None or row_bytes(plan) <= cache_bytes()[2] // 2
 
 
 def has_enough_rows(plan: RowPlan, target: Target) -> bool:
@@ -86,13 +87,16 @@ def _work(plan: RowPlan) -> int:
 def _written(function: PrimFunc, plan: RowPlan, target: Target) -> PrimFunc:
     count = prod(plan.rows.extents)
     points = max(1, max(prod(step.extents) for step in plan.steps))
-    together = max(1, min(count, ROW_BLOCK_POINTS // points))
-    while together > 1 and -(-count // together) < 4 * target.threads:
+    together = max(1, min(count, target.row_tile or ROW_BLOCK_POINTS // points))
+    while target.row_tile is None and together > 1 and -(-count // together) < 4 * target.threads:
         together //= 2
     blocks = -(-count // together)
     block, within = tirx.Var("block", "int64"), tirx.Var("row", "int64")
     row = within if blocks == 1 else block * index(together) + within
-    writer = RowWriter(plan, _row_indices(row, plan.rows.extents), function.params)
+    ahead: list[Any] = []
+    if count * row_bytes(plan) > cache_bytes()[2]:
+        ahead = _row_indices(tirx.min(row + index(1), index(count - 1)), plan.rows.extents)
+    writer = RowWriter(plan, _row_indices(row, plan.rows.extents), function.params, ahead)
     body = writer.written()
     left = (
         index(together) if count % together == 0 else tirx.Min(index(together), index(count) - block * index(together))
@@ -109,7 +113,9 @@ def with_statement(function: PrimFunc, name: str, statement: Any) -> PrimFunc:
     whole = [tirx.BufferRegion(each, [Range(index(0), size) for size in each.shape]) for each in function.params]
     inner = SBlockRealize([], True, SBlock([], whole, whole, name, statement))
     root = SBlockRealize([], True, SBlock([], [], [], "root", inner))
-    return PrimFunc(list(function.params), root, function.ret_type, function.attrs)
+    made = PrimFunc(list(function.params), root, function.ret_type, function.attrs)
+    # What expressions name is named once in each of their copies.
+    return tirx.transform.ConvertSSA()(IRModule({"main": made}))["main"]
 
 
 def _weight(plan: RowPlan, at: int) -> int:

@@ -36,7 +36,11 @@ def fence_products(mod: IRModule) -> IRModule:
 def _fenced(store: Any) -> Any:
     if isinstance(store.value, _SUMS) and is_update(store):
         return store
-    return tirx.BufferStore(store.buffer, _fenced_sums(store.value), store.indices)
+    value = _fenced_sums(store.value)
+    if isinstance(value, tirx.Mul) and _is_float(value):
+        # What is stored may be read back and added to, and then the store is gone.
+        value = _fence(value)
+    return tirx.BufferStore(store.buffer, value, store.indices)
 
 
 def _fenced_sums(value: Any) -> Any:

@@ -51,6 +51,8 @@ def _intrinsic(name: str, *operands: ir.Value) -> ir.Value:
 class Scalars:
     """The operations on one number; see `vector_lanes.Lanes`, which has the same ones on vectors."""
 
+    scales = False
+
     def __init__(self, dtype: str):
         self.dtype = dtype
         self.integer = ir.IntegerType.get_signless(_WIDTHS[dtype])

@@ -12,7 +12,7 @@ from typing import Any
 
 from mlirtri.lowering import cuda_rows
 from mlirtri.lowering.cpu_attention import takes_attention
-from mlirtri.lowering.cpu_rows import fits_cache, has_enough_rows, runs_along_memory
+from mlirtri.lowering.cpu_rows import fits_cache, has_enough_rows, row_bytes, runs_along_memory
 from mlirtri.lowering.row_merging import Launch, Merged, merged, merged_name
 from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of
 from mlirtri.lowering.row_plan import make_plan
@@ -68,8 +68,8 @@ def why_not(function: PrimFunc, target: Target) -> str | None:
         return "nothing is reduced, and what makes it has other readers too"
     if not all(runs_along_memory(plan, at) for at in plan.reducers):
         return "what it reduces does not lie side by side in memory"
-    if not fits_cache(plan):
-        return "a row does not fit half of the second cache"
+    if not fits_cache(plan, target):
+        return f"a row takes {row_bytes(plan)} bytes, more than half of the second cache; MLIRTRI_ROW_TILE overrides it"
     if not has_enough_rows(plan, target):
         return "there are fewer rows than threads"
     return None

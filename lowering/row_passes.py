@@ -46,8 +46,8 @@ class _Strip:
 class RowWriter:
     """Writes the statements of one row."""
 
-    def __init__(self, plan: RowPlan, row: Sequence[Any], parameters: Sequence[Any]):
-        self.plan, self.row = plan, list(row)
+    def __init__(self, plan: RowPlan, row: Sequence[Any], parameters: Sequence[Any], ahead: Sequence[Any] = ()):
+        self.plan, self.row, self.ahead = plan, list(row), list(ahead)
         self.memory: list[Any] = []
         self.places: dict[int, _Place] = {}
         self.writers = {nest.target: at for at, nest in enumerate(plan.nests)}
@@ -55,6 +55,8 @@ class RowWriter:
         self.registers: dict[int, Any] = {}
         self.partial: dict[int, Any] = {}
         self.lane: Any = index(0)
+        self.fetching = self._fetching_step() if ahead else None
+        """The step during which the next row comes from memory."""
 
     def written(self) -> Any:
         """All steps of the row, in order."""
@@ -62,6 +64,33 @@ class RowWriter:
         for step in self.plan.steps:
             statements += self._pass(step) if step.extents else self._values(step)
         return _sequence(statements)
+
+    # --- the next row ------------------------------------------------------------------------------------------------
+
+    def _fetching_step(self) -> Step | None:
+        """A step behind the first one, along the same elements, that waits for functions and not for memory."""
+        first, *later = (step for step in self.plan.steps if step.extents)
+        later = [step for step in later if step.extents == first.extents]
+        return next((step for step in later if any(self.plan.cost(at) >= DEAR for at in step.nests)), None)
+
+    def _fetches(self, outer: tuple, start: Any) -> list[Any]:
+        """Asks for one vector of the next row of what the first step reads."""
+        first = next(step for step in self.plan.steps if step.extents)
+        statements, seen = [], []
+        for at in first.nests:
+            nest = self.plan.nests[at]
+            inner = {axis for group in self.plan.inside[at].groups for axis in group}
+            rows = {axis for axis in self.plan.rows.axes[at] if nest.axes[axis].extent > 1}
+            for load in nest.loads:
+                axes = set(nest.plain(load.indices))
+                is_new = not any(load.source.same_as(each) for each in seen)
+                if load.source in self.writers or not is_new or not (rows | inner <= axes):
+                    continue
+                seen.append(load.source)
+                point = self._point(at, outer, start, self.ahead)
+                place = tirx.BufferLoad(load.source, [self._expression(each, point) for each in load.indices])
+                statements.append(_fetch(place))
+        return statements
 
     # --- memory ------------------------------------------------------------------------------------------------------
 
@@ -185,7 +214,9 @@ class RowWriter:
         strip = _Strip(outer, start, lane, lanes, part)
         self.lane = lane
         body = _sequence([each for at in step.nests for each in self._element(at, strip)])
-        return body if lanes == 1 else tirx.For(lane, index(0), index(lanes), tirx.ForKind.VECTORIZED, body)
+        if lanes > 1:
+            body = tirx.For(lane, index(0), index(lanes), tirx.ForKind.VECTORIZED, body)
+        return _sequence([*(self._fetches(outer, start) if step is self.fetching else ()), body])
 
     def _element(self, at: int, strip: _Strip) -> list[Any]:
         """What one nest does for one element, which is a lane."""
@@ -246,11 +277,11 @@ class RowWriter:
 
     # --- expressions -------------------------------------------------------------------------------------------------
 
-    def _point(self, at: int, outer: Sequence[Any], last: Any) -> dict[Any, Any]:
+    def _point(self, at: int, outer: Sequence[Any], last: Any, row: Sequence[Any] = ()) -> dict[Any, Any]:
         """What each axis of a nest is: of the row, or in the loops of a pass."""
         nest, inside = self.plan.nests[at], self.plan.inside[at]
         point: dict[Any, Any] = {axis.variable: index(0) for axis in nest.axes}
-        for axis, value in zip(self.plan.rows.axes[at], self.row, strict=True):
+        for axis, value in zip(self.plan.rows.axes[at], row or self.row, strict=True):
             point[nest.axes[axis].variable] = value
         for group, loop in zip(inside.groups, [*outer, last], strict=False):
             for number, axis in enumerate(group):
@@ -298,6 +329,14 @@ class RowWriter:
             return indices
         rows = self.plan.rows.axes[at]
         return [one for axis, one in zip(nest.places, indices, strict=True) if axis not in rows]
+
+
+def _fetch(place: Any) -> Any:
+    """Asks for what is at a place in memory: to read it, and to keep it in all caches."""
+    reading, all_caches, data = (tirx.IntImm("int32", number) for number in (0, 3, 1))
+    # TVM's own prefetch prints as what its parser does not know.
+    call = tirx.call_llvm_intrin("void", "llvm.prefetch", tirx.address_of(place), reading, all_caches, data)
+    return tirx.Evaluate(call)
 
 
 def _halving(dtype: Any, combine: Callable[[Any, Any], Any], partial: Any, distance: int) -> Callable[[Any], Any]:

@@ -56,7 +56,7 @@ class RowPlan:
 
     def cost(self, at: int) -> int:
         """Plain operations per element of a nest, with those that are folded into it."""
-        return costs_of(self.nests, self.folded)[at]
+        return costs_of(self.nests, self.inside, self.folded)[at]
 
 
 def make_plan(nests: Sequence[Nest], rows: Rows, outputs: Sequence[Any]) -> RowPlan:
@@ -110,34 +110,41 @@ def _are_neighbours(axis: Axis, outer: int, inner: int, places: tuple, shape: Se
     )
 
 
-def cost_of(nest: Nest) -> int:
-    """Plain operations per element."""
-    count = 0
+def cost_of(nest: Nest, inside: Inside) -> int:
+    """Plain operations per element; what is the same for all of a row is computed once and counts nothing."""
+    axes = {nest.axes[axis].variable for group in inside.groups for axis in group}
+    counts: list[int] = []
 
-    def add(_node: Any) -> None:
-        nonlocal count
-        count += 1
+    def visit(node: Any) -> None:
+        if _names(node, axes):
+            counts.append(_operations(node))
 
-    def divide(_node: Any) -> None:
-        nonlocal count
-        count += CHEAP
-
-    def call(node: Any) -> None:
-        nonlocal count
-        count += 1 if str(getattr(node.op, "name", "")).rsplit(".", 1)[-1] in CHEAP_CALLS else DEAR
-
-    plain = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Select, tirx.Max, tirx.Min, tirx.Cast)
-    rules = [*((kind, add) for kind in plain), (tirx.Div, divide), (ir.Call, call)]
+    kinds = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Select, tirx.Max, tirx.Min, tirx.Cast, ir.Call)
     for statement in (*nest.before, nest.store):
-        structural_walk(statement, rules, order="pre")
-    return count
+        structural_walk(statement.value, [(kind, visit) for kind in kinds], order="pre")
+    return sum(counts) if not nest.before else max(sum(counts), CHEAP + 1)
 
 
-def costs_of(nests: Sequence[Nest], folded: frozenset[int]) -> list[int]:
+def _operations(node: Any) -> int:
+    """What one node counts."""
+    if isinstance(node, ir.Call):
+        is_cheap = str(getattr(node.op, "name", "")).rsplit(".", 1)[-1] in CHEAP_CALLS
+        return 1 if is_cheap else DEAR
+    return CHEAP if isinstance(node, tirx.Div) else 1
+
+
+def _names(node: Any, variables: set[Any]) -> bool:
+    found: list[Any] = []
+    structural_walk(node, (tirx.Var, found.append), order="pre")
+    return any(each in variables for each in found)
+
+
+def costs_of(nests: Sequence[Nest], inside: Sequence[Inside], folded: frozenset[int]) -> list[int]:
+    """The operations per element of each nest, with those of the nests that are folded into it."""
     costs: list[int] = []
-    for nest in nests:
+    for nest, own in zip(nests, inside, strict=True):
         read = [at for at in folded if at < len(costs) for load in nest.loads if load.source.same_as(nests[at].target)]
-        costs.append(cost_of(nest) + sum(costs[at] for at in read))
+        costs.append(cost_of(nest, own) + sum(costs[at] for at in read))
     return costs
 
 
@@ -152,7 +159,7 @@ def _folded(nests: Sequence[Nest], inside: Sequence[Inside], outputs: Sequence[A
             number for number, other in enumerate(nests) for load in other.loads if load.source.same_as(nest.target)
         ]
         once = len(readers) == 1 and prod(inside[readers[0]].extents) <= prod(inside[at].extents)
-        is_cheap = costs_of(nests, frozenset(folded))[at] <= CHEAP and _streams(nest, inside[at]) <= 1
+        is_cheap = costs_of(nests, inside, frozenset(folded))[at] <= CHEAP and _streams(nest, inside[at]) <= 1
         if once or is_cheap:
             folded.add(at)
     return frozenset(folded)

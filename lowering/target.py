@@ -27,6 +27,8 @@ class Target:
     kind: str
     architecture: str
     threads: int = 1
+    row_tile: int | None = None
+    """Rows that a row kernel does at once, where somebody says so: it is then one kernel, however long its rows are."""
 
     @property
     def is_cuda(self) -> bool:
@@ -59,7 +61,7 @@ def as_target(spelling: str | Target) -> Target:
     if isinstance(spelling, Target):
         return spelling
     if spelling == "cpu":
-        return Target("cpu", host_cpu_digest(), host_threads())
+        return Target("cpu", host_cpu_digest(), host_threads(), settings.get("MLIRTRI_ROW_TILE"))
     if spelling in ("gpu", "cuda"):
         return Target("cuda", DEFAULT_CUDA_ARCHITECTURE)
     # From Volta on: older architectures lack instructions that the schedules use.

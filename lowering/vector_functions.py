@@ -111,6 +111,8 @@ def _reduced(c: Lanes, x: Expr) -> tuple[Expr, Expr]:
 
 def _scaled(c: Lanes, value: Expr, n: Expr) -> Expr:
     """value * 2**n in two steps, so that neither factor leaves the range, and a denormal is rounded once."""
+    if c.scales:
+        return c.scaled(value, n)
     k = c.named(c.integer_of(n))
     half = c.named(c.shifted_right(k, 1))
     return c.product(c.product(value, c.power_of_two(half)), c.power_of_two(c.minus(k, half)))
@@ -126,6 +128,9 @@ def exponential(c: Lanes, x: Expr) -> Expr:
 @function("exp", "float32", "float64")
 def _exp(c: Lanes, x: Expr) -> Expr:
     facts = _EXPONENTIAL[c.dtype]
+    if c.scales:
+        # No integer is made of it, so that NaN may go all the way.
+        return exponential(c, c.named(c.within(x, facts.low, facts.high)))
     return c.select(c.is_nan(x), x, exponential(c, c.named(c.between(x, facts.low, facts.high))))
 
 

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mlirtri.lowering.cpu_facts import simd_registers
 from mlirtri.lowering.tvm_names import tirx
 
 Expr = Any
 _MANTISSA = {"float32": 23, "float64": 52}
 _BIAS = {"float32": 127, "float64": 1023}
+_AVX512 = 512
+"""Bits of a register of AVX-512."""
 _INFINITY_BITS = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}
 
 
@@ -124,6 +127,24 @@ class Lanes:
         """x moved into a range; NaN becomes its lower end."""
         lower, upper = self.number(low), self.number(high)
         return tirx.Select(tirx.GT(x, lower), tirx.Select(tirx.LT(x, upper), x, upper), lower)
+
+    def within(self, x: Expr, low: float, high: float) -> Expr:
+        """x moved into a range; NaN stays NaN."""
+        lower, upper = self.number(low), self.number(high)
+        return tirx.Select(tirx.LT(x, lower), lower, tirx.Select(tirx.GT(x, upper), upper, x))
+
+    @property
+    def scales(self) -> bool:
+        """Whether these lanes are a register of a CPU that multiplies by powers of two in one instruction."""
+        bits = self.count * (32 if self.dtype == "float32" else 64)
+        return bits == simd_registers().bits == _AVX512
+
+    def scaled(self, value: Expr, n: Expr) -> Expr:
+        """value * 2**n for a whole number n, rounded once, denormals too; see `scales`."""
+        name, mask = ("ps", "int16") if self.dtype == "float32" else ("pd", "int8")
+        everywhere, as_usual = tirx.IntImm(mask, -1), tirx.IntImm("int32", 4)
+        intrinsic = f"llvm.x86.avx512.mask.scalef.{name}.512"
+        return tirx.call_llvm_pure_intrin(self.of(self.dtype), intrinsic, value, n, value, everywhere, as_usual)
 
     # --- integers of the same width ---------------------------------------------------------------------------------
 

@@ -160,9 +160,18 @@ def test_two_sums_share_a_pass():
 
 
 def test_a_row_longer_than_the_cache_is_several_kernels():
-    x = torch.randn(3, 1 << 20)
+    x = torch.randn(3, 1 << 18)
     kernel = softmax.compile(x)
     assert kernel.stats["kernels"] > 1
+    torch.testing.assert_close(kernel(x), torch.softmax(x, -1), rtol=1e-5, atol=1e-9)
+
+
+def test_a_tile_that_somebody_asks_for_overrides_the_check(monkeypatch):
+    monkeypatch.setenv("MLIRTRI_ROW_TILE", "2")
+    x = torch.randn(5, 1 << 18)
+    kernel = softmax.compile(x)
+    assert kernel.stats["kernels"] == 1
+    assert "for row in range(T.min(T.int64(2)," in kernel.ir["scheduled"]
     torch.testing.assert_close(kernel(x), torch.softmax(x, -1), rtol=1e-5, atol=1e-9)
 
 
@@ -181,6 +190,19 @@ def test_columns_and_products_are_no_rows():
     y = x @ w
     torch.testing.assert_close(product(x, w), y / y.sum(-1, keepdim=True))
     assert "Matmul" in rules(product.compile(x, w))
+
+
+def test_a_product_that_another_pass_adds_to_is_rounded_first():
+    @mt.jit
+    def weighted(x, w, c):
+        p = torch.exp(x) * w
+        return p, p + c, torch.sum(p, dim=-1)
+
+    x, w, c = torch.randn(16, 80), torch.randn(80), torch.randn(16, 80)
+    kernel = weighted.compile(x, w, c)
+    p, q, s = kernel(x, w, c)
+    assert torch.equal(q, p + c)
+    torch.testing.assert_close(s, p.sum(-1), rtol=1e-5, atol=1e-5)
 
 
 def test_a_reader_between_two_parts_of_a_row_kernel():
