@@ -37,8 +37,13 @@ class Accumulators:
     """What partial results start with; None where they cannot be combined."""
     combine: Callable[[Values, Values], Values] | None
 
+    last: Any = None
+    """Statement that takes the results out of the cells, where that is not `places`."""
+
     def finish(self) -> Any:
         """Statement that stores the cells into the results."""
+        if self.last is not None:
+            return self.last
         return sequence(
             *(tirx.BufferStore(made, _wide(self.cells[made], made), [place]) for made, place in self.places.items())
         )
@@ -102,9 +107,17 @@ def _on_cells(statement: Any, cells: Mapping[Any, Any]) -> Any:
                 value = tirx.IntImm(str(cell.dtype), max(-INT32_MAX - 1, min(INT32_MAX, value.value)))
             else:
                 value = tirx.Cast(str(cell.dtype), value)
-        return tirx.BufferStore(cell, value, [index(0)])
+        return tirx.BufferStore(cell, _in_two_choices(value), [index(0)])
 
     return structural_map(statement, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")
+
+
+def _in_two_choices(value: Any) -> Any:
+    """``select(a > b or isnan(a), a, b)`` as a maximum and a choice, which are an instruction each."""
+    if not isinstance(value, tirx.Select) or not isinstance(value.condition, tirx.Or):
+        return value
+    larger = tirx.Select(value.condition.a, value.true_value, value.false_value)
+    return tirx.Select(value.condition.b, value.true_value, larger)
 
 
 def _associative(nest: Nest, cells: Mapping[Any, Any], step: Any, start: Any) -> tuple[Any, Any]:
@@ -196,11 +209,12 @@ def _extremum(value: Any, cell: Any) -> tuple[Any, Any]:
     dtype = str(cell.dtype)
     if not isinstance(value, tirx.Select) or dtype not in _FLOATS:
         return None, None
-    is_first = is_load(value.true_value, cell)
-    term = value.false_value if is_first else value.true_value
-    if (not is_first and not is_load(value.false_value, cell)) or depends_on(term, [cell]):
+    choice = value.false_value if isinstance(value.false_value, tirx.Select) else value
+    is_first = is_load(choice.true_value, cell)
+    term = choice.false_value if is_first else choice.true_value
+    if (not is_first and not is_load(choice.false_value, cell)) or depends_on(term, [cell]):
         return None, None
-    sign = _direction(value.condition, cell, term, is_first)
+    sign = _direction(choice.condition, cell, term, is_first)
     if sign == 0:
         return None, None
 
@@ -212,7 +226,7 @@ def _extremum(value: Any, cell: Any) -> tuple[Any, Any]:
 
 def _direction(condition: Any, cell: Any, term: Any, cell_is_kept: bool) -> int:
     """1 for a maximum, -1 for a minimum, 0 for neither."""
-    comparison = condition.a if isinstance(condition, tirx.Or) else condition
+    comparison = condition
     if not isinstance(comparison, tirx.LT | tirx.GT | tirx.LE | tirx.GE):
         return 0
     sides = [_narrowest(each) for each in (comparison.a, comparison.b)]

@@ -9,18 +9,19 @@ Takes a `Nest` with reduction axes. Gives statements, or None where neither form
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 from mlirtri.lowering.cpu_accumulators import Accumulators, accumulators_of
 from mlirtri.lowering.cpu_nests import Nest, NestAxis, lanes_of
-from mlirtri.lowering.cpu_parallel import Outer, outer_loops
+from mlirtri.lowering.cpu_parallel import PARALLEL_POINTS, Outer, outer_loops, worth
 from mlirtri.lowering.cpu_windows import window_loops
 from mlirtri.lowering.loop_pairs import vector_store
 from mlirtri.lowering.loop_strips import Room, Shape, strip
 from mlirtri.lowering.target import Target
-from mlirtri.lowering.tir_statements import buffer_like, index, new_buffer, plus, sequence, substituted
+from mlirtri.lowering.tile_statements import temporary
+from mlirtri.lowering.tir_statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tvm_names import tirx
 from mlirtri.lowering.tvm_targets import vector_registers
 
@@ -162,14 +163,55 @@ def around_loops(axes: Sequence[NestAxis], body: Any) -> Any:
 
 
 def _rows(nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: int, target: Target) -> Any:
+    if not nest.spatial and target.threads > 1 and worth(nest.points >= PARALLEL_POINTS):
+        return _shared_row(nest, accumulators, row, lanes, target)
     return outer_loops(Outer(list(nest.spatial), nest.points), row_of(nest, accumulators, row, lanes), target)
+
+
+def _shared_row(nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: int, target: Target) -> Any:
+    """One result by all threads: each adds up a part of the outermost axis; then these are added, and what is left."""
+    first, *inner = nest.reduced
+    unit = lanes * PARTIAL_VECTORS if first is row else 1
+    size = first.extent // (target.threads * unit) * unit
+    if not size:
+        return row_of(nest, accumulators, row, lanes)
+    number, at = tirx.Var("part", "int64"), tirx.Var(first.variable.name, first.variable.ty)
+    parts = {
+        cell: temporary(f"{cell.name}_parts", str(cell.dtype), [target.threads]) for cell in accumulators.cells.values()
+    }
+    part = NestAxis(at, size, True)
+    some = replace(
+        accumulators,
+        start=sequence(*(tirx.BufferStore(cell, value, [index(0)]) for cell, value in accumulators.neutral.items())),
+        step=substituted(accumulators.step, first.variable, number * index(size) + at),
+        last=sequence(
+            *(tirx.BufferStore(room, tirx.BufferLoad(cell, [index(0)]), [number]) for cell, room in parts.items())
+        ),
+    )  # fmt: skip
+    body = fresh(row_of(replace(nest, axes=(part, *inner)), some, part if first is row else row, lanes))
+    threads = tirx.For(number, index(0), index(target.threads), tirx.ForKind.PARALLEL, body)
+    added = [_into_cells(accumulators, parts, index(at)) for at in range(target.threads)]
+    done = target.threads * size
+    rest = NestAxis(at, first.extent - done, True)
+    step = substituted(accumulators.step, first.variable, index(done) + at)
+    left = around_loops([rest, *inner], step) if rest.extent else None
+    return sequence(
+        *(tirx.AllocBuffer(each) for each in parts.values()),
+        threads,
+        *accumulators.allocated(),
+        accumulators.start,
+        *added,
+        *([] if left is None else [left]),
+        accumulators.finish(),
+    )
 
 
 def row_of(nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: int) -> Any:
     """The cells of one result: set, with the terms of all reduction axes added, and stored."""
     while lanes > row.extent:
         lanes //= 2
-    vectors = min(PARTIAL_VECTORS, row.extent // lanes)
+    most = PARTIAL_VECTORS if _is_quick(accumulators) else 2 * PARTIAL_VECTORS
+    vectors = min(most, row.extent // lanes)
     rooms = [_room(accumulators, lanes) for _ in range(vectors)]
     begin = [_neutral(accumulators, room, lanes) for room in rooms]
     inner = _row_terms(accumulators, row, rooms, lanes)
@@ -182,9 +224,15 @@ def row_of(nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: int) ->
         *begin,
         around_loops(others, inner),
         combined,
-        _into_cells(accumulators, total),
+        _into_cells(accumulators, total, index(0), index(0)),
         accumulators.finish(),
     )
+
+
+def _is_quick(accumulators: Accumulators) -> bool:
+    """Whether a step waits for the one before it for one instruction only."""
+    step = accumulators.step
+    return isinstance(step, tirx.BufferStore) and not isinstance(step.value, tirx.Select)
 
 
 def _row_terms(accumulators: Accumulators, row: NestAxis, rooms: Sequence[Room], lanes: int) -> Any:
@@ -260,12 +308,14 @@ def _merged(accumulators: Accumulators, one: Room, other: Room, offset: int, lan
     return room
 
 
-def _into_cells(accumulators: Accumulators, total: Room) -> Any:
+def _into_cells(accumulators: Accumulators, total: Room, *place: Any) -> Any:
+    """The cells, combined with one partial result."""
     own = {cell: tirx.BufferLoad(cell, [index(0)]) for cell in total}
-    others = {cell: tirx.BufferLoad(buffer, [index(0), index(0)]) for cell, buffer in total.items()}
+    others = {cell: tirx.BufferLoad(buffer, list(place)) for cell, buffer in total.items()}
     values = accumulators.combine(own, others)
-    if len(values) == 1:
-        [(cell, value)] = values.items()
-        return tirx.BufferStore(cell, value, [index(0)])
-    # The position's initial value is none: what was found counts.
-    return sequence(*(tirx.BufferStore(cell, others[cell], [index(0)]) for cell in values))
+    made = {cell: new_buffer(cell.name, str(cell.dtype), 1) for cell in values}
+    return sequence(
+        *(tirx.AllocBuffer(buffer) for buffer in made.values()),
+        *(tirx.BufferStore(made[cell], value, [index(0)]) for cell, value in values.items()),
+        *(tirx.BufferStore(cell, tirx.BufferLoad(buffer, [index(0)]), [index(0)]) for cell, buffer in made.items()),
+    )

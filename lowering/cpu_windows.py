@@ -70,15 +70,17 @@ def is_window(nest: Nest) -> bool:
 
 
 def _slides(nest: Nest) -> bool:
-    """Whether an operand is read at the sum of a place of the result and a place in the window."""
-    spatial, reduced = ([axis.variable for axis in axes] for axes in (nest.spatial, nest.reduced))
-    for each in nest.operands:
-        form = linear(each.place, {})
-        if form is None:
-            return False
+    """Whether an operand is read near each place of the result, at as many places as the window has.
+
+    What is read for many results alike is an operand of a product.
+    """
+    if any(linear(each.place, {}) is None for each in nest.operands):
+        return False
+    axes = [axis for axis in nest.spatial if axis.extent >= FEW_LANES]
+    moving = [*axes, *nest.reduced]
+    last = nest.spatial[-1].variable
     return any(
-        any(each.step(variable) for variable in spatial) and any(each.step(variable) for variable in reduced)
-        for each in nest.operands
+        all(each.step(axis.variable) for axis in moving) and each.step(last) in (1, 2) for each in nest.operands
     )
 
 

@@ -155,3 +155,18 @@ def test_windows(case):
     tensors = tuple(torch.randn(shape) for shape in WINDOWS[case][1])
     made = mlirtri.from_torch(Net(), tensors).compile()(*tensors)
     torch.testing.assert_close(made, Net()(*tensors), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(333, 777), (70001,), (3, 5, 4001)], ids=str)
+def test_one_result_by_several_threads(shape, monkeypatch):
+    monkeypatch.setenv("MLIRTRI_NUM_THREADS", "3")
+    x = _array(shape, "float32")
+    kernel = mlirtri.jit(whole)
+    assert "T.parallel" in kernel.compile(x).ir["scheduled"]
+    total, largest, place = kernel(x)
+    np.testing.assert_allclose(total, x.sum(), rtol=1e-4, atol=1e-2)
+    assert (largest, place) == (x.max(), x.argmax())
+
+
+def whole(x):
+    return np.sum(x), np.max(x), np.argmax(x)
