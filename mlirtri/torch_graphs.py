@@ -16,6 +16,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from mlirtri import torch_items, torch_numbers, torch_places, torch_views
 from mlirtri.dialect.mlir import without_as_strided
 from mlirtri.errors import KernelTypeError, UnsupportedOperationError
+from mlirtri.lowering.graph_to_torch import span_of_node
 from mlirtri.lowering.torch_graph import TorchGraph
 from mlirtri.torch_calls import Calling, Given, Returned, Sizes
 
@@ -50,6 +51,8 @@ def _inputs(program: Any, graph: Any) -> tuple[dict[str, str], dict[str, torch.T
         if spec.kind in _HELD:
             bound[spec.arg.name] = spec.target
             tensors[spec.target] = _held(program, spec.target)
+        elif spec.kind is InputKind.TOKEN:
+            raise _effect(graph)
         elif spec.kind is not InputKind.USER_INPUT:
             raise UnsupportedOperationError(f"the module takes {spec.arg.name}, which is no tensor ({spec.kind.name})")
         elif isinstance(spec.arg, ConstantArgument):
@@ -58,6 +61,19 @@ def _inputs(program: Any, graph: Any) -> tuple[dict[str, str], dict[str, torch.T
         else:
             given.append(Given(spec.arg.name))
     return bound, tensors, given
+
+
+def _effect(graph: Any) -> UnsupportedOperationError:
+    """Of the first operator that does more than compute its results."""
+    node = next(each for each in graph.nodes if each.target is torch.ops.higher_order.with_effects)
+    operator, *arguments = node.args[1:]
+    if operator is torch.ops.aten._linalg_check_errors.default:
+        return UnsupportedOperationError(
+            f"torch.{str(arguments[1]).removeprefix('torch.')} is not lowered",
+            span_of_node(node),
+            help="compute it outside of the module",
+        )
+    return UnsupportedOperationError(f"{operator} has an effect, which is not compiled", span_of_node(node))
 
 
 def _held(program: Any, name: str) -> torch.Tensor:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import mlirtri as mt
+from mlirtri.errors import UnsupportedOperationError
 
 aten, prims = torch.ops.aten, torch.ops.prims
 NUMBERS = {
@@ -62,3 +63,8 @@ def test_arange_into_several_axes():
     found = mt.from_torch(lambda x: torch.arange(1, 13, out=x), (x.clone(),)).compile(pipeline="mlir")(x)
     assert torch.equal(found, torch.arange(1, 13).view(3, 4))
     assert torch.equal(x, found)
+
+
+def test_factorizations_are_refused_by_name():
+    with pytest.raises(UnsupportedOperationError, match=r"linalg\.inv is not lowered"):
+        mt.from_torch(torch.linalg.inv, (torch.eye(3),))
