@@ -30,9 +30,13 @@ def lower(graph: OnnxGraph, context: CompileContext) -> ir.Module:
     with module_context, ir.Location.unknown():
         _describe(module, graph)
     try:
-        return run_isolated(module, TO_TORCH, context)
+        return _lowered(module, context)
     except PassFailedError as error:
-        refuse_operators(module, error, TO_TORCH, context)
+        refuse_operators(module, error, _lowered, context)
+
+
+def _lowered(module: ir.Module, context: CompileContext) -> ir.Module:
+    return run_isolated(module, TO_TORCH, context)
 
 
 def imported(graph: OnnxGraph, context: ir.Context) -> ir.Module:

@@ -5,21 +5,20 @@ torch-mlir stops at the first. Each operation is therefore tried alone, in a fun
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import all_operations_in, func, ir
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
-from mlirtri.lowering.isolated_passes import run_isolated
-from mlirtri.lowering.mlir_passes import Pass
 from mlirtri.lowering.stage import CompileContext
 
+Lower = Callable[[ir.Module, CompileContext], Any]
+"""What fails for a module that cannot be lowered."""
 
-def refuse_operators(
-    module: ir.Module, failure: KernelError, passes: Sequence[Pass], context: CompileContext
-) -> NoReturn:
+
+def refuse_operators(module: ir.Module, failure: KernelError, lower: Lower, context: CompileContext) -> NoReturn:
     """Raise for every operator of `module` that cannot be lowered, or `failure` where each of them alone can."""
     refused: dict[str, list[ir.Operation]] = {}
     silent = replace(context, keep_passes=False, passes={})
@@ -33,7 +32,7 @@ def refuse_operators(
                 continue
             text = str(alone)
             if text not in tried:
-                tried[text] = _lowers(alone, passes, silent)
+                tried[text] = _lowers(alone, lower, silent)
             if not tried[text]:
                 refused.setdefault(_operator(operation), []).append(operation)
         raise_all([_refusal(name, found) for name, found in refused.items()])
@@ -62,9 +61,9 @@ def _refusal(name: str, found: list[ir.Operation]) -> UnsupportedOperationError:
     )
 
 
-def _lowers(alone: ir.Module, passes: Sequence[Pass], context: CompileContext) -> bool:
+def _lowers(alone: ir.Module, lower: Lower, context: CompileContext) -> bool:
     try:
-        run_isolated(alone, passes, context)
+        lower(alone, context)
     except KernelError:
         return False
     return True

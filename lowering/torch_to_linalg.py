@@ -28,15 +28,20 @@ ASSUMPTION = "torch.assume_strict_symbolic_shapes"
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Lower `module`; raises `UnsupportedOperationError`."""
     try:
-        lowered = run_isolated(module, TO_BACKEND, context)
-        with lowered.context, ir.Location.unknown():
-            run_rewrite("repairs", torch_repairs.rewrite, lowered, context)
-            run_rewrite("unsigned-in-signed", unsigned_torch.rewrite, lowered, context)
-        lowered = run_isolated(lowered, TO_LINALG, context)
+        lowered = _lowered(module, context)
     except PassFailedError as error:
-        refuse_operators(module, error, (*TO_BACKEND, *TO_LINALG), context)
+        refuse_operators(module, error, _lowered, context)
     with lowered.context, ir.Location.unknown():
         for operation in lowered.body.operations:
             if ASSUMPTION in operation.attributes:
                 del operation.attributes[ASSUMPTION]
     return mlir_to_linalg.lower(lowered, context)
+
+
+def _lowered(module: ir.Module, context: CompileContext) -> ir.Module:
+    """The module as torch-mlir lowers it, with what it gets wrong repaired."""
+    lowered = run_isolated(module, TO_BACKEND, context)
+    with lowered.context, ir.Location.unknown():
+        run_rewrite("repairs", torch_repairs.rewrite, lowered, context)
+        run_rewrite("unsigned-in-signed", unsigned_torch.rewrite, lowered, context)
+    return run_isolated(lowered, TO_LINALG, context)

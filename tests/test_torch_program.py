@@ -355,3 +355,12 @@ def test_the_stage_torch_leaves_as_text_and_bytecode():
     program = mt.from_torch(nn.Linear(3, 2).eval(), (torch.randn(4, 3),))
     assert "torch.aten" in program.to_mlir("torch", bare=True)
     assert program.to_mlir("torch", format="bytecode").startswith(b"ML")
+
+
+def test_what_is_repaired_is_not_named_beside_what_has_no_lowering():
+    def both(x):
+        return x.view(torch.int32), torch.median(x)
+
+    with pytest.raises(UnsupportedOperationError, match="median") as caught:
+        mt.from_torch(both, (torch.rand(4),)).compile()
+    assert "view" not in str(caught.value)
