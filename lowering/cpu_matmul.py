@@ -250,8 +250,17 @@ def _contraction(product: Product, around: Surroundings) -> Contraction:
     return Contraction(
         product.batch, product.rows, product.columns, product.reduced, left, right, dtype, product.result,
         around.stores, around.private, product.add,
-        packs_left=not isinstance(around.left, TensorLoad), packs_right=not in_place,
+        packs_left=_packs_left(around.left, product), packs_right=not in_place,
     )  # fmt: skip
+
+
+def _packs_left(left: Any, product: Product) -> bool:
+    """Whether elements take work, or those of a row lie so far apart that they push each other out of the cache."""
+    if not isinstance(left, TensorLoad):
+        return True
+    lines = size_of(product.reduced) * 64
+    is_used_often = size_of(product.columns) >= 16 * lanes_for(_accumulators(product.dtype))
+    return not _lies_along(left, product.reduced[-1]) and lines > cache_bytes()[1] // 2 and is_used_often
 
 
 def _accumulators(dtype: str) -> str:

@@ -5,11 +5,12 @@ Takes a `Contraction` and our target. Gives the contraction that reads the copy,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.contraction import Contraction, Values, depends, size_of
+from mlirtri.lowering.contraction import Axis, Contraction, Values, depends, size_of
 from mlirtri.lowering.cpu_tiles import lanes_for, loop_kind
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tile_statements import (
@@ -25,11 +26,21 @@ from mlirtri.lowering.tile_statements import (
     zero_of,
 )
 from mlirtri.lowering.tir_statements import index, sequence
-from mlirtri.lowering.tvm_names import tirx
+from mlirtri.lowering.tvm_names import TensorLoad, structural_walk, tirx
+
+VECTORS_TOGETHER = 8
+"""Neighbouring vectors that are read one after the other: one line of memory at a time is too little for a page."""
 
 
 def packed_left(contraction: Contraction, target: Target) -> tuple[Contraction, list[Any]]:
-    """The contraction that reads its left operand from a copy, row by row, and what makes the copy."""
+    """The contraction that reads its left operand from a copy, and what makes the copy.
+
+    The copy is row by row, or in vectors of rows where rows are neighbours in memory.
+    """
+    if _is_beside(contraction.left, contraction.rows):
+        lanes = lanes_for(str(contraction.left.ty.dtype))
+        copy = _VectorCopy(contraction, "left", contraction.left, contraction.rows, lanes)
+        return replace(contraction, left=copy.load(), packs_left=False), copy.statements(target)
     batch = [axis for axis in contraction.batch if depends(contraction.left, [axis])]
     dtype = str(contraction.left.ty.dtype)
     axes = [*batch, *contraction.rows]
@@ -57,57 +68,78 @@ def packed_left(contraction: Contraction, target: Target) -> tuple[Contraction, 
     return replace(contraction, left=left, packs_left=False), [tirx.AllocBuffer(buffer), copy]
 
 
+def _is_beside(operand: Any, axes: Sequence[Axis]) -> bool:
+    """Whether neighbours along the last of the axes are neighbours in memory."""
+    loads: list[Any] = []
+    structural_walk(operand, (TensorLoad, loads.append))
+    return len(loads) == 1 and bool(axes) and loads[0].indices[-1].same_as(axes[-1].variable)
+
+
 def packed_right(contraction: Contraction, lanes: int, target: Target) -> tuple[Contraction, list[Any]]:
-    """The contraction that reads its right operand from a copy in vectors, and what makes the copy.
+    """The contraction that reads its right operand from a copy in vectors of columns, and what makes the copy."""
+    copy = _VectorCopy(contraction, "right", contraction.right, contraction.columns, lanes)
+    return replace(contraction, right=copy.load()), copy.statements(target)
 
-    The copy has whole vectors, zeros where there are no columns.
-    """
-    batch = [axis for axis in contraction.batch if depends(contraction.right, [axis])]
-    columns = size_of(contraction.columns)
-    vectors = -(-columns // lanes)
-    buffer = temporary(
-        "right", str(contraction.right.ty.dtype),
-        [size_of(batch), vectors, *(axis.extent for axis in contraction.reduced), lanes],
-    )  # fmt: skip
 
-    def vector(position: Any) -> Any:
-        at_batch, at = tirx.floordiv(position, index(vectors)), tirx.floormod(position, index(vectors))
-        values = spread(batch, at_batch)
-        rest = columns % lanes
-        whole = filled(values, at_batch, at, lanes)
+class _VectorCopy:
+    """A copy ``[batch, vector, sum …, lane]`` of an operand: vectors along some axes, with zeros behind their end."""
+
+    def __init__(self, contraction: Contraction, name: str, operand: Any, axes: Sequence[Axis], lanes: int):
+        self.operand, self.axes, self.lanes = operand, axes, lanes
+        self.reduced = contraction.reduced
+        self.batch = [axis for axis in contraction.batch if depends(operand, [axis])]
+        self.total = size_of(axes)
+        self.vectors = -(-self.total // lanes)
+        self.group = min(self.vectors, VECTORS_TOGETHER) if _is_beside(operand, axes) else 1
+        """Vectors that are neighbours in memory, copied together."""
+        extents = [axis.extent for axis in self.reduced]
+        self.buffer = temporary(name, str(operand.ty.dtype), [size_of(self.batch), self.vectors, *extents, lanes])
+
+    def load(self) -> Any:
+        """An element of the copy, in terms of the axes."""
+        position = flat(self.axes, {axis.variable: axis.variable for axis in self.axes})
+        place = [
+            flat(self.batch, {axis.variable: axis.variable for axis in self.batch}),
+            tirx.floordiv(position, index(self.lanes)), *(axis.variable for axis in self.reduced),
+            tirx.floormod(position, index(self.lanes)),
+        ]  # fmt: skip
+        return tirx.BufferLoad(self.buffer, place)
+
+    def statements(self, target: Target) -> list[Any]:
+        panels = size_of(self.batch) * self.vectors
+        kind = loop_kind(panels * size_of(self.reduced) * 4, target)
+        groups = -(-self.vectors // self.group)
+
+        def of_group(position: Any) -> Any:
+            batch, first = tirx.floordiv(position, index(groups)), tirx.floormod(position, index(groups))
+            first = first * index(self.group)
+            count: Any = self.group
+            if self.vectors % self.group:
+                count = tirx.min(index(self.group), index(self.vectors) - first)
+            return nested(
+                self.reduced,
+                lambda values: counted("vector", count, lambda at: self._vector(values, batch, first + at)),
+            )
+
+        return [tirx.AllocBuffer(self.buffer), counted("group", size_of(self.batch) * groups, of_group, kind)]
+
+    def _vector(self, values: Values, batch: Any, vector: Any) -> Any:
+        place = [batch, vector, *(values[axis.variable] for axis in self.reduced)]
+        values = {**spread(self.batch, batch), **values}
+
+        def at_lane(lane: Any) -> Any:
+            here = {**values, **spread(self.axes, vector * index(self.lanes) + lane)}
+            return tirx.BufferStore(self.buffer, replaced(self.operand, here), [*place, lane])
+
+        whole, rest = in_lanes(self.lanes, at_lane), self.total % self.lanes
         if not rest:
             return whole
-        partial = sequence(zeroed(at_batch, at), filled(values, at_batch, at, rest))
-        return partial if vectors == 1 else tirx.IfThenElse(tirx.LT(at, index(vectors - 1)), whole, partial)
-
-    def filled(values: Values, at_batch: Any, at: Any, count: int) -> Any:
-        def element(reduced: Values) -> Any:
-            return in_lanes(count, lambda lane: store({**values, **reduced}, at_batch, at, lane))
-
-        return nested(contraction.reduced, element)
-
-    def store(values: Values, at_batch: Any, at: Any, lane: Any) -> Any:
-        place = [at_batch, at, *(values[axis.variable] for axis in contraction.reduced), lane]
-        values = {**values, **spread(contraction.columns, at * index(lanes) + lane)}
-        return tirx.BufferStore(buffer, replaced(contraction.right, values), place)
-
-    def zeroed(at_batch: Any, at: Any) -> Any:
-        def element(values: Values) -> Any:
-            place = [at_batch, at, *(values[axis.variable] for axis in contraction.reduced)]
-            zero = tirx.Broadcast(zero_of(str(buffer.dtype)), lanes)
-            return tirx.BufferStore(buffer, zero, [*place, ramp(index(0), lanes)])
-
-        return nested(contraction.reduced, element)
-
-    work = size_of(batch) * vectors * size_of(contraction.reduced)
-    copy = counted("panel", size_of(batch) * vectors, vector, loop_kind(work * 4, target))
-    here = {axis.variable: axis.variable for axis in batch}
-    position = flat(contraction.columns, {axis.variable: axis.variable for axis in contraction.columns})
-    place = [
-        flat(batch, here), tirx.floordiv(position, index(lanes)),
-        *(axis.variable for axis in contraction.reduced), tirx.floormod(position, index(lanes)),
-    ]  # fmt: skip
-    return replace(contraction, right=tirx.BufferLoad(buffer, place)), [tirx.AllocBuffer(buffer), copy]
+        zero = tirx.Broadcast(zero_of(str(self.buffer.dtype)), self.lanes)
+        zeros = tirx.BufferStore(self.buffer, zero, [*place, ramp(index(0), self.lanes)])
+        partial = sequence(zeros, in_lanes(rest, at_lane))
+        if self.vectors == 1:
+            return partial
+        return tirx.IfThenElse(tirx.LT(vector, index(self.vectors - 1)), whole, partial)
 
 
 def packed_terms(contraction: Contraction, lanes: int, target: Target) -> tuple[Contraction, list[Any]]:

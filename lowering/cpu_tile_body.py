@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from mlirtri.lowering.bfloat16_storage import BITS, HALF
 from mlirtri.lowering.contraction import Contraction, Values
 from mlirtri.lowering.tile_statements import counted, in_lanes, nested, ramp, replaced, spread, zero_of
 from mlirtri.lowering.tir_statements import index, new_buffer, sequence
@@ -197,7 +198,7 @@ class Tile:
     def store(self, row: Any, first: Any, count: int, sums: Any, place: Any) -> Any:
         """All stores for `count` columns of the tile from `first` on; their sums are in a row of `sums` at `place`."""
         contraction = self.contraction
-        private = {each: new_buffer(each.name, str(each.dtype), count) for each in contraction.private}
+        private = {each: _private_buffer(each, count) for each in contraction.private}
         rows = self._rows(row)
 
         def at_lane(store: Any, lane: Any) -> Any:
@@ -207,10 +208,14 @@ class Tile:
                 if node.source.same_as(contraction.result):
                     total = tirx.BufferLoad(sums, [row, place + lane])
                     return total if total.ty == node.ty else tirx.Cast(str(node.ty.dtype), total)
-                return tirx.BufferLoad(private[node.source], [lane]) if node.source in private else node
+                if node.source not in private:
+                    return node
+                value = tirx.BufferLoad(private[node.source], [lane])
+                return tirx.reinterpret(HALF, value) if str(node.ty.dtype) == HALF else value
 
             value = structural_map(store.value, (TensorLoad, load), order="post")
             if store.buffer in private:
+                value = tirx.reinterpret(BITS, value) if str(store.buffer.dtype) == HALF else value
                 store = tirx.BufferStore(private[store.buffer], value, [lane])
             else:
                 store = tirx.BufferStore(store.buffer, value, store.indices)
@@ -219,6 +224,12 @@ class Tile:
         made = [tirx.AllocBuffer(each) for each in private.values()]
         made += [in_lanes(count, lambda lane, store=store: at_lane(store, lane)) for store in contraction.stores]
         return sequence(*made)
+
+
+def _private_buffer(buffer: Any, count: int) -> Any:
+    """A private buffer for `count` elements; TVM loses those of bf16, whose bits it holds."""
+    dtype = str(buffer.dtype)
+    return new_buffer(buffer.name, BITS if dtype == HALF else dtype, count)
 
 
 def has_long_stores(contraction: Contraction) -> bool:

@@ -7,6 +7,7 @@ import torch
 from tolerances import within
 from tvm_room_helpers import context_for, module, op, random, rules_of, run, tir_of
 
+import mlirtri as mt
 from mlirtri.lowering import cpu_tiles, tir_to_scheduled
 from mlirtri.lowering.cpu_tiles import Cut, choose_tiles, sizes_of
 from mlirtri.lowering.target import Target
@@ -166,3 +167,28 @@ def test_a_long_sum_is_cut_into_blocks():
     expected = torch.relu(a.double() @ b.double() + c)
     torch.testing.assert_close(run(mod, a, b, c), expected.float(), **within("float32", 20000))
     assert "block" in tir_to_scheduled.lower(tir_of(mod), context_for()).script()
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "relax"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_halves_with_an_epilogue(pipeline, dtype):
+    a, b, c = (random(*shape).to(dtype) for shape in ((9, 20), (20, 40), (40,)))
+    made = _halves.compile(a, b, c, pipeline=pipeline)(a, b, c)
+    expected = torch.relu((a.double() @ b.double()).to(dtype).double() + c.double())
+    torch.testing.assert_close(made.double(), expected, rtol=2e-2, atol=2e-2)
+
+
+@mt.jit
+def _halves(a, b, c):
+    return torch.relu(a @ b + c)
+
+
+@pytest.mark.parametrize(("rows", "columns", "reduced"), [(37, 300, 500), (16, 257, 800)])
+def test_a_transposed_left_operand_is_copied_in_vectors(rows, columns, reduced):
+    def make(emit, a, b):
+        return emit(op.matmul(emit(op.permute_dims(a, [1, 0])), b))
+
+    a, b = random(reduced, rows), random(reduced, columns)
+    mod = module(make, (reduced, rows), (reduced, columns))
+    torch.testing.assert_close(run(mod, a, b), a.T @ b, **within("float32", reduced))
+    assert "left" in tir_to_scheduled.lower(tir_of(mod), context_for()).script()
