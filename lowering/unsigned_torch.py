@@ -29,11 +29,15 @@ SIGNLESS = frozenset(
         "new_zeros new_ones new_empty new_full scatter.src scatter.value scatter_add masked_fill.Scalar "
         "masked_fill.Tensor tril triu copy slice_scatter select_scatter repeat repeat_interleave.self_int movedim.int "
         "size.int size dim numel _reshape_alias item Int.Tensor tensor_split.sections split.Tensor split_with_sizes "
-        "unbind.int embedding alias lift_fresh_copy diagonal tile "
-        "_make_per_tensor_quantized_tensor _make_per_channel_quantized_tensor int_repr"
+        "unbind.int embedding alias lift_fresh_copy diagonal tile"
     ).split()
 ) | {"torch.prim.ListConstruct", "torch.prims.view_of", "torch.prims.collapse", "torch.prims.split_dim"}
-"""What moves numbers, or computes the same bits whether there is a sign or none."""
+"""What moves numbers, or computes the same bits whether there is a sign or none, where all are of one type."""
+QUANTISED = frozenset(
+    f"torch.aten.{name}"
+    for name in ("_make_per_tensor_quantized_tensor", "_make_per_channel_quantized_tensor", "int_repr")
+)
+"""What says that integers are quantised numbers, or that they are not; torch-mlir knows which of these have signs."""
 CASTS = frozenset({"torch.aten.to.dtype", "torch.prims.convert_element_type", "torch.aten._to_copy"})
 ORDERED = frozenset(
     "torch.aten." + name
@@ -64,14 +68,25 @@ def _width(value: ir.Value) -> int:
 
 
 def _looks_at_sign(operation: ir.Operation) -> bool:
-    if not operation.name.startswith(("torch.aten.", "torch.prims.")) or operation.name in SIGNLESS:
+    if not operation.name.startswith(("torch.aten.", "torch.prims.")):
         return False
+    if operation.name in QUANTISED:
+        return False
+    if operation.name in SIGNLESS:
+        return _converts(operation)
     widths = [_width(each) for each in operation.operands]
     if operation.name in WRAPPING and set(widths) <= {0, 64}:
         return False
     if operation.name in CASTS:
         return widths[0] != 0 or (_width(operation.results[0]) != 0 and "f" in element_of(operation.operands[0]))
     return any(widths)
+
+
+def _converts(operation: ir.Operation) -> bool:
+    """Whether it makes numbers of another type of unsigned ones before it computes."""
+    same = {f"ui{width}" for each in operation.operands if (width := _width(each))}
+    made = {element_of(each) for each in operation.results if str(each.type).startswith("!torch.vtensor")}
+    return bool(same) and not made <= same | {"i1"}
 
 
 def _too_wide(found: Iterable[ir.Operation]) -> Iterable[tuple[ir.Operation, str]]:

@@ -56,16 +56,18 @@ def pieces(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> Any:
 
 
 def joined(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """One behind the other; here where nothing comes of it."""
+    """One behind the other; here where nothing comes of it, or numbers of several types."""
     kept = [each for each in tensors if each.shape != (0,)] or tensors[:1]
     shape = list(kept[0].shape)
     shape[dim] = sum(each.shape[dim] for each in kept)
-    if not _has_no_elements(shape):
-        return NotImplemented
     kind = tensors[0].dtype
     for each in tensors[1:]:
         kind = torch.promote_types(kind, each.dtype)
-    return tensors[0].new_zeros(shape, dtype=kind)
+    if _has_no_elements(shape):
+        return tensors[0].new_zeros(shape, dtype=kind)
+    if all(each.dtype == kind for each in tensors):
+        return NotImplemented
+    return aten.cat.default([each.to(kind) for each in tensors], dim)
 
 
 def viewed(x: Tensor, size: Sequence[Any]) -> Tensor:

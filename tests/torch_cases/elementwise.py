@@ -228,4 +228,14 @@ CASES = [
     ("double erf", torch.erf, lambda: (f(16, dtype=torch.float64),)),
     ("threshold int", lambda x: F.threshold(x, 2, 9), lambda: (i(8),)),
     ("chain", lambda x, y: ((x + y).relu() * y.sigmoid() - x.tanh()).abs().sqrt(), lambda: (f(4, 5), f(5))),
+    (
+        "bytes by floats",
+        lambda x, y: (x * y, y * x, x * 1.5, torch.where(y > 0, x, y)),
+        lambda: (i(2, 4, low=0, high=256, dtype=torch.uint8), f(2, 4)),
+    ),
+    (
+        "bytes by integers",
+        lambda x, y: (x * y, torch.where(y > 0, x, y)),
+        lambda: (i(2, 4, low=0, high=256, dtype=torch.uint8), i(4, dtype=torch.int32)),
+    ),
 ]

@@ -183,6 +183,7 @@ CASES = [
     ("view as bytes", lambda x: x.view(torch.uint8), lambda: (f(2, 4),)),
     ("view bytes as int64", lambda x: x.view(torch.int64), lambda: (i(2, 16, dtype=torch.int8),)),
     ("view bytes as bool", lambda x: x.view(torch.bool), lambda: (b(4).to(torch.uint8),)),
+    ("cat bytes and floats", lambda x, y: torch.cat([x, y]), lambda: (i(3, low=0, high=256, dtype=torch.uint8), f(2))),
     ("cat nothing", lambda x, y: torch.cat([x, y]), lambda: (f(0, 3), f(0, 3))),
     ("cat something and nothing", lambda x, y: torch.cat([x, y], 1), lambda: (f(3, 0), f(3, 2))),
     ("stack nothing", lambda x, y: torch.stack([x, y], -1), lambda: (f(0, 3), f(0, 3))),
