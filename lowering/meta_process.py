@@ -26,8 +26,10 @@ from mlirtri.lowering.tvm_names import PrimFunc, ir
 SERVE = "from mlirtri.lowering.meta_search import serve; serve()"
 STARTS = 3
 """How often the process may die over one function."""
+START = 120.0
+"""Seconds that it may take until it is ready."""
 SILENCE = 60.0
-"""Seconds without a word after which it counts as hanging; the first word comes after TVM is loaded."""
+"""Seconds without a word after which it counts as hanging."""
 GRACE = 10.0
 """Seconds beyond its budget in which it may say what it found."""
 
@@ -74,8 +76,11 @@ class Tuner:
         self, name: str, function: PrimFunc, target: Target, budget: Budget, on_trial: Callable[[Trial], None] | None
     ) -> Found:
         """What the search for schedules of `function` finds within the budget."""
-        deadline = time.monotonic() + budget.seconds
         found = Found()
+        if self._process is None and not self._start():
+            found.failure = f"the search's process did not start within {START:.0f} seconds"
+            return found
+        deadline = time.monotonic() + budget.seconds
         for seed in range(1, STARTS + 1):
             left = Budget(budget.trials - found.trials, deadline - time.monotonic())
             if seed > 1 and (left.trials <= 0 or left.seconds <= 0):
@@ -88,16 +93,18 @@ class Tuner:
             if self._ask(json.dumps(request), found, tell, deadline + GRACE + SILENCE / 2 * (budget.trials == 0)):
                 return found
         if found.trace is None and found.default is None and found.failure is None:
-            found.failure = f"the search ended its process {STARTS} times"
+            found.failure = "the search ended its process, or found nothing in its time"
         return found
 
     def _ask(self, request: str, found: Found, tell: Callable[[], None], deadline: float) -> bool:
         """Whether there was an answer to the end; `found` has what came until then."""
-        process = self._process or self._start()
+        if self._process is None and not self._start():
+            return False
+        process = self._process
         try:
             process.stdin.write(request + "\n")
             process.stdin.flush()
-            while (message := self._next(deadline)) is not None:
+            while (message := self._next(min(SILENCE, deadline - time.monotonic()))) is not None:
                 if _note(found, message):
                     return True
                 tell()
@@ -106,15 +113,16 @@ class Tuner:
         self._stop()
         return False
 
-    def _next(self, deadline: float) -> dict[str, Any] | None:
+    def _next(self, seconds: float) -> dict[str, Any] | None:
         """The next message; None where the process is silent for too long, or dead."""
         try:
-            line = self._lines.get(timeout=max(0.1, min(SILENCE, deadline - time.monotonic())))
+            line = self._lines.get(timeout=max(0.1, seconds))
         except queue.Empty:
             return None
         return None if line is None else json.loads(line)
 
-    def _start(self) -> subprocess.Popen[str]:
+    def _start(self) -> bool:
+        """Whether the process is there and has loaded TVM, which takes long on a busy machine."""
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         process = subprocess.Popen(
             [sys.executable, "-c", SERVE],
@@ -133,7 +141,10 @@ class Tuner:
 
         threading.Thread(target=read, daemon=True).start()
         self._process, self._lines = process, lines
-        return process
+        if self._next(START) is not None:
+            return True
+        self._stop()
+        return False
 
     def _stop(self) -> None:
         if self._process is not None:

@@ -40,6 +40,7 @@ def serve() -> None:
     def report(message: dict[str, Any]) -> None:
         output.write(json.dumps(message) + "\n")
 
+    report({"ready": True})
     for line in sys.stdin:
         request = json.loads(line)
         target = Target(*request["target"])

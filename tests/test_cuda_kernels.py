@@ -1,0 +1,146 @@
+"""All kinds of kernels for CUDA: numbers by running their schedules without threads, and nvcc's word on them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass
+
+import pytest
+import torch
+import torch.nn.functional as F
+from cuda_helpers import on_the_cpu
+from tvm_room_helpers import context_for
+
+import mlirtri as mt
+from mlirtri.lowering import cuda_to_ptx, scheduled_to_llvm
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function of tensors of these shapes; with `limit`, the relative error of its dtype."""
+
+    function: object
+    shapes: tuple
+    dtype: torch.dtype = torch.float32
+    rules: tuple = ()
+    """Rules that have to be among those that fired."""
+
+
+def product(a, b):
+    return a @ b
+
+
+def with_bias(a, b, c):
+    return torch.relu(a @ b + c)
+
+
+def chain(a, b):
+    return F.gelu(a + b) * torch.sigmoid(a)
+
+
+def transposed(a):
+    return a.T.contiguous()
+
+
+def joined(a, b):
+    return torch.cat([a, b], 1)
+
+
+def widened(a, b):
+    return a.to(torch.int32) @ b.to(torch.int32)
+
+
+def attention(q, k, v):
+    return torch.softmax(q @ k.mT * 0.125, -1) @ v
+
+
+CASES = {
+    "product": Case(product, ((70, 33), (33, 50)), rules=("Matmul",)),
+    "batched": Case(product, ((3, 40, 24), (3, 24, 56)), rules=("Matmul",)),
+    "epilogue": Case(with_bias, ((64, 64), (64, 64), (64,)), rules=("Matmul",)),
+    "halves": Case(product, ((64, 48), (48, 64)), torch.float16, ("Matmul",)),
+    "bf16": Case(product, ((64, 48), (48, 64)), torch.bfloat16, ("Matmul",)),
+    "batched halves": Case(product, ((4, 64, 64), (4, 64, 64)), torch.float16, ("Matmul",)),
+    "int8": Case(widened, ((32, 40), (40, 24)), torch.int8, ("Matmul",)),
+    "gemv": Case(product, ((120, 250), (250,)), rules=("Rows",)),
+    "vector first": Case(product, ((250,), (250, 120)), rules=("Rows",)),
+    "halves gemv": Case(product, ((120, 250), (250,)), torch.float16, ("Rows",)),
+    "batched gemv": Case(product, ((3, 60, 50), (3, 50, 1)), rules=("Rows",)),
+    "chain": Case(chain, ((37, 50), (50,)), rules=("Fallback",)),
+    "transpose": Case(transposed, ((37, 50),), rules=("Transpose",)),
+    "concat": Case(joined, ((37, 50), (37, 20))),
+    "attention": Case(attention, ((2, 40, 64),) * 3, rules=("Matmul", "Rows")),
+}
+MODULES = {
+    "convolution": (torch.nn.Conv2d(8, 12, 3, padding=1), (1, 8, 9, 9)),
+    "pointwise": (torch.nn.Conv2d(8, 12, 1), (1, 8, 9, 9)),
+    "strided": (torch.nn.Conv2d(8, 12, 3, stride=2), (1, 8, 9, 9)),
+    "grouped": (torch.nn.Conv2d(8, 12, 3, groups=2), (1, 8, 9, 9)),
+    "depthwise": (torch.nn.Conv2d(8, 8, 3, groups=8), (1, 8, 9, 9)),
+    "max pool": (torch.nn.MaxPool2d(2), (1, 8, 8, 8)),
+    "mean pool": (torch.nn.AvgPool2d(2), (1, 8, 8, 8)),
+    "linear": (torch.nn.Linear(20, 30), (7, 20)),
+}
+LIMITS = {torch.float32: 1e-4, torch.float16: 5e-3, torch.bfloat16: 3e-2}
+HAS_NVCC = shutil.which("nvcc") is not None
+
+
+def data(shape, dtype):
+    generator = torch.Generator().manual_seed(sum(shape))
+    if not dtype.is_floating_point:
+        return torch.randint(-9, 9, shape, generator=generator, dtype=dtype)
+    return torch.randn(shape, generator=generator).to(dtype)
+
+
+def compiled(case, target="cuda"):
+    tensors = [mt.Tensor(shape, getattr(mt, str(case.dtype).split(".")[-1])) for shape in case.shapes]
+    return mt.jit(case.function).compile(*tensors, target=target)
+
+
+def assert_right(kernel, given, expected, limit):
+    out = torch.full_like(expected, 7)
+    scheduled = on_the_cpu(kernel.walked.records["scheduled"].ir)
+    scheduled_to_llvm.lower(scheduled, context_for()).executable.launch(given, [out])
+    torch.testing.assert_close(out, expected, rtol=limit, atol=10 * limit)
+
+
+def assert_nvcc_takes(kernel):
+    if HAS_NVCC:
+        assert cuda_to_ptx.run_nvcc(kernel.ir["cuda"], "sm_80", "-cubin").startswith(b"\x7fELF")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_functions(name):
+    case = CASES[name]
+    kernel = compiled(case)
+    fired = re.findall(r'"mlirtri.schedule": "(\w+)"', kernel.ir["scheduled"])
+    assert set(case.rules) <= set(fired)
+    given = [data(shape, case.dtype) for shape in case.shapes]
+    assert_right(kernel, given, case.function(*given), LIMITS.get(case.dtype, 0))
+    assert_nvcc_takes(kernel)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODULES)
+def test_modules(name):
+    module, shape = MODULES[name]
+    value = data(shape, torch.float32)
+    kernel = mt.from_torch(module.eval(), (value,)).compile(target="cuda")
+    given = [value, *kernel.params.values()]
+    assert_right(kernel, given, module(value).detach(), 1e-4)
+    assert_nvcc_takes(kernel)
+
+
+@pytest.mark.nvcc
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_NVCC, reason="nvcc is not on PATH")
+def test_nvcc_takes_products_on_tensor_cores():
+    kernel = compiled(Case(with_bias, ((512, 512), (512, 512), (512,)), torch.float16))
+    assert "TensorCoreMatmul" in kernel.ir["scheduled"]
+    source = kernel.ir["cuda"]
+    assert "wmma" in source
+    # The operands are read in half precision: nothing widens them before.
+    assert len(re.findall(r"__global__ [^;{]*\{", source)) == 1
+    assert_nvcc_takes(kernel)
