@@ -31,7 +31,7 @@ from mlirtri.program import Program
 from mlirtri.torch_calls import Calling, TorchKernel
 from mlirtri.torch_decompositions import decompositions
 from mlirtri.torch_graphs import taken_apart
-from mlirtri.torch_tracing import of_numbers, settle_views
+from mlirtri.torch_tracing import settle_views, traceable
 from mlirtri.tracebacks import shown_to_user
 
 _EXPORTING = threading.RLock()
@@ -124,7 +124,7 @@ def _exported(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynami
 
 def _export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], dynamic_shapes: Any, strict: bool) -> Any:
     try:
-        with of_numbers(strict):
+        with traceable(module, strict):
             exported = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
         settle_views(exported.graph_module)
         return exported

@@ -1,4 +1,4 @@
-"""What torch.export cannot trace by itself: ATen operators of Python numbers, and views of the `prims` library.
+"""What torch.export cannot trace by itself: operators of Python numbers, quantised tensors, views of `prims`.
 
 Operators such as `torch.ops.aten.Bool` exist for TorchScript. They ask for the number itself, which a trace does not
 have; written in Python they are traced. Views of `prims` cannot be made functional, those of ATen can.
@@ -14,34 +14,53 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from mlirtri.torch_quantised_tensors import QuantisedTensors
+
 aten, prims = torch.ops.aten, torch.ops.prims
 
 
 @contextmanager
-def of_numbers(strict: bool) -> Iterator[None]:
-    """Within it, operators of numbers can be traced. It changes `torch.ops.aten`: one thread at a time."""
+def traceable(module: torch.nn.Module, strict: bool) -> Iterator[None]:
+    """Within it, operators of numbers and, where not `strict`, quantised tensors of `module` can be traced.
+
+    It changes `torch.ops.aten`: one thread at a time.
+    """
     # Dynamo looks for an overload before it asks a mode.
     before = {name: getattr(aten, name) for name in _WITHOUT_TENSORS}
     try:
         for name, spelling in _WITHOUT_TENSORS.items():
             setattr(aten, name, spelling)
-        with _OfNumbers(strict):
-            yield
+        with _Spelled(strict) as mode:
+            hook = None if strict else module.register_forward_hook(mode.check_results)
+            try:
+                yield
+            finally:
+                if hook is not None:
+                    hook.remove()
     finally:
         for name, packet in before.items():
             setattr(aten, name, packet)
 
 
-class _OfNumbers(TorchFunctionMode):
+class _Spelled(TorchFunctionMode):
     def __init__(self, strict: bool) -> None:
         super().__init__()
         self.strict = strict
         """Whether Dynamo asks for examples only, and writes down calls itself."""
+        self.quantised = QuantisedTensors()
         self.filled: dict[int, tuple[Any, Any]] = {}
         """Fresh tensors of one number by their identities: with the number, and kept alive."""
 
+    def check_results(self, _module: Any, _args: Any, results: Any) -> None:
+        """A forward hook."""
+        self.quantised.refuse_results(results)
+
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if not self.strict:
+            found = self.quantised.call(func, args, kwargs)
+            if found is not NotImplemented:
+                return found
         if func is torch.Tensor.item and id(args[0]) in self.filled:
             return self.filled[id(args[0])][1]
         if func is torch.arange and isinstance(kwargs.get("out"), torch.Tensor):

@@ -65,6 +65,32 @@ def test_arange_into_several_axes():
     assert torch.equal(x, found)
 
 
+def _rectified(x):
+    integers = torch.quantize_per_tensor(x, 0.25, 3, torch.quint8).int_repr()
+    return torch.relu(torch.dequantize(torch._make_per_tensor_quantized_tensor(integers, 0.5, 7)))
+
+
+def _by_channels(x):
+    scale, zero_point = torch.tensor([0.5, 0.25, 2.0]), torch.tensor([1, 0, -3])
+    stored = (x * 10).to(torch.int8)
+    return torch.dequantize(torch._make_per_channel_quantized_tensor(stored, scale, zero_point, axis=1))
+
+
+@pytest.mark.parametrize("function", [_rectified, _by_channels])
+def test_quantised_tensors(function):
+    x = torch.linspace(-2, 9, 12).view(4, 3)
+    found = mt.from_torch(function, (x,)).compile(pipeline="mlir")(x)
+    torch.testing.assert_close(found, function(x))
+
+
+def test_quantised_tensors_stay_inside():
+    x = torch.linspace(-2, 9, 12)
+    with pytest.raises(UnsupportedOperationError, match="the module returns a quantised tensor"):
+        mt.from_torch(lambda x: torch.quantize_per_tensor(x, 0.25, 3, torch.qint8), (x,))
+    with pytest.raises(UnsupportedOperationError, match="add of a quantised tensor is not lowered"):
+        mt.from_torch(lambda x: torch.quantize_per_tensor(x, 0.25, 3, torch.qint8) + 1, (x,))
+
+
 def test_factorizations_are_refused_by_name():
     with pytest.raises(UnsupportedOperationError, match=r"linalg\.inv is not lowered"):
         mt.from_torch(torch.linalg.inv, (torch.eye(3),))

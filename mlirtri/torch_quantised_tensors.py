@@ -1,0 +1,116 @@
+"""Quantised tensors in a trace: torch cannot trace them, but it can their integers, scales and zero points.
+
+Stands between a trace and the functions that make, read and change quantised tensors; what they compute is written with
+plain tensors. Refuses other functions of quantised tensors, and modules that return one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from mlirtri.errors import UnsupportedOperationError
+
+aten = torch.ops.aten
+STORED = {torch.qint8: torch.int8, torch.quint8: torch.uint8, torch.qint32: torch.int32}
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """What a tensor of integers stands for."""
+
+    integers: torch.Tensor
+    scale: Any
+    """A number, or a tensor of one for each place along `axis`."""
+    zero_point: Any
+    axis: int | None = None
+
+    def lined_up(self, numbers: Any) -> Any:
+        """A scale or zero point that spreads over the tensor."""
+        if self.axis is None:
+            return numbers
+        shape = [1] * self.integers.dim()
+        shape[self.axis] = -1
+        return numbers.view(shape)
+
+
+class QuantisedTensors:
+    """Those of one trace."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, Quantised] = {}
+
+    def call(self, function: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """What `function` gives where it makes a quantised tensor or takes one, else NotImplemented."""
+        if function in _MAKERS:
+            made = _MAKERS[function](*args, **kwargs)
+            self.known[id(made.integers)] = made
+            return made.integers
+        if not any(id(each) in self.known for each in (*args, *kwargs.values())):
+            return NotImplemented
+        if getattr(function, "__name__", "") == "__get__" and getattr(function, "__self__", None) in _PROPERTIES:
+            return NotImplemented
+        if function not in _READERS or kwargs or len(args) != 1:
+            name = getattr(function, "__name__", str(function))
+            raise UnsupportedOperationError(
+                f"{name} of a quantised tensor is not lowered", help="dequantize it before, and quantize the result"
+            )
+        return _READERS[function](self.known[id(args[0])])
+
+    def refuse_results(self, results: Any) -> None:
+        """Raises `UnsupportedOperationError` where a quantised tensor leaves the module."""
+        if any(id(each) in self.known for each in torch.utils._pytree.tree_leaves(results)):
+            raise UnsupportedOperationError(
+                "the module returns a quantised tensor", help="return its int_repr(), or dequantize it"
+            )
+
+
+_PROPERTIES = (torch.Tensor.shape, torch.Tensor.device, torch.Tensor.layout, torch.Tensor.requires_grad)
+
+
+def _by_tensor(x: torch.Tensor, scale: float, zero_point: int, dtype: torch.dtype) -> Quantised:
+    """Rounded as eager rounds: by the inverse of the scale, in float32."""
+    kind = STORED[dtype]
+    limits = torch.iinfo(kind)
+    placed = torch.round(x * (1.0 / scale)) + zero_point
+    return Quantised(torch.clamp(placed, limits.min, limits.max).to(kind), scale, zero_point)
+
+
+def _of_integers(x: torch.Tensor, scale: float, zero_point: int) -> Quantised:
+    return Quantised(x.clone(), scale, zero_point)
+
+
+def _of_channels(x: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor, axis: int) -> Quantised:
+    return Quantised(x.clone(), scale, zero_point, axis)
+
+
+def _dequantised(x: Quantised) -> torch.Tensor:
+    zero_point = x.lined_up(x.zero_point)
+    wide = x.integers.to(torch.float32) - (zero_point if x.axis is None else zero_point.to(torch.float32))
+    scale = x.lined_up(x.scale)
+    return wide * (scale if x.axis is None else scale.to(torch.float32))
+
+
+def _integers(x: Quantised) -> torch.Tensor:
+    return x.integers.clone()
+
+
+_MAKERS: dict[Any, Callable[..., Quantised]] = {
+    torch.quantize_per_tensor: _by_tensor,
+    aten.quantize_per_tensor: _by_tensor,
+    torch._make_per_tensor_quantized_tensor: _of_integers,
+    aten._make_per_tensor_quantized_tensor: _of_integers,
+    torch._make_per_channel_quantized_tensor: _of_channels,
+    aten._make_per_channel_quantized_tensor: _of_channels,
+}
+_READERS: dict[Any, Callable[[Quantised], torch.Tensor]] = {
+    torch.dequantize: _dequantised,
+    torch.Tensor.dequantize: _dequantised,
+    aten.dequantize: _dequantised,
+    torch.int_repr: _integers,
+    torch.Tensor.int_repr: _integers,
+    aten.int_repr: _integers,
+}
