@@ -11,6 +11,7 @@ import torch
 from tvm_room_helpers import add_chain, compiled, context_for, module, op, random, rules_of, run, tir_of
 
 import mlirtri as mt
+from mlirtri.cli import run_command
 from mlirtri.errors import DeviceError, KernelTypeError, UnknownOptionError
 from mlirtri.lowering import meta_process, meta_schedule, tir_to_scheduled
 from mlirtri.lowering.meta_process import Found, Tuner
@@ -246,3 +247,24 @@ def test_what_tune_refuses():
         mt.tune(len)
     with pytest.raises(KernelTypeError, match="no schedules"):
         mt.tune(chain, mt.Tensor((8, 8), mt.float32), mt.Tensor((8, 8), mt.float32), pipeline="mlir", trials=0)
+
+
+def test_the_command_line(monkeypatch, capsys):
+    served_by(monkeypatch, "say(default=1.0); say(trial=1, seconds=2.0); say(done=1)")
+    here = f"{__file__}::chain"
+    arguments = ["--arg", "a=f32[8,8]", "--arg", "b=f32[8,8]"]
+    assert run_command(["tune", here, *arguments, "--trials", "1", "--compare", "scheduled"]) == 0
+    shown = capsys.readouterr().out
+    assert "time of a call" in shown
+    assert "T.prim_func" in shown
+    assert run_command(["tune", here, *arguments, "--trials", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kernel"] == "chain"
+    assert run_command(["emit", here, *arguments, "--schedule", "meta:trial=1"]) == 2
+    assert "meta:trials=200,seconds=30" in capsys.readouterr().err
+
+
+def test_programs_from_elsewhere_are_searched_too(monkeypatch, file):
+    served_by(monkeypatch, "say(default=1.0); say(trial=1, seconds=2.0); say(done=1)")
+    program = mt.from_torch(torch.nn.Linear(4, 3), (torch.zeros(2, 4),))
+    program.compile(schedule="meta:trials=1,seconds=5")
+    assert file.exists()
