@@ -124,6 +124,11 @@ class _Search:
             for one in read:
                 self.readers[one].append(at)
         self.group_of: dict[int, Group] = {at: (at,) for at in self.launches}
+        kinds = {callee: _kind(function) for callee, function in self._callees().items()}
+        self.kinds = {at: kinds[launch.name] for at, launch in self.launches.items()}
+
+    def _callees(self) -> dict[str, PrimFunc]:
+        return {launch.name: launch.function for launch in self.launches.values()}
 
     def _read_by(self, binding: Any) -> set[int]:
         found: list[Any] = []
@@ -134,8 +139,8 @@ class _Search:
         """The groups in the order of their last calls."""
         for at in self.launches:
             self._join_producers(at)
-        for at, launch in self.launches.items():
-            if is_product(launch.function):
+        for at in self.launches:
+            if self.kinds[at] == _PRODUCT:
                 self._join_attention(at)
         return sorted(set(self.group_of.values()), key=lambda group: group[-1])
 
@@ -155,11 +160,10 @@ class _Search:
 
     def _join_attention(self, at: int) -> None:
         """Join a product with the row kernel that it reads and the product before, where a rule takes all three."""
-        products = {one for one, launch in self.launches.items() if is_product(launch.function)}
         for rows in self._producers((at,)):
             for source in self._producers(rows):
                 group = _union([source, rows, (at,)])
-                if len(source) == 1 and source[0] in products and not self._is_circular(group):
+                if len(source) == 1 and self.kinds[source[0]] == _PRODUCT and not self._is_circular(group):
                     if not self.target.is_cuda and takes_attention(self.merged(group).function):
                         self._set(group)
                         return
@@ -174,7 +178,8 @@ class _Search:
             self.group_of[at] = group
 
     def _fits(self, group: Group) -> bool:
-        if self._is_circular(group):
+        kinds = {self.kinds[at] for at in group}
+        if not kinds <= {_ELEMENTWISE, _REDUCTION} or _REDUCTION not in kinds or self._is_circular(group):
             return False
         return why_not(self.merged(group).function, self.target) is None
 
@@ -205,12 +210,20 @@ class _Search:
         return not isinstance(result, relax.DataflowVar) or any(one not in group for one in self.readers[at])
 
 
-def is_product(function: PrimFunc) -> bool:
-    """Whether one of the function's nests is a matrix product."""
+_ELEMENTWISE, _REDUCTION, _PRODUCT, _OTHER = range(4)
+
+
+def _kind(function: PrimFunc) -> int:
+    """What a function is, so that most attempts need not be made."""
     try:
-        return any(nest.is_reduction and _crosses(nest) for nest in nests_of(function))
+        nests = nests_of(function)
+        if any(nest.is_reduction and _crosses(nest) for nest in nests):
+            return _PRODUCT
+        for nest in nests:
+            _refuse(nest)
     except NotRows:
-        return False
+        return _OTHER
+    return _REDUCTION if any(nest.is_reduction for nest in nests) else _ELEMENTWISE
 
 
 def _union(groups: Iterable[Group]) -> Group:
