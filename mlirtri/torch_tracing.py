@@ -65,6 +65,8 @@ class _Spelled(TorchFunctionMode):
             return self.filled[id(args[0])][1]
         if func is torch.arange and isinstance(kwargs.get("out"), torch.Tensor):
             return _counted_into(kwargs.pop("out"), *args, **kwargs)
+        if func in _CONVOLUTIONS_BACK:
+            args, kwargs = _with_sizes_of_bias(args, kwargs)
         for each in (*args, *kwargs.values()):
             # It may be written.
             self.filled.pop(id(each), None)
@@ -78,7 +80,16 @@ class _Spelled(TorchFunctionMode):
         return result
 
 
+_CONVOLUTIONS_BACK = (aten.convolution_backward, aten.convolution_backward.default)
+"""Eager takes None for the sizes of the bias, which a trace needs."""
 _FILLING = {torch.ones: 1, torch.zeros: 0}
+
+
+def _with_sizes_of_bias(args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    sizes = [args[0].shape[1]]
+    if len(args) > 3 and args[3] is None:
+        return (*args[:3], sizes, *args[4:]), kwargs
+    return args, {**kwargs, "bias_sizes": sizes} if kwargs.get("bias_sizes", 0) is None else kwargs
 
 
 def _counted_into(out: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:

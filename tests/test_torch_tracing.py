@@ -76,6 +76,7 @@ def _by_channels(x):
     return torch.dequantize(torch._make_per_channel_quantized_tensor(stored, scale, zero_point, axis=1))
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("function", [_rectified, _by_channels])
 def test_quantised_tensors(function):
     x = torch.linspace(-2, 9, 12).view(4, 3)
@@ -89,6 +90,16 @@ def test_quantised_tensors_stay_inside():
         mt.from_torch(lambda x: torch.quantize_per_tensor(x, 0.25, 3, torch.qint8), (x,))
     with pytest.raises(UnsupportedOperationError, match="add of a quantised tensor is not lowered"):
         mt.from_torch(lambda x: torch.quantize_per_tensor(x, 0.25, 3, torch.qint8) + 1, (x,))
+
+
+def test_gradient_of_a_convolution_without_sizes_of_its_bias():
+    options = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, True, True])
+    x, weight, gradient = torch.randn(2, 3, 5, 6), torch.randn(4, 3, 2, 2), torch.randn(2, 4, 4, 5)
+    arguments = (gradient, x, weight)
+    found = mt.from_torch(lambda *given: aten.convolution_backward(*given, None, *options), arguments)
+    wanted = aten.convolution_backward(*arguments, None, *options)
+    for ours, theirs in zip(found.compile()(*arguments), wanted, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
 def test_factorizations_are_refused_by_name():
