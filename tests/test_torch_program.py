@@ -286,6 +286,11 @@ def test_what_cannot_be_exported():
         mt.from_torch(3, (x,))
 
 
+def test_what_checks_its_results_is_refused_by_its_name():
+    with pytest.raises(UnsupportedOperationError, match=r"torch\.linalg\.inv is not lowered"):
+        mt.from_torch(torch.linalg.inv, (torch.eye(3),))
+
+
 def test_dropout_in_training_mode_is_refused():
     module = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
     with pytest.raises(KernelValueError, match="training mode") as caught:
