@@ -141,14 +141,25 @@ class _Scheduler:
         """Several iterations of the loop written out together; None where they part."""
         count = count_of(loop, around)
         rows = min(ROWS, count.value) if isinstance(count, tirx.IntImm) else ROWS
-        strips = strip_loop(loop, index(0), count, Shape(rows, 1)) if rows > 1 else None
+        shape = Shape(rows, 1)
+        strips = strip_loop(loop, index(0), count, shape) if rows > 1 else None
         if strips is None:
             return None
         done = whole(count, rows)
         parts = [strips, *rest_loop(loop, done, count)]
-        if isinstance(count, tirx.IntImm) and count.value - done.value > 1:
+        if not isinstance(count, tirx.IntImm):
+            return self._rows_at_run_time(loop, count, shape, strips, around)
+        if count.value - done.value > 1:
             parts[1:] = [strip_loop(loop, done, count, Shape(count.value - done.value, 1))]
         return sequence(*(self._inside(part, around) for part in parts))
+
+    def _rows_at_run_time(self, loop: Any, count: Any, shape: Shape, strips: Any, around: Ranges) -> Any:
+        """The same for a number of iterations that the run shows: the last ones go together with some once more."""
+        done = whole(count, shape.width)
+        last = tirx.IfThenElse(tirx.GT(count, done), self.visit(last_strip(loop, done, count, shape), around), None)
+        [each] = rest_loop(loop, index(0), count)
+        together = sequence(self._inside(strips, around), last)
+        return tirx.IfThenElse(tirx.GE(count, index(shape.width)), together, self._inside(each, around))
 
 
 def _narrowing(loop: Any, count: Any, lanes: int, smallest: int) -> Any:

@@ -192,3 +192,16 @@ def test_a_transposed_left_operand_is_copied_in_vectors(rows, columns, reduced):
     mod = module(make, (reduced, rows), (reduced, columns))
     torch.testing.assert_close(run(mod, a, b), a.T @ b, **within("float32", reduced))
     assert "left" in tir_to_scheduled.lower(tir_of(mod), context_for()).script()
+
+
+def test_rows_of_run_time_are_done_together():
+    class Product(torch.nn.Module):
+        def forward(self, x, w):
+            return torch.relu(x @ w) + 1
+
+    rows = torch.export.Dim("rows", min=2)
+    program = mt.from_torch(Product(), (random(10, 33), random(33, 50)), dynamic_shapes=({0: rows}, {}))
+    kernel = program.compile()
+    for count in (2, 7, 8, 9, 15, 64, 101):
+        x, w = random(count, 33), random(33, 50)
+        torch.testing.assert_close(kernel(x, w), torch.relu(x @ w) + 1, **within("float32", 33))
