@@ -172,6 +172,11 @@ def stably_sorted(x: torch.Tensor, *, stable: bool | None, dim: int = -1, descen
     return aten.sort.default(x, dim, descending)
 
 
+def asserted(truth: torch.Tensor, message: str = "") -> None:
+    """torch-mlir leaves out what does not wait for its answer."""
+    aten._assert_scalar(truth.item(), message)
+
+
 def nothing(*arguments: Any, **options: Any) -> None:
     """What only repeats a dtype, which may be that of an operator whose own word of it is not what eager gives."""
 
@@ -193,6 +198,8 @@ OURS: dict[Any, Callable[..., Any]] = {
     aten.index_put.default: placed,
     aten.addmv.default: added_product,
     aten.sort.stable: stably_sorted,
+    aten._assert_async.default: asserted,
+    aten._assert_async.msg: asserted,
     aten._assert_tensor_metadata.default: nothing,
     **BITS,
     **COUNTS,

@@ -18,6 +18,7 @@ from mlirtri.errors import (
     ArgumentMismatchError,
     KernelTypeError,
     KernelValueError,
+    ProgramAssertionError,
     SeveralErrors,
     UnsupportedOperationError,
 )
@@ -289,6 +290,17 @@ def test_what_cannot_be_exported():
 def test_what_checks_its_results_is_refused_by_its_name():
     with pytest.raises(UnsupportedOperationError, match=r"torch\.linalg\.inv is not lowered"):
         mt.from_torch(torch.linalg.inv, (torch.eye(3),))
+
+
+def test_assertions_about_elements_are_checked():
+    def halved(x):
+        torch._assert_async((x > 0).all(), "all positive")
+        return x / 2
+
+    kernel = mt.from_torch(halved, (torch.ones(3),)).compile()
+    torch.testing.assert_close(kernel(torch.ones(3)), torch.full((3,), 0.5))
+    with pytest.raises(ProgramAssertionError):
+        kernel(-torch.ones(3))
 
 
 def test_dropout_in_training_mode_is_refused():
