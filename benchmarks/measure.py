@@ -63,7 +63,7 @@ def measure(row: Row, conditions: Conditions) -> dict[str, Any]:
             running[label] = candidate
         else:
             why[label] = "wrong results"
-    return {"seconds": _timed(running, row, conditions), "why": why}
+    return {"seconds": timed(running, row, conditions), "why": why}
 
 
 def _makers(row: Row, given: tuple[Any, ...], conditions: Conditions) -> dict[str, Callable[[], Candidate]]:
@@ -78,41 +78,43 @@ def _makers(row: Row, given: tuple[Any, ...], conditions: Conditions) -> dict[st
     return made
 
 
-def _fixed(function: Callable[..., Any], *given: Any) -> Candidate:
+def fixed(function: Callable[..., Any], *given: Any) -> Candidate:
     """The same call each time, with as little around it as Python allows."""
     call = functools.partial(function, *given) if given else function
     return lambda: call
+
+
+def kernel_of(row: Row, given: tuple[Any, ...], schedule: str | None = None) -> Any:
+    """The compiled kernel of a row that is not called in another way."""
+    if row.through == "program":
+        return mlirtri.from_torch(as_module(row.function), given).compile(schedule=schedule)
+    return mlirtri.jit(row.function).compile(*given, schedule=schedule)
 
 
 def _ours(row: Row, given: tuple[Any, ...]) -> Candidate:
     if row.through == "updates":
         kernel = mlirtri.jit(row.function)
         return _on_copies(kernel, given)
-    if row.through == "call":
-        kernel = mlirtri.jit(row.function)
-    elif row.through == "program":
-        kernel = mlirtri.from_torch(as_module(row.function), given).compile()
-    else:
-        kernel = mlirtri.jit(row.function).compile(*given)
+    kernel = mlirtri.jit(row.function) if row.through == "call" else kernel_of(row, given)
     if row.through == "out":
         (left, right), result = given, kernel(*given)
         # A `partial` with keywords would cost more than a call with them.
-        return _fixed(lambda: kernel(left, right, out=result))
-    return _fixed(kernel, *given)
+        return fixed(lambda: kernel(left, right, out=result))
+    return fixed(kernel, *given)
 
 
 def _eager(row: Row, given: tuple[Any, ...], _conditions: Conditions) -> Candidate:
-    return _fixed(row.also.get("torch", row.function), *given)
+    return fixed(row.also.get("torch", row.function), *given)
 
 
 def _compiled(row: Row, given: tuple[Any, ...], _conditions: Conditions) -> Candidate:
-    return _fixed(torch.compile(row.also.get("compile", row.function), dynamic=False), *given)
+    return fixed(torch.compile(row.also.get("compile", row.function), dynamic=False), *given)
 
 
 def _with_numpy(row: Row, given: tuple[Any, ...], _conditions: Conditions) -> Candidate:
     if row.through == "updates":
         return _on_copies(row.numpy, given)
-    return _fixed(row.numpy, *(each.numpy() for each in given))
+    return fixed(row.numpy, *(each.numpy() for each in given))
 
 
 def _with_numba(row: Row, given: tuple[Any, ...], conditions: Conditions) -> Candidate:
@@ -123,7 +125,7 @@ def _with_numba(row: Row, given: tuple[Any, ...], conditions: Conditions) -> Can
 
 def _unscheduled(row: Row, given: tuple[Any, ...], _conditions: Conditions) -> Candidate:
     """What TVM makes of Relax's operators by itself, with no schedule of anybody's."""
-    return _fixed(mlirtri.jit(row.function, pipeline="relax", schedule="none").compile(*given), *given)
+    return fixed(mlirtri.jit(row.function, pipeline="relax", schedule="none").compile(*given), *given)
 
 
 def _on_copies(function: Any, given: tuple[Any, ...]) -> Candidate:
@@ -160,7 +162,7 @@ def _agree(found: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:
     return True
 
 
-def _timed(running: dict[str, Candidate], row: Row, conditions: Conditions) -> dict[str, float]:
+def timed(running: dict[str, Candidate], row: Row, conditions: Conditions) -> dict[str, float]:
     """Median seconds of a call."""
     fresh = row.through == "updates"
     repeats = {label: 1 if fresh else _repeats(candidate()) for label, candidate in running.items()}
