@@ -23,6 +23,8 @@ from mlirtri.lowering.tvm_names import tirx
 CHUNK = 64
 """Vectors that one thread does at a time where there are few rows to share."""
 FEW_LANES = 4
+CROSSED_ROWS = 64
+"""Rows that a transpose does for one vector of columns."""
 
 
 def element_loops(nest: Nest, target: Target) -> Any:
@@ -30,6 +32,9 @@ def element_loops(nest: Nest, target: Target) -> Any:
     axis, lanes = _vector_axis(nest), lanes_of(nest, nest.flat)
     if axis is None or lanes < FEW_LANES:
         return None
+    across = _crossing_axis(nest, axis)
+    if across is not None and len(parts_of(nest.body, axis.variable, axis.extent)) == 1:
+        return _crossing(nest, axis, across, lanes, target)
     made = []
     for part in _regions(nest, [each for each in nest.axes if each is not axis]):
         made += _region(part, next(each for each in part.axes if each.variable.same_as(axis.variable)), lanes, target)
@@ -60,8 +65,35 @@ def _vector_axis(nest: Nest) -> NestAxis | None:
         steps = [each.step(axis.variable) for each in nest.accesses if each.is_store]
         if axis.extent >= FEW_LANES and all(step == 1 for step in steps):
             reads = [each.step(axis.variable) for each in nest.operands]
-            return axis if not reads or any(step in (0, 1) for step in reads) else None
+            is_fit = not reads or any(step in (0, 1) for step in reads)
+            return axis if is_fit or _crossing_axis(nest, axis) is not None else None
     return None
+
+
+def _crossing_axis(nest: Nest, axis: NestAxis) -> NestAxis | None:
+    """The axis along which what is read runs through memory, where it does not along that of the results."""
+    for each in nest.operands:
+        if each.step(axis.variable) not in (0, 1, None):
+            return next((other for other in nest.axes if each.step(other.variable) == 1), None)
+    return None
+
+
+def _crossing(nest: Nest, axis: NestAxis, across: NestAxis, lanes: int, target: Target) -> Any:
+    """A transpose: for a vector of columns a few rows together, so that each line of memory that is read is used up."""
+    outer = [each for each in nest.axes if each is not axis and each is not across]
+    whole, rest = divmod(across.extent, CROSSED_ROWS)
+    made = []
+    for first, count, rows in ((0, whole, CROSSED_ROWS), (whole * CROSSED_ROWS, 1, rest)):
+        if not count or not rows:
+            continue
+        block, within_block = tirx.Var("block", "int64"), tirx.Var(across.variable.name, "int64")
+        place = plus(plus(block * index(rows), within_block), index(first))
+        body = substituted(nest.body, across.variable, place)
+        body = tirx.For(within_block, index(0), index(rows), tirx.ForKind.SERIAL, body)
+        body = vectors(nest, body, axis, index(0), axis.extent, lanes)
+        points = nest.points // across.extent * count * rows
+        made.append(outer_loops(Outer([*outer, NestAxis(block, count, False)], points), body, target))
+    return sequence(*made)
 
 
 def _region(nest: Nest, axis: NestAxis, lanes: int, target: Target) -> list[Any]:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from mlirtri.lowering.cpu_parallel import PARALLEL_POINTS, worth
 from mlirtri.lowering.schedule_blocks import BlockFacts
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tvm_names import Schedule
 from mlirtri.lowering.tvm_targets import vector_bits
 
-PARALLEL_POINTS = 32768
-"""Loop bodies below which a second thread costs more than it saves: a launch takes about 3 µs."""
 ROWS_OF_A_TRANSPOSE = 64
 """Rows that a transpose does for one vector of columns, so that each line of memory that it read is used up."""
 CALL_POINTS = 16
@@ -30,7 +29,7 @@ def lanes_of(block: BlockFacts) -> int:
 
 def parallel_if_worth(schedule: Schedule, loop: Any, points: int, target: Target) -> None:
     """Run a loop on several threads unless the whole work is too small."""
-    if target.threads > 1 and points >= PARALLEL_POINTS:
+    if target.threads > 1 and worth(points >= PARALLEL_POINTS):
         schedule.parallel(loop)
 
 

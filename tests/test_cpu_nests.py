@@ -71,7 +71,7 @@ def spread(x):
 
 @jit
 def turned(x):
-    return x[::-1, ::-1] - x.T.T
+    return x[::-1, ::-1] - x.T.T, x.T + 1
 
 
 def _array(shape, dtype):
