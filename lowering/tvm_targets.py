@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from mlirtri.lowering import tvm_names, vector_math
+from mlirtri.lowering import tvm_names, vector_math, wrapping_integers
 from mlirtri.lowering.exact_products import fence_products
 from mlirtri.lowering.index_bits import cast_index_bits
 from mlirtri.lowering.target import Target
@@ -70,8 +70,10 @@ def _build_pipeline():
     # Before, because fusion and inlining repeat `let` variables too, and TVM's simplifier refuses that.
     unique = tvm_names.tirx.transform.ConvertSSA()
     before = [unique, _pass("IndexBits", cast_index_bits), _pass("MarkFunctions", vector_math.mark)]
+    before.append(_pass("MarkIntegers", wrapping_integers.mark))
     # Late: what functions are made of is neither to be simplified nor fenced.
     after = [_pass("FenceProducts", fence_products), _pass("ExpandFunctions", vector_math.expand), unique]
+    after.append(_pass("ExpandIntegers", wrapping_integers.expand))
     return tvm_names.Sequential([*before, lowering, *after]), host, device
 
 

@@ -1,0 +1,75 @@
+"""Sums, differences and products of integers that wrap, out of sight of TVM's lowering.
+
+`tir_arithmetic.wrapped` writes them in twice the width. TVM's simplifier goes through such an expression twice per
+level, in time exponential in the length of a chain. Takes the PrimFuncs of a build before TVM's lowering (`mark`) and
+after it (`expand`); in between each is one operator of ours, which may be vectorised and is simplified by nobody.
+Refuses nothing.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from mlirtri.lowering.tir_arithmetic import TWICE_AS_WIDE
+from mlirtri.lowering.tvm_names import IRModule, PrimFunc, ir, register_pure_operator, structural_map, tirx
+
+_NODES = {"add": tirx.Add, "sub": tirx.Sub, "mul": tirx.Mul}
+_PREFIX = "tirx.mlirtri_wrapping_"
+_HALF = {wide: narrow for narrow, wide in TWICE_AS_WIDE.items()}
+
+
+def mark(mod: IRModule) -> IRModule:
+    """Casts of wide arithmetic on what was narrow become operators of ours."""
+    return _rewritten(mod, (tirx.Cast, _marked))
+
+
+def expand(mod: IRModule) -> IRModule:
+    """The operators become wide arithmetic again, of vectors where TVM has made some."""
+    return _rewritten(mod, (ir.Call, _expanded))
+
+
+def _rewritten(mod: IRModule, rewrite: Any) -> IRModule:
+    functions = {}
+    for name, function in mod.functions_items():
+        if isinstance(function, PrimFunc):
+            function = function.with_body(structural_map(function.body, rewrite, order="post"))
+        functions[name] = function
+    return IRModule(functions, attrs=mod.attrs)
+
+
+def _marked(cast: Any) -> Any:
+    narrow, wide = str(cast.ty.dtype), str(cast.value.ty.dtype)
+    name = next((name for name, node in _NODES.items() if isinstance(cast.value, node)), None)
+    if name is None or TWICE_AS_WIDE.get(narrow) != wide:
+        return cast
+    operands = [_narrow(each) for each in (cast.value.a, cast.value.b)]
+    if any(each is None for each in operands):
+        return cast
+    return ir.Call(_operators()[name], operands, ret_ty=narrow)
+
+
+def _narrow(operand: Any) -> Any:
+    """What was widened, or None."""
+    half = _HALF[str(operand.ty.dtype)]
+    if isinstance(operand, tirx.IntImm):
+        bits = int(half.removeprefix("int"))
+        return tirx.IntImm(half, operand.value) if -(1 << (bits - 1)) <= operand.value < 1 << (bits - 1) else None
+    if isinstance(operand, tirx.Cast) and str(operand.value.ty.dtype) == half:
+        return operand.value
+    return None
+
+
+def _expanded(call: Any) -> Any:
+    name = str(getattr(call.op, "name", ""))
+    if not name.startswith(_PREFIX):
+        return call
+    narrow, times, lanes = str(call.ty.dtype).partition("x")
+    wide = TWICE_AS_WIDE[narrow] + times + lanes
+    node = _NODES[name.removeprefix(_PREFIX)]
+    return tirx.Cast(str(call.ty.dtype), node(*(tirx.Cast(wide, each) for each in call.args)))
+
+
+@lru_cache(maxsize=1)
+def _operators() -> dict[str, Any]:
+    return {name: register_pure_operator(_PREFIX + name, f"{name}, wrapping, by mlirtri") for name in _NODES}
