@@ -39,4 +39,4 @@ def add_bytes(sums: Any, left: Any, right: Any) -> Any:
 
 def with_functions(statement: Any) -> Any:
     """A statement that uses `add_halves`, with the function that it calls."""
-    return tirx.AttrStmt(tirx.IntImm("int32", 0), _IMPORT, ir.StringImm(_HALVES_IN_LLVM), statement)
+    return tirx.AttrStmt(tirx.IntImm("int64", 0), _IMPORT, ir.StringImm(_HALVES_IN_LLVM), statement)

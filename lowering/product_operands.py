@@ -14,6 +14,7 @@ from mlirtri.lowering.products import find_product
 from mlirtri.lowering.schedule_blocks import leaf_blocks
 from mlirtri.lowering.tile_statements import replaced
 from mlirtri.lowering.tvm_names import (
+    SCHEDULE_ERRORS,
     BlockBuilder,
     IRModule,
     PrimFunc,
@@ -98,7 +99,7 @@ def _only_block(function: PrimFunc) -> Any:
     try:
         schedule = Schedule(function)
         blocks = leaf_blocks(schedule)
-    except (ValueError, TypeError):  # opaque or symbolic loops
+    except (ValueError, TypeError, *SCHEDULE_ERRORS):  # opaque or symbolic loops, or no blocks
         return None
     return (blocks[0], schedule.get(blocks[0].handle)) if len(blocks) == 1 else None
 
