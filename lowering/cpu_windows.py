@@ -79,9 +79,7 @@ def _slides(nest: Nest) -> bool:
     axes = [axis for axis in nest.spatial if axis.extent >= FEW_LANES]
     moving = [*axes, *nest.reduced]
     last = nest.spatial[-1].variable
-    return any(
-        all(each.step(axis.variable) for axis in moving) and each.step(last) in (1, 2) for each in nest.operands
-    )
+    return any(all(each.step(axis.variable) for axis in moving) and each.step(last) in (1, 2) for each in nest.operands)
 
 
 def _loops(window: _Window, target: Target) -> Any:
