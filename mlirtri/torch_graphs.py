@@ -53,8 +53,6 @@ def _inputs(program: Any, graph: Any) -> tuple[dict[str, str], dict[str, torch.T
             tensors[spec.target] = _held(program, spec.target)
         elif spec.kind is InputKind.TOKEN:
             raise _effect(graph)
-        elif spec.kind is InputKind.TOKEN:
-            raise _with_effects(graph)
         elif spec.kind is not InputKind.USER_INPUT:
             raise UnsupportedOperationError(f"the module takes {spec.arg.name}, which is no tensor ({spec.kind.name})")
         elif isinstance(spec.arg, ConstantArgument):
@@ -76,16 +74,6 @@ def _effect(graph: Any) -> UnsupportedOperationError:
             help="compute it outside of the module",
         )
     return UnsupportedOperationError(f"{operator} has an effect, which is not compiled", span_of_node(node))
-
-
-def _with_effects(graph: Any) -> UnsupportedOperationError:
-    """Says what does more than to give results: it prints, or checks what it computed, as torch.linalg does."""
-    [first, *_] = [node for node in graph.nodes if str(node.target) == "with_effects"]
-    names = [each.removeprefix("torch.") for each in first.args if isinstance(each, str)]
-    what = f"torch.{names[0]}" if names else str(first.args[1])
-    return UnsupportedOperationError(
-        f"{what} is not lowered", span_of_node(first), help="compute it outside of the module"
-    )
 
 
 def _held(program: Any, name: str) -> torch.Tensor:
