@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from mlirtri.dialect import scalar
 from mlirtri.dialect.dtypes import DTYPES, find_dtype
 from mlirtri.dialect.mlir import arith, ir, math
+from mlirtri.lowering.mlir_reading import scalar_constant
 from mlirtri.lowering.narrow_floats import to_odd_float32
 from mlirtri.lowering.total_arithmetic import compare, number, total, width_of
 
@@ -187,6 +188,21 @@ def _is_normal(operation: ir.Operation) -> Sequence[ir.Value] | None:
         return None
     size, least = math.absf(x), number(x.type, 2.0 ** _SMALLEST_EXPONENT[str(x.type)])
     return [arith.andi(compare("OGE", size, least), compare("OLT", size, number(x.type, float("inf"))))]
+
+
+@total("math.powf")
+def _plain_power(operation: ir.Operation) -> Sequence[ir.Value] | None:
+    """Powers that are a number, its square or its reciprocal: what they are is rounded once, as C's function is."""
+    x, exponent = operation.operands
+    owner = exponent.owner
+    if isinstance(owner, ir.Block) or owner.operation.name != "arith.constant":
+        return None
+    power = scalar_constant(owner.operation.attributes["value"])
+    if power == 2.0:
+        return [arith.mulf(x, x)]
+    if power == -1.0:
+        return [arith.divf(number(x.type, 1.0), x)]
+    return [x] if power == 1.0 else None
 
 
 @total("math.fpowi")

@@ -140,7 +140,8 @@ def _name(call: Any) -> str | None:
 
 
 def _with_calls_in_arms(call: Any) -> Any:
-    if str(getattr(call.op, "name", "")) != "tirx.if_then_else":
+    # A choice may also be one between pointers.
+    if not str(getattr(call.op, "name", "")).endswith(".if_then_else") or not hasattr(call.ty, "dtype"):
         return call
     condition, *arms = call.args
     arms = [structural_map(arm, (ir.Call, _called), order="post") for arm in arms]
