@@ -32,7 +32,8 @@ def main() -> None:
         measure_all(options)
         return
     conditions = []
-    for threads in options.threads or ([1] if options.clock == "cpu" else sorted({1, len(os.sched_getaffinity(0))})):
+    is_single = options.clock == "cpu" or options.list
+    for threads in options.threads or ([1] if is_single else sorted({1, len(os.sched_getaffinity(0))})):
         with tempfile.TemporaryDirectory() as folder:
             result = Path(folder) / "result.json"
             command = [sys.executable, "-m", "benchmarks", *sys.argv[1:], "--one", str(threads), "--into", str(result)]

@@ -58,9 +58,10 @@ def footprint(row: Row) -> int:
 def header(condition: dict[str, Any]) -> str:
     clock = {"wall": "wall clock", "cpu": "time of the thread on its CPU"}[condition["clock"]]
     limits = condition["limits"]
-    shown = [f"fp32 multiply-adds {limits.get('multiply-add', 0) / 1e9:.0f} GFLOP/s"]
+    shown = [f"fp32 multiply-adds {limits['multiply-add'] / 1e9:.0f} GFLOP/s"] if "multiply-add" in limits else []
     shown += [f"{name} {value / 1e9:.0f} GB/s" for name, value in limits.items() if name.endswith(f" {1 << 28}")]
-    return f"{condition['threads']} thread(s), {clock}; {', '.join(shown)}\n{_aligned(HEADER)}"
+    measured = f"; {', '.join(shown)}" if shown else ""
+    return f"{condition['threads']} thread(s), {clock}{measured}\n{_aligned(HEADER)}"
 
 
 def text(line: dict[str, Any]) -> str:

@@ -84,14 +84,14 @@ def _behind_reshapes(value: ir.Value) -> ir.Value:
     return value
 
 
-def _users(value: ir.Value) -> Iterator[ir.Operation]:
-    """The operations that read a value, reshaped or not."""
+def _users(value: ir.Value) -> list[ir.Operation]:
+    """The operations that read a value, reshaped or not, each once."""
+    found: list[ir.Operation] = []
     for use in value.uses:
         user = use.owner.operation
-        if user.name in fusion_guard.RESHAPES:
-            yield from _users(user.results[0])
-        else:
-            yield user
+        users = _users(user.results[0]) if user.name in fusion_guard.RESHAPES else [user]
+        found += [each for each in users if each not in found]
+    return found
 
 
 def _kept(module: ir.Module) -> list[ir.Value]:
@@ -109,7 +109,7 @@ def _kept(module: ir.Module) -> list[ir.Value]:
 
 def _why_not(producer: ir.Operation, consumer: ir.Operation, value: ir.Value, kept: list[ir.Value]) -> tuple[str, str]:
     """What keeps two operations apart, if they are apart in the end."""
-    users = list(_users(value))
+    users = _users(value)
     for operation in (producer, consumer):
         if operation.name == "func.call":
             return "extern", f"{operation.name} is compiled elsewhere: nothing looks into it"

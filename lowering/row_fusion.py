@@ -88,6 +88,8 @@ def explain_apart(mod: IRModule, is_producer: Marks, is_consumer: Marks, target:
                 )
                 if first is not None and second is not None:
                     return search.why_apart(_union([first, second]))
+                if all(any(marks(callee) for callee in _callees(block, mod)) for marks in (is_producer, is_consumer)):
+                    return "arguments", "one of both takes a constant or gives several results, which rows leave alone"
     return "order", "they are not in one straight piece of the program"
 
 
@@ -211,6 +213,11 @@ class _Search:
 
 
 _ELEMENTWISE, _REDUCTION, _PRODUCT, _OTHER = range(4)
+
+
+def _callees(block: Any, mod: IRModule) -> list[PrimFunc]:
+    """The functions that a block calls, in whatever way."""
+    return [mod[each.value.args[0]] for each in block.bindings if operator_of(each) == "relax.call_tir"]
 
 
 def _kind(function: PrimFunc) -> int:

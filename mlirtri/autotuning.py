@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from numbers import Real
 from typing import Any
 
 from mlirtri import settings
@@ -220,7 +221,7 @@ class _Measuring:
             first.help = f"none of {len(configs)} configurations runs, and this is the first: {next(iter(refusals))}"
             raise first
         if self.tuned._bench is not None:
-            taken = [self.tuned._bench(call) for call in calls.values()]
+            taken = [_seconds(self.tuned._bench(call)) for call in calls.values()]
         else:
             budget = _BUDGET_SECONDS * len(calls)
             taken = [statistics.median(each) for each in samples(list(calls.values()), None, budget, self.wait)]
@@ -252,6 +253,13 @@ class _Measuring:
             self.named[name][...] = value
 
 
+def _seconds(taken: Any) -> float:
+    """What `do_bench` gave, if it is a time."""
+    if isinstance(taken, Real):
+        return float(taken)
+    raise KernelTypeError(f"do_bench gives the seconds of a call, not {taken!r}", help="let it return one number")
+
+
 def _copied(value: Any) -> Any:
     if is_torch(value):
         return value.detach().clone()
@@ -278,7 +286,8 @@ def autotune(
     With `cache_results` a choice is kept in ``MLIRTRI_TUNING_FILE``. Raises `KernelTypeError` for what is no jit
     function or no configuration, `UnknownNameError` for names that are no parameters.
     """
-    if not configs or not all(isinstance(config, Config) for config in configs):
+    is_list = isinstance(configs, Sequence) and len(configs) > 0
+    if not is_list or not all(isinstance(config, Config) for config in configs):
         raise KernelTypeError("autotune takes a list of mlirtri.Config", help='write configs=[Config({"n": 4}), …]')
     pruning = as_pruning(prune_configs_by)
     resets = _Resets(tuple(reset_to_zero), tuple(restore_value))

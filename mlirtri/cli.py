@@ -166,6 +166,10 @@ def emit(
     """
     from mlirtri.programs import compile_program, each_kernel
 
+    if as_json and not explain_fusion:
+        raise click.UsageError("--json is for --explain-fusion; IR is text")
+    if explain_fusion and (stages or pass_name or complete):
+        raise click.UsageError("--explain-fusion prints no stage: leave out --stage, --pass and --complete")
     named = [name for text in stages for name in text.split(",") if name and name != "all"]
     everything = not named or any("all" in text.split(",") for text in stages)
     options = _options(pipeline, target, schedule)

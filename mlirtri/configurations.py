@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlirtri.errors import KernelValueError, UnknownOptionError
+from mlirtri.errors import KernelTypeError, KernelValueError, UnknownOptionError
 from mlirtri.options import Options, language_options, resolved
 
 
@@ -15,7 +15,7 @@ class Config:
     """One way to compile a kernel: values of its compile-time parameters, and how to compile.
 
     Two configurations with the same content are equal. `pre_hook` is called with all arguments by name before each
-    run. Raises `UnknownOptionError` for an option that does not exist.
+    run. Raises `UnknownOptionError` for an option that does not exist, `KernelTypeError` for what is no dictionary.
     """
 
     def __init__(
@@ -28,6 +28,10 @@ class Config:
         unroll: int | None = None,
         pre_hook: Callable[[dict[str, Any]], Any] | None = None,
     ):
+        if not isinstance(kwargs or {}, Mapping):
+            raise KernelTypeError(
+                f"a configuration is a dictionary of parameters, not {kwargs!r}", help='write mlirtri.Config({"n": 4})'
+            )
         self.kwargs = dict(kwargs or {})
         self.options = Options(target, pipeline, schedule, unroll=unroll)
         self.pre_hook = pre_hook

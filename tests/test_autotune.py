@@ -179,6 +179,14 @@ def test_choices_can_be_printed(monkeypatch, capsys):
 def test_what_is_refused():
     with pytest.raises(KernelTypeError, match="a list of"):
         mt.autotune([])
+    for given in (CONFIGS[0], repeated):
+        with pytest.raises(KernelTypeError, match="a list of"):
+            mt.autotune(given)
+    for given in (3, ["times"]):
+        with pytest.raises(KernelTypeError, match="a dictionary of parameters"):
+            mt.Config(given)
+    with pytest.raises(KernelTypeError, match="do_bench gives the seconds of a call, not None"):
+        mt.autotune(CONFIGS, do_bench=lambda call: None)(repeated)(np.zeros(4, np.float32))
     with pytest.raises(KernelTypeError, match="jit function"):
         mt.autotune(CONFIGS)(lambda_free)
     with pytest.raises(UnknownNameError, match="no parameter 'n'"):

@@ -25,6 +25,18 @@ def run(*options: str) -> str:
     return finished.stdout
 
 
+def test_rows_are_listed_once():
+    assert run("--list", "--rows", "8 floats, out=").splitlines() == ["call: 8 floats, out="]
+
+
+def test_limits_that_no_row_needs_are_not_printed():
+    from benchmarks.report import header
+
+    condition = {"threads": 1, "clock": "wall", "limits": {f"copy {1 << 28}": 2e9}}
+    assert header(condition).startswith("1 thread(s), wall clock; copy 268435456 2 GB/s\n")
+    assert header({**condition, "limits": {}}).startswith("1 thread(s), wall clock\n")
+
+
 def test_two_rows_are_measured_and_reported(tmp_path):
     file = tmp_path / "figures.json"
     rows = ("--rows", "8 floats, out=", "--rows", "gemv: 32 of")

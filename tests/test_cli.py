@@ -207,6 +207,13 @@ def test_exit_status(run, line, status):
     assert run(*line)[0] == status
 
 
+@pytest.mark.parametrize("line", ["--json", "--explain-fusion --stage=tir", "--explain-fusion --complete"])
+def test_the_explanation_of_fusion_is_no_stage(run, kernels, line):
+    status, out, err = run("emit", f"{kernels}::scaled", *line.split())
+    assert (status, out) == (2, "")
+    assert "--explain-fusion" in err
+
+
 def test_relax_with_constants_is_read_back(run, tmp_path):
     constant = "arith.constant dense<[1.0, 2.0, 3.0]> : tensor<3xf32>"
     body = f"%c = {constant}\n %r = arith.addf %x, %c : tensor<3xf32>\n return %r : tensor<3xf32>"

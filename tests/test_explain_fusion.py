@@ -96,6 +96,27 @@ def test_an_opaque_function_is_left_alone_unless_it_says_what_it_is():
     assert set(verdicts(fusing.compile(a), "tir")) == {(True, "epilogue")}
 
 
+def test_an_operation_that_reads_a_value_twice_is_one_reader():
+    @mt.jit
+    def distance(x):
+        moved = x - torch.mean(x, dim=1, keepdim=True)
+        return torch.sum(moved * moved, dim=1, keepdim=True) / moved
+
+    edges = distance.compile(torch.randn(8, 32), pipeline="mlir").fusion.edges
+    reasons = {edge.reason for edge in edges if edge.kind == "uses"}
+    assert reasons == {"2 operations read it, and each would compute it"}
+
+
+def test_what_takes_constants_is_said_to():
+    @mt.jit
+    def centred(x):
+        return x - torch.mean(x, dim=1, keepdim=True)
+
+    edges = centred.compile(torch.randn(64, 513), pipeline="relax").fusion.edges
+    [apart] = [edge for edge in edges if not edge.is_fused]
+    assert (apart.kind, "takes a constant" in apart.reason) == ("arguments", True)
+
+
 def test_text_and_json():
     report = softmax.compile(torch.randn(8, 32)).fusion
     assert "fused (rows)" in str(report)
