@@ -65,7 +65,10 @@ def _with_cheap_inlined(function: PrimFunc) -> Schedule:
 
 def _block_by_block(function: PrimFunc, schedule: Schedule, target: Target) -> Schedule | None:
     statements, flat = [], {}
-    for block in leaf_blocks(schedule):
+    blocks = leaf_blocks(schedule)
+    if not blocks:  # results without elements: nothing is computed
+        return None
+    for block in blocks:
         if not block.points:
             return None
         nest = nest_of(schedule, block)

@@ -76,7 +76,8 @@ def _reducer(nest: Nest) -> Reducer:
 
 def _inside(nest: Nest, rows: Sequence[int]) -> Inside:
     numbers = [at for at, axis in enumerate(nest.axes) if at not in rows and axis.extent != 1]
-    if len({nest.axes[at].is_reduction for at in numbers}) > 1:
+    # A sum over one element, too, is none over what the row keeps beside it.
+    if nest.is_reduction and not all(nest.axes[at].is_reduction for at in numbers):
         raise NotRows(f"{nest.name} reduces some axes of a row and keeps others")
     accesses = [nest.plain(nest.store.indices), *(nest.plain(load.indices) for load in nest.loads)]
     shapes = [nest.target.shape, *(load.source.shape for load in nest.loads)]

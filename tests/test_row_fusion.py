@@ -192,6 +192,29 @@ def test_columns_and_products_are_no_rows():
     assert "Matmul" in rules(product.compile(x, w))
 
 
+@pytest.mark.parametrize("pipeline", ["linalg", "relax"])
+def test_a_product_over_one_element_keeps_its_columns(pipeline):
+    class Spread(torch.nn.Module):
+        def forward(self, x, y):
+            return torch.exp(x.sum(dim=(0, 1), keepdim=True)) @ y
+
+    x, y = torch.rand(5, 13) / 9, torch.rand(1, 5)
+    made = mt.from_torch(Spread(), (x, y)).compile(pipeline=pipeline)(x, y)
+    torch.testing.assert_close(made, Spread()(x, y))
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "relax"])
+def test_results_without_elements_fail_no_rule(pipeline):
+    @mt.jit(pipeline=pipeline)
+    def empty(x):
+        return torch.sum(x * 2, dim=1)
+
+    x = torch.ones(3, 4, 0)
+    kernel = empty.compile(x)
+    assert kernel(x).shape == (3, 0)
+    assert "mlirtri.schedule_failures" not in kernel.ir["scheduled"]
+
+
 def test_a_product_that_another_pass_adds_to_is_rounded_first():
     @mt.jit
     def weighted(x, w, c):
