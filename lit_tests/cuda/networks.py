@@ -23,16 +23,15 @@ def softmax(x: mt.Tensor[[64, 256], mt.float32]):
 
 
 # CHECK-LABEL: ===== softmax: cuda =====
-# CHECK: void __launch_bounds__({{[0-9]+}}) max_kernel({{.*}}) {
+# One kernel: what a row needs twice stays in shared memory, and its maximum and its sum come from the threads of a block.
+# CHECK: void __launch_bounds__({{[0-9]+}}) max_sub_exp_sum_div_kernel({{.*}}) {
 # CHECK: {{.*}}networks.py:22
-# CHECK: void __launch_bounds__({{[0-9]+}}) sub_exp_kernel({{.*}}) {
-# CHECK: out_ptr[{{.*}}] = expf(
-# The sum of a row of 256 is one block of 256 threads: within warps by shuffles, between them through shared memory.
-# CHECK: void __launch_bounds__(256) sum_kernel({{.*}}) {
 # CHECK: __shared__
-# CHECK: __shfl_down_sync(
 # CHECK: __syncthreads();
-# CHECK: out_ptr[((int)blockIdx.x)] =
+# CHECK: = expf(
+# CHECK: __syncthreads();
+# CHECK: _ptr[{{.*}}] / {{.*}}_ptr[
+# CHECK-NOT: __global__
 
 
 @mt.jit

@@ -15,9 +15,10 @@ def large(a: mt.Tensor[[1024, 1024], mt.float32], b: mt.Tensor[[1024, 1024], mt.
 
 
 # CHECK-LABEL: ===== large: scheduled =====
+# CHECK: T.func_attr({"mlirtri.lines": ["{{.*}}cpu.py:13:11"]{{.*}}"mlirtri.schedule": "Elementwise"
 # CHECK: T.parallel(
 # CHECK: T.vectorized(
-# CHECK: T.sblock_attr({"mlirtri.loc": "{{.*}}cpu.py:13:11"})
+# CHECK-NEXT: out[{{.*}}] = a[{{.*}}] + b[{{.*}}] + a[
 # CHECK: def large(
 
 # NONE-NOT: T.vectorized
@@ -37,14 +38,12 @@ def product(a: mt.Tensor[[64, 64], mt.float32], b: mt.Tensor[[64, 64], mt.float3
 
 # CHECK-LABEL: ===== product: scheduled =====
 # CHECK: T.func_attr({{.*}}"mlirtri.schedule": "Matmul"{{.*}}"tirx.is_scheduled": True
-# The tile lies in a buffer of its own: its rows and vectors are unrolled inside the loop over the summed axis.
-# CHECK: out_global = T.sblock_alloc_buffer(
-# CHECK: T.parallel(
-# CHECK: T.sblock("matmul_init")
-# CHECK: for k{{.*}} in range(T.int64(64)):
-# CHECK-NEXT: T.unroll(
-# CHECK-NEXT: T.unroll(
-# CHECK-NEXT: T.vectorized(
-# CHECK-NEXT: T.sblock("matmul_update")
-# CHECK: T.sblock("out_global")
+# The sums of a tile are vectors in rows of memory that becomes registers.
+# CHECK: [[SUMS:[a-z0-9]+]] = T.alloc_buffer((T.int64([[ROWS:[0-9]+]]), T.int64([[LANES:[0-9]+]])))
+# CHECK: for [[K:[a-z0-9_]+]] in range(T.int64(64)):
+# CHECK: for lane in T.vectorized(T.int64([[LANES]])):
+# CHECK-NEXT: right0[lane] = b[[[K]], lane]
+# CHECK: for row in T.unroll(T.int64([[ROWS]])):
+# CHECK-NEXT: [[SUMS]][row, {{.*}}] = [[SUMS]][row, {{.*}}] + T.Broadcast(a[
+# CHECK: out[{{.*}}] = [[SUMS]][row, lane]
 # CHECK: def product(
