@@ -107,8 +107,10 @@ def total(x: torch.Tensor, dim: Any = None, keepdim: bool = False, *, dtype: tor
 
 
 def negative(x: torch.Tensor) -> torch.Tensor:
-    """``-x``"""
-    return torch.complex(-x.real, -x.imag) if x.dtype.is_complex else NotImplemented
+    """``-x``; torch-mlir negates integers in float32."""
+    if x.dtype.is_complex:
+        return torch.complex(-x.real, -x.imag)
+    return NotImplemented if x.dtype.is_floating_point else torch.zeros((), dtype=x.dtype, device=x.device) - x
 
 
 def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

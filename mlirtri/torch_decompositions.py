@@ -42,14 +42,26 @@ def absolute(x: torch.Tensor) -> torch.Tensor:
 
 
 def divided(x: Any, y: Any, *, rounding_mode: str | None = None) -> torch.Tensor:
-    """Its rounding division of unsigned integers ends the process; that of floats rounds the quotient twice."""
+    """Its rounding division of unsigned integers ends the process; that of floats rounds the quotient twice.
+
+    int64 it floors in float64, which has no room for all of them.
+    """
     kind = torch.result_type(x, y)
     if rounding_mode == "floor" and kind.is_floating_point:
         return floor_divided(x, y)
+    if rounding_mode == "floor" and kind == torch.int64:
+        return _floor_divided_integers(x.to(kind), y)
     if rounding_mode is None or kind not in UNSIGNED:
         return NotImplemented
     wide = torch.div(x.long(), y.long() if isinstance(y, torch.Tensor) else y, rounding_mode="trunc")
     return wide.to(kind)
+
+
+def _floor_divided_integers(x: torch.Tensor, y: Any) -> torch.Tensor:
+    y = y.to(x.dtype) if isinstance(y, torch.Tensor) else torch.full((), y, dtype=x.dtype, device=x.device)
+    quotient = torch.div(x, y, rounding_mode="trunc")
+    is_above = (x != quotient * y) & torch.logical_xor(x < 0, y < 0)
+    return quotient - is_above.to(x.dtype)
 
 
 def padded(x: torch.Tensor, pad: list[int], value: float = 0) -> torch.Tensor:

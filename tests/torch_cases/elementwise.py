@@ -164,6 +164,13 @@ CASES = [
     ("fmod int", torch.fmod, lambda: (i(9), i(9, low=1))),
     ("fmod scalar", lambda x: torch.fmod(x, 1.5), lambda: (f(9) * 3,)),
     ("floor divide scalar", lambda x: x // 2, lambda: (i(9),)),
+    (
+        "floor divide large int",
+        lambda x: (x // 3, x // -7, x // x.roll(1)),
+        lambda: (torch.arange(1, 9) * (2**58 + 1),),
+    ),
+    ("neg large int", torch.neg, lambda: (torch.arange(-4, 5) * (2**58 + 1),)),
+    ("neg large int32", torch.neg, lambda: ((torch.arange(-4, 5) * (2**28 + 1)).int(),)),
     ("round decimals", lambda x: torch.round(x, decimals=2), lambda: (f(9),)),
     ("round half even", torch.round, lambda: (torch.arange(-4, 5) / 2,)),
     ("bitwise not int", torch.bitwise_not, lambda: (i(9),)),

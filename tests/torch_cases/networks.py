@@ -127,7 +127,7 @@ CASES = [
     ("adaptive max pool1d", lambda x: F.adaptive_max_pool1d(x, 3), lambda: (f(2, 3, 8),)),
     ("adaptive max pool2d", lambda x: F.adaptive_max_pool2d(x, (2, 3)), lambda: (f(1, 3, 5, 7),)),
     ("adaptive max pool2d uneven", lambda x: F.adaptive_max_pool2d(x, (2, 3), return_indices=True), lambda: (i(2, 5, 7, low=0, high=3, dtype=torch.float32),)),
-    ("adaptive max pool2d nan", lambda x: F.adaptive_max_pool2d(x, (2, 4), return_indices=True), lambda: (n(1, 2, 5, 7),)),
+    ("adaptive max pool2d uneven nan", lambda x: F.adaptive_max_pool2d(x, (2, 4), return_indices=True), lambda: (n(1, 2, 5, 7),)),
     ("adaptive max pool3d nan", lambda x: F.adaptive_max_pool3d(x, (2, 2, 3), return_indices=True), lambda: (n(2, 3, 4, 5),)),
     ("avg pool2d unbatched", lambda x: F.avg_pool2d(x, 2, padding=1), lambda: (f(2, 4, 5),)),
     ("upsample nearest", lambda x: F.interpolate(x, scale_factor=2), lambda: (f(1, 2, 3, 4),)),
