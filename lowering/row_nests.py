@@ -163,6 +163,8 @@ def _nest(statement: Any) -> Nest:
     plain = isinstance(store, tirx.BufferStore) and all(_is_preparation(each, block.alloc_buffers) for each in before)
     if not plain or not (block.init is None or isinstance(block.init, tirx.BufferStore)):
         raise NotRows("it has several results, or is more than one expression")
+    if block.init is not None and not any(axis.is_reduction for axis in axes):
+        raise NotRows("it starts a sum that has no terms to go through")
     location = str(block.annotations[LOCATION]) if LOCATION in block.annotations else None
     init = None if block.init is None else block.init.value
     return Nest(str(block.name_hint), tuple(axes), tuple(before), store, init, tuple(block.alloc_buffers), location)

@@ -30,7 +30,7 @@ _CHEAP_WEIGHT = 2
 MOST_NODES = 128
 """Operations of one expression: TVM follows them by recursion, and ends the process where its stack ends."""
 MOST_INTEGER_NODES = 8
-"""The same of integers, whose sums and products in twice their width TVM simplifies in time exponential in the depth."""
+"""The same of integers, whose sums in twice their width TVM simplifies in time exponential in the depth."""
 _MOST_COPIES = 32
 """How often an expression may be written out in TVM's analysis before scratch elements take over."""
 _COMBINERS = {

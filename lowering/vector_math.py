@@ -55,13 +55,14 @@ def _has_functions(function: PrimFunc) -> bool:
 def _rewritten(mod: IRModule, *rewrites: Any) -> IRModule:
     functions = {}
     for name, function in mod.functions_items():
-        if isinstance(function, PrimFunc) and _is_for_cpu(function):
+        if isinstance(function, PrimFunc) and is_for_cpu(function):
             function = function.with_body(structural_map(function.body, list(rewrites), order="post"))
         functions[name] = function
     return IRModule(functions, attrs=mod.attrs)
 
 
-def _is_for_cpu(function: PrimFunc) -> bool:
+def is_for_cpu(function: PrimFunc) -> bool:
+    """Whether a function of a build is one for the CPU."""
     target = (function.attrs or {}).get("target")
     return target is None or target.kind.name == "llvm"
 

@@ -1,8 +1,8 @@
 """Sums, differences and products of integers that wrap, out of sight of TVM's lowering.
 
 `tir_arithmetic.wrapped` writes them in twice the width. TVM's simplifier goes through such an expression twice per
-level, in time exponential in the length of a chain. Takes the PrimFuncs of a build before TVM's lowering (`mark`) and
-after it (`expand`); in between each is one operator of ours, which may be vectorised and is simplified by nobody.
+level, in time exponential in the length of a chain. Takes the CPU's PrimFuncs of a build before TVM's lowering (`mark`)
+and after it (`expand`); in between each is one operator of ours, which may be vectorised and is simplified by nobody.
 Refuses nothing.
 """
 
@@ -13,6 +13,7 @@ from typing import Any
 
 from mlirtri.lowering.tir_arithmetic import TWICE_AS_WIDE
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, ir, register_pure_operator, structural_map, tirx
+from mlirtri.lowering.vector_math import is_for_cpu
 
 _NODES = {"add": tirx.Add, "sub": tirx.Sub, "mul": tirx.Mul}
 _PREFIX = "tirx.mlirtri_wrapping_"
@@ -32,7 +33,7 @@ def expand(mod: IRModule) -> IRModule:
 def _rewritten(mod: IRModule, rewrite: Any) -> IRModule:
     functions = {}
     for name, function in mod.functions_items():
-        if isinstance(function, PrimFunc):
+        if isinstance(function, PrimFunc) and is_for_cpu(function):
             function = function.with_body(structural_map(function.body, rewrite, order="post"))
         functions[name] = function
     return IRModule(functions, attrs=mod.attrs)
