@@ -1,0 +1,66 @@
+"""MLIR text as one imperative PrimFunc: whole programs through the rooms, or one function over memrefs."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from mlirtri.dialect.mlir import ir, public_functions
+from mlirtri.lowering import fused_to_relax, relax_to_tir, scheduled_to_llvm, tir_to_scheduled, tvm_text
+from mlirtri.lowering.loops_to_primfunc import build_imperative
+from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.target import as_target
+from mlirtri.lowering.tvm_names import IRModule, structural_equal
+from mlirtri.lowering.tvm_targets import tvm_target
+
+ROOMS = (("tir", relax_to_tir), ("scheduled", tir_to_scheduled), ("llvm", scheduled_to_llvm))
+
+
+def relax_module(text, target="cpu"):
+    with ir.Context():
+        return fused_to_relax.lower(ir.Module.parse(text), CompileContext("k", as_target(target)))
+
+
+def compiled(text, schedule="none"):
+    """The executable of MLIR text."""
+    made = relax_module(text)
+    context = CompileContext("k", as_target("cpu"), schedule=schedule)
+    for context.stage, room in ROOMS:
+        made = room.lower(made, context)
+    return made.executable
+
+
+def run(text, *arrays, results=(), schedule="none"):
+    """Call function ``k``; `results` has the shape and dtype of each, or the number of the argument it updates.
+
+    Gives the results as arrays: copies, so that the arguments of the caller stay as they are.
+    """
+    executable = compiled(text, schedule)
+    inputs = [torch.from_numpy(np.array(array)) for array in arrays]
+    fresh = (None if isinstance(each, int) else np.full(each[0], 77, each[1]) for each in results)
+    outputs = [inputs[at] if new is None else torch.from_numpy(new) for at, new in zip(results, fresh, strict=True)]
+    assert executable.updates_in_place == any(isinstance(each, int) for each in results)
+    executable.launch(inputs, outputs)
+    return [output.numpy() for output in outputs]
+
+
+# The loops form, statement by statement
+
+
+def call(text, *arrays, inputs=None):
+    """Call the function over memrefs; its text as TIR parses back to what was printed."""
+    with ir.Context():
+        module = ir.Module.parse(text)
+        [function] = public_functions(module)
+        built = build_imperative(function.operation, len(arrays) if inputs is None else inputs)
+    module = IRModule({"k": built.function.with_attr("global_symbol", "k")})
+    printed = tvm_text.print_complete(module)
+    again = tvm_text.parse(printed, "tir.py")
+    assert structural_equal(module, again)
+    assert tvm_text.print_complete(again) == printed
+    library = scheduled_to_llvm.build([("k", built.function)], tvm_target(as_target("cpu")))
+    library["k"](*(array if isinstance(array, torch.Tensor) else torch.from_numpy(array) for array in arrays))
+    return printed
+
+
+INDICES = "\n".join(f"%c{n} = arith.constant {n} : index" for n in range(7))

@@ -1,0 +1,75 @@
+"""Programs with loops and updates through the `mlir` pipeline's rooms."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from mlirtri.dialect.mlir import ir, print_module
+from mlirtri.lowering import (
+    bufferized_to_llvmdialect,
+    bufferized_to_loops,
+    fused_to_bufferized,
+    linalg_to_fused,
+    llvmdialect_to_asm,
+)
+from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.target import as_target
+
+ROOMS = {
+    "fused": linalg_to_fused.lower,
+    "bufferized": fused_to_bufferized.lower,
+    "llvmdialect": bufferized_to_llvmdialect.lower,
+    "asm": llvmdialect_to_asm.lower,
+}
+
+
+def walk(text, until="asm", rooms=ROOMS):
+    """The IR after the room `until`."""
+    context = CompileContext("f", as_target("cpu"))
+    with ir.Context():
+        state = ir.Module.parse(text)
+        for stage, room in rooms.items():
+            context.stage = stage
+            state = room(state, context)
+            if stage == until:
+                return state
+
+
+def bufferized(text):
+    return print_module(walk(text, "bufferized"))
+
+
+def loops(text):
+    rooms = {**ROOMS, "llvmdialect": bufferized_to_loops.lower_to_loops}
+    return print_module(walk(text, "llvmdialect", rooms))
+
+
+def run(text, inputs, outputs=(), updated=()):
+    """Call the kernel of `text` on arrays, some of which it updates: `updated` are (input, result).
+
+    `outputs` are the other results' arrays, which are written. Inputs that are not updated must stay as they are.
+    """
+    tensors = [torch.as_tensor(value) for value in inputs]
+    before = [tensor.clone() for tensor in tensors]
+    results = [torch.as_tensor(one) for one in outputs]
+    for at, result in sorted(updated, key=lambda pair: pair[1]):
+        results.insert(result, tensors[at])
+    executable = walk(text).executable
+    assert executable.updates_in_place
+    executable.launch(tensors, results)
+    for at, (tensor, old) in enumerate(zip(tensors, before, strict=True)):
+        if at not in dict(updated):
+            assert torch.equal(tensor, old), "an input was written"
+
+
+def vector(size=8, dtype="float64"):
+    return np.random.default_rng(size).standard_normal(size).astype(dtype)
+
+
+def square(size=8):
+    return np.random.default_rng(size).standard_normal((size, size))
+
+
+def scalar(value):
+    return np.array(value)
