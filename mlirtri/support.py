@@ -30,7 +30,8 @@ class Row:
     refused: bool = False
 
 
-FLOW, VIEWS, ERRORS, CALLS = "test_control_flow.py", "test_updates.py", "test_errors.py", "test_calls.py"
+FLOW, LOOPS, VIEWS = "test_control_flow.py", "test_loops.py", "test_updates.py"
+ERRORS, CALLS = "test_errors.py", "test_calls.py"
 AREAS: dict[str, tuple[Row, ...]] = {
     "Branches": (
         Row("`if`, `elif`, `else` at run time", "`scf.if`; names alive afterwards are its results", f"{FLOW}::elif_chain"),
@@ -38,25 +39,25 @@ AREAS: dict[str, tuple[Row, ...]] = {
             f"{FLOW}::compile_time_branch_does_not_type_check_the_other"),
         Row("`x if c else y`", "as `if`", f"{FLOW}::conditional_expression"),
         Row("`and`, `or`, `not`, `a < b < c`", "on numbers, as Python does", f"{FLOW}::short_circuit"),
-        Row("`return` in branches and loops", "what follows moves into the other arm", f"{FLOW}::return_in_nested_loops"),
+        Row("`return` in branches and loops", "what follows moves into the other arm", f"{LOOPS}::return_in_nested_loops"),
         Row("the truth of an array", "`.any()`, `.all()`, `where`", f"{ERRORS}::is not one of true and false", refused=True),
         Row("a name assigned in one arm only, and read", "assign it before, or in both", f"{ERRORS}::one arm of this", True),
         Row("arms that disagree in shape or dtype", "one shape and dtype in both", f"{ERRORS}::would be one of", True),
     ),
     "Loops": (
-        Row("`for i in range(…)`", "`scf.for`; bounds and steps may be known at run time", f"{FLOW}::argument_bounds"),
-        Row("negative steps", "counted forwards", f"{FLOW}::negative_steps"),
-        Row("bounds from outer indices, from data", "", f"{FLOW}::bounds_from_data"),
-        Row("`for row in array`, `enumerate`, `zip`, `reversed`", "along the first axis", f"{FLOW}::enumerate_zip_reversed"),
+        Row("`for i in range(…)`", "`scf.for`; bounds and steps may be known at run time", f"{LOOPS}::argument_bounds"),
+        Row("negative steps", "counted forwards", f"{LOOPS}::negative_steps"),
+        Row("bounds from outer indices, from data", "", f"{LOOPS}::bounds_from_data"),
+        Row("`for row in array`, `enumerate`, `zip`, `reversed`", "along the first axis", f"{LOOPS}::enumerate_zip_reversed"),
         Row("`for` over tuples, lists, strings; `mt.static_range`", "unrolled",
-            f"{FLOW}::static_range_gives_static_shapes"),
-        Row("few turns", "innermost loops of up to `jit(unroll=4)` turns are unrolled", f"{FLOW}::test_unrolling_is_an_option"),
-        Row("`while`, `break`, `continue`", "`scf.while` where the number of turns is not known", f"{FLOW}::break_and_continue"),
-        Row("names whose type grows (`s = 0; s += x[i]`)", "the type that the first turn gives", f"{FLOW}::types_grow_in_loops"),
+            f"{LOOPS}::static_range_gives_static_shapes"),
+        Row("few turns", "innermost loops of up to `jit(unroll=4)` turns are unrolled", f"{LOOPS}::test_unrolling_is_an_option"),
+        Row("`while`, `break`, `continue`", "`scf.while` where the number of turns is not known", f"{LOOPS}::break_and_continue"),
+        Row("names whose type grows (`s = 0; s += x[i]`)", "the type that the first turn gives", f"{LOOPS}::types_grow_in_loops"),
         Row("arrays whose length changes (`z = z[m]`)", "kept at their largest length, with a count",
-            f"{FLOW}::arrays_that_shrink"),
-        Row("a name first assigned in a loop, read after it", "if the loop has a turn for sure", f"{FLOW}::last_value_of_a_loop"),
-        Row("comprehensions", "over what is known at compile time", f"{FLOW}::comprehensions"),
+            f"{LOOPS}::arrays_that_shrink"),
+        Row("a name first assigned in a loop, read after it", "if the loop has a turn for sure", f"{LOOPS}::last_value_of_a_loop"),
+        Row("comprehensions", "over what is known at compile time", f"{LOOPS}::comprehensions"),
         Row("`else` on a loop", "set a flag where the loop breaks", f"{ERRORS}::`else` on a loop", refused=True),
         Row("`while True` without a way out", "", f"{ERRORS}::never ends", refused=True),
         Row("a name that changes its shape in a loop", "the shape before the loop", f"{ERRORS}::before this loop", True),
@@ -75,7 +76,7 @@ AREAS: dict[str, tuple[Row, ...]] = {
     ),
     "Indexing": (
         Row("elements, slices, steps, `None`, `...`", "views: they share memory as NumPy's do", f"{VIEWS}::view sees writes"),
-        Row("bounds and positions of run time", "wrapped and clamped as Python does", f"{FLOW}::bounds_from_data"),
+        Row("bounds and positions of run time", "wrapped and clamped as Python does", f"{LOOPS}::bounds_from_data"),
         Row("`a[mask]`, `a[mask] = v`", "", f"{VIEWS}::mask array"),
         Row("`a[i]`, `a[i] = v` with arrays of integers", "the last write to a place wins", f"{VIEWS}::scatter, the last one wins"),
         Row("`a[i] += v` with arrays of integers", "places named twice count once", f"{VIEWS}::scatter update counts once"),
@@ -90,7 +91,7 @@ AREAS: dict[str, tuple[Row, ...]] = {
         Row("`a[1:] = a[:-1]`, `a[:] = a.T`", "as if the right side was copied first", f"{VIEWS}::overlap forwards"),
         Row("strided arguments", "copied in and out", f"{VIEWS}::test_strided_arguments_are_written"),
         Row("`a = a + 1` of an argument", "a new array; the caller's is as it was",
-            f"{FLOW}::rebinding_an_argument_does_not_write_it"),
+            f"{LOOPS}::rebinding_an_argument_does_not_write_it"),
         Row("written arguments that share memory", "pass a copy", f"{VIEWS}::test_arguments_that_overlap_are_refused", True),
         Row("writing `a.ravel()` or `a.reshape(…)` of a strided argument", "NumPy copies there: pass it contiguous",
             f"{VIEWS}::test_views_in_another_shape_need_arguments_in_order", refused=True),

@@ -1,0 +1,88 @@
+"""`tri` functions of a few operations through a whole pipeline, or to the text of its rooms."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import mlirtri as mt
+from mlirtri.dialect.definition import mlir_type, new_context
+from mlirtri.dialect.dtypes import DTYPES, as_dtype
+from mlirtri.dialect.mlir import func, ir, print_complete, print_module
+from mlirtri.dialect.sizes import DYNAMIC
+from mlirtri.dialect.types import TensorType
+from mlirtri.lowering import linalg_to_fused, tri_to_linalg
+from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.target import as_target
+from mlirtri.lowering.tri_builder import Tensor, TriBuilder
+
+PIPELINES = ("linalg", "mlir")
+FLOAT64, INT64 = DTYPES["float64"], DTYPES["int64"]
+RANDOM = np.random.default_rng(7)
+
+
+def tri_text(arrays, body) -> str:
+    """A module whose function is `body`, which takes a builder and tensors and gives one tensor or several."""
+    with new_context(), ir.Location.unknown():
+        types = [TensorType(each.shape, as_dtype(each.dtype)) for each in arrays]
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            function = func.FuncOp("kernel", ([mlir_type(each) for each in types], []))
+        block = function.add_entry_block()
+        with ir.InsertionPoint(block):
+            tensors = [Tensor(argument, each) for argument, each in zip(block.arguments, types, strict=True)]
+            made = body(TriBuilder(), *tensors)
+            results = [made] if isinstance(made, Tensor) else list(made)
+            func.ReturnOp([result.value for result in results])
+        kind = ir.FunctionType.get([mlir_type(each) for each in types], [mlir_type(each.type) for each in results])
+        function.attributes["function_type"] = ir.TypeAttr.get(kind)
+        return print_complete(module)
+
+
+def run(tmp_path, pipeline, arrays, body):
+    arrays = [np.asarray(each) for each in arrays]
+    file = tmp_path / "kernel.mlir"
+    file.write_text(tri_text(arrays, body))
+    return mt.resume(file, "tri", pipeline=pipeline)(*arrays)
+
+
+def rooms(arrays, body) -> tuple[str, str]:
+    """The text of `linalg` and of `fused`."""
+    with new_context():
+        module = ir.Module.parse(tri_text([np.asarray(each) for each in arrays], body))
+        context = CompileContext("kernel", as_target("cpu"))
+        module = tri_to_linalg.lower(module, context)
+        module.operation.verify()
+        linalg = print_module(module)
+        module = linalg_to_fused.lower(module, context)
+        module.operation.verify()
+        return linalg, print_module(module)
+
+
+def part(t: TriBuilder, x: Tensor, *sizes: Tensor) -> Tensor:
+    """The first elements along each axis: a tensor all of whose sizes are of run time."""
+    rank = x.type.rank
+    return t.extract_slice(
+        x, *sizes, offsets=(0,) * rank, sizes=(DYNAMIC,) * rank, strides=(1,) * rank, drop=()
+    )  # fmt: skip
+
+
+def padded(t: TriBuilder, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """x in the corner of zeros: functions return what has a size."""
+    rank = len(shape)
+    zeros = t.constant(0, x.type.dtype, shape)
+    sizes = [t.size(x, axis=axis) for axis in range(rank)]
+    return t.insert_slice(zeros, x, *sizes, offsets=(0,) * rank, sizes=(DYNAMIC,) * rank, strides=(1,) * rank, drop=())
+
+
+def in_corner(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    whole = np.zeros(shape, x.dtype)
+    whole[tuple(slice(size) for size in x.shape)] = x
+    return whole
+
+
+X, P = RANDOM.random((5, 6)), np.array([[3, -1], [0, 9], [-7, 2]])
+MASK = RANDOM.random((5, 6)) > 0.5
+ONE, TWO, THREE = (np.int64(number) for number in (1, 2, 3))
+
+
+A, B, V = RANDOM.random((4, 5)), RANDOM.random((4, 5)), RANDOM.random(5)
