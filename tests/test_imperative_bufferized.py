@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import carried_programs as carried
 import imperative_programs as programs
 import pytest
 from imperative_rooms import ROOMS, bufferized, loops, walk
@@ -20,7 +21,7 @@ from mlirtri.lowering.target import as_target
 
 @pytest.mark.parametrize("name", ["LU", "SEIDEL", "JACOBI", "TRIANGLE"])
 def test_updates_of_arguments_copy_and_allocate_nothing(name):
-    text = bufferized(getattr(programs, name))
+    text = bufferized(carried.program(name))
     assert "scf.for" in text
     assert not re.search(r"alloc|copy", text)
 
@@ -58,25 +59,25 @@ def test_overlap_of_both_sides_has_its_temporary():
 
 @pytest.mark.parametrize(("name", "buffers"), [("POWER", 2), ("SWAP", 3), ("GATHER", 1), ("MANDELBROT", 1)])
 def test_carried_arrays_stay_in_their_buffers(name, buffers):
-    text = getattr(programs, name)
+    text = carried.program(name)
     assert bufferized(text).count("memref.alloca()") == buffers
     assert "memref<" not in "".join(re.findall(r"iter_args\(.*", bufferized(text)))
 
 
 def test_while_writes_straight_into_the_result():
-    text = bufferized(programs.WHILE)
+    text = bufferized(carried.WHILE)
     assert not re.search(r"alloc|copy", text)
     assert "memref" not in "".join(re.findall(r"scf.while.*", text))
 
 
 def test_old_content_is_copied_for_those_who_still_read_it():
-    text = bufferized(programs.LATE)
+    text = bufferized(carried.LATE)
     assert "memref" not in "".join(re.findall(r"scf.(?:while|for|yield|condition) .*", text))
     assert text.count("memref.copy") <= 3  # the last one is the sum's
 
 
 def test_arrays_that_take_turns_are_copied_once_each():
-    loop = bufferized(programs.PING_PONG).partition("scf.for")[2].partition("\n    }\n")[0]
+    loop = bufferized(carried.PING_PONG).partition("scf.for")[2].partition("\n    }\n")[0]
     assert loop.count("memref.copy") == 2
     assert loop.count("memref.alloca") == 1
 
@@ -84,20 +85,20 @@ def test_arrays_that_take_turns_are_copied_once_each():
 @pytest.mark.parametrize("busy", [False, True])
 def test_results_inserted_later_copy_no_array(busy):
     """Where the array is read before the insertion, upstream's destination passing alone copies all of it."""
-    text = bufferized(programs.late_insertion(busy))
+    text = bufferized(carried.late_insertion(busy))
     assert not re.search(r"alloca?\(.*memref<16xf64>", text)
     assert text.count("memref.alloca()") == busy
 
 
 def test_arms_of_a_branch_share_a_buffer():
     for name in ("BRANCHES", "COPY_IN_BRANCH"):
-        text = bufferized(getattr(programs, name))
+        text = bufferized(carried.program(name))
         assert "arith.select" not in text
         assert "scf.yield" not in text
 
 
 def test_temporaries_of_loops_are_allocated_once():
-    large = programs.POWER.replace("8x", "800x")
+    large = carried.POWER.replace("8x", "800x")
     before, _, loop = loops(large).partition("scf.for")
     assert before.count("memref.alloc()") == 1
     assert "alloc()" in loop  # private to the iteration, until it is known that iterations run one after another
@@ -107,7 +108,7 @@ def test_temporaries_of_loops_are_allocated_once():
 
 def test_only_loads_stores_and_loops_are_left():
     for name in ("LU", "JACOBI", "FLOYD_WARSHALL", "WHILE", "BRANCHES", "TRIANGLE", "GATHER", "POWER", "MANDELBROT"):
-        text = loops(getattr(programs, name))
+        text = loops(carried.program(name))
         names = set(re.findall(r"(?:^|= |^\s+)((?:linalg|bufferization|tensor|affine|memref|scf)\.\w+)", text, re.M))
         assert names <= {
             "memref.load", "memref.store", "memref.alloc", "memref.alloca", "memref.dealloc",
@@ -122,7 +123,7 @@ def test_arrays_of_one_number_are_filled_where_they_are_needed():
 
 
 def test_innermost_sums_are_carried_as_values():
-    text = loops(programs.POWER)
+    text = loops(carried.POWER)
     assert re.search(r"scf.for .* iter_args\(.*\) -> \(f64\)", text)
     assert "fastmath<reassoc,contract>" in text
 
@@ -134,7 +135,7 @@ def test_straight_line_code_is_not_imperative():
     with ir.Context():
         straight = "func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> { return %a : tensor<4xf32> }"
         assert not is_imperative(ir.Module.parse(straight))
-        for text in (programs.LU, programs.OVERLAP, programs.WHILE, programs.BRANCHES):
+        for text in (programs.LU, programs.OVERLAP, carried.WHILE, programs.BRANCHES):
             assert is_imperative(ir.Module.parse(text))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import carried_programs as carried
 import imperative_programs as programs
 import numpy as np
 import pytest
@@ -95,7 +96,7 @@ def test_while_with_early_stop(least):
     a = np.random.default_rng(0).integers(0, 50, (4, 9))
     expected = [next((v for v in row if v % 7 == 0 and v > least), row[-1]) for row in a]
     result = np.full(4, 7)
-    run(programs.WHILE, [a, scalar(least)], [result])
+    run(carried.WHILE, [a, scalar(least)], [result])
     np.testing.assert_array_equal(result, expected)
 
 
@@ -108,7 +109,7 @@ def test_branches(s):
     expected = [a, a * 2, inserted] if s > 0 else [a, a, a]
     for result, wanted in zip(results, expected, strict=True):
         np.testing.assert_array_equal(result, wanted)
-    run(programs.COPY_IN_BRANCH, [a, scalar(s)], results[:2])
+    run(carried.COPY_IN_BRANCH, [a, scalar(s)], results[:2])
     inserted = a * 2
     inserted[1] = s if s > 0 else inserted[1]
     np.testing.assert_array_equal(results[0], a * 2)
@@ -124,7 +125,7 @@ def test_results_inserted_later(busy):
         y[0] = x[2] if busy else y[0]
         (y if busy else x)[1] = x[2]
         x[:8] = t
-    run(programs.late_insertion(busy), [a, b], updated=[(0, 0), (1, 1)])
+    run(carried.late_insertion(busy), [a, b], updated=[(0, 0), (1, 1)])
     np.testing.assert_array_equal(a, x)
     np.testing.assert_array_equal(b, y)
 
@@ -132,7 +133,7 @@ def test_results_inserted_later(busy):
 def test_arrays_that_take_turns():
     x, old = vector(), vector() + 1
     results = [np.zeros(8), np.zeros(8)]
-    run(programs.PING_PONG, [x, old], results)
+    run(carried.PING_PONG, [x, old], results)
     for _ in range(3):
         new = np.zeros(8)
         new[1:-1] = x[:-2] + x[1:-1] + x[2:]
@@ -153,7 +154,7 @@ def test_old_content_of_a_carried_array():
         before = expected.copy()
         for i in range(3):
             expected[i] = before[i] + expected[3]
-    run(programs.LATE, [x], [total], updated=[(0, 0)])
+    run(carried.LATE, [x], [total], updated=[(0, 0)])
     np.testing.assert_array_equal(x, expected)
     assert total == wanted
 
@@ -163,11 +164,11 @@ def test_choice_between_arrays(s):
     a, b, result = vector(), vector() + 1, np.zeros(8)
     expected = np.where(s > 0, a, b)
     expected[1] = s
-    run(programs.CHOICE, [a, b, scalar(s)], [result])
+    run(carried.CHOICE, [a, b, scalar(s)], [result])
     np.testing.assert_array_equal(result, expected)
     context = CompileContext("f", as_target("cpu"), stage="bufferized")
     with ir.Context():
-        module = fused_to_bufferized.lower(ir.Module.parse(programs.CHOICE), context)
+        module = fused_to_bufferized.lower(ir.Module.parse(carried.CHOICE), context)
         assert not operations_named(module, "arith.select")
 
 
@@ -184,7 +185,7 @@ def test_slices_of_run_time_size(n):
 def test_gather():
     table, x = np.array([3, 1, 4, 7, 5, 2, 6, 0]), np.array([0, 2, 2, 7, 5])
     result = np.zeros_like(x)
-    run(programs.GATHER, [table, x], [result])
+    run(carried.GATHER, [table, x], [result])
     np.testing.assert_array_equal(result, table[table[table[x]]])
 
 
@@ -192,10 +193,10 @@ def test_carried_products():
     a, b, c = square(), vector(), vector() + 1
     rtol = tolerance("float64", 8) * 100
     result = np.zeros(8)
-    run(programs.POWER, [a, b], [result])
+    run(carried.POWER, [a, b], [result])
     np.testing.assert_allclose(result, a @ (a @ (a @ b)), rtol=rtol)
     first, second = np.zeros(8), np.zeros(8)
-    run(programs.SWAP, [a, b, c], [first, second])
+    run(carried.SWAP, [a, b, c], [first, second])
     for _ in range(3):
         b, c = c, a @ b
     np.testing.assert_allclose(first, b, rtol=rtol)
@@ -208,7 +209,7 @@ def test_exchanged_arguments():
     run(programs.EXCHANGE, [a, b], updated=[(0, 0), (1, 1)])
     np.testing.assert_array_equal(a, old_b)
     np.testing.assert_array_equal(b, old_a)
-    run(programs.ROTATE, [a, b, scalar(3)], updated=[(0, 0), (1, 1)])
+    run(carried.ROTATE, [a, b, scalar(3)], updated=[(0, 0), (1, 1)])
     np.testing.assert_array_equal(a, old_a)
     np.testing.assert_array_equal(b, old_b)
 
@@ -238,5 +239,5 @@ def test_complex():
     z, result = c.copy(), np.zeros_like(c)
     for _ in range(4):
         z = z * z + c
-    run(programs.MANDELBROT, [c, scalar(4)], [result])
+    run(carried.MANDELBROT, [c, scalar(4)], [result])
     np.testing.assert_allclose(result, z, rtol=tolerance("float64", 8))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import carried_programs as carried
 import imperative_programs as programs
 import numpy as np
 import pytest
@@ -132,7 +133,7 @@ def some(random, shape, dtype):
     ["LU", "SEIDEL", "JACOBI", "FLOYD_WARSHALL", "OVERLAP", "WHILE", "BRANCHES", "TRIANGLE", "GATHER", "SWAP", "OLD"],
 )
 def test_both_pipelines_do_the_same(name, schedule):
-    text = getattr(programs, name)
+    text = carried.program(name)
     inputs, results = arguments_of(text)
     walk(text).executable.launch(inputs, results)
     wanted = [result.clone() for result in results]
