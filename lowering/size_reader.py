@@ -69,11 +69,11 @@ class SizeReader:
             return None
         name, place = SIZE, [one.numbers[0] for one in numbers]
         if operation.name == "tensor.extract":
-            name, (source, place) = ELEMENT, _before_views(source, place)
+            name, (source, place) = ELEMENT, before_views(source, place)
         return self._add(Step(name, kind, (), (self.arguments[source], *place))) if source in self.arguments else None
 
 
-def _before_views(source: ir.Value, place: list[int]) -> tuple[ir.Value, list[int]]:
+def before_views(source: ir.Value, place: list[int]) -> tuple[ir.Value, list[int]]:
     """The array that an element lies in before slices at known places and reshapes of known sizes, and where."""
     while not isinstance(source.owner, ir.Block):
         made, dynamic = source.owner.operation, ir.ShapedType.get_dynamic_size()

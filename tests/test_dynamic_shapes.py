@@ -235,3 +235,33 @@ def test_dumps_of_every_stage_run_again_for_all_sizes(text, pipeline, tmp_path, 
 def test_a_size_program_survives_a_manifest():
     program = kernel(PAD_AND_SLICE, "linalg").interface.sizes
     assert size_program_of_json(json.loads(json.dumps(size_program_json(program)))) == program
+
+
+SIZE_OF_ELEMENTS = """#id = affine_map<(d0) -> (d0)>
+func.func @f(%x: tensor<3xf32>) -> tensor<6xf32> {
+  %true = arith.constant dense<true> : tensor<1xi1>
+  %two = arith.constant dense<2> : tensor<1xi64>
+  %one = arith.constant dense<1> : tensor<1xi64>
+  %c1 = arith.constant 1 : index
+  %empty = tensor.empty() : tensor<1xi64>
+  %chosen = linalg.generic {indexing_maps = [#id, #id, #id, #id], iterator_types = ["parallel"]}
+    ins(%true, %two, %one : tensor<1xi1>, tensor<1xi64>, tensor<1xi64>) outs(%empty : tensor<1xi64>) {
+    ^bb0(%p: i1, %a: i64, %b: i64, %o: i64):
+      %s = arith.select %p, %a, %b : i64
+      linalg.yield %s : i64
+  } -> tensor<1xi64>
+  %shape = tensor.concat dim(0) %one, %chosen : (tensor<1xi64>, tensor<1xi64>) -> tensor<2xi64>
+  %number = tensor.extract %shape[%c1] : tensor<2xi64>
+  %size = arith.index_cast %number : i64 to index
+  %space = tensor.empty(%size) : tensor<?x3xf32>
+  %rows = linalg.broadcast ins(%x : tensor<3xf32>) outs(%space : tensor<?x3xf32>) dimensions = [0]
+  %flat = tensor.collapse_shape %rows [[0, 1]] : tensor<?x3xf32> into tensor<?xf32>
+  %known = tensor.cast %flat : tensor<?xf32> to tensor<6xf32>
+  return %known : tensor<6xf32>
+}"""
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_a_size_that_is_computed_of_constants_is_known(pipeline):
+    x = np.arange(3, dtype=np.float32)
+    np.testing.assert_array_equal(mt.from_mlir(SIZE_OF_ELEMENTS).compile(pipeline=pipeline)(x), np.tile(x, 2))
