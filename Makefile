@@ -13,7 +13,7 @@ PYTHON ?= $(shell for candidate in python3 python3.13 python3.12 python3.11 pyth
 	"$$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null \
 	&& { echo "$$candidate"; break; }; done)
 
-.PHONY: help demo demo-models test test-slow lit bench bench-quick bench-rules check format clean
+.PHONY: help demo demo-models test test-slow test-forced lit bench bench-quick bench-rules check format clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -31,6 +31,9 @@ test: $(VENV)/.test  ## pytest, then the lit tests
 
 test-slow: $(VENV)/.test  ## the tests that `make test` leaves out because they take long
 	$(BIN)/python -m pytest -m slow $(PYTEST_FLAGS)
+
+test-forced: $(VENV)/.test  ## the tests with every schedule rule used that fits, however little the work; a failing rule is an error
+	MLIRTRI_FORCE_SCHEDULES=1 $(BIN)/python -m pytest $(PYTEST_FLAGS)
 
 lit: $(VENV)/.test  ## the lit tests only
 	$(BIN)/lit -sv -j $(LIT_JOBS) lit_tests

@@ -4,13 +4,15 @@ Takes the module of `tir` and `context.schedule`: ``"default"``, ``"none"`` whic
 ``"meta"`` which searches before (`meta_schedule.py`).
 Gives the module with the same Relax function; each PrimFunc's attribute ``mlirtri.schedule`` names the rule that fired.
 Rules are tried in order on one function at a time. One that raises is passed over and named in the attribute
-``mlirtri.schedule_failures``; the last rule of a target takes everything, so that no kernel stays unbound on CUDA.
+``mlirtri.schedule_failures``, or with ``MLIRTRI_FORCE_SCHEDULES`` an error; the last rule of a target takes everything,
+so that no kernel stays unbound on CUDA.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from mlirtri import settings
 from mlirtri.errors import CodegenError
 from mlirtri.lowering.cpu_schedules import CPU_RULES
 from mlirtri.lowering.cuda_schedules import CUDA_RULES
@@ -103,8 +105,10 @@ def _apply(name: str, rule: Rule, function: PrimFunc, target: Target) -> PrimFun
     try:
         schedule = rule(function, target)
     except Exception as error:  # a rule's own mistake must not cost the user the kernel: the next rule is tried
-        failures = [*(function.attrs or {}).get(FAILURES, []), f"{name}: {short_message(error).splitlines()[0]}"]
-        return function.with_attr(FAILURES, failures)
+        failure = f"{name}: {short_message(error).splitlines()[0]}"
+        if settings.get("MLIRTRI_FORCE_SCHEDULES"):
+            raise CodegenError(f"a schedule rule takes the kernel and fails: {failure}", place_of(function)) from error
+        return function.with_attr(FAILURES, [*(function.attrs or {}).get(FAILURES, []), failure])
     if schedule is None:
         return function
     (scheduled,) = [each for each in schedule.mod.functions.values() if isinstance(each, PrimFunc)]

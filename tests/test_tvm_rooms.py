@@ -21,7 +21,7 @@ from tvm_room_helpers import (
 )
 
 import mlirtri
-from mlirtri.errors import PassFailedError, UnsupportedOperationError
+from mlirtri.errors import CodegenError, PassFailedError, UnsupportedOperationError
 from mlirtri.lowering import build_modules, scheduled_to_llvm, tir_to_scheduled
 from mlirtri.lowering.target import Target, as_target
 from mlirtri.lowering.tvm_names import relax
@@ -238,7 +238,8 @@ def test_more_threads_give_the_same(threads):
     torch.testing.assert_close(run(mod, a, b, context=context), (a @ b).softmax(-1), **within("float32", 500))
 
 
-def test_tiny_work_is_not_spread_over_threads_and_large_work_is():
+def test_tiny_work_is_not_spread_over_threads_and_large_work_is(monkeypatch):
+    monkeypatch.delenv("MLIRTRI_FORCE_SCHEDULES", raising=False)
     context = context_for(Target("cpu", "here", 4))
     tiny = tir_to_scheduled.lower(tir_of(module(add_chain, (8, 8), (8, 8))), context).script()
     large = tir_to_scheduled.lower(tir_of(module(add_chain, (512, 512), (512, 512))), context).script()
@@ -252,9 +253,14 @@ def test_a_rule_that_raises_is_named_and_the_next_one_taken(monkeypatch):
         raise ZeroDivisionError("oops")
 
     monkeypatch.setattr(tir_to_scheduled, "CPU_RULES", (("Broken", broken), *tir_to_scheduled.CPU_RULES))
-    scheduled = tir_to_scheduled.lower(tir_of(module(add_chain, (8, 8), (8, 8))), context_for())
+    monkeypatch.delenv("MLIRTRI_FORCE_SCHEDULES", raising=False)
+    tir = tir_of(module(add_chain, (8, 8), (8, 8)))
+    scheduled = tir_to_scheduled.lower(tir, context_for())
     assert rules_of(scheduled) == ["Elementwise"]
     assert "Broken: oops" in scheduled.script()
+    monkeypatch.setenv("MLIRTRI_FORCE_SCHEDULES", "1")
+    with pytest.raises(CodegenError, match="a schedule rule takes the kernel and fails: Broken: oops"):
+        tir_to_scheduled.lower(tir, context_for())
 
 
 @pytest.mark.parametrize("make_code", [compiled, cuda_code])
