@@ -72,7 +72,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("MLIRTRI_OVERRIDE_DIR", *_FOLDER, None, "take a stage's IR from this folder when a dump lies there"),
         Setting("MLIRTRI_REPRODUCER_DIR", *_FOLDER, None, "folder for inputs of failed passes; else a temporary one"),
         Setting("MLIRTRI_ROW_TILE", *_COUNT, None, "rows that a softmax does at once; fuses it however long they are"),
-        Setting("MLIRTRI_FORCE_SCHEDULES", *_SWITCH, False, "for tests: every rule that fits, and failing ones are errors"),
+        Setting("MLIRTRI_FORCE_SCHEDULES", *_SWITCH, False, "for tests: every rule that fits, failing ones are errors"),
         Setting("MLIRTRI_VERIFY", *_SWITCH, False, "check after each stage that it holds only operations it may hold"),
         Setting("MLIRTRI_DEBUG", *_SWITCH, False, "show the compiler's own frames in errors; kernels check positions"),
     )
