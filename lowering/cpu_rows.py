@@ -13,6 +13,7 @@ from typing import Any
 
 from mlirtri.lowering.cpu_facts import cache_bytes
 from mlirtri.lowering.cpu_loops import PARALLEL_POINTS
+from mlirtri.lowering.cpu_parallel import worth
 from mlirtri.lowering.row_nests import NotRows, find_rows, nests_of
 from mlirtri.lowering.row_passes import RowWriter
 from mlirtri.lowering.row_plan import DEAR, RowPlan, make_plan
@@ -70,12 +71,12 @@ def _bytes(buffer: Any) -> int:
 
 def fits_cache(plan: RowPlan, target: Target) -> bool:
     """Whether a row stays in cache from its first pass to its last; a tile that somebody asks for is taken as it is."""
-    return target.row_tile is not None or row_bytes(plan) <= cache_bytes()[2] // 2
+    return target.row_tile is not None or worth(row_bytes(plan) <= cache_bytes()[2] // 2)
 
 
 def has_enough_rows(plan: RowPlan, target: Target) -> bool:
     """Whether every thread has a row, where there is work for several."""
-    return prod(plan.rows.extents) >= target.threads or _work(plan) < PARALLEL_POINTS
+    return worth(prod(plan.rows.extents) >= target.threads or _work(plan) < PARALLEL_POINTS)
 
 
 def _work(plan: RowPlan) -> int:
@@ -104,7 +105,9 @@ def _written(function: PrimFunc, plan: RowPlan, target: Target) -> PrimFunc:
     body = tirx.For(within, index(0), left, tirx.ForKind.SERIAL, body)
     # Not the block's own memory, of which TVM would keep one element of what one vector goes through.
     body = tirx.SeqStmt([*(tirx.AllocBuffer(each) for each in writer.memory), body])
-    kind = tirx.ForKind.PARALLEL if target.threads > 1 and _work(plan) >= PARALLEL_POINTS else tirx.ForKind.SERIAL
+    kind = (
+        tirx.ForKind.PARALLEL if target.threads > 1 and worth(_work(plan) >= PARALLEL_POINTS) else tirx.ForKind.SERIAL
+    )
     return with_statement(function, plan.nests[-1].name, tirx.For(block, index(0), index(blocks), kind, body))
 
 

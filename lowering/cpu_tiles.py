@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mlirtri.lowering.cpu_parallel import worth
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tvm_names import tirx
 from mlirtri.lowering.tvm_targets import vector_bits
@@ -84,4 +85,4 @@ def lanes_for(dtype: str) -> int:
 
 def loop_kind(work: int, target: Target) -> Any:
     """The kind of the loop around so many vector operations."""
-    return tirx.ForKind.PARALLEL if target.threads > 1 and work >= PARALLEL_VECTORS else tirx.ForKind.SERIAL
+    return tirx.ForKind.PARALLEL if target.threads > 1 and worth(work >= PARALLEL_VECTORS) else tirx.ForKind.SERIAL

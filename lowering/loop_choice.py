@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mlirtri.lowering.cpu_parallel import worth
 from mlirtri.lowering.loop_accesses import Access, Accesses, accesses_of
 from mlirtri.lowering.loop_dependence import PARALLEL
 from mlirtri.lowering.loop_pairs import PARTS
@@ -36,7 +37,7 @@ class Fit:
 
     @property
     def is_good(self) -> bool:
-        return self.lanes > 1 and self.stores_fit and self.share >= GOOD
+        return self.lanes > 1 and self.stores_fit and worth(self.share >= GOOD)
 
 
 def fit_of(loop: Any) -> Fit:
