@@ -20,11 +20,12 @@ MOST_ELEMENTS = 64
 """Of a tensor that is looked into: shapes are short."""
 MOST_STEPS = 32
 """How far back an element is followed."""
-_SCALARS = ("arith.", "math.", "linalg.yield")
+_SCALARS = ("arith.", "math.", "tensor.extract", "linalg.yield")
 
 
-def rewrite(module: ir.Module) -> None:
-    """Replace what is read of small integer tensors wherever that makes it simpler."""
+def rewrite(module: ir.Module) -> bool:
+    """Replace what is read of small integer tensors wherever that makes it simpler, and say whether it was anywhere."""
+    is_changed = False
     for extract in operations_named(module, "tensor.extract"):
         if not isinstance(extract.results[0].type, (ir.IntegerType, ir.IndexType)):
             continue
@@ -32,21 +33,28 @@ def rewrite(module: ir.Module) -> None:
         if None in places or not _is_small(extract.operands[0].type):
             continue
         with ir.InsertionPoint(extract), extract.location:
-            found = _element(extract.operands[0], places, MOST_STEPS)
-        extract.results[0].replace_all_uses_with(found)
-        extract.erase()
+            found = _followed(*before_views(extract.operands[0], places), MOST_STEPS)
+        if found is not None:
+            extract.results[0].replace_all_uses_with(found)
+            extract.erase()
+            is_changed = True
+    return is_changed
+
+
+def _followed(value: ir.Value, place: list[int], depth: int) -> ir.Value | None:
+    """The element of a tensor at a place, made at the insertion point of what the tensor was made of; or None."""
+    made = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    if made is None or depth == 0 or (rule := _RULES.get(made.name)) is None:
+        return None
+    return rule(made, place, depth - 1)
 
 
 def _element(value: ir.Value, place: list[int], depth: int) -> ir.Value:
-    """The element of a tensor at a place, made at the insertion point."""
     value, place = before_views(value, place)
-    made = None if isinstance(value.owner, ir.Block) else value.owner.operation
-    found = None
-    if made is not None and depth and (rule := _RULES.get(made.name)) is not None:
-        found = rule(made, place, depth - 1)
-    return (
-        found if found is not None else tensor.extract(value, [arith.constant(ir.IndexType.get(), at) for at in place])
-    )
+    found = _followed(value, place, depth)
+    if found is not None:
+        return found
+    return tensor.extract(value, [arith.constant(ir.IndexType.get(), at) for at in place])
 
 
 def _of_constant(made: ir.Operation, place: list[int], depth: int) -> ir.Value | None:

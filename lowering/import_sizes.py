@@ -27,6 +27,9 @@ FACTS = (
     Pass("cse", "equal sizes are computed once"),
 )
 
+MOST_ROUNDS = 4
+"""How often elements may show at which places other elements are read."""
+
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
     """Work out the sizes of the only function; raises `ArgumentMismatchError`, `PassFailedError`."""
@@ -37,8 +40,11 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
         import_reshapes.rewrite(module)
         import_slices.rewrite(module)
         return
-    import_elements.rewrite(module)
-    run_passes(module, FACTS, context)
+    for _ in range(MOST_ROUNDS):
+        has_elements = import_elements.rewrite(module)
+        run_passes(module, FACTS, context)
+        if not has_elements:
+            break
     has_reshapes = import_reshapes.rewrite(module)
     if context.shapes or has_reshapes:
         _join_known_parts(module)

@@ -242,7 +242,7 @@ func.func @f(%x: tensor<3xf32>) -> tensor<6xf32> {
   %true = arith.constant dense<true> : tensor<1xi1>
   %two = arith.constant dense<2> : tensor<1xi64>
   %one = arith.constant dense<1> : tensor<1xi64>
-  %c1 = arith.constant 1 : index
+  %c0 = arith.constant 0 : index
   %empty = tensor.empty() : tensor<1xi64>
   %chosen = linalg.generic {indexing_maps = [#id, #id, #id, #id], iterator_types = ["parallel"]}
     ins(%true, %two, %one : tensor<1xi1>, tensor<1xi64>, tensor<1xi64>) outs(%empty : tensor<1xi64>) {
@@ -251,7 +251,14 @@ func.func @f(%x: tensor<3xf32>) -> tensor<6xf32> {
       linalg.yield %s : i64
   } -> tensor<1xi64>
   %shape = tensor.concat dim(0) %one, %chosen : (tensor<1xi64>, tensor<1xi64>) -> tensor<2xi64>
-  %number = tensor.extract %shape[%c1] : tensor<2xi64>
+  %gathered = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]}
+    ins(%one : tensor<1xi64>) outs(%empty : tensor<1xi64>) {
+    ^bb0(%at: i64, %o: i64):
+      %place = arith.index_cast %at : i64 to index
+      %e = tensor.extract %shape[%place] : tensor<2xi64>
+      linalg.yield %e : i64
+  } -> tensor<1xi64>
+  %number = tensor.extract %gathered[%c0] : tensor<1xi64>
   %size = arith.index_cast %number : i64 to index
   %space = tensor.empty(%size) : tensor<?x3xf32>
   %rows = linalg.broadcast ins(%x : tensor<3xf32>) outs(%space : tensor<?x3xf32>) dimensions = [0]
