@@ -88,7 +88,8 @@ def test_sums_use_partial_results_and_other_loops_do_not():
     assert "partial" not in chained.script()
 
 
-def test_threads_only_where_there_is_enough_work():
+def test_threads_only_where_there_is_enough_work(monkeypatch):
+    monkeypatch.delenv("MLIRTRI_FORCE_SCHEDULES", raising=False)
     body = "for i in range({n}):\n  for j in range(100):\n    A[i, j] = x[j]"
     made = {n: function(body.format(n=n), A=((n, 100), "float64"), x=((100,), "float64")) for n in (10, 1000)}
     assert "T.parallel" not in scheduled(made[10], on(2)).script()
