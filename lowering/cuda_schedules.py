@@ -12,6 +12,7 @@ from math import prod
 
 from mlirtri.errors import CodegenError
 from mlirtri.lowering.cuda_choices import choices
+from mlirtri.lowering.cuda_matmul import tensor_cores
 from mlirtri.lowering.cuda_rows import rows
 from mlirtri.lowering.cuda_source import device_module, source_of
 from mlirtri.lowering.schedule_blocks import leaf_blocks
@@ -22,8 +23,6 @@ from mlirtri.lowering.tvm_targets import MOST_THREADS, SHARED_BYTES
 MOST_BLOCKS = {"blockIdx.x": 2**31 - 1, "blockIdx.y": 65535, "blockIdx.z": 65535, "threadIdx.z": 64}
 SHARED_LIMITS = {"shared": SHARED_BYTES, "shared.dyn": 96 * 1024}
 """What a block may declare, and what it may have when the launch asks for it (99 KiB on the smallest since sm_80)."""
-TENSOR_CORE_POINTS = 2**24
-"""Products smaller than 256³ stay off the tensor cores: TVM takes 20 seconds to load the intrinsics of the first."""
 OLD_DEVICE = {
     "kind": "cuda", "arch": "sm_60",
     "max_threads_per_block": MOST_THREADS, "max_shared_memory_per_block": SHARED_BYTES,
@@ -60,19 +59,6 @@ def _launchable(rule: Rule) -> Rule:
 
 
 matmul = _checked(dlight.gpu.Matmul(), without_tensor_cores=True)
-
-
-def tensor_core_matmul(function: PrimFunc, target: Target) -> Schedule | None:
-    """Large half-precision products by wmma instructions."""
-    return _checked(dlight.gpu.Matmul())(function, target) if _fits_tensor_cores(function) else None
-
-
-def _fits_tensor_cores(function: PrimFunc) -> bool:
-    for block in leaf_blocks(Schedule(function)):
-        operands = {str(read.buffer.dtype) for read in block.operands}
-        if not block.is_spatial and block.points >= TENSOR_CORE_POINTS and operands == {"float16"}:
-            return True
-    return False
 
 
 def one_thread(function: PrimFunc, _target: Target) -> Schedule:
@@ -136,7 +122,7 @@ def _check_limits(kernel: PrimFunc) -> None:
 CUDA_RULES = (
     ("Rows", _launchable(rows)),
     ("Choices", _launchable(choices)),
-    ("TensorCoreMatmul", tensor_core_matmul),
+    ("TensorCores", _launchable(tensor_cores)),
     ("Matmul", matmul),
     ("GEMV", _checked(dlight.gpu.GEMV())),
     ("Reduction", _checked(dlight.gpu.Reduction())),

@@ -11,6 +11,7 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.device_functions import has_devices, mark_devices
 from mlirtri.lowering.empty_reductions import fold_empty_loops
 from mlirtri.lowering.library_sorts import has_sorts, implement_sorts
+from mlirtri.lowering.private_elements import mark_elements
 from mlirtri.lowering.product_operands import fold_operands
 from mlirtri.lowering.products import mark_products
 from mlirtri.lowering.protected_arithmetic import protect_arithmetic
@@ -41,6 +42,7 @@ PASSES = (
     Pass("AnnotateTIROpPattern", relax.transform.AnnotateTIROpPattern(), "says which PrimFuncs fuse with which"),
     Pass("FoldOperands", fold_operands, "a product reads its operands where a transpose or a cast has them from"),
     Pass("MarkProducts", mark_products, "what follows a product of cast operands fuses into it, too"),
+    Pass("MarkElements", mark_elements, "elementwise work with memory of its own is elementwise"),
     Pass("FuseOps", relax.transform.FuseOps(), "groups elementwise chains, and what follows a matmul or reduction"),
     Pass("FuseTIR", relax.transform.FuseTIR(), "each group becomes one PrimFunc"),
 )

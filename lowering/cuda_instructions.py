@@ -1,0 +1,143 @@
+"""Instructions of tensor cores and asynchronous copies, as CUDA functions of ours that TIR calls by name.
+
+Gives calls for TIR, each of which brings its function's source along, and says which instruction multiplies what.
+They are what every device has from sm_80 on. A fragment is the part of a small matrix that one thread of a warp has:
+`fragments` loads four of 8 rows of 16 bytes, whose layout in registers is the one that `multiply` takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.lowering.tvm_names import tirx
+
+FIRST_ARCHITECTURE = 80
+"""The first `sm_` number with asynchronous copies and fragments of bf16."""
+ROWS, COLUMNS = 16, 8
+"""Of the result of one instruction."""
+CALL = "tirx.cuda.func_call"
+
+
+@dataclass(frozen=True)
+class Multiplication:
+    """One instruction: ``sums += left @ right`` of 16 rows, 8 columns and 32 bytes along the sum."""
+
+    dtype: str
+    """Of the operands."""
+    sums: str
+    """Dtype of the sums."""
+    shape: str
+    operands: str
+    """PTX's names of the dtypes of sums and operands."""
+
+    @property
+    def bytes(self) -> int:
+        return 2 if "float" in self.dtype else 1
+
+    @property
+    def depth(self) -> int:
+        """Elements along the sum."""
+        return 32 // self.bytes
+
+
+MULTIPLICATIONS = {
+    each.dtype: each
+    for each in (
+        Multiplication("float16", "float32", "m16n8k16", "f32.f16.f16.f32"),
+        Multiplication("bfloat16", "float32", "m16n8k16", "f32.bf16.bf16.f32"),
+        Multiplication("int8", "int32", "m16n8k32", "s32.s8.s8.s32"),
+    )
+}
+
+_FUNCTION = "__forceinline__ __device__ void"
+_COPY = """{function} mlirtri_copy_{bytes}(void* to, const void* from, int present) {{
+  unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.{cache}.shared.global [%0], [%1], {bytes}, %2;" :: "r"(at), "l"(from), "r"(present));
+}}
+"""
+_COMMIT = """{function} mlirtri_commit_copies() {{
+  asm volatile("cp.async.commit_group;");
+}}
+"""
+_WAIT = """{function} mlirtri_wait_for_all_but_{pending}() {{
+  asm volatile("cp.async.wait_group {pending};");
+}}
+"""
+_PUT = """{function} mlirtri_put_{dtype}({dtype}_t* to, {dtype}_t value) {{
+  *to = value;
+}}
+"""
+_FRAGMENTS = """{function} mlirtri_fragments{way}(unsigned* to, const void* from) {{
+  unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(from));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {{%0, %1, %2, %3}}, [%4];"
+    : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at));
+}}
+"""
+_MULTIPLY = """{function} mlirtri_multiply_{dtype}({sums}* sums, const unsigned* left, const unsigned* right) {{
+  asm volatile("mma.sync.aligned.{shape}.row.col.{operands} "
+    "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
+    : "+{register}"(sums[0]), "+{register}"(sums[1]), "+{register}"(sums[2]), "+{register}"(sums[3])
+    : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
+}}
+"""
+
+
+def copy(count: int, target: Any, source: Any, is_present: Any) -> Any:
+    """Start to copy 4, 8 or 16 bytes from global to shared memory; zeros come where they are not present."""
+    code = _COPY.format(function=_FUNCTION, bytes=count, cache="cg" if count == 16 else "ca")
+    present = tirx.Select(is_present, _number(count), _number(0)) if is_present is not None else _number(count)
+    return _call(f"mlirtri_copy_{count}", code, target, tirx.address_of(source), present)
+
+
+def put(target: Any, value: Any) -> Any:
+    """A store to shared memory of which TVM knows nothing."""
+    dtype = str(value.ty.dtype)
+    return _call(f"mlirtri_put_{dtype}", _PUT.format(function=_FUNCTION, dtype=dtype), target, value)
+
+
+def commit_copies() -> Any:
+    """All copies that this thread has started since the last commit are one group."""
+    return _call("mlirtri_commit_copies", _COMMIT.format(function=_FUNCTION))
+
+
+def wait_for_copies(pending: int) -> Any:
+    """Until all groups of this thread but the `pending` last ones are there."""
+    return _call(f"mlirtri_wait_for_all_but_{pending}", _WAIT.format(function=_FUNCTION, pending=pending))
+
+
+def fragments(target: Any, source: Any, is_transposed: bool) -> Any:
+    """Four fragments; thread n of a warp says where row n % 8 of matrix n / 8 is."""
+    way, trans = ("_transposed", ".trans") if is_transposed else ("", "")
+    code = _FRAGMENTS.format(function=_FUNCTION, way=way, trans=trans)
+    return _call(f"mlirtri_fragments{way}", code, target, source)
+
+
+def multiply(kind: Multiplication, sums: Any, left: Any, right: Any) -> Any:
+    """``sums += left @ right`` of the fragments that a warp's threads have."""
+    types = {"sums": "float" if "float" in kind.sums else "int", "register": "f" if "float" in kind.sums else "r"}
+    code = _MULTIPLY.format(
+        function=_FUNCTION, dtype=kind.dtype, shape=kind.shape, operands=kind.operands, **types
+    )  # fmt: skip
+    return _call(f"mlirtri_multiply_{kind.dtype}", code, sums, left, right)
+
+
+def barrier() -> Any:
+    """Until all threads of the block are here."""
+    return tirx.Evaluate(tirx.call_intrin("void", "tirx.tvm_storage_sync", "shared"))
+
+
+def place(buffer: Any, at: Any, count: int) -> Any:
+    """Where `count` elements of shared memory or registers are.
+
+    All are said to be read: TVM would put a barrier of its own behind what it took for a write.
+    """
+    return buffer.access_ptr(1, offset=at, extent=count)
+
+
+def _number(value: int) -> Any:
+    return tirx.IntImm("int32", value)
+
+
+def _call(name: str, code: str, *arguments: Any) -> Any:
+    return tirx.Evaluate(tirx.call_intrin("void", CALL, name, *arguments, code))

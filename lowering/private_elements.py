@@ -1,0 +1,54 @@
+"""Elementwise functions that keep values of an element in memory of their own, which fusion is to see as elementwise.
+
+Takes a module before fusion. bf16, and other arithmetic that TVM must not simplify, is spelled with such memory, and
+TVM takes every block with several stores for one that nothing may be fused with. Gives the module in which those that
+are one block, whose element depends on one place of each tensor alone, count as what they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.lowering.products import OP_PATTERN
+from mlirtri.lowering.schedule_blocks import BlockFacts, leaf_blocks
+from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Schedule
+
+ELEMENTWISE, BROADCAST, OPAQUE = 0, 1, 8
+"""TVM's kinds of a PrimFunc for fusion."""
+
+
+def mark_elements(mod: IRModule) -> IRModule:
+    """The module where blocks with private memory fuse as others do that compute an element from elements."""
+    marked = {
+        gv: function.with_attr(OP_PATTERN, kind)
+        for gv, function in mod.functions_items()
+        if isinstance(function, PrimFunc) and (kind := _kind(function)) is not None
+    }
+    return IRModule({**dict(mod.functions_items()), **marked}, attrs=mod.attrs) if marked else mod
+
+
+def _kind(function: PrimFunc) -> int | None:
+    if (function.attrs or {}).get(OP_PATTERN) != OPAQUE:
+        return None
+    schedule = Schedule(function)
+    try:
+        blocks = leaf_blocks(schedule)
+    except ValueError:  # opaque or symbolic loops
+        return None
+    if len(blocks) != 1 or not blocks[0].is_spatial or len(blocks[0].writes) != 1:
+        return None
+    block = blocks[0]
+    if len(schedule.get(block.handle).alloc_buffers) == 0 or not _is_of_elements(block):
+        return None
+    # TVM, too, calls it elementwise where one operand goes along with the result; only such fuse behind products.
+    return ELEMENTWISE if any(read.axes == block.writes[0].axes for read in block.operands) else BROADCAST
+
+
+def _is_of_elements(block: BlockFacts) -> bool:
+    """Whether results and operands have the block's axes in their order, operands perhaps not all of them."""
+    whole = tuple(range(len(block.kinds)))
+    return block.writes[0].axes == whole and all(_is_ordered(read.axes) for read in block.operands)
+
+
+def _is_ordered(axes: Any) -> bool:
+    return None not in axes and list(axes) == sorted(set(axes))
