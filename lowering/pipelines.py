@@ -77,6 +77,8 @@ STAGES = {
     "poly": (*FRONT, LINALG, FUSED, BUFFERIZED, POLY, LLVM_DIALECT, ASM_FROM_MLIR),
 }
 
+MLIR_ALONE = ("mlir", "poly")
+"""Those in which TVM has no part, and no schedule."""
 COMPARED = ("linalg", "relax", "mlir")
 """The pipelines that a comparison has unless others are asked for."""
 
@@ -175,7 +177,7 @@ def pipeline_for(spelling: str | Pipeline, target: Target) -> Pipeline:
             f"unknown pipeline {spelling!r}",
             help=f"{did_you_mean(spelling, (*STAGES, INTERPRETER))}the pipelines are {', '.join(STAGES)}",
         )
-    if spelling in ("mlir", "poly"):
+    if spelling in MLIR_ALONE:
         if target.is_cuda:
             raise UnknownOptionError(
                 f"pipeline {spelling!r} makes CPU code only", help='use pipeline="linalg" or "relax" for CUDA'

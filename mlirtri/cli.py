@@ -257,10 +257,11 @@ def run(file, start, arguments, pipeline, target, schedule) -> None:
 def compare(file, arguments, target, schedule, pipelines, repeat, as_json) -> None:
     """Compile a kernel by every pipeline, run it on random data beside torch, and show what each way costs."""
     from mlirtri.comparison import compare as compare_pipelines
-    from mlirtri.programs import load_kernel
+    from mlirtri.programs import check_arguments, load_kernel
 
     names = pipelines or COMPARED
     function = load_kernel(file)
+    check_arguments(function, dict(arguments))
     how = {"pipelines": names, "target": target, "schedule": schedule, "repeat": repeat}
     with _waiting(f"compiling and running {function.__name__}"):
         found = compare_pipelines(function, **how, **dict(arguments))
@@ -284,11 +285,13 @@ def tune(file, arguments, pipeline, target, trials, seconds, stages, as_json) ->
 
     With --trials 0 a schedule is taken unmeasured, so that CUDA code can be looked at where there is no GPU.
     """
-    from mlirtri.programs import load_kernel
+    from mlirtri.programs import check_arguments, load_kernel
     from mlirtri.tuning import tune as tuned
 
     how = {"trials": trials, "seconds": seconds, "target": target, "pipeline": pipeline}
-    found = tuned(load_kernel(file), **how, **dict(arguments))
+    function = load_kernel(file)
+    check_arguments(function, dict(arguments))
+    found = tuned(function, **how, **dict(arguments))
     for stage in stages:
         print(found.side_by_side(stage))
     if as_json:

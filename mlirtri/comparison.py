@@ -22,7 +22,7 @@ from mlirtri.eager import as_plain, leaves
 from mlirtri.errors import KernelError, KernelTypeError
 from mlirtri.jit import JitFunction
 from mlirtri.language import Tensor
-from mlirtri.lowering.pipelines import COMPARED
+from mlirtri.lowering.pipelines import COMPARED, MLIR_ALONE
 from mlirtri.lowering.specialization import ConstantParameter, Specialization
 from mlirtri.options import Options, resolved
 from mlirtri.signature import shown_type, tensor_type
@@ -134,7 +134,10 @@ def compare(
     named = _with_data(f.signature.bind(arguments, keywords, abstract=True), device)
     specialization = f.signature.specialize(named, f.options.semantics)
     values = list(named.values())
-    contenders = [_compiled(f, specialization, replace(options, pipeline=name), values) for name in pipelines]
+    ways = [replace(options, pipeline=name) for name in pipelines]
+    # A schedule is for those pipelines that have one; the others are compared as they are.
+    ways = [replace(way, schedule="default") if way.pipeline in MLIR_ALONE else way for way in ways]
+    contenders = [_compiled(f, specialization, way, values) for way in ways]
     contenders.append(_first_run(Row(specialization.semantics), as_plain(f, named)))
     reference, expected = _reference(as_plain(f, named, widen=True), contenders)
     _time(contenders, repeat, device)

@@ -12,7 +12,7 @@ from typing import Any
 
 from mlirtri import settings
 from mlirtri.errors import UnknownOptionError
-from mlirtri.lowering.pipelines import INTERPRETER, pipeline_for
+from mlirtri.lowering.pipelines import INTERPRETER, MLIR_ALONE, pipeline_for
 from mlirtri.lowering.schedules import checked_schedule
 from mlirtri.lowering.target import Target, as_target
 
@@ -55,8 +55,13 @@ def resolved(options: Options) -> tuple[Target, str, Any]:
     target = as_target(options.target if options.target is not None else settings.get("MLIRTRI_TARGET"))
     schedule = checked_schedule(options.schedule if options.schedule is not None else "default")
     usual = INTERPRETER if settings.get("MLIRTRI_INTERPRET") else settings.get("MLIRTRI_PIPELINE")
-    pipeline = options.pipeline if options.pipeline is not None else usual
-    return target, schedule, pipeline_for(pipeline, target)
+    pipeline = pipeline_for(options.pipeline if options.pipeline is not None else usual, target)
+    if schedule != "default" and pipeline.name in MLIR_ALONE:
+        raise UnknownOptionError(
+            f"pipeline {pipeline.name!r} takes no schedule {schedule!r}: MLIR makes its loops, TVM has no part in it",
+            help='leave it out, or use pipeline="linalg" or "relax"',
+        )
+    return target, schedule, pipeline
 
 
 def language_options(options: Options) -> tuple[int, bool]:

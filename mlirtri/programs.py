@@ -20,6 +20,7 @@ from typing import Any
 
 from mlirtri.dumps import read_text
 from mlirtri.errors import (
+    ArgumentMismatchError,
     KernelError,
     SourceNotAvailableError,
     Span,
@@ -29,11 +30,13 @@ from mlirtri.errors import (
 )
 from mlirtri.jit import JitFunction, jit
 from mlirtri.kernel import Kernel
+from mlirtri.language import Tensor
 from mlirtri.lowering.pipelines import BACK, CUDA, Pipeline
 from mlirtri.lowering.stage import Stage
 from mlirtri.options import Options, resolved
 from mlirtri.program_files import compile_file, is_program
 from mlirtri.session import recorded_options, resume
+from mlirtri.signature import Signature
 
 
 def load_kernel(spec: str) -> JitFunction:
@@ -120,6 +123,33 @@ def _kernels(module: ModuleType, path: Path) -> dict[str, JitFunction]:
     }
 
 
+def check_arguments(function: JitFunction, given: dict[str, Any]) -> None:
+    """Raise `ArgumentMismatchError` that says which --arg are missing, or name no parameter."""
+    signature = function.signature
+    name, parameters = function.__name__, signature.parameters
+    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+        return
+    for each in given:
+        if each not in parameters:
+            known = f"its parameters are {', '.join(parameters)}" if parameters else "it has no parameters"
+            hint = f"{did_you_mean(each, parameters)}{known}"
+            raise ArgumentMismatchError(f"{name}() has no parameter {each!r}", signature.span, help=hint)
+    open_ = [each for each, parameter in parameters.items() if _has_to_be_said(signature, parameter)]
+    missing = [each for each in open_ if each not in given]
+    if missing:
+        shown = " ".join(f"--arg {each}=f32[2,3]" for each in missing)
+        raise ArgumentMismatchError(
+            f"{name}() needs to know {', '.join(missing)}", signature.span,
+            help=f"say {shown} with their dtypes and shapes, or a value: --arg {missing[0]}=3",
+        )  # fmt: skip
+
+
+def _has_to_be_said(signature: Signature, parameter: Any) -> bool:
+    annotated = signature.annotations.get(parameter.name)
+    is_known = isinstance(annotated, Tensor) and annotated.type is not None
+    return not is_known and parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL
+
+
 # --- compiling what the command line names -------------------------------------------------------------------------
 
 
@@ -138,6 +168,7 @@ def compile_program(
     if path.suffix not in ("", ".py"):
         raise UnknownOptionError(f"{file} is not Python", help="say with --from STAGE which stage's IR it is")
     function = load_kernel(file)
+    check_arguments(function, arguments)
     _, _, pipeline = resolved(options.over(function.options))
     whole = {"target": options.target, "schedule": options.schedule, **arguments}
     if "cuda" in (wanted or ()) and CUDA not in pipeline.stages:

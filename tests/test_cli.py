@@ -103,6 +103,15 @@ def test_a_stage_of_the_other_target_says_how_to_ask_for_it(run, kernels, line, 
     assert hint in err
 
 
+@pytest.mark.parametrize("command", ["emit", "run", "compare", "tune"])
+def test_arguments_that_have_to_be_said(run, kernels, command):
+    status, _, err = run(command, f"{kernels}::chain")
+    assert status == 1
+    assert "chain() needs to know b" in err
+    assert "--arg b=f32[2,3]" in err
+    assert "no parameter 'c'" in run(command, f"{kernels}::chain", "--arg", "c=f32[8]")[2]
+
+
 def test_a_pass_is_found_in_whatever_stage_it_runs(run, kernels):
     _, out, _ = run(
         "emit", f"{kernels}::chain", "--arg", "b=f32[8]", "--pass=linalg-fuse-elementwise-ops", "--stage=fused"

@@ -240,6 +240,8 @@ def test_all_argument_mismatches_are_in_one_message(tmp_path):
         ({"pipeline": "linlg"}, "unknown pipeline 'linlg'", "did you mean 'linalg'"),
         ({"schedule": "fast"}, "unknown schedule 'fast'", "default"),
         ({"pipeline": "mlir", "target": "cuda"}, "makes CPU code only", "linalg"),
+        ({"pipeline": "mlir", "schedule": "meta"}, "'mlir' takes no schedule 'meta'", "linalg"),
+        ({"pipeline": "poly", "schedule": "none"}, "'poly' takes no schedule 'none'", "leave it out"),
     ],
 )
 def test_unknown_options(options, message, way_out):
