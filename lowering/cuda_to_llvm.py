@@ -14,7 +14,7 @@ from mlirtri.lowering.relax_devices import targets_in
 from mlirtri.lowering.scheduled_to_cuda import CudaExecutable
 from mlirtri.lowering.scheduled_to_llvm import build, stable_text
 from mlirtri.lowering.stage import Code, CompileContext
-from mlirtri.lowering.tvm_executable import use_threads
+from mlirtri.lowering.torch_threads import loading, use_threads
 from mlirtri.lowering.tvm_passes import prim_funcs
 from mlirtri.lowering.tvm_targets import tvm_target
 
@@ -30,7 +30,8 @@ def lower(code: Code, context: CompileContext) -> Code:
     on_host = [pair for pair in functions if is_for(pair[1], "cpu")]
     on_device = [pair for pair in functions if is_for(pair[1], "cuda")]
     library = build(on_host, tvm_target(cpu)) if on_host else None
-    host = {name: library[name] for name, _ in on_host} if library is not None else {}
+    text = library.inspect_source("ll") if library is not None else "; no kernel\n"
+    with loading(text, cpu.threads):
+        host = {name: library[name] for name, _ in on_host} if library is not None else {}
     executable = CudaExecutable(on_device, make_plan(mod), tvm_target(cuda), host)
-    text = stable_text(library.inspect_source("ll")) if library is not None else "; no kernel\n"
-    return Code(text, executable, library)
+    return Code(stable_text(text), executable, library)

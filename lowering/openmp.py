@@ -1,8 +1,9 @@
-"""The OpenMP runtime that pipeline `mlir` has its threads from, if there is one.
+"""The OpenMP runtimes that kernels have their threads from, if there are any.
 
-Takes nothing. Gives the path of a library with LLVM's interface (``libiomp5``, ``libomp``): the one that this process
-has loaded already, since two of them in one process end it; else that of the package `intel-openmp`, or the system's.
-None where there is none, and code of this pipeline runs on one thread.
+Takes nothing. Gives paths: of torch's runtime, where that has GNU's interface, and of one with LLVM's (``libiomp5``,
+``libomp``) for pipeline `mlir`: the one that this process has loaded already, since two of them in one process end it;
+else that of the package `intel-openmp`, or the system's. None where there is none: TVM has threads of its own then, and
+code of pipeline `mlir` runs on one.
 """
 
 from __future__ import annotations
@@ -10,18 +11,16 @@ from __future__ import annotations
 import ctypes.util
 import os
 import sys
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 _NAMES = ("libiomp5", "libomp")
 ENTRY = "__kmpc_fork_call"
 """What code calls to start threads; GNU's runtime does not have it."""
-
-
 INSTALL = "pip install 'mlirtri[openmp]'"
 
 
-@lru_cache(maxsize=1)
+@cache
 def runtime_library() -> str | None:
     """The path of the runtime, which is loaded then."""
     found = _loaded() or _installed()
@@ -54,3 +53,31 @@ def _works(path: str) -> bool:
         return hasattr(ctypes.CDLL(path), ENTRY)
     except OSError:
         return False
+
+
+class _Symbol(ctypes.Structure):
+    """What ``dladdr`` tells of an address: first the file that it is in."""
+
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("at", ctypes.c_void_p),
+    )
+
+
+@cache
+def torch_runtime() -> str | None:
+    """The path of torch's OpenMP runtime, where that has GNU's interface."""
+    suffix = ".dylib" if sys.platform == "darwin" else ".so"
+    import torch
+
+    try:
+        # What torch's library is linked with; there may be other runtimes in the process.
+        start = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / f"libtorch_cpu{suffix}")).GOMP_parallel
+        find = ctypes.CDLL(None).dladdr
+    except (OSError, AttributeError):
+        return None
+    symbol = _Symbol()
+    found = find(ctypes.cast(start, ctypes.c_void_p), ctypes.byref(symbol))
+    return os.fsdecode(symbol.file) if found and symbol.file else None

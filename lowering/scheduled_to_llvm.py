@@ -12,7 +12,8 @@ from mlirtri.errors import CodegenError, KernelError
 from mlirtri.lowering.build_modules import host_module, host_ready
 from mlirtri.lowering.launch_plan import make_plan
 from mlirtri.lowering.stage import Code, CompileContext
-from mlirtri.lowering.tvm_executable import MachineExecutable, make_executable, use_threads
+from mlirtri.lowering.torch_threads import loading, use_threads
+from mlirtri.lowering.tvm_executable import MachineExecutable, make_executable
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, relax, tvm
 from mlirtri.lowering.tvm_passes import first_failing, prim_funcs, relax_functions, short_message
 from mlirtri.lowering.tvm_targets import BUILD_PIPELINE, IMPERATIVE, tvm_target
@@ -24,14 +25,16 @@ def lower(mod: IRModule, context: CompileContext) -> Code:
     target = tvm_target(context.target)
     plan = make_plan(mod)
     if plan is None:
-        return _for_machine(mod, target)
+        return _for_machine(mod, target, context.target.threads)
     functions = prim_funcs(mod)
     if not functions:
         return Code("; no kernel\n", make_executable(plan, _none))
     library = build(functions, target)
     loops = [name for name, function in functions if IMPERATIVE in (function.attrs or {})]
-    executable = make_executable(plan, library.__getitem__, loops)
-    return Code(stable_text(library.inspect_source("ll")), executable, library)
+    text = library.inspect_source("ll")
+    with loading(text, context.target.threads):
+        executable = make_executable(plan, library.__getitem__, loops)
+    return Code(stable_text(text), executable, library)
 
 
 def build(functions, target):
@@ -59,7 +62,7 @@ def _none(name: str):
     raise CodegenError(f"there is no kernel {name}")
 
 
-def _for_machine(mod: IRModule, target) -> Code:
+def _for_machine(mod: IRModule, target, threads: int) -> Code:
     """Branches: Relax's own compiler and machine."""
     functions = {
         gv: host_ready(function) if isinstance(function, PrimFunc) else function
@@ -74,5 +77,9 @@ def _for_machine(mod: IRModule, target) -> Code:
     (name, _), *_ = relax_functions(mod)
     machine = MachineExecutable(compiled, name, len(prim_funcs(mod)), tvm.cpu())
     libraries = [module for module in compiled.mod.imports if module.kind == "llvm"]
-    text = "".join(stable_text(module.inspect_source("ll")) for module in libraries)
-    return Code(text, machine, libraries[0] if libraries else None)
+    text = "".join(module.inspect_source("ll") for module in libraries)
+    with loading(text, threads):
+        # Whatever is asked for, code is loaded.
+        for module in libraries:
+            module.implements_function(name)
+    return Code(stable_text(text), machine, libraries[0] if libraries else None)

@@ -7,7 +7,6 @@ read-only data with others. Refuses tensors where the device is missing (`Device
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -22,31 +21,8 @@ from mlirtri.lowering.launch_plan import Plan, Step, Value
 from mlirtri.lowering.tvm_names import relax, tvm
 
 Launch = Callable[[Sequence[Any], Sequence[Any]], None]
-_USED: list[bool] = []
-"""Not empty once kernels may run with several threads."""
-_FORKED: list[bool] = []
-"""Not empty in a process that was forked afterwards."""
 LITTLE = 1 << 12
 """Bytes that one block of work may touch to be over in a microsecond or so."""
-
-
-def use_threads(threads: int) -> None:
-    """Let TVM's pools use `threads` CPU threads: its own guess halves them.
-
-    The pool of a Python thread is made at its first parallel launch and reads the variable then. A process forked from
-    one that has run kernels has one thread: the others were not forked, and its pool would wait for them forever.
-    """
-    os.environ["TVM_NUM_THREADS"] = str(1 if _FORKED else max(1, threads))
-    if not _USED and hasattr(os, "register_at_fork"):
-        _USED.append(True)
-        os.register_at_fork(after_in_child=_stay_alone)
-    # Workers that are bound to a core wait for it when somebody else's thread is there, the caller's own among them.
-    os.environ.setdefault("TVM_BIND_THREADS", "0")
-
-
-def _stay_alone() -> None:
-    _FORKED.append(True)
-    os.environ["TVM_NUM_THREADS"] = "1"
 
 
 @dataclass(frozen=True)

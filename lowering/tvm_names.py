@@ -7,6 +7,7 @@ newer apache-tvm-ffi crashes the process (`tvm.ir.save_json` of any TIR node) in
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar
@@ -75,6 +76,11 @@ def register_pure_operator(name: str, meaning: str):
     return operator
 
 
+def tvm_libraries() -> tuple[ctypes.CDLL, ctypes.CDLL]:
+    """TVM's core and its runtime, as this process has loaded them."""
+    return tvm_ffi.LIB, tvm.base._LOADED_LIBS["tvm_runtime"]
+
+
 def meta_schedule():
     """TVM's MetaSchedule, which takes a second to load."""
     from tvm.s_tir import meta_schedule as found
@@ -105,5 +111,5 @@ __all__ = [
     "Range", "SBlock", "SBlockRealize", "Schedule", "Sequential", "Target", "TensorLoad", "TensorType",
     "WalkResult", "apply_trace", "check_versions", "dlight", "from_source", "ir", "meta_schedule",
     "read_write_region", "register_pure_operator", "relax", "s_tir", "structural_equal", "structural_map",
-    "structural_walk", "tirx", "tune_context", "tvm", "tvm_ffi",
+    "structural_walk", "tirx", "tune_context", "tvm", "tvm_ffi", "tvm_libraries",
 ]  # fmt: skip

@@ -33,6 +33,8 @@ import torch
 print(f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built for CPUs only")
 for index in range(torch.cuda.device_count()):
     print(torch.cuda.get_device_name(index), "sm_%d%d" % torch.cuda.get_device_capability(index))
+from mlirtri.lowering.openmp import torch_runtime
+print("kernels run on its threads,", torch_runtime()) if torch_runtime() else print("kernels run on TVM's threads")
 """
 
 _PROBES = {

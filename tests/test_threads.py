@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 import torch
 from tolerances import within
 
 import mlirtri as mt
+from mlirtri.lowering import torch_threads
+from mlirtri.lowering.openmp import torch_runtime
 from mlirtri.lowering.target import host_threads
+from mlirtri.lowering.tvm_names import SCRIPT_NAMES, from_source, tvm
 
 SIZE = 1 << 20
 
@@ -72,6 +77,91 @@ def test_several_callers_and_torch_take_turns():
         caller.join(60)
     assert not any(caller.is_alive() for caller in callers)
     assert wrong == []
+
+
+LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+TASK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+needs_torch_threads = pytest.mark.skipif(torch_runtime() is None, reason="torch has other threads here")
+
+
+def launched(function, wanted: int = 0) -> int:
+    """Run tasks in Python on two threads."""
+    task = TASK(lambda number, _group, _data: function(number))
+    return LAUNCH(torch_threads._launch(2, 2))(ctypes.cast(task, ctypes.c_void_p), None, wanted)
+
+
+@needs_torch_threads
+@pytest.mark.parametrize("wanted", [0, 1, 3, 64])
+def test_each_task_is_done_once(wanted):
+    done = []
+    assert launched(lambda number: done.append(number) or 0, wanted) == 0
+    assert sorted(done) == list(range(wanted or 2 * torch_threads.TASKS))
+
+
+@needs_torch_threads
+def test_a_caller_that_waits_for_its_threads_in_vain_goes_on_alone():
+    caller, others = threading.get_ident(), threading.Event()
+
+    def late(_number: int) -> int:
+        if threading.get_ident() == caller:
+            return 0 if others.wait(10) else -1
+        others.set()
+        time.sleep(0.2)
+        return 0
+
+    # Two tasks: one for each thread.
+    assert launched(late, 2) == 0
+    seen = []
+    assert launched(lambda _number: seen.append(threading.get_ident()) or 0) == 0
+    assert set(seen) == {caller}
+
+
+CHECKED = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def checked(a: T.Buffer((4096,), "float32")):
+        T.func_attr({"global_symbol": "checked", "tirx.noalias": True})
+        for i in T.parallel(4096):
+            assert a[i] >= T.float32(0), ("ValueError", ["negative"])
+            a[i] = a[i] + T.float32(1)
+"""
+
+
+def threads_here() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+@needs_torch_threads
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="threads are not files here")
+@pytest.mark.skipif(torch.get_num_threads() < 2, reason="torch has one thread")
+def test_loops_run_on_torchs_threads_and_those_of_other_modules_on_tvms(monkeypatch):
+    monkeypatch.setenv("TVM_NUM_THREADS", "2")
+    monkeypatch.setenv("MLIRTRI_NUM_THREADS", str(torch.get_num_threads()))
+    library, other = (tvm.tirx.build(from_source(CHECKED, SCRIPT_NAMES), target="llvm") for _ in range(2))
+    with torch_threads.loading(library.inspect_source("ll"), torch.get_num_threads()):
+        ours = library["checked"]
+    counts, messages = [], []
+
+    def run() -> None:
+        # A thread that is new has none of its own yet.
+        given = torch.zeros(SIZE) + 1
+        for function in (ours, other["checked"]):
+            counts.append(threads_here())
+            function(given[:4096])
+            given[1000] = -1
+            with pytest.raises((ValueError, RuntimeError)) as raised:
+                function(given[:4096])
+            messages.append(f"{raised.type.__name__}: {raised.value}")
+            given[:] = 1
+        counts.append(threads_here())
+
+    caller = threading.Thread(target=run)
+    caller.start()
+    caller.join(60)
+    assert counts[0] == counts[1] < counts[2]
+    assert messages[0] == "ValueError: negative"
+    assert "negative" in messages[1]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -1,0 +1,119 @@
+"""Whose threads parallel loops run on: torch's, where torch has an OpenMP runtime with GNU's interface, else TVM's.
+
+Takes how many. Gives a context for loading compiled modules, whose loops are started by `torch_threads.mlir` then and
+not by TVM: threads of two libraries that wait for work on the same CPUs hold each other up, and these wait for both.
+They are as many as torch uses, or ``MLIRTRI_NUM_THREADS``; one in a process that was forked, which has no others. While
+other programs have the CPUs, so that the caller would wait for its threads for longer than it works, it goes on alone.
+
+A loop is cut into more tasks than there are threads. Each thread begins with tasks of its own, the same at each launch,
+since their memory is in its cache, and goes on with those that others have not come to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import threading
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mlirtri import settings
+from mlirtri.dialect.mlir import execution_engine, ir
+from mlirtri.lowering.openmp import torch_runtime
+from mlirtri.lowering.tvm_names import tvm_libraries
+
+TASKS = 16
+"""Tasks of a loop per thread: one that comes late, or has the slower CPU, does fewer of them."""
+_PROGRAM = Path(__file__).with_suffix(".mlir")
+_POINTER = "__TVMBackendParallelLaunch"
+"""What modules call to start a loop: a variable of theirs, which is set when they are loaded."""
+_BARRIER = "TVMBackendParallelBarrier"
+_Packed = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_LOADING = threading.Lock()
+_STARTERS: list[_Starter] = []
+_USED: list[bool] = []
+"""Not empty once kernels may run with several threads."""
+_FORKED: list[bool] = []
+"""Not empty in a process that was forked afterwards."""
+
+
+def use_threads(threads: int) -> None:
+    """Let TVM's pools use so many CPU threads: its own guess halves them.
+
+    The pool of a Python thread is made at its first parallel launch and reads the variable then. A process forked from
+    one that has run kernels has one thread: the others were not forked, and its pool would wait for them forever.
+    """
+    os.environ["TVM_NUM_THREADS"] = str(1 if _FORKED else max(1, threads))
+    if not _USED and hasattr(os, "register_at_fork"):
+        _USED.append(True)
+        os.register_at_fork(after_in_child=_stay_alone)
+    # Workers that are bound to a core wait for it when somebody else's thread is there, the caller's own among them.
+    os.environ.setdefault("TVM_BIND_THREADS", "0")
+
+
+@contextlib.contextmanager
+def loading(code: str, threads: int) -> Iterator[None]:
+    """The module of which `code` is the LLVM IR, loaded inside, runs its loops on torch's threads; others on TVM's."""
+    # Tasks that wait for each other have to run all at once, on as many threads.
+    is_fit = threads > 1 and _POINTER in code and _BARRIER not in code
+    launch = _launch(threads, settings.get("MLIRTRI_NUM_THREADS") or 0) if is_fit else None
+    if launch is None:
+        yield
+        return
+    core, runtime = tvm_libraries()
+    own = ctypes.cast(runtime.TVMBackendParallelLaunch, ctypes.c_void_p)
+    register = core.TVMFFIEnvModRegisterContextSymbol
+    register.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
+    with _LOADING:
+        register(_POINTER.encode(), launch)
+        try:
+            yield
+        finally:
+            register(_POINTER.encode(), own)
+
+
+@cache
+def _launch(threads: int, team: int) -> int | None:
+    """The address of what starts loops on a team of so many threads; 0 is as many as torch uses."""
+    if (runtime := torch_runtime()) is None:
+        return None
+    core, _ = tvm_libraries()
+    with ir.Context():
+        module = ir.Module.parse(_PROGRAM.read_text())
+        engine = execution_engine.ExecutionEngine(module, opt_level=0, shared_libs=[runtime, core._name])
+    starter = _Starter(engine, threads, team)
+    starter.set(alone=bool(_FORKED))
+    _STARTERS.append(starter)
+    return starter.address()
+
+
+class _Starter:
+    """The code of `torch_threads.mlir` for so many threads, for as long as the process lives."""
+
+    def __init__(self, engine: Any, threads: int, team: int):
+        self._engine, self._counts = engine, (threads, team, TASKS * threads)
+        self._set = _Packed(engine.raw_lookup("set"))
+
+    def set(self, alone: bool) -> None:
+        _call(self._set, *(ctypes.c_int32(value) for value in (*self._counts, alone)))
+
+    def address(self) -> int | None:
+        """Of the function that starts a loop."""
+        result = ctypes.c_void_p()
+        _call(_Packed(self._engine.raw_lookup("address")), result)
+        return result.value
+
+
+def _call(function: Any, *values: Any) -> None:
+    """By the engine's convention: a table of addresses of the arguments and the result."""
+    function((ctypes.c_void_p * len(values))(*map(ctypes.addressof, values)))
+
+
+def _stay_alone() -> None:
+    _FORKED.append(True)
+    os.environ["TVM_NUM_THREADS"] = "1"
+    for starter in _STARTERS:
+        starter.set(alone=True)
