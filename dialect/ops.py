@@ -29,8 +29,8 @@ class Op:
 
     name: str
     group: str
-    """``elementwise``, ``reduction``, ``shape``, ``contraction``, ``normalization``, ``creation`` or
-    ``indexing`` or ``sequence``."""
+    """``elementwise``, ``reduction``, ``shape``, ``contraction``, ``normalization``, ``creation``, ``indexing``,
+    ``sequence`` or ``window``."""
     operands: tuple[str, ...] = ()
     """Names of the tensor operands; a name that ends in ``*`` takes any number."""
     attributes: Mapping[str, str] = field(default_factory=dict)
@@ -78,6 +78,7 @@ def load() -> Mapping[str, Op]:
 
 _ROOMS = (
     "elementwise", "reductions", "shapes", "contractions", "normalizations", "creation", "indexing", "arrays",
+    "windows",
 )  # fmt: skip
 _LOADED: set[str] = set()
 

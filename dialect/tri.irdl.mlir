@@ -930,5 +930,30 @@ module {
       %2 = irdl.base "!builtin.tensor" 
       irdl.results(result: %2)
     }
+    irdl.operation @convolution {
+      %0 = irdl.base "!builtin.tensor" 
+      %1 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0, w: %1)
+      %2 = irdl.any
+      %3 = irdl.any
+      %4 = irdl.any
+      %5 = irdl.any
+      %6 = irdl.any
+      %7 = irdl.base "#builtin.integer" 
+      irdl.attributes {"strides" = %2, "dilations" = %3, "low" = %4, "high" = %5, "spread" = %6, "groups" = %7}
+      %8 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %8)
+    }
+    irdl.operation @pool {
+      %0 = irdl.base "!builtin.tensor" 
+      irdl.operands(x: %0)
+      %1 = irdl.base "#builtin.string" 
+      %2 = irdl.any
+      %3 = irdl.any
+      %4 = irdl.any
+      irdl.attributes {"kind" = %1, "window" = %2, "strides" = %3, "dilations" = %4}
+      %5 = irdl.base "!builtin.tensor" 
+      irdl.results(result: %5)
+    }
   }
 }

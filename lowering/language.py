@@ -44,6 +44,7 @@ class Language:
         # The rules are written with this module, and register their functions when they are imported.
         import_module("mlirtri.lowering.language_rules")
         import_module("mlirtri.lowering.language_arrays")
+        import_module("mlirtri.lowering.language_windows")
         self.semantics = semantics
         self.tri = TriBuilder()
         self.memory = Memory()

@@ -25,7 +25,7 @@ from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tri_decompose import decompose, tri_operations
 
-RULE_MODULES = ("arrays", "indexing", "products", "reductions")
+RULE_MODULES = ("arrays", "indexing", "products", "reductions", "windows")
 """Modules ``tri_to_linalg_<name>`` that register their rules when they are imported."""
 MERGE = (Pass("cse", "the same mask is one value"),)
 STRAIGHT = ("gather",)

@@ -25,7 +25,9 @@ from mlirtri.errors import KernelError, SourceNotAvailableError
 PAGE = Path(__file__).parent.parent / "docs" / "operations.md"
 SHORT = {"numpy.": "np.", "torch.nn.functional.": "F.", "mlirtri.": "mt."}
 """Prefixes of spellings as the page abbreviates them."""
-GROUPS = ("elementwise", "reduction", "shape", "contraction", "normalization", "creation", "indexing", "sequence")
+GROUPS = (
+    "elementwise", "reduction", "shape", "contraction", "normalization", "creation", "indexing", "sequence", "window",
+)  # fmt: skip
 LIBRARIES = {
     "Operators": "Python's",
     "mlirtri": "mlirtri.",
@@ -132,6 +134,8 @@ def _operand_types(op: Op, dtype: DType) -> list[TensorType]:
     by_name |= {name: TensorType((2,), by_name.get(name, TensorType((), dtype)).dtype) for name in vectors}
     if op.name == "add_at":
         by_name["positions"] = TensorType((2,), DTYPES["int64"])
+    if op.group == "window":
+        return [TensorType((2, 2, 2, 2), dtype) for _ in op.operands]
     wanted = [name for name in op.operands if name not in ("parameters*", "indices*")]
     return [by_name.get(name, TensorType((2, 2), dtype)) for name in wanted]
 
@@ -149,6 +153,7 @@ def _attributes(op: Op, dtype: DType) -> dict[str, Any]:
         "permutation": (1, 0), "offsets": (0, 0), "sizes": (1, 1), "strides": (1, 1), "normalized": 1, "eps": 1e-5,
         "correction": 0, "beta": 1.0, "threshold": 20.0, "dtype": dtype.name, "value": 0, "start": 0, "step": 1,
         "size": 2, "rows": 2, "columns": 2, "diagonal": 0, "drop": (), "kind": "sum",
+        "window": (1, 1), "dilations": (1, 1), "spread": (1, 1), "groups": 1,
         "right": False, "low": (0, 0), "high": (0, 0), "values": (0, 0, 0, 0),
     }  # fmt: skip
     return {name: by_name[name] for name in op.attributes}

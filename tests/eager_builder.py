@@ -16,7 +16,7 @@ import pytest
 import torch
 from tolerances import within
 
-from mlirtri.dialect import spellings
+from mlirtri.dialect import ops, spellings
 from mlirtri.dialect.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.promotion import Operand, result_dtypes
 from mlirtri.dialect.types import TensorType
@@ -241,6 +241,13 @@ class Eager:
 
     def op_correlate(self, x, y):
         return self.product("dot", x, y) if len(x) == len(y) == 0 else np.correlate(x, y, "valid")
+
+    def op_convolution(self, x, w, strides, dilations, low, high, spread, groups):
+        numbers = {"strides": strides, "dilations": dilations, "low": low, "high": high, "spread": spread}
+        return ops.load()["convolution"].numpy(x, w, **numbers, groups=groups)
+
+    def op_pool(self, x, kind, window, strides, dilations):
+        return ops.load()["pool"].numpy(x, kind=kind, window=window, strides=strides, dilations=dilations)
 
     def op_pick(self, x, positions):
         return np.asarray(np.asarray(x)[positions])

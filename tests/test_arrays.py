@@ -23,6 +23,11 @@ HOLES = np.where(random.uniform(0, 1, (2, 50)) < 0.1, np.nan, random.uniform(-2,
 EDGES = np.linspace(-1.5, 1.5, 8)
 SORTS = ("sort", "argsort")
 EMPTY = np.zeros((2, 0))
+IMAGES, KERNELS = random.uniform(-2, 2, (2, 4, 7, 6)), random.uniform(-2, 2, (6, 2, 3, 2))
+CONVOLUTION = {
+    "strides": (2, 1), "dilations": (1, 2), "low": (1, 0), "high": (2, 1), "spread": (1, 2), "groups": 2,
+}  # fmt: skip
+POOL = {"window": (2, 3), "strides": (1, 2), "dilations": (1, 2)}
 ODD = np.array([np.nan, -np.inf, np.inf, -0.0, 0.0, 1.5, -1.5, 1.4999999999999998])
 
 
@@ -57,6 +62,11 @@ ROWS = [
     Row("correlate", LONG, EDGES), Row("correlate", LONG.astype(np.float16), EDGES.astype(np.float16)),
     Row("correlate", TIES[0, :, 0], TIES[1, :4, 0]), Row("pad", TIES, low=(0, 2, 1), high=(1, 0, 0), value=-3),
     Row("pad", EMPTY, low=(1, 2), high=(0, 0), value=2.5),
+    Row("convolution", IMAGES, KERNELS, **CONVOLUTION), Row("pool", HOLES, kind="max", **POOL),
+    Row("convolution", IMAGES.astype(np.float16), KERNELS.astype(np.float16), **CONVOLUTION),
+    Row("convolution", TIES, TIES[:, :, :1], **dict.fromkeys(CONVOLUTION, (1,)) | {"groups": 1}),
+    Row("pool", IMAGES.astype(np.float16), kind="sum", **POOL), Row("pool", TIES, kind="min", **POOL),
+    Row("convolution", IMAGES[:, :2, :, 0], KERNELS[:3, :, :, 0], **dict.fromkeys(CONVOLUTION, (2,)) | {"groups": 1}),
     Row("literal", values=(0.5, -0.0), shape=(2, 1), dtype="float16"),
     Row("literal", values=(-1, 5), shape=(2,), dtype="uint64"),
     Row("literal", values=(1, 0, 1), shape=(3,), dtype="bool"),
@@ -102,6 +112,11 @@ def test_every_row_computes_its_reference(tmp_path, row, pipeline):
         (Row("bins", LONG, EDGES[:1]), "bins need two edges or more"),
         (Row("add_at", LONG, LONG, LONG), "int64 positions"),
         (Row("correlate", EDGES, LONG), "takes the longer operand first"),
+        (Row("convolution", LONG, LONG, **CONVOLUTION), "one rank from 3 on"),
+        (Row("convolution", IMAGES, KERNELS, **CONVOLUTION | {"groups": 3}), "the channels do not fit"),
+        (Row("convolution", IMAGES, KERNELS, **CONVOLUTION | {"low": (0,)}), "low are 2 numbers of 0 or more"),
+        (Row("pool", LONG, kind="mean", **POOL), "a pool is one of max, min, sum, not 'mean'"),
+        (Row("pool", LONG, kind="max", **POOL), "has 1 to 1 axes, not 2"),
         (Row("pad", LONG, low=(-1,), high=(0,), value=0), "widths of 0 or more"),
         (Row("literal", values=(1, 2), shape=(3,), dtype="int8"), "does not hold 2 numbers"),
     ],

@@ -18,6 +18,7 @@ from numpy_calls import ARRAYS
 from spelling_calls import NETWORKS, NUMPY, TORCH
 from tolerances import within
 from torch_calls import TENSORS
+from window_calls import WINDOWS
 
 import mlirtri as mt
 from mlirtri.dialect import spellings
@@ -84,8 +85,10 @@ def groups():
         ("torch", "torch", [case for case in CALLS if is_torch(case)], PIPELINES, ()),
         ("numpy", "some-arrays", ARRAY_CALLS[::6], ("linalg",), ()),
         ("torch", "some-tensors", TENSORS[::6], ("linalg",), ()),
+        ("torch", "some-windows", WINDOWS[::6], PIPELINES, ()),
         ("numpy", "arrays", ARRAY_CALLS, PIPELINES, [pytest.mark.slow]),
         ("torch", "tensors", TENSORS, PIPELINES, [pytest.mark.slow]),
+        ("torch", "windows", WINDOWS, PIPELINES, [pytest.mark.slow]),
     )
     for library, name, calls, pipelines, marks in parts:
         for start in range(0, len(calls), CALLS_PER_KERNEL):

@@ -24,7 +24,7 @@ PIPELINES = ("linalg", "relax", "mlir")
 TABLE = ops.load()
 DIALECT = {op.name: op for op in ops.dialect_ops()}
 STRAIGHT = [op.name for op in DIALECT.values() if op.group not in ("indexing", "sequence")]
-"""The others have operands of different kinds: test_imperative_linalg.py and test_arrays.py have them."""
+"""The others have operands of different kinds: test_imperative_sizes.py and test_arrays.py have them."""
 ATTRIBUTES = {
     "cast": {"dtype": "int32"}, "softplus": {"beta": 1.5, "threshold": 20.0},
     "reshape": {"shape": (4, 6)}, "transpose": {"permutation": (2, 0, 1)}, "broadcast_to": {"shape": (5, 2, 3, 4)},
@@ -35,11 +35,16 @@ ATTRIBUTES = {
     "arange": {"start": 0.5, "step": 0.25, "size": 7, "dtype": "float32"},
     "eye": {"rows": 3, "columns": 4, "diagonal": 1, "dtype": "int8"},
     "pad": {"low": (1, 0, 2), "high": (0, 3, 1), "value": 1},
+    "convolution": {
+        "strides": (2, 1), "dilations": (1, 2), "low": (1, 0), "high": (2, 2), "spread": (1, 2), "groups": 2,
+    },
+    "pool": {"kind": "max", "window": (2, 1), "strides": (1, 2), "dilations": (1, 1)},
     "literal": {"values": (3, 1, 4, -1, 5, 9), "shape": (2, 3), "dtype": "int16"},
 }  # fmt: skip
 SHAPES = {
     "matmul": [(2, 3, 4), (4, 5)], "layer_norm": [(2, 3, 4), (4,), (4,)], "rms_norm": [(2, 3, 4), (3, 4)],
     "where": [(3, 1), (2, 3, 4), (4,)], "correlate": [(7,), (3,)],
+    "convolution": [(2, 4, 5, 4), (6, 2, 3, 2)],
 }  # fmt: skip
 EXACT_KINDS = "iub"
 

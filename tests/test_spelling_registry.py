@@ -55,8 +55,11 @@ def test_numpy_signatures_are_numpys(name):
 
 @pytest.mark.parametrize("name", [n for n in spellings.load() if n.startswith("torch.nn.functional.")])
 def test_torch_functional_signatures_are_torchs(name):
+    # What depends on `return_indices` is two functions behind one, which has the signature of the second.
+    word = name.rpartition(".")[2]
+    of = name.replace(word, f"_{word}") if "max_pool" in word else name
     try:
-        theirs = inspect.signature(library_function(name)).parameters.values()
+        theirs = inspect.signature(library_function(of)).parameters.values()
     except ValueError:
         pytest.skip("torch does not tell the signature of a builtin")
     ours = spellings.lookup(name).signature.parameters.values()

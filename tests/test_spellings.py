@@ -13,6 +13,7 @@ from numpy_calls import ARRAYS
 from spelling_calls import MASK, NETWORKS, NUMPY, TORCH, B, C, Case, F, K, M, N, P, Q, V, W, X, Y
 from tolerances import tolerance, within
 from torch_calls import TENSORS
+from window_calls import REFUSED, WINDOWS
 
 from mlirtri.dialect import spellings, spellings_numpy, spellings_torch
 from mlirtri.dialect.definition import mlir_type, new_context
@@ -23,8 +24,10 @@ from mlirtri.errors import KernelError
 from mlirtri.lowering.language import Language
 from mlirtri.lowering.tri_builder import Tensor
 
+CASES = [*NUMPY, *ARRAYS, *TORCH, *TENSORS, *NETWORKS, *WINDOWS]
 
-@pytest.mark.parametrize("case", [*NUMPY, *ARRAYS, *TORCH, *TENSORS, *NETWORKS], ids=str)
+
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_same_call_same_result(case):
     check(case.name, *case.arguments, **case.keywords)
 
@@ -48,7 +51,7 @@ def context():
         yield made
 
 
-@pytest.mark.parametrize("case", [*NUMPY, *ARRAYS, *TORCH, *TENSORS, *NETWORKS], ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_builder_of_kernels_gives_the_same_types(case, context):
     """The same call with the builder that makes MLIR operations."""
     arrays = leaves([*case.arguments, *case.keywords.values()])
@@ -240,6 +243,7 @@ def test_own_functions_follow_the_semantics(semantics):
         ("the mask of masked_fill is a bool tensor", Case("torch.masked_fill", X, N, 0)),
         ("rank 2 or more", Case("torch.tril", V)),
         ("is not within dimension 0", Case("torch.narrow", B, 0, 3, 2)),
+        *REFUSED,
     ],
     ids=str,
 )

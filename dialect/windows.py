@@ -1,0 +1,115 @@
+"""Rows of the op table for sliding windows: convolutions with padding, strides and groups, and pools.
+
+Images are ``(batch, channels, sizes…)``, kernels ``(channels out, channels in of a group, sizes…)``, as torch has them.
+A kernel is not turned around. Products of fp16 and bf16 are accumulated in fp32 and rounded once at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+import numpy as np
+
+from mlirtri.dialect.ops import Op, add
+from mlirtri.dialect.types import TensorType
+from mlirtri.errors import KernelTypeError, KernelValueError
+
+POOLS = {"max": np.maximum, "min": np.minimum, "sum": np.add}
+"""What `pool` combines the elements of a window with."""
+
+
+def windows(size: int, window: int, stride: int, dilation: int) -> int:
+    """How many windows of so many elements fit into `size`."""
+    return max(0, (size - dilation * (window - 1) - 1) // stride + 1)
+
+
+def spread_size(size: int, spread: int) -> int:
+    """The length of an axis with ``spread - 1`` zeros between its elements."""
+    return max(0, (size - 1) * spread + 1)
+
+
+def _convolution(types, attributes) -> TensorType:
+    x, w = types
+    if x.rank != w.rank or x.rank < 3 or x.dtype != w.dtype:
+        raise KernelTypeError(f"a convolution takes an image and a kernel of one rank from 3 on, got {x} and {w}")
+    if not (x.is_static and w.is_static) or x.dtype.is_complex or x.dtype.is_bool:
+        raise KernelTypeError(f"a convolution takes real numbers with sizes known at compile time, got {x} and {w}")
+    groups, axes = attributes["groups"], x.rank - 2
+    if groups < 1 or x.shape[1] != w.shape[1] * groups or w.shape[0] % groups:
+        raise KernelTypeError(f"a convolution in {groups} groups of {x} and {w}: the channels do not fit")
+    _check(attributes, axes, ("strides", "dilations", "spread"), ("low", "high"))
+    each = (x.shape[2:], w.shape[2:], *(attributes[name] for name in _CONVOLUTION[:-1]))
+    sizes = [
+        windows(spread_size(size, spread) + low + high, window, stride, dilation)
+        for size, window, stride, dilation, low, high, spread in zip(*each, strict=True)
+    ]
+    return x.with_shape((x.shape[0], w.shape[0], *sizes))
+
+
+_CONVOLUTION = ("strides", "dilations", "low", "high", "spread", "groups")
+
+
+def _check(attributes, axes: int, positive: Sequence[str], others: Sequence[str] = ()) -> None:
+    for name in (*positive, *others):
+        values, least = attributes[name], 1 if name in positive else 0
+        if len(values) != axes or any(value < least for value in values):
+            raise KernelValueError(f"{name} are {axes} numbers of {least} or more, not {values}")
+
+
+def _pool(types, attributes) -> TensorType:
+    [x] = types
+    if attributes["kind"] not in POOLS:
+        raise KernelValueError(f"a pool is one of {', '.join(POOLS)}, not {attributes['kind']!r}")
+    if not x.is_static or x.dtype.is_complex or x.dtype.is_bool:
+        raise KernelTypeError(f"a pool takes real numbers with sizes known at compile time, got {x}")
+    axes = len(attributes["window"])
+    if not 1 <= axes <= x.rank:
+        raise KernelValueError(f"a pool of {x} has 1 to {x.rank} axes, not {axes}")
+    _check(attributes, axes, ("window", "strides", "dilations"))
+    each = (attributes[name] for name in ("window", "strides", "dilations"))
+    sizes = [windows(*one) for one in zip(x.shape[-axes:], *each, strict=True)]
+    return x.with_shape((*x.shape[:-axes], *sizes))
+
+
+def _shifted(x: np.ndarray, sizes, window, strides, dilations) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
+    """Each place of the window, and the elements of the last axes that all windows have there."""
+    for place in product(*map(range, window)):
+        starts = [at * dilation for at, dilation in zip(place, dilations, strict=True)]
+        each = zip(starts, sizes, strides, strict=True)
+        parts = [slice(start, start + max(0, (size - 1) * stride + 1), stride) for start, size, stride in each]
+        yield place, x[(..., *parts)]
+
+
+def _reference_convolution(x, w, strides, dilations, low, high, spread, groups):
+    wide = np.float32 if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x.dtype
+    padded = np.zeros(
+        [*x.shape[:2], *(spread_size(*one) + a + b for *one, a, b in zip(x.shape[2:], spread, low, high, strict=True))],
+        wide,
+    )  # fmt: skip
+    each = zip(low, x.shape[2:], spread, strict=True)
+    padded[(..., *(slice(a, a + spread_size(size, step), step) for a, size, step in each))] = x
+    sizes = [windows(*one) for one in zip(padded.shape[2:], w.shape[2:], strides, dilations, strict=True)]
+    kernel = w.astype(wide).reshape(groups, w.shape[0] // groups, *w.shape[1:])
+    total = np.zeros((x.shape[0], groups, w.shape[0] // groups, *sizes), wide)
+    for place, part in _shifted(padded, sizes, w.shape[2:], strides, dilations):
+        part = part.reshape(x.shape[0], groups, w.shape[1], *sizes)
+        total += np.einsum("ngc...,goc->ngo...", part, kernel[(..., *place)])
+    return total.reshape(x.shape[0], w.shape[0], *sizes).astype(x.dtype)
+
+
+def _reference_pool(x, kind, window, strides, dilations):
+    sizes = [windows(*one) for one in zip(x.shape[-len(window) :], window, strides, dilations, strict=True)]
+    wide = np.float32 if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x.dtype
+    parts = [part.astype(wide) for _, part in _shifted(x, sizes, window, strides, dilations)]
+    total = parts[0].copy()
+    for part in parts[1:]:
+        total = POOLS[kind](total, part)
+    return total.astype(x.dtype)
+
+
+def fill() -> None:
+    integers = {name: "ints" for name in _CONVOLUTION[:-1]} | {"groups": "int"}
+    add(Op("convolution", "window", ("x", "w"), integers, _convolution, _reference_convolution, structured=True))
+    sizes = {"kind": "string", "window": "ints", "strides": "ints", "dilations": "ints"}
+    add(Op("pool", "window", ("x",), sizes, _pool, _reference_pool, structured=True))
