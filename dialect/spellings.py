@@ -159,8 +159,8 @@ _SPELLINGS: dict[str, Spelling] = {}
 _ROOMS = (
     "numpy", "numpy_reductions", "numpy_functions", "numpy_arrays", "numpy_shapes", "numpy_making", "numpy_sequences",
     "numpy_quantiles", "numpy_statistics", "numpy_products", "numpy_linalg", "numpy_ufuncs", "numpy_positions", "torch",
-    "torch_arrays", "torch_shapes", "torch_sequences", "torch_products", "torch_networks", "torch_windows", "math", "methods",
-    "writes", "mlirtri", "complex", "refused",
+    "torch_arrays", "torch_shapes", "torch_sequences", "torch_products", "torch_networks", "torch_windows", "math",
+    "methods", "writes", "mlirtri", "complex", "refused",
 )  # fmt: skip
 _LIBRARIES = ("numpy", "torch", "math", "cmath")
 _INDEX: dict[str, dict[int, tuple[Any, str]]] = {}
