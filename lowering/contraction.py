@@ -75,6 +75,10 @@ class Contraction:
     """Whether the left operand is copied first, row by row: when an element takes work, or rows are not contiguous."""
     packs_right: bool = True
     """Whether the right operand is copied first. In place it has to be contiguous along the columns."""
+    column_range: tuple[Any, Any] | None = None
+    """From which column up to which there is something to do, as run time tells; tiles without any are passed over."""
+    reduced_range: tuple[Any, Any] | None = None
+    """From where up to where the outermost axis of the sum goes, as run time tells; None for all of it."""
 
 
 def size_of(axes: Sequence[Axis]) -> int:

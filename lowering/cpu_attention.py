@@ -10,66 +10,28 @@ products is one block's scores, which stay in the second cache. None where there
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
+from mlirtri.lowering.attention_chains import Chain, chain_of, loads_of
+from mlirtri.lowering.attention_masks import Sight, sight_of
 from mlirtri.lowering.contraction import Axis, Contraction, Values, size_of
 from mlirtri.lowering.cpu_contraction import contraction_loops
 from mlirtri.lowering.cpu_facts import cache_bytes
 from mlirtri.lowering.cpu_packing import packed_right
-from mlirtri.lowering.cpu_rows import runs_along_memory, with_statement
+from mlirtri.lowering.cpu_rows import with_statement
 from mlirtri.lowering.cpu_tiles import lanes_for, loop_kind
-from mlirtri.lowering.products import Product, find_product
-from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of
-from mlirtri.lowering.row_passes import RowWriter
-from mlirtri.lowering.row_plan import RowPlan, make_plan
-from mlirtri.lowering.schedule_blocks import leaf_blocks
+from mlirtri.lowering.products import Product
+from mlirtri.lowering.row_passes import RowWriter, unit_of_bounds
+from mlirtri.lowering.row_statements import INFINITY_BITS
 from mlirtri.lowering.target import Target
-from mlirtri.lowering.tile_statements import counted, flat, replaced, spread, temporary
+from mlirtri.lowering.tile_statements import counted, flat, in_vectors, nested, replaced, spread, temporary
 from mlirtri.lowering.tir_statements import index, sequence
-from mlirtri.lowering.tvm_names import PrimFunc, Schedule, TensorLoad, structural_map, structural_walk, tirx
+from mlirtri.lowering.tvm_names import PrimFunc, Schedule, TensorLoad, structural_map, tirx
 
 LEAST_ROWS = 8
 """Rows of a block below which a product has no tile to speak of."""
-
-
-@dataclass(frozen=True)
-class Scores:
-    """The first product, or what an elementwise nest right behind it makes of it, in terms of the product's axes."""
-
-    target: Any
-    value: Any
-    places: tuple[Any, ...]
-    """Per dimension of the target, the variable of the product's axis, or 0."""
-
-
-@dataclass(frozen=True)
-class Chain:
-    """A product, the row kernels behind it, and the product that they end in."""
-
-    first: Product
-    rows: RowPlan
-    second: Product
-    weights: Nest
-    """The row nest that the second product reads."""
-    stores: tuple[Any, ...]
-    """What is done with the second product, in terms of its axes."""
-    scores: Scores
-    """What the row nests read of the first product."""
-    dimensions: tuple[int | None, ...]
-    """Per dimension of the scores, the number of the rows' axis; None for the row itself."""
-    block: int
-    """The number of the rows' axis that is the first product's row, and the second's."""
-
-    @property
-    def row(self) -> int:
-        return self.rows.rows.extents[self.block]
-
-    @property
-    def length(self) -> int:
-        """Elements of a row of scores."""
-        return size_of(self.first.columns)
 
 
 def attention(function: PrimFunc, target: Target) -> Schedule | None:
@@ -96,159 +58,6 @@ def rows_of_block(chain: Chain) -> int:
     return min(chain.row, most // LEAST_ROWS * LEAST_ROWS)
 
 
-def chain_of(function: PrimFunc) -> Chain | None:
-    """The chain that a PrimFunc is; None if it is none."""
-    schedule = Schedule(function)
-    try:
-        blocks = {block.name: block for block in leaf_blocks(schedule)}
-        nests = nests_of(schedule.mod["main"])
-        found = {
-            at: product
-            for at, nest in enumerate(nests)
-            if nest.is_reduction
-            and (product := find_product(blocks[nest.name], schedule.get(blocks[nest.name].handle))) is not None
-        }
-        if len(found) != 2:
-            return None
-        return _chain(nests, found, function.params)
-    except (NotRows, ValueError):  # opaque, symbolic or strange loops
-        return None
-
-
-def _chain(nests: list[Nest], products: dict[int, Product], outputs: Sequence[Any]) -> Chain | None:
-    start, end = products
-    first, second = products[start], products[end]
-    scores, middle = _scores(first, nests[start + 1 : end])
-    if start != 0 or not middle or len(first.rows) != 1 or len(second.rows) != 1:
-        return None
-    stores = _stores_behind(nests[end + 1 :], second)
-    weights = next((nest for nest in middle if _loads_of(second.left, nest.target)), None)
-    between = nests[start:end]
-    seen = [nest.target for nest in between if any(nest.target.same_as(one) for one in outputs)]
-    if (
-        stores is None
-        or weights is None
-        or seen
-        or any(second_reads(second, nest) for nest in nests[:end] if nest is not weights)
-    ):
-        return None
-    if weights is not middle[-1] or str(weights.target.dtype) != str(scores.target.dtype):
-        return None
-    plan = make_plan(middle, find_rows(middle), [weights.target])
-    if not plan.reducers or not all(runs_along_memory(plan, at) for at in plan.reducers):
-        return None
-    dimensions = _dimensions(plan, scores.target)
-    if dimensions is None:
-        return None
-    axis_of = dict(zip(scores.places, dimensions, strict=True))
-    block = axis_of.get(first.rows[0].variable)
-    chain = Chain(first, plan, second, weights, stores, scores, dimensions, block)
-    return chain if block is not None and _fits(chain, axis_of) else None
-
-
-def _scores(first: Product, middle: list[Nest]) -> tuple[Scores, list[Nest]]:
-    """What is done with each element of the first product, and the nests that are left."""
-    places = tuple(first.update.indices)
-    scores = Scores(first.result, tirx.BufferLoad(first.result, list(places)), places)
-    while middle:
-        nest, *rest = middle
-        if nest.is_reduction or nest.before or any(each.reads(scores.target) for each in rest):
-            break
-        values = _at_same_element(nest, scores.target, scores.places)
-        if values is None or _reads_matrices(nest, scores.target):
-            break
-
-        def load(node: Any, scores: Scores = scores) -> Any:
-            return scores.value if node.source.same_as(scores.target) else node
-
-        value = structural_map(nest.store.value, (TensorLoad, load), order="post")
-        indices = tuple(replaced(each, values) for each in nest.store.indices)
-        scores = Scores(nest.target, replaced(value, values), indices)
-        middle = rest
-    return scores, middle
-
-
-def _reads_matrices(nest: Nest, scores: Any) -> bool:
-    """Whether a nest reads more than the scores and vectors: whole rows of it are better read one after the other."""
-    others = [load for load in nest.loads if not load.source.same_as(scores)]
-    return any(len([axis for axis in nest.plain(load.indices) if axis is not None]) > 1 for load in others)
-
-
-def _at_same_element(nest: Nest, buffer: Any, places: Sequence[Any]) -> Values | None:
-    """What the axes of an elementwise nest are where it reads `buffer` at `places`; None unless it does so for all."""
-    loads = [load for load in nest.loads if load.source.same_as(buffer)]
-    if not loads or len({nest.plain(load.indices) for load in loads}) != 1:
-        return None
-    values: Values = {axis.variable: index(0) for axis in nest.axes}
-    for axis, one, place in zip(nest.plain(loads[0].indices), loads[0].indices, places, strict=True):
-        if axis is not None:
-            values[nest.axes[axis].variable] = place
-        elif not isinstance(one, tirx.IntImm):
-            return None
-    is_whole = prod(axis.extent for axis in nest.axes) == prod(int(size) for size in buffer.shape)
-    return values if is_whole else None
-
-
-def second_reads(second: Product, nest: Nest) -> bool:
-    return bool(_loads_of(second.left, nest.target) or _loads_of(second.right, nest.target))
-
-
-def _loads_of(expression: Any, buffer: Any) -> list[Any]:
-    found: list[Any] = []
-    structural_walk(expression, (TensorLoad, found.append), order="post")
-    return [load for load in found if load.source.same_as(buffer)]
-
-
-def _dimensions(plan: RowPlan, scores: Any) -> tuple[int | None, ...] | None:
-    """Which of the rows' axes each dimension of the scores is, the same in all nests that read it."""
-    said: set[tuple[int | None, ...]] = set()
-    for at, nest in enumerate(plan.nests):
-        rows, inside = plan.rows.axes[at], [axis for group in plan.inside[at].groups for axis in group]
-        for load in nest.loads:
-            if not load.source.same_as(scores):
-                continue
-            places = nest.plain(load.indices)
-            inner = [axis for axis in places if axis is not None and axis not in rows and nest.axes[axis].extent > 1]
-            if inner != inside:
-                return None
-            said.add(tuple(rows.index(axis) if axis in rows else None for axis in places))
-    return said.pop() if len(said) == 1 else None
-
-
-def _fits(chain: Chain, axis_of: dict[Any, int | None]) -> bool:
-    """Whether the rows are the products' batch and row axes, and the second product goes along the rows."""
-    first, second, extents = chain.first, chain.second, chain.rows.rows.extents
-    if any(axis_of.get(axis.variable) is not None for axis in first.columns):
-        return False
-    kept = {axis_of.get(axis.variable) for axis in (*first.batch, *first.rows) if axis.extent > 1}
-    if None in kept or any(extent > 1 and at not in kept for at, extent in enumerate(extents)):
-        return False
-    [load, *more] = _loads_of(chain.second.left, chain.weights.target)
-    if more:
-        return False
-    at = next(number for number, nest in enumerate(chain.rows.nests) if nest is chain.weights)
-    rows = chain.rows.rows.axes[at]
-    axes = [rows.index(axis) if axis in rows else None for axis in chain.weights.places]
-    reduced = [each.variable for each in second.reduced]
-    inner = [
-        one for one, axis in zip(load.indices, axes, strict=True) if axis is None and not isinstance(one, tirx.IntImm)
-    ]
-    used = {axis: one for one, axis in zip(load.indices, axes, strict=True) if axis is not None}
-    wide = [one for one in inner if any(one.same_as(each) for each in reduced)]
-    is_along = len(wide) == len(reduced) and all(one.same_as(each) for one, each in zip(wide, reduced, strict=True))
-    return is_along and used.get(chain.block) is not None and used[chain.block].same_as(second.rows[0].variable)
-
-
-def _stores_behind(behind: Sequence[Nest], second: Product) -> tuple[Any, ...] | None:
-    """The stores of a product and of the elementwise nest behind it."""
-    if not behind:
-        return (second.update,)
-    values = _at_same_element(behind[0], second.result, second.update.indices)
-    if len(behind) > 1 or behind[0].is_reduction or behind[0].before or values is None:
-        return None
-    return (replaced(behind[0].store, values),)
-
-
 class _Writer:
     """Writes the loops of a chain."""
 
@@ -256,6 +65,11 @@ class _Writer:
         self.function, self.chain, self.target = function, chain, target
         self.rows = rows_of_block(chain)
         self.scores = temporary("scores", str(chain.scores.target.dtype), [self.rows, chain.length])
+        self.sight = _usable_sight(chain)
+        self.largest = temporary("largest", _integers(chain.second.dtype), [size_of(chain.second.batch)])
+        """Bits of the largest magnitude among the values of each element of the batch."""
+        self.bounds: tuple[Any, Any] | None = None
+        """The columns of the block that is being written, where masks hide some."""
 
     def statement(self) -> Any:
         chain, before = self.chain, []
@@ -266,6 +80,8 @@ class _Writer:
         if not _is_contiguous(second):
             second, statements = packed_right(second, lanes_for(second.dtype), self.target)
             before += statements
+        if self.sight is not None:
+            before += self._magnitudes()
         extents = [extent for at, extent in enumerate(chain.rows.rows.extents) if at != chain.block]
         blocks = -(-chain.row // self.rows)
         work = prod(extents) * chain.row * chain.length * size_of(chain.first.reduced) // 16
@@ -273,6 +89,11 @@ class _Writer:
         def task(number: Any) -> Any:
             outer = self._outer(tirx.floordiv(number, index(blocks)), extents)
             block = tirx.floormod(number, index(blocks))
+            if self.sight is not None:
+                # From both ends in turn, so that threads which take neighbouring tasks have as much to do.
+                half = tirx.floordiv(block, index(2))
+                is_even = tirx.EQ(tirx.floormod(block, index(2)), index(0))
+                block = tirx.Select(is_even, half, index(blocks - 1) - half)
             return self._block(first, second, outer, block, blocks)
 
         return sequence(*before, counted("task", prod(extents) * blocks, task, loop_kind(work, self.target)))
@@ -284,12 +105,55 @@ class _Writer:
 
     def _block(self, first: Contraction, second: Contraction, outer: list[Any], block: Any, blocks: int) -> Any:
         start, rest = block * index(self.rows), self.chain.row % self.rows
+        before = [] if self.sight is None else self._bound(outer, start)
         whole = self._rows_of(first, second, outer, start, self.rows)
         body = whole
         if rest:
             last = self._rows_of(first, second, outer, start, rest)
             body = last if blocks == 1 else tirx.IfThenElse(tirx.LT(block, index(blocks - 1)), whole, last)
-        return sequence(tirx.AllocBuffer(self.scores), body)
+        return sequence(tirx.AllocBuffer(self.scores), *before, body)
+
+    def _magnitudes(self) -> list[Any]:
+        """Find out whether values are infinite or undefined somewhere."""
+        product, dtype = self.chain.second, self.largest.dtype
+        lanes = min(lanes_for(product.dtype), size_of(product.columns))
+        found = temporary("found", str(dtype), [lanes])
+
+        def of_batch(number: Any) -> Any:
+            values = spread(product.batch, number)
+
+            def element(reduced: Values, column: Any) -> Any:
+                point = {**values, **reduced, **spread(product.columns, column)}
+                bits = tirx.reinterpret(str(dtype), tirx.abs(replaced(product.right, point)))
+                place = [tirx.floormod(column, index(lanes))]
+                return tirx.BufferStore(found, tirx.max(tirx.BufferLoad(found, place), bits), place)
+
+            def along(reduced: Values) -> Any:
+                return in_vectors(size_of(product.columns), lanes, lambda column: element(reduced, column))
+
+            zero, place = tirx.IntImm(str(dtype), 0), [number]
+            start = in_vectors(lanes, lanes, lambda lane: tirx.BufferStore(found, zero, [lane]))
+            first = tirx.BufferStore(self.largest, zero, place)
+            largest = tirx.BufferLoad(self.largest, place)
+            end = counted("lane", lanes, lambda lane: tirx.BufferStore(
+                self.largest, tirx.max(largest, tirx.BufferLoad(found, [lane])), place))  # fmt: skip
+            return sequence(tirx.AllocBuffer(found), start, nested(product.reduced, along), first, end)
+
+        batch = size_of(product.batch)
+        kind = loop_kind(batch * size_of(product.reduced) * size_of(product.columns) // lanes, self.target)
+        return [tirx.AllocBuffer(self.largest), counted("batch", batch, of_batch, kind)]
+
+    def _bound(self, outer: list[Any], start: Any) -> list[Any]:
+        """Set the columns that rows from `start` on see: all of them where one is multiplied by what is infinite."""
+        chain, product = self.chain, self.chain.second
+        end = tirx.min(start + index(self.rows), index(chain.row)) - index(1)
+        low, high = self.sight.of_block(start, end, chain.length, unit_of_bounds())
+        place = flat(product.batch, self._weighted(outer)) if product.batch else index(0)
+        infinity = tirx.IntImm(str(self.largest.dtype), INFINITY_BITS[product.dtype])
+        is_finite = tirx.LT(tirx.BufferLoad(self.largest, [place]), infinity)
+        self.bounds = tirx.Var("first", "int64"), tirx.Var("end", "int64")
+        values = tirx.Select(is_finite, low, index(0)), tirx.Select(is_finite, high, index(chain.length))
+        return [tirx.Bind(variable, value) for variable, value in zip(self.bounds, values, strict=True)]
 
     def _rows_of(self, first: Contraction, second: Contraction, outer: list[Any], start: Any, count: int) -> Any:
         """Both products and the row kernels for some rows."""
@@ -297,7 +161,10 @@ class _Writer:
         alone = replace(self.target, threads=1)
         local = Axis(tirx.Var("row", "int64"), count)
         place = [local.variable, flat(first.columns, _own(first.columns))]
-        first = replace(first, stores=(tirx.BufferStore(self.scores, chain.scores.value, place),))
+        first = replace(
+            first, stores=(tirx.BufferStore(self.scores, chain.scores.value, place),), column_range=self.bounds
+        )  # fmt: skip
+        second = replace(second, reduced_range=self.bounds)
         products = [
             contraction_loops(self._part(first, chain.first, self._values(chain.first, outer), start, local), alone),
             contraction_loops(self._part(second, chain.second, self._weighted(outer), start, local), alone),
@@ -317,7 +184,7 @@ class _Writer:
         chain = self.chain
         at = next(number for number, nest in enumerate(chain.rows.nests) if nest is chain.weights)
         rows = chain.rows.rows.axes[at]
-        [load] = _loads_of(chain.second.left, chain.weights.target)
+        [load] = loads_of(chain.second.left, chain.weights.target)
         numbers = iter(outer)
         numbered = {number: next(numbers) for number in range(len(rows)) if number != chain.block}
         values: Values = {axis.variable: index(0) for axis in chain.second.batch}
@@ -348,7 +215,7 @@ class _Writer:
         chain = self.chain
         indices = list(outer)
         indices.insert(chain.block, start + row)
-        writer = RowWriter(chain.rows, indices, [*self.function.params, chain.weights.target])
+        writer = RowWriter(chain.rows, indices, [*self.function.params, chain.weights.target], (), self.bounds)
         body = writer.written()
 
         def place(dimensions: Sequence[int | None], given: Sequence[Any], shape: Sequence[Any]) -> list[Any]:
@@ -374,6 +241,21 @@ class _Writer:
 
         body = structural_map(body, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")
         return sequence(*(tirx.AllocBuffer(each) for each in writer.memory), body)
+
+
+def _usable_sight(chain: Chain) -> Sight | None:
+    """What rows see, where loops can be bounded by it."""
+    is_along = len(chain.second.reduced) == 1 and all(
+        step.extents in ((), (chain.length,)) for step in chain.rows.steps
+    )
+    if not is_along or chain.second.dtype not in INFINITY_BITS or chain.length < 2 * unit_of_bounds():
+        return None
+    return sight_of(chain)
+
+
+def _integers(dtype: str) -> str:
+    """Integers as wide as floats."""
+    return dtype.replace("float", "int")
 
 
 def _own(axes: Sequence[Axis]) -> Values:

@@ -149,11 +149,17 @@ class _Nest:
 
                     return self._by_size(rows, number, body)
 
-                return self._tiles_of(rows, blocks.row_tiles, row_chunk, row_tile)
+                made = self._tiles_of(rows, blocks.row_tiles, row_chunk, row_tile)
+                return made if self.contraction.column_range is None else self._in_range(column, columns, made)
 
             return self._by_column_size(tile, row_tiles)
 
         return self._tiles_of(self.tiles.vectors, blocks.column_tiles, column_chunk, column_tile)
+
+    def _in_range(self, column: Any, columns: int, made: Any) -> Any:
+        """The tiles of some columns, if there is something to do in them."""
+        low, high = self.contraction.column_range
+        return tirx.IfThenElse(tirx.And(tirx.LT(column, high), tirx.LT(low, column + index(columns))), made, None)
 
     def _tiles_of(self, cut: Cut, chunk: int, number: Any, body: Callable[[Any, Any], Any]) -> Any:
         """The loop over the tiles of a chunk; `body` gets the place in the chunk, and the tile's number."""

@@ -116,13 +116,22 @@ class Tile:
 
     def _reduction(self) -> Any:
         first, *inner = self.contraction.reduced
-        if self.block.count == 1:
+        bounds = self.contraction.reduced_range
+        if self.block.count == 1 and bounds is None:
             return nested(self.contraction.reduced, self._step)
+        if self.block.count == 1:
+            begin, end = bounds
+            name = first.variable.name
+            return counted(name, end - begin, lambda at: nested(inner, self._step, {first.variable: begin + at}))
         depth = self.block.depth
         start = self.block.number * index(depth)
         extent: Any = index(depth)
         if first.extent % depth:
             extent = tirx.min(extent, index(first.extent) - start)
+        if bounds is not None:
+            end = tirx.min(start + extent, bounds[1])
+            start = tirx.max(start, bounds[0])
+            extent = tirx.max(end - start, index(0))
         return counted(first.variable.name, extent, lambda at: nested(inner, self._step, {first.variable: start + at}))
 
     def _step(self, reduced: Values) -> Any:

@@ -7,20 +7,34 @@ keep as many partial results, which halves added to halves make one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from mlirtri.lowering.row_nests import Nest
 from mlirtri.lowering.row_plan import DEAR, RowPlan, Step
+from mlirtri.lowering.row_statements import (
+    fetch,
+    halving,
+    in_order,
+    is_same_number,
+    lanewise,
+    loaded,
+    stored,
+    vectorizable,
+)
 from mlirtri.lowering.tir_statements import index, plus
-from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_map, tirx
+from mlirtri.lowering.tvm_names import TensorLoad, structural_map, tirx
 from mlirtri.lowering.tvm_targets import vector_bits
 
 STRIP_VECTORS = 4
 """Vectors of partial results: as many additions as a core has under way at once."""
-_INFINITY_BITS = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}
+
+
+def unit_of_bounds() -> int:
+    """Elements that the bounds of a row's passes are multiples of: the widest strip."""
+    return STRIP_VECTORS * vector_bits() // 32
 
 
 @dataclass(frozen=True)
@@ -46,8 +60,13 @@ class _Strip:
 class RowWriter:
     """Writes the statements of one row."""
 
-    def __init__(self, plan: RowPlan, row: Sequence[Any], parameters: Sequence[Any], ahead: Sequence[Any] = ()):
+    def __init__(
+        self, plan: RowPlan, row: Sequence[Any], parameters: Sequence[Any], ahead: Sequence[Any] = (),
+        bounds: tuple[Any, Any] | None = None,
+    ):  # fmt: skip
         self.plan, self.row, self.ahead = plan, list(row), list(ahead)
+        self.bounds = bounds
+        """From which element up to which passes go, in whole `unit_of_bounds`; the end may be the row's, too."""
         self.memory: list[Any] = []
         self.places: dict[int, _Place] = {}
         self.writers = {nest.target: at for at, nest in enumerate(plan.nests)}
@@ -63,7 +82,7 @@ class RowWriter:
         statements: list[Any] = []
         for step in self.plan.steps:
             statements += self._pass(step) if step.extents else self._values(step)
-        return _sequence(statements)
+        return in_order(statements)
 
     # --- the next row ------------------------------------------------------------------------------------------------
 
@@ -89,7 +108,7 @@ class RowWriter:
                 seen.append(load.source)
                 point = self._point(at, outer, start, self.ahead)
                 place = tirx.BufferLoad(load.source, [self._expression(each, point) for each in load.indices])
-                statements.append(_fetch(place))
+                statements.append(fetch(place))
         return statements
 
     # --- memory ------------------------------------------------------------------------------------------------------
@@ -123,7 +142,7 @@ class RowWriter:
             value = nest.store.value
             if nest.is_reduction:
                 value = self.plan.reducers[at].combine(nest.init, self.plan.reducers[at].term)
-            statements.append(_store(buffer, self._expression(value, point), [index(0)]))
+            statements.append(stored(buffer, self._expression(value, point), [index(0)]))
             statements += self._result(at, point)
         return statements
 
@@ -132,8 +151,8 @@ class RowWriter:
         nest = self.plan.nests[at]
         if not self._is_result(nest):
             return []
-        value = _load(self.places[at].buffer, [index(0)], nest.target.dtype)
-        return [_store(nest.target, value, [self._expression(each, point) for each in nest.store.indices])]
+        value = loaded(self.places[at].buffer, [index(0)], nest.target.dtype)
+        return [stored(nest.target, value, [self._expression(each, point) for each in nest.store.indices])]
 
     # --- passes ------------------------------------------------------------------------------------------------------
 
@@ -196,27 +215,34 @@ class RowWriter:
                 done += strips * count * lanes
         if done < length:
             statements.append(self._vector(step, outer, index(done), index(0), length - done))
-        return _sequence(statements)
+        if self.bounds is None or len(statements) == 1:
+            return in_order(statements)
+        # Bounds are multiples of the widest strip: what is left over is in them if the row's end is.
+        first, *rest = statements
+        return in_order([first, tirx.IfThenElse(tirx.EQ(self.bounds[1], index(length)), in_order(rest), None)])
 
     def _strip_loop(self, step: Step, outer: tuple, done: int, strips: int, count: int, lanes: int) -> Any:
         strip, vector = tirx.Var("strip", "int64"), tirx.Var("vector", "int64")
-        start = plus(index(done), strip * index(count * lanes))
+        start, extent = plus(index(done), strip * index(count * lanes)), index(strips)
+        if self.bounds is not None and done == 0:
+            first, end = (tirx.floordiv(each, index(count * lanes)) for each in self.bounds)
+            start, extent = (first + strip) * index(count * lanes), end - first
         if count == 1:
             body = self._vector(step, outer, start, index(0), lanes)
         else:
             part = vector * index(lanes)
             body = self._vector(step, outer, start + part, part, lanes)
             body = tirx.For(vector, index(0), index(count), tirx.ForKind.UNROLLED, body)
-        return tirx.For(strip, index(0), index(strips), tirx.ForKind.SERIAL, body)
+        return tirx.For(strip, index(0), extent, tirx.ForKind.SERIAL, body)
 
     def _vector(self, step: Step, outer: tuple, start: Any, part: Any, lanes: int) -> Any:
         lane = tirx.Var("lane", "int64") if lanes > 1 else index(0)
         strip = _Strip(outer, start, lane, lanes, part)
         self.lane = lane
-        body = _sequence([each for at in step.nests for each in self._element(at, strip)])
+        body = in_order([each for at in step.nests for each in self._element(at, strip)])
         if lanes > 1:
             body = tirx.For(lane, index(0), index(lanes), tirx.ForKind.VECTORIZED, body)
-        return _sequence([*(self._fetches(outer, start) if step is self.fetching else ()), body])
+        return in_order([*(self._fetches(outer, start) if step is self.fetching else ()), body])
 
     def _element(self, at: int, strip: _Strip) -> list[Any]:
         """What one nest does for one element, which is a lane."""
@@ -225,15 +251,15 @@ class RowWriter:
         if nest.is_reduction:
             place = [plus(strip.part, strip.lane)]
             term = self._expression(self.plan.reducers[at].term, point)
-            own = _load(self.partial[at], place, nest.target.dtype)
-            return [_store(self.partial[at], _vectorizable(self.plan.reducers[at].combine(own, term)), place)]
+            own = loaded(self.partial[at], place, nest.target.dtype)
+            return [stored(self.partial[at], vectorizable(self.plan.reducers[at].combine(own, term)), place)]
         statements = self._prepared(nest, point, strip.lanes, strip.lane)
         register = self.registers[at]
-        statements.append(_store(register, self._expression(nest.store.value, point), [strip.lane]))
+        statements.append(stored(register, self._expression(nest.store.value, point), [strip.lane]))
         if at in self.places:
-            value = _load(register, [strip.lane], nest.target.dtype)
+            value = loaded(register, [strip.lane], nest.target.dtype)
             indices = [self._expression(each, point) for each in nest.store.indices]
-            statements.append(_store(self.places[at].buffer, value, self._at_place(at, indices)))
+            statements.append(stored(self.places[at].buffer, value, self._at_place(at, indices)))
         return statements
 
     def _prepared(self, nest: Nest, point: dict[Any, Any], lanes: int, lane: Any) -> list[Any]:
@@ -248,7 +274,7 @@ class RowWriter:
                 point[each.var] = tirx.Var(each.var.name, each.var.ty)
                 made.append(tirx.Bind(point[each.var], value))
             else:
-                made.append(_store(point[each.buffer][0], value, [lane]))
+                made.append(stored(point[each.buffer][0], value, [lane]))
         return made
 
     # --- partial results ---------------------------------------------------------------------------------------------
@@ -256,8 +282,8 @@ class RowWriter:
     def _started(self, at: int, vectors: int, lanes: int) -> Any:
         reducer, nest = self.plan.reducers[at], self.plan.nests[at]
         start = nest.init if reducer.neutral is None else reducer.neutral
-        stores = [_lanewise(self.partial[at], first * lanes, lanes, lambda _: start) for first in range(vectors)]
-        return _sequence(stores)
+        stores = [lanewise(self.partial[at], first * lanes, lanes, lambda _: start) for first in range(vectors)]
+        return in_order(stores)
 
     def _combined(self, at: int, wide: int) -> list[Any]:
         """Halves added to halves, down to one."""
@@ -266,13 +292,13 @@ class RowWriter:
         while wide > 1:
             half = wide // 2
             statements.append(
-                _lanewise(partial, 0, half, _halving(nest.target.dtype, reducer.combine, partial, wide - half))
+                lanewise(partial, 0, half, halving(nest.target.dtype, reducer.combine, partial, wide - half))
             )
             wide -= half
-        total = _load(partial, [index(0)], nest.target.dtype)
-        if reducer.neutral is not None and not _is_same_number(nest.init, reducer.neutral):
+        total = loaded(partial, [index(0)], nest.target.dtype)
+        if reducer.neutral is not None and not is_same_number(nest.init, reducer.neutral):
             total = reducer.combine(nest.init, total)
-        statements.append(_store(self._value_of(at), _vectorizable(total), [index(0)]))
+        statements.append(stored(self._value_of(at), vectorizable(total), [index(0)]))
         return [*statements, *self._result(at, self._point(at, (), index(0)))]
 
     # --- expressions -------------------------------------------------------------------------------------------------
@@ -298,7 +324,7 @@ class RowWriter:
         def load(node: Any) -> Any:
             if node.source in point:
                 buffer, lane = point[node.source]
-                return _load(buffer, [lane], node.source.dtype)
+                return loaded(buffer, [lane], node.source.dtype)
             at = self.writers.get(node.source)
             return node if at is None else self._read(at, list(node.indices))
 
@@ -306,7 +332,7 @@ class RowWriter:
             found = point.get(node, node)
             return node if isinstance(found, tuple) else found
 
-        return _vectorizable(structural_map(value, [(tirx.Var, variable), (TensorLoad, load)], order="post"))
+        return vectorizable(structural_map(value, [(tirx.Var, variable), (TensorLoad, load)], order="post"))
 
     def _read(self, at: int, indices: list[Any]) -> Any:
         """An element of what another nest computes."""
@@ -318,8 +344,8 @@ class RowWriter:
                     point[nest.axes[axis].variable] = one
             return self._expression(nest.store.value, point)
         if at in self.registers:
-            return _load(self.registers[at], [self.lane], self.plan.nests[at].target.dtype)
-        return _load(self.places[at].buffer, self._at_place(at, indices), self.plan.nests[at].target.dtype)
+            return loaded(self.registers[at], [self.lane], self.plan.nests[at].target.dtype)
+        return loaded(self.places[at].buffer, self._at_place(at, indices), self.plan.nests[at].target.dtype)
 
     def _at_place(self, at: int, indices: list[Any]) -> list[Any]:
         kind, nest = self.places[at].kind, self.plan.nests[at]
@@ -329,62 +355,3 @@ class RowWriter:
             return indices
         rows = self.plan.rows.axes[at]
         return [one for axis, one in zip(nest.places, indices, strict=True) if axis not in rows]
-
-
-def _fetch(place: Any) -> Any:
-    """Asks for what is at a place in memory: to read it, and to keep it in all caches."""
-    reading, all_caches, data = (tirx.IntImm("int32", number) for number in (0, 3, 1))
-    # TVM's own prefetch prints as what its parser does not know.
-    call = tirx.call_llvm_intrin("void", "llvm.prefetch", tirx.address_of(place), reading, all_caches, data)
-    return tirx.Evaluate(call)
-
-
-def _halving(dtype: Any, combine: Callable[[Any, Any], Any], partial: Any, distance: int) -> Callable[[Any], Any]:
-    def value(lane: Any) -> Any:
-        own, other = (_load(partial, [plus(lane, index(far))], dtype) for far in (0, distance))
-        return _vectorizable(combine(own, other))
-
-    return value
-
-
-def _store(buffer: Any, value: Any, indices: list[Any]) -> Any:
-    """A store, in the dtype of the memory."""
-    dtype = str(buffer.dtype)
-    return tirx.BufferStore(buffer, value if str(value.ty.dtype) == dtype else tirx.Cast(dtype, value), indices)
-
-
-def _load(buffer: Any, indices: list[Any], dtype: Any) -> Any:
-    """A load, in the dtype that the value has in the program."""
-    value = tirx.BufferLoad(buffer, indices)
-    return value if str(buffer.dtype) == str(dtype) else tirx.Cast(str(dtype), value)
-
-
-def _lanewise(buffer: Any, first: int, lanes: int, value: Callable[[Any], Any]) -> Any:
-    """Stores into `lanes` neighbours, as one vector."""
-    if lanes == 1:
-        return _store(buffer, value(index(first)), [index(first)])
-    lane = tirx.Var("lane", "int64")
-    at = plus(index(first), lane)
-    store = _store(buffer, value(at), [at])
-    return tirx.For(lane, index(0), index(lanes), tirx.ForKind.VECTORIZED, store)
-
-
-def _is_same_number(one: Any, other: Any) -> bool:
-    return isinstance(one, tirx.FloatImm | tirx.IntImm) and one.value == other.value
-
-
-def _vectorizable(value: Any) -> Any:
-    """NaN is found by its bits: TVM has no vectors of its own question."""
-
-    def visit(call: Any) -> Any:
-        dtype = str(call.args[0].ty.dtype) if len(call.args) == 1 else ""
-        if str(getattr(call.op, "name", "")) != "tirx.isnan" or dtype not in _INFINITY_BITS:
-            return call
-        bits = tirx.reinterpret(dtype.replace("float", "int"), tirx.abs(call.args[0]))
-        return tirx.GT(bits, tirx.const(_INFINITY_BITS[dtype], dtype.replace("float", "int")))
-
-    return structural_map(value, (ir.Call, visit), order="post")
-
-
-def _sequence(statements: list[Any]) -> Any:
-    return statements[0] if len(statements) == 1 else tirx.SeqStmt(statements)

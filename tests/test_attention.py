@@ -107,3 +107,53 @@ def test_scores_that_are_a_result_stay_a_kernel_of_their_own():
 def test_rows_too_long_for_the_cache():
     q, k, v = tensors((1, 16, 8), (1, 40000, 8), (1, 40000, 8))
     torch.testing.assert_close(attention(q, k, v), reference(q, k, v), rtol=2e-5, atol=2e-5)
+
+
+@mt.jit
+def sliding_attention(q, k, v):
+    row, column = torch.arange(q.shape[-2])[:, None], torch.arange(k.shape[-2])[None, :]
+    scores = torch.matmul(q, torch.transpose(k, -2, -1)) * 0.125
+    scores = torch.where((column <= row + 3) & (column > row - 70), scores, -torch.inf)
+    return torch.matmul(torch.softmax(scores, -1), v)
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "values", "dtype"),
+    [
+        ((2, 150, 16), (2, 300, 16), (2, 300, 21), torch.float32),
+        ((1, 200, 8), (1, 130, 8), (1, 130, 16), torch.float64),
+    ],
+    ids=str,
+)
+def test_blocks_that_a_mask_hides_are_passed_over(queries, keys, values, dtype):
+    """Rows from 200 on see no key at all, and are undefined; so is what a weight of 0 makes of infinity."""
+    q, k, v = tensors(queries, keys, values, dtype=dtype)
+    kernel = sliding_attention.compile(q, k, v)
+    assert kernel.stats["kernels"] == 1
+    assert "T.min(T.int64(300)" in kernel.ir["scheduled"] or "T.min(T.int64(130)" in kernel.ir["scheduled"]
+    row, column = torch.arange(q.shape[-2])[:, None], torch.arange(k.shape[-2])
+    mask = torch.where((column <= row + 3) & (column > row - 70), 0.0, -torch.inf).to(dtype)
+    infinite, undefined = v.clone(), q.clone()
+    infinite[-1, -1, 3] = torch.inf
+    undefined[-1, 7, 1] = torch.nan
+    for given in ((q, k, v), (q, k, infinite), (undefined, k, v)):
+        expected = reference(*given, mask)
+        torch.testing.assert_close(kernel(*given), expected, rtol=2e-5, atol=2e-5, equal_nan=True)
+
+
+def test_a_mask_that_hides_by_a_number_hides_nothing():
+    """A large negative number is no infinity: where all of a row has it, all weights are the same."""
+
+    @mt.jit
+    def kernel(q, k, v):
+        row, column = torch.arange(q.shape[-2])[:, None], torch.arange(k.shape[-2])[None, :]
+        scores = torch.where(column > row, -1e9, torch.matmul(q, torch.transpose(k, -2, -1)))
+        return torch.matmul(torch.softmax(scores, -1), v)
+
+    q, k, v = tensors((130, 8), (130, 8), (130, 8))
+    scores = q @ k.T - 2e9
+    mask = torch.arange(130) > torch.arange(130)[:, None]
+    q = torch.cat((q, torch.ones(130, 1)), 1)
+    k = torch.cat((k, torch.full((130, 1), -2e9)), 1)
+    expected = torch.softmax(torch.where(mask, -1e9, scores), -1) @ v
+    torch.testing.assert_close(kernel(q, k, v), expected, rtol=2e-5, atol=2e-5)

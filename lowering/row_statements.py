@@ -1,0 +1,73 @@
+"""Statements that row kernels are made of: stores and loads in the dtype of the memory, vectors, prefetches.
+
+Takes and gives TIR. Knows no plan and no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mlirtri.lowering.tir_statements import index, plus
+from mlirtri.lowering.tvm_names import ir, structural_map, tirx
+
+INFINITY_BITS = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}
+
+
+def fetch(place: Any) -> Any:
+    """Asks for what is at a place in memory: to read it, and to keep it in all caches."""
+    reading, all_caches, data = (tirx.IntImm("int32", number) for number in (0, 3, 1))
+    # TVM's own prefetch prints as what its parser does not know.
+    call = tirx.call_llvm_intrin("void", "llvm.prefetch", tirx.address_of(place), reading, all_caches, data)
+    return tirx.Evaluate(call)
+
+
+def halving(dtype: Any, combine: Callable[[Any, Any], Any], partial: Any, distance: int) -> Callable[[Any], Any]:
+    def value(lane: Any) -> Any:
+        own, other = (loaded(partial, [plus(lane, index(far))], dtype) for far in (0, distance))
+        return vectorizable(combine(own, other))
+
+    return value
+
+
+def stored(buffer: Any, value: Any, indices: list[Any]) -> Any:
+    """A store, in the dtype of the memory."""
+    dtype = str(buffer.dtype)
+    return tirx.BufferStore(buffer, value if str(value.ty.dtype) == dtype else tirx.Cast(dtype, value), indices)
+
+
+def loaded(buffer: Any, indices: list[Any], dtype: Any) -> Any:
+    """A load, in the dtype that the value has in the program."""
+    value = tirx.BufferLoad(buffer, indices)
+    return value if str(buffer.dtype) == str(dtype) else tirx.Cast(str(dtype), value)
+
+
+def lanewise(buffer: Any, first: int, lanes: int, value: Callable[[Any], Any]) -> Any:
+    """Stores into `lanes` neighbours, as one vector."""
+    if lanes == 1:
+        return stored(buffer, value(index(first)), [index(first)])
+    lane = tirx.Var("lane", "int64")
+    at = plus(index(first), lane)
+    store = stored(buffer, value(at), [at])
+    return tirx.For(lane, index(0), index(lanes), tirx.ForKind.VECTORIZED, store)
+
+
+def is_same_number(one: Any, other: Any) -> bool:
+    return isinstance(one, tirx.FloatImm | tirx.IntImm) and one.value == other.value
+
+
+def vectorizable(value: Any) -> Any:
+    """NaN is found by its bits: TVM has no vectors of its own question."""
+
+    def visit(call: Any) -> Any:
+        dtype = str(call.args[0].ty.dtype) if len(call.args) == 1 else ""
+        if str(getattr(call.op, "name", "")) != "tirx.isnan" or dtype not in INFINITY_BITS:
+            return call
+        bits = tirx.reinterpret(dtype.replace("float", "int"), tirx.abs(call.args[0]))
+        return tirx.GT(bits, tirx.const(INFINITY_BITS[dtype], dtype.replace("float", "int")))
+
+    return structural_map(value, (ir.Call, visit), order="post")
+
+
+def in_order(statements: list[Any]) -> Any:
+    return statements[0] if len(statements) == 1 else tirx.SeqStmt(statements)
