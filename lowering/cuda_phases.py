@@ -79,9 +79,13 @@ class Phases:
         self._memory: list[Any] = []
         self._phases: list[Any] = []
 
-    def shared(self, name: str, dtype: str, *sizes: int) -> Any:
-        """Memory of the block, for each of its rows."""
-        return self._allocated(name, dtype, [self.shape.together, *sizes], "shared")
+    def shared(self, name: str, dtype: str, *sizes: int, scope: str = "shared") -> Any:
+        """Memory of the block, for each of its rows.
+
+        One may be ``"shared.dyn"``, for more than every launch may have; TVM takes several for one memory and then
+        sees writes where there are none.
+        """
+        return self._allocated(name, dtype, [self.shape.together, *sizes], scope)
 
     def _allocated(self, name: str, dtype: str, sizes: Sequence[int], scope: str) -> Any:
         # TVM loses memory of bf16 when it widens it.

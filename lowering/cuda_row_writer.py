@@ -17,6 +17,8 @@ from mlirtri.lowering.tvm_names import TensorLoad, structural_map, tirx
 
 Point = dict[Any, Any]
 """What each axis of a nest is, and what variables of its statements are."""
+ROW_BYTES = 40 * 1024
+"""Shared memory that rows may take; what is left of the smallest device's is for partial results."""
 LANES = 256
 """Threads that bring together what several blocks have of a row."""
 
@@ -38,10 +40,15 @@ class CudaRowWriter:
         self.scratch: dict[Any, Any] = {}
         """Registers in place of scratch elements."""
 
+    @property
+    def kept_rows(self) -> list[int]:
+        """The nests whose elements are kept for later passes."""
+        return [at for at in self.plan.kept if self._is_row(at)]
+
     def row_bytes(self) -> int:
         """Shared memory that the elements of rows take."""
-        kept = [at for at in self.plan.kept if self._is_row(at)]
-        sizes = [prod(self._row_shape(at)) * max(1, int(self.plan.nests[at].target.dtype.bits) // 8) for at in kept]
+        nests, kept = self.plan.nests, self.kept_rows
+        sizes = [prod(self._row_shape(at)) * max(1, int(nests[at].target.dtype.bits) // 8) for at in kept]
         return sum(sizes) * self.shape.together
 
     def _is_row(self, at: int) -> bool:
@@ -102,7 +109,9 @@ class CudaRowWriter:
         for at in step.nests:
             if at in self.plan.kept and self._is_row(at):
                 target = self.plan.nests[at].target
-                self.rows[at] = self.phases.shared(f"{target.name}_row", str(target.dtype), *self._row_shape(at))
+                scope = "shared.dyn" if self.row_bytes() > ROW_BYTES else "shared"
+                name, sizes = f"{target.name}_row", self._row_shape(at)
+                self.rows[at] = self.phases.shared(name, str(target.dtype), *sizes, scope=scope)
 
         def body(thread: Thread) -> list[Any]:
             registers = {at: self._register(at) for at in step.nests}

@@ -8,44 +8,46 @@ second kernel combines what they have. None where nothing is reduced, or a row d
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from mlirtri.lowering.cpu_rows import runs_along_memory
-from mlirtri.lowering.cuda_phases import ELEMENTS, Shape, shape_for
-from mlirtri.lowering.cuda_row_writer import CudaRowWriter
+from mlirtri.lowering.cuda_phases import ELEMENTS, Shape, power_above, shape_for
+from mlirtri.lowering.cuda_row_writer import ROW_BYTES, CudaRowWriter
 from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of
 from mlirtri.lowering.row_plan import RowPlan, make_plan
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tvm_names import PrimFunc, SBlock, SBlockRealize, Schedule, tirx
+from mlirtri.lowering.tvm_targets import MOST_THREADS
 
-ROW_BYTES = 40 * 1024
-"""Shared memory that rows may take; what is left of the smallest device's is for partial results."""
+MOST_ROW_BYTES = 88 * 1024
+"""The same where somebody says how many rows a block has: devices since sm_80 give as much when they are asked."""
 MOST = 8
 """Blocks that would share a row; where it is more, its passes are kernels of their own."""
 BLOCKS = 256
 """Blocks that keep every device busy."""
 
 
-def rows(function: PrimFunc, _target: Target) -> Schedule | None:
+def rows(function: PrimFunc, target: Target) -> Schedule | None:
     """Rows in blocks of threads; None where the function is no such kernel."""
     try:
-        plan = plan_of(function)
+        plan = plan_of(function, target)
     except NotRows:
         return None
-    return Schedule(_written(function, plan))
+    return Schedule(_written(function, plan, target))
 
 
-def why_not(function: PrimFunc) -> str | None:
+def why_not(function: PrimFunc, target: Target) -> str | None:
     """Why a function is no row kernel, in words; None where it is one."""
     try:
-        plan_of(function)
+        plan_of(function, target)
     except NotRows as reason:
         return str(reason)
     return None
 
 
-def plan_of(function: PrimFunc) -> RowPlan:
+def plan_of(function: PrimFunc, target: Target) -> RowPlan:
     """The plan of a row kernel for CUDA; raises `NotRows` with the reason where the function is none."""
     nests = nests_of(function)
     plan = make_plan(nests, find_rows(nests), function.params)
@@ -58,15 +60,15 @@ def plan_of(function: PrimFunc) -> RowPlan:
         sets = [kept & set(nest.plain(load.indices)) for load in nest.loads]
         if nest.is_reduction and any(one - other and other - one for one in sets for other in sets):
             raise NotRows(f"{nest.name} is a matrix product, which has rules of its own")
-    shape = shape_of(plan)
-    if (
-        len(nests) > 1
-        and not _can_share(plan)
-        and _blocks_per_row(shape, prod(plan.rows.extents), _length(plan)) > MOST
-    ):
+    shape = shape_of(plan, target)
+    blocks = _blocks_per_row(shape, prod(plan.rows.extents), _length(plan))
+    if len(nests) > 1 and not _can_share(plan) and blocks > MOST and target.row_tile is None:
         raise NotRows("rows are few and long, so that several blocks have to share each")
-    if (size := CudaRowWriter(plan, shape, function.params).row_bytes()) > ROW_BYTES:
-        raise NotRows(f"a row takes {size} bytes of shared memory, and a block has {ROW_BYTES} for it")
+    writer = CudaRowWriter(plan, shape, function.params)
+    most = ROW_BYTES if target.row_tile is None or len(writer.kept_rows) > 1 else MOST_ROW_BYTES
+    if (size := writer.row_bytes()) > most:
+        way = "; MLIRTRI_ROW_TILE=1 overrides it" if size <= MOST_ROW_BYTES and target.row_tile is None else ""
+        raise NotRows(f"a block's rows take {size} bytes of shared memory, and it has {most} for them{way}")
     return plan
 
 
@@ -75,11 +77,14 @@ def _is_window(nest: Nest, load: Any) -> bool:
     return any(axis is None and not isinstance(one, tirx.IntImm) for axis, one in pairs)
 
 
-def shape_of(plan: RowPlan) -> Shape:
+def shape_of(plan: RowPlan, target: Target) -> Shape:
     """How many threads go along a row, how many rows a block has, and how many blocks share a row."""
     count, length = prod(plan.rows.extents), _length(plan)
     along = all(runs_along_memory(plan, at) for at in plan.reducers)
     shape = shape_for(along, count, length)
+    if target.row_tile is not None:
+        lanes = min(shape.lanes, power_above(MOST_THREADS // target.row_tile + 1) // 2)
+        shape = replace(shape, lanes=max(1, lanes), together=target.row_tile)
     return shape.shared_by(_blocks_per_row(shape, count, length)) if _can_share(plan) else shape
 
 
@@ -100,7 +105,7 @@ def _blocks_per_row(shape: Shape, count: int, length: int) -> int:
     return max(1, min(BLOCKS // blocks, length // (shape.lanes * 4 * ELEMENTS)))
 
 
-def _written(function: PrimFunc, plan: RowPlan) -> PrimFunc:
-    body = CudaRowWriter(plan, shape_of(plan), function.params).written()
+def _written(function: PrimFunc, plan: RowPlan, target: Target) -> PrimFunc:
+    body = CudaRowWriter(plan, shape_of(plan, target), function.params).written()
     root = SBlockRealize([], True, SBlock([], [], [], "root", body))
     return PrimFunc(list(function.params), root, function.ret_type, function.attrs)

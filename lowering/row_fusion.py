@@ -23,8 +23,8 @@ from mlirtri.lowering.tvm_passes import operator_of
 Group = tuple[int, ...]
 """Places of bindings in a dataflow block."""
 _KINDS = (
-    ("matrix product", "product"), ("cache", "memory"), ("threads", "threads"), ("order", "order"),
-    ("several results", "results"), ("nothing is reduced", "uses"), ("run time", "sizes"),
+    ("matrix product", "product"), ("cache", "memory"), ("shared memory", "memory"), ("threads", "threads"),
+    ("order", "order"), ("several results", "results"), ("nothing is reduced", "uses"), ("run time", "sizes"),
 )  # fmt: skip
 """A part of a reason to the kind of reason that it is; the others are about axes."""
 Marks = Callable[[PrimFunc], bool]
@@ -56,7 +56,7 @@ def _fused(block: Any, mod: IRModule, target: Target, builder: BlockBuilder) -> 
 def why_not(function: PrimFunc, target: Target) -> str | None:
     """Why a merged function is no row kernel, in words; None where it is one."""
     if target.is_cuda:
-        return cuda_rows.why_not(function)
+        return cuda_rows.why_not(function, target)
     try:
         nests = nests_of(function)
         plan = make_plan(nests, find_rows(nests), function.params)

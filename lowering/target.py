@@ -63,10 +63,10 @@ def as_target(spelling: str | Target) -> Target:
     if spelling == "cpu":
         return Target("cpu", host_cpu_digest(), host_threads(), settings.get("MLIRTRI_ROW_TILE"))
     if spelling in ("gpu", "cuda"):
-        return Target("cuda", DEFAULT_CUDA_ARCHITECTURE)
+        return as_target(f"cuda:{DEFAULT_CUDA_ARCHITECTURE}")
     # From Volta on: older architectures lack instructions that the schedules use.
     if isinstance(spelling, str) and (match := re.fullmatch(r"(?:cuda|gpu):(sm_(?:[7-9]\d|1[0-2]\d)a?)", spelling)):
-        return Target("cuda", match.group(1))
+        return Target("cuda", match.group(1), row_tile=settings.get("MLIRTRI_ROW_TILE"))
     raise UnknownOptionError(
         f"unknown target {spelling!r}", help='use "cpu", "gpu", "cuda" or "cuda:sm_NN", for example "cuda:sm_90"'
     )

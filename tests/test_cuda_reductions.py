@@ -159,6 +159,18 @@ def test_rows_that_do_not_fit_shared_memory_are_kernels_of_their_own():
     assert kernels_in(kernel.ir["cuda"]) > 1
 
 
+def test_a_tile_says_that_rows_fit_shared_memory(monkeypatch):
+    edges = kernel_for(softmax, (2, 12000)).fusion.edges
+    reasons = {edge.reason for edge in edges if edge.kind == "memory" and not edge.is_fused}
+    too_much = "a block's rows take 48000 bytes of shared memory, and it has 40960 for them"
+    assert reasons == {f"{too_much}; MLIRTRI_ROW_TILE=1 overrides it"}
+    monkeypatch.setenv("MLIRTRI_ROW_TILE", "1")
+    kernel = kernel_for(softmax, (2, 12000))
+    assert rules(kernel) == ["Rows"]
+    assert "shared.dyn" in kernel.ir["scheduled"]
+    check(softmax, random(2, 12000))
+
+
 def test_barriers_stand_between_phases():
     source = kernel_for(softmax, (8, 1000)).ir["cuda"]
     body = source[source.index("__syncthreads") :]
