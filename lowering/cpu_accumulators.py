@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mlirtri.lowering.cpu_cells import INT32_MAX, cell_dtype, on_cells, result_of
 from mlirtri.lowering.cpu_nests import Nest
-from mlirtri.lowering.tir_statements import depends_on, index, new_buffer, sequence
-from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
+from mlirtri.lowering.tir_statements import depends_on, new_buffer, sequence
+from mlirtri.lowering.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
 
-INT32_MAX = 2**31 - 1
 Values = Mapping[Any, Any]
 """Cells to the values of one partial result."""
 
@@ -45,7 +45,10 @@ class Accumulators:
         if self.last is not None:
             return self.last
         return sequence(
-            *(tirx.BufferStore(made, _wide(self.cells[made], made), [place]) for made, place in self.places.items())
+            *(
+                tirx.BufferStore(made, result_of(self.cells[made], str(made.dtype)), [place])
+                for made, place in self.places.items()
+            )
         )
 
     def allocated(self) -> list[Any]:
@@ -68,9 +71,9 @@ def accumulators_of(nest: Nest) -> Accumulators | None:
     if any(loads_of(place) for place in places.values()):
         return None
     narrow = _narrow_indices(nest, written)
-    dtypes = {made: "int32" if made in narrow else str(made.dtype) for made in written}
+    dtypes = {made: cell_dtype(made, nest.body, is_position=made in narrow) for made in written}
     cells = {made: new_buffer(f"{made.name}_sum", dtype, 1) for made, dtype in dtypes.items()}
-    step, start = (_on_cells(part, cells) for part in (nest.body, nest.init))
+    step, start = (on_cells(part, cells) for part in (nest.body, nest.init))
     neutral, combine = _associative(nest, cells, step, start)
     return Accumulators(cells, {made: places[made] for made in cells}, start, step, neutral, combine)
 
@@ -87,37 +90,6 @@ def _narrow_indices(nest: Nest, written: list[Any]) -> list[Any]:
     if len(written) != 2 or any(axis.extent > INT32_MAX for axis in nest.axes) or len(nest.reduced) != 1:
         return []
     return [written[1]] if str(written[1].dtype) == "int64" else []
-
-
-def _wide(cell: Any, made: Any) -> Any:
-    load = tirx.BufferLoad(cell, [index(0)])
-    return load if cell.dtype == made.dtype else tirx.Cast(str(made.dtype), load)
-
-
-def _on_cells(statement: Any, cells: Mapping[Any, Any]) -> Any:
-    def load(node: Any) -> Any:
-        return _wide(cells[node.source], node.source) if node.source in cells else node
-
-    def store(node: Any) -> Any:
-        if node.buffer not in cells:
-            return node
-        cell, value = cells[node.buffer], node.value
-        if cell.dtype != node.buffer.dtype:
-            if isinstance(value, tirx.IntImm):
-                value = tirx.IntImm(str(cell.dtype), max(-INT32_MAX - 1, min(INT32_MAX, value.value)))
-            else:
-                value = tirx.Cast(str(cell.dtype), value)
-        return tirx.BufferStore(cell, _in_two_choices(value), [index(0)])
-
-    return structural_map(statement, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")
-
-
-def _in_two_choices(value: Any) -> Any:
-    """``select(a > b or isnan(a), a, b)`` as a maximum and a choice, which are an instruction each."""
-    if not isinstance(value, tirx.Select) or not isinstance(value.condition, tirx.Or):
-        return value
-    larger = tirx.Select(value.condition.a, value.true_value, value.false_value)
-    return tirx.Select(value.condition.b, value.true_value, larger)
 
 
 def _associative(nest: Nest, cells: Mapping[Any, Any], step: Any, start: Any) -> tuple[Any, Any]:
@@ -155,9 +127,9 @@ def _operands(value: Any) -> Any:
     for kind, neutral in _BINARY.items():
         if isinstance(value, kind):
             return kind, neutral, value.a, value.b
-    if isinstance(value, ir.Call) and str(getattr(value.op, "name", "")).rsplit(".", 1)[-1] in _BITWISE:
-        make, neutral = _BITWISE[str(value.op.name).rsplit(".", 1)[-1]]
-        return make, neutral, value.args[0], value.args[1]
+    if type(value).__name__ in _BITWISE:
+        make, neutral = _BITWISE[type(value).__name__]
+        return make, neutral, value.a, value.b
     return None
 
 
@@ -198,9 +170,9 @@ _BINARY = {
     tirx.Or: _none_set,
 }
 _BITWISE = {
-    "bitwise_or": (tirx.bitwise_or, _none_set),
-    "bitwise_and": (tirx.bitwise_and, _all_set),
-    "bitwise_xor": (tirx.bitwise_xor, _none_set),
+    "BitwiseOr": (tirx.bitwise_or, _none_set),
+    "BitwiseAnd": (tirx.bitwise_and, _all_set),
+    "BitwiseXor": (tirx.bitwise_xor, _none_set),
 }
 
 
@@ -265,7 +237,7 @@ def _with(value: Any, loads: Mapping[Any, Any], term: Any = None, other: Any = N
 
 def _position(nest: Nest, cells: list[Any], step: Any, start: Any) -> tuple[Any, Any]:
     """An extremum and where it is: the larger one of two, of equal ones the one that comes first."""
-    values, starts, [best, place] = _final_values(step), _final_values(start), cells
+    values, starts, [best, place] = final_values(step), final_values(start), cells
     if values is None or starts is None or len(nest.reduced) != 1 or set(values) != set(cells):
         return None, None
     if not all(isinstance(starts.get(cell), tirx.IntImm | tirx.FloatImm) for cell in cells):
@@ -313,7 +285,7 @@ def _term(value: Any, condition: Any, best: Any) -> Any:
     return None
 
 
-def _final_values(statement: Any) -> dict[Any, Any] | None:
+def final_values(statement: Any) -> dict[Any, Any] | None:
     """What straight-line statements store into each cell, in terms of the cells before them; None for others."""
     statements = list(statement.seq) if isinstance(statement, tirx.SeqStmt) else [statement]
     scratch: dict[Any, Any] = {}

@@ -16,6 +16,7 @@ from typing import Any
 from mlirtri.lowering.cpu_accumulators import Accumulators, accumulators_of
 from mlirtri.lowering.cpu_nests import Nest, NestAxis, lanes_of
 from mlirtri.lowering.cpu_parallel import PARALLEL_POINTS, Outer, outer_loops, worth
+from mlirtri.lowering.cpu_positions import position_row
 from mlirtri.lowering.cpu_windows import window_loops
 from mlirtri.lowering.loop_pairs import vector_store
 from mlirtri.lowering.loop_strips import Room, Shape, strip
@@ -23,7 +24,7 @@ from mlirtri.lowering.target import Target
 from mlirtri.lowering.tile_statements import temporary
 from mlirtri.lowering.tir_statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tvm_names import tirx
-from mlirtri.lowering.tvm_targets import vector_registers
+from mlirtri.lowering.tvm_targets import vector_bits, vector_registers
 
 PARTIAL_VECTORS = 4
 """Vectors of partial results: as many additions as a core has under way at once."""
@@ -38,7 +39,7 @@ def reduction_loops(nest: Nest, target: Target) -> Any:
     accumulators = accumulators_of(nest)
     if accumulators is None:
         return None
-    lanes = lanes_of(nest, [*accumulators.cells.values(), *(each.buffer for each in nest.operands)])
+    lanes = _lanes(nest, accumulators)
     if lanes < FEW_LANES:
         return None
     if (made := window_loops(nest, accumulators, lanes, target)) is not None:
@@ -51,6 +52,20 @@ def reduction_loops(nest: Nest, target: Target) -> Any:
     if row is not None and row.extent >= FEW_LANES * 2:
         return _rows(nest, accumulators, row, lanes, target)
     return None
+
+
+def _lanes(nest: Nest, accumulators: Accumulators) -> int:
+    """Vector lanes: a register of the widest element; of 32 bits at least where one is a float."""
+    buffers = [*accumulators.cells.values(), *(each.buffer for each in nest.operands)]
+    if not nest.vectorizes and any(str(each.dtype) == "bfloat16" for each in accumulators.cells.values()):
+        return 1
+    if (
+        accumulators.combine is None
+        or len(accumulators.cells) > 1
+        or any("float" in str(each.dtype) for each in buffers)
+    ):
+        return lanes_of(replace(nest, vectorizes=True), buffers)
+    return vector_bits() // max(8, *(int(each.dtype.bits) for each in buffers))
 
 
 def _column_axis(nest: Nest) -> NestAxis | None:
@@ -208,6 +223,8 @@ def _shared_row(nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: in
 
 def row_of(nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: int) -> Any:
     """The cells of one result: set, with the terms of all reduction axes added, and stored."""
+    if (made := position_row(nest, accumulators, row, lanes)) is not None:
+        return made
     while lanes > row.extent:
         lanes //= 2
     most = PARTIAL_VECTORS if _is_quick(accumulators) else 2 * PARTIAL_VECTORS

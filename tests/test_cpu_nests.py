@@ -133,6 +133,33 @@ def test_first_of_equal_extrema():
     _compare(positions, x)
 
 
+def narrow_extrema(x):
+    return x.amax(1), x.amin(), x.argmax(1), (x > 1).any(1)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.bfloat16, torch.float16], ids=str)
+def test_extrema_of_narrow_dtypes(dtype):
+    """Cells of another dtype than the results: unsigned bytes, bools as bytes, bf16 as fp32."""
+    x = (torch.arange(7 * 331).reshape(7, 331) % 251).to(dtype)
+    if dtype.is_floating_point:
+        x[1, 300] = x[2, 7] = torch.nan
+        x[3] = -torch.inf
+    kernel = mlirtri.jit(narrow_extrema).compile(x)
+    assert "PlainReduction" not in kernel.ir["scheduled"] or dtype == torch.bfloat16
+    for made, expected in zip(kernel(x), narrow_extrema(x), strict=True):
+        torch.testing.assert_close(made, expected, rtol=0, atol=0, equal_nan=True)
+
+
+def wrapped_position(x):
+    return np.argmin(x * x, axis=1)
+
+
+def test_positions_of_terms_that_wrap():
+    x = np.full((3, 40), np.iinfo(np.int32).min, np.int32)
+    x[:, :7] = 3
+    np.testing.assert_array_equal(mlirtri.jit(wrapped_position)(x), wrapped_position(x))
+
+
 WINDOWS = {
     "maximum": (lambda x: F.max_pool2d(x, 3, 2, 1), [(2, 5, 23, 37)]),
     "maximum, narrow": (lambda x: F.max_pool2d(x, 2), [(1, 3, 9, 10)]),

@@ -1,0 +1,119 @@
+"""Cells of another dtype than the results that are computed in them, so that vectors of them are what a CPU has.
+
+Takes the statements of a reduction. Gives them on cells: a bool is a byte, an unsigned byte that is held in a signed
+one is unsigned, bf16 is the fp32 that it is compared as, and a position is 32 bits wide where no row is longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mlirtri.lowering.tir_arithmetic import widened_bfloat16
+from mlirtri.lowering.tir_statements import index
+from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
+
+INT32_MAX = 2**31 - 1
+_JOINED = {"BitwiseOr": tirx.bitwise_or, "Or": tirx.bitwise_or, "BitwiseAnd": tirx.bitwise_and,
+           "And": tirx.bitwise_and, "BitwiseXor": tirx.bitwise_xor}  # fmt: skip
+
+
+def cell_dtype(made: Any, statement: Any, *, is_position: bool) -> str:
+    """The dtype of the cell for a result, which `statement` stores to."""
+    dtype = str(made.dtype)
+    if is_position:
+        return "int32"
+    stores: list[Any] = []
+    structural_walk(statement, (tirx.BufferStore, stores.append), order="pre")
+    values = [each.value for each in stores if each.buffer.same_as(made)]
+    if dtype == "bool" and all(type(each).__name__ in _JOINED for each in values):
+        return "int8"
+    if dtype.startswith("int") and all(_is_reinterpreted(each, "u" + dtype) for each in values):
+        return "u" + dtype
+    if dtype == "bfloat16" and all(isinstance(each, tirx.Select) for each in values):
+        return "float32"
+    return dtype
+
+
+def on_cells(statement: Any, cells: Mapping[Any, Any]) -> Any:
+    """`statement` with cells in place of the elements of results."""
+
+    def load(node: Any) -> Any:
+        return result_of(cells[node.source], str(node.source.dtype)) if node.source in cells else node
+
+    def store(node: Any) -> Any:
+        if node.buffer not in cells:
+            return node
+        cell = cells[node.buffer]
+        value = node.value if cell.dtype == node.buffer.dtype else _in_cell(node.value, cell)
+        return tirx.BufferStore(cell, _in_two_choices(value), [index(0)])
+
+    return structural_map(statement, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")
+
+
+def result_of(cell: Any, dtype: str) -> Any:
+    """What a cell holds, in the dtype of the result."""
+    load = tirx.BufferLoad(cell, [index(0)])
+    if str(cell.dtype) == dtype:
+        return load
+    return tirx.reinterpret(dtype, load) if str(cell.dtype) == "u" + dtype else tirx.Cast(dtype, load)
+
+
+def _in_cell(value: Any, cell: Any) -> Any:
+    """A value of the result's dtype in the cell's."""
+    dtype, kind = str(cell.dtype), str(value.ty.dtype)
+    own = result_of(cell, kind)
+    if structural_equal(value, own):
+        return tirx.BufferLoad(cell, [index(0)])
+    if kind == "bool":
+        if type(value).__name__ in _JOINED:
+            return _JOINED[type(value).__name__](_in_cell(value.a, cell), _in_cell(value.b, cell))
+        return tirx.IntImm(dtype, value.value) if isinstance(value, tirx.IntImm) else tirx.Cast(dtype, value)
+    if kind == "bfloat16":
+        return _in_fp32(value, cell)
+    if isinstance(value, tirx.IntImm):
+        low, high = (0, 2 ** int(dtype[4:]) - 1) if dtype.startswith("u") else (-INT32_MAX - 1, INT32_MAX)
+        return tirx.IntImm(dtype, value.value & high if low == 0 else max(low, min(high, value.value)))
+    if dtype == "u" + kind:
+        return _unwrapped(value.args[0], cell) if _is_reinterpreted(value, dtype) else tirx.reinterpret(dtype, value)
+    return tirx.Cast(dtype, value)
+
+
+def _unwrapped(value: Any, cell: Any) -> Any:
+    """An unsigned value with the cell in place of the cell's bits as a signed number, as an unsigned one again."""
+    signed = str(cell.dtype)[1:]
+
+    def call(node: Any) -> Any:
+        is_own = _is_reinterpreted(node, signed) and structural_equal(node.args[0], result_of(cell, signed))
+        return tirx.BufferLoad(cell, [index(0)]) if is_own else node
+
+    return structural_map(value, (ir.Call, call), order="post")
+
+
+def _in_fp32(value: Any, cell: Any) -> Any:
+    if isinstance(value, tirx.FloatImm):
+        return tirx.FloatImm("float32", float(value.value))
+    if isinstance(value, tirx.Select):
+        own = widened_bfloat16(tirx.reinterpret("uint16", result_of(cell, "bfloat16")))
+
+        def widened(node: Any) -> Any:
+            return tirx.BufferLoad(cell, [index(0)]) if structural_equal(node, own) else node
+
+        condition = structural_map(value.condition, (ir.Call, widened), order="post")
+        return tirx.Select(condition, _in_cell(value.true_value, cell), _in_cell(value.false_value, cell))
+    if isinstance(value, TensorLoad):
+        return widened_bfloat16(tirx.reinterpret("uint16", value))
+    return tirx.Cast("float32", value)
+
+
+def _is_reinterpreted(value: Any, source: str) -> bool:
+    is_call = isinstance(value, ir.Call) and str(getattr(value.op, "name", "")).endswith(".reinterpret")
+    return is_call and str(value.args[0].ty.dtype) == source
+
+
+def _in_two_choices(value: Any) -> Any:
+    """``select(a > b or isnan(a), a, b)`` as a maximum and a choice, which are an instruction each."""
+    if not isinstance(value, tirx.Select) or not isinstance(value.condition, tirx.Or):
+        return value
+    larger = tirx.Select(value.condition.a, value.true_value, value.false_value)
+    return tirx.Select(value.condition.b, value.true_value, larger)
