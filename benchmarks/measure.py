@@ -17,11 +17,13 @@ import numpy as np
 import torch
 
 import mlirtri
-from benchmarks import compile_times
+from benchmarks import compile_times, processes
 from benchmarks.table import OURS, Row, as_module
 
 SAMPLE = 2e-3
 """Seconds of one sample, at least: short calls are repeated."""
+WARM = 5e-4
+"""Seconds of calls before each sample: threads wake up one after the other."""
 TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 4e-2, torch.float32: 2e-4, torch.float64: 1e-9}
 """Of the largest number of the result: sums have other orders."""
 Candidate = Callable[[], Callable[[], Any]]
@@ -165,7 +167,10 @@ def _agree(found: list[torch.Tensor], expected: list[torch.Tensor]) -> bool:
 def timed(running: dict[str, Candidate], row: Row, conditions: Conditions) -> dict[str, float]:
     """Median seconds of a call."""
     fresh = row.through == "updates"
-    repeats = {label: 1 if fresh else _repeats(candidate()) for label, candidate in running.items()}
+    repeats = {}
+    for label, candidate in running.items():
+        processes.settle()
+        repeats[label] = 1 if fresh else _repeats(candidate())
     samples: dict[str, list[float]] = {label: [] for label in running}
     labels, start, rounds = list(running), time.perf_counter(), 0
     while labels and (rounds < 3 or (time.perf_counter() - start < conditions.seconds and rounds < 201)):
@@ -176,10 +181,11 @@ def timed(running: dict[str, Candidate], row: Row, conditions: Conditions) -> di
 
 
 def _sample(candidate: Candidate, repeats: int, fresh: bool, conditions: Conditions) -> float:
-    """Seconds per call; the call before it has brought memory and threads into place."""
+    """Seconds per call; the calls before it have brought memory and threads into place."""
     if conditions.threads > 1:
-        _settle()
-    candidate()() if not fresh else None
+        processes.settle()
+    if not fresh:
+        _warm(candidate())
     call, now = candidate(), conditions.now
     start = now()
     for _ in range(repeats):
@@ -187,7 +193,16 @@ def _sample(candidate: Candidate, repeats: int, fresh: bool, conditions: Conditi
     return (now() - start) / repeats
 
 
+def _warm(call: Callable[[], Any]) -> None:
+    """Call until threads that slept are awake."""
+    end = time.perf_counter() + WARM
+    call()
+    while time.perf_counter() < end:
+        call()
+
+
 def _repeats(call: Callable[[], Any]) -> int:
+    _warm(call)
     start = time.perf_counter()
     call()
     once = time.perf_counter() - start
@@ -199,13 +214,3 @@ def _repeats(call: Callable[[], Any]) -> int:
             call()
         once = time.perf_counter() - start
     return max(1, round(count * min(1.0, SAMPLE / once)))
-
-
-def _settle() -> None:
-    """Wait until the threads that the last candidate left spinning have gone to sleep."""
-    end = time.perf_counter() + 0.1
-    while time.perf_counter() < end:
-        before = time.process_time()
-        time.sleep(2e-3)
-        if time.process_time() - before < 2e-4:
-            return

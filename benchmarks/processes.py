@@ -8,9 +8,11 @@ import multiprocessing
 import os
 import pkgutil
 import signal
+import threading
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 TIMEOUT = 300
@@ -42,6 +44,24 @@ def import_everything() -> None:
                 importlib.import_module(f"mlirtri.{folder}.{module.name}")
     for name in ("mlirtri.runtime", "mlirtri.torch_program", "torch._dynamo", "torch._inductor.compile_fx"):
         importlib.import_module(name)
+
+
+def settle(longest: float = 0.5) -> None:
+    """Wait until the threads that the last candidate left looking for work have gone to sleep."""
+    end = time.perf_counter() + longest
+    while _others_run() and time.perf_counter() < end:
+        time.sleep(1e-3)
+
+
+def _others_run() -> bool:
+    """Whether another thread of this process has work, or looks for some; False where threads are not files."""
+    own = threading.get_native_id()
+    for task in Path("/proc/self/task").glob("*/stat"):
+        # A thread may end meanwhile. A name in parentheses, which may hold anything, comes before the state.
+        with contextlib.suppress(OSError):
+            if int(task.parent.name) != own and task.read_text().rpartition(") ")[2][:1] == "R":
+                return True
+    return False
 
 
 def in_own_process(work: Callable[[], dict[str, Any]], timeout: float = TIMEOUT) -> dict[str, Any]:

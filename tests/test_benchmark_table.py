@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -35,6 +38,22 @@ def test_limits_that_no_row_needs_are_not_printed():
     condition = {"threads": 1, "clock": "wall", "limits": {f"copy {1 << 28}": 2e9}}
     assert header(condition).startswith("1 thread(s), wall clock; copy 268435456 2 GB/s\n")
     assert header({**condition, "limits": {}}).startswith("1 thread(s), wall clock\n")
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are not files here")
+def test_samples_wait_for_the_threads_that_are_still_busy():
+    from benchmarks import processes
+
+    start = time.perf_counter()
+    # Without the interpreter's lock, for some tenths of a second.
+    thread = threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha256", b"", b"", 1_000_000))
+    thread.start()
+    while thread.is_alive() and not processes._others_run():
+        time.sleep(1e-3)
+    processes.settle(60)
+    waited = time.perf_counter() - start
+    thread.join()
+    assert waited > 0.9 * (time.perf_counter() - start)
 
 
 def test_two_rows_are_measured_and_reported(tmp_path):
