@@ -12,7 +12,7 @@ from enum import Enum
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.tvm_names import structural_walk, tirx
+from mlirtri.lowering.tvm_names import Analyzer, Range, TensorLoad, structural_map, structural_walk, tirx
 
 Values = dict[Any, Any]
 """What stands for an axis's variable."""
@@ -90,3 +90,37 @@ def depends(node: Any, axes: Sequence[Axis]) -> bool:
     found: list[Any] = []
     structural_walk(node, (tirx.Var, found.append))
     return any(each.same_as(axis.variable) for each in found for axis in axes)
+
+
+def lies_along(load: Any, axis: Axis) -> bool:
+    """Whether neighbours along an axis are neighbours in memory, for a load or a store."""
+    buffer = load.source if isinstance(load, TensorLoad) else load.buffer
+    shape = zip(load.indices, buffer.ty.shape, strict=True)
+    places = [each for each, size in shape if not (isinstance(size, tirx.IntImm) and size.value == 1)]
+    return bool(places) and places[-1].same_as(axis.variable)
+
+
+def without_units(axes: Sequence[Axis]) -> tuple[Axis, ...]:
+    """The axes that count further than 0."""
+    return tuple(axis for axis in axes if axis.extent != 1)
+
+
+def shortened(nodes: Sequence[Any], axes: Sequence[Axis]) -> list[Any]:
+    """Expressions and stores with 0 for axes of one, and with places as simple as all ranges together make them."""
+    units = {axis.variable: tirx.IntImm("int64", 0) for axis in axes if axis.extent == 1}
+    analyzer = Analyzer()
+    for axis in without_units(axes):
+        analyzer.bind(axis.variable, Range(tirx.IntImm("int64", 0), tirx.IntImm("int64", axis.extent)))
+
+    def places(indices: Sequence[Any]) -> list[Any]:
+        return [each if isinstance(each, tirx.Var) else analyzer.simplify(each) for each in indices]
+
+    def load(node: Any) -> Any:
+        return tirx.BufferLoad(node.source, places(node.indices))
+
+    def store(node: Any) -> Any:
+        return tirx.BufferStore(node.buffer, node.value, places(node.indices))
+
+    rules = [(TensorLoad, load), (tirx.BufferStore, store)]
+    bare = [structural_map(node, (tirx.Var, lambda each: units.get(each, each))) for node in nodes]
+    return [structural_map(node, rules, order="post") for node in bare]

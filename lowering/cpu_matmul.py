@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlirtri.lowering.contraction import Axis, Contraction, Way, depends, size_of
+from mlirtri.lowering.contraction import Axis, Contraction, Way, depends, lies_along, shortened, size_of, without_units
 from mlirtri.lowering.cpu_column_sums import MOST_ROWS
 from mlirtri.lowering.cpu_contraction import contraction_loops
 from mlirtri.lowering.cpu_facts import cache_bytes
@@ -72,7 +72,7 @@ def _lies_along(operand: Any, axis: Axis) -> bool:
     """Whether an operand's elements along an axis are neighbours in memory, whatever is made of them."""
     loads: list[Any] = []
     structural_walk(operand, (TensorLoad, loads.append))
-    return len(loads) == 1 and _is_contiguous(loads[0], axis)
+    return len(loads) == 1 and lies_along(loads[0], axis)
 
 
 def in_tiles(
@@ -239,11 +239,25 @@ def _with_body(block: Any, body: Any, buffers: Any = None) -> Any:
     )  # fmt: skip
 
 
+def _shortened(product: Product, around: Surroundings) -> tuple[Product, Surroundings]:
+    """The same without axes of one, and with simple places: what stands there tells what are neighbours in memory."""
+    parts = (product.batch, product.rows, product.columns, product.reduced)
+    axes = [axis for part in parts for axis in part]
+    left, right, *stores = shortened([around.left, around.right, *around.stores], axes)
+    batch, rows, columns, reduced = map(without_units, parts)
+    product = replace(product, batch=batch, rows=rows, columns=columns, reduced=reduced)
+    return product, replace(around, left=left, right=right, stores=tuple(stores))
+
+
 def _contraction(product: Product, around: Surroundings) -> Contraction:
+    product, around = _shortened(product, around)
     rows_are_many = size_of(product.rows) > 16
     right_bytes = size_of(product.columns) * size_of(product.reduced) * 4
-    in_place = _is_contiguous(around.right, product.columns[-1]) and (
-        right_bytes <= cache_bytes()[2] // 2 or not rows_are_many
+    is_plain = isinstance(around.right, TensorLoad)
+    in_place = (
+        is_plain
+        and lies_along(around.right, product.columns[-1])
+        and (right_bytes <= cache_bytes()[2] // 2 or not rows_are_many)
     )
     dtype = _accumulators(product.dtype)
     left, right = (each if dtype == product.dtype else tirx.Cast(dtype, each) for each in (around.left, around.right))
@@ -266,10 +280,6 @@ def _packs_left(left: Any, product: Product) -> bool:
 def _accumulators(dtype: str) -> str:
     """What sums are in: integers that wrap have their low bits in wider ones, too."""
     return "int32" if dtype in ("int8", "uint8", "int16", "uint16") else dtype
-
-
-def _is_contiguous(operand: Any, axis: Axis) -> bool:
-    return isinstance(operand, TensorLoad) and len(operand.indices) > 0 and operand.indices[-1].same_as(axis.variable)
 
 
 def _with_statement(

@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.contraction import Axis, Contraction, Values, depends, size_of
+from mlirtri.lowering.contraction import Axis, Contraction, Values, depends, lies_along, size_of
 from mlirtri.lowering.cpu_tiles import lanes_for, loop_kind
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tile_statements import (
@@ -72,7 +72,7 @@ def _is_beside(operand: Any, axes: Sequence[Axis]) -> bool:
     """Whether neighbours along the last of the axes are neighbours in memory."""
     loads: list[Any] = []
     structural_walk(operand, (TensorLoad, loads.append))
-    return len(loads) == 1 and bool(axes) and loads[0].indices[-1].same_as(axes[-1].variable)
+    return len(loads) == 1 and bool(axes) and lies_along(loads[0], axes[-1])
 
 
 def packed_right(contraction: Contraction, lanes: int, target: Target) -> tuple[Contraction, list[Any]]:

@@ -115,7 +115,12 @@ def _is_mover(found: Any) -> bool:
     value = block.body.value
     while isinstance(value, tirx.Cast) and _bits(value) >= _bits(value.value):
         value = value.value
-    return isinstance(value, TensorLoad) and len(facts.reads) == 1 and None not in facts.reads[0].axes
+    if not isinstance(value, TensorLoad) or len(facts.reads) != 1:
+        return False
+    [read] = facts.reads
+    return all(
+        axis is not None or isinstance(place, tirx.IntImm) for axis, place in zip(read.axes, read.indices, strict=True)
+    )
 
 
 def _bits(value: Any) -> int:

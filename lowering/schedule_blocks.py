@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.tvm_names import SCHEDULE_ERRORS, Schedule, TensorLoad, ir, structural_walk, tirx, tvm
+from mlirtri.lowering.tvm_names import (
+    SCHEDULE_ERRORS,
+    Analyzer,
+    Range,
+    Schedule,
+    TensorLoad,
+    ir,
+    structural_walk,
+    tirx,
+    tvm,
+)
 
 _realize = tvm.get_global_func("s_tir.schedule.GetSBlockRealize")
 
@@ -129,12 +139,15 @@ def stores_bf16_constant(block) -> bool:
 
 def _accesses(block, axes) -> tuple[tuple[Access, ...], tuple[Access, ...], bool]:
     reads, writes, calls = [], [], []
+    analyzer = Analyzer()
+    for axis in block.iter_vars:
+        analyzer.bind(axis.var, Range.from_min_extent(axis.dom.min, axis.dom.extent))
 
     def load(node):
-        reads.append(_access(node.source, node.indices, axes))
+        reads.append(_access(node.source, node.indices, axes, analyzer))
 
     def store(node):
-        writes.append(_access(node.buffer, node.indices, axes))
+        writes.append(_access(node.buffer, node.indices, axes, analyzer))
 
     def call(node):
         name = str(getattr(node.op, "name", ""))
@@ -145,9 +158,11 @@ def _accesses(block, axes) -> tuple[tuple[Access, ...], tuple[Access, ...], bool
     return tuple(reads), tuple(writes), bool(calls)
 
 
-def _access(buffer, indices, axes) -> Access:
+def _access(buffer, indices, axes, analyzer) -> Access:
+    """The access; a reshape by axes of one leaves indices such as ``i % 64`` for ``i < 64``, which are plain axes."""
+    plain = [each if isinstance(each, tirx.Var | tirx.IntImm) else analyzer.simplify(each) for each in indices]
     return Access(
-        buffer, tuple(axes.get(index) if isinstance(index, tirx.Var) else None for index in indices), tuple(indices)
+        buffer, tuple(axes.get(index) if isinstance(index, tirx.Var) else None for index in plain), tuple(indices)
     )
 
 

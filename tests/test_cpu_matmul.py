@@ -205,3 +205,23 @@ def test_rows_of_run_time_are_done_together():
     for count in (2, 7, 8, 9, 15, 64, 101):
         x, w = random(count, 33), random(33, 50)
         torch.testing.assert_close(kernel(x, w), torch.relu(x @ w) + 1, **within("float32", 33))
+
+
+@mt.jit
+def _biased(a, b, c):
+    return torch.matmul(a, b) + c
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [((1, 70), (70, 300)), ((70, 40), (40, 1)), ((1, 1, 33), (1, 33, 260)), ((1, 45), (45, 1))],
+    ids=str,
+)
+def test_axes_of_one_leave_operands_where_they_are(left, right):
+    a, b, c = random(*left), random(*right), random(right[-1])
+    kernel = _biased.compile(a, b, c)
+    torch.testing.assert_close(kernel(a, b, c), a @ b + c, **within("float32", left[-1]))
+    scheduled = kernel.ir["scheduled"]
+    # One function, and so no launch of a reshape; it copies no operand.
+    assert scheduled.count("T.prim_func") == 1
+    assert "right = T.alloc_buffer" not in scheduled
