@@ -1,17 +1,20 @@
 """The operations of `vector_functions` as scalar `arith` and `llvm`, and a module's elementary functions made of them.
 
 Takes a module of scalar code. Gives, in place, arithmetic without branches for exp, log, tanh, erf and so on in fp32
-and fp64, and instructions for floor and its kin, of which LLVM makes vectors where a loop is around; the C
-library's functions would be called per element. What needs that library for some of its operands (sine, cosine,
-powers), and other functions, stay as they are.
+and fp64, for sine, cosine, tangent and powers in fp32 (`scalar_circles.py`), and instructions for floor and its kin,
+of which LLVM makes vectors where a loop is around; the C library's functions would be called per element.
+Other functions stay as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlirtri.dialect.mlir import arith, ir, operations_named
+import numpy as np
+
+from mlirtri.dialect.mlir import arith, ir, memref, operations_named
 from mlirtri.lowering.cloning import replace
+from mlirtri.lowering.scalar_circles import WHOLE, quarters
 from mlirtri.lowering.wide_functions import FUNCTIONS
 
 _WIDTHS = {"float32": 32, "float64": 64}
@@ -23,6 +26,8 @@ INTRINSICS = {
     "math.roundeven": "roundeven", "math.copysign": "copysign", "math.fma": "fma",
 }  # fmt: skip
 """What is an instruction or two."""
+TABLES = ("mlirtri_quarters_high", "mlirtri_quarters_low")
+"""What parts of `scalar_circles.quarters` are called in a module."""
 
 
 def rewrite(module: ir.Module) -> None:
@@ -42,6 +47,25 @@ def rewrite(module: ir.Module) -> None:
             with ir.InsertionPoint(operation), operation.location:
                 value = function.make(Scalars(dtype), *operation.operands)
             replace(operation, [value])
+    for name, make in WHOLE.items():
+        for operation in operations_named(module, f"math.{name}"):
+            if dtypes.get(operation.results[0].type) == "float32":
+                with ir.InsertionPoint(operation), operation.location:
+                    value = make(Scalars("float32"), *operation.operands)
+                replace(operation, [value])
+    _add_tables(module)
+
+
+def _add_tables(module: ir.Module) -> None:
+    """What `Scalars.table` reads, where it does."""
+    used = {operation.attributes["name"].value for operation in operations_named(module, "memref.get_global")}
+    for name, values in zip(TABLES, quarters(), strict=True):
+        if name in used:
+            with ir.InsertionPoint.at_block_begin(module.body), ir.Location.unknown():
+                kind = ir.MemRefType.get([len(values)], ir.F64Type.get())
+                content = ir.DenseElementsAttr.get(np.array(values))
+                private = ir.StringAttr.get("private")
+                memref.GlobalOp(name, kind, sym_visibility=private, initial_value=content, constant=True)
 
 
 def _intrinsic(name: str, *operands: ir.Value) -> ir.Value:
@@ -172,6 +196,15 @@ class Scalars:
     def equal(self, x: ir.Value, y: ir.Value) -> ir.Value:
         return arith.cmpf(arith.CmpFPredicate.OEQ, x, y)
 
+    def equal_truths(self, first: ir.Value, second: ir.Value) -> ir.Value:
+        return arith.cmpi(arith.CmpIPredicate.eq, first, second)
+
+    def differ(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        return arith.cmpf(arith.CmpFPredicate.UNE, x, y)
+
+    def negated(self, condition: ir.Value) -> ir.Value:
+        return arith.xori(condition, arith.constant(ir.IntegerType.get_signless(1), 1))
+
     def both(self, first: ir.Value, second: ir.Value) -> ir.Value:
         return arith.andi(first, second)
 
@@ -180,3 +213,24 @@ class Scalars:
 
     def select(self, condition: ir.Value, yes: ir.Value, no: ir.Value) -> ir.Value:
         return arith.select(condition, yes, no)
+
+    def where_all(self, _condition: ir.Value, near: ir.Value, _name: str, *_operands: ir.Value) -> ir.Value:
+        """What holds for most operands; whoever asks has something else for the others."""
+        return near
+
+    # --- tables ------------------------------------------------------------------------------------------------------
+
+    def clamped(self, x: ir.Value, low: int, high: int) -> ir.Value:
+        return arith.minsi(arith.maxsi(x, self.whole(low)), self.whole(high))
+
+    def with_exponent(self, x: ir.Value, exponent: int) -> ir.Value:
+        """The number with another exponent."""
+        places = _MANTISSA[self.dtype]
+        kept = arith.andi(self.bits(x), self.whole(~((2 * _BIAS[self.dtype] + 1) << places)))
+        return self.from_bits(arith.ori(kept, self.whole((exponent + _BIAS[self.dtype]) << places)))
+
+    def table(self, part: str, at: ir.Value) -> ir.Value:
+        """An element of `quarters`: of its ``high`` or of its ``low`` part."""
+        name = next(each for each in TABLES if each.endswith(part))
+        kind = ir.MemRefType.get([len(quarters()[0])], ir.F64Type.get())
+        return memref.load(memref.get_global(kind, name), [arith.index_cast(ir.IndexType.get(), at)])

@@ -119,7 +119,11 @@ def power(x, y):
     return x**y
 
 
-def test_powers():
+power_by_mlir = mt.jit(pipeline="mlir")(power.__wrapped__)
+
+
+@pytest.mark.parametrize("power", [power, power_by_mlir], ids=["linalg", "mlir"])
+def test_powers(power):
     generator = np.random.default_rng(1)
     x = np.exp(generator.uniform(-20, 20, 40_000)).astype(np.float32)
     y = generator.uniform(-5, 5, 40_000).astype(np.float32)
@@ -127,8 +131,9 @@ def test_powers():
         check(power(x, y), np.power(x.astype(np.float64), y.astype(np.float64)), most=1.0)
 
 
+@pytest.mark.parametrize("power", [power, power_by_mlir], ids=["linalg", "mlir"])
 @pytest.mark.parametrize("lanes", [1, 16])
-def test_powers_of_what_needs_the_library(lanes):
+def test_powers_of_what_needs_the_library(lanes, power):
     x, y = (each.astype(np.float32).repeat(lanes).ravel() for each in np.meshgrid(ENDS, ENDS))
     with np.errstate(all="ignore"):
         np.testing.assert_allclose(power(x, y), np.power(x, y), rtol=1e-6)
@@ -140,6 +145,16 @@ def test_one_number_alone_is_computed_like_the_others():
     for at in (0, 5, 36):
         for one, many in zip(all_of(x[at]), together, strict=True):
             np.testing.assert_array_equal(one, many[at])
+
+
+def circles(x):
+    return np.sin(x) + np.cos(x) + np.tan(x) ** x
+
+
+def test_circles_and_powers_by_mlir_call_no_library():
+    assembly = mt.jit(circles).compile(mt.Tensor((4096,), mt.float32), pipeline="mlir").ir["asm"]
+    assert not re.findall(r"\b(?:sin|cos|tan|pow)f\b", assembly)
+    assert "vfmadd" in assembly or platform.machine() not in ("x86_64", "AMD64")
 
 
 @mt.jit
