@@ -26,6 +26,9 @@ from mlirtri.lowering.tvm_names import IRModule, PrimFunc, tirx, tvm
 from mlirtri.lowering.tvm_passes import first_failing, locations_of, prim_funcs, short_message, span_of
 from mlirtri.lowering.tvm_targets import BUILD_PIPELINE, tvm_target
 
+ALIGNMENT = 16
+"""Bytes that kernels load and store at once: memory that begins elsewhere, as a slice's may, is copied."""
+
 
 def lower(mod: IRModule, context: CompileContext) -> Code:
     """The CUDA source of all kernels."""
@@ -80,6 +83,10 @@ def _after(head: Any, body: Any) -> Any:
     return body if head is None else tirx.SeqStmt([head, body])
 
 
+def _is_aligned(tensor: Any) -> bool:
+    return tensor.data_ptr() % ALIGNMENT == 0
+
+
 class CudaExecutable:
     """Kernels that a device is needed for: built for it when they are first launched."""
 
@@ -100,7 +107,11 @@ class CudaExecutable:
         if self._built is None:
             with self._building:
                 self._built = self._built or self._build()
-        self._built.launch(inputs, outputs)
+        places = [each if _is_aligned(each) else each.new_empty(each.shape) for each in outputs]
+        self._built.launch([each if _is_aligned(each) else each.clone() for each in inputs], places)
+        for place, output in zip(places, outputs, strict=True):
+            if place is not output:
+                output.copy_(place)
 
     def _build(self) -> KernelExecutable:
         if self._plan is None:

@@ -60,6 +60,20 @@ def test_calling_a_cuda_kernel_says_what_is_missing():
         executable.launch([torch.ones(4, 5)] * 2, [torch.ones(4, 5)])
 
 
+def test_memory_that_begins_between_vectors_is_copied():
+    class Doubling:
+        def launch(self, inputs, outputs):
+            assert all(each.data_ptr() % 16 == 0 for each in (*inputs, *outputs))
+            outputs[0].copy_(inputs[0] * 2)
+
+    executable = cuda_code(module(add_chain, (4, 5), (4, 5))).executable
+    executable._built = Doubling()
+    memory = torch.zeros(64)
+    given, out = torch.arange(21.0)[1:].view(4, 5), memory[3:23].view(4, 5)
+    executable.launch([given, torch.ones(4, 5)], [out])
+    torch.testing.assert_close(memory[3:23].view(4, 5), given * 2)
+
+
 def test_ptx_without_nvcc_is_refused_with_a_sentence(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda _name: None)
     with pytest.raises(DeviceError, match="nvcc"):
