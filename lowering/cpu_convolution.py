@@ -5,7 +5,8 @@ dilated, grouped, of one to three dimensions. Elementwise work behind it is done
 
     parallel over images, groups and chunks of whole rows of the result:
         for block of input channels:
-            copy     P[channel, kernel position, pixel of the chunk]      rows of the image, shifted and strided
+            copy     P[channel, kernel position, pixel of the chunk]      rows of the image, shifted and strided; of a
+                                                                         padded one by way of a room with its padding
             tiles    output channels × vectors of pixels (`cpu_tile_body`)
 """
 
@@ -21,6 +22,7 @@ from mlirtri.lowering.cpu_matmul import in_tiles
 from mlirtri.lowering.cpu_tile_body import ReductionBlock, Tile, TilePlace
 from mlirtri.lowering.cpu_tiles import Cut, choose_tiles, lanes_for, loop_kind, sizes_of
 from mlirtri.lowering.loop_ranges import linear
+from mlirtri.lowering.padded_images import padded, room_of
 from mlirtri.lowering.products import Product, find_product
 from mlirtri.lowering.schedule_blocks import leaf_blocks
 from mlirtri.lowering.target import Target
@@ -48,7 +50,8 @@ def convolution(function: PrimFunc, target: Target) -> Schedule | None:
 
 def _is_image(product: Product) -> bool:
     """Whether the right operand's rows have to be cut out of longer ones, or of several places."""
-    right, inner = product.right, product.columns[-1]
+    around = padded(product.right)
+    right, inner = product.right if around is None else around.load, product.columns[-1]
     if not isinstance(right, TensorLoad) or not product.rows or not 1 < inner.extent <= MOST_PIXELS:
         return False
     if size_of(product.rows) < 4 or size_of(product.reduced) < 4:
@@ -59,6 +62,13 @@ def _is_image(product: Product) -> bool:
     return forms[-1].factor(inner.variable) > 0 and not all(
         isinstance(place, tirx.Var) or not form.terms for place, form in zip(right.indices, forms, strict=True)
     )
+
+
+def reads_padded(product: Product) -> bool:
+    """Whether this rule does the product with an image that is padded as it is read."""
+    if not _is_image(product) or str(product.right.ty.dtype) != product.dtype or not product.dtype.startswith("float"):
+        return False
+    return room_of(product.right, product.columns, product.reduced, 1) is not None
 
 
 @dataclass(frozen=True)
@@ -72,7 +82,8 @@ class _Chunk:
 
 def convolution_loops(contraction: Contraction, target: Target) -> Any:
     """The statements that compute the contraction, whose right operand is a `BufferLoad` at sums of axes."""
-    if not isinstance(contraction.right, TensorLoad):
+    is_padded = room_of(contraction.right, contraction.columns, contraction.reduced, 1) is not None
+    if not isinstance(contraction.right, TensorLoad) and not is_padded:
         return None
     *outer, inner = contraction.columns
     total = size_of(outer)
@@ -107,6 +118,13 @@ class _Tasks:
         self.depth = -(-first.extent // -(-first.extent // most))
         self.blocks = -(-first.extent // self.depth)
         self.tall = self._row_tiles_per_task()
+        self.room = room_of(contraction.right, contraction.columns, contraction.reduced, chunk.rows)
+        self.right = contraction.right
+        """What copies read: the image, or the room in which it is padded."""
+        if self.room is not None:
+            self.room_buffer = self.room.buffer()
+            variables = [axis.variable for axis in (*contraction.columns, *self.inner)]
+            self.right = self.room.load(self.room_buffer, variables)
 
     def _row_tiles_per_task(self) -> int:
         """All tiles of output channels where there are chunks enough for the threads."""
@@ -141,6 +159,8 @@ class _Tasks:
             return sequence(self._copy(packed, batch, row, number), self._tiles(packed, batch, row, part, number, kept))
 
         allocated = [tirx.AllocBuffer(each) for each in (packed, kept) if each is not None]
+        if self.room is not None:
+            allocated += [tirx.AllocBuffer(self.room_buffer), self.room.cleared(self.room_buffer, self.lanes)]
         return sequence(*allocated, counted("block", self.blocks, block))
 
     # --- the copy ----------------------------------------------------------------------------------------------------
@@ -151,7 +171,11 @@ class _Tasks:
         start, extent = self._block(number)
 
         def term(at: Any) -> Any:
-            return nested(self.inner, lambda values: rows({**values, first.variable: start + at}, at))
+            made = nested(self.inner, lambda values: rows({**values, first.variable: start + at}, at))
+            if self.room is None:
+                return made
+            values = {**batch, first.variable: start + at}
+            return sequence(self.room.filled(self.room_buffer, values, row, self.lanes), made)
 
         def rows(values: Values, at: Any) -> Any:
             place = [at, *(values[axis.variable] for axis in self.inner)]
@@ -175,8 +199,8 @@ class _Tasks:
     def _line(self, packed: Any, place: list[Any], values: Values, row: Any, line: Any) -> Any:
         """One row of pixels, as vectors; the last ones may be done twice."""
         *outer, inner = self.contraction.columns
-        values = {**values, **spread(outer, plus(row, line))}
-        form = linear(self.contraction.right.indices[-1], {})
+        values = {**values, **spread(outer, line if self.room is not None else plus(row, line))}
+        form = linear(self.right.indices[-1], {})
         stride = form.factor(inner.variable)
 
         def vector(start: Any, lanes: int) -> Any:
@@ -197,12 +221,12 @@ class _Tasks:
 
     def _pixel(self, packed: Any, to: list[Any], values: Values, start: Any, lane: Any) -> Any:
         inner = self.contraction.columns[-1]
-        value = replaced(self.contraction.right, {**values, inner.variable: start + lane})
+        value = replaced(self.right, {**values, inner.variable: start + lane})
         return tirx.BufferStore(packed, value, [*to[:-1], to[-1] + lane])
 
     def _every_second(self, packed: Any, to: list[Any], values: Values, start: Any) -> Any:
         """A vector of every second element, out of two vectors of neighbours: the last element is the last one read."""
-        lanes, dtype, right = self.lanes, str(packed.dtype), self.contraction.right
+        lanes, dtype, right = self.lanes, str(packed.dtype), self.right
         both = [new_buffer(name, dtype, lanes) for name in ("even", "odd")]
         inner = self.contraction.columns[-1]
         *outer, last = [replaced(each, {**values, inner.variable: start}) for each in right.indices]

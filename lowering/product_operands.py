@@ -1,4 +1,4 @@
-"""Products that read their operands where these come from: through transposes, broadcasts and widening casts.
+"""Products that read their operands where these come from: through transposes, broadcasts, widening casts, padding.
 
 Takes a module before fusion. Gives it with products in place of those whose operands another PrimFunc only moves or
 widens; what nothing calls any more is left for dead code elimination::
@@ -8,8 +8,11 @@ widens; what nothing calls any more is left for dead code elimination::
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from mlirtri.lowering.cpu_convolution import reads_padded
+from mlirtri.lowering.padded_images import padded
 from mlirtri.lowering.products import find_product
 from mlirtri.lowering.schedule_blocks import leaf_blocks
 from mlirtri.lowering.tile_statements import replaced
@@ -28,10 +31,26 @@ from mlirtri.lowering.tvm_names import (
 )
 from mlirtri.lowering.tvm_passes import bindings_of, operator_of, relax_functions
 
+Block = Callable[[Any, Any], bool]
+"""A question about a block: its facts, and itself."""
+
 
 def fold_operands(mod: IRModule) -> IRModule:
     """The module with products that read through what moves their operands."""
-    folding = _Folding(mod)
+    return _folded(mod, _Folding(mod, _is_mover))
+
+
+def fold_padding(mod: IRModule) -> IRModule:
+    """The module with the CPU's convolutions that pad their images themselves."""
+
+    def is_padded_image(facts: Any, block: Any) -> bool:
+        product = find_product(facts, block)
+        return product is not None and reads_padded(product)
+
+    return _folded(mod, _Folding(mod, _is_padding, is_padded_image))
+
+
+def _folded(mod: IRModule, folding: _Folding) -> IRModule:
     changed = {}
     for name, function in relax_functions(mod):
         folding.note(function)
@@ -45,7 +64,9 @@ def fold_operands(mod: IRModule) -> IRModule:
 
 
 class _Folding:
-    def __init__(self, mod: IRModule):
+    def __init__(self, mod: IRModule, moves: Block, fits: Block = lambda facts, block: True):
+        self.moves, self.fits = moves, fits
+        """Which blocks move an operand, and whether the product that reads through one is wanted."""
         self.functions = {gv.name_hint: each for gv, each in mod.functions_items() if isinstance(each, PrimFunc)}
         self.builder = BlockBuilder(mod)
         self.movers: dict[Any, tuple[PrimFunc, Any]] = {}
@@ -56,7 +77,7 @@ class _Folding:
     def note(self, function: Any) -> None:
         for binding in bindings_of(function):
             called = self._called(binding)
-            if called is not None and len(binding.value.args[1].fields) == 1 and _is_mover(self._block(called)):
+            if called is not None and len(binding.value.args[1].fields) == 1 and self._moves(called):
                 self.movers[binding.var] = (self.functions[called], binding.value.args[1].fields[0])
 
     def binding(self, binding: Any) -> Any:
@@ -70,10 +91,14 @@ class _Folding:
         arguments, name = list(call.args[1].fields), called
         for at, argument in enumerate(arguments):
             while argument in self.movers:
-                mover, argument = self.movers[argument]
-                name = f"{called}_of_moved"
-                function = _reading_through(function, at, mover)
+                mover, source = self.movers[argument]
+                through = _reading_through(function, at, mover)
+                if not self.fits(*_only_block(through)):
+                    break
+                function, argument, name = through, source, f"{called}_of_moved"
             arguments[at] = argument
+        if function is self.functions[called]:
+            return binding
         self.is_changed = True
         callee = self.builder.add_func(function, name)
         value = relax.Call(
@@ -87,6 +112,10 @@ class _Folding:
             return None
         name = binding.value.args[0].name_hint
         return name if name in self.functions else None
+
+    def _moves(self, name: str) -> bool:
+        found = self._block(name)
+        return found is not None and self.moves(*found)
 
     def _block(self, name: str) -> Any:
         """The facts and the one block of a function; None for any other function."""
@@ -104,13 +133,9 @@ def _only_block(function: PrimFunc) -> Any:
     return (blocks[0], schedule.get(blocks[0].handle)) if len(blocks) == 1 else None
 
 
-def _is_mover(found: Any) -> bool:
+def _is_mover(facts: Any, block: Any) -> bool:
     """Whether a block gives each element of one tensor another place, perhaps in a wider dtype."""
-    if found is None:
-        return False
-    facts, block = found
-    is_plain = facts.is_spatial and isinstance(block.body, tirx.BufferStore) and not block.alloc_buffers
-    if not is_plain or list(facts.writes[0].axes) != list(range(len(facts.kinds))):
+    if not _is_plain(facts, block):
         return False
     value = block.body.value
     while isinstance(value, tirx.Cast) and _bits(value) >= _bits(value.value):
@@ -121,6 +146,16 @@ def _is_mover(found: Any) -> bool:
     return all(
         axis is not None or isinstance(place, tirx.IntImm) for axis, place in zip(read.axes, read.indices, strict=True)
     )
+
+
+def _is_padding(facts: Any, block: Any) -> bool:
+    """Whether a block puts a constant around a tensor."""
+    return _is_plain(facts, block) and padded(block.body.value) is not None
+
+
+def _is_plain(facts: Any, block: Any) -> bool:
+    is_plain = facts.is_spatial and isinstance(block.body, tirx.BufferStore) and not block.alloc_buffers
+    return is_plain and list(facts.writes[0].axes) == list(range(len(facts.kinds)))
 
 
 def _bits(value: Any) -> int:

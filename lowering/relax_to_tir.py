@@ -12,7 +12,7 @@ from mlirtri.lowering.device_functions import has_devices, mark_devices
 from mlirtri.lowering.empty_reductions import fold_empty_loops
 from mlirtri.lowering.library_sorts import has_sorts, implement_sorts
 from mlirtri.lowering.private_elements import mark_elements
-from mlirtri.lowering.product_operands import fold_operands
+from mlirtri.lowering.product_operands import fold_operands, fold_padding
 from mlirtri.lowering.products import mark_products
 from mlirtri.lowering.protected_arithmetic import protect_arithmetic
 from mlirtri.lowering.reshape_views import mark_views
@@ -31,6 +31,8 @@ from mlirtri.lowering.tvm_passes import (
     span_of,
 )
 
+OPERANDS = Pass("FoldOperands", fold_operands, "a product reads its operands where a transpose or a cast has them from")
+PADDING = Pass("FoldPadding", fold_padding, "a convolution pads its image row by row, as it copies it anyway")
 PASSES = (
     Pass("LegalizeOps", relax.transform.LegalizeOps(), "every operator becomes a call of a PrimFunc"),
     Pass("ProtectArithmetic", protect_arithmetic, "TVM's simplifier must not see what rounds or overflows"),
@@ -40,7 +42,7 @@ PASSES = (
     Pass("FoldEmptyLoops", fold_empty_loops, "a reduction over nothing is its initial value"),
     Pass("ConvertToDataflow", relax.transform.ConvertToDataflow(), "fusion looks into dataflow blocks only"),
     Pass("AnnotateTIROpPattern", relax.transform.AnnotateTIROpPattern(), "says which PrimFuncs fuse with which"),
-    Pass("FoldOperands", fold_operands, "a product reads its operands where a transpose or a cast has them from"),
+    OPERANDS,
     Pass("MarkProducts", mark_products, "what follows a product of cast operands fuses into it, too"),
     Pass("MarkElements", mark_elements, "elementwise work with memory of its own is elementwise"),
     Pass("FuseOps", relax.transform.FuseOps(), "groups elementwise chains, and what follows a matmul or reduction"),
@@ -73,7 +75,11 @@ def fused(mod: IRModule, context: CompileContext) -> tuple[IRModule, IRModule]:
 
 
 def _first_passes(mod: IRModule, context: CompileContext) -> tuple[Pass, ...]:
-    return (SORTS, *PASSES) if has_sorts(mod) and not context.target.is_cuda else PASSES
+    if context.target.is_cuda:
+        return PASSES
+    at = PASSES.index(OPERANDS) + 1
+    passes = PASSES if has_devices(mod) else (*PASSES[:at], PADDING, *PASSES[at:])
+    return (SORTS, *passes) if has_sorts(mod) else passes
 
 
 def _row_passes(mod: IRModule, context: CompileContext) -> tuple[Pass, ...]:

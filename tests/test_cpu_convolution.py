@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from tolerances import within
+from torch.nn.functional import conv1d, conv2d
 from tvm_room_helpers import context_for, module, op, random, rules_of, run, tir_of
 
 import mlirtri
@@ -79,3 +80,25 @@ def test_a_bias_is_added_on_the_tile():
     assert kernel.stats["kernels"] == 1
     expected = torch.nn.functional.conv2d(x.double(), w.double(), b.double()).relu().float()
     torch.testing.assert_close(kernel(x, w, b), expected, **within("float32", 54))
+
+
+def every(x, w, v, row, line):
+    return (
+        conv2d(x, w, padding=1), conv2d(x, w, stride=2, padding=(2, 3)), conv2d(x, w, padding=2, dilation=2),
+        conv2d(x, v, padding="same", groups=2), conv2d(x[:, :, :2], w, padding=(4, 0)), conv1d(row, line, padding=3),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_an_image_is_padded_where_it_is_read(threads, monkeypatch):
+    monkeypatch.setenv("MLIRTRI_NUM_THREADS", threads)
+    x, w, v, row, line = random(2, 6, 13, 11), random(9, 6, 3, 3), random(8, 3, 3, 2), random(1, 5, 40), random(7, 5, 7)
+    x[0, 0, 0, 0], row[0, 0, -1] = float("inf"), float("nan")
+    arguments = (x, w, v, row, line)
+    kernel = mlirtri.jit(every).compile(*arguments)
+    scheduled = kernel.ir["scheduled"]
+    assert scheduled.count('"mlirtri.schedule": "Convolution"') == 6
+    assert "if_then_else" not in scheduled
+    expected = every(*(each.double() for each in arguments))
+    for made, wanted in zip(kernel(*arguments), expected, strict=True):
+        torch.testing.assert_close(made, wanted.float(), equal_nan=True, **within("float32", 54))
