@@ -39,7 +39,8 @@ def tensor_cores(function: PrimFunc, target: Target) -> Schedule | None:
     schedule = Schedule(function, error_render_level="fast")
     found = [block for block in leaf_blocks(schedule) if not block.is_spatial]
     product = find_product(found[0], schedule.get(found[0].handle)) if len(found) == 1 else None
-    if product is None or not _is_narrow(product):
+    # One row would be one of sixteen: a convolution of each channel by itself is no work for these instructions.
+    if product is None or not _is_narrow(product) or size_of(product.rows) == 1:
         return None
     made = in_tiles(schedule, found[0], product, _kernel, target)
     return made if made is not None and _is_one_kernel(made) else None

@@ -101,6 +101,11 @@ def test_devices_and_sizes(without_nvcc, target, shape, expected):
         assert f'T.thread_binding(T.int64({blocks}), thread="blockIdx.x"' in kernel.ir["scheduled"]
 
 
+def test_channels_by_themselves_are_no_products_of_matrices(without_nvcc):
+    module = torch.nn.Conv2d(8, 8, 3, groups=8, bias=False).to(HALF).eval()
+    assert rules_of(mt.from_torch(module, (data((1, 8, 9, 9), HALF),)).compile(target="cuda")) == ["Reduction"]
+
+
 @pytest.mark.nvcc
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_NVCC, reason="nvcc is not on PATH")
