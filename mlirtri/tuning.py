@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import statistics
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 _COLUMN = 96
 """Characters of a line that each side shows."""
+_DIRECTIVE = re.compile(r"\s*(\.(?!LBB)|#|$)")
+"""What is no instruction in assembly, and no label of one."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,11 @@ class Tuning:
         return self.default_seconds / self.tuned_seconds if self.default_seconds and self.tuned_seconds else None
 
     def side_by_side(self, stage: str = "scheduled", width: int = _COLUMN) -> str:
-        """The text of a stage in two columns, default and tuned; ``|`` between them marks lines that differ."""
-        sides = [kernel.ir[stage].splitlines() for kernel in (self.default, self.tuned)]
+        """The text of a stage in two columns, default and tuned; ``|`` between them marks lines that differ.
+
+        Of assembly these are the instructions and the labels that they jump to.
+        """
+        sides = [_lines(kernel, stage) for kernel in (self.default, self.tuned)]
         lines = [f"{'default':<{width}}   tuned", f"{'-' * width}   {'-' * width}"]
         for tag, start, stop, other_start, other_stop in SequenceMatcher(None, *sides, autojunk=False).get_opcodes():
             mark = " " if tag == "equal" else "|"
@@ -132,6 +138,12 @@ def _times(*kernels: Kernel) -> list[float | None]:
         return [statistics.median(seconds) for seconds in samples(calls, wait=wait_for(device))]
     except DeviceError:
         return [None for _ in kernels]
+
+
+def _lines(kernel: Kernel, stage: str) -> list[str]:
+    lines = kernel.ir[stage].expandtabs(4).splitlines()
+    is_assembly = kernel.pipeline.find(stage).kind == "asm"
+    return [line for line in lines if not _DIRECTIVE.match(line)] if is_assembly else lines
 
 
 def _cut(line: str, width: int) -> str:

@@ -238,6 +238,9 @@ def test_tuning_measures_both_sides(monkeypatch):
     served_by(monkeypatch, "say(default=1.0); say(trial=1, seconds=2.0); say(done=1)")
     found = mt.tune(chain, mt.Tensor((8, 8), mt.float32), mt.Tensor((8, 8), mt.float32), trials=1)
     assert found.default_seconds > 0
+    assembly = found.side_by_side("asm", 40)
+    assert "ret" in assembly
+    assert ".section" not in assembly
     assert found.tuned_seconds > 0
     assert found.speedup == found.default_seconds / found.tuned_seconds
 
