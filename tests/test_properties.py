@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes
@@ -17,7 +18,7 @@ import mlirtri as mt
 
 PIPELINES = ("linalg", "relax", "mlir")
 BOUNDED = settings(
-    max_examples=20, deadline=None, derandomize=True,
+    max_examples=10, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
 )  # fmt: skip
 UNARY = ("np.sin({})", "np.tanh({})", "np.abs({})", "-{}", "np.exp(-np.abs({}))", "np.floor({})", "np.sqrt(np.abs({}))")
@@ -120,12 +121,21 @@ def test_shapes(tmp_path_factory, data):
 
 
 @BOUNDED
-@given(
-    rows=st.integers(1, 9), inner=st.integers(1, 9), columns=st.integers(1, 9),
-    left=st.sampled_from([(), (2,), (3, 2), (1, 2)]), right=st.sampled_from([(), (2,), (3, 1), (1,)]),
-    epilogue=st.sampled_from(["p", "np.maximum(p, 0) + 1", "p * y[..., :1, :]", "p.sum(-1)", "p - x[..., :1]"]),
-)  # fmt: skip
-def test_matmuls(tmp_path_factory, rows, inner, columns, left, right, epilogue):
+@given(data=st.data())
+def test_matmuls(tmp_path_factory, data):
+    rows, inner, columns = (data.draw(st.integers(1, 9)) for _ in range(3))
+    left = data.draw(st.sampled_from([(), (2,), (3, 2), (1, 2)]))
+    right = data.draw(st.sampled_from([(), (2,), (3, 1), (1,)]))
+    epilogue = data.draw(
+        st.sampled_from(["p", "np.maximum(p, 0) + 1", "p * y[..., :1, :]", "p.sum(-1)", "p - x[..., :1]"])
+    )
     x, y = filled((*left, rows, inner), 5), filled((*right, inner, columns), 6)
     body = f"p = x @ y\n    return p, {epilogue}"
     agree(function_of(tmp_path_factory, body, "x, y"), x, y, length=inner * columns)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("test", [test_elementwise_programs, test_reductions, test_shapes, test_matmuls])
+def test_more_programs(tmp_path_factory, test):
+    many = settings(BOUNDED, max_examples=100)
+    many(given(data=st.data())(test.hypothesis.inner_test))(tmp_path_factory)

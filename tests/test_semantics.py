@@ -142,13 +142,21 @@ def run(tmp_path, library, parameters, expressions, arguments, ulps, pipeline) -
     assert not shown, f"\n{shown}"
 
 
+def combinations(dtypes: tuple[str, ...]) -> list:
+    """Each dtype of each library through `linalg` and one of the other two pipelines in turn; the rest is slow."""
+    return [
+        pytest.param(dtype, library, pipeline, marks=[pytest.mark.slow] * (pipeline == PIPELINES[1 + (at + nth) % 2]))
+        for at, dtype in enumerate(dtypes)
+        for nth, library in enumerate(("numpy", "torch"))
+        for pipeline in PIPELINES
+    ]
+
+
 def converted(library: str, *arrays: np.ndarray):
     return arrays if library == "numpy" else tuple(as_torch(array) for array in arrays)
 
 
-@pytest.mark.parametrize("pipeline", PIPELINES)
-@pytest.mark.parametrize("library", ["numpy", "torch"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("dtype", "library", "pipeline"), combinations(DTYPES))
 def test_unary_exact(tmp_path, dtype, library, pipeline):
     [x] = converted(library, samples(dtype))
     with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -157,9 +165,9 @@ def test_unary_exact(tmp_path, dtype, library, pipeline):
     run(tmp_path, library, "x", expressions, (x,), 0, pipeline)
 
 
-@pytest.mark.parametrize("pipeline", PIPELINES)
-@pytest.mark.parametrize("library", ["numpy", "torch"])
-@pytest.mark.parametrize("dtype", ["int32", "float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize(
+    ("dtype", "library", "pipeline"), combinations(("int32", "float16", "bfloat16", "float32", "float64"))
+)
 def test_unary_functions(tmp_path, dtype, library, pipeline):
     [x] = converted(library, samples(dtype))
     with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -168,9 +176,7 @@ def test_unary_functions(tmp_path, dtype, library, pipeline):
     run(tmp_path, library, "x", expressions, (x,), ULPS, pipeline)
 
 
-@pytest.mark.parametrize("pipeline", PIPELINES)
-@pytest.mark.parametrize("library", ["numpy", "torch"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("dtype", "library", "pipeline"), combinations(DTYPES))
 def test_binary_same_dtype(tmp_path, dtype, library, pipeline):
     x, y = pairs(dtype, dtype)
     if library == "torch" and numpy_dtype(dtype).kind in "iu":
