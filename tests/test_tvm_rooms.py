@@ -268,6 +268,7 @@ def test_an_error_of_ours_in_code_generation_stays_what_it_is_on_the_users_line(
     def refuse(_function):
         raise UnsupportedOperationError("no code for this")
 
+    monkeypatch.delenv("MLIRTRI_FORCE_SCHEDULES", raising=False)
     monkeypatch.setattr(build_modules, "keep_bfloat16", refuse)
     with pytest.raises(UnsupportedOperationError, match="no code for this") as caught:
         make_code(module(add_chain, (8, 8), (8, 8), locations={"out": 3, "out1": 4}))
