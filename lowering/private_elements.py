@@ -28,7 +28,9 @@ def mark_elements(mod: IRModule) -> IRModule:
 
 
 def _kind(function: PrimFunc) -> int | None:
-    if (function.attrs or {}).get(OP_PATTERN) != OPAQUE:
+    root = getattr(function.body, "block", None)
+    # Calls of libraries, and functions that somebody else wrote, may be one block of another name.
+    if (function.attrs or {}).get(OP_PATTERN) != OPAQUE or getattr(root, "name_hint", None) != "root":
         return None
     schedule = Schedule(function)
     try:
