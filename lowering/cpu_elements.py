@@ -15,6 +15,7 @@ from typing import Any
 from mlirtri.lowering.cpu_nests import Nest, NestAxis, lanes_of
 from mlirtri.lowering.cpu_parallel import Outer, outer_loops
 from mlirtri.lowering.cpu_ranges import parts_of, within
+from mlirtri.lowering.cpu_transposes import turned
 from mlirtri.lowering.loop_strips import Shape, strip
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tir_statements import fresh, index, plus, sequence, substituted
@@ -34,7 +35,8 @@ def element_loops(nest: Nest, target: Target) -> Any:
         return None
     across = _crossing_axis(nest, axis)
     if across is not None and len(parts_of(nest.body, axis.variable, axis.extent)) == 1:
-        return _crossing(nest, axis, across, lanes, target)
+        made = turned(nest, axis, across, lanes, target, may_repeat=_may_repeat(nest))
+        return _crossing(nest, axis, across, lanes, target) if made is None else made
     made = []
     for part in _regions(nest, [each for each in nest.axes if each is not axis]):
         made += _region(part, next(each for each in part.axes if each.variable.same_as(axis.variable)), lanes, target)

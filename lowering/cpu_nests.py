@@ -172,7 +172,11 @@ def unflattened(statement: Any, flat: Mapping[Any, Any]) -> Any:
     def bound(loop: Any) -> None:
         analyzer.bind(loop.loop_var, Range(index(0), loop.extent))
 
-    structural_walk(statement, (tirx.For, bound), order="pre")
+    def named(node: Any) -> Any:
+        if isinstance(node.value, tirx.Min) and isinstance(node.value.b, tirx.IntImm):
+            analyzer.bind(node.var, Range(index(0), index(node.value.b.value + 1)))
+
+    structural_walk(statement, [(tirx.For, bound), (tirx.Bind, named)], order="pre")
 
     def load(node: Any) -> Any:
         buffer = flat.get(node.source)
@@ -192,11 +196,10 @@ def _indices(place: Any, buffer: Any, analyzer: Analyzer) -> list[Any]:
     if not shape:
         return []
     found = []
-    for at, extent in enumerate(shape):
-        below = prod(shape[at + 1 :])
-        value = place if below == 1 else tirx.floordiv(place, index(below))
-        found.append(analyzer.simplify(value if at == 0 else tirx.floormod(value, index(extent))))
-    return found
+    for extent in reversed(shape[1:]):  # from the inside out: each quotient is a sum of whole multiples again
+        found.append(analyzer.simplify(tirx.floormod(place, index(extent))))
+        place = analyzer.simplify(tirx.floordiv(place, index(extent)))
+    return [analyzer.simplify(place), *reversed(found)]
 
 
 def _buffers_in(parts: Sequence[Any], inner: Sequence[Any]) -> list[Any]:

@@ -133,6 +133,21 @@ def test_first_of_equal_extrema():
     _compare(positions, x)
 
 
+def permuted(x):
+    return x.permute(0, 2, 1).contiguous(), x.permute(2, 0, 1) * 2, x.permute(2, 1, 0) + x.permute(2, 1, 0)[:, :1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64], ids=str)
+@pytest.mark.parametrize("shape", [(2, 35, 21), (3, 4, 70)], ids=str)
+def test_permutations(shape, dtype):
+    """Squares that are turned round in registers, the last ones over those before them."""
+    x = (torch.arange(np.prod(shape)).reshape(shape) % 509).to(dtype)
+    kernel = mlirtri.jit(permuted).compile(x)
+    assert "T.Shuffle" in kernel.ir["scheduled"]
+    for made, expected in zip(kernel(x), permuted(x), strict=True):
+        torch.testing.assert_close(made, expected.contiguous(), rtol=0, atol=0)
+
+
 def narrow_extrema(x):
     return x.amax(1), x.amin(), x.argmax(1), (x > 1).any(1)
 
