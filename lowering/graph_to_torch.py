@@ -18,6 +18,7 @@ from mlirtri.dialect.dtypes import find_dtype
 from mlirtri.dialect.locations import location_of
 from mlirtri.dialect.mlir import ir, load_torch, public_functions, torch_importer
 from mlirtri.errors import KernelError, Span, UnsupportedOperationError
+from mlirtri.lowering import torch_carried
 from mlirtri.lowering.imports import BOUND, DTYPE, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.torch_graph import TorchGraph
@@ -29,6 +30,7 @@ _FRAME = re.compile(r'File "([^"]+)", line ([0-9]+)')
 
 def lower(graph: TorchGraph, context: CompileContext) -> ir.Module:
     """Import `graph` as the function `context.kernel`; raises `UnsupportedOperationError`."""
+    torch_carried.rewrite(graph.module)
     module_context = new_context()
     load_torch(module_context)
     importer_class, cache_class = torch_importer()

@@ -72,6 +72,12 @@ def tensor_type(shape: Sequence[int], element: str) -> ir.Type:
     return ir.Type.parse(f"!torch.vtensor<[{','.join(map(str, shape))}],{element}>")
 
 
+def bare_type(shape: Sequence[int | None], element: str) -> ir.Type:
+    """MLIR's own tensor type, whose integers have no sign."""
+    sizes = "".join("?x" if size is None else f"{size}x" for size in shape)
+    return ir.Type.parse(f"tensor<{sizes}{element.removeprefix('s').removeprefix('u')}>")
+
+
 def _constant(kind: str, value: ir.Attribute) -> ir.Value:
     return ir.Operation.create(
         f"torch.constant.{kind}", [ir.Type.parse(f"!torch.{kind}")], attributes={"value": value}

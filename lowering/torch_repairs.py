@@ -14,12 +14,13 @@ Refuses samples of a grid in modes that have no such spelling.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from mlirtri.dialect.mlir import all_operations, ir, tensor
 from mlirtri.lowering.linalg_builder import generic, sizes_of
 from mlirtri.lowering.torch_builder import (
     as_type,
+    bare_type,
     cast,
     element_of,
     integer,
@@ -90,7 +91,7 @@ def _seen_as(operation: ir.Operation) -> None:
     shape, element = shape_of(result), element_of(result)
     if shape != shape_of(operation.operands[0]):
         return
-    before, after = (_bare_type(shape, each) for each in (element_of(operation.operands[0]), element))
+    before, after = (bare_type(shape, each) for each in (element_of(operation.operands[0]), element))
     bits = ir.Operation.create("torch_c.to_builtin_tensor", [before], [operation.operands[0]]).result
     if before != after:
         bits = ir.Operation.create("tensor.bitcast", [after], [bits]).result
@@ -103,7 +104,7 @@ def _power(operation: ir.Operation) -> None:
     result = operation.results[0]
     if not element_of(result).startswith("si") or len(_types(operation)) > 1:
         return
-    bare = _bare_type(shape_of(result), element_of(result))
+    bare = bare_type(shape_of(result), element_of(result))
     operands = [ir.Operation.create("torch_c.to_builtin_tensor", [bare], [each]).result for each in operation.operands]
     space = tensor.empty(sizes_of(operands[0]), bare.element_type)
     identity = ir.AffineMap.get_identity(bare.rank)
@@ -120,12 +121,6 @@ def _power(operation: ir.Operation) -> None:
 
 def _types(operation: ir.Operation) -> set[ir.Type]:
     return {value.type for value in (*operation.operands, *operation.results)}
-
-
-def _bare_type(shape: Sequence[int | None], element: str) -> ir.Type:
-    """MLIR's own tensor type, whose integers have no sign."""
-    sizes = "".join("?x" if size is None else f"{size}x" for size in shape)
-    return ir.Type.parse(f"tensor<{sizes}{element.removeprefix('s').removeprefix('u')}>")
 
 
 _REPAIRS: dict[str, Callable[[ir.Operation], None]] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mlirtri.dialect.mlir import ir
 from mlirtri.errors import PassFailedError
-from mlirtri.lowering import mlir_to_linalg, torch_repairs, unsigned_torch
+from mlirtri.lowering import mlir_to_linalg, torch_loops, torch_repairs, unsigned_torch
 from mlirtri.lowering.isolated_passes import run_isolated
 from mlirtri.lowering.mlir_passes import Pass, run_rewrite
 from mlirtri.lowering.stage import CompileContext
@@ -42,6 +42,7 @@ def _lowered(module: ir.Module, context: CompileContext) -> ir.Module:
     """The module as torch-mlir lowers it, with what it gets wrong repaired."""
     lowered = run_isolated(module, TO_BACKEND, context)
     with lowered.context, ir.Location.unknown():
+        run_rewrite("loops", torch_loops.rewrite, lowered, context)
         run_rewrite("repairs", torch_repairs.rewrite, lowered, context)
         run_rewrite("unsigned-in-signed", unsigned_torch.rewrite, lowered, context)
     return run_isolated(lowered, TO_LINALG, context)

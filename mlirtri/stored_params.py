@@ -47,7 +47,7 @@ def _bits(value: Any) -> np.ndarray:
         has_array = not tensor.is_floating_point() or tensor.dtype == torch.float16 or as_bits is None
         return (tensor if has_array else tensor.view(as_bits)).numpy()
     array = np.ascontiguousarray(value).reshape(value.shape)
-    return array if array.dtype.isbuiltin == 1 else array.view(np.dtype(f"u{array.dtype.itemsize}"))
+    return array if array.dtype.isbuiltin != 2 else array.view(np.dtype(f"u{array.dtype.itemsize}"))
 
 
 def _tensor(array: np.ndarray, parameter: TensorParameter, path: Path) -> np.ndarray:

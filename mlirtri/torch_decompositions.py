@@ -20,6 +20,7 @@ from mlirtri.torch_counts import COUNTS
 from mlirtri.torch_distances import DISTANCES
 from mlirtri.torch_floats import FLOATS, floor_divided, fmod
 from mlirtri.torch_indices import INDICES
+from mlirtri.torch_linear_algebra import LINEAR_ALGEBRA
 from mlirtri.torch_masks import MASKS, has_masks
 from mlirtri.torch_positions import POSITIONS
 from mlirtri.torch_powers import POWERS
@@ -220,6 +221,7 @@ OURS: dict[Any, Callable[..., Any]] = {
     **STRIDES,
     **FLOATS,
     **COMPLEX,
+    **LINEAR_ALGEBRA,
     **MASKS,
     **INDICES,
     **POSITIONS,

@@ -27,6 +27,7 @@ def taken_apart(program: Any) -> tuple[TorchGraph, dict[str, torch.Tensor], Call
     """The parts of `program`, whose graph changes; raises `KernelError`."""
     graph = program.graph_module.graph
     torch_places.settle(graph)
+    _keep_own_messages(graph)
     torch_items.rewrite(graph)
     torch_numbers.rewrite(graph)
     torch_views.rewrite(graph)
@@ -40,6 +41,18 @@ def taken_apart(program: Any) -> tuple[TorchGraph, dict[str, torch.Tensor], Call
     bound_last(graph, bound)
     program.graph_module.recompile()
     return TorchGraph(program.graph_module, bound), tensors, calling
+
+
+def _keep_own_messages(graph: Any) -> None:
+    """Leave out what torch makes of an asserted truth besides the assertion, which has its author's message."""
+    assertion, truth = torch.ops.aten._assert_scalar.default, torch.ops.aten._local_scalar_dense.default
+    nodes = [node for node in graph.nodes if node.target is assertion]
+    asserted = {node.args[0] for node in nodes if getattr(node.args[0], "target", None) is truth}
+    for node in nodes:
+        number = getattr(node.args[0], "args", (None,))[0]
+        is_of_truth = getattr(number, "target", None) is torch.sym_ite and number.args[0] in asserted
+        if is_of_truth and node.args[1].startswith("Runtime assertion failed"):
+            graph.erase_node(node)
 
 
 def _inputs(program: Any, graph: Any) -> tuple[dict[str, str], dict[str, torch.Tensor], list[Given]]:

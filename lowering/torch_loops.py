@@ -1,0 +1,69 @@
+"""Loops of torch that end by their own condition, as `scf.while`: torch-mlir loses the condition of some.
+
+Takes a module in the torch dialect, before its lowering to linalg. Gives every `torch.prim.Loop` of as many turns as
+int64 can count, which stands for a loop with a condition alone, as `scf.while` on values of MLIR's own types: where the
+first test is known to be true, torch-mlir takes such a loop for one without a condition. Leaves loops that count.
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.mlir import ir, operations_named, scf
+from mlirtri.lowering.torch_builder import bare_type, element_of, shape_of
+
+ENDLESS = 2**63 - 1
+LOOP = "torch.prim.Loop"
+_NUMBERS = {"!torch.int": "i64", "!torch.float": "f64", "!torch.bool": "i1"}
+"""torch's numbers, and what they are in MLIR."""
+
+
+def rewrite(module: ir.Module) -> None:
+    """Replace such loops of `module`, inner ones first."""
+    for loop in reversed(operations_named(module, LOOP)):
+        if _is_endless(loop) and not list(loop.regions[0].blocks[0].arguments[0].uses):
+            with loop.location, ir.InsertionPoint(loop):
+                _replace(loop)
+
+
+def _is_endless(loop: ir.Operation) -> bool:
+    count = loop.operands[0].owner
+    if isinstance(count, ir.Block) or count.operation.name != "torch.constant.int":
+        return False
+    return ir.IntegerAttr(count.operation.attributes["value"]).value == ENDLESS
+
+
+def _replace(loop: ir.Operation) -> None:
+    body = loop.regions[0].blocks[0]
+    last = body.operations[len(body.operations) - 1].operation
+    kinds = [value.type for value in loop.results]
+    first = [*map(_bare, list(loop.operands)[2:]), _bare(loop.operands[1])]
+    made = scf.WhileOp([value.type for value in first[:-1]], first)
+    before = made.before.blocks.append(*[value.type for value in first])
+    after = made.after.blocks.append(*[value.type for value in first[:-1]])
+    with ir.InsertionPoint(before):
+        *values, goes_on = before.arguments
+        scf.ConditionOp(goes_on, values)
+    with ir.InsertionPoint(after):
+        carried = [_torch(value, kind) for value, kind in zip(after.arguments, kinds, strict=True)]
+        for old, new in zip(list(body.arguments)[1:], carried, strict=True):
+            old.replace_all_uses_with(new)
+    for each in list(body.operations)[:-1]:
+        after.append(each.operation)
+    with ir.InsertionPoint(after):
+        condition, *handed = last.operands
+        scf.YieldOp([*map(_bare, handed), _bare(condition)])
+    for old, new, kind in zip(loop.results, made.results, kinds, strict=True):
+        old.replace_all_uses_with(_torch(new, kind))
+    loop.erase()
+
+
+def _bare(value: ir.Value) -> ir.Value:
+    """A value of torch's as one of a type of MLIR's own."""
+    if (number := _NUMBERS.get(str(value.type))) is not None:
+        return ir.Operation.create(f"torch_c.to_{number}", [ir.Type.parse(number)], [value]).result
+    bare = bare_type(shape_of(value), element_of(value))
+    return ir.Operation.create("torch_c.to_builtin_tensor", [bare], [value]).result
+
+
+def _torch(value: ir.Value, kind: ir.Type) -> ir.Value:
+    what = _NUMBERS.get(str(kind), "builtin_tensor")
+    return ir.Operation.create(f"torch_c.from_{what}", [kind], [value]).result

@@ -1,0 +1,95 @@
+"""torch.linalg through from_torch, which are loops over columns, against eager; and loops that torch-mlir loses."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch._higher_order_ops.while_loop import while_loop
+
+import mlirtri as mt
+from mlirtri.errors import ProgramAssertionError
+
+GENERATOR = torch.Generator().manual_seed(3)
+A = torch.rand(2, 4, 4, generator=GENERATOR, dtype=torch.float64)
+B = torch.rand(2, 4, 3, generator=GENERATOR, dtype=torch.float64)
+POSITIVE = A @ A.mT + torch.eye(4, dtype=torch.float64)
+
+
+def solutions(a, b, s):
+    """All that is made of LU."""
+    lu, pivots = torch.linalg.lu_factor(a)
+    return (
+        torch.linalg.inv(a),
+        torch.linalg.solve(a, b),
+        torch.linalg.solve(a, b.mT, left=False),
+        torch.linalg.det(a),
+        torch.linalg.slogdet(a),
+        lu,
+        pivots,
+        torch.linalg.lu_solve(lu, pivots, b, adjoint=True),
+        torch.linalg.lu(b),
+    )
+
+
+def solution(a, b, s):
+    return torch.linalg.solve(a, b), torch.linalg.det(a)
+
+
+def roots(a, b, s):
+    """Of positive matrices; and triangles."""
+    root = torch.linalg.cholesky(s)
+    return (
+        root,
+        torch.linalg.cholesky(s, upper=True),
+        torch.cholesky_solve(b, root),
+        torch.cholesky_inverse(root),
+        torch.linalg.solve_triangular(a, b, upper=True),
+        torch.linalg.solve_triangular(a, b.mT, upper=False, left=False, unitriangular=True),
+    )
+
+
+def orthogonal(a, b, s):
+    return torch.linalg.qr(b), torch.linalg.qr(b.mT), torch.linalg.qr(b, mode="complete")
+
+
+@pytest.mark.parametrize(
+    ("function", "pipeline"),
+    [
+        (solution, "linalg"),
+        pytest.param(solutions, "mlir", marks=pytest.mark.slow),
+        pytest.param(roots, "mlir", marks=pytest.mark.slow),
+        (orthogonal, "mlir"),
+    ],
+)
+def test_factors_and_solutions(function, pipeline):
+    kernel = mt.from_torch(function, (A, B, POSITIVE)).compile(pipeline=pipeline)
+    torch.testing.assert_close(kernel(A, B, POSITIVE), function(A, B, POSITIVE), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("function", "matrix", "message"),
+    [
+        (torch.linalg.inv, torch.ones(3, 3), "a matrix is singular"),
+        (torch.linalg.cholesky, -torch.eye(3), "not positive-definite"),
+    ],
+)
+def test_matrices_without_a_solution_are_refused(function, matrix, message):
+    kernel = mt.from_torch(lambda a: function(a), (matrix,)).compile(pipeline="mlir")
+    with pytest.raises(ProgramAssertionError, match=message):
+        kernel(matrix)
+
+
+class Doubled(torch.nn.Module):
+    """Whose first test torch-mlir sees to be true."""
+
+    def forward(self, x, y):
+        start = torch.zeros((), dtype=torch.int64)
+        return while_loop(lambda k, x: k < 5, lambda k, x: (k + 1, x * 2 + y), (start, x.clone()))
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_loops_end_by_their_own_condition_and_read_what_is_outside(pipeline):
+    x, y = torch.ones(3), torch.arange(3.0)
+    count, found = mt.from_torch(Doubled(), (x, y)).compile(pipeline=pipeline)(x, y)
+    assert count == 5
+    torch.testing.assert_close(found, x * 32 + y * 31)
