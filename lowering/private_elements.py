@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.lowering.products import OP_PATTERN
-from mlirtri.lowering.schedule_blocks import BlockFacts, leaf_blocks
+from mlirtri.lowering.schedule_blocks import BlockFacts, NotStaticLoopsError, leaf_blocks
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Schedule
 
 ELEMENTWISE, BROADCAST, OPAQUE = 0, 1, 8
@@ -28,14 +28,12 @@ def mark_elements(mod: IRModule) -> IRModule:
 
 
 def _kind(function: PrimFunc) -> int | None:
-    root = getattr(function.body, "block", None)
-    # Calls of libraries, and functions that somebody else wrote, may be one block of another name.
-    if (function.attrs or {}).get(OP_PATTERN) != OPAQUE or getattr(root, "name_hint", None) != "root":
+    if (function.attrs or {}).get(OP_PATTERN) != OPAQUE:
         return None
     schedule = Schedule(function)
     try:
         blocks = leaf_blocks(schedule)
-    except ValueError:  # opaque or symbolic loops
+    except NotStaticLoopsError:
         return None
     if len(blocks) != 1 or not blocks[0].is_spatial or len(blocks[0].writes) != 1:
         return None

@@ -15,6 +15,7 @@ from mlirtri.lowering.tvm_names import (
     SCHEDULE_ERRORS,
     Analyzer,
     Range,
+    SBlockRealize,
     Schedule,
     TensorLoad,
     ir,
@@ -84,10 +85,16 @@ class BlockFacts:
         return tuple(axis for axis, each in enumerate(self.kinds) if each == kind)
 
 
+class NotStaticLoopsError(ValueError):
+    """A function that is no sequence of plain loop nests of known extents: sizes of run time, calls of a library."""
+
+
 def leaf_blocks(schedule: Schedule) -> list[BlockFacts]:
-    """The blocks under the root in program order; raises `ValueError` when one is no plain static loop nest."""
-    root = schedule.get_sblock("root")
-    return [block_facts(schedule, handle) for handle in schedule.get_child_blocks(root)]
+    """The blocks under the root in program order; raises `NotStaticLoopsError` for what is no static loop nests."""
+    body = schedule.mod["main"].body
+    if not isinstance(body, SBlockRealize) or body.block.name_hint != "root":
+        raise NotStaticLoopsError("the function is one block")
+    return [block_facts(schedule, handle) for handle in schedule.get_child_blocks(schedule.get_sblock("root"))]
 
 
 def block_facts(schedule: Schedule, handle: Any) -> BlockFacts:
@@ -96,7 +103,7 @@ def block_facts(schedule: Schedule, handle: Any) -> BlockFacts:
     kinds = {tirx.IterVar.DataPar: "S", tirx.IterVar.CommReduce: "R"}
     axes = {axis.var: number for number, axis in enumerate(block.iter_vars)}
     if any(axis.iter_type not in kinds or not _is_static(axis.dom.extent) for axis in block.iter_vars):
-        raise ValueError(f"block {block.name_hint} has opaque or symbolic axes")
+        raise NotStaticLoopsError(f"block {block.name_hint} has opaque or symbolic axes")
     reads, writes, calls = _accesses(block, axes)
     own = {buffer.name for buffer in block.alloc_buffers}
     reads, writes = (tuple(one for one in each if one.buffer.name not in own) for each in (reads, writes))

@@ -18,6 +18,7 @@ from mlirtri.lowering.cpu_schedules import CPU_RULES
 from mlirtri.lowering.cuda_schedules import CUDA_RULES
 from mlirtri.lowering.device_functions import is_for
 from mlirtri.lowering.relax_devices import targets_in
+from mlirtri.lowering.schedule_blocks import NotStaticLoopsError
 from mlirtri.lowering.schedules import budget_of
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.target import Target
@@ -36,6 +37,7 @@ from mlirtri.lowering.tvm_targets import tvm_target
 RULE = "mlirtri.schedule"
 FAILURES = "mlirtri.schedule_failures"
 SCHEDULED = "tirx.is_scheduled"
+NAME = "global_symbol"
 Rule = Callable[[PrimFunc, Target], "Schedule | None"]
 
 
@@ -95,7 +97,10 @@ def _applying(name: str, rule: Rule, target: Target) -> Callable[[IRModule], IRM
         for gv, function in mod.functions_items():
             is_open = isinstance(function, PrimFunc) and SCHEDULED not in (function.attrs or {})
             if is_open and is_for(function, target.kind):
-                changed[gv] = _apply(name, rule, function, target)
+                # Rules try what they make, and what is tried under its own name need not be lowered again.
+                named = function.with_attr(NAME, gv.name_hint)
+                applied = _apply(name, rule, named, target)
+                changed[gv] = applied if NAME in (function.attrs or {}) else applied.without_attr(NAME)
         return IRModule({**dict(mod.functions_items()), **changed}, attrs=mod.attrs)
 
     return run
@@ -104,6 +109,8 @@ def _applying(name: str, rule: Rule, target: Target) -> Callable[[IRModule], IRM
 def _apply(name: str, rule: Rule, function: PrimFunc, target: Target) -> PrimFunc:
     try:
         schedule = rule(function, target)
+    except NotStaticLoopsError:
+        return function
     except Exception as error:  # a rule's own mistake must not cost the user the kernel: the next rule is tried
         failure = f"{name}: {short_message(error).splitlines()[0]}"
         if settings.get("MLIRTRI_FORCE_SCHEDULES"):
