@@ -79,7 +79,10 @@ def is_torch(case) -> bool:
 
 
 def groups():
-    """Library, calls and pipeline; of the functions of whole arrays some, and all of them when slow tests run."""
+    """Library, calls and pipeline; of the functions of whole arrays some, and all of them when slow tests run.
+
+    Calls go through `linalg` and one of the other pipelines in turn, and through the third when slow tests run.
+    """
     parts = (
         ("numpy", "numpy", [case for case in CALLS if not is_torch(case)], PIPELINES, ()),
         ("torch", "torch", [case for case in CALLS if is_torch(case)], PIPELINES, ()),
@@ -94,7 +97,9 @@ def groups():
         for start in range(0, len(calls), CALLS_PER_KERNEL):
             for pipeline in pipelines:
                 some = calls[start : start + CALLS_PER_KERNEL]
-                yield pytest.param(library, some, pipeline, id=f"{name}-{start}-{pipeline}", marks=marks)
+                is_third = pipeline == ("relax", "mlir")[start // CALLS_PER_KERNEL % 2]
+                slow = [pytest.mark.slow] if is_third else marks
+                yield pytest.param(library, some, pipeline, id=f"{name}-{start}-{pipeline}", marks=slow)
 
 
 @pytest.mark.parametrize(("library", "calls", "pipeline"), list(groups()))
