@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import pickle
 import warnings
 
 import ml_dtypes
@@ -86,6 +87,11 @@ def test_read_only_arrays_are_read():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert np.array_equal(mt.jit(double)(array), array * 2)
+
+
+def test_unpickled_arrays_are_read():
+    array = pickle.loads(pickle.dumps(np.arange(4.0) * 1j))
+    assert np.array_equal(mt.jit(double)(array), array * 2)
 
 
 def test_arguments_are_not_written():
