@@ -12,6 +12,7 @@ from mlirtri.dialect.locations import location_of, span_of
 from mlirtri.dialect.mlir import ir, memref, operations_named, public_functions
 from mlirtri.errors import Span
 from mlirtri.lowering import (
+    choices_in_steps,
     hoisted_buffers,
     loop_order,
     mlir_lanes,
@@ -77,6 +78,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             lower_to_loops(module, context)
             run_rewrite("hoist-buffers", hoisted_buffers.rewrite, module, context)
         else:
+            run_rewrite("choices-in-steps", choices_in_steps.rewrite, module, context)
             run_passes(module, TO_GENERIC, context)
             threads = context.target.threads if runtime_library() else 1
             run_rewrite("tile-contractions", lambda each: mlir_tiles.rewrite(each, threads), module, context)

@@ -21,7 +21,7 @@ def generalize(operation: ir.Operation) -> ir.Operation:
     operands = list(operation.operands)[: len(maps)]
     block = operation.regions[0].blocks[0]
     with ir.InsertionPoint(operation), operation.location:
-        made = _empty_generic(operands[:count], operands[count:], maps, _iterators(operation, maps))
+        made = empty_generic(operands[:count], operands[count:], maps, _iterators(operation, maps))
     body = made.regions[0].blocks.append(*[argument.type for argument in block.arguments])
     for old, new in zip(block.arguments, body.arguments, strict=True):
         old.replace_all_uses_with(new)
@@ -42,7 +42,7 @@ def elements(
     out = tensor.empty(kind.shape, kind.element_type)
     values = [value for value, _ in inputs]
     attributes = ir.ArrayAttr.get([ir.AffineMapAttr.get(one) for one in maps])
-    generic = _empty_generic(values, [out], attributes, [PARALLEL] * kind.rank)
+    generic = empty_generic(values, [out], attributes, [PARALLEL] * kind.rank)
     kinds = [value.type.element_type if isinstance(value.type, ir.ShapedType) else value.type for value in values]
     body = generic.regions[0].blocks.append(*kinds, kind.element_type)
     with ir.InsertionPoint(body):
@@ -64,7 +64,7 @@ def generic_of_region(
     kind = out.type
     identity = ir.AffineMap.get_identity(kind.rank)
     maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(identity)])
-    generic = _empty_generic([], [out], maps, [PARALLEL] * kind.rank)
+    generic = empty_generic([], [out], maps, [PARALLEL] * kind.rank)
     body = generic.regions[0].blocks.append(kind.element_type)
     *operations, end = [each.operation for each in block.operations]
     with ir.InsertionPoint(body):
@@ -96,11 +96,13 @@ def index_of(number: int) -> ir.Value:
     return arith.constant(ir.IndexType.get(), number)
 
 
-def _empty_generic(
+def empty_generic(
     inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], maps: ir.ArrayAttr, iterators: Sequence[str]
 ) -> ir.Operation:
+    """A `linalg.generic` on tensors or memrefs whose body is yet to be made."""
     kinds = ir.ArrayAttr.get([ir.Attribute.parse(one) for one in iterators])
-    made = linalg.GenericOp([one.type for one in outputs], list(inputs), list(outputs), maps, kinds)
+    results = [one.type for one in outputs if isinstance(one.type, ir.RankedTensorType)]
+    made = linalg.GenericOp(results, list(inputs), list(outputs), maps, kinds)
     return made.operation
 
 

@@ -28,11 +28,26 @@ from mlir_room_helpers import (
 )
 from tolerances import tolerance, within
 
+import mlirtri as mt
 from mlirtri.dialect.mlir import ir, print_complete
 from mlirtri.errors import CodegenError, UnsupportedOperationError
 from mlirtri.lowering import llvmdialect_to_asm
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.target import as_target
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_places_of_extrema_are_looked_for_once_the_extremum_is_known(dtype):
+    def places(a):
+        return torch.argmax(a, 1), torch.argmin(a, 0)
+
+    a = torch.tensor([[3, 1, 3, 0], [2, 2, 2, 2], [-5, 7, 7, 9]], dtype=getattr(torch, dtype))
+    if dtype == "float32":
+        a[0, 1:3], a[1] = float("nan"), -float("inf")
+    kernel = mt.jit(places).compile(a, pipeline="mlir")
+    assert kernel.passes["llvmdialect"]["choices-in-steps"].count("linalg.generic") == 4
+    for found, expected in zip(kernel(a), places(a), strict=True):
+        torch.testing.assert_close(found, expected)
 
 
 def test_no_copy_and_no_buffer_that_could_be_the_output():

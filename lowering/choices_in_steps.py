@@ -1,0 +1,173 @@
+"""Reductions that choose an element and its place, as two: which element it is, then the first place that has it.
+
+Takes a module of `linalg.generic` on memrefs. Gives it in place: a largest or smallest element whose value nobody else
+reads is found by a maximum of its own, which LLVM makes vectors of, and the place by a second pass over the row, which
+is in cache then. In one loop each comparison would wait for the one before. NaN counts as above and below everything.
+Everything else stays as it is. Refuses nothing.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from mlirtri.dialect.mlir import arith, ir, linalg, operations_named
+from mlirtri.lowering.cloning import clone_all
+from mlirtri.lowering.generic_operations import empty_generic
+
+_EXTREMA = {
+    ("arith.cmpf", "ogt"): arith.maximumf, ("arith.cmpf", "olt"): arith.minimumf,
+    ("arith.cmpi", "sgt"): arith.maxsi, ("arith.cmpi", "slt"): arith.minsi,
+}  # fmt: skip
+"""The comparison by which an element is chosen over the one so far, and the extremum of both."""
+_LOGIC = {"arith.andi": operator.and_, "arith.ori": operator.or_, "arith.xori": operator.xor}
+
+
+def rewrite(module: ir.Module) -> None:
+    """Take every such reduction apart."""
+    for generic in operations_named(module, "linalg.generic"):
+        if (extremum := _extremum(generic)) is not None:
+            _take_apart(generic, extremum)
+
+
+def _extremum(generic: ir.Operation) -> Any:
+    """Which extremum of one input a generic finds, together with its place; None where it does something else."""
+    operands = list(generic.operands)
+    if len(operands) != 3 or generic.attributes["operandSegmentSizes"][0] != 1:
+        return None
+    block = generic.regions[0].blocks[0]
+    element, best, first = block.arguments
+    if isinstance(element.type, ir.FloatType) and element.type.width < 32:
+        # Halves are widened one by one, for each comparison.
+        return None
+    chosen = [_maker(value) for value in _results(block)]
+    if [each and each.name for each in chosen] != ["arith.select"] * 2:
+        return None
+    value, place = ([*each.operands] for each in chosen)
+    if value[1:] != [element, best] or place[2] != first or place[0] != value[0]:
+        return None
+    found = {_EXTREMA.get(_comparison(use.owner.operation), None) for use in element.uses} - {None}
+    is_alone = _is_own(operands[1], generic) and _starts_from_largest(operands[2])
+    if len(found) != 1 or not is_alone or _leads_to(place[1], (element, best, first)):
+        return None
+    return found.pop() if _takes_the_first(value[0], place[1], (element, best, first)) else None
+
+
+def _results(block: ir.Block) -> list[ir.Value]:
+    return list(block.operations[len(block.operations) - 1].operands)
+
+
+def _maker(value: ir.Value) -> Any:
+    return value.owner.operation if isinstance(value.owner, ir.Operation | ir.OpView) else None
+
+
+def _takes_the_first(choice: ir.Value, place: ir.Value, arguments: tuple[ir.Value, ...]) -> bool:
+    """Whether the choice is of a better element or, of two that are equal or both NaN, of the smaller place."""
+    element, best, first = arguments
+    is_float = isinstance(element.type, ir.FloatType)
+    orders = [(True, False), (False, True), (False, False)]
+    cases = [(*order, False, False) for order in orders]
+    cases += [(False, False, *nans) for nans in orders + [(True, True)] if any(nans) and is_float]
+    for better, same, new, old in cases:
+        for is_before in (True, False):
+            facts = {"better": better, "same": same, "new": new, "old": old, "before": is_before}
+            expected = better or (new and not old) or ((same or (new and old)) and is_before)
+            if _truth(choice, facts, (element, best, place, first)) is not expected:
+                return False
+    return True
+
+
+def _truth(value: ir.Value, facts: dict[str, bool], values: tuple[ir.Value, ...]) -> bool | None:
+    """What a condition is where these facts hold; None for one about something else."""
+    maker = _maker(value)
+    if maker is None:
+        return None
+    operands = list(maker.operands)
+    if maker.name == "arith.constant":
+        return bool(maker.attributes["value"].value)
+    if maker.name in _LOGIC:
+        parts = [_truth(each, facts, values) for each in operands]
+        return None if None in parts else _LOGIC[maker.name](*parts)
+    element, best, place, first = values
+    kind = _comparison(maker)
+    if operands == [element, best] and (kind in _EXTREMA or kind[1] in ("oeq", "eq")):
+        return facts["better" if kind in _EXTREMA else "same"]
+    if kind == ("arith.cmpf", "uno") and operands in ([element, element], [best, best]):
+        return facts["new" if operands[0] == element else "old"]
+    return facts["before"] if kind == ("arith.cmpi", "slt") and operands == [place, first] else None
+
+
+def _starts_from_largest(memory: ir.Value) -> bool:
+    """Whether memory of integers is filled with the largest one before."""
+    fills = [use.owner.operation for use in memory.uses if use.owner.operation.name == "linalg.fill"]
+    makers = [_maker(each.operands[0]) for each in fills]
+    if len(makers) != 1 or makers[0] is None or makers[0].name != "arith.constant":
+        return False
+    return makers[0].attributes["value"].value == 2 ** (memory.type.element_type.width - 1) - 1
+
+
+def _is_own(memory: ir.Value, generic: ir.Operation) -> bool:
+    """Whether only the generic, and what fills the memory before, look at it."""
+    if not isinstance(memory.owner, ir.Operation | ir.OpView) or "alloc" not in memory.owner.operation.name:
+        return False
+    users = {use.owner.operation.name for use in memory.uses if use.owner.operation != generic}
+    return users <= {"linalg.fill", "memref.dealloc"}
+
+
+def _comparison(operation: ir.Operation) -> tuple[str, str]:
+    if "predicate" not in operation.attributes:
+        return operation.name, ""
+    names = arith.CmpFPredicate if operation.name == "arith.cmpf" else arith.CmpIPredicate
+    return operation.name, str(names(operation.attributes["predicate"].value)).lower()
+
+
+def _leads_to(value: ir.Value, arguments: tuple[ir.Value, ...]) -> bool:
+    """Whether a value depends on one of the arguments of the body."""
+    if value in arguments:
+        return True
+    is_made = isinstance(value.owner, ir.Operation | ir.OpView)
+    return is_made and any(_leads_to(each, arguments) for each in value.owner.operation.operands)
+
+
+def _take_apart(generic: ir.Operation, extremum: Any) -> None:
+    given, best, first = generic.operands
+    maps = list(generic.attributes["indexing_maps"])
+    kinds = [str(each) for each in generic.attributes["iterator_types"]]
+    block = generic.regions[0].blocks[0]
+    place = block.operations[len(block.operations) - 1].operands[1].owner.operation
+    with ir.InsertionPoint(generic), generic.location:
+        largest = empty_generic([given], [best], ir.ArrayAttr.get(maps[:2]), kinds)
+        body = largest.regions[0].blocks.append(given.type.element_type, best.type.element_type)
+        with ir.InsertionPoint(body):
+            # The sum so far first, as LLVM wants it to make vectors.
+            linalg.YieldOp([extremum(body.arguments[1], body.arguments[0])])
+        search = empty_generic([given, best], [first], ir.ArrayAttr.get(maps), kinds)
+        body = search.regions[0].blocks.append(*(each.type.element_type for each in (given, best, first)))
+        with ir.InsertionPoint(body):
+            linalg.YieldOp([_first_place(block, place, body)])
+    generic.erase()
+
+
+def _first_place(block: ir.Block, place: ir.Operation, body: ir.Block) -> ir.Value:
+    """The smaller of the place so far and this one, where the element is the one that was found."""
+    element, best, first = body.arguments
+    needed = [each.operation for each in block.operations if _makes(each.operation, place.operands[1])]
+    known: dict[ir.Value, ir.Value] = {}
+    clone_all(needed, known)
+    here = known.get(place.operands[1], place.operands[1])
+    if isinstance(element.type, ir.FloatType):
+        # One comparison that is true of NaN, and nothing but that where NaN was found.
+        new, old = (arith.cmpf(arith.CmpFPredicate.UNO, each, each) for each in (element, best))
+        is_it = arith.select(old, new, arith.cmpf(arith.CmpFPredicate.OEQ, element, best))
+    else:
+        is_it = arith.cmpi(arith.CmpIPredicate.eq, element, best)
+    none = arith.constant(first.type, 2 ** (first.type.width - 1) - 1)
+    return arith.minsi(arith.select(is_it, here, none), first)
+
+
+def _makes(operation: ir.Operation, value: ir.Value) -> bool:
+    """Whether a value comes from an operation, directly or not."""
+    if not isinstance(value.owner, ir.Operation | ir.OpView):
+        return False
+    owner = value.owner.operation
+    return owner == operation or any(_makes(operation, each) for each in owner.operands)
