@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import pickle
+import threading
 import warnings
 
 import ml_dtypes
