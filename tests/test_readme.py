@@ -6,14 +6,17 @@ a block of output shows, ``…`` stands for anything. Blocks of `sh` are make's,
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from warm_processes import run_warm
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -52,18 +55,29 @@ def run_python(folder: Path, block: Block) -> str:
     named = re.match(r"# (\w+\.py)\n", block.text)
     file = folder / (named[1] if named else f"line_{block.line}.py")
     file.write_text(block.text)
-    run = subprocess.run([sys.executable, file], cwd=folder, capture_output=True, text=True, check=False)
+    run = run_warm([str(file)], folder, {})
     assert run.returncode == 0, f"README.md:{block.line}\n{run.stderr}"
     return run.stdout
 
 
-def run_console(folder: Path, block: Block) -> None:
-    """Run each line after a ``$`` and compare what it prints with the lines below."""
+def run_command(folder: Path, command: str) -> subprocess.CompletedProcess:
+    """What a shell does with a line; variables and then `mlirtri` is all that most lines have."""
+    words = shlex.split(command)
+    variables = dict(
+        word.split("=", 1) for word in itertools.takewhile(lambda word: re.match(r"[A-Z_]+=", word), words)
+    )
+    if words[len(variables)] == "mlirtri" and not re.search(r"[|><;&$*]", command):
+        return run_warm(words[len(variables) :], folder, {"COLUMNS": "200", **variables})
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "COLUMNS": "200"}
+    shell = ["bash", "-c", f"set -o pipefail; {command}"]
+    return subprocess.run(shell, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def run_console(folder: Path, block: Block) -> None:
+    """Run each line after a ``$`` and compare what it prints with the lines below."""
     for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE):
-        shell = ["bash", "-c", f"set -o pipefail; {command}"]
-        run = subprocess.run(shell, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        run = run_command(folder, command)
         is_error = "error:" in shown
         assert run.returncode == int(is_error), f"{command}\n{run.stderr}"
         assert (run.stdout == "") == is_error, "IR and results go to stdout, errors to stderr"

@@ -1,0 +1,41 @@
+"""Processes that begin with everything imported: files and command lines do in them what they do by themselves.
+
+A process imports torch, TVM and MLIR for two seconds. Those here are forked from one that has done so.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+_SERVER = multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload(["torch", "mlirtri.cli", "mlirtri.lowering.scheduled_to_llvm"])
+
+
+def run_warm(arguments: list[str], folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess:
+    """Run ``file.py arguments…`` or ``mlirtri arguments…`` in a folder, with what is added to the environment."""
+    with tempfile.TemporaryDirectory() as where:
+        streams = [Path(where, name) for name in ("out", "err")]
+        process = _SERVER.Process(target=_become, args=(arguments, str(folder), environment, streams))
+        process.start()
+        process.join()
+        return subprocess.CompletedProcess(arguments, process.exitcode, *(each.read_text() for each in streams))
+
+
+def _become(arguments: list[str], folder: str, environment: dict[str, str], streams: list[Path]) -> None:
+    for number, file in enumerate(streams, 1):
+        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    os.chdir(folder)
+    os.environ.update(environment)
+    sys.argv = arguments
+    if arguments[0] == "mlirtri":
+        from mlirtri.cli import main
+
+        sys.exit(main())
+    sys.path.insert(0, folder)
+    runpy.run_path(arguments[0], run_name="__main__")
