@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.mlir import ir, tensor
+from mlirtri.lowering.linalg_builder import generic, sizes_of
 
 DTYPES = {"si8": 1, "si16": 2, "si32": 3, "si64": 4, "f32": 6, "f64": 7}
 """torch's numbers for its dtypes, by MLIR's names. Casts to uint16 and uint64 end torch-mlir's process."""
@@ -76,6 +77,22 @@ def bare_type(shape: Sequence[int | None], element: str) -> ir.Type:
     """MLIR's own tensor type, whose integers have no sign."""
     sizes = "".join("?x" if size is None else f"{size}x" for size in shape)
     return ir.Type.parse(f"tensor<{sizes}{element.removeprefix('s').removeprefix('u')}>")
+
+
+def compute(operation: ir.Operation, make: Callable[..., ir.Value]) -> None:
+    """Replace an operation on tensors of one shape by `make`, which MLIR's numbers go into and come out of."""
+    result = operation.results[0]
+    shape, element = shape_of(result), element_of(result)
+    operands = [
+        ir.Operation.create("torch_c.to_builtin_tensor", [bare_type(shape, element_of(each))], [each]).result
+        for each in operation.operands
+        if str(each.type).startswith("!torch.vtensor")
+    ]
+    space = tensor.empty(sizes_of(operands[0]), bare_type(shape, element).element_type)
+    maps = [ir.AffineMap.get_identity(len(shape))] * (len(operands) + 1)
+    [found] = generic(operands, [space], maps, ["parallel"] * len(shape), lambda *numbers: [make(*numbers[:-1])])
+    result.replace_all_uses_with(ir.Operation.create("torch_c.from_builtin_tensor", [result.type], [found]).result)
+    operation.erase()
 
 
 def _constant(kind: str, value: ir.Attribute) -> ir.Value:

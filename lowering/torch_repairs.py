@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mlirtri.dialect.mlir import all_operations, ir, tensor
-from mlirtri.lowering.linalg_builder import generic, sizes_of
+from mlirtri.dialect.mlir import all_operations, ir
 from mlirtri.lowering.torch_builder import (
     as_type,
     bare_type,
     cast,
+    compute,
     element_of,
     integer,
     integers,
@@ -104,19 +104,7 @@ def _power(operation: ir.Operation) -> None:
     result = operation.results[0]
     if not element_of(result).startswith("si") or len(_types(operation)) > 1:
         return
-    bare = bare_type(shape_of(result), element_of(result))
-    operands = [ir.Operation.create("torch_c.to_builtin_tensor", [bare], [each]).result for each in operation.operands]
-    space = tensor.empty(sizes_of(operands[0]), bare.element_type)
-    identity = ir.AffineMap.get_identity(bare.rank)
-    [power] = generic(
-        operands,
-        [space],
-        [identity] * 3,
-        ["parallel"] * bare.rank,
-        lambda x, exponent, _: [ir.Operation.create("math.ipowi", [x.type], [x, exponent]).result],
-    )
-    result.replace_all_uses_with(ir.Operation.create("torch_c.from_builtin_tensor", [result.type], [power]).result)
-    operation.erase()
+    compute(operation, lambda x, exponent: ir.Operation.create("math.ipowi", [x.type], [x, exponent]).result)
 
 
 def _types(operation: ir.Operation) -> set[ir.Type]:

@@ -1,8 +1,8 @@
 """Unsigned integers in the torch dialect, which torch-mlir lowers as signed ones: computed in a wider signed type.
 
 Takes a module in the torch dialect, before its lowering to linalg. Gives it with every operation that would look at a
-sign applied to si64 instead; 64 bits are no wider, and there what only compares is applied to numbers moved by 2^63.
-Refuses the other operations on 64 bits.
+sign applied to si64 instead; 64 bits are no wider, and there what only compares is applied to numbers moved by 2^63,
+and arithmetic on tensors of one shape is MLIR's own. Refuses the other operations on 64 bits.
 
     torch.aten.div.Tensor %a, %b : ui8   ──►   to si64, & 255, torch.aten.div.Tensor : si64, to ui8
 """
@@ -10,11 +10,11 @@ Refuses the other operations on 64 bits.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from mlirtri.dialect.mlir import all_operations, ir
+from mlirtri.dialect.mlir import all_operations, arith, ir, math
 from mlirtri.lowering.refusals import refuse
-from mlirtri.lowering.torch_builder import as_type, cast, element_of, integer, tensor_op
+from mlirtri.lowering.torch_builder import as_type, bare_type, cast, compute, element_of, integer, shape_of, tensor_op
 
 SIGNLESS = frozenset(
     "torch.aten." + name
@@ -49,16 +49,47 @@ ORDERED = frozenset(
 """What only compares."""
 WRAPPING = frozenset(f"torch.aten.{name}" for name in ("sum", "sum.dim_IntList", "cumsum", "mm", "bmm", "matmul"))
 """What wraps, where the width of the result is that of the operands."""
+OF_64_BITS = {
+    "torch.aten.div.Tensor": lambda x, y: arith.divui(x, y),
+    "torch.aten.div.Tensor_mode": lambda x, y: arith.divui(x, y),
+    "torch.aten.remainder.Tensor": lambda x, y: arith.remui(x, y),
+    "torch.aten.fmod.Tensor": lambda x, y: arith.remui(x, y),
+    "torch.aten.bitwise_right_shift.Tensor": lambda x, y: arith.shrui(x, y),
+}
+"""What is computed of two tensors of uint64 without torch-mlir."""
 _UNSIGNED = re.compile(r",ui(8|16|32|64)>")
 
 
 def rewrite(module: ir.Module) -> None:
     """Rewrite all such operations of `module`; raises `UnsupportedOperationError`."""
+    for operation in all_operations(module):
+        if (make := _made_of_64_bits(operation)) is not None:
+            with operation.location, ir.InsertionPoint(operation):
+                compute(operation, make)
     found = [each for each in all_operations(module) if _looks_at_sign(each)]
     refuse(_too_wide(found), "signed integers", "cast to int64 before, where the numbers fit")
     for operation in found:
         with operation.location, ir.InsertionPoint(operation):
             _widen(operation)
+
+
+def _made_of_64_bits(operation: ir.Operation) -> Callable[..., ir.Value] | None:
+    """What computes an element of its result, of uint64 and without torch-mlir."""
+    if operation.name in CASTS and _width(operation.operands[0]) == 64 and "f" in element_of(operation.results[0]):
+        kind = bare_type([], element_of(operation.results[0])).element_type
+        return lambda x: arith.uitofp(kind, x)
+    if operation.name == "torch.aten.pow.Tensor_Tensor" and _is_float_to_wide(operation):
+        return lambda x, y: math.powf(x, arith.uitofp(x.type, y))
+    types = {each.type for each in [*list(operation.operands)[:2], *operation.results]}
+    if operation.name not in OF_64_BITS or len(types) > 1 or _width(operation.results[0]) != 64:
+        return None
+    return OF_64_BITS[operation.name]
+
+
+def _is_float_to_wide(power: ir.Operation) -> bool:
+    base, exponent = power.operands
+    same = shape_of(base) == shape_of(exponent) == shape_of(power.results[0])
+    return same and base.type == power.results[0].type and "f" in element_of(base) and _width(exponent) == 64
 
 
 def _width(value: ir.Value) -> int:
