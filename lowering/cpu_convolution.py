@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
 
-from mlirtri.lowering.contraction import Axis, Contraction, Values, size_of
+from mlirtri.lowering.contraction import Axis, Contraction, Values, depends, size_of
 from mlirtri.lowering.cpu_facts import cache_bytes
 from mlirtri.lowering.cpu_matmul import in_tiles
 from mlirtri.lowering.cpu_tile_body import ReductionBlock, Tile, TilePlace
@@ -32,7 +32,7 @@ from mlirtri.lowering.tvm_names import PrimFunc, Schedule, TensorLoad, tirx
 from mlirtri.lowering.tvm_targets import vector_registers
 
 MOST_PIXELS = 512
-"""Longer rows of a result are many vectors anyway; they are a matrix product's columns."""
+"""Longer rows of a result are cut into pieces of this length."""
 GOOD_PIXELS = 96
 """Pixels of a chunk from which on its tiles are wide enough, and the copy is used often enough."""
 
@@ -52,21 +52,33 @@ def _is_image(product: Product) -> bool:
     """Whether the right operand's rows have to be cut out of longer ones, or of several places."""
     around = padded(product.right)
     right, inner = product.right if around is None else around.load, product.columns[-1]
-    if not isinstance(right, TensorLoad) or not product.rows or not 1 < inner.extent <= MOST_PIXELS:
+    if not isinstance(right, TensorLoad) or not product.rows or inner.extent < 2:
         return False
     if size_of(product.rows) < 4 or size_of(product.reduced) < 4:
         return False
     forms = [linear(place, {}) for place in right.indices]
     if any(form is None for form in forms) or any(form.factor(inner.variable) for form in forms[:-1]):
         return False
+    if inner.extent > MOST_PIXELS and not _slides(right, product):
+        return False
     return forms[-1].factor(inner.variable) > 0 and not all(
         isinstance(place, tirx.Var) or not form.terms for place, form in zip(right.indices, forms, strict=True)
     )
 
 
+def _slides(right: Any, product: Product) -> bool:
+    """Whether windows overlap: otherwise the operand is a matrix with long rows."""
+    return any(depends(place, product.columns) and depends(place, product.reduced) for place in right.indices)
+
+
 def reads_padded(product: Product) -> bool:
     """Whether this rule does the product with an image that is padded as it is read."""
-    if not _is_image(product) or str(product.right.ty.dtype) != product.dtype or not product.dtype.startswith("float"):
+    if (
+        not _is_image(product)
+        or product.columns[-1].extent > MOST_PIXELS
+        or str(product.right.ty.dtype) != product.dtype
+        or not product.dtype.startswith("float")
+    ):
         return False
     return room_of(product.right, product.columns, product.reduced, 1) is not None
 
@@ -85,6 +97,34 @@ def convolution_loops(contraction: Contraction, target: Target) -> Any:
     is_padded = room_of(contraction.right, contraction.columns, contraction.reduced, 1) is not None
     if not isinstance(contraction.right, TensorLoad) and not is_padded:
         return None
+    return sequence(*(_all_chunks(part, target) for part in _cut(contraction)))
+
+
+def _cut(contraction: Contraction) -> list[Contraction]:
+    """The contraction with rows of the result that are short enough: pieces of one length, and what is left."""
+    inner = contraction.columns[-1]
+    if inner.extent <= MOST_PIXELS:
+        return [contraction]
+    whole, rest = divmod(inner.extent, MOST_PIXELS)
+    piece, pixel = Axis(tirx.Var("piece", "int64"), whole), Axis(tirx.Var("pixel", "int64"), MOST_PIXELS)
+    last = Axis(tirx.Var("pixel", "int64"), rest)
+    pieces = _in_place(contraction, [piece, pixel], piece.variable * index(MOST_PIXELS) + pixel.variable)
+    if not rest:
+        return [pieces]
+    return [pieces, _in_place(contraction, [last], last.variable + index(whole * MOST_PIXELS))]
+
+
+def _in_place(contraction: Contraction, axes: list[Axis], position: Any) -> Contraction:
+    """The contraction for the columns at a position among the innermost axis of them."""
+    *outer, inner = contraction.columns
+    values = {inner.variable: position}
+    return replace(
+        contraction, columns=(*outer, *axes), right=replaced(contraction.right, values),
+        stores=tuple(replaced(store, values) for store in contraction.stores),
+    )  # fmt: skip
+
+
+def _all_chunks(contraction: Contraction, target: Target) -> Any:
     *outer, inner = contraction.columns
     total = size_of(outer)
     rows = min(total, _rows_of_a_chunk(inner.extent, lanes_for(contraction.dtype)))

@@ -22,6 +22,8 @@ CASES = {
     "dilated": ((1, 8, 18, 18), (16, 8, 3, 3), {"dilation": 2}),
     "grouped": ((2, 8, 14, 15), (16, 4, 3, 3), {"groups": 2, "padding": 1}),
     "wide": ((1, 3, 6, 130), (8, 3, 3, 3), {"padding": 1}),
+    "in pieces": ((1, 4, 5, 1100), (6, 4, 3, 3), {}),
+    "in pieces, strided": ((1, 4, 3, 1301), (6, 4, 3, 5), {"stride": 2, "padding": 1}),
     "many channels": ((1, 600, 9, 9), (24, 600, 3, 3), {}),
 }
 
@@ -45,7 +47,7 @@ def test_convolutions_are_torchs(case, threads):
     torch.testing.assert_close(made, expected, **within("float32", w[0].numel()))
 
 
-@pytest.mark.parametrize("case", ["plain", "strided", "dilated", "many channels"])
+@pytest.mark.parametrize("case", ["plain", "strided", "dilated", "many channels", "in pieces"])
 def test_they_are_tiles(case):
     image, weights, options = CASES[case]
     mod = tir_of(module(_convolved(image, weights, options), image, weights))
