@@ -226,6 +226,8 @@ class _Classes:
 
 def find_rows(nests: Sequence[Nest]) -> Rows:
     """The axes that all nests share; where there is none, everything is one row."""
+    if not nests:
+        raise NotRows("nothing is computed")
     classes = _Classes(nests)
     writers = {nest.target: at for at, nest in enumerate(nests)}
     if len(writers) != len(nests):
