@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mlirtri.dialect.mlir import ir, operations_named
-from mlirtri.lowering import fusion_guard, initial_sums, unit_windows
+from mlirtri.lowering import fusion_guard, initial_sums, stride_phases, unit_windows
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.stage import CompileContext
 
@@ -40,6 +40,9 @@ TIDY = (
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Fuse `module` in place; raises `PassFailedError`."""
     with module.context, ir.Location.unknown():
+        if stride_phases.has_spread_images(module):
+            run_passes(module, PREPARE[:1], context)
+            run_rewrite("take-strides-apart", stride_phases.rewrite, module, context)
         run_rewrite("cut-unit-windows", unit_windows.rewrite, module, context)
         run_rewrite("start-products-from-zero", initial_sums.rewrite, module, context)
         run_passes(module, PREPARE, context)

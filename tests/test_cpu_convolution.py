@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from tolerances import within
-from torch.nn.functional import conv1d, conv2d
+from torch.nn.functional import conv1d, conv2d, conv_transpose1d, conv_transpose2d
 from tvm_room_helpers import context_for, module, op, random, rules_of, run, tir_of
 
 import mlirtri
@@ -104,3 +104,22 @@ def test_an_image_is_padded_where_it_is_read(threads, monkeypatch):
     expected = every(*(each.double() for each in arguments))
     for made, wanted in zip(kernel(*arguments), expected, strict=True):
         torch.testing.assert_close(made, wanted.float(), equal_nan=True, **within("float32", 54))
+
+
+def transposed(x, w, row, line):
+    return (
+        conv_transpose2d(x, w, stride=2, padding=1),
+        conv_transpose2d(x, w, stride=(1, 2), padding=(4, 0), dilation=2) + 1,
+        conv_transpose1d(row, line, stride=3, padding=1, output_padding=2),
+    )
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_a_transposed_convolution_multiplies_no_zeros(pipeline):
+    x, w, row, line = random(2, 5, 7, 6), random(5, 3, 4, 3), random(1, 4, 9), random(4, 6, 2)
+    kernel = mlirtri.jit(transposed, pipeline=pipeline).compile(x, w, row, line)
+    assert "insert_slice" in kernel.ir["linalg"]
+    assert "insert_slice" not in kernel.ir["fused"]
+    expected = transposed(*(each.double() for each in (x, w, row, line)))
+    for made, wanted in zip(kernel(x, w, row, line), expected, strict=True):
+        torch.testing.assert_close(made, wanted.float(), **within("float32", 60))

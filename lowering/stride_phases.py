@@ -1,0 +1,204 @@
+"""Takes transposed convolutions apart: one of an image with zeros between its elements becomes several without them.
+
+Takes and gives a module of linalg on tensors, in place; offsets and strides of slices are known. The results at places
+of one remainder by the stride read every so many elements of the kernel, and never one of the zeros::
+
+    %s = insert_slice %x into zeros[0, 0, p, p] [1, 1, 2, 2]; %y = linalg.conv_2d %s, %w
+        ──►   for a, b in 0..2:  %ab = linalg.conv_2d %x, %w[:, :, a'::2, b'::2];   %y[:, :, a::2, b::2] = %ab
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import gcd, prod
+from typing import Any
+
+from mlirtri.dialect.mlir import arith, ir, linalg, operations_named, tensor
+from mlirtri.lowering.linalg_builder import generic
+
+CONVOLUTIONS = {
+    "linalg.conv_1d_ncw_fcw": linalg.conv_1d_ncw_fcw,
+    "linalg.conv_2d_nchw_fchw": linalg.conv_2d_nchw_fchw,
+    "linalg.conv_3d_ncdhw_fcdhw": linalg.conv_3d_ncdhw_fcdhw,
+}
+MOST_PHASES = 16
+"""Convolutions that one may become."""
+
+
+def has_spread_images(module: ir.Module) -> bool:
+    """Whether there may be something to rewrite."""
+    found = [each for name in CONVOLUTIONS for each in operations_named(module, name)]
+    return any(_owner(each.operands[0], "tensor.insert_slice") for each in found)
+
+
+def rewrite(module: ir.Module) -> None:
+    """Rewrite all convolutions of `module` whose images have zeros between their elements."""
+    for name in CONVOLUTIONS:
+        for operation in operations_named(module, name):
+            spread = _spread_of(operation)
+            if spread is not None:
+                with operation.location, ir.InsertionPoint(operation):
+                    operation.results[0].replace_all_uses_with(_apart(operation, spread))
+
+
+def _owner(value: ir.Value, name: str) -> Any:
+    owner = value.owner
+    is_made = not isinstance(owner, ir.Block) and owner.operation.name == name
+    return owner.operation if is_made else None
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """An image that is put between zeros."""
+
+    image: ir.Value
+    offsets: list[int]
+    strides: list[int]
+    dilations: list[int]
+
+
+def _spread_of(operation: ir.Operation) -> _Spread | None:
+    made = _owner(operation.operands[0], "tensor.insert_slice")
+    if made is None or not operation.results[0].type.has_static_shape or set(_numbers(operation, "strides")) != {1}:
+        return None
+    zeros = _owner(made.operands[1], "linalg.fill")
+    zero = None if zeros is None else _owner(zeros.operands[0], "arith.constant")
+    if zero is None or len(made.operands) != 2 or zero.attributes["value"].value != 0:
+        return None
+    image = made.operands[0]
+    static = [list(ir.DenseI64ArrayAttr(made.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")]
+    offsets, sizes, strides = static
+    if list(image.type.shape) != sizes or 0 in sizes or any((*offsets[:2], *(step - 1 for step in strides[:2]))):
+        return None
+    phases = prod(strides[2:])
+    if not 1 < phases <= MOST_PHASES or any(sizes[at] != made.operands[1].type.shape[at] for at in (0, 1)):
+        return None
+    return _Spread(image, offsets[2:], strides[2:], _numbers(operation, "dilations"))
+
+
+def _numbers(operation: ir.Operation, name: str) -> list[int]:
+    """The strides or dilations, which may be left out."""
+    if name not in operation.attributes:
+        return [1] * (operation.results[0].type.rank - 2)
+    return [int(each) for each in ir.DenseIntElementsAttr(operation.attributes[name])]
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """Along one axis, for results at one remainder: which elements of the kernel, and where the image begins."""
+
+    first: int
+    step: int
+    count: int
+    """No elements: the results are zero."""
+    start: int
+    dilation: int
+
+
+def _phase(remainder: int, size: int, offset: int, stride: int, dilation: int) -> _Phase:
+    common = gcd(stride, dilation)
+    step = stride // common
+    fits = [at for at in range(step) if (remainder + at * dilation - offset) % stride == 0]
+    if not fits or fits[0] >= size:
+        return _Phase(0, step, 0, 0, 1)
+    [first] = fits
+    return _Phase(
+        first, step, -(-(size - first) // step), (remainder + first * dilation - offset) // stride, dilation // common
+    )
+
+
+def _apart(operation: ir.Operation, spread: _Spread) -> ir.Value:
+    kind, window = operation.results[0].type, operation.operands[1].type.shape[2:]
+    lengths = [-(-size // step) for size, step in zip(kind.shape[2:], spread.strides, strict=True)]
+    by_axis = [
+        [_phase(remainder, *each) for remainder in range(each[2])]
+        for each in zip(window, spread.offsets, spread.strides, spread.dilations, strict=True)
+    ]
+    parts = [_convolved(operation, spread.image, phases, lengths) for phases in product(*by_axis)]
+    return _together(parts, kind, spread.strides, lengths)
+
+
+def _zero(element: ir.Type) -> ir.Value:
+    is_float = isinstance(element, ir.FloatType)
+    return arith.constant(element, ir.FloatAttr.get(element, 0.0) if is_float else ir.IntegerAttr.get(element, 0))
+
+
+def _convolved(operation: ir.Operation, image: ir.Value, phases: Sequence[_Phase], lengths: list[int]) -> ir.Value:
+    """The results of one remainder along each axis."""
+    of = operation.results[0].type
+    zeros = linalg.fill(_zero(of.element_type), outs=[tensor.empty([*of.shape[:2], *lengths], of.element_type)])
+    if not all(each.count for each in phases):
+        return zeros
+    piece = _piece(image, phases, lengths)
+    if piece is None:
+        return zeros
+    weights = operation.operands[1]
+    kernel = ir.RankedTensorType.get([*weights.type.shape[:2], *(each.count for each in phases)], of.element_type)
+    firsts, steps = ([0, 0, *(each.first for each in phases)], [1, 1, *(each.step for each in phases)])
+    w = tensor.extract_slice(kernel, weights, [], [], [], firsts, list(kernel.shape), steps)
+    dilations = [each.dilation for each in phases]
+    return CONVOLUTIONS[operation.name](piece, w, outs=[zeros], strides=[1] * len(phases), dilations=dilations)
+
+
+def _piece(image: ir.Value, phases: Sequence[_Phase], lengths: list[int]) -> ir.Value | None:
+    """What of the image is read, with zeros where that is outside; None where all of it is."""
+    low, high, starts, sizes = [0, 0], [0, 0], [0, 0], list(image.type.shape[:2])
+    for each, length, size in zip(phases, lengths, image.type.shape[2:], strict=True):
+        end = each.start + length + (each.count - 1) * each.dilation
+        start, stop = max(0, each.start), min(size, end)
+        if start >= stop:
+            return None
+        starts.append(start)
+        sizes.append(stop - start)
+        low.append(start - each.start)
+        high.append(end - stop)
+    if sizes != list(image.type.shape):
+        of = ir.RankedTensorType.get(sizes, image.type.element_type)
+        image = tensor.extract_slice(of, image, [], [], [], starts, sizes, [1] * len(sizes))
+    return _surrounded(image, low, high) if any((*low, *high)) else image
+
+
+def _surrounded(image: ir.Value, low: list[int], high: list[int]) -> ir.Value:
+    sizes = [a + size + b for a, size, b in zip(low, image.type.shape, high, strict=True)]
+    element, here = image.type.element_type, ir.Location.current
+    zero = _zero(element)
+    made = tensor.PadOp(ir.RankedTensorType.get(sizes, element), image, [], [], low, high)
+    block = made.regions[0].blocks.append(*[ir.IndexType.get()] * len(sizes), arg_locs=[here] * len(sizes))
+    with ir.InsertionPoint(block):
+        tensor.YieldOp(zero)
+    return made.result
+
+
+def _together(parts: list[ir.Value], kind: ir.RankedTensorType, strides: list[int], lengths: list[int]) -> ir.Value:
+    """The results of all remainders beside each other, without what is more than a whole number of strides."""
+    element, axes = kind.element_type, len(strides)
+    apart = [*kind.shape[:2], *(size for pair in zip(lengths, strides, strict=True) for size in pair)]
+    rank = len(apart)
+    read = [ir.AffineDimExpr.get(at) for at in (0, 1, *range(2, rank, 2))]
+    maps = [*[ir.AffineMap.get(rank, 0, read)] * len(parts), ir.AffineMap.get_identity(rank)]
+
+    def body(*elements: ir.Value) -> list[ir.Value]:
+        return [_chosen(list(elements[:-1]), strides, [3 + 2 * axis for axis in range(axes)])]
+
+    [made] = generic(parts, [tensor.empty(apart, element)], maps, ["parallel"] * rank, body)
+    whole = [*kind.shape[:2], *(length * step for length, step in zip(lengths, strides, strict=True))]
+    groups = [[0], [1], *([at, at + 1] for at in range(2, rank, 2))]
+    made = tensor.collapse_shape(ir.RankedTensorType.get(whole, element), made, groups)
+    if whole == list(kind.shape):
+        return made
+    return tensor.extract_slice(kind, made, [], [], [], [0] * len(whole), list(kind.shape), [1] * len(whole))
+
+
+def _chosen(values: list[ir.Value], strides: Sequence[int], loops: Sequence[int]) -> ir.Value:
+    """The value of the remainders that the loops are at; the last axis is the fastest in the list."""
+    if not strides:
+        return values[0]
+    each = len(values) // strides[0]
+    parts = [_chosen(values[at * each : (at + 1) * each], strides[1:], loops[1:]) for at in range(strides[0])]
+    place, found = linalg.IndexOp(loops[0]).result, parts[-1]
+    for at in reversed(range(len(parts) - 1)):
+        number = arith.constant(ir.IndexType.get(), at)
+        found = arith.select(arith.cmpi(arith.CmpIPredicate.eq, place, number), parts[at], found)
+    return found
