@@ -78,15 +78,26 @@ def _build_pipeline():
 
 
 def _with_statements_in_place(lowering):
-    """TVM's lowering, which would move all allocations to the top, past what computes their sizes."""
+    """TVM's lowering, which would move all allocations to the top, past what computes their sizes.
+
+    Of equal expressions, too, it would compute one behind the statement that needs it, where that is inside of a `let`.
+    """
 
     def run(mod):
         functions = [function for _, function in mod.functions_items()]
         is_imperative = any(IMPERATIVE in (function.attrs or {}) for function in functions)
-        with tvm_names.tvm.transform.PassContext(config={"tirx.disable_storage_rewrite": is_imperative}):
+        has_lets = any(_has_lets(function) for function in functions)
+        config = {"tirx.disable_storage_rewrite": is_imperative, "tirx.disable_cse_tir": has_lets}
+        with tvm_names.tvm.transform.PassContext(config=config):
             return lowering(mod)
 
     return run
+
+
+def _has_lets(function) -> bool:
+    found = []
+    tvm_names.structural_walk(function.body, (tvm_names.tirx.Let, found.append))
+    return bool(found)
 
 
 def _pass(name: str, rewrite):
