@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mlirtri.lowering.build_modules import host_module
 from mlirtri.lowering.cpu_attention import attention
 from mlirtri.lowering.cpu_convolution import convolution
 from mlirtri.lowering.cpu_elements import element_loops
@@ -21,10 +20,10 @@ from mlirtri.lowering.cpu_reductions import reduction_loops
 from mlirtri.lowering.cpu_rows import rows
 from mlirtri.lowering.cpu_windows import is_window
 from mlirtri.lowering.loop_schedules import loops
+from mlirtri.lowering.lowered_functions import attempt
 from mlirtri.lowering.schedule_blocks import BlockFacts, divide_loops, inline_cheap, leaf_blocks, loop_of
 from mlirtri.lowering.target import Target
-from mlirtri.lowering.tvm_names import SCHEDULE_ERRORS, PrimFunc, Schedule, tirx, tvm
-from mlirtri.lowering.tvm_targets import BUILD_PIPELINE
+from mlirtri.lowering.tvm_names import SCHEDULE_ERRORS, PrimFunc, Schedule, tvm
 
 COLUMN_CHUNK = 256
 """Columns that a column reduction keeps in the first cache level while it runs down the rows."""
@@ -120,17 +119,12 @@ def _checked(rule: Callable[[PrimFunc, Target], Schedule | None]) -> Callable[[P
     def apply(function: PrimFunc, target: Target) -> Schedule | None:
         schedule = rule(function, target)
         if schedule is not None:
-            _check_lowers(schedule.mod["main"])
+            scheduled = schedule.mod["main"]
+            name = str((scheduled.attrs or {}).get("global_symbol", "kernel"))
+            attempt(name, scheduled, tvm.target.Target.current())
         return schedule
 
     return apply
-
-
-def _check_lowers(function: PrimFunc) -> None:
-    """TVM's own passes for this target raise on loops that they cannot do."""
-    target = tvm.target.Target.current()
-    pipeline, _, _ = tvm.tirx.get_tir_pipeline(BUILD_PIPELINE)
-    pipeline(tirx.transform.BindTarget(target.with_host(target))(host_module([("kernel", function)])))
 
 
 def fallback(function: PrimFunc, _target: Target) -> Schedule:

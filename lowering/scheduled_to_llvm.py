@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 
 from mlirtri.errors import CodegenError, KernelError
-from mlirtri.lowering.build_modules import host_module, host_ready
+from mlirtri.lowering.build_modules import host_ready
 from mlirtri.lowering.launch_plan import make_plan
+from mlirtri.lowering.lowered_functions import built
 from mlirtri.lowering.stage import Code, CompileContext
 from mlirtri.lowering.torch_threads import loading, use_threads
 from mlirtri.lowering.tvm_executable import MachineExecutable, make_executable
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, relax, tvm
 from mlirtri.lowering.tvm_passes import first_failing, prim_funcs, relax_functions, short_message
-from mlirtri.lowering.tvm_targets import BUILD_PIPELINE, IMPERATIVE, tvm_target
+from mlirtri.lowering.tvm_targets import IMPERATIVE, tvm_target
 
 
 def lower(mod: IRModule, context: CompileContext) -> Code:
@@ -41,7 +42,7 @@ def build(functions, target):
     """The runtime module of these PrimFuncs; raises `CodegenError` on the line of one that TVM refuses."""
 
     def attempt(some):
-        return tvm.tirx.build(host_module(some), target=target, pipeline=BUILD_PIPELINE)
+        return built(some, target)
 
     try:
         return attempt(functions)

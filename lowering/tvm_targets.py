@@ -61,6 +61,8 @@ def _cuda(architecture: str) -> dict:
 
 
 BUILD_PIPELINE = "mlirtri"
+LOWERED_PIPELINE = "mlirtri.lowered"
+"""What is left to do for modules that have been through the other."""
 
 
 def _build_pipeline():
@@ -105,3 +107,4 @@ def _pass(name: str, rewrite):
 
 
 tvm_names.tvm.tirx.register_tir_pipeline(BUILD_PIPELINE, _build_pipeline)
+tvm_names.tvm.tirx.register_tir_pipeline(LOWERED_PIPELINE, lambda: (tvm_names.Sequential([]), *_build_pipeline()[1:]))

@@ -63,7 +63,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("MLIRTRI_TARGET", *_WORD, "cpu", 'target of kernels that name none: "cpu", "cuda", "cuda:sm_90"'),
         Setting("MLIRTRI_PIPELINE", *_WORD, "linalg", "pipeline of kernels that name none: linalg, relax, mlir, poly"),
         Setting("MLIRTRI_INTERPRET", *_SWITCH, False, "run kernels op by op on NumPy, for debuggers"),
-        Setting("MLIRTRI_NUM_THREADS", *_COUNT, None, "CPU threads of a kernel; by default all the process may use"),
+        Setting("MLIRTRI_NUM_THREADS", *_COUNT, None, "CPU threads of a kernel; by default as many as torch uses"),
         Setting("MLIRTRI_MAX_TENSOR_BYTES", *_COUNT, None, "largest tensor compiled; by default this memory's size"),
         Setting("MLIRTRI_PRINT_IR", *_NAMES, (), "print the IR after each pass of these stages to stderr"),
         Setting("MLIRTRI_TUNING_FILE", *_FILE, None, "file of measured schedules; by default in the user's cache"),

@@ -84,23 +84,29 @@ TASK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_vo
 needs_torch_threads = pytest.mark.skipif(torch_runtime() is None, reason="torch has other threads here")
 
 
-def launched(function, wanted: int = 0) -> int:
-    """Run tasks in Python on two threads."""
-    task = TASK(lambda number, _group, _data: function(number))
-    return LAUNCH(torch_threads._launch(2, 2))(ctypes.cast(task, ctypes.c_void_p), None, wanted)
+def two_threads():
+    """Runs tasks in Python on two threads, with no memory of earlier launches."""
+    launch = LAUNCH(torch_threads._launch.__wrapped__(2, 2))
+
+    def launched(function, wanted: int = 0) -> int:
+        task = TASK(lambda number, _group, _data: function(number))
+        return launch(ctypes.cast(task, ctypes.c_void_p), None, wanted)
+
+    return launched
 
 
 @needs_torch_threads
 @pytest.mark.parametrize("wanted", [0, 1, 3, 64])
 def test_each_task_is_done_once(wanted):
     done = []
-    assert launched(lambda number: done.append(number) or 0, wanted) == 0
+    assert two_threads()(lambda number: done.append(number) or 0, wanted) == 0
     assert sorted(done) == list(range(wanted or 2 * torch_threads.TASKS))
 
 
 @needs_torch_threads
 def test_a_caller_that_waits_for_its_threads_in_vain_goes_on_alone():
     caller, others = threading.get_ident(), threading.Event()
+    launched = two_threads()
 
     def late(_number: int) -> int:
         if threading.get_ident() == caller:

@@ -22,7 +22,7 @@ from tvm_room_helpers import (
 
 import mlirtri
 from mlirtri.errors import CodegenError, PassFailedError, UnsupportedOperationError
-from mlirtri.lowering import build_modules, scheduled_to_llvm, tir_to_scheduled
+from mlirtri.lowering import build_modules, lowered_functions, scheduled_to_llvm, tir_to_scheduled
 from mlirtri.lowering.target import Target, as_target
 from mlirtri.lowering.tvm_names import relax
 from mlirtri.lowering.tvm_passes import Pass, prim_funcs, run_passes
@@ -367,3 +367,25 @@ def test_what_an_iteration_keeps_to_itself_is_in_registers():
     compiled = kernel.compile(np.arange(8))
     assert "T.alloc_local(" in compiled.ir["scheduled"]
     assert "AllocWorkspace" not in compiled.ir["llvm"]
+
+
+def test_what_a_rule_tried_is_lowered_once_and_what_changed_since_again(monkeypatch):
+    lowered: list[str] = []
+    lower = lowered_functions._lower
+    monkeypatch.setattr(lowered_functions, "_lower", lambda name, *rest: lowered.append(name) or lower(name, *rest))
+    a = torch.arange(12.0)
+
+    def moved(a):
+        return a + 41.5
+
+    assert torch.equal(mlirtri.jit(moved)(a), a + 41.5)
+    assert len(lowered) == 1
+    target = as_target("cpu")
+    scheduled = [
+        tir_to_scheduled.lower(tir_of(module(add_chain, (4, rows), (4, rows))), context_for()) for rows in (5, 6)
+    ]
+    [(name, first)], [(_, second)] = (prim_funcs(mod) for mod in scheduled)
+    lowered.clear()
+    lowered_functions.built([(name, second.with_attr("mlirtri.imperative", True))], tvm_target(target))
+    lowered_functions.built([(name, first)], tvm_target(target))
+    assert lowered == [name]

@@ -1,0 +1,70 @@
+"""Scheduled PrimFuncs as TVM's lowering leaves them. Each is lowered once, though a rule tries what `llvm` then builds.
+
+Takes a name, a PrimFunc and TVM's target. Gives the module that the build pipeline makes of this function alone, and
+the runtime module of several. Raises what TVM raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.lowering.build_modules import Named, host_module
+from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Target, tirx, tvm
+from mlirtri.lowering.tvm_targets import BUILD_PIPELINE, LOWERED_PIPELINE
+
+_REMEMBERED = 256
+"""Functions that were tried and not built yet: of one program, usually."""
+_NOT_LOWERED = ("global_symbol", "mlirtri.schedule", "tirx.is_scheduled")
+"""Attributes that a function has only while its schedule is tried, or only when it is taken."""
+
+
+@dataclass(frozen=True)
+class _Lowered:
+    function: PrimFunc
+    attributes: Mapping[str, Any]
+    module: IRModule
+
+    def is_of(self, function: PrimFunc) -> bool:
+        """Whether lowering it would give the same."""
+        return (
+            len(function.params) == len(self.function.params)
+            and all(mine.same_as(own) for mine, own in zip(function.params, self.function.params, strict=True))
+            and _attributes(function) == self.attributes
+        )
+
+
+_tried: dict[tuple[Any, ...], _Lowered] = {}
+
+
+def attempt(name: str, function: PrimFunc, target: Target) -> None:
+    """Lower a function, which raises on loops that TVM cannot do, and remember what came of it."""
+    while len(_tried) >= _REMEMBERED:
+        _tried.pop(next(iter(_tried)))
+    module = _lower(name, function, target)
+    _tried[_key(name, function, target)] = _Lowered(function, _attributes(function), module)
+
+
+def built(functions: Iterable[Named], target: Target) -> Any:
+    """The runtime module of functions for this CPU."""
+    whole = IRModule({})
+    for name, function in functions:
+        found = _tried.pop(_key(name, function, target), None)
+        is_known = found is not None and found.is_of(function)
+        whole.update(found.module if is_known else _lower(name, function, target))
+    return tvm.tirx.build(whole, target=target, pipeline=LOWERED_PIPELINE)
+
+
+def _lower(name: str, function: PrimFunc, target: Target) -> IRModule:
+    pipeline, _, _ = tvm.tirx.get_tir_pipeline(BUILD_PIPELINE)
+    return pipeline(tirx.transform.BindTarget(target.with_host(target))(host_module([(name, function)])))
+
+
+def _key(name: str, function: PrimFunc, target: Target) -> tuple[Any, ...]:
+    # The body is the same object for as long as it is remembered.
+    return name, str(target), function.body.__chandle__()
+
+
+def _attributes(function: PrimFunc) -> dict[str, Any]:
+    return {key: value for key, value in dict(function.attrs or {}).items() if key not in _NOT_LOWERED}
