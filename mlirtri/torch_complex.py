@@ -62,6 +62,12 @@ def _by_parts(x: Any, y: Any, rule: Callable[..., Any], alpha: Any = 1) -> torch
     return torch.complex(*torch.broadcast_tensors(real, imaginary))
 
 
+def is_equal(x: Any, y: Any) -> torch.Tensor:
+    """Whether both parts are equal."""
+    (a, b), (c, d) = _parts(x), _parts(y)
+    return (a == c) & (b == d)
+
+
 def absolute(x: torch.Tensor) -> torch.Tensor:
     """``|x|``"""
     return torch.hypot(x.real, x.imag) if x.dtype.is_complex else NotImplemented

@@ -14,6 +14,7 @@ import torch
 
 from mlirtri import torch_complex, torch_masks
 from mlirtri.dialect.mlir import torch_decompositions
+from mlirtri.torch_bags import BAGS
 from mlirtri.torch_bits import BITS
 from mlirtri.torch_complex import COMPLEX
 from mlirtri.torch_counts import COUNTS
@@ -43,7 +44,7 @@ def absolute(x: torch.Tensor) -> torch.Tensor:
 
 
 def divided(x: Any, y: Any, *, rounding_mode: str | None = None) -> torch.Tensor:
-    """Its rounding division of unsigned integers ends the process; that of floats rounds the quotient twice.
+    """Its rounding division of unsigned integers ends the process, int8 it has none of; floats it rounds twice.
 
     int64 it floors in float64, which has no room for all of them.
     """
@@ -52,9 +53,10 @@ def divided(x: Any, y: Any, *, rounding_mode: str | None = None) -> torch.Tensor
         return floor_divided(x, y)
     if rounding_mode == "floor" and kind == torch.int64:
         return _floor_divided_integers(x.to(kind), y)
-    if rounding_mode is None or kind not in UNSIGNED:
+    if rounding_mode is None or kind not in (*UNSIGNED, torch.int8):
         return NotImplemented
-    wide = torch.div(x.long(), y.long() if isinstance(y, torch.Tensor) else y, rounding_mode="trunc")
+    rounding_mode = "floor" if kind == torch.int8 and rounding_mode == "floor" else "trunc"
+    wide = torch.div(x.long(), y.long() if isinstance(y, torch.Tensor) else y, rounding_mode=rounding_mode)
     return wide.to(kind)
 
 
@@ -80,11 +82,15 @@ def compared(operator: Any) -> Callable[[torch.Tensor, Any], torch.Tensor]:
 
     def compare(x: torch.Tensor, y: Any) -> torch.Tensor:
         kind = torch.result_type(x, y)
+        if kind.is_complex:
+            return (
+                torch_complex.is_equal(x, y) if operator in EQUAL else torch.logical_not(torch_complex.is_equal(x, y))
+            )
         if type(y) is int and x.dtype.is_floating_point:
             # It also compares a constant with the bits of an integer.
             return operator(x, float(y))
         is_settled = x.dtype == kind and (not isinstance(y, torch.Tensor) or y.dtype == kind)
-        if is_settled or kind.is_complex:
+        if is_settled:
             return NotImplemented
         return operator(x.to(kind), y.to(kind) if isinstance(y, torch.Tensor) else y)
 
@@ -93,8 +99,7 @@ def compared(operator: Any) -> Callable[[torch.Tensor, Any], torch.Tensor]:
 
 def equal(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """torch-mlir takes what is compared with itself for equal, NaN too."""
-    kind = torch.result_type(x, y)
-    if not kind.is_floating_point:
+    if not torch.result_type(x, y).is_floating_point:
         return compared(aten.eq.Tensor)(x, y)
     return torch.logical_not(torch.ne(x, y))
 
@@ -194,6 +199,7 @@ def nothing(*arguments: Any, **options: Any) -> None:
     """What only repeats a dtype, which may be that of an operator whose own word of it is not what eager gives."""
 
 
+EQUAL = (aten.eq.Tensor, aten.eq.Scalar)
 COMPARISONS = tuple(
     getattr(getattr(aten, name), overload)
     for name in ("eq", "ne", "lt", "le", "gt", "ge")
@@ -214,6 +220,7 @@ OURS: dict[Any, Callable[..., Any]] = {
     aten._assert_async.default: asserted,
     aten._assert_async.msg: asserted,
     aten._assert_tensor_metadata.default: nothing,
+    **BAGS,
     **BITS,
     **COUNTS,
     **DISTANCES,

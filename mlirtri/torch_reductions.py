@@ -33,7 +33,9 @@ def total(x: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
 
 
 def mean(x: torch.Tensor, dim: Any, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """torch-mlir has no means of integers in another dtype."""
+    """torch-mlir has no means of integers in another dtype, nor of complex numbers."""
+    if x.dtype.is_complex:
+        return torch.complex(torch.mean(x.real, dim, keepdim), torch.mean(x.imag, dim, keepdim))
     if dtype is None or dtype == x.dtype:
         return in_float32(aten.mean.dim)(x, dim, keepdim)
     return torch.mean(x.to(dtype), dim, keepdim)

@@ -51,11 +51,20 @@ def of_unsigned(operator: Any) -> Callable[..., Any]:
     return apply
 
 
+def remainder_of_bytes(x: torch.Tensor, y: Any) -> torch.Tensor:
+    """torch-mlir divides int8 as no other type of integers."""
+    if torch.result_type(x, y) != torch.int8:
+        return NotImplemented
+    return torch.remainder(x.int(), y.int() if isinstance(y, torch.Tensor) else y).to(torch.int8)
+
+
 SCALARS: dict[Any, Callable[..., Any]] = {
     aten.fmod.Scalar: with_tensor(torch.fmod),
     aten.bitwise_xor.Scalar: with_tensor(torch.bitwise_xor),
     aten.bitwise_or.Scalar: with_tensor(torch.bitwise_or),
     aten.rsub.Scalar: subtracted_from,
+    aten.remainder.Scalar: remainder_of_bytes,
+    aten.remainder.Tensor: remainder_of_bytes,
     aten.remainder.Scalar_Tensor: after_number(torch.remainder),
     aten.bitwise_left_shift.Scalar_Tensor: after_number(torch.bitwise_left_shift),
     aten.bitwise_right_shift.Scalar_Tensor: after_number(torch.bitwise_right_shift),

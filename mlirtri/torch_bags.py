@@ -1,0 +1,61 @@
+"""Bags of embeddings: torch-mlir passes the weights of samples over, and knows no padding, means or maxima of bags."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+_SUM, _MEAN, _MAX = range(3)
+
+
+def bagged(
+    weight: torch.Tensor,
+    indices: torch.Tensor,
+    offsets: torch.Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = _SUM,
+    sparse: bool = False,
+    per_sample_weights: torch.Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = -1,
+) -> Any:
+    """`torch.nn.functional.embedding_bag`, with the bag of each sample, the samples of each bag, and where maxima are.
+
+    Where maxima are is only asked for by gradients, and is 0 here.
+    """
+    bags = offsets.shape[0] - include_last_offset
+    places = torch.arange(indices.shape[0], device=indices.device).unsqueeze(-1)
+    bag = (offsets[:bags] <= places).sum(-1) - 1
+    rows = torch.embedding(weight, indices)
+    padding = -1 if padding_idx is None else padding_idx
+    counts = indices != padding
+    sizes = torch.zeros(bags, dtype=torch.int64, device=indices.device).index_add(0, bag, counts.long())
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(-1)
+    if mode == _MAX:
+        found = _largest(rows, bag, counts, bags)
+    else:
+        start = torch.zeros(bags, weight.shape[1], dtype=weight.dtype, device=weight.device)
+        found = start.index_add(0, bag, torch.where(counts.unsqueeze(-1), rows, 0.0).to(weight.dtype))
+    if mode == _MEAN:
+        found = found / torch.clamp(sizes, min=1).unsqueeze(-1).to(weight.dtype)
+    return found, bag, sizes, torch.zeros_like(sizes)
+
+
+def _largest(rows: torch.Tensor, bag: torch.Tensor, counts: torch.Tensor, bags: int) -> torch.Tensor:
+    """The largest of each bag; 0 of a bag of none."""
+    is_in = (torch.arange(bags, device=bag.device).unsqueeze(-1) == bag) & counts
+    found = torch.where(is_in.unsqueeze(-1), rows, -math.inf).amax(1)
+    return torch.where(is_in.any(1).unsqueeze(-1), found, 0.0).to(rows.dtype)
+
+
+BAGS: dict[Any, Callable[..., Any]] = {
+    aten.embedding_bag.default: bagged,
+    aten.embedding_bag.padding_idx: bagged,
+    aten._embedding_bag.default: bagged,
+    aten._embedding_bag_forward_only.default: bagged,
+}
