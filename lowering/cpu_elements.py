@@ -30,6 +30,8 @@ CROSSED_ROWS = 64
 
 def element_loops(nest: Nest, target: Target) -> Any:
     """The statements of an elementwise nest; None where no axis is fit for vectors."""
+    if not nest.axes:
+        return fresh(nest.body)
     axis, lanes = _vector_axis(nest), lanes_of(nest, nest.flat)
     if axis is None or lanes < FEW_LANES:
         return None

@@ -78,6 +78,8 @@ class Nest:
     """False where TVM cannot make vector code of the statements."""
     inner: tuple[Any, ...]
     """Stand-ins of what the function allocates: TVM may let two of them be the same memory."""
+    narrowed: tuple[Any, ...] = ()
+    """Stand-ins of fp64 results that are read as fp32 only."""
 
     @property
     def spatial(self) -> tuple[NestAxis, ...]:
@@ -132,8 +134,25 @@ def nest_of(schedule: Schedule, block: BlockFacts) -> Nest:
     stand_ins = {stand_in: buffer for buffer, stand_in in flat.items()}
     allocated = schedule.get(schedule.get_sblock("root")).alloc_buffers
     inner = tuple(flat[buffer] for buffer in outside if any(buffer.same_as(each) for each in allocated))
-    nest = Nest(block.name, axes, body, init, stand_ins, not stores_bf16_constant(found), inner)
+    root = schedule.get(schedule.get_sblock("root")).body
+    narrowed = tuple(each for each in inner if _is_narrowed(stand_ins[each], found, root))
+    nest = Nest(block.name, axes, body, init, stand_ins, not stores_bf16_constant(found), inner, narrowed)
     return _joined(_ordered(_without_units(nest)))
+
+
+def _is_narrowed(buffer: Any, block: Any, function: Any) -> bool:
+    """Whether every load of an fp64 buffer outside of the block that writes it is cast to fp32."""
+    if str(buffer.dtype) != "float64":
+        return False
+    casts: list[Any] = []
+
+    def cast(node: Any) -> None:
+        if str(node.ty.dtype) == "float32" and isinstance(node.value, TensorLoad) and node.value.source.same_as(buffer):
+            casts.append(node)
+
+    structural_walk(function, (tirx.Cast, cast), order="pre")
+    loads, own = ([each for each in _loads(part) if each.source.same_as(buffer)] for part in (function, block))
+    return bool(casts) and len(loads) - len(own) == len(casts)
 
 
 def lanes_of(nest: Nest, buffers: Iterable[Any]) -> int:

@@ -17,6 +17,7 @@ from mlirtri.lowering.cpu_accumulators import Accumulators, accumulators_of
 from mlirtri.lowering.cpu_nests import Nest, NestAxis, lanes_of
 from mlirtri.lowering.cpu_parallel import PARALLEL_POINTS, Outer, outer_loops, worth
 from mlirtri.lowering.cpu_positions import position_row
+from mlirtri.lowering.cpu_wide_sums import add_groups, fp32_term, rest_of
 from mlirtri.lowering.cpu_windows import window_loops
 from mlirtri.lowering.loop_pairs import vector_store
 from mlirtri.lowering.loop_strips import Room, Shape, strip
@@ -231,7 +232,7 @@ def row_of(nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: int) ->
     vectors = min(most, row.extent // lanes)
     rooms = [_room(accumulators, lanes) for _ in range(vectors)]
     begin = [_neutral(accumulators, room, lanes) for room in rooms]
-    inner = _row_terms(accumulators, row, rooms, lanes)
+    inner = _terms(nest, accumulators, row, rooms, lanes)
     others = [axis for axis in nest.reduced if axis is not row]
     total, combined = _combined(accumulators, rooms, lanes)
     return sequence(
@@ -252,6 +253,19 @@ def _is_quick(accumulators: Accumulators) -> bool:
     return isinstance(step, tirx.BufferStore) and not isinstance(step.value, tirx.Select)
 
 
+def _terms(nest: Nest, accumulators: Accumulators, row: NestAxis, rooms: Sequence[Room], lanes: int) -> Any:
+    """All terms along the row into the partial results, those of fp32 in groups."""
+    term = fp32_term(nest, accumulators)
+    added = None if term is None else add_groups(term, row, rooms, lanes)
+    if added is None:
+        return _row_terms(accumulators, row, rooms, lanes)
+    groups, done = added
+    if done == row.extent:
+        return groups
+    step, rest = rest_of(accumulators.step, row, done)
+    return sequence(groups, _row_terms(replace(accumulators, step=step), rest, rooms, lanes))
+
+
 def _row_terms(accumulators: Accumulators, row: NestAxis, rooms: Sequence[Room], lanes: int) -> Any:
     """All terms along the row into the partial results; of the last vector, only what is not done yet."""
     wide = lanes * len(rooms)
@@ -266,7 +280,7 @@ def _row_terms(accumulators: Accumulators, row: NestAxis, rooms: Sequence[Room],
 
     number = tirx.Var(row.variable.name, row.variable.ty)
     body = sequence(*(vector(step, number * index(wide) + index(at * lanes), room) for at, room in enumerate(rooms)))
-    made = [body] if whole == 1 else [tirx.For(number, index(0), index(whole), tirx.ForKind.SERIAL, body)]
+    made = [tirx.For(number, index(0), index(whole), tirx.ForKind.SERIAL, body)] if whole else []
     if whole == 1:
         made = [substituted(body, number, index(0))]
     made += [vector(step, index(whole * wide + at * lanes), rooms[at]) for at in range(rest // lanes)]

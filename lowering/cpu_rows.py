@@ -14,7 +14,7 @@ from typing import Any
 from mlirtri.lowering.cpu_facts import cache_bytes
 from mlirtri.lowering.cpu_loops import PARALLEL_POINTS
 from mlirtri.lowering.cpu_parallel import worth
-from mlirtri.lowering.row_nests import NotRows, find_rows, nests_of
+from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of
 from mlirtri.lowering.row_passes import RowWriter
 from mlirtri.lowering.row_plan import DEAR, RowPlan, make_plan
 from mlirtri.lowering.target import Target
@@ -23,6 +23,8 @@ from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Range, SBlock, SBlock
 
 ROW_BLOCK_POINTS = 16384
 """Elements of one block of rows: its memory is allocated once, and it is what a thread takes."""
+FINISHED = 16
+"""Terms of a reduction for each element of what follows it in the same function."""
 
 
 def rows(function: PrimFunc, target: Target) -> Schedule | None:
@@ -40,9 +42,30 @@ def plan_of(function: PrimFunc) -> RowPlan | None:
         plan = make_plan(nests, find_rows(nests), function.params)
     except NotRows:
         return None
-    if len(nests) < 2 or not plan.reducers or not all(runs_along_memory(plan, at) for at in plan.reducers):
+    # Reductions have a rule of their own, which shares one result among the threads, too.
+    if (
+        len(nests) < 2
+        or only_finishes(nests)
+        or not plan.reducers
+        or not all(runs_along_memory(plan, at) for at in plan.reducers)
+    ):
         return None
     return plan
+
+
+def only_finishes(nests: Sequence[Nest]) -> bool:
+    """Whether one reduction is followed by work on its result alone, too little for a launch or a pass of its own."""
+    first, *others = nests
+    if not others or not first.is_reduction or any(nest.is_reduction for nest in others):
+        return False
+    work = [prod(axis.extent for axis in nest.axes) for nest in nests]
+    own = [nest.target for nest in nests]
+    is_own = all(any(load.source.same_as(each) for each in own) for nest in others for load in nest.loads)
+    return is_own and FINISHED * max(work[1:]) <= work[0]
+
+
+def _is_in_cache(nest: Nest) -> bool:
+    return 4 * prod(axis.extent for axis in nest.axes) <= cache_bytes()[3]
 
 
 def runs_along_memory(plan: RowPlan, at: int) -> bool:

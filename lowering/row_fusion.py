@@ -12,7 +12,7 @@ from typing import Any
 
 from mlirtri.lowering import cuda_rows
 from mlirtri.lowering.cpu_attention import takes_attention
-from mlirtri.lowering.cpu_rows import fits_cache, has_enough_rows, row_bytes, runs_along_memory
+from mlirtri.lowering.cpu_rows import fits_cache, has_enough_rows, only_finishes, row_bytes, runs_along_memory
 from mlirtri.lowering.row_merging import Launch, Merged, merged, merged_name
 from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of
 from mlirtri.lowering.row_plan import make_plan
@@ -183,7 +183,8 @@ class _Search:
         kinds = {self.kinds[at] for at in group}
         if not kinds <= {_ELEMENTWISE, _REDUCTION} or _REDUCTION not in kinds or self._is_circular(group):
             return False
-        return why_not(self.merged(group).function, self.target) is None
+        function = self.merged(group).function
+        return why_not(function, self.target) is None or (not self.target.is_cuda and only_finishes(nests_of(function)))
 
     def why_apart(self, group: Group) -> tuple[str, str]:
         """Why calls are not one."""

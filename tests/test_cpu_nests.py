@@ -133,6 +133,29 @@ def test_first_of_equal_extrema():
     _compare(positions, x)
 
 
+def whole_sums(x):
+    return x.sum(), x.double().sum(), x.sum(0)
+
+
+@pytest.mark.parametrize("shape", [(37, 301), (300,), (2000,)], ids=str)
+def test_long_sums_end_in_one_function(shape):
+    """Terms are added in fp32 by fours where the sum ends in fp32, and only there."""
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0)) + 1
+    kernel = mlirtri.jit(whole_sums).compile(x)
+    found = kernel(x)
+    exact = x.double()
+    torch.testing.assert_close(found[0].double(), exact.sum(), rtol=3e-7, atol=0)
+    torch.testing.assert_close(found[1], exact.sum(), rtol=1e-14, atol=0)
+    torch.testing.assert_close(found[2].double(), exact.sum(0), rtol=3e-6, atol=1e-5)
+    alone = mlirtri.jit(whole_sum).compile(x).ir["scheduled"]
+    assert alone.count("@T.prim_func") == 1
+    assert "tree" in alone
+
+
+def whole_sum(x):
+    return x.sum()
+
+
 def permuted(x):
     return x.permute(0, 2, 1).contiguous(), x.permute(2, 0, 1) * 2, x.permute(2, 1, 0) + x.permute(2, 1, 0)[:, :1]
 
