@@ -114,8 +114,8 @@ class RowWriter:
     # --- memory ------------------------------------------------------------------------------------------------------
 
     def _allocate(self, name: str, shape: Sequence[int], dtype: str) -> Any:
-        # TVM loses memory of bf16 when it widens it to fp32.
-        dtype = "float32" if dtype == "bfloat16" else dtype
+        # TVM loses memory of bf16 when it widens it to fp32, and makes bytes of bools, but not of vectors of them.
+        dtype = {"bfloat16": "float32", "bool": "int8"}.get(dtype, dtype)
         buffer = tirx.decl_buffer([index(size) for size in shape], dtype, name, layout=None)
         self.memory.append(buffer)
         return buffer
