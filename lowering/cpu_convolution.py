@@ -43,13 +43,15 @@ def convolution(function: PrimFunc, target: Target) -> Schedule | None:
     blocks = leaf_blocks(schedule)
     found = [block for block in blocks if not block.is_spatial]
     product = find_product(found[0], schedule.get(found[0].handle)) if len(found) == 1 else None
-    if product is None or not _is_image(product):
+    if product is None or not reads_image(product):
         return None
     return in_tiles(schedule, found[0], product, convolution_loops, target)
 
 
-def _is_image(product: Product) -> bool:
-    """Whether the right operand's rows have to be cut out of longer ones, or of several places."""
+def reads_image(product: Product | None) -> bool:
+    """Whether this rule does the product: the right operand's rows are cut out of longer ones, or of several places."""
+    if product is None:
+        return False
     around = padded(product.right)
     right, inner = product.right if around is None else around.load, product.columns[-1]
     if not isinstance(right, TensorLoad) or not product.rows or inner.extent < 2:
@@ -74,7 +76,7 @@ def _slides(right: Any, product: Product) -> bool:
 def reads_padded(product: Product) -> bool:
     """Whether this rule does the product with an image that is padded as it is read."""
     if (
-        not _is_image(product)
+        not reads_image(product)
         or product.columns[-1].extent > MOST_PIXELS
         or str(product.right.ty.dtype) != product.dtype
         or not product.dtype.startswith("float")

@@ -11,16 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mlirtri.lowering.cpu_convolution import reads_padded
+from mlirtri.lowering.cpu_convolution import reads_image, reads_padded
 from mlirtri.lowering.padded_images import padded
 from mlirtri.lowering.products import find_product
 from mlirtri.lowering.schedule_blocks import leaf_blocks
 from mlirtri.lowering.tile_statements import replaced
+from mlirtri.lowering.tir_statements import index
 from mlirtri.lowering.tvm_names import (
     SCHEDULE_ERRORS,
+    Analyzer,
     BlockBuilder,
     IRModule,
     PrimFunc,
+    Range,
     SBlock,
     Schedule,
     TensorLoad,
@@ -31,20 +34,22 @@ from mlirtri.lowering.tvm_names import (
 )
 from mlirtri.lowering.tvm_passes import bindings_of, operator_of, relax_functions
 
-Block = Callable[[Any, Any], bool]
-"""A question about a block: its facts, and itself."""
-
 
 def fold_operands(mod: IRModule) -> IRModule:
     """The module with products that read through what moves their operands."""
-    return _folded(mod, _Folding(mod, _is_mover))
+
+    def stays_image(before: Any, after: Any) -> bool:
+        """A convolution keeps what its own rule needs."""
+        return not reads_image(find_product(*before)) or reads_image(find_product(*after))
+
+    return _folded(mod, _Folding(mod, _is_mover, stays_image))
 
 
 def fold_padding(mod: IRModule) -> IRModule:
     """The module with the CPU's convolutions that pad their images themselves."""
 
-    def is_padded_image(facts: Any, block: Any) -> bool:
-        product = find_product(facts, block)
+    def is_padded_image(_: Any, after: Any) -> bool:
+        product = find_product(*after)
         return product is not None and reads_padded(product)
 
     return _folded(mod, _Folding(mod, _is_padding, is_padded_image))
@@ -64,9 +69,9 @@ def _folded(mod: IRModule, folding: _Folding) -> IRModule:
 
 
 class _Folding:
-    def __init__(self, mod: IRModule, moves: Block, fits: Block = lambda facts, block: True):
+    def __init__(self, mod: IRModule, moves: Callable[[Any, Any], bool], fits: Callable[[Any, Any], bool]):
         self.moves, self.fits = moves, fits
-        """Which blocks move an operand, and whether the product that reads through one is wanted."""
+        """Which blocks, with their facts, move an operand; and which product is wanted in place of which one."""
         self.functions = {gv.name_hint: each for gv, each in mod.functions_items() if isinstance(each, PrimFunc)}
         self.builder = BlockBuilder(mod)
         self.movers: dict[Any, tuple[PrimFunc, Any]] = {}
@@ -93,7 +98,7 @@ class _Folding:
             while argument in self.movers:
                 mover, source = self.movers[argument]
                 through = _reading_through(function, at, mover)
-                if not self.fits(*_only_block(through)):
+                if not self.fits(found, _only_block(through)):
                     break
                 function, argument, name = through, source, f"{called}_of_moved"
             arguments[at] = argument
@@ -173,10 +178,19 @@ def _reading_through(function: PrimFunc, at: int, mover: PrimFunc) -> PrimFunc:
     variables = [axis.var for axis in block.iter_vars]
     operand = function.params[at]
 
+    analyzer = Analyzer()
+    for axis in _only_block(function)[1].iter_vars:
+        analyzer.bind(axis.var, Range(index(0), axis.dom.extent))
+
+    def simple(node: Any) -> Any:
+        return tirx.BufferLoad(node.source, [analyzer.simplify(each) for each in node.indices])
+
     def load(node: Any) -> Any:
         if not node.source.same_as(operand):
             return node
-        return replaced(value, dict(zip(variables, node.indices, strict=True)))
+        # A view's quotients and remainders are none where the axes' ranges say so: windows are to be seen as such.
+        moved = replaced(value, dict(zip(variables, node.indices, strict=True)))
+        return structural_map(moved, (TensorLoad, simple), order="post")
 
     parameters = [fresh if number == at else each for number, each in enumerate(function.params)]
 
