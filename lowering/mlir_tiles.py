@@ -16,6 +16,7 @@ from math import prod
 
 from mlirtri.dialect.mlir import apply_transform, ir, linalg, memref, operations_named
 from mlirtri.lowering.cpu_facts import simd_registers
+from mlirtri.lowering.mlir_windows import order_loops, with_views
 
 MARK = "mlirtri.contraction"
 WIDENING = ("arith.extf", "arith.extsi", "arith.extui")
@@ -42,9 +43,18 @@ def rewrite(module: ir.Module, threads: int) -> None:
     """Tile and vectorise the contractions of `module`, for that many threads."""
     marked = []
     for generic in operations_named(module, "linalg.generic"):
+        undo = with_views(generic) if _is_product(generic) else None
         found = _contraction(generic)
-        if found is None:
+        if found is None or (undo is not None and not _has_contiguous_columns(generic, found)):
+            if undo is not None:
+                undo()
             continue
+        if undo is not None:
+            # Row and column side by side: a loop of one turn between them would stand in the vectors, too.
+            ends = (found.row, found.column, *found.reduced)
+            outer = [at for at in range(len(found.extents)) if at not in ends]
+            order_loops(generic, [*outer, *ends], len(outer))
+            found = _contraction(generic)
         generic = _with_contiguous_right(generic, found)
         generic.attributes[MARK] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(marked))
         marked.append(found)
@@ -81,6 +91,19 @@ def _contraction(generic: ir.Operation) -> Contraction | None:
     if extents[column] < simd_registers().bits // bits or extents[row] < 4 or prod(extents[at] for at in reduced) < 4:
         return None
     return Contraction(row, column, tuple(extents[loop] for loop in loops), reduced, bits)
+
+
+def _is_product(generic: ir.Operation) -> bool:
+    operands = list(generic.operands)
+    return len(operands) == 3 and all(map(_is_static, operands)) and _is_sum_of_products(generic)
+
+
+def _has_contiguous_columns(generic: ir.Operation, found: Contraction) -> bool:
+    """Whether the columns are neighbours in the memory of the operand that has them, in the way it is read."""
+    maps = [[result.position for result in each.value.results] for each in generic.attributes["indexing_maps"]]
+    at = 1 if found.column in maps[1] else 0
+    strides, _ = generic.operands[at].type.get_strides_and_offset()
+    return maps[at][-1] == found.column and strides[-1] == 1
 
 
 def _is_static(value: ir.Value) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import mlirtri as mt
 from mlirtri.lowering.cpu_facts import simd_registers
@@ -78,3 +79,18 @@ def test_the_sums_are_vectors():
     assert "llvm.intr.fmuladd" in kernel.ir["llvmdialect"]
     lanes = simd_registers().bits // 32
     assert f"vector<{(4 if simd_registers().count >= 32 else 2) * lanes}xf32>" in kernel.ir["llvmdialect"]
+
+
+@pytest.mark.parametrize(
+    ("module", "shape"),
+    [
+        (torch.nn.Conv2d(5, 7, 3), (2, 5, 9, 37)),
+        (torch.nn.Conv2d(8, 8, (3, 1), groups=2, dilation=2), (1, 8, 9, 21)),
+    ],
+    ids=["dense", "grouped"],
+)
+def test_convolutions_are_products_of_views(module, shape):
+    value = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    kernel = mt.from_torch(module.eval(), (value,)).compile(pipeline="mlir")
+    assert "memref.reinterpret_cast" in kernel.passes["llvmdialect"]["tile-contractions"]
+    torch.testing.assert_close(kernel(value), module(value).detach(), rtol=1e-5, atol=1e-5)

@@ -1,0 +1,128 @@
+"""Windows as views: an operand read at sums of loops, as a convolution reads its image, as one read at loops alone.
+
+Takes a `linalg.generic` over memrefs. Gives it, in place, with views of its operands in which each loop of a sum has a
+dimension of its own, so that a convolution is a contraction like a product of matrices; nothing is copied, elements are
+in the view as often as windows overlap. Gives how to undo it, too. None where there is no such operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mlirtri.dialect.mlir import ir, memref
+
+Term = tuple[int, int]
+"""A loop's number and what it is multiplied with."""
+
+
+def with_views(generic: ir.Operation) -> Callable[[], None] | None:
+    """Let every operand that is read at sums of loops be a view."""
+    old_maps = generic.attributes["indexing_maps"]
+    iterators = [str(each) for each in generic.attributes["iterator_types"]]
+    maps, views = [each.value for each in old_maps], {}
+    for at, value in enumerate(generic.operands):
+        places = _places(value, maps[at], iterators)
+        if places is not None:
+            views[at] = (value, _view(generic, value, places))
+            dims = [ir.AffineDimExpr.get(loop) for loop, _ in places]
+            maps[at] = ir.AffineMap.get(maps[at].n_dims, 0, dims)
+    if not views:
+        return None
+    for at, (_, view) in views.items():
+        generic.operands[at] = view
+    generic.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in maps])
+
+    def undo() -> None:
+        generic.attributes["indexing_maps"] = old_maps
+        for at, (value, view) in views.items():
+            generic.operands[at] = value
+            view.owner.operation.erase()
+
+    return undo
+
+
+def order_loops(generic: ir.Operation, order: list[int], outer: int) -> None:
+    """Let the loops go in another order: number p is then what was number ``order[p]``.
+
+    Views of the operands have the dimensions of the `outer` first loops first: in a tile they are 1, and vectors with
+    such dimensions between others come apart into numbers.
+    """
+    for at, value in enumerate(generic.operands):
+        _put_first(generic, at, value, order[:outer])
+    count = len(order)
+    renamed = ir.AffineMap.get(count, 0, [ir.AffineDimExpr.get(order.index(loop)) for loop in range(count)])
+    maps = [each.value for each in generic.attributes["indexing_maps"]]
+    made = [ir.AffineMap.get(count, 0, [result.compose(renamed) for result in each.results]) for each in maps]
+    kinds = list(generic.attributes["iterator_types"])
+    generic.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in made])
+    generic.attributes["iterator_types"] = ir.ArrayAttr.get([kinds[loop] for loop in order])
+
+
+def _put_first(generic: ir.Operation, at: int, value: ir.Value, loops: list[int]) -> None:
+    maps = list(generic.attributes["indexing_maps"])
+    dims = [result.position for result in maps[at].value.results]
+    order = sorted(range(len(dims)), key=lambda place: loops.index(dims[place]) if dims[place] in loops else len(loops))
+    strides, offset = value.type.get_strides_and_offset()
+    is_static = ir.ShapedType.get_dynamic_stride_or_offset() not in (*strides, offset)
+    if order == list(range(len(dims))) or not is_static:
+        return
+    sizes, steps = ([each[place] for place in order] for each in (value.type.shape, strides))
+    kind = ir.MemRefType.get(sizes, value.type.element_type, layout=ir.StridedLayoutAttr.get(offset, steps))
+    with ir.InsertionPoint(generic), generic.location:
+        generic.operands[at] = memref.reinterpret_cast(kind, value, [], [], [], [offset], sizes, steps)
+    access = [ir.AffineDimExpr.get(dims[place]) for place in order]
+    maps[at] = ir.AffineMapAttr.get(ir.AffineMap.get(maps[at].value.n_dims, 0, access))
+    generic.attributes["indexing_maps"] = ir.ArrayAttr.get(maps)
+
+
+def _places(value: ir.Value, access: ir.AffineMap, iterators: list[str]) -> list[tuple[int, tuple[int, int]]] | None:
+    """Each loop of the access with its extent (0: not known here) and its step in memory; None where none adds."""
+    kind = value.type
+    if not isinstance(kind, ir.MemRefType) or not kind.has_static_shape:
+        return None
+    strides, offset = kind.get_strides_and_offset()
+    is_wide = isinstance(kind.element_type, ir.F32Type | ir.F64Type)
+    sums = [_terms(result) for result in access.results]
+    if offset != 0 or not is_wide or None in sums or all(len(each) == 1 for each in sums):
+        return None
+    places = []
+    for terms, stride, size in zip(sums, strides, kind.shape, strict=True):
+        # The loop of the sum before the other one, which may then be the innermost of the memory.
+        ordered = sorted(terms, key=lambda term: "reduction" not in iterators[term[0]])
+        places += [(loop, (size if len(terms) == 1 else 0, factor * stride)) for loop, factor in ordered]
+    loops = [loop for loop, _ in places]
+    return places if len(set(loops)) == len(loops) else None
+
+
+def _terms(expression: ir.AffineExpr) -> list[Term] | None:
+    """A sum of loops, each multiplied with a number; None for anything else."""
+    if isinstance(expression, ir.AffineDimExpr):
+        return [(expression.position, 1)]
+    if isinstance(expression, ir.AffineMulExpr):
+        parts = (expression.lhs, expression.rhs)
+        loop = next((each for each in parts if isinstance(each, ir.AffineDimExpr)), None)
+        factor = next((each for each in parts if isinstance(each, ir.AffineConstantExpr)), None)
+        return None if loop is None or factor is None else [(loop.position, factor.value)]
+    if isinstance(expression, ir.AffineAddExpr):
+        parts = [_terms(each) for each in (expression.lhs, expression.rhs)]
+        return None if None in parts else [*parts[0], *parts[1]]
+    return None
+
+
+def _view(generic: ir.Operation, value: ir.Value, places: list[tuple[int, tuple[int, int]]]) -> ir.Value:
+    extents = _extents(generic)
+    sizes = [size or extents[loop] for loop, (size, _) in places]
+    steps = [step for _, (_, step) in places]
+    kind = ir.MemRefType.get(sizes, value.type.element_type, layout=ir.StridedLayoutAttr.get(0, steps))
+    with ir.InsertionPoint(generic), generic.location:
+        return memref.reinterpret_cast(kind, value, [], [], [], [0], sizes, steps)
+
+
+def _extents(generic: ir.Operation) -> dict[int, int]:
+    """How far loops go that some operand is read at alone."""
+    extents: dict[int, int] = {}
+    for value, access in zip(generic.operands, generic.attributes["indexing_maps"], strict=True):
+        for result, size in zip(access.value.results, value.type.shape, strict=True):
+            if isinstance(result, ir.AffineDimExpr):
+                extents[result.position] = size
+    return extents
