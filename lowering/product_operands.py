@@ -98,7 +98,8 @@ class _Folding:
             while argument in self.movers:
                 mover, source = self.movers[argument]
                 through = _reading_through(function, at, mover)
-                if not self.fits(found, _only_block(through)):
+                after = _only_block(through)
+                if after is None or not self.fits(found, after):
                     break
                 function, argument, name = through, source, f"{called}_of_moved"
             arguments[at] = argument
