@@ -7,14 +7,14 @@ product that adds up along these rows. Gives it as a `Chain`, or None where it i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 from mlirtri.lowering.contraction import Values, size_of
 from mlirtri.lowering.cpu_rows import runs_along_memory
 from mlirtri.lowering.products import Product, find_product
-from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of
+from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of, with_plain_indices
 from mlirtri.lowering.row_plan import RowPlan, make_plan
 from mlirtri.lowering.schedule_blocks import leaf_blocks
 from mlirtri.lowering.tile_statements import replaced
@@ -62,7 +62,7 @@ class Chain:
 
 def chain_of(function: PrimFunc) -> Chain | None:
     """The chain that a PrimFunc is; None if it is none."""
-    schedule = Schedule(function)
+    schedule = Schedule(with_plain_indices(function))
     try:
         blocks = {block.name: block for block in leaf_blocks(schedule)}
         nests = nests_of(schedule.mod["main"])
@@ -81,7 +81,7 @@ def chain_of(function: PrimFunc) -> Chain | None:
 
 def _chain(nests: list[Nest], products: dict[int, Product], outputs: Sequence[Any]) -> Chain | None:
     start, end = products
-    first, second = products[start], products[end]
+    first, second = (_without_rows_of_one(each) for each in products.values())
     scores, middle = _scores(first, nests[start + 1 : end])
     if start != 0 or not middle or len(first.rows) != 1 or len(second.rows) != 1:
         return None
@@ -108,6 +108,12 @@ def _chain(nests: list[Nest], products: dict[int, Product], outputs: Sequence[An
     block = axis_of.get(first.rows[0].variable)
     chain = Chain(first, plan, second, weights, stores, scores, dimensions, block)
     return chain if block is not None and _fits(chain, axis_of) else None
+
+
+def _without_rows_of_one(product: Product) -> Product:
+    """The product, whose rows of one element are no rows: they count as axes of its batch."""
+    rows = tuple(axis for axis in product.rows if axis.extent > 1) or product.rows[-1:]
+    return replace(product, rows=rows, batch=(*product.batch, *(axis for axis in product.rows if axis not in rows)))
 
 
 def _scores(first: Product, middle: list[Nest]) -> tuple[Scores, list[Nest]]:

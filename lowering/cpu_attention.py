@@ -24,7 +24,7 @@ from mlirtri.lowering.cpu_rows import with_statement
 from mlirtri.lowering.cpu_tiles import lanes_for, loop_kind
 from mlirtri.lowering.products import Product
 from mlirtri.lowering.row_passes import RowWriter, unit_of_bounds
-from mlirtri.lowering.row_statements import INFINITY_BITS
+from mlirtri.lowering.row_statements import INFINITY_BITS, integers_of
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tile_statements import counted, flat, in_vectors, nested, replaced, spread, temporary
 from mlirtri.lowering.tir_statements import index, sequence
@@ -66,7 +66,7 @@ class _Writer:
         self.rows = rows_of_block(chain)
         self.scores = temporary("scores", str(chain.scores.target.dtype), [self.rows, chain.length])
         self.sight = _usable_sight(chain)
-        self.largest = temporary("largest", _integers(chain.second.dtype), [size_of(chain.second.batch)])
+        self.largest = temporary("largest", integers_of(chain.second.dtype), [size_of(chain.second.batch)])
         """Bits of the largest magnitude among the values of each element of the batch."""
         self.bounds: tuple[Any, Any] | None = None
         """The columns of the block that is being written, where masks hide some."""
@@ -251,11 +251,6 @@ def _usable_sight(chain: Chain) -> Sight | None:
     if not is_along or chain.second.dtype not in INFINITY_BITS or chain.length < 2 * unit_of_bounds():
         return None
     return sight_of(chain)
-
-
-def _integers(dtype: str) -> str:
-    """Integers as wide as floats."""
-    return dtype.replace("float", "int")
 
 
 def _own(axes: Sequence[Axis]) -> Values:

@@ -19,6 +19,7 @@ from mlirtri.lowering.tvm_names import (
     Analyzer,
     PrimFunc,
     Range,
+    SBlock,
     SBlockRealize,
     TensorLoad,
     structural_map,
@@ -182,6 +183,21 @@ def _simplified(body: Any, axes: Sequence[Axis]) -> Any:
         return tirx.BufferLoad(load.source, [analyzer.simplify(each) for each in load.indices])
 
     return structural_map(body, (TensorLoad, visit), order="post")
+
+
+def with_plain_indices(function: PrimFunc) -> PrimFunc:
+    """The PrimFunc, in whose blocks indices are plain where they can be."""
+
+    def visit(block: Any) -> Any:
+        if not all(isinstance(each.dom.extent, tirx.IntImm) for each in block.iter_vars):
+            return block
+        axes = [Axis(each.var, int(each.dom.extent), False) for each in block.iter_vars]
+        return SBlock(
+            block.iter_vars, block.reads, block.writes, block.name_hint, _simplified(block.body, axes), block.init,
+            block.alloc_buffers, block.match_buffers, block.annotations, block.span,
+        ) if axes else block  # fmt: skip
+
+    return function.with_body(structural_map(function.body, (SBlock, visit), order="post"))
 
 
 def _is_preparation(statement: Any, scratch: Sequence[Any]) -> bool:

@@ -15,9 +15,11 @@ from typing import Any
 from mlirtri.lowering.row_nests import Nest
 from mlirtri.lowering.row_plan import DEAR, RowPlan, Step
 from mlirtri.lowering.row_statements import (
+    INFINITY_BITS,
     fetch,
     halving,
     in_order,
+    integers_of,
     is_same_number,
     lanewise,
     loaded,
@@ -73,6 +75,8 @@ class RowWriter:
         self.parameters = list(parameters)
         self.registers: dict[int, Any] = {}
         self.partial: dict[int, Any] = {}
+        self.magnitudes: dict[int, Any] = {}
+        """Per extremum, bits of the largest magnitudes of partial results: NaN is larger than infinity."""
         self.lane: Any = index(0)
         self.fetching = self._fetching_step() if ahead else None
         """The step during which the next row comes from memory."""
@@ -87,10 +91,11 @@ class RowWriter:
     # --- the next row ------------------------------------------------------------------------------------------------
 
     def _fetching_step(self) -> Step | None:
-        """A step behind the first one, along the same elements, that waits for functions and not for memory."""
+        """A step behind the first one, along the same elements: one that waits for functions rather than for memory."""
         first, *later = (step for step in self.plan.steps if step.extents)
         later = [step for step in later if step.extents == first.extents]
-        return next((step for step in later if any(self.plan.cost(at) >= DEAR for at in step.nests)), None)
+        dear = (step for step in later if any(self.plan.cost(at) >= DEAR for at in step.nests))
+        return next(dear, later[0] if later else None)
 
     def _fetches(self, outer: tuple, start: Any) -> list[Any]:
         """Asks for one vector of the next row of what the first step reads."""
@@ -165,6 +170,9 @@ class RowWriter:
         for at in reductions:
             target = self.plan.nests[at].target
             self.partial[at] = self._allocate(f"{target.name}_partial", [vectors * wide], str(target.dtype))
+            if self.plan.reducers[at].extremum is not None and str(target.dtype) in INFINITY_BITS:
+                integers = integers_of(target.dtype)
+                self.magnitudes[at] = self._allocate(f"{target.name}_magnitudes", [vectors * wide], integers)
         outer = tuple(tirx.Var(f"o{at}", "int64") for at in range(len(step.extents) - 1))
         loops = self._strips(step, outer, vectors, wide)
         for variable, extent in reversed(list(zip(outer, step.extents[:-1], strict=True))):
@@ -252,6 +260,11 @@ class RowWriter:
             place = [plus(strip.part, strip.lane)]
             term = self._expression(self.plan.reducers[at].term, point)
             own = loaded(self.partial[at], place, nest.target.dtype)
+            if at in self.magnitudes:
+                largest = tirx.BufferLoad(self.magnitudes[at], place)
+                largest = tirx.max(largest, tirx.reinterpret(integers_of(nest.target.dtype), tirx.abs(term)))
+                extremum = self.plan.reducers[at].extremum(own, term)
+                return [stored(self.magnitudes[at], largest, place), stored(self.partial[at], extremum, place)]
             return [stored(self.partial[at], vectorizable(self.plan.reducers[at].combine(own, term)), place)]
         statements = self._prepared(nest, point, strip.lanes, strip.lane)
         register = self.registers[at]
@@ -282,20 +295,32 @@ class RowWriter:
     def _started(self, at: int, vectors: int, lanes: int) -> Any:
         reducer, nest = self.plan.reducers[at], self.plan.nests[at]
         start = nest.init if reducer.neutral is None else reducer.neutral
-        stores = [lanewise(self.partial[at], first * lanes, lanes, lambda _: start) for first in range(vectors)]
-        return in_order(stores)
+        starts = [(self.partial[at], start)]
+        if at in self.magnitudes:
+            starts.append((self.magnitudes[at], tirx.const(0, integers_of(nest.target.dtype))))
+        return in_order([
+            lanewise(buffer, first * lanes, lanes, lambda _, value=value: value)
+            for first in range(vectors) for buffer, value in starts
+        ])  # fmt: skip
 
     def _combined(self, at: int, wide: int) -> list[Any]:
         """Halves added to halves, down to one."""
         reducer, nest, partial = self.plan.reducers[at], self.plan.nests[at], self.partial[at]
+        magnitudes = self.magnitudes.get(at)
+        combine = reducer.combine if magnitudes is None else reducer.extremum
+        halved = [(partial, nest.target.dtype, combine)]
+        halved += [] if magnitudes is None else [(magnitudes, magnitudes.dtype, tirx.Max)]
         statements: list[Any] = []
         while wide > 1:
             half = wide // 2
-            statements.append(
-                lanewise(partial, 0, half, halving(nest.target.dtype, reducer.combine, partial, wide - half))
-            )
+            for buffer, dtype, made in halved:
+                statements.append(lanewise(buffer, 0, half, halving(dtype, made, buffer, wide - half)))
             wide -= half
         total = loaded(partial, [index(0)], nest.target.dtype)
+        if magnitudes is not None:
+            largest, dtype = tirx.BufferLoad(magnitudes, [index(0)]), str(nest.target.dtype)
+            is_undefined = tirx.GT(largest, tirx.const(INFINITY_BITS[dtype], integers_of(dtype)))
+            total = tirx.Select(is_undefined, tirx.reinterpret(dtype, largest), total)
         if reducer.neutral is not None and not is_same_number(nest.init, reducer.neutral):
             total = reducer.combine(nest.init, total)
         statements.append(stored(self._value_of(at), vectorizable(total), [index(0)]))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.row_nests import Nest
-from mlirtri.lowering.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
+from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
 
 _NODES = {
     "Add": 0, "Mul": 1, "BitwiseXor": 0, "Max": None, "Min": None, "And": None, "Or": None,
@@ -28,6 +28,8 @@ class Reducer:
     combine: Callable[[Any, Any], Any]
     neutral: Any
     """Where partial results start; None where that is the initial value, which may count more than once."""
+    extremum: Any = None
+    """`Max` or `Min`, where that is what it is but for NaN, which it keeps."""
 
 
 def reducer_of(nest: Nest) -> Reducer | None:
@@ -76,7 +78,17 @@ def _extremum(value: Any, own: Any) -> Reducer | None:
         kinds = {TensorLoad: None, type(term): None}
         return structural_map(value, [(kind, visit) for kind in kinds], order="post")
 
-    return Reducer(term, combine, None)
+    return Reducer(term, combine, None, _kept_extremum(value, comparison, own))
+
+
+def _kept_extremum(value: Any, comparison: Any, own: Any) -> Any:
+    """The node that is the extremum of numbers, where one that is NaN is the result."""
+    asked = [each for each in (value.condition.a, getattr(value.condition, "b", None)) if isinstance(each, ir.Call)]
+    names = [str(getattr(each.op, "name", "")) for each in asked]
+    if names != ["tirx.isnan"] or not structural_equal(asked[0].args[0], value.true_value):
+        return None
+    is_left = _is_load(comparison.a, own) == _is_load(value.true_value, own)
+    return tirx.Max if is_left == isinstance(comparison, tirx.GT | tirx.GE) else tirx.Min
 
 
 def _is_load(expression: Any, buffer: Any) -> bool:

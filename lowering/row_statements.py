@@ -14,6 +14,11 @@ from mlirtri.lowering.tvm_names import ir, structural_map, tirx
 INFINITY_BITS = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}
 
 
+def integers_of(dtype: Any) -> str:
+    """Integers as wide as floats."""
+    return str(dtype).replace("float", "int")
+
+
 def fetch(place: Any) -> Any:
     """Asks for what is at a place in memory: to read it, and to keep it in all caches."""
     reading, all_caches, data = (tirx.IntImm("int32", number) for number in (0, 3, 1))
@@ -63,8 +68,8 @@ def vectorizable(value: Any) -> Any:
         dtype = str(call.args[0].ty.dtype) if len(call.args) == 1 else ""
         if str(getattr(call.op, "name", "")) != "tirx.isnan" or dtype not in INFINITY_BITS:
             return call
-        bits = tirx.reinterpret(dtype.replace("float", "int"), tirx.abs(call.args[0]))
-        return tirx.GT(bits, tirx.const(INFINITY_BITS[dtype], dtype.replace("float", "int")))
+        bits = tirx.reinterpret(integers_of(dtype), tirx.abs(call.args[0]))
+        return tirx.GT(bits, tirx.const(INFINITY_BITS[dtype], integers_of(dtype)))
 
     return structural_map(value, (ir.Call, visit), order="post")
 

@@ -251,3 +251,34 @@ def test_numpy_semantics():
 
     x = np.random.default_rng(0).normal(size=(6, 45))
     np.testing.assert_allclose(standardised(x), (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True), rtol=1e-12)
+
+
+def test_extrema_keep_what_is_no_number():
+    @mt.jit
+    def kernel(x):
+        return torch.exp(x - torch.amax(x, dim=-1, keepdim=True)) + torch.amin(x, dim=-1, keepdim=True)
+
+    x = torch.randn(6, 100, generator=torch.Generator().manual_seed(0))
+    x[1, 50], x[2, 0], x[3], x[4, -1], x[5, 99] = torch.nan, torch.inf, -torch.inf, -torch.inf, -torch.nan
+    compiled = kernel.compile(x)
+    assert rules(compiled) == ["Rows"]
+    assert "_magnitudes" in compiled.ir["scheduled"]
+    torch.testing.assert_close(compiled(x), kernel.__wrapped__(x), equal_nan=True)
+
+
+def test_rows_of_bools():
+    @mt.jit
+    def kernel(x):
+        return torch.where(torch.any(x > 1.5, dim=-1, keepdim=True), x, -x), x > torch.mean(x, dim=-1, keepdim=True)
+
+    x = torch.randn(6, 100, generator=torch.Generator().manual_seed(0))
+    compiled = kernel.compile(x)
+    assert set(rules(compiled)) == {"Rows"}
+    for found, expected in zip(compiled(x), kernel.__wrapped__(x), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_the_next_row_is_on_its_way_where_rows_come_from_memory():
+    large, vector = mt.Tensor[[8192, 4096], mt.float32], mt.Tensor[[4096], mt.float32]
+    assert "llvm.prefetch" in layernorm.compile(large, vector, vector).ir["scheduled"]
+    assert "llvm.prefetch" not in layernorm.compile(mt.Tensor[[8, 4096], mt.float32], vector, vector).ir["scheduled"]
