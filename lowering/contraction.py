@@ -23,7 +23,8 @@ class Axis:
     """A variable, in which operands and stores are written, and how far it counts from 0."""
 
     variable: Any
-    extent: int
+    extent: Any
+    """An `int`, or an expression where only the run shows it."""
 
 
 def multiply_add(sums: Any, left: Any, right: Any) -> Any:
@@ -81,7 +82,8 @@ class Contraction:
     """From where up to where the outermost axis of the sum goes, as run time tells; None for all of it."""
 
 
-def size_of(axes: Sequence[Axis]) -> int:
+def size_of(axes: Sequence[Axis]) -> Any:
+    """How many elements: an `int`, or an expression where an axis' extent is one."""
     return prod(axis.extent for axis in axes)
 
 
@@ -102,15 +104,20 @@ def lies_along(load: Any, axis: Axis) -> bool:
 
 def without_units(axes: Sequence[Axis]) -> tuple[Axis, ...]:
     """The axes that count further than 0."""
-    return tuple(axis for axis in axes if axis.extent != 1)
+    return tuple(axis for axis in axes if not _is_unit(axis))
+
+
+def _is_unit(axis: Axis) -> bool:
+    return isinstance(axis.extent, int) and axis.extent == 1
 
 
 def shortened(nodes: Sequence[Any], axes: Sequence[Axis]) -> list[Any]:
     """Expressions and stores with 0 for axes of one, and with places as simple as all ranges together make them."""
-    units = {axis.variable: tirx.IntImm("int64", 0) for axis in axes if axis.extent == 1}
+    units = {axis.variable: tirx.IntImm("int64", 0) for axis in axes if _is_unit(axis)}
     analyzer = Analyzer()
     for axis in without_units(axes):
-        analyzer.bind(axis.variable, Range(tirx.IntImm("int64", 0), tirx.IntImm("int64", axis.extent)))
+        extent = tirx.IntImm("int64", axis.extent) if isinstance(axis.extent, int) else axis.extent
+        analyzer.bind(axis.variable, Range(tirx.IntImm("int64", 0), extent))
 
     def places(indices: Sequence[Any]) -> list[Any]:
         return [each if isinstance(each, tirx.Var) else analyzer.simplify(each) for each in indices]

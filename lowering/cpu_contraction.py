@@ -24,23 +24,23 @@ from mlirtri.lowering.cpu_dot_tile import DotTile
 from mlirtri.lowering.cpu_facts import cache_bytes
 from mlirtri.lowering.cpu_packing import packed_left, packed_right, packed_terms
 from mlirtri.lowering.cpu_tile_body import ReductionBlock, Tile, TilePlace, has_long_stores
-from mlirtri.lowering.cpu_tiles import Cut, Tiles, choose_tiles, lanes_for, loop_kind, sizes_of
+from mlirtri.lowering.cpu_tiles import Cut, OpenCut, Tiles, choose_tiles, lanes_for, shared, sizes_of
 from mlirtri.lowering.target import Target
-from mlirtri.lowering.tile_statements import counted, spread, temporary
+from mlirtri.lowering.tile_statements import counted, parts_of, quotient, remainder, sized, spread, temporary
 from mlirtri.lowering.tir_statements import index, sequence
 from mlirtri.lowering.tvm_names import tirx
 from mlirtri.lowering.tvm_targets import vector_registers
 
 
-def contraction_loops(contraction: Contraction, target: Target) -> Any:
-    """The statements that compute the contraction on this CPU, packing included."""
+def contraction_loops(contraction: Contraction, target: Target, least: int = 1) -> Any:
+    """The statements that compute the contraction on this CPU, packing included; it has at least so many rows."""
     lanes = lanes_for(contraction.dtype)
     if contraction.way is Way.COLUMNS:
         return column_sums(contraction, lanes, target)
     if contraction.way is Way.DOTS:
-        tiles = Tiles(
-            Cut(rows := size_of(contraction.rows), -(-rows // MOST_DOT_ROWS)), _single_vectors(contraction, lanes)
-        )
+        rows = size_of(contraction.rows)
+        cut = Cut(rows, -(-rows // MOST_DOT_ROWS)) if isinstance(rows, int) else OpenCut(rows, MOST_DOT_ROWS)
+        tiles = Tiles(cut, _single_vectors(contraction, lanes))
         return _Nest(contraction, lanes, target, tiles, DotTile).statement()
     before: list[Any] = []
     if contraction.packs_left:
@@ -53,7 +53,7 @@ def contraction_loops(contraction: Contraction, target: Target) -> Any:
         contraction, statements = packed_right(contraction, lanes, target)
         before += statements
     vectors = -(-size_of(contraction.columns) // lanes)
-    tiles = choose_tiles(size_of(contraction.rows), vectors, vector_registers())
+    tiles = choose_tiles(size_of(contraction.rows), vectors, vector_registers(), least)
     return sequence(*before, _Nest(contraction, lanes, target, tiles, Tile).statement())
 
 
@@ -66,7 +66,9 @@ def _single_vectors(contraction: Contraction, lanes: int) -> Cut:
 class _Blocks:
     """How the nest around a tile is cut: tiles per chunk, and iterations of the outermost reduction per block."""
 
-    row_tiles: int
+    row_tiles: Any
+    """An expression where only the run shows how many rows there are."""
+    most_row_tiles: int
     column_tiles: int
     reduced: int
 
@@ -96,9 +98,17 @@ class _Nest:
         first = contraction.reduced[0].extent
         depth = first if self.kind is DotTile else -(-first // -(-first // most))
         row_bytes = depth * inner * element * rows.size
-        row_tiles = min(rows.count, max(1, cache_bytes()[2] // 4 // row_bytes))
+        row_tiles = most = max(1, cache_bytes()[2] // 4 // row_bytes)
         column_tiles = min(vectors.count, 4)
         enough = 4 * self.target.threads if self.target.threads > 1 else 1
+        if isinstance(rows, OpenCut):
+            others = size_of(contraction.batch) * -(-vectors.count // column_tiles)
+            if enough > 1:
+                row_tiles = tirx.max(tirx.min(index(most), parts_of(rows.count * others, enough)), index(1))
+            return _Blocks(row_tiles, most, column_tiles, depth)
+        row_tiles = min(rows.count, most)
+        if not isinstance(size_of(contraction.batch), int):
+            return _Blocks(row_tiles, row_tiles, column_tiles, depth)
         while size_of(contraction.batch) * -(-rows.count // row_tiles) * -(-vectors.count // column_tiles) < enough:
             if row_tiles == column_tiles == 1:
                 break
@@ -106,33 +116,32 @@ class _Nest:
                 row_tiles = -(-row_tiles // 2)
             else:
                 column_tiles = -(-column_tiles // 2)
-        return _Blocks(row_tiles, column_tiles, depth)
+        return _Blocks(row_tiles, row_tiles, column_tiles, depth)
 
     def _room_for_sums(self) -> Any:
         """A chunk's sums between blocks of the reduction."""
         if self.count == 1:
             return None
         tile = [self.tiles.rows.size, self.tiles.vectors.size * self.lanes]
-        shape = [self.blocks.column_tiles, self.blocks.row_tiles, *tile]
+        shape = [self.blocks.column_tiles, self.blocks.most_row_tiles, *tile]
         return temporary("sums", self.contraction.dtype, shape)
 
     def statement(self) -> Any:
         contraction, rows, vectors = self.contraction, self.tiles.rows, self.tiles.vectors
-        row_chunks = -(-rows.count // self.blocks.row_tiles)
+        row_chunks = _parts(rows.count, self.blocks.row_tiles)
         column_chunks = -(-vectors.count // self.blocks.column_tiles)
         tasks = size_of(contraction.batch) * row_chunks * column_chunks
         work = rows.total * vectors.total * size_of(contraction.batch) * size_of(contraction.reduced)
 
         def task(position: Any) -> Any:
-            row_chunk = tirx.floormod(position, index(row_chunks))
-            rest = tirx.floordiv(position, index(row_chunks))
+            row_chunk, rest = remainder(position, row_chunks), quotient(position, row_chunks)
             column_chunk = tirx.floormod(rest, index(column_chunks))
             values = spread(contraction.batch, tirx.floordiv(rest, index(column_chunks)))
             body = counted("block", self.count, lambda block: self._chunk(values, row_chunk, column_chunk, block))
             rooms = [tirx.AllocBuffer(each) for each in (self.sums, self.room) if each is not None]
             return sequence(*rooms, body)
 
-        return counted("task", tasks, task, loop_kind(work, self.target))
+        return shared("task", tasks, task, work, self.target)
 
     def _chunk(self, batch: Values, row_chunk: Any, column_chunk: Any, block: Any) -> Any:
         """All tiles of a chunk, for one block of the reduction."""
@@ -143,8 +152,8 @@ class _Nest:
                 def row_tile(row_at: Any, number: Any) -> Any:
                     part = ReductionBlock(block, self.count, blocks.reduced, self.sums, (column_at, row_at))
 
-                    def body(row: Any, tall: int) -> Any:
-                        place = TilePlace(batch, row, tall, column, vectors, columns)
+                    def body(row: Any, tall: int, last: Any = None) -> Any:
+                        place = TilePlace(batch, row, tall, column, vectors, columns, last)
                         return self.kind(self.contraction, self.lanes, place, part, self.room).body()
 
                     return self._by_size(rows, number, body)
@@ -161,15 +170,17 @@ class _Nest:
         low, high = self.contraction.column_range
         return tirx.IfThenElse(tirx.And(tirx.LT(column, high), tirx.LT(low, column + index(columns))), made, None)
 
-    def _tiles_of(self, cut: Cut, chunk: int, number: Any, body: Callable[[Any, Any], Any]) -> Any:
+    def _tiles_of(self, cut: Cut | OpenCut, chunk: Any, number: Any, body: Callable[[Any, Any], Any]) -> Any:
         """The loop over the tiles of a chunk; `body` gets the place in the chunk, and the tile's number."""
-        extent: Any = chunk
-        if cut.count % chunk:
-            extent = tirx.min(index(chunk), index(cut.count) - number * index(chunk))
-        return counted("tile", extent, lambda at: body(at, number * index(chunk) + at))
+        first, extent = number * sized(chunk), chunk
+        if isinstance(cut, OpenCut) or cut.count % chunk:
+            extent = tirx.min(sized(chunk), sized(cut.count) - first)
+        return counted("tile", extent, lambda at: body(at, first + at))
 
-    def _by_size(self, cut: Cut, tile: Any, body: Callable[[Any, int], Any]) -> Any:
-        """`body` for the tile's first unit and size: one of two."""
+    def _by_size(self, cut: Cut | OpenCut, tile: Any, body: Callable[..., Any]) -> Any:
+        """`body` for the tile's first unit and size: one of two, or one that is enough for the rows of run time."""
+        if isinstance(cut, OpenCut):
+            return _by_height(cut, tile, body)
         (large, count), *small = sizes_of(cut)
         made = body(tile * index(large), large)
         if not small:
@@ -188,3 +199,24 @@ class _Nest:
         first = (cut.total - size) * lanes
         last = body(index(first), size, self.columns - first)
         return last if cut.count == 1 else tirx.IfThenElse(tirx.LT(tile, index(cut.count - 1)), made, last)
+
+
+def _parts(count: Any, size: Any) -> Any:
+    """How many parts of this size there are; either may be an expression."""
+    if isinstance(size, int):
+        return parts_of(count, size)
+    return tirx.truncdiv(count + size - index(1), size)
+
+
+def _by_height(cut: OpenCut, tile: Any, body: Callable[..., Any]) -> Any:
+    """A whole tile, or the smallest that is enough for the rows that are left."""
+    first, last = tile * index(cut.size), cut.total - index(1)
+    made, below = None, 0
+    for tall in reversed(cut.heights):
+        part = body(first, tall) if tall == below + 1 else body(first, tall, last)
+        made = part if made is None else tirx.IfThenElse(tirx.GE(last - first, index(below)), part, made)
+        below = tall
+    *_, lower, whole = (0, *reversed(cut.heights))
+    if whole == lower + 1:
+        return made
+    return tirx.IfThenElse(tirx.GE(last - first, index(whole - 1)), body(first, whole), made)

@@ -36,7 +36,7 @@ class DotTile(Tile):
             made.append(counted("group", whole, lambda at: self._dots(sums, at * index(width), width)))
         if rest:
             made.append(self._dots(sums, index(whole * width), rest))
-        rows = counted("row", self.place.rows, lambda row: self.store(row, index(0), count, sums, index(0)))
+        rows = self._written_rows(lambda row: self.store(row, index(0), count, sums, index(0)))
         return sequence(*made, rows)
 
     def _dots(self, sums: Any, first: Any, width: int) -> Any:

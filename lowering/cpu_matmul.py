@@ -23,7 +23,7 @@ from mlirtri.lowering.products import Product, find_product
 from mlirtri.lowering.schedule_blocks import BlockFacts, leaf_blocks
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tile_statements import replaced
-from mlirtri.lowering.tir_statements import sequence
+from mlirtri.lowering.tir_statements import index, sequence
 from mlirtri.lowering.tvm_names import (
     IRModule,
     PrimFunc,
@@ -36,6 +36,8 @@ from mlirtri.lowering.tvm_names import (
     tirx,
 )
 
+FEW_ROWS_IN_PLACE = 48
+"""Up to so many rows a right operand along the columns is read as it is, however large."""
 FEW_ROWS = 32
 """Up to so many rows a right operand that lies along the sum is read as it is."""
 
@@ -52,10 +54,34 @@ def matmul(function: PrimFunc, target: Target) -> Schedule | None:
 
 
 def _loops(contraction: Contraction, target: Target) -> Any:
-    way = _way(contraction)
-    contraction = in_groups(contraction) if way is Way.TILES else replace(contraction, way=way)
-    statement = contraction_loops(contraction, target)
+    return _in_its_way(replace(contraction, way=_way(contraction)), target)
+
+
+def _in_its_way(contraction: Contraction, target: Target, least: int = 1) -> Any:
+    contraction = in_groups(contraction) if contraction.way is Way.TILES else contraction
+    statement = contraction_loops(contraction, target, least)
     return with_functions(statement) if contraction.add is add_halves else statement
+
+
+def open_loops(contraction: Contraction, target: Target) -> Any:
+    """The statements of a contraction of which only the run shows how many rows or batches there are."""
+    rows, columns, inner = size_of(contraction.rows), contraction.columns[-1], contraction.reduced[-1]
+    right = contraction.right
+    few: Contraction | None = None
+    if all(_lies_along(each, inner) for each in (contraction.left, right)) and inner.extent >= lanes_for("float32"):
+        most, few = FEW_ROWS, replace(contraction, way=Way.DOTS)
+    elif isinstance(right, TensorLoad) and lies_along(right, columns):
+        most, few = FEW_ROWS_IN_PLACE, replace(contraction, packs_right=False)
+        if _right_bytes(contraction) <= cache_bytes()[2] // 2:
+            return _in_its_way(few, target)
+    if few is None or isinstance(rows, int):
+        return _in_its_way(contraction if few is None or rows > most else few, target)
+    many = _in_its_way(contraction, target, most + 1)
+    return tirx.IfThenElse(tirx.LE(rows, index(most)), _in_its_way(few, target), many)
+
+
+def _right_bytes(product: Product | Contraction) -> int:
+    return size_of(product.columns) * size_of(product.reduced) * 4
 
 
 def _way(contraction: Contraction) -> Way:
@@ -251,13 +277,12 @@ def _shortened(product: Product, around: Surroundings) -> tuple[Product, Surroun
 
 def _contraction(product: Product, around: Surroundings) -> Contraction:
     product, around = _shortened(product, around)
-    rows_are_many = size_of(product.rows) > 16
-    right_bytes = size_of(product.columns) * size_of(product.reduced) * 4
+    rows_are_many = size_of(product.rows) > FEW_ROWS_IN_PLACE
     is_plain = isinstance(around.right, TensorLoad)
     in_place = (
         is_plain
         and lies_along(around.right, product.columns[-1])
-        and (right_bytes <= cache_bytes()[2] // 2 or not rows_are_many)
+        and (_right_bytes(product) <= cache_bytes()[2] // 2 or not rows_are_many)
     )
     dtype = _accumulators(product.dtype)
     left, right = (each if dtype == product.dtype else tirx.Cast(dtype, each) for each in (around.left, around.right))

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 from mlirtri.lowering.contraction import Axis, Contraction, Values, depends, lies_along, size_of
-from mlirtri.lowering.cpu_tiles import lanes_for, loop_kind
+from mlirtri.lowering.cpu_tiles import lanes_for, shared
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tile_statements import (
     counted,
@@ -19,7 +18,9 @@ from mlirtri.lowering.tile_statements import (
     in_lanes,
     in_vectors,
     nested,
+    quotient,
     ramp,
+    remainder,
     replaced,
     spread,
     temporary,
@@ -58,8 +59,8 @@ def packed_left(contraction: Contraction, target: Target) -> tuple[Contraction, 
         place = [flat(axes, values), *(values[axis.variable] for axis in contraction.reduced)]
         return tirx.BufferStore(buffer, replaced(contraction.left, values), place)
 
-    work = prod(shape) // lanes_for("int32")
-    copy = counted("row", shape[0], row, loop_kind(work * 4, target))
+    work = size_of(axes) * -(-size_of(contraction.reduced) // lanes_for("int32"))
+    copy = shared("row", size_of(axes), row, work * 4, target)
     place = [
         flat(axes, {axis.variable: axis.variable for axis in axes}),
         *(axis.variable for axis in contraction.reduced),
@@ -107,11 +108,10 @@ class _VectorCopy:
 
     def statements(self, target: Target) -> list[Any]:
         panels = size_of(self.batch) * self.vectors
-        kind = loop_kind(panels * size_of(self.reduced) * 4, target)
         groups = -(-self.vectors // self.group)
 
         def of_group(position: Any) -> Any:
-            batch, first = tirx.floordiv(position, index(groups)), tirx.floormod(position, index(groups))
+            batch, first = quotient(position, groups), remainder(position, groups)
             first = first * index(self.group)
             count: Any = self.group
             if self.vectors % self.group:
@@ -121,7 +121,8 @@ class _VectorCopy:
                 lambda values: counted("vector", count, lambda at: self._vector(values, batch, first + at)),
             )
 
-        return [tirx.AllocBuffer(self.buffer), counted("group", size_of(self.batch) * groups, of_group, kind)]
+        work = panels * size_of(self.reduced) * 4
+        return [tirx.AllocBuffer(self.buffer), shared("group", size_of(self.batch) * groups, of_group, work, target)]
 
     def _vector(self, values: Values, batch: Any, vector: Any) -> Any:
         place = [batch, vector, *(values[axis.variable] for axis in self.reduced)]
@@ -172,7 +173,7 @@ def packed_terms(contraction: Contraction, lanes: int, target: Target) -> tuple[
         return sequence(start, tirx.IfThenElse(tirx.LT(at, index(vectors - 1)), added(lanes), added(rest)))
 
     work = size_of(batch) * vectors * size_of(axes)
-    made = counted("panel", size_of(batch) * vectors, vector, loop_kind(work * 4, target))
+    made = shared("panel", size_of(batch) * vectors, vector, work * 4, target)
     position = flat(contraction.columns, {axis.variable: axis.variable for axis in contraction.columns})
     place = [
         flat(batch, {axis.variable: axis.variable for axis in batch}),

@@ -36,6 +36,8 @@ class TilePlace:
     vectors: int
     columns: int
     """Columns that there are; the last vector may have more lanes."""
+    last: Any = None
+    """The last row that there is, where the tile may be taller than what is left; it is read in place of those."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,21 @@ class Tile:
         return sequence(*made)
 
     def _rows(self, number: Any) -> Values:
-        return spread(self.contraction.rows, self.place.row + number)
+        row = self.place.row + number
+        return spread(self.contraction.rows, row if self.place.last is None else tirx.min(row, self.place.last))
+
+    def _written_rows(self, make: Callable[[Any], Any], kind: Any = None) -> Any:
+        """A statement for each row that there is, made of its number in the tile."""
+        last = self.place.last
+        if last is None:
+            return counted("row", self.place.rows, make, kind)
+        if kind is None:
+            return counted("row", tirx.min(index(self.place.rows), last + index(1) - self.place.row), make)
+
+        def if_there(row: Any) -> Any:
+            return tirx.IfThenElse(tirx.LE(self.place.row + row, last), make(row), None)
+
+        return counted("row", self.place.rows, if_there, kind)
 
     def _count(self, vector: int) -> int:
         """Columns in one of the vectors."""
@@ -179,9 +195,15 @@ class Tile:
     def _stores(self) -> Any:
         """The stores behind the sum: written out for each row, or once in a loop over the tile where they are long."""
         if not has_long_stores(self.contraction):
-            return self._each(
-                lambda row, v, each: self.store(row, index(v * self.lanes), self._count(v), each, index(0))
-            )
+
+            def vectors(row: Any) -> Any:
+                stores = [
+                    self.store(row, index(v * self.lanes), self._count(v), each, index(0))
+                    for v, each in enumerate(self.sums)
+                ]
+                return sequence(*stores)
+
+            return self._written_rows(vectors, tirx.ForKind.UNROLLED)
         # In memory, since registers cannot be counted through.
         room = self.room if self.room is not None else self._own_room()
         copies = self._each(
@@ -199,7 +221,7 @@ class Tile:
             return sequence(*parts, *([vector(index(whole * self.lanes), rest)] if rest else []))
 
         made = [] if self.room is not None else [tirx.AllocBuffer(room)]
-        return sequence(*made, copies, counted("row", self.place.rows, of_row))
+        return sequence(*made, copies, self._written_rows(of_row))
 
     def _own_room(self) -> Any:
         return new_buffer("finished", self.contraction.dtype, self.place.rows, self.place.vectors * self.lanes)

@@ -7,11 +7,14 @@ tiles. There is no table of shapes: a tile is chosen by what its instructions co
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.cpu_parallel import worth
 from mlirtri.lowering.target import Target
+from mlirtri.lowering.tile_statements import counted, parts_of
+from mlirtri.lowering.tir_statements import fresh, index
 from mlirtri.lowering.tvm_names import tirx
 from mlirtri.lowering.tvm_targets import vector_bits
 
@@ -21,6 +24,8 @@ MOST_VECTORS = 4
 """Vectors in a row of a tile: more streams than that gain nothing."""
 MOST_ROWS = 15
 """Rows of a tile: TVM keeps memory on the stack, from where it becomes registers, only below 1024 bytes."""
+MANY_ROWS = 2520
+"""Rows that tiles are chosen for where only the run shows how many there are: tiles of any height fill them."""
 FMA_LATENCY = 4
 """Cycles after which a sum can be added to again; two multiply-adds and two loads start in each."""
 LOAD = 1 / 8
@@ -45,16 +50,39 @@ class Cut:
 
 
 @dataclass(frozen=True)
+class OpenCut:
+    """A number of units that only the run shows, in tiles of `size`; the last one may have fewer."""
+
+    total: Any
+    size: int
+    least: int = 1
+    """Units that there are for sure."""
+
+    @property
+    def count(self) -> Any:
+        return parts_of(self.total, self.size)
+
+    @property
+    def heights(self) -> list[int]:
+        """Sizes of which the last tile takes the smallest that is enough: each is as much code as the whole one."""
+        halves = {self.size, -(-self.size // 2)}
+        return sorted(halves | {1} if self.least < self.size else halves, reverse=True)
+
+
+@dataclass(frozen=True)
 class Tiles:
     """The cuts of the rows and of the vectors of columns."""
 
-    rows: Cut
+    rows: Cut | OpenCut
     vectors: Cut
 
 
-def choose_tiles(rows: int, vectors: int, registers: int) -> Tiles:
+def choose_tiles(rows: Any, vectors: int, registers: int, least: int = 1) -> Tiles:
     """The tiles of the fewest cycles for one step of the reduction; the larger ones of two as good."""
     options = []
+    if not isinstance(rows, int):
+        many = choose_tiles(MANY_ROWS, vectors, registers)
+        return Tiles(OpenCut(rows, many.rows.size, least), many.vectors)
     for wide in range(1, min(vectors, MOST_VECTORS) + 1):
         cut_columns = Cut(vectors, -(-vectors // wide))
         # One register holds the element of the left operand, `wide` ones the right operand's vectors.
@@ -81,6 +109,14 @@ def sizes_of(cut: Cut) -> list[tuple[int, int]]:
 def lanes_for(dtype: str) -> int:
     """Lanes of a vector of this dtype."""
     return vector_bits() // int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz"))
+
+
+def shared(name: str, extent: Any, body: Callable[[Any], Any], work: Any, target: Target) -> Any:
+    """A loop around so many vector operations, on all threads where they are worth it; `work` may be an expression."""
+    if isinstance(work, int) or target.threads == 1:
+        return counted(name, extent, body, loop_kind(work, target) if isinstance(work, int) else None)
+    alone, together = (counted(name, extent, body, kind) for kind in (None, tirx.ForKind.PARALLEL))
+    return tirx.IfThenElse(tirx.GE(work, index(PARALLEL_VECTORS)), together, fresh(alone))
 
 
 def loop_kind(work: int, target: Target) -> Any:

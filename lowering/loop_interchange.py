@@ -24,6 +24,8 @@ from mlirtri.lowering.tir_statements import depends_on, index, new_buffer, seque
 from mlirtri.lowering.tvm_names import TensorLoad, structural_equal, structural_map, tirx
 
 Ranges = tuple[LoopRange, ...]
+FINISHED = "mlirtri.finished"
+"""Attribute around statements that have the loops they should have."""
 
 
 def prepare(statement: Any, around: Ranges = ()) -> Any:
@@ -44,7 +46,7 @@ def with_parts(statement: Any, change: Any) -> Any:
         )
     if isinstance(statement, tirx.While):
         return tirx.While(statement.condition, change(statement.body))
-    if isinstance(statement, tirx.AttrStmt):
+    if isinstance(statement, tirx.AttrStmt) and statement.attr_key != FINISHED:
         return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, change(statement.body))
     return statement
 

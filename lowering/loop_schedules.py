@@ -25,7 +25,8 @@ from mlirtri.lowering.loop_choice import (
 )
 from mlirtri.lowering.loop_dependence import PARALLEL
 from mlirtri.lowering.loop_fusion import fused
-from mlirtri.lowering.loop_interchange import prepare, with_parts
+from mlirtri.lowering.loop_interchange import FINISHED, prepare, with_parts
+from mlirtri.lowering.loop_products import with_products
 from mlirtri.lowering.loop_ranges import Linear, LoopRange, least, linear, range_of
 from mlirtri.lowering.loop_reductions import in_vectors
 from mlirtri.lowering.loop_strips import Shape, last_strip, rest_loop, strip_loop
@@ -62,13 +63,18 @@ def scheduled(function: PrimFunc, target: Target) -> PrimFunc:
     def visit(block: Any) -> Any:
         if isinstance(block.body, SBlockRealize):
             return block
-        body = _Scheduler(target).visit(fused(prepare(block.body)), sizes)
+        body = _Scheduler(target).visit(fused(prepare(with_products(block.body, target))), sizes)
+        body = structural_map(body, (tirx.AttrStmt, _bare), order="post")
         return SBlock(
             block.iter_vars, block.reads, block.writes, block.name_hint, body, block.init, block.alloc_buffers,
             block.match_buffers, block.annotations,
         )  # fmt: skip
 
     return function.with_body(structural_map(function.body, (SBlock, visit), order="post"))
+
+
+def _bare(statement: Any) -> Any:
+    return statement.body if statement.attr_key == FINISHED else statement
 
 
 def _sizes_of(function: PrimFunc) -> Ranges:

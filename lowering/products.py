@@ -6,7 +6,7 @@ fusion treats such functions as products: elementwise work that follows is fused
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,17 +45,25 @@ class Product:
 
 def find_product(facts: BlockFacts, block: Any) -> Product | None:
     """How the block is a product of tensors; None if it is not."""
-    parts = _parts(block)
-    if parts is None or len(facts.writes) != 1 or facts.calls or facts.binds:
+    is_plain = len(facts.writes) == 1 and not facts.calls and not facts.binds
+    if not is_plain or not isinstance(block.body, tirx.BufferStore) or not _is_zero(block.init):
+        return None
+    reduced = [axis.var for axis, kind in zip(block.iter_vars, facts.kinds, strict=True) if kind == "R"]
+    return product_of(block.body, [Axis(axis.var, int(axis.dom.extent)) for axis in block.iter_vars], reduced)
+
+
+def product_of(store: Any, all_axes: Sequence[Axis], summed: Sequence[Any]) -> Product | None:
+    """The product that a store in loops over all axes adds up over those of `summed`; None if it is none."""
+    parts = _parts(store)
+    if parts is None:
         return None
     factors, add = parts
-    kinds = dict(zip((axis.var for axis in block.iter_vars), facts.kinds, strict=True))
-    axes = {axis.var: Axis(axis.var, int(axis.dom.extent)) for axis in block.iter_vars}
+    axes = {axis.variable: axis for axis in all_axes}
     named = [_variables(factor) for factor in factors]
-    reduced = [axis for variable, axis in axes.items() if kinds[variable] == "R"]
+    reduced = [axis for variable, axis in axes.items() if variable in summed]
     if not reduced or any(axis.variable not in names for axis in reduced for names in named):
         return None
-    places = list(block.body.indices)
+    places = list(store.indices)
     last = places[-1] if places and places[-1] in axes else None
     right = next((side for side in (0, 1) if last in named[side] and last not in named[1 - side]), None)
     if last is None or right is None:
@@ -64,11 +72,11 @@ def find_product(facts: BlockFacts, block: Any) -> Product | None:
     columns = _trailing(places, only_right)
     rows = [place for place in places if place in named[1 - right] and place not in named[right]]
     done = [*columns, *rows]
-    batch = [axis for variable, axis in axes.items() if kinds[variable] == "S" and variable not in done]
+    batch = [axis for variable, axis in axes.items() if variable not in summed and variable not in done]
     return Product(
         tuple(batch), tuple(axes[each] for each in rows), tuple(axes[each] for each in columns), tuple(reduced),
-        factors[1 - right], factors[right], add, block.body.buffer,
-        tirx.BufferStore(block.body.buffer, tirx.BufferLoad(block.body.buffer, places), places),
+        factors[1 - right], factors[right], add, store.buffer,
+        tirx.BufferStore(store.buffer, tirx.BufferLoad(store.buffer, places), places),
     )  # fmt: skip
 
 
@@ -82,10 +90,9 @@ def _trailing(places: list[Any], allowed: list[Any]) -> list[Any]:
     return found
 
 
-def _parts(block: Any) -> tuple[list[Any], Callable[[Any, Any, Any], Any]] | None:
-    """The two factors of what the block adds to its result from 0 on, and how their product is added; else None."""
-    store, init = block.body, block.init
-    if not isinstance(store, tirx.BufferStore) or not isinstance(store.value, tirx.Add) or not _is_zero(init):
+def _parts(store: Any) -> tuple[list[Any], Callable[[Any, Any, Any], Any]] | None:
+    """The two factors of what a store adds to its place, and how their product is added; else None."""
+    if not isinstance(store.value, tirx.Add):
         return None
     own, term = store.value.a, store.value.b
     is_own = isinstance(own, TensorLoad) and own.source.same_as(store.buffer)

@@ -59,9 +59,29 @@ def spread(axes: Sequence[Axis], position: Any) -> Values:
     values: Values = {}
     for at, axis in enumerate(axes):
         inside = size_of(axes[at + 1 :])
-        value = tirx.floordiv(position, index(inside)) if inside > 1 else position
-        values[axis.variable] = tirx.floormod(value, index(axis.extent)) if at else value
+        value = position if isinstance(inside, int) and inside == 1 else quotient(position, inside)
+        values[axis.variable] = remainder(value, axis.extent) if at else value
     return values
+
+
+def sized(extent: Any) -> Any:
+    """An extent as an expression."""
+    return index(extent) if isinstance(extent, int) else extent
+
+
+def quotient(position: Any, size: Any) -> Any:
+    """position // size, of what is not negative."""
+    return tirx.floordiv(position, index(size)) if isinstance(size, int) else tirx.truncdiv(position, size)
+
+
+def remainder(position: Any, size: Any) -> Any:
+    """position % size, of what is not negative."""
+    return tirx.floormod(position, index(size)) if isinstance(size, int) else tirx.truncmod(position, size)
+
+
+def parts_of(total: Any, size: int) -> Any:
+    """How many parts of this size there are, the last of which may be smaller."""
+    return -(-total // size) if isinstance(total, int) else tirx.floordiv(total + index(size - 1), index(size))
 
 
 def ramp(first: Any, lanes: int) -> Any:
@@ -69,15 +89,15 @@ def ramp(first: Any, lanes: int) -> Any:
     return tirx.Ramp(first, index(1), lanes) if lanes > 1 else first
 
 
-def temporary(name: str, dtype: str, shape: Sequence[int]) -> Any:
-    return tirx.decl_buffer([index(size) for size in shape], dtype, name, layout=None)
+def temporary(name: str, dtype: str, shape: Sequence[Any]) -> Any:
+    return tirx.decl_buffer([sized(size) for size in shape], dtype, name, layout=None)
 
 
 def flat(axes: Sequence[Axis], values: Values) -> Any:
     """The position among all of the axes together."""
     position = index(0)
     for axis in axes:
-        position = position * index(axis.extent) + values[axis.variable]
+        position = position * sized(axis.extent) + values[axis.variable]
     return position
 
 

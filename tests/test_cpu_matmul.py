@@ -194,17 +194,29 @@ def test_a_transposed_left_operand_is_copied_in_vectors(rows, columns, reduced):
     assert "left" in tir_to_scheduled.lower(tir_of(mod), context_for()).script()
 
 
-def test_rows_of_run_time_are_done_together():
+def _of_few_columns(x, w):
+    return torch.relu(x @ w) + 1
+
+
+def _of_transposed(x, w):
+    made = torch.nn.functional.linear(x, w.T)
+    return made, torch.tanh(made) + w[0]
+
+
+@pytest.mark.parametrize(("function", "threads", "inner"), [(_of_transposed, 1, ()), (_of_few_columns, 2, (3,))])
+def test_rows_of_run_time_go_in_tiles(function, threads, inner, monkeypatch):
     class Product(torch.nn.Module):
         def forward(self, x, w):
-            return torch.relu(x @ w) + 1
+            return function(x, w)
 
+    monkeypatch.setenv("MLIRTRI_NUM_THREADS", str(threads))
     rows = torch.export.Dim("rows", min=2)
-    program = mt.from_torch(Product(), (random(10, 33), random(33, 50)), dynamic_shapes=({0: rows}, {}))
+    program = mt.from_torch(Product(), (random(10, *inner, 33), random(33, 50)), dynamic_shapes=({0: rows}, {}))
     kernel = program.compile()
-    for count in (2, 7, 8, 9, 15, 64, 101):
-        x, w = random(count, 33), random(33, 50)
-        torch.testing.assert_close(kernel(x, w), torch.relu(x @ w) + 1, **within("float32", 33))
+    assert "for task" in kernel.ir["scheduled"]
+    for count in (2, 3, 5, 6, 7, 9, 16, 33, 50, 101):
+        x, w = random(count, *inner, 33), random(33, 50)
+        torch.testing.assert_close(kernel(x, w), function(x, w), **within("float32", 33))
 
 
 @mt.jit

@@ -1,0 +1,315 @@
+"""Products of matrices among the loops of imperative functions: those of sizes that only the run shows go in tiles.
+
+Takes statements of such a function, and our target. Gives them with the loops of each product of which a size is
+unknown in tiles (`cpu_contraction`), together with what fills its result before, with copies of its operands in another
+order, and with what follows element by element; no other pass of loops looks into what it made. Refuses nothing::
+
+    for i, j: c[i, j] = 0
+    for i, k, j: c[i, j] += a[i, k] * b[k, j]   ──►   tiles of relu(sum over k of a[i, k] * b[k, j])
+    for i, j: c[i, j] = relu(c[i, j])
+
+The rows have an unknown size, perhaps the batch; sizes of the columns and of the sum are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mlirtri.lowering.contraction import Axis, Contraction, shortened, size_of, without_units
+from mlirtri.lowering.cpu_matmul import open_loops
+from mlirtri.lowering.loop_interchange import FINISHED
+from mlirtri.lowering.products import Product, product_of
+from mlirtri.lowering.schedule_blocks import CHEAP_CALLS
+from mlirtri.lowering.target import Target
+from mlirtri.lowering.tile_statements import replaced
+from mlirtri.lowering.tir_statements import depends_on, index, new_buffer, sequence
+from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
+
+
+def with_products(statement: Any, target: Target) -> Any:
+    """The statement with its products of unknown size in tiles."""
+    if isinstance(statement, tirx.AttrStmt):
+        body = with_products(statement.body, target)
+        return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, body)
+    if not isinstance(statement, tirx.SeqStmt):
+        return statement
+    return _Sequence(list(statement.seq), target).made()
+
+
+@dataclass(frozen=True)
+class _Nest:
+    """Perfect loops from 0 on around one store."""
+
+    axes: tuple[Axis, ...]
+    store: Any
+    names: tuple[Any, ...] = ()
+    """Stores of named values before it, each into a buffer of its own for one element."""
+
+    @property
+    def variables(self) -> list[Any]:
+        return [axis.variable for axis in self.axes]
+
+    def reaches_all(self) -> bool:
+        """Whether each axis is a place of the store, and goes through the whole dimension."""
+        sizes = dict(zip(self.store.indices, self.store.buffer.ty.shape, strict=True))
+        return len(sizes) == len(self.axes) and all(
+            variable in sizes and _is_same(extent, sizes[variable])
+            for variable, extent in ((axis.variable, axis.extent) for axis in self.axes)
+        )
+
+
+def _nest(statement: Any) -> _Nest | None:
+    axes: list[Axis] = []
+    while isinstance(statement, tirx.For):
+        extent = statement.extent
+        is_plain = statement.step is None and isinstance(statement.min, tirx.IntImm) and statement.min.value == 0
+        if not is_plain or depends_on(extent, [axis.variable for axis in axes]) or _loads(extent):
+            return None
+        axes.append(Axis(statement.loop_var, int(extent) if isinstance(extent, tirx.IntImm) else extent))
+        statement = statement.body
+    *names, store = statement.seq if isinstance(statement, tirx.SeqStmt) else [statement]
+    if not axes or not isinstance(store, tirx.BufferStore) or not all(isinstance(each, tirx.Bind) for each in names):
+        return None
+    # Not `Let`: stood there once per vector, TVM takes each for another value of the same variable.
+    cells = {name.var: new_buffer(name.var.name, str(name.var.ty), 1) for name in names}
+    loads = {name: tirx.BufferLoad(cell, [index(0)]) for name, cell in cells.items()}
+    stores = [tirx.BufferStore(cells[name.var], replaced(name.value, loads), [index(0)]) for name in names]
+    return _Nest(tuple(axes), replaced(store, loads), tuple(stores))
+
+
+class _Sequence:
+    """Statements after each other, of which some become products; what is absorbed is None."""
+
+    def __init__(self, statements: list[Any], target: Target):
+        self.statements, self.target = statements, target
+        self.nests = [_nest(each) for each in statements]
+        self.allocated = [each.buffer for each in statements if isinstance(each, tirx.AllocBuffer)]
+
+    def made(self) -> Any:
+        copies: list[int] = []
+        for at, nest in enumerate(self.nests):
+            product = None if nest is None else _product(nest)
+            if product is not None:
+                copies += self._in_tiles(at, product)
+        for at in sorted(set(copies), reverse=True):
+            buffer = self.nests[at].store.buffer
+            if not any(self._uses(other, buffer) for other in range(len(self.statements)) if other != at):
+                self.statements[at] = None
+                self._drop_allocation(buffer)
+        return sequence(*(each for each in self.statements if each is not None))
+
+    def _drop_allocation(self, buffer: Any) -> None:
+        for at, each in enumerate(self.statements):
+            if isinstance(each, tirx.AllocBuffer) and each.buffer.same_as(buffer):
+                self.statements[at] = None
+
+    def _uses(self, at: int, buffer: Any) -> bool:
+        statement = self.statements[at]
+        is_use = statement is not None and not isinstance(statement, tirx.AllocBuffer)
+        return is_use and depends_on(statement, [buffer])
+
+    def _in_tiles(self, at: int, product: Product) -> list[int]:
+        """Put tiles in the place of a product; gives the copies that they do not read any more."""
+        copies: list[int] = []
+        left, right = (self._through_copies(at, each, copies) for each in (product.left, product.right))
+        start = self._start(at, product)
+        sums = tirx.decl_buffer(product.result.ty.shape, product.result.dtype, "sum", layout=None)
+        places = list(product.update.indices)
+        total = tirx.BufferLoad(sums, places)
+        if start is None:
+            total = tirx.BufferLoad(product.result, places) + total
+        stores, private, followers, moved = self._followers(at, product, total)
+        contraction = replace(_contraction(product, left, right, sums, stores), private=tuple(private))
+        self.statements[at] = _finished(open_loops(contraction, self.target))
+        for each in [*followers, *([] if start is None else [start])]:
+            self.statements[each] = None
+        if moved:  # what followers write is allocated before
+            self.statements[at] = sequence(*(self.statements[each] for each in moved), self.statements[at])
+            for each in moved:
+                self.statements[each] = None
+        return copies
+
+    def _through_copies(self, at: int, operand: Any, copies: list[int]) -> Any:
+        """The operand with what copies are of in place of the copies."""
+
+        def load(node: Any) -> Any:
+            found = self._copy_before(at, node.source)
+            if found is None:
+                return node
+            nest = self.nests[found]
+            copies.append(found)
+            values = dict(zip(nest.store.indices, node.indices, strict=True))
+            return replaced(nest.store.value, values)
+
+        return structural_map(operand, (TensorLoad, load), order="post")
+
+    def _copy_before(self, at: int, buffer: Any) -> int | None:
+        """The statement that makes all of a buffer by moving or converting another one, which stays as it is."""
+        if not any(buffer.same_as(each) for each in self.allocated):
+            return None
+        stores = [number for number in range(len(self.statements)) if self._writes(number, buffer)]
+        if len(stores) != 1 or stores[0] >= at:
+            return None
+        nest = self.nests[stores[0]]
+        if nest is None or not nest.reaches_all() or not _moves(nest):
+            return None
+        [load] = _loads(nest.store.value)
+        if any(self._writes(number, load.source) for number in range(stores[0] + 1, at)):
+            return None
+        return stores[0]
+
+    def _writes(self, at: int, buffer: Any) -> bool:
+        found: list[Any] = []
+        statement = self.statements[at]
+        if statement is not None:
+            structural_walk(statement, (tirx.BufferStore, lambda node: found.append(node.buffer)))
+        return any(buffer.same_as(each) for each in found)
+
+    def _start(self, at: int, product: Product) -> int | None:
+        """The statement that fills the result with zeros, where it is the last one that touches it before."""
+        users = [number for number in range(at) if self._uses(number, product.result)]
+        nest = self.nests[users[-1]] if users else None
+        if nest is None or not nest.reaches_all() or not _is_zero(nest.store.value):
+            return None
+        spatial = {axis.variable: axis.extent for axis in (*product.batch, *product.rows, *product.columns)}
+        is_whole = all(
+            _is_same(spatial.get(place, place), size)
+            for place, size in zip(product.update.indices, product.result.ty.shape, strict=True)
+        )
+        return users[-1] if is_whole else None
+
+    def _followers(self, at: int, product: Product, total: Any) -> tuple[list[Any], list[Any], list[int], list[int]]:
+        """The stores behind the sum, buffers between them, the statements that they are of, and allocations before."""
+        result, places = product.result, list(product.update.indices)
+        operands = [load.source for each in (product.left, product.right) for load in _loads(each)]
+        stores, taken, moved, waiting = [tirx.BufferStore(result, total, places)], [], [], []
+        private: list[Any] = []
+        for number in range(at + 1, len(self.statements)):
+            if isinstance(self.statements[number], tirx.AllocBuffer):
+                waiting.append(number)
+                continue
+            nest = self.nests[number]
+            made = None if nest is None else _in_terms_of(nest, result, places, product, operands)
+            if made is None:
+                break
+            *names, store = made
+            is_last = store.buffer.same_as(result)
+            is_only = is_last or not any(
+                self._uses(other, result)
+                for other in range(len(self.statements))
+                if other not in (at, number) and other > at
+            )
+            is_private = is_last or (is_only and any(result.same_as(each) for each in self.allocated))
+            stores = [_reading(each, result, total) for each in made] if is_private else [*stores, *made]
+            private = [each.buffer for each in names]
+            taken.append(number)
+            moved += waiting
+            break
+        return stores, private, taken, moved
+
+
+def _product(nest: _Nest) -> Product | None:
+    """The product of a nest that is one, with a size that only the run shows, in rows or batch alone."""
+    summed = [each for each in nest.variables if each not in list(nest.store.indices)]
+    product = product_of(nest.store, nest.axes, summed)
+    if product is None or not product.columns or nest.names:
+        return None
+    known = (*product.columns, *product.reduced)
+    is_open = any(not isinstance(axis.extent, int) for axis in (*product.batch, *product.rows))
+    if not is_open or not product.rows or not all(isinstance(axis.extent, int) for axis in known):
+        return None
+    places = list(product.update.indices)
+    are_plain = all(place in nest.variables for place in places) and len(set(places)) == len(places)
+    operands = [load.source for each in (product.left, product.right) for load in _loads(each)]
+    reads_itself = any(each.same_as(product.result) for each in operands)
+    has_calls = any(_calls(each) or _names_values(each) for each in (product.left, product.right))
+    is_worth_it = size_of(product.columns) >= 2 and size_of(product.reduced) >= 4
+    return product if are_plain and not reads_itself and not has_calls and is_worth_it else None
+
+
+def _in_terms_of(nest: _Nest, result: Any, places: Sequence[Any], product: Product, operands: list[Any]) -> Any:
+    """The nest's stores in the product's axes; None where it does not go element by element with the product."""
+    everything = [each.value for each in (*nest.names, nest.store)]
+    reads = [load for value in everything for load in _loads(value) if load.source.same_as(result)]
+    if any(str(each.buffer.dtype) == "bool" for each in nest.names) or any(map(_names_values, everything)):
+        return None
+    if not reads or len(nest.axes) != len(places):
+        return None
+    values = dict(zip(reads[0].indices, places, strict=True))
+    extents = {axis.variable: axis.extent for axis in (*product.batch, *product.rows, *product.columns)}
+    for axis in nest.axes:
+        if axis.variable not in values or not _is_same(axis.extent, extents[values[axis.variable]]):
+            return None
+    *names, store = (replaced(each, values) for each in (*nest.names, nest.store))
+    target = store.buffer
+    if any(target.same_as(each) for each in operands) or len(set(store.indices)) != len(places):
+        return None
+    if not all(place in extents for place in store.indices):
+        return None
+    if target.same_as(result) and not all(map(structural_equal, store.indices, places)):
+        return None
+    for load in (load for each in (*names, store) for load in _loads(each.value)):
+        own = places if load.source.same_as(result) else store.indices if load.source.same_as(target) else None
+        if own is not None and not all(map(structural_equal, load.indices, own)):
+            return None
+    return [*names, store]
+
+
+def _reading(store: Any, buffer: Any, value: Any) -> Any:
+    """The store with a value in place of the elements of a buffer."""
+
+    def load(node: Any) -> Any:
+        return value if node.source.same_as(buffer) else node
+
+    return tirx.BufferStore(store.buffer, structural_map(store.value, (TensorLoad, load), order="post"), store.indices)
+
+
+def _contraction(product: Product, left: Any, right: Any, sums: Any, stores: Sequence[Any]) -> Contraction:
+    parts = (product.batch, product.rows, product.columns, product.reduced)
+    axes = [axis for part in parts for axis in part]
+    left, right, *stores = shortened([left, right, *stores], axes)
+    batch, rows, columns, reduced = map(without_units, parts)
+    return Contraction(
+        batch, rows, columns, reduced, left, right, product.dtype, sums, tuple(stores), (), product.add,
+        packs_left=not isinstance(left, TensorLoad),
+    )  # fmt: skip
+
+
+def _finished(statement: Any) -> Any:
+    return tirx.AttrStmt(index(0), FINISHED, index(1), statement)
+
+
+def _moves(nest: _Nest) -> bool:
+    value = nest.store.value
+    while isinstance(value, tirx.Cast):
+        value = value.value
+    return not nest.names and isinstance(value, TensorLoad) and not any(map(_loads, value.indices))
+
+
+def _loads(node: Any) -> list[Any]:
+    found: list[Any] = []
+    structural_walk(node, (TensorLoad, found.append))
+    return found
+
+
+def _names_values(node: Any) -> bool:
+    found: list[Any] = []
+    structural_walk(node, (tirx.Let, found.append))
+    return bool(found)
+
+
+def _calls(node: Any) -> bool:
+    found: list[Any] = []
+    structural_walk(node, (ir.Call, lambda call: found.append(str(getattr(call.op, "name", "")))))
+    return any(name.rsplit(".", 1)[-1] not in CHEAP_CALLS for name in found)
+
+
+def _is_zero(value: Any) -> bool:
+    return isinstance(value, tirx.FloatImm | tirx.IntImm) and value.value == 0
+
+
+def _is_same(extent: Any, other: Any) -> bool:
+    one, two = (index(each) if isinstance(each, int) else each for each in (extent, other))
+    return structural_equal(one, two)
