@@ -77,7 +77,9 @@ def before_views(source: ir.Value, place: list[int]) -> tuple[ir.Value, list[int
     """The array that an element lies in before slices at known places and reshapes of known sizes, and where."""
     while not isinstance(source.owner, ir.Block):
         made, dynamic = source.owner.operation, ir.ShapedType.get_dynamic_size()
-        if len(made.operands) != 1 or {dynamic, 0} & {*source.type.shape, *made.operands[0].type.shape}:
+        if len(made.operands) != 1 or not isinstance(made.operands[0].type, ir.RankedTensorType):
+            break
+        if {dynamic, 0} & {*source.type.shape, *made.operands[0].type.shape}:
             break
         if made.name == "tensor.extract_slice":
             offsets, sizes, strides = (list(made.attributes[f"static_{name}"]) for name in _SLICE)
