@@ -42,6 +42,8 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     with module.context, ir.Location.unknown():
         if stride_phases.has_spread_images(module):
             run_passes(module, PREPARE[:1], context)
+            # A bias is an initial value before it is an addition.
+            run_rewrite("start-transposed-from-zero", initial_sums.rewrite, module, context)
             run_rewrite("take-strides-apart", stride_phases.rewrite, module, context)
         run_rewrite("cut-unit-windows", unit_windows.rewrite, module, context)
         run_rewrite("start-products-from-zero", initial_sums.rewrite, module, context)

@@ -63,9 +63,7 @@ def _spread_of(operation: ir.Operation) -> _Spread | None:
     made = _owner(operation.operands[0], "tensor.insert_slice")
     if made is None or not operation.results[0].type.has_static_shape or set(_numbers(operation, "strides")) != {1}:
         return None
-    zeros = _owner(made.operands[1], "linalg.fill")
-    zero = None if zeros is None else _owner(zeros.operands[0], "arith.constant")
-    if zero is None or len(made.operands) != 2 or zero.attributes["value"].value != 0:
+    if len(made.operands) != 2 or not (_is_zero(made.operands[1]) and _is_zero(operation.operands[2])):
         return None
     image = made.operands[0]
     static = [list(ir.DenseI64ArrayAttr(made.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")]
@@ -76,6 +74,12 @@ def _spread_of(operation: ir.Operation) -> _Spread | None:
     if not 1 < phases <= MOST_PHASES or any(sizes[at] != made.operands[1].type.shape[at] for at in (0, 1)):
         return None
     return _Spread(image, offsets[2:], strides[2:], _numbers(operation, "dilations"))
+
+
+def _is_zero(array: ir.Value) -> bool:
+    fill = _owner(array, "linalg.fill")
+    constant = None if fill is None else _owner(fill.operands[0], "arith.constant")
+    return constant is not None and constant.attributes["value"].value == 0
 
 
 def _numbers(operation: ir.Operation, name: str) -> list[int]:

@@ -124,6 +124,13 @@ def test_a_transposed_convolution_multiplies_no_zeros(pipeline):
         torch.testing.assert_close(made, wanted.float(), **within("float32", 60))
 
 
+def test_a_transposed_convolution_keeps_its_bias():
+    """torch-mlir's starts from the bias."""
+    x, layer = random(2, 4, 4, 6), torch.nn.ConvTranspose2d(4, 8, 3, 2, 1)
+    with torch.no_grad():
+        torch.testing.assert_close(mlirtri.from_torch(layer, (x,)).compile()(x), layer(x), **within("float32", 36))
+
+
 def test_padding_is_seen_through_views():
     """What normalises between two convolutions has no axis for a single image: the pad stands before a reshape."""
 
