@@ -16,7 +16,7 @@ from mlirtri.lowering.language import Language, axis_of, dtype_or_none, integer,
 from mlirtri.lowering.language_shapes import concatenate, strided
 from mlirtri.lowering.tri_builder import Tensor
 
-INT64 = DTYPES["int64"]
+FLOAT32, INT64 = DTYPES["float32"], DTYPES["int64"]
 
 
 @language
@@ -110,9 +110,14 @@ def literal(b: Language, values: Sequence[int | float | bool], shape: tuple[int,
 
 @language
 def scan(b: Language, x: Any, kind: str, axis: Any, dtype: Any = None) -> Tensor:
-    """Running sums, products, maxima or minima along an axis, in the dtypes that the reduction has."""
+    """Running sums, products, maxima or minima along an axis, in the dtypes that the reduction has.
+
+    Halves are carried in fp32, as all sums and products are: their error would grow with the length.
+    """
     plan = promotion.result_dtypes(b.semantics, kind, [b.operand(x)], dtype_or_none(dtype))
     x = b.tensor(x, plan.compute[0])
+    if x.type.dtype.is_half and kind in ("sum", "prod"):
+        x = b.tri.cast(x, FLOAT32)
     return b.tri.cast(b.tri.scan(x, kind=kind, axis=axis_of(axis, x.type.rank)), plan.result)
 
 

@@ -6,8 +6,10 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 from eager_builder import call, flat, library_function
 
+import mlirtri as mt
 from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.errors import KernelError
 
@@ -76,3 +78,14 @@ def test_of_two_arrays(function):
             if found := differences(function, x, y, *extra):
                 wrong[left, right] = found
     assert not wrong
+
+
+@mt.jit
+def running(x):
+    return torch.cumsum(x, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_running_sums_of_halves_are_carried_in_fp32(dtype):
+    x = torch.rand(2048).to(dtype)
+    torch.testing.assert_close(running(x), torch.cumsum(x, 0), rtol=torch.finfo(dtype).eps, atol=0)
