@@ -23,16 +23,29 @@ from mlirtri.lowering.tvm_names import relax, tvm
 Launch = Callable[[Sequence[Any], Sequence[Any]], None]
 LITTLE = 1 << 12
 """Bytes that one block of work may touch to be over in a microsecond or so."""
+DIRECT_STEPS, DIRECT_BYTES = 4, 1 << 20
+"""Launches, and bytes between them, up to which the way into a call is worth being short."""
+
+
+@dataclass(frozen=True)
+class DirectStep:
+    """One launch: a compiled function, which checks shapes, dtypes, strides and devices before it reads or writes."""
+
+    function: Callable[..., Any]
+    operands: tuple[int, ...]
+    """Numbers of values, in its order: what it reads, then what it writes."""
 
 
 @dataclass(frozen=True)
 class Direct:
-    """A call that is one launch, without anything around it."""
+    """A call that is a few launches on its arguments, constants and new memory, with one result."""
 
-    function: Callable[..., Any]
-    """Checks shapes, dtypes, strides and devices, and raises before it reads or writes."""
-    inputs: tuple[int, ...]
-    """Which arguments it takes, in its order; behind them it takes all results."""
+    steps: tuple[DirectStep, ...]
+    result: int
+    """Values have numbers: first the arguments."""
+    scratch: dict[int, tuple[tuple[int, ...], torch.dtype]]
+    """Shape and dtype of what a launch writes that is not the result: what another reads, or nobody."""
+    constants: dict[int, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -45,7 +58,7 @@ class KernelExecutable:
     updates_in_place: bool = False
     """Whether results that are new contents of arguments are those arguments' tensors, written in place."""
     direct: Direct | None = None
-    """The compiled function itself, where a call is nothing else."""
+    """The compiled functions themselves, where a call is nothing else."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +81,7 @@ def make_executable(plan: Plan, kernel: Callable[[str], Callable], loops: Collec
     launch = _single(plan, store, kernel(str(plan.steps[0].kernel))) if is_single else _several(plan, store, kernel)
     launch = launch if plan.is_static else _with_empty_tensors(launch, bool(plan.updates))
     launch = _on_parts(launch) if plan.has_parts else launch
-    direct = _direct(plan, store, kernel, loops) if is_single and plan.is_static and not plan.has_parts else None
+    direct = _direct(plan, store, kernel, loops) if _is_direct(plan, store) else None
     return KernelExecutable(plan.kernels, plan.bytes, launch, bool(plan.updates), direct)
 
 
@@ -114,18 +127,33 @@ def _is_single(plan: Plan, store: Store) -> bool:
     )
 
 
-def _direct(plan: Plan, store: Store, kernel: Callable[[str], Callable], loops: Collection[str]) -> Direct | None:
-    (step,) = plan.steps
-    in_order = [store.home[number] for number in step.outputs] == list(range(len(plan.results)))
-    # Nobody would look at an argument that it does not take.
-    takes_all = set(step.inputs) == set(range(plan.arguments))
-    if not in_order or not takes_all:
-        return None
-    function = kernel(str(step.kernel))
-    if step.kernel not in loops and plan.bytes is not None and plan.bytes <= LITTLE:
-        # Other threads wait for less time than it takes to let them run.
-        function.release_gil = False
-    return Direct(function, step.inputs)
+def _is_direct(plan: Plan, store: Store) -> bool:
+    """Whether a call is nothing but a few launches, which look at all of its arguments, and one result of them."""
+    if not plan.is_static or plan.has_parts or plan.updates or store.copies or len(plan.results) != 1:
+        return False
+    if not 1 <= len(plan.steps) <= DIRECT_STEPS or any(step.kernel is None for step in plan.steps):
+        return False
+    values = {number for step in plan.steps for number in (*step.inputs, *step.outputs)}
+    # A view of what a launch writes would be another number.
+    if not values.issuperset((*range(plan.arguments), *plan.results)) or plan.results[0] not in store.home:
+        return False
+    within = [plan.values[number] for number in values - {*range(plan.arguments), *plan.results}]
+    # More memory is better given back before the call is over.
+    return all(plan.values[number].size and plan.values[number].device is None for number in values) and (
+        sum(value.bytes for value in within) <= DIRECT_BYTES
+    )
+
+
+def _direct(plan: Plan, store: Store, kernel: Callable[[str], Callable], loops: Collection[str]) -> Direct:
+    steps = [DirectStep(kernel(str(step.kernel)), (*step.inputs, *step.outputs)) for step in plan.steps]
+    if plan.bytes is not None and plan.bytes <= LITTLE and not any(step.kernel in loops for step in plan.steps):
+        for step in steps:
+            # Other threads wait for less time than it takes to let them run.
+            step.function.release_gil = False
+    made = {number for step in plan.steps for number in step.outputs} - {*plan.results}
+    scratch = {number: (plan.values[number].shape, DTYPES[plan.values[number].dtype].torch) for number in sorted(made)}
+    constants = _Constants(plan)
+    return Direct(tuple(steps), plan.results[0], scratch, dict(zip(constants.numbers, constants.host, strict=True)))
 
 
 def _single(plan: Plan, store: Store, function: Callable) -> Launch:

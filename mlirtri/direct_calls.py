@@ -1,6 +1,6 @@
-"""The shortest way into a kernel that is one launch with one result: a Python function written for its arguments.
+"""The shortest way into a kernel that is a few launches with one result: a Python function written for its arguments.
 
-Takes a compiled function, which checks shapes, dtypes, strides and devices itself, and a general way to call it. Gives
+Takes compiled functions, which check shapes, dtypes, strides and devices themselves, and a general way to call. Gives
 a function that allocates and launches. What the launch refuses, and what it cannot see (gradients, negations that are
 yet to be done, memory of `out` that an argument shares), goes the general way, which copies or says what is wrong.
 """
@@ -29,6 +29,8 @@ class Type:
 
     shape: tuple[int, ...]
     dtype: torch.dtype
+    seen: torch.dtype | None = None
+    """As what compiled functions take the same memory, where that differs: unsigned integers as signed ones."""
 
     @property
     def bytes(self) -> int:
@@ -41,10 +43,7 @@ class Type:
     @property
     def array_dtype(self) -> np.dtype | None:
         """NumPy's, where it has that dtype."""
-        try:
-            return torch.empty(0, dtype=self.dtype).numpy().dtype
-        except TypeError:
-            return None
+        return _array_dtype(self.dtype)
 
 
 def direct_call(
@@ -53,11 +52,9 @@ def direct_call(
     """`general`, made faster for plain tensors, arrays and floats; behind the arguments come the `bound` tensors."""
     tensors = {f"a{at}": each for at, each in enumerate(arguments) if each.shape}
     numbers = {f"a{at}": each for at, each in enumerate(arguments) if not each.shape}
-    given = [f"array({name}, {name}_dtype)" if name in numbers else name for name in _names(arguments)]
-    given += [f"bound{at}" for at in range(len(bound))]
-    passed = "".join(f"{given[at]}, " for at in direct.inputs)
     taken = "".join(f"{name}, " for name in _names(arguments))
     unfit = " or ".join(f"type({name}) is not float" for name in numbers) or "False"
+    launches = _Launches(direct, arguments, bound, result)
     lines = [
         "def call(arguments, out):",
         "    try:",
@@ -65,21 +62,69 @@ def direct_call(
         f"        if {unfit}:",
         "            pass",
     ]
-    lines += _on_tensors(tensors, passed, result, "are_plain")
-    lines += _on_arrays(tensors, passed) if result.shape and result.array_dtype is not None else []
-    lines += _on_tensors(tensors, passed, result, "look_plain")
+    lines += _on_tensors(tensors, launches, result, "are_plain")
+    lines += _on_arrays(tensors, launches) if result.shape and result.array_dtype is not None else []
+    lines += _on_tensors(tensors, launches, result, "look_plain")
     # Whatever it is, the general way says it in the user's words.
     lines += ["    except Exception:", "        pass", "    return general(arguments, out)"]
     facts = {
-        "launch": direct.function, "general": general, "empty": _empty, "empty_array": np.empty, "array": np.array,
+        "general": general, "empty": _empty, "empty_array": np.empty, "array": np.array,
         "ndarray": np.ndarray, "shape": result.shape, "strides": result.strides, "dtype": result.dtype,
         "array_dtype": result.array_dtype, "are_plain": _plain_checker([*tensors.values()]),
         "are_plain_with_out": _plain_checker([*tensors.values(), result]),
         "look_plain": _look_plain, "look_plain_with_out": _look_plain,
         **{f"{name}_dtype": each.array_dtype for name, each in numbers.items()},
-        **{f"bound{at}": tensor for at, tensor in enumerate(bound)},
+        **launches.facts,
     }  # fmt: skip
     return _made(lines, facts)
+
+
+class _Launches:
+    """The lines that allocate what is between launches, and launch."""
+
+    def __init__(self, direct: Direct, arguments: Sequence[Type], bound: Sequence[Any], result: Type):
+        self._direct, self._result = direct, result
+        self._arguments = dict(zip(_names(arguments), arguments, strict=True))
+        self._names = {len(arguments) + at: f"bound{at}" for at in range(len(bound))}
+        self._names |= {number: f"constant{number}" for number in direct.constants}
+        self._names |= {number: f"between{number}" for number in direct.scratch}
+        self._allocations = [
+            f"{n} = empty({n}_shape, {n}_strides, {n}_dtype)" for n in map(self._names.get, direct.scratch)
+        ]
+        self.facts: dict[str, Any] = {f"bound{at}": tensor for at, tensor in enumerate(bound)}
+        self.facts |= {f"constant{number}": tensor for number, tensor in direct.constants.items()}
+        self.facts |= {f"launch{at}": step.function for at, step in enumerate(direct.steps)}
+        for number, (shape, dtype) in direct.scratch.items():
+            kind = Type(shape, dtype)
+            self.facts |= {f"between{number}_{fact}": getattr(kind, fact) for fact in ("shape", "strides", "dtype")}
+        for name, kind in {**self._arguments, "result": result}.items():
+            if kind.seen is not None:
+                self.facts |= {f"{name}_seen": kind.seen, f"{name}_seen_array": _array_dtype(kind.seen)}
+                self.facts |= {f"{name}_own": kind.dtype, f"{name}_own_array": kind.array_dtype}
+
+    def into(self, result: str, suffix: str = "") -> list[str]:
+        """The lines of a call that writes into the tensor, or with `suffix` "_array" the array, of this name."""
+        names = dict(enumerate(self._taken(name, name, kind, suffix) for name, kind in self._arguments.items()))
+        names |= self._names | {self._direct.result: self._taken(result, "result", self._result, suffix)}
+        steps = enumerate(self._direct.steps)
+        return [
+            *self._allocations,
+            *(f"launch{at}({', '.join(names[number] for number in step.operands)})" for at, step in steps),
+            f"return {result}",
+        ]
+
+    def owned(self, out: str = "", suffix: str = "") -> str:
+        """A condition, behind others: what a launch takes for another dtype, and would not look at, has its own."""
+        seen = [(name, name) for name, kind in self._arguments.items() if kind.seen is not None]
+        seen += [(out, "result")] if out and self._result.seen is not None else []
+        return "".join(f" and {name}.dtype == {fact}_own{suffix}" for name, fact in seen)
+
+    @staticmethod
+    def _taken(name: str, fact: str, kind: Type, suffix: str) -> str:
+        """An argument or result as a launch takes it."""
+        if not kind.shape and fact != "result":
+            return f"array({name}, {name}_dtype)"
+        return name if kind.seen is None else f"{name}.view({fact}_seen{suffix})"
 
 
 def is_possible(arguments: Sequence[Type]) -> bool:
@@ -114,34 +159,38 @@ def guarded(
     return _made([*lines, "    return unknown"], facts)
 
 
+def _array_dtype(dtype: torch.dtype) -> np.dtype | None:
+    try:
+        return torch.empty(0, dtype=dtype).numpy().dtype
+    except TypeError:
+        return None
+
+
 def _names(arguments: Sequence[Type]) -> list[str]:
     return [f"a{at}" for at in range(len(arguments))]
 
 
-def _on_tensors(tensors: dict[str, Type], passed: str, result: Type, check: str) -> list[str]:
+def _on_tensors(tensors: dict[str, Type], launches: _Launches, result: Type, check: str) -> list[str]:
     """Two arrays meet where one begins less than its bytes before the other."""
     given = ", ".join(tensors)
     meetings = [f"-{each.bytes} < {name}.data_ptr() - start < {result.bytes}" for name, each in tensors.items()]
     return [
-        f"        elif out is None and {check}({given}):",
+        f"        elif out is None and {check}({given}){launches.owned()}:",
         "            result = empty(shape, strides, dtype)",
-        f"            launch({passed}result)",
-        "            return result",
-        f"        elif out is not None and {check}_with_out({given}, out):",
+        *(f"            {line}" for line in launches.into("result")),
+        f"        elif out is not None and {check}_with_out({given}, out){launches.owned('out')}:",
         "            start = out.data_ptr()",
         f"            if not ({' or '.join(meetings)}):",
-        f"                launch({passed}out)",
-        "                return out",
+        *(f"                {line}" for line in launches.into("out")),
     ]
 
 
-def _on_arrays(tensors: dict[str, Type], passed: str) -> list[str]:
+def _on_arrays(tensors: dict[str, Type], launches: _Launches) -> list[str]:
     checks = " and ".join(["out is None", *(f"type({name}) is ndarray" for name in tensors)])
     return [
-        f"        elif {checks}:",
+        f"        elif {checks}{launches.owned(suffix='_array')}:",
         "            result = empty_array(shape, array_dtype)",
-        f"            launch({passed}result)",
-        "            return result",
+        *(f"            {line}" for line in launches.into("result", "_array")),
     ]
 
 

@@ -60,19 +60,24 @@ class Runner:
         self.is_single = isinstance(tree, Leaf) and len(interface.leaves) == 1
         self.types = [(entry.shape, entry.torch_dtype) for entry in self.entries]
         has_views = self.has_views or any(entry.view is not None for entry in self.entries)
+        has_parts = any(dtype.is_complex for _, dtype in (*self.types, *self.outputs))
         self.updates = Updates(interface, getattr(executable, "updates_in_place", False))
         is_bare = not (self.updates or interface.numbers or interface.states or interface.log or interface.checks)
-        self.is_plain = (
-            self.is_single and is_bare and self.sizes is None and bool(self.entries) and not cuda and not has_views
+        self.is_direct = (
+            self.is_single and is_bare and self.sizes is None and bool(self.entries) and not cuda and not has_parts
         )
+        self.is_plain = self.is_direct and not has_views
 
     def faster(self, general: General) -> General:
         """`general` without all that the compiled function looks at itself, where it is a single one."""
         direct = getattr(self.executable, "direct", None)
-        types = [Type(tuple(shape), dtype) for shape, dtype in self.types]
-        if direct is None or not self.is_plain or not is_possible(types):
+        types = [
+            Type(tuple(entry.shape), entry.torch_dtype, _seen(entry.view, entry.torch_dtype)) for entry in self.entries
+        ]
+        if direct is None or not self.is_direct or not is_possible(types):
             return general
-        return direct_call(direct, types, self.bound, Type(*self.outputs[0]), general)
+        [(shape, dtype)], [view] = self.outputs, self.views
+        return direct_call(direct, types, self.bound, Type(shape, dtype, _seen(view, dtype)), general)
 
     def __call__(self, arguments: Sequence[Any], out: Any = None) -> Any:
         if out is None and self.is_plain and _are_plain(arguments, self.types):
@@ -221,6 +226,11 @@ class Runner:
         if any(stride == 0 and size > 1 for stride, size in zip(found.stride(), found.shape, strict=True)):
             raise ArgumentMismatchError(f"{self.name}(): several elements of out share memory, as expand() makes them")
         return found
+
+
+def _seen(view: Callable[[torch.Tensor], torch.Tensor] | None, dtype: torch.dtype) -> torch.dtype | None:
+    """The dtype that an executable takes a tensor for, where that is not its own."""
+    return None if view is None else view(torch.empty(0, dtype=dtype)).dtype
 
 
 def _are_plain(arguments: Sequence[Any], types: list[tuple[Any, Any]]) -> bool:

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 import torch
-from tolerances import within
+from tolerances import tolerance, within
 
 import mlirtri as mt
 from mlirtri.errors import ArgumentMismatchError, KernelTypeError
@@ -38,6 +38,16 @@ def moved(a):
 @mt.jit
 def first(a, b):
     return a + 1
+
+
+@mt.jit
+def chained(a, b):
+    return torch.relu(a @ b) @ b
+
+
+@mt.jit
+def largest(a):
+    return torch.argmax(a, dim=1)
 
 
 @mt.jit
@@ -89,6 +99,51 @@ def test_plain_tensors_go_straight_in(kernel, launches, a, b):
         assert torch.equal(kernel(a, b), a + b)
     assert torch.equal(kernel(torch.ones(9)[1:], b), b + 1)
     assert launches == [0]
+
+
+def test_launches_in_a_row_go_straight_in(launches, a, b):
+    a, b = torch.outer(a, b), torch.outer(b, a)
+    kernel = chained.compile(a, b)
+    kernel(a, b)
+    launches[0] = 0
+    expected = torch.relu(a @ b) @ b
+    near = {"rtol": 0, "atol": tolerance("float32", 64) * float((a.abs() @ b.abs() @ b.abs()).max())}
+    torch.testing.assert_close(kernel(a, b), expected, **near)
+    torch.testing.assert_close(kernel(a, b, out=(out := torch.empty(8, 8))), expected, **near)
+    np.testing.assert_allclose(kernel(a.numpy(), b.numpy()), expected.numpy(), **near)
+    assert launches == [0]
+    assert kernel(a, b, out=b) is b
+    torch.testing.assert_close((out, b), (expected, expected), **near)
+
+
+def test_results_that_nobody_reads_have_memory_of_their_own(launches, a):
+    a = torch.outer(a, a.sin())
+    kernel = largest.compile(a)
+    kernel(a)
+    launches[0] = 0
+    assert torch.equal(kernel(a), a.argmax(1))
+    assert launches == [0]
+
+
+def test_unsigned_integers_go_straight_in(launches):
+    a, b = torch.arange(8, dtype=torch.uint8) * 30, torch.full((8,), 77, dtype=torch.uint8)
+    kernel = add.compile(a, b)
+    kernel(a, b)
+    launches[0] = 0
+    out = torch.empty_like(a)
+    assert torch.equal(kernel(a, b), a + b)
+    assert kernel(a, b, out=out) is out
+    assert torch.equal(out, a + b)
+    found = kernel(a.numpy(), b.numpy())
+    assert found.dtype == np.uint8
+    assert np.array_equal(found, (a + b).numpy())
+    assert launches == [0]
+    with pytest.raises(ArgumentMismatchError, match="'b' was compiled for"):
+        kernel(a, b.view(torch.int8))
+    with pytest.raises(ArgumentMismatchError, match="'a' was compiled for"):
+        kernel(a.numpy().view(np.int8), b.numpy())
+    with pytest.raises(ArgumentMismatchError, match="out"):
+        kernel(a, b, out=out.view(torch.int8))
 
 
 def test_a_number_goes_straight_in(a):
