@@ -110,12 +110,12 @@ def factor_ex(a: Tensor, *, pivot: bool = True, check_errors: bool = False) -> A
         return NotImplemented
     lu, _, pivots, info = _factored(a)
     if check_errors:
-        _refuse_unless(info == 0, "torch.linalg.lu_factor_ex: a matrix is singular")
+        _refuse_unless(info == 0, "torch.linalg.lu_factor: a matrix is singular")
     return lu, pivots, info
 
 
 def factor(a: Tensor, *, pivot: bool = True) -> Any:
-    found = factor_ex(a, pivot=pivot)
+    found = factor_ex(a, pivot=pivot, check_errors=True)
     return NotImplemented if found is NotImplemented else found[:2]
 
 
@@ -157,6 +157,12 @@ def sign_and_logarithm(a: Tensor) -> Any:
     diagonal = lu.diagonal(0, -2, -1)
     sign = torch.sgn(diagonal).prod(-1) * _sign(pivots).to(a.dtype)
     return sign, diagonal.abs().log().sum(-1), lu, pivots
+
+
+def sign_and_logarithm_alone(a: Tensor) -> Any:
+    """What torch-mlir makes of this does not swap rows."""
+    found = sign_and_logarithm(a)
+    return NotImplemented if found is NotImplemented else found[:2]
 
 
 # --- triangles -----------------------------------------------------------------------------------------------------
@@ -327,6 +333,7 @@ def orthogonal(a: Tensor, mode: str = "reduced") -> Any:
 LINEAR_ALGEBRA: dict[Any, Callable[..., Any]] = {
     aten._linalg_det.default: determinant,
     aten._linalg_slogdet.default: sign_and_logarithm,
+    aten.linalg_slogdet.default: sign_and_logarithm_alone,
     aten._linalg_solve_ex.default: solved_ex,
     aten.linalg_solve.default: solved,
     aten.linalg_inv.default: inverse,

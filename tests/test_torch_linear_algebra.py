@@ -32,7 +32,8 @@ def solutions(a, b, s):
 
 
 def solution(a, b, s):
-    return torch.linalg.solve(a, b), torch.linalg.det(a)
+    """With a logarithm of what has no pivot on its diagonal."""
+    return torch.linalg.solve(a, b), torch.linalg.det(a), torch.linalg.slogdet(a * torch.eye(4).flip(0))
 
 
 def roots(a, b, s):
@@ -70,6 +71,7 @@ def test_factors_and_solutions(function, pipeline):
     ("function", "matrix", "message"),
     [
         (torch.linalg.inv, torch.ones(3, 3), "a matrix is singular"),
+        (torch.linalg.lu_factor, torch.ones(3, 3), "a matrix is singular"),
         (torch.linalg.cholesky, -torch.eye(3), "not positive-definite"),
     ],
 )
