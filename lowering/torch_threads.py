@@ -22,6 +22,7 @@ from typing import Any
 
 from mlirtri import settings
 from mlirtri.dialect.mlir import execution_engine, ir
+from mlirtri.forks import is_forked
 from mlirtri.lowering.openmp import torch_runtime
 from mlirtri.lowering.tvm_names import tvm_libraries
 
@@ -34,22 +35,15 @@ _BARRIER = "TVMBackendParallelBarrier"
 _Packed = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _LOADING = threading.Lock()
 _STARTERS: list[_Starter] = []
-_USED: list[bool] = []
-"""Not empty once kernels may run with several threads."""
-_FORKED: list[bool] = []
-"""Not empty in a process that was forked afterwards."""
 
 
 def use_threads(threads: int) -> None:
     """Let TVM's pools use so many CPU threads: its own guess halves them.
 
-    The pool of a Python thread is made at its first parallel launch and reads the variable then. A process forked from
-    one that has run kernels has one thread: the others were not forked, and its pool would wait for them forever.
+    The pool of a Python thread is made at its first parallel launch and reads the variable then. A forked process
+    has one thread: the others were not forked, and its pool would wait for them forever.
     """
-    os.environ["TVM_NUM_THREADS"] = str(1 if _FORKED else max(1, threads))
-    if not _USED and hasattr(os, "register_at_fork"):
-        _USED.append(True)
-        os.register_at_fork(after_in_child=_stay_alone)
+    os.environ["TVM_NUM_THREADS"] = str(1 if is_forked() else max(1, threads))
     # Workers that are bound to a core wait for it when somebody else's thread is there, the caller's own among them.
     os.environ.setdefault("TVM_BIND_THREADS", "0")
 
@@ -85,7 +79,7 @@ def _launch(threads: int, team: int) -> int | None:
         module = ir.Module.parse(_PROGRAM.read_text())
         engine = execution_engine.ExecutionEngine(module, opt_level=0, shared_libs=[runtime, core._name])
     starter = _Starter(engine, threads, team)
-    starter.set(alone=bool(_FORKED))
+    starter.set(alone=is_forked())
     _STARTERS.append(starter)
     return starter.address()
 
@@ -113,7 +107,10 @@ def _call(function: Any, *values: Any) -> None:
 
 
 def _stay_alone() -> None:
-    _FORKED.append(True)
     os.environ["TVM_NUM_THREADS"] = "1"
     for starter in _STARTERS:
         starter.set(alone=True)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_stay_alone)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.errors import KernelError
+from mlirtri.forks import watch as _watch_forks
 from mlirtri.jit import JitFunction, jit
 from mlirtri.language import LanguageFunction, Macro, Ref, Tensor, device_print, macro, static_range
 
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from mlirtri.tosa_program import from_tosa
     from mlirtri.tuning import tune
 
+_watch_forks()
 globals().update(DTYPES)
 _LAZY = {
     "compare": "mlirtri.comparison",
