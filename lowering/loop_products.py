@@ -212,7 +212,8 @@ class _Sequence:
 
 def _product(nest: _Nest) -> Product | None:
     """The product of a nest that is one, with a size that only the run shows, in rows or batch alone."""
-    summed = [each for each in nest.variables if each not in list(nest.store.indices)]
+    stored = set(nest.store.indices)  # no list: see `products`
+    summed = [each for each in nest.variables if each not in stored]
     product = product_of(nest.store, nest.axes, summed)
     if product is None or not product.columns or nest.names:
         return None
@@ -221,7 +222,8 @@ def _product(nest: _Nest) -> Product | None:
     if not is_open or not product.rows or not all(isinstance(axis.extent, int) for axis in known):
         return None
     places = list(product.update.indices)
-    are_plain = all(place in nest.variables for place in places) and len(set(places)) == len(places)
+    variables = set(nest.variables)
+    are_plain = all(place in variables for place in places) and len(set(places)) == len(places)
     operands = [load.source for each in (product.left, product.right) for load in _loads(each)]
     reads_itself = any(each.same_as(product.result) for each in operands)
     has_calls = any(_calls(each) or _names_values(each) for each in (product.left, product.right))

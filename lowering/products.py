@@ -124,10 +124,11 @@ def _is_zero(init: Any) -> bool:
     return isinstance(value, (tirx.FloatImm, tirx.IntImm)) and value.value == 0
 
 
-def _variables(expression: Any) -> list[Any]:
+def _variables(expression: Any) -> set[Any]:
+    """No list: what is looked for in one is compared, and a number with a variable is an expression."""
     found: list[Any] = []
     structural_walk(expression, (tirx.Var, found.append))
-    return found
+    return set(found)
 
 
 def mark_products(mod: IRModule) -> IRModule:

@@ -55,6 +55,23 @@ def test_products_in_every_order(order, sizes):
     )
 
 
+def test_sums_at_constant_places_are_no_product_of_matrices():
+    a, b, c = random(9), random(2, 9), random(9, 9)
+    body = """
+for i in range(9):
+    B[0, i] = A[i] * A[i]
+for i in range(9):
+    B[1, 3] = B[1, 3] + A[i] * A[8 - i]
+for j in range(9):
+    for k in range(9):
+        B[1, j] = B[1, j] + A[k] * C[k, j]
+"""
+    expected = np.stack((a * a, b[1] + a @ c))
+    expected[1, 3] += (a * a[::-1]).sum()
+    found = run(scheduled(function(body, **arguments_of({"A": a, "B": b, "C": c})), on(1)), a, b, c)
+    np.testing.assert_allclose(found[1], expected, rtol=0, atol=tolerance("float64", 9) * 9)
+
+
 def test_product_is_a_tile_of_vectors():
     arrays = {"A": random(64, 64), "B": random(64, 64), "C": random(64, 64)}
     body = PRODUCTS["i k j"].format(m=64, k=64, n=64, sum="C[i, j] = C[i, j] + A[i, k] * B[k, j]")
