@@ -77,8 +77,8 @@ def _buffers_read_as_bits(function: PrimFunc) -> dict:
     """The function's own bf16 buffers from which bits are taken, each with a uint16 buffer to stand for it."""
     inner, taken = {}, []
 
-    def note(block):
-        for buffer in block.alloc_buffers:
+    def note(where):
+        for buffer in where.alloc_buffers if isinstance(where, SBlock) else [where.buffer]:
             if str(buffer.dtype) == HALF:
                 inner[buffer] = tirx.decl_buffer(buffer.shape, BITS, buffer.name, scope=buffer.scope(), layout=None)
 
@@ -86,7 +86,7 @@ def _buffers_read_as_bits(function: PrimFunc) -> dict:
         if _is_reinterpret(node, HALF, BITS) and isinstance(node.args[0], TensorLoad):
             taken.append(node.args[0].source)
 
-    structural_walk(function.body, [(SBlock, note), (ir.Call, call)], order="pre")
+    structural_walk(function.body, [(SBlock, note), (tirx.AllocBuffer, note), (ir.Call, call)], order="pre")
     return {buffer: inner[buffer] for buffer in taken if buffer in inner}
 
 

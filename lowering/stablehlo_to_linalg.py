@@ -17,6 +17,7 @@ from mlirtri.lowering import (
     stablehlo_scatter,
     stablehlo_sizes,
     stablehlo_sorting,
+    stablehlo_sums,
 )
 from mlirtri.lowering.isolated_passes import run_isolated
 from mlirtri.lowering.mlir_passes import Pass, run_rewrite
@@ -40,6 +41,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("control-flow", stablehlo_control.rewrite, module, context)
     module = run_isolated(module, TO_LINALG, context)
     with module.context, ir.Location.unknown():
+        run_rewrite("sums-of-halves", stablehlo_sums.rewrite, module, context)
         run_rewrite("sorts", stablehlo_sorting.rewrite, module, context)
         run_rewrite("scatters", stablehlo_scatter.rewrite, module, context)
         refuse(_left(module), "linalg", "compute it outside of the program, or write it with other operations")

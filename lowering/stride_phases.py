@@ -139,7 +139,8 @@ def _convolved(operation: ir.Operation, image: ir.Value, phases: Sequence[_Phase
     if piece is None:
         return zeros
     weights = operation.operands[1]
-    kernel = ir.RankedTensorType.get([*weights.type.shape[:2], *(each.count for each in phases)], of.element_type)
+    counts, element = [each.count for each in phases], weights.type.element_type
+    kernel = ir.RankedTensorType.get([*weights.type.shape[:2], *counts], element)
     firsts, steps = ([0, 0, *(each.first for each in phases)], [1, 1, *(each.step for each in phases)])
     w = tensor.extract_slice(kernel, weights, [], [], [], firsts, list(kernel.shape), steps)
     dilations = [each.dilation for each in phases]

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from dynamic_programs import (
     ADD,
     ARANGE,
@@ -36,6 +37,12 @@ class TestOneCompile:
     def test_product(self, pipeline, n, m, k):
         x, y = normal(n, m), normal(m, k)
         check(kernel(MATMUL, pipeline)(x, y), x @ y)
+
+    def test_product_of_halves(self, pipeline):
+        """Its sums are cells of bf16, as the text says."""
+        x, y = (torch.from_numpy(normal(*each)).bfloat16() for each in ((3, 5), (5, 4)))
+        product = kernel(MATMUL.replace("f32", "bf16"), pipeline)(x, y)
+        torch.testing.assert_close(product, (x.double() @ y.double()).bfloat16(), rtol=0.02, atol=0.05)
 
     @pytest.mark.parametrize(("n", "m"), [(4, 6), (1, 1), (65, 130), (0, 4)])
     def test_softmax(self, pipeline, n, m):

@@ -112,6 +112,35 @@ def test_chlo_and_bfloat16():
     np.testing.assert_array_equal(found, half + half)
 
 
+SUMS_OF_HALVES = """
+func.func public @main(%x: tensor<2x9x9x60xbf16>, %w: tensor<3x3x30x8xbf16>, %a: tensor<4x30x9xbf16>, %b: tensor<9x30x5xbf16>, %p: tensor<3x300xf16>, %q: tensor<300xf16>)
+    -> (tensor<2x7x7x8xbf16>, tensor<4x5xbf16>, tensor<3xf16>, tensor<3xf16>) {
+  %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {stride = [1, 1]} {batch_group_count = 1 : i64, feature_group_count = 2 : i64} : (tensor<2x9x9x60xbf16>, tensor<3x3x30x8xbf16>) -> tensor<2x7x7x8xbf16>
+  %1 = stablehlo.dot_general %a, %b, contracting_dims = [1, 2] x [1, 0] : (tensor<4x30x9xbf16>, tensor<9x30x5xbf16>) -> tensor<4x5xbf16>
+  %2 = stablehlo.dot %p, %q : (tensor<3x300xf16>, tensor<300xf16>) -> tensor<3xf16>
+  %one = stablehlo.constant dense<1.0> : tensor<f16>
+  %3 = stablehlo.reduce(%p init: %one) applies stablehlo.add across dimensions = [1] : (tensor<3x300xf16>, tensor<f16>) -> tensor<3xf16>
+  return %0, %1, %2, %3 : tensor<2x7x7x8xbf16>, tensor<4x5xbf16>, tensor<3xf16>, tensor<3xf16>
+}"""  # noqa: E501 - as it is printed
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_halves_are_added_up_in_fp32(pipeline):
+    """Rounded at every step, these sums are off by 20 times the tolerance and more."""
+    import torch
+
+    shapes = (2, 9, 9, 60), (3, 3, 30, 8), (4, 30, 9), (9, 30, 5), (3, 300), (300,)
+    halves = [
+        torch.from_numpy(random(*each)).to(torch.float16 if each[-1] == 300 else torch.bfloat16) for each in shapes
+    ]
+    x, w, a, b, p, q = (each.double() for each in halves)
+    image = torch.nn.functional.conv2d(x.permute(0, 3, 1, 2), w.permute(3, 2, 0, 1), groups=2).permute(0, 2, 3, 1)
+    wanted = image, torch.einsum("aij,jib->ab", a, b), p @ q, p.sum(1) + 1
+    for found, each in zip(run(SUMS_OF_HALVES, *halves, pipeline=pipeline), wanted, strict=True):
+        unit = 2.0**-8 if found.dtype == torch.bfloat16 else 2.0**-11
+        torch.testing.assert_close(found.double(), each, rtol=unit, atol=1e-4)
+
+
 COUNTED = """
 func.func public @main(%x: tensor<4xf32>) -> (tensor<i32>, tensor<4xf32>) {
   %start = stablehlo.constant dense<2> : tensor<i32>

@@ -1,0 +1,108 @@
+"""Sums of halves in StableHLO: contractions and convolutions are carried in fp32, and rounded once behind.
+
+Upstream's lowering gives the sums the element type of the result, so that fp16 and bf16 would be rounded at every step.
+StableHLO leaves the accumulator open, and XLA and everything else here has fp32.
+
+Takes a module of linalg on tensors, as upstream's lowering leaves it. Gives it, in place, with fp32 outputs of what
+adds up fp16 or bf16 along a loop, and the conversion behind. Refuses nothing.
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.mlir import all_operations, arith, ir, linalg, tensor
+from mlirtri.lowering.cloning import clone, replace
+from mlirtri.lowering.linalg_builder import dimensions, generic, sizes_of
+
+NAMED = ("linalg.dot", "linalg.matvec", "linalg.vecmat", "linalg.matmul", "linalg.batch_matmul")
+CONVOLUTIONS = ("linalg.conv_", "linalg.depthwise_conv_")
+HALVES = ("f16", "bf16")
+
+
+def rewrite(module: ir.Module) -> None:
+    """Widen the sums of `module`."""
+    # What is replaced takes the operations of its body with it.
+    for operation in [each for each in all_operations(module) if _is_sum_of_halves(each)]:
+        out, kind = operation.operands[len(operation.operands) - 1], operation.results[0].type
+        with ir.InsertionPoint(operation), operation.location:
+            wide = ir.RankedTensorType.get(kind.shape, ir.F32Type.get())
+            build = _generic if operation.name == "linalg.generic" else _named
+            total = build(operation, _start(out, wide), wide)
+            value = _converted(total, kind)
+        replace(operation, [value])
+
+
+def _is_sum_of_halves(operation: ir.Operation) -> bool:
+    if len(operation.results) != 1 or not isinstance(operation.results[0].type, ir.RankedTensorType):
+        return False
+    if str(operation.results[0].type.element_type) not in HALVES:
+        return False
+    if operation.name == "linalg.generic":
+        return "reduction" in str(operation.attributes["iterator_types"]) and _addend(operation) is not None
+    return operation.name in NAMED or operation.name.startswith(CONVOLUTIONS)
+
+
+def _addend(operation: ir.Operation) -> ir.Value | None:
+    """What the body adds to its output, which it does nothing else with; None if it does."""
+    block = operation.regions[0].blocks[0]
+    *_, last = block.operations
+    so_far = block.arguments[len(block.arguments) - 1]
+    added = getattr(last.operands[0].owner, "operation", None)
+    if added is None or added.name != "arith.addf" or len(list(so_far.uses)) != 1:
+        return None
+    others = [operand for operand in added.operands if operand != so_far]
+    return others[0] if len(others) == 1 and len(list(added.results[0].uses)) == 1 else None
+
+
+def _start(out: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
+    """What the sums begin with: a constant of its own where it is one, as products are known by."""
+    fill = getattr(out.owner, "operation", None)
+    number = getattr(fill.operands[0].owner, "operation", None) if fill and fill.name == "linalg.fill" else None
+    if number is None or number.name != "arith.constant":
+        return _converted(out, kind)
+    value = arith.constant(kind.element_type, ir.FloatAttr(number.attributes["value"]).value)
+    return linalg.fill(value, outs=[tensor.empty(sizes_of(out), kind.element_type)])
+
+
+def _named(operation: ir.Operation, out: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
+    """The same operation onto another output; its body, which upstream makes, widens what it multiplies."""
+    operands = [*list(operation.operands)[:-1], out]
+    attributes = {each: operation.attributes[each] for each in operation.attributes.keys()}
+    made = ir.Operation.create(operation.name, [kind], operands, attributes, regions=1)
+    linalg.fill_builtin_region(made)
+    return made.results[0]
+
+
+def _generic(operation: ir.Operation, out: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
+    made = clone(operation, {})
+    made.operands[len(made.operands) - 1] = out
+    made.results[0].set_type(kind)
+    block = made.regions[0].blocks[0]
+    so_far = block.arguments[len(block.arguments) - 1]
+    so_far.set_type(kind.element_type)
+    value = _addend(made)
+    *_, last = block.operations
+    with ir.InsertionPoint(last), operation.location:
+        total = arith.addf(so_far, _widened(value, kind.element_type))
+    added = last.operands[0].owner
+    last.operands[0] = total
+    added.erase()
+    return made.results[0]
+
+
+def _widened(value: ir.Value, kind: ir.Type) -> ir.Value:
+    """A number in fp32; a product before it is rounded."""
+    owner = getattr(value.owner, "operation", None)
+    if owner is not None and owner.name == "arith.mulf":
+        return arith.mulf(*(arith.extf(kind, operand) for operand in owner.operands))
+    return arith.extf(kind, value)
+
+
+def _converted(value: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
+    """A tensor with elements of another width."""
+    convert = arith.extf if str(kind.element_type) == "f32" else arith.truncf
+    same = dimensions(*range(kind.rank), rank=kind.rank)
+    out = tensor.empty(sizes_of(value), kind.element_type)
+    [result] = generic(
+        [value], [out], [same, same], ["parallel"] * kind.rank, lambda each, _: [convert(kind.element_type, each)]
+    )
+    return result
