@@ -17,7 +17,7 @@ from mlirtri.lowering.row_merging import Launch, Merged, merged, merged_name
 from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of
 from mlirtri.lowering.row_plan import make_plan
 from mlirtri.lowering.target import Target
-from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, PrimFunc, relax, structural_walk, tirx
+from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, PrimFunc, ir, relax, structural_walk, tirx
 from mlirtri.lowering.tvm_passes import operator_of
 
 Group = tuple[int, ...]
@@ -89,7 +89,7 @@ def explain_apart(mod: IRModule, is_producer: Marks, is_consumer: Marks, target:
                 if first is not None and second is not None:
                     return search.why_apart(_union([first, second]))
                 if all(any(marks(callee) for callee in _callees(block, mod)) for marks in (is_producer, is_consumer)):
-                    return "arguments", "one of both takes a constant or gives several results, which rows leave alone"
+                    return "arguments", "one of both takes sizes or gives several results, which rows leave alone"
     return "order", "they are not in one straight piece of the program"
 
 
@@ -239,7 +239,7 @@ def _union(groups: Iterable[Group]) -> Group:
 
 
 def _launch(binding: Any, mod: IRModule) -> Launch | None:
-    """The call that a binding is, if it has one result and plain arguments."""
+    """The call that a binding is, if it has one result and plain arguments: tensors, constants among them."""
     if operator_of(binding) != "relax.call_tir" or not isinstance(binding.value.args[1], relax.Tuple):
         return None
     call = binding.value
@@ -248,7 +248,7 @@ def _launch(binding: Any, mod: IRModule) -> Launch | None:
     arguments = tuple(call.args[1].fields)
     if not is_plain or len(function.params) != len(arguments) + 1:
         return None
-    if not all(isinstance(each, relax.Var) for each in arguments):
+    if not all(isinstance(each, (relax.Var, ir.GenericConst)) for each in arguments):
         return None
     return Launch(binding, call.args[0].name_hint, function, arguments)
 

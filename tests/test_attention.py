@@ -43,19 +43,20 @@ def reference(q, k, v, mask=0.0):
 
 
 @pytest.mark.parametrize(
-    ("queries", "keys", "values"),
+    ("queries", "keys", "values", "pipeline"),
     [
-        ((1, 2, 64, 64), (1, 2, 64, 64), (1, 2, 64, 64)),
-        ((2, 3, 37, 16), (2, 3, 53, 16), (2, 3, 53, 21)),
-        ((3, 130, 32), (3, 200, 32), (3, 200, 40)),
-        ((70, 24), (45, 24), (45, 16)),
-        ((1, 2, 9, 7), (1, 2, 300, 7), (1, 2, 300, 33)),
+        ((1, 2, 64, 64), (1, 2, 64, 64), (1, 2, 64, 64), "linalg"),
+        ((2, 3, 37, 16), (2, 3, 53, 16), (2, 3, 53, 21), "linalg"),
+        ((2, 3, 37, 16), (2, 3, 53, 16), (2, 3, 53, 21), "relax"),
+        ((3, 130, 32), (3, 200, 32), (3, 200, 40), "linalg"),
+        ((70, 24), (45, 24), (45, 16), "linalg"),
+        ((1, 2, 9, 7), (1, 2, 300, 7), (1, 2, 300, 33), "linalg"),
     ],
     ids=str,
 )
-def test_attention_is_one_kernel(queries, keys, values):
+def test_attention_is_one_kernel(queries, keys, values, pipeline):
     q, k, v = tensors(queries, keys, values)
-    kernel = attention.compile(q, k, v)
+    kernel = attention.compile(q, k, v, pipeline=pipeline)
     torch.testing.assert_close(kernel(q, k, v), reference(q, k, v), rtol=2e-5, atol=2e-5)
     assert kernel.stats["kernels"] == 1
     assert '"mlirtri.schedule": "Attention"' in kernel.ir["scheduled"]
