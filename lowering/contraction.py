@@ -39,7 +39,7 @@ class Way(Enum):
     COLUMNS = "columns"
     """Lanes are columns of a right operand that is read once, in place, for a few rows."""
     DOTS = "dots"
-    """Lanes are along the innermost axis of the sum, along which both operands lie."""
+    """Lanes are along the innermost axis of the sum, along which both operands lie, or the right one's copy does."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,8 @@ class Contraction:
     """Whether the left operand is copied first, row by row: when an element takes work, or rows are not contiguous."""
     packs_right: bool = True
     """Whether the right operand is copied first. In place it has to be contiguous along the columns."""
+    turns_right: bool = False
+    """Whether the right operand is copied to lie along the sum, for `Way.DOTS`."""
     column_range: tuple[Any, Any] | None = None
     """From which column up to which there is something to do, as run time tells; tiles without any are passed over."""
     reduced_range: tuple[Any, Any] | None = None

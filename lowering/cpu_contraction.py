@@ -22,7 +22,7 @@ from mlirtri.lowering.cpu_column_sums import column_sums
 from mlirtri.lowering.cpu_dot_tile import MOST_ROWS as MOST_DOT_ROWS
 from mlirtri.lowering.cpu_dot_tile import DotTile
 from mlirtri.lowering.cpu_facts import cache_bytes
-from mlirtri.lowering.cpu_packing import packed_left, packed_right, packed_terms
+from mlirtri.lowering.cpu_packing import packed_left, packed_right, packed_terms, turned_right
 from mlirtri.lowering.cpu_tile_body import ReductionBlock, Tile, TilePlace, has_long_stores
 from mlirtri.lowering.cpu_tiles import Cut, OpenCut, Tiles, choose_tiles, lanes_for, shared, sizes_of
 from mlirtri.lowering.target import Target
@@ -37,12 +37,14 @@ def contraction_loops(contraction: Contraction, target: Target, least: int = 1) 
     lanes = lanes_for(contraction.dtype)
     if contraction.way is Way.COLUMNS:
         return column_sums(contraction, lanes, target)
+    before: list[Any] = []
     if contraction.way is Way.DOTS:
         rows = size_of(contraction.rows)
         cut = Cut(rows, -(-rows // MOST_DOT_ROWS)) if isinstance(rows, int) else OpenCut(rows, MOST_DOT_ROWS)
         tiles = Tiles(cut, _single_vectors(contraction, lanes))
-        return _Nest(contraction, lanes, target, tiles, DotTile).statement()
-    before: list[Any] = []
+        if contraction.turns_right:
+            contraction, before = turned_right(contraction, target)
+        return sequence(*before, _Nest(contraction, lanes, target, tiles, DotTile).statement())
     if contraction.packs_left:
         contraction, statements = packed_left(contraction, target)
         before += statements

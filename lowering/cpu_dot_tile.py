@@ -61,7 +61,7 @@ class DotTile(Tile):
             return sequence(*parts)
 
         def together(row: Any) -> Any:
-            return sequence(*(self._together(dot, row, sums, first + index(at)) for at, dot in enumerate(dots)))
+            return self._together([tirx.BufferLoad(dot, self._at(row)) for dot in dots], sums, row, first)
 
         made = [tirx.AllocBuffer(dot) for dot in dots]
         made.append(self._rows_of(lambda row: sequence(*(tirx.BufferStore(dot, zero, self._at(row)) for dot in dots))))
@@ -106,11 +106,31 @@ class DotTile(Tile):
 
         return in_lanes(count, element)
 
-    def _together(self, dot: Any, row: Any, sums: Any, column: Any) -> Any:
-        """All lanes of a vector added up, half of them to the other half at a time."""
-        made, lanes = [], self.lanes
-        while lanes > 1:
-            lanes //= 2
-            here, there = ([row, ramp(index(at), lanes)] for at in (0, lanes))
-            made.append(tirx.BufferStore(dot, tirx.BufferLoad(dot, here) + tirx.BufferLoad(dot, there), here))
-        return sequence(*made, tirx.BufferStore(sums, tirx.BufferLoad(dot, [row, index(0)]), [row, column]))
+    def _together(self, dots: list[Any], sums: Any, row: Any, first: Any) -> Any:
+        """The lanes of each vector added up, of all at once: halves of two vectors are one, until one is left."""
+        made: list[Any] = []
+        vectors, part = dots, self.lanes
+
+        def added(pair: list[Any]) -> Any:
+            """Sums of the first and the second half of each part of one vector, or of two."""
+            lanes = [lane for lane in range(sum(_lanes_of(each) for each in pair)) if lane % part < part // 2]
+            halves = [tirx.Shuffle(pair, [index(lane + at) for lane in lanes]) for at in (0, part // 2)]
+            room = new_buffer("halves", self.contraction.dtype, len(lanes))
+            everything = ramp(index(0), len(lanes))
+            made.extend([tirx.AllocBuffer(room), tirx.BufferStore(room, halves[0] + halves[1], [everything])])
+            return tirx.BufferLoad(room, [everything])
+
+        while part > 1:
+            pairs = [vectors[at : at + 2] for at in range(0, len(vectors), 2)]
+            if len(vectors) > 1:
+                # Sums of the last one twice: nobody reads the second ones.
+                pairs = [pair if len(pair) == 2 else pair * 2 for pair in pairs]
+            vectors = [added(pair) for pair in pairs]
+            part //= 2
+        [total] = vectors
+        store = tirx.BufferStore(sums, total, [row, ramp(first, _lanes_of(total))])
+        return sequence(*made, store)
+
+
+def _lanes_of(vector: Any) -> int:
+    return int(vector.ty.dtype.lanes)

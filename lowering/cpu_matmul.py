@@ -40,6 +40,8 @@ FEW_ROWS_IN_PLACE = 48
 """Up to so many rows a right operand along the columns is read as it is, however large."""
 FEW_ROWS = 32
 """Up to so many rows a right operand that lies along the sum is read as it is."""
+OPERATIONS_PER_SUM = 3
+"""What it takes to add up the lanes of a vector, when those of four are added up together."""
 
 
 def matmul(function: PrimFunc, target: Target) -> Schedule | None:
@@ -54,7 +56,7 @@ def matmul(function: PrimFunc, target: Target) -> Schedule | None:
 
 
 def _loops(contraction: Contraction, target: Target) -> Any:
-    return _in_its_way(replace(contraction, way=_way(contraction)), target)
+    return _in_its_way(_way(contraction), target)
 
 
 def _in_its_way(contraction: Contraction, target: Target, least: int = 1) -> Any:
@@ -84,14 +86,41 @@ def _right_bytes(product: Product | Contraction) -> int:
     return size_of(product.columns) * size_of(product.reduced) * 4
 
 
-def _way(contraction: Contraction) -> Way:
-    """Few rows are done with by the time that the right operand would be packed."""
+def _way(contraction: Contraction) -> Contraction:
+    """The contraction with how it is computed: few rows are done with by the time the right operand would be packed."""
     rows, inner = size_of(contraction.rows), contraction.reduced[-1]
-    columns = contraction.columns[-1]
-    if rows <= MOST_ROWS and _lies_along(contraction.right, columns):
-        return Way.COLUMNS
-    along = [_lies_along(each, inner) for each in (contraction.left, contraction.right)]
-    return Way.DOTS if rows <= FEW_ROWS and all(along) and inner.extent >= lanes_for("float32") else Way.TILES
+    if rows <= MOST_ROWS and _lies_along(contraction.right, contraction.columns[-1]):
+        return replace(contraction, way=Way.COLUMNS)
+    lanes = lanes_for(contraction.dtype)
+    if not _lies_along(contraction.left, inner) or inner.extent < lanes_for("float32"):
+        return contraction
+    turns = not _lies_along(contraction.right, inner)
+    is_narrow = size_of(contraction.columns) <= lanes and _is_plain(contraction)
+    if not is_narrow and (turns or rows > FEW_ROWS):
+        return contraction
+    dots = replace(contraction, way=Way.DOTS, turns_right=turns)
+    return dots if _operations_of_dots(dots, lanes) < _operations_of_tiles(contraction, lanes) else contraction
+
+
+def _is_plain(contraction: Contraction) -> bool:
+    """Whether operands are read as they are: what is made of them would be made once for each group of columns."""
+    return all(isinstance(each, TensorLoad) for each in (contraction.left, contraction.right))
+
+
+def _operations_of_dots(contraction: Contraction, lanes: int) -> int:
+    """About how many instructions sums along lanes take, with what adds the lanes up and a copy, if there is one."""
+    *outer, inner = contraction.reduced
+    vectors = size_of(outer) * -(-inner.extent // lanes)
+    columns = size_of(contraction.columns)
+    copied = columns * size_of(contraction.reduced) if contraction.turns_right else 0
+    return size_of(contraction.rows) * columns * (vectors + OPERATIONS_PER_SUM) + copied
+
+
+def _operations_of_tiles(contraction: Contraction, lanes: int) -> int:
+    """About how many instructions tiles take, with the copy of the right operand."""
+    columns, reduced = size_of(contraction.columns), size_of(contraction.reduced)
+    copied = columns * reduced if contraction.packs_right else 0
+    return size_of(contraction.rows) * -(-columns // lanes) * reduced + copied
 
 
 def _lies_along(operand: Any, axis: Axis) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from mlirtri.lowering.contraction import Axis, Contraction, Values, depends, lies_along, size_of
 from mlirtri.lowering.cpu_tiles import lanes_for, shared
+from mlirtri.lowering.cpu_transposes import transposed
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tile_statements import (
     counted,
@@ -26,11 +27,16 @@ from mlirtri.lowering.tile_statements import (
     temporary,
     zero_of,
 )
-from mlirtri.lowering.tir_statements import index, sequence
+from mlirtri.lowering.tir_statements import index, new_buffer, sequence
 from mlirtri.lowering.tvm_names import TensorLoad, structural_walk, tirx
 
 VECTORS_TOGETHER = 8
 """Neighbouring vectors that are read one after the other: one line of memory at a time is too little for a page."""
+
+TURNED = ("float32", "float64", "int32", "int64")
+"""Of these, squares are turned round in registers: gathering an element costs as much as a whole vector."""
+MOST_ROWS_TURNED = 256
+"""With more rows, the copy is less than a twentieth of the work, and not worth the longer compilation."""
 
 
 def packed_left(contraction: Contraction, target: Target) -> tuple[Contraction, list[Any]]:
@@ -42,22 +48,34 @@ def packed_left(contraction: Contraction, target: Target) -> tuple[Contraction, 
         lanes = lanes_for(str(contraction.left.ty.dtype))
         copy = _VectorCopy(contraction, "left", contraction.left, contraction.rows, lanes)
         return replace(contraction, left=copy.load(), packs_left=False), copy.statements(target)
-    batch = [axis for axis in contraction.batch if depends(contraction.left, [axis])]
-    dtype = str(contraction.left.ty.dtype)
-    axes = [*batch, *contraction.rows]
+    load, statements = _copied_rows(contraction, "left", contraction.left, contraction.rows, target)
+    return replace(contraction, left=load, packs_left=False), statements
+
+
+def turned_right(contraction: Contraction, target: Target) -> tuple[Contraction, list[Any]]:
+    """The contraction that reads its right operand from a copy that lies along the sum, and what makes the copy."""
+    load, statements = _copied_rows(contraction, "right", contraction.right, contraction.columns, target)
+    return replace(contraction, right=load), statements
+
+
+def _copied_rows(
+    contraction: Contraction, name: str, operand: Any, own: Sequence[Axis], target: Target
+) -> tuple[Any, list[Any]]:
+    """An element of a copy ``[batch and own axes, sum …]`` of an operand, and what makes the copy."""
+    axes = [*(axis for axis in contraction.batch if depends(operand, [axis])), *own]
     shape = [size_of(axes), *(axis.extent for axis in contraction.reduced)]
-    buffer = temporary("left", dtype, shape)
+    buffer = temporary(name, str(operand.ty.dtype), shape)
     *outer, inner = contraction.reduced
 
     def row(position: Any) -> Any:
         return nested(outer, lambda values: along({**spread(axes, position), **values}))
 
     def along(values: Values) -> Any:
-        return in_vectors(inner.extent, lanes_for("int32"), lambda at: store({**values, inner.variable: at}, at))
+        return in_vectors(inner.extent, lanes_for("int32"), lambda at: store({**values, inner.variable: at}))
 
-    def store(values: Values, _at: Any) -> Any:
+    def store(values: Values) -> Any:
         place = [flat(axes, values), *(values[axis.variable] for axis in contraction.reduced)]
-        return tirx.BufferStore(buffer, replaced(contraction.left, values), place)
+        return tirx.BufferStore(buffer, replaced(operand, values), place)
 
     work = size_of(axes) * -(-size_of(contraction.reduced) // lanes_for("int32"))
     copy = shared("row", size_of(axes), row, work * 4, target)
@@ -65,8 +83,7 @@ def packed_left(contraction: Contraction, target: Target) -> tuple[Contraction, 
         flat(axes, {axis.variable: axis.variable for axis in axes}),
         *(axis.variable for axis in contraction.reduced),
     ]
-    left = tirx.BufferLoad(buffer, place)
-    return replace(contraction, left=left, packs_left=False), [tirx.AllocBuffer(buffer), copy]
+    return tirx.BufferLoad(buffer, place), [tirx.AllocBuffer(buffer), copy]
 
 
 def _is_beside(operand: Any, axes: Sequence[Axis]) -> bool:
@@ -87,14 +104,23 @@ class _VectorCopy:
 
     def __init__(self, contraction: Contraction, name: str, operand: Any, axes: Sequence[Axis], lanes: int):
         self.operand, self.axes, self.lanes = operand, axes, lanes
-        self.reduced = contraction.reduced
+        self.reduced, self.rows = contraction.reduced, size_of(contraction.rows)
         self.batch = [axis for axis in contraction.batch if depends(operand, [axis])]
         self.total = size_of(axes)
         self.vectors = -(-self.total // lanes)
+        self.turns = self._may_be_turned()
+        """Whether elements that are neighbours in memory are those along the sum."""
         self.group = min(self.vectors, VECTORS_TOGETHER) if _is_beside(operand, axes) else 1
         """Vectors that are neighbours in memory, copied together."""
         extents = [axis.extent for axis in self.reduced]
         self.buffer = temporary(name, str(operand.ty.dtype), [size_of(self.batch), self.vectors, *extents, lanes])
+
+    def _may_be_turned(self) -> bool:
+        inner, dtype = self.reduced[-1], str(self.operand.ty.dtype)
+        is_read = isinstance(self.operand, TensorLoad) and lies_along(self.operand, inner)
+        if not is_read or dtype not in TURNED or not lanes_for(dtype) == self.lanes >= 4:
+            return False
+        return isinstance(self.rows, int) and self.rows <= MOST_ROWS_TURNED and inner.extent >= self.lanes
 
     def load(self) -> Any:
         """An element of the copy, in terms of the axes."""
@@ -116,6 +142,8 @@ class _VectorCopy:
             count: Any = self.group
             if self.vectors % self.group:
                 count = tirx.min(index(self.group), index(self.vectors) - first)
+            if self.turns:
+                return self._turned(batch, first)
             return nested(
                 self.reduced,
                 lambda values: counted("vector", count, lambda at: self._vector(values, batch, first + at)),
@@ -123,6 +151,42 @@ class _VectorCopy:
 
         work = panels * size_of(self.reduced) * 4
         return [tirx.AllocBuffer(self.buffer), shared("group", size_of(self.batch) * groups, of_group, work, target)]
+
+    def _turned(self, batch: Any, vector: Any) -> Any:
+        """One vector of the axes, for the whole sum: squares along the sum, turned round in registers."""
+        *outer, inner = self.reduced
+        last = index(inner.extent - self.lanes)
+        squares = -(-inner.extent // self.lanes)
+
+        def square(values: Values, at: Any) -> Any:
+            # The last square may do some of the one before once more.
+            return self._square(values, batch, vector, inner, tirx.min(at * index(self.lanes), last))
+
+        whole = nested(outer, lambda values: counted("square", squares, lambda at: square(values, at)))
+        if not self.total % self.lanes:
+            return whole
+        rest = nested(self.reduced, lambda values: self._vector(values, batch, vector))
+        if self.vectors == 1:
+            return rest
+        return tirx.IfThenElse(tirx.LT(vector, index(self.vectors - 1)), whole, rest)
+
+    def _square(self, values: Values, batch: Any, vector: Any, inner: Axis, start: Any) -> Any:
+        made, rows, everything = [], [], ramp(index(0), self.lanes)
+        first = tirx.Var("first", "int64")
+        for at in range(self.lanes):
+            room = new_buffer("row", str(self.buffer.dtype), self.lanes)
+            axes = spread(self.axes, vector * index(self.lanes) + index(at))
+            here = {**spread(self.batch, batch), **values, **axes}
+
+            def element(lane: Any, here: Values = here, room: Any = room) -> Any:
+                return tirx.BufferStore(room, replaced(self.operand, {**here, inner.variable: first + lane}), [lane])
+
+            made += [tirx.AllocBuffer(room), in_lanes(self.lanes, element)]
+            rows.append(tirx.BufferLoad(room, [everything]))
+        for at, turned in enumerate(transposed(rows, made)):
+            place = [batch, vector, *(values[axis.variable] for axis in self.reduced[:-1]), first + index(at)]
+            made.append(tirx.BufferStore(self.buffer, turned, [*place, everything]))
+        return sequence(tirx.Bind(first, start), *made)
 
     def _vector(self, values: Values, batch: Any, vector: Any) -> Any:
         place = [batch, vector, *(values[axis.variable] for axis in self.reduced)]

@@ -125,7 +125,7 @@ def _square(turn: _Turn, start: Any, across: Any) -> Any:
     made, rows = [], []
     for load in turn.loads:
         vectors = [_row(turn, load, plus(start, index(at)), across, made) for at in range(turn.side)]
-        rows.append(_transposed(vectors, made))
+        rows.append(transposed(vectors, made))
     privates = [new_buffer("turned", str(load.buffer.dtype), 1) for load in turn.loads]
 
     def replaced(node: Any) -> Any:
@@ -157,7 +157,7 @@ def _row(turn: _Turn, load: FlatAccess, at: Any, across: Any, made: list[Any]) -
     return tirx.BufferLoad(room, [tirx.Ramp(index(0), index(1), turn.side)])
 
 
-def _transposed(vectors: Sequence[Any], made: list[Any]) -> list[Any]:
+def transposed(vectors: Sequence[Any], made: list[Any]) -> list[Any]:
     """The columns of a square of rows: blocks off the diagonal change places, of 1 element, of 2, of 4…"""
     side = len(vectors)
 

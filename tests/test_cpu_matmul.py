@@ -24,7 +24,10 @@ def transposed(emit, a, b):
 
 
 def check(make, expected, *specs, threads=1):
-    """Compile for so many threads, run on random numbers and compare with `expected`, computed in fp64 by torch."""
+    """Compile for so many threads, run on random numbers and compare with `expected`, computed in fp64 by torch.
+
+    Gives what was scheduled, as text.
+    """
     specs = [spec if isinstance(spec[-1], str) else (spec, "float32") for spec in specs]
     inputs = [random(*shape, dtype=getattr(torch, dtype)) for shape, dtype in specs]
     context = context_for(Target("cpu", "here", threads))
@@ -36,6 +39,7 @@ def check(make, expected, *specs, threads=1):
     wide = [each.double() if each.is_floating_point() else each for each in inputs]
     reduced = specs[0][0][-1]
     torch.testing.assert_close(made, expected(*wide).to(made.dtype), **within(str(made.dtype)[6:], reduced))
+    return scheduled.script()
 
 
 @pytest.mark.parametrize("size", range(1, 70))
@@ -77,6 +81,23 @@ def test_products_with_vectors_and_few_rows(left, right, dtype):
 @pytest.mark.parametrize("reduced", [16, 37, 64])
 def test_few_rows_read_both_operands_along_the_sum(rows, reduced):
     check(transposed, lambda a, b: a @ b.T, (rows, reduced), (45, reduced))
+
+
+@pytest.mark.parametrize(("columns", "reduced", "dtype"), [(3, 64, "float32"), (7, 101, "float32"), (2, 33, "float64")])
+def test_few_columns_are_sums_along_lanes(columns, reduced, dtype):
+    scheduled = check(plain, torch.matmul, ((50, reduced), dtype), ((reduced, columns), dtype), threads=2)
+    assert "dots0" in scheduled
+    scheduled = check(transposed, lambda a, b: a @ b.T, ((50, reduced), dtype), ((columns, reduced), dtype))
+    assert "dots0" in scheduled
+    assert "right = T.alloc_buffer" not in scheduled
+
+
+def test_short_sums_read_a_copy_that_was_turned_round():
+    scheduled = check(transposed, lambda a, b: a @ b.mT, (4, 20, 33), (4, 37, 33))
+    assert "dots0" not in scheduled
+    assert "T.Shuffle" in scheduled
+    # With many rows, a copy element by element costs little, and compiles sooner.
+    assert "T.Shuffle" not in check(transposed, lambda a, b: a @ b.T, (300, 33), (37, 33))
 
 
 @pytest.mark.parametrize("sums", ["bsk,khd->bshd", "bshk,bthk->bhst", "kbs,khd->bhsd", "bsmn,mnh->bsh", "ijk,lk->ijl"])
@@ -156,6 +177,10 @@ def test_registers_of_other_cpus_give_the_same(monkeypatch):
     for bits in (128, 256):
         monkeypatch.setattr(cpu_tiles, "vector_bits", lambda bits=bits: bits)
         torch.testing.assert_close(run(module(plain, (45, 40), (40, 70)), a, b), a @ b, **within("float32", 40))
+        made = run(module(transposed, (45, 40), (70, 40)), a, b.T.contiguous())
+        torch.testing.assert_close(made, a @ b, **within("float32", 40))
+        made = run(module(plain, (45, 40), (40, 3)), a, b[:, :3].contiguous())
+        torch.testing.assert_close(made, a @ b[:, :3], **within("float32", 40))
 
 
 def test_a_long_sum_is_cut_into_blocks():
