@@ -91,11 +91,17 @@ class Calling:
     persistent: frozenset[str] = frozenset()
     """The parameters and buffers that the module's state dict has."""
     sizes: Sizes = field(default_factory=Sizes)
+    names: tuple[str, ...] = ()
+    """Of the arguments that were given in order at the export, which a call may name."""
 
     def flattened(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """The leaves of the arguments; raises `ArgumentMismatchError`."""
         leaves, found = pytree.tree_flatten((tuple(args), self._ordered(kwargs)))
         if found != self.arguments:
+            args, kwargs = self._in_order(args, kwargs)
+            leaves, found = pytree.tree_flatten((args, self._ordered(kwargs)))
+        if found != self.arguments:
+            self._refuse_names(name, args, kwargs)
             raise ArgumentMismatchError(
                 f"{name}() was exported for arguments of the structure {_shown(self.arguments)}, got {_shown(found)}",
                 help="export the module again with arguments like these",
@@ -108,6 +114,33 @@ class Calling:
                 )
         self.sizes.check(name, self.given, leaves)
         return leaves
+
+    def _in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with those that have a name here and had none at the export in their places."""
+        placed, named = list(args), dict(kwargs)
+        while len(placed) < len(self.names) and self.names[len(placed)] in named:
+            placed.append(named.pop(self.names[len(placed)]))
+        return tuple(placed), named
+
+    def _refuse_names(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Raises `ArgumentMismatchError` where arguments are missing, or are more than there are."""
+        in_order, by_name = self.arguments.children()
+        names = self.names or tuple(f"argument {at}" for at in range(in_order.num_children))
+        keywords = list(by_name.context or ())
+        left = [*names[len(args) :], *keywords]
+        missing = [each for each in left if each not in kwargs]
+        unknown = [each for each in kwargs if each not in left]
+        if not (missing or unknown or len(args) > len(names)):
+            return
+        raise ArgumentMismatchError(
+            f"{name}() takes {', '.join([*names, *keywords]) or 'no arguments'}"
+            + f"; missing {', '.join(missing)}" * bool(missing)
+            + f"; not known or given twice: {', '.join(unknown)}" * bool(unknown)
+            + f"; got {len(args)} positional arguments" * (len(args) > len(names)),
+            help=None
+            if missing and not unknown
+            else "to pass what the module was exported without, export it with that",
+        )
 
     def _ordered(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Keywords in the order of the export, in which their structures are compared."""

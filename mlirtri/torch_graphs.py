@@ -134,7 +134,16 @@ def _outputs(program: Any, graph: Any, bound: dict[str, str], given: list[Given]
         {positions[name]: number for name, number in updates[OutputKind.USER_INPUT_MUTATION].items()},
         frozenset(program.state_dict),
         _sizes(program, given),
+        _names(program),
     )
+
+
+def _names(program: Any) -> tuple[str, ...]:
+    """The parameters of `forward` that the arguments in order were for at the export; none where torch lost them."""
+    signature = next((each.signature for each in program.module_call_graph if each.fqn == ""), None)
+    names = getattr(signature, "forward_arg_names", None) or ()
+    count = program.call_spec.in_spec.children()[0].num_children
+    return tuple(names[:count]) if len(names) >= count else ()
 
 
 def _refuse_another_shape(graph: Any, spec: Any, node: Any) -> None:

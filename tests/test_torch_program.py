@@ -158,6 +158,7 @@ def test_arguments_and_results_keep_their_structures():
     found, wanted = kernel(x, pair, factor=2), module(x, pair, factor=2)
     assert pytree.tree_structure(found) == pytree.tree_structure(wanted)
     torch.testing.assert_close(found["y"], wanted["y"])
+    torch.testing.assert_close(kernel(factor=2, pair=pair, x=x)["y"], wanted["y"])
     assert found["x"] is x
     assert found["twice"][0] is found["twice"][1][0]
     assert (found["five"], found["none"], found["flag"]) == (5, None, True)
@@ -172,8 +173,14 @@ def test_constants_of_the_export_are_checked():
         kernel(x, pair, factor=7)
     with pytest.raises(ArgumentMismatchError, match="structure"):
         kernel(x, {"a": x}, factor=2)
-    with pytest.raises(ArgumentMismatchError, match="structure"):
+    with pytest.raises(ArgumentMismatchError, match=r"takes x, pair, factor; missing factor$") as missing:
         kernel(x, pair)
+    assert missing.value.help is None
+    with pytest.raises(ArgumentMismatchError, match=r"takes x, pair, factor; missing factor; not known or given twice: flag; got 3"):
+        kernel(x, x, x, flag=True)
+    with pytest.raises(ArgumentMismatchError, match=r"not known or given twice: x, flag") as more:
+        kernel(x, pair, factor=2, x=x, flag=False)
+    assert "without" in more.value.help
     with pytest.raises(ArgumentMismatchError, match=r"float32\[2\]"):
         kernel(torch.randn(3), pair, factor=2)
 
