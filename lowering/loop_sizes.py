@@ -13,6 +13,8 @@ from mlirtri.dialect.mlir import all_operations, bufferization, ir, operations_n
 from mlirtri.lowering.buffer_values import is_inside, terminator
 from mlirtri.lowering.size_conditions import dim
 
+Truth = tuple[ir.Value, bool]
+"""A value of i1, and what it has to be."""
 DESTINATION_STYLE = ("linalg.", "tm_tensor.")
 """Dialects whose results have the sizes of their last operands."""
 DESTINATIONS = {"tensor.insert": 1, "tensor.insert_slice": 1, "tensor.cast": 0}
@@ -37,14 +39,16 @@ def rewrite(module: ir.Module) -> None:
                 _replace(result, source)
 
 
-def in_loops(function: ir.OpView) -> Iterator[ir.Operation]:
-    """The structured operations in loops, each as one at the function's end on arrays of the same sizes.
+def in_bodies(function: ir.OpView) -> Iterator[tuple[ir.Operation, list[Truth]]]:
+    """The structured operations in loops and branches, each as one at the function's end on arrays of the same sizes.
 
-    The caller looks at it, then it is erased. Those in branches, which may not run, are left out, and those of which
-    some array's sizes are not known outside of the loop.
+    With what has to be true for it to run, as far as that is known before. The caller looks at it, then it is erased.
+    Those are left out of which some array's sizes are not known outside of the loop or branch.
     """
     for operation in operations_named(function, "linalg.*"):
-        if not operation.results or not _is_in_loops(operation) or not any(map(_is_unknown, operation.operands)):
+        if not operation.results or not any(map(_is_unknown, operation.operands)):
+            continue
+        if (truths := _truths(operation)) is None:
             continue
         stands = [_stand_in(value) for value in operation.operands]
         if any(each is None for each in stands):
@@ -52,17 +56,21 @@ def in_loops(function: ir.OpView) -> Iterator[ir.Operation]:
         copy = operation.clone().operation
         for at, each in enumerate(stands):
             copy.operands[at] = each
-        yield copy
+        yield copy, truths
         copy.erase()
 
 
-def _is_in_loops(operation: ir.Operation) -> bool:
-    parent = operation.parent
+def _truths(operation: ir.Operation) -> list[Truth] | None:
+    """In which arms of which branches an operation lies; None of one at the function's top, or in something else."""
+    truths: list[Truth] = []
+    block, parent = operation.block, operation.parent.operation
     if parent.name == "func.func":
-        return False
-    while parent.name in ("scf.for", "scf.while"):
-        parent = parent.operation.parent
-    return parent.name == "func.func"
+        return None
+    while parent.name in ("scf.for", "scf.while", "scf.if"):
+        if parent.name == "scf.if" and _is_at_top(parent.operands[0]):
+            truths.append((parent.operands[0], parent.regions[0].blocks[0] == block))
+        block, parent = parent.block, parent.parent.operation
+    return truths if parent.name == "func.func" else None
 
 
 def _stand_in(value: ir.Value) -> ir.Value | None:

@@ -2,7 +2,7 @@
 
 Takes the operations of a function on tensors of run-time sizes. Gives pairs of index values that have to be equal, or
 of which the first may not be larger, as conditions on values: `size_function` finds out what they are of the arguments.
-Nothing is said of operations of known sizes, which MLIR's verifier has checked, nor of those inside loops and branches.
+Nothing is said of operations of known sizes, which MLIR's verifier has checked.
 
     linalg.matmul ins(%a: tensor<?x?>, %b: tensor<?x?>)   ──►   dim %a 1 == dim %b 0
 """

@@ -9,7 +9,7 @@ condition of that kind is left out, a result of such a size is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from mlirtri.dialect.locations import span_of
@@ -38,8 +38,10 @@ TO_ARGUMENTS = (
     Pass("cse", "equal sizes are computed once"),
 )
 """The passes between a function and its sizes."""
-_IN_LOOP = "an operation in a loop"
-GUARDED = (_IN_LOOP, "tensor.extract_slice", "tensor.insert_slice", "tensor.extract", "tensor.insert")
+_IN_BODY = "an operation in a loop or a branch"
+_IF_NOT_KNOWN = f"{_IN_BODY}, which may not run"
+"""The same without what has to be true for it to run, for where that depends on elements."""
+GUARDED = (_IN_BODY, _IF_NOT_KNOWN, "tensor.extract_slice", "tensor.insert_slice", "tensor.extract", "tensor.insert")
 """Operations that stay inside of their arrays wherever elements send them."""
 
 
@@ -145,10 +147,9 @@ def _ask(function: func.FuncOp, asked: _Asked) -> list[ir.Value]:
     for each in (one for operation in operations for one in conditions_of(operation)):
         asked.conditions.append((each.relation, _why(each), span_of(each.operation.location)))
         returned += [each.left, each.right, arith.cmpi(_PREDICATES[each.relation], each.left, each.right)]
-    for copy in loop_sizes.in_loops(function):
-        for each in conditions_of(copy):
-            asked.conditions.append((each.relation, _IN_LOOP, span_of(copy.location)))
-            returned += [each.left, each.right, arith.cmpi(_PREDICATES[each.relation], each.left, each.right)]
+    for each, why in _in_bodies(function):
+        asked.conditions.append((each.relation, why, span_of(each.operation.location)))
+        returned += [each.left, each.right, arith.cmpi(_PREDICATES[each.relation], each.left, each.right)]
     for at, attributes in enumerate(result_attributes(function)):
         if CHECK in attributes and (found := _scalar_of(results[at])) is not None:
             asked.checks.append((ir.StringAttr(attributes[CHECK]).value, _place(results[at])))
@@ -166,6 +167,17 @@ def _of_one_name(function: func.FuncOp) -> Iterator[tuple[ir.Value, ir.Value, st
                 if name in first:
                     yield size, first[name], name
                 first.setdefault(name, size)
+
+
+def _in_bodies(function: func.FuncOp) -> Iterator[tuple[Needed, str]]:
+    """What operations in loops and branches need where these run, and after each the same for wherever they might."""
+    for operation, truths in loop_sizes.in_bodies(function):
+        for needed in conditions_of(operation):
+            left = needed.left
+            for truth, wanted in truths:
+                left = arith.select(truth, *((left, needed.right) if wanted else (needed.right, left)))
+            yield replace(needed, left=left), _IN_BODY
+            yield needed, _IF_NOT_KNOWN
 
 
 _PREDICATES = {EQUAL: arith.CmpIPredicate.eq, NOT_MORE: arith.CmpIPredicate.sle}
@@ -194,8 +206,12 @@ def _program(numbers: Numbers, asked: _Asked) -> SizeProgram:
             )
         sizes.append((result, axis, step))
     conditions: dict[Condition, None] = {}
+    is_known = False
     for relation, why, span in asked.conditions:
         left, right, holds = next(values), next(values), next(values)
+        if why == _IF_NOT_KNOWN and is_known:
+            continue
+        is_known = left is not None and right is not None
         if _is_true(holds, steps) or (left == right and left is not None):
             continue
         if left is None or right is None:

@@ -211,6 +211,33 @@ func.func @steps(%x: tensor<5x?x4xf32>, %h: tensor<?x4xf32>) -> tensor<?x4xf32> 
 """
 
 
+BRANCHES = """
+func.func @branches(%x: tensor<?xf32>, %y: tensor<?xf32>, %z: tensor<?xf32>, %where: tensor<i1>) -> tensor<?xf32> {
+  %t = tensor.extract %where[] : tensor<i1>
+  %r = scf.if %t -> tensor<?xf32> {
+    %s = linalg.add ins(%x, %y : tensor<?xf32>, tensor<?xf32>) outs(%x : tensor<?xf32>) -> tensor<?xf32>
+    scf.yield %s : tensor<?xf32>
+  } else {
+    scf.yield %x : tensor<?xf32>
+  }
+  %zero = arith.constant dense<0.0> : tensor<f32>
+  %sum = linalg.reduce ins(%r : tensor<?xf32>) outs(%zero : tensor<f32>) dimensions = [0]
+    (%a: f32, %b: f32) { %c = arith.addf %a, %b : f32
+                         linalg.yield %c : f32 }
+  %number = tensor.extract %sum[] : tensor<f32>
+  %none = arith.constant 0.0 : f32
+  %u = arith.cmpf ogt, %number, %none : f32
+  %q = scf.if %u -> tensor<?xf32> {
+    scf.yield %r : tensor<?xf32>
+  } else {
+    %s = linalg.sub ins(%r, %z : tensor<?xf32>, tensor<?xf32>) outs(%r : tensor<?xf32>) -> tensor<?xf32>
+    scf.yield %s : tensor<?xf32>
+  }
+  return %q : tensor<?xf32>
+}
+"""
+
+
 @functools.cache
 def kernel(text: str, pipeline: str):
     return mt.from_mlir(text).compile(pipeline=pipeline)

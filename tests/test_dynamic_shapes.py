@@ -10,6 +10,7 @@ import torch
 from dynamic_programs import (
     ADD,
     ARANGE,
+    BRANCHES,
     CONCAT,
     COUNT,
     CUMULATE,
@@ -87,6 +88,17 @@ class TestOneCompile:
             check(kernel(STEPS, pipeline)(x, h), x.sum(0) + h)
         with pytest.raises(ArgumentMismatchError, match=r"axis 0 of 'arg1' is 2 and axis 1 of 'arg0' is 3"):
             kernel(STEPS, pipeline)(normal(5, 3, 4), normal(2, 4))
+
+    def test_operations_in_branches(self, pipeline):
+        """Sizes have to fit where a branch runs, and where only elements know whether it does."""
+        x, y = np.ones(5, "float32"), normal(3)
+        branches = kernel(BRANCHES, pipeline)
+        check(branches(x, x, x, np.array(True)), x + x)
+        check(branches(x, y, x, np.array(False)), x)
+        with pytest.raises(ArgumentMismatchError, match=r"axis 0 of 'arg1' is 3 and axis 0 of 'arg0' is 5"):
+            branches(x, y, x, np.array(True))
+        with pytest.raises(ArgumentMismatchError, match=r"axis 0 of 'arg2' is 3 and axis 0 of 'arg0' is 5"):
+            branches(x, x, y, np.array(True))
 
     def test_a_size_that_a_number_says(self, pipeline):
         for n in (5, 0, 12):
