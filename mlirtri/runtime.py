@@ -221,6 +221,8 @@ class Runner:
         if isinstance(target, np.ndarray) and (not target.flags.writeable or any(each < 0 for each in target.strides)):
             raise ArgumentMismatchError(f"{self.name}(): out is read-only, or has a negative stride")
         found = as_torch(target) if isinstance(target, np.ndarray) else target
+        if found is target and found.device.type != self.device.type:
+            raise ArgumentMismatchError(f"{self.name}(): out is on {found.device}, the kernel on {self.device}")
         if found.requires_grad:
             raise ArgumentMismatchError(f"{self.name}(): out requires a gradient; pass out.detach()")
         if any(stride == 0 and size > 1 for stride, size in zip(found.stride(), found.shape, strict=True)):

@@ -46,12 +46,20 @@ def _count(text: str) -> int:
     return number
 
 
+def _threads(text: str) -> int:
+    # The stack of a caller has a few bytes for each.
+    if (number := _count(text)) > 4096:
+        raise ValueError(text)
+    return number
+
+
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name for name in (part.strip() for part in text.split(",")) if name)
 
 
 _SWITCH = (_switch, "1, 0, on, off, true or false")
 _COUNT = (_count, "a whole number from 1")
+_THREADS = (_threads, "a whole number from 1 to 4096")
 _FILE = (lambda text: Path(text).expanduser(), "a file")
 _FOLDER = (lambda text: Path(text).expanduser(), "a folder")
 _NAMES = (_names, 'stage names with commas between them, or "all"')
@@ -63,7 +71,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("MLIRTRI_TARGET", *_WORD, "cpu", 'target of kernels that name none: "cpu", "cuda", "cuda:sm_90"'),
         Setting("MLIRTRI_PIPELINE", *_WORD, "linalg", "pipeline of kernels that name none: linalg, relax, mlir, poly"),
         Setting("MLIRTRI_INTERPRET", *_SWITCH, False, "run kernels op by op on NumPy, for debuggers"),
-        Setting("MLIRTRI_NUM_THREADS", *_COUNT, None, "CPU threads of a kernel; by default as many as torch uses"),
+        Setting("MLIRTRI_NUM_THREADS", *_THREADS, None, "CPU threads of a kernel; by default as many as torch uses"),
         Setting("MLIRTRI_MAX_TENSOR_BYTES", *_COUNT, None, "largest tensor compiled; by default this memory's size"),
         Setting("MLIRTRI_PRINT_IR", *_NAMES, (), "print the IR after each pass of these stages to stderr"),
         Setting("MLIRTRI_TUNING_FILE", *_FILE, None, "file of measured schedules; by default in the user's cache"),

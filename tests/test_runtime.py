@@ -154,7 +154,8 @@ def test_out_may_be_strided_or_an_argument(pipeline):
 def test_out_that_does_not_fit():
     kernel = mt.jit(add)
     x = torch.ones(3)
-    for out in (torch.ones(4), torch.ones(3, dtype=torch.float64), np.ones(3, np.float32), 3, (x, x)):
+    nowhere = torch.ones(3, device="meta")
+    for out in (torch.ones(4), torch.ones(3, dtype=torch.float64), np.ones(3, np.float32), 3, (x, x), nowhere):
         with pytest.raises(errors.ArgumentMismatchError, match="out"):
             kernel(x, x, out=out)
 
