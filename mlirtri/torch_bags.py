@@ -46,6 +46,14 @@ def bagged(
     return found, bag, sizes, torch.zeros_like(sizes)
 
 
+def bagged_with_padding(weight: torch.Tensor, *arguments: Any) -> Any:
+    """The same; a negative index of the padding, which is the last argument, counts from the end."""
+    *arguments, padding = arguments
+    if padding is not None and padding < 0:
+        padding += weight.shape[0]
+    return bagged(weight, *arguments, padding)
+
+
 def _largest(rows: torch.Tensor, bag: torch.Tensor, counts: torch.Tensor, bags: int) -> torch.Tensor:
     """The largest of each bag; 0 of a bag of none."""
     is_in = (torch.arange(bags, device=bag.device).unsqueeze(-1) == bag) & counts
@@ -55,7 +63,7 @@ def _largest(rows: torch.Tensor, bag: torch.Tensor, counts: torch.Tensor, bags: 
 
 BAGS: dict[Any, Callable[..., Any]] = {
     aten.embedding_bag.default: bagged,
-    aten.embedding_bag.padding_idx: bagged,
+    aten.embedding_bag.padding_idx: bagged_with_padding,
     aten._embedding_bag.default: bagged,
     aten._embedding_bag_forward_only.default: bagged,
 }
