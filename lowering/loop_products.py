@@ -113,14 +113,14 @@ class _Sequence:
     def _in_tiles(self, at: int, product: Product) -> list[int]:
         """Put tiles in the place of a product; gives the copies that they do not read any more."""
         copies: list[int] = []
-        left, right = (self._through_copies(at, each, copies) for each in (product.left, product.right))
+        left, right = (self._through_copies(at, each, product.result, copies) for each in (product.left, product.right))
         start = self._start(at, product)
         sums = tirx.decl_buffer(product.result.ty.shape, product.result.dtype, "sum", layout=None)
         places = list(product.update.indices)
         total = tirx.BufferLoad(sums, places)
         if start is None:
             total = tirx.BufferLoad(product.result, places) + total
-        stores, private, followers, moved = self._followers(at, product, total)
+        stores, private, followers, moved = self._followers(at, product, [left, right], total)
         contraction = replace(_contraction(product, left, right, sums, stores), private=tuple(private))
         self.statements[at] = _finished(open_loops(contraction, self.target))
         for each in [*followers, *([] if start is None else [start])]:
@@ -131,12 +131,12 @@ class _Sequence:
                 self.statements[each] = None
         return copies
 
-    def _through_copies(self, at: int, operand: Any, copies: list[int]) -> Any:
-        """The operand with what copies are of in place of the copies."""
+    def _through_copies(self, at: int, operand: Any, result: Any, copies: list[int]) -> Any:
+        """The operand with what copies are of in place of the copies, unless that is the result."""
 
         def load(node: Any) -> Any:
             found = self._copy_before(at, node.source)
-            if found is None:
+            if found is None or any(each.source.same_as(result) for each in _loads(self.nests[found].store.value)):
                 return node
             nest = self.nests[found]
             copies.append(found)
@@ -180,10 +180,15 @@ class _Sequence:
         )
         return users[-1] if is_whole else None
 
-    def _followers(self, at: int, product: Product, total: Any) -> tuple[list[Any], list[Any], list[int], list[int]]:
-        """The stores behind the sum, buffers between them, the statements that they are of, and allocations before."""
+    def _followers(
+        self, at: int, product: Product, read: Sequence[Any], total: Any
+    ) -> tuple[list[Any], list[Any], list[int], list[int]]:
+        """The stores behind the sum, buffers between them, the statements that they are of, and allocations before.
+
+        `read` are the operands that the tiles read, which other tiles must not write.
+        """
         result, places = product.result, list(product.update.indices)
-        operands = [load.source for each in (product.left, product.right) for load in _loads(each)]
+        operands = [load.source for each in (product.left, product.right, *read) for load in _loads(each)]
         stores, taken, moved, waiting = [tirx.BufferStore(result, total, places)], [], [], []
         private: list[Any] = []
         for number in range(at + 1, len(self.statements)):

@@ -30,7 +30,11 @@ def function(body, **arguments):
     text = re.sub(r"(?<![\w.])(\d+)(?![\w.])", r"T.int64(\1)", textwrap.dedent(body).strip())
     shapes = {name: ", ".join(f"T.int64({size})" for size in shape) for name, (shape, _) in arguments.items()}
     parameters = ", ".join(f'{name}: T.Buffer(({shapes[name]},), "{arguments[name][1]}")' for name in arguments)
-    source = f"@T.prim_func(s_tir=True)\ndef f({parameters}):\n{textwrap.indent(text, '    ')}\n"
+    return of_source(f"@T.prim_func(s_tir=True)\ndef f({parameters}):\n{textwrap.indent(text, '    ')}\n")
+
+
+def of_source(source):
+    """An imperative PrimFunc of a whole text."""
     parsed = from_source(source, dict(SCRIPT_NAMES), check_well_formed=False)
     inner = SBlockRealize([], True, SBlock([], [], [], "loops", parsed.body))
     root = SBlockRealize([], True, SBlock([], [], [], "root", inner))

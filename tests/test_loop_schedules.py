@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from loop_functions import VECTOR, arguments_of, compiled, function, on, random, run
+from loop_functions import VECTOR, arguments_of, compiled, function, of_source, on, random, run
 from tolerances import tolerance
 
 from mlirtri.lowering import loop_threads
@@ -70,6 +70,53 @@ for j in range(9):
     expected[1, 3] += (a * a[::-1]).sum()
     found = run(scheduled(function(body, **arguments_of({"A": a, "B": b, "C": c})), on(1)), a, b, c)
     np.testing.assert_allclose(found[1], expected, rtol=0, atol=tolerance("float64", 9) * 9)
+
+
+SQUARED = """
+@T.prim_func(s_tir=True)
+def f(a: T.handle, w: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (T.int64(200), n), "float32")
+    W = T.match_buffer(w, (T.int64(200), T.int64(200)), "float32")
+    turned = T.alloc_buffer((n, T.int64(200)), "float32")
+    made = T.alloc_buffer((n, T.int64(200)), "float32")
+    for i, j in T.grid(n, T.int64(200)):
+        turned[i, j] = A[j, i]
+    for i, j in T.grid(n, T.int64(200)):
+        made[i, j] = T.float32(0)
+    for i, k, j in T.grid(n, T.int64(200), T.int64(200)):
+        made[i, j] = made[i, j] + turned[i, k] * W[k, j]
+    for i, j in T.grid(n, T.int64(200)):
+        A[j, i] = made[i, j] * T.float32(2)
+"""
+
+
+def test_tiles_write_nothing_that_others_read():
+    made = scheduled(of_source(SQUARED), on(1))
+    assert "for task" in made.script()
+    a, w = random(200, 7, dtype="float32"), random(200, 200, dtype="float32")
+    np.testing.assert_allclose(run(made, a, w)[0], (a.T @ w).T * 2, rtol=0, atol=tolerance("float32", 200) * 99)
+
+
+ADDED = """
+@T.prim_func(s_tir=True)
+def f(a: T.handle, w: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, T.int64(200)), "float32")
+    W = T.match_buffer(w, (T.int64(200), T.int64(200)), "float32")
+    old = T.alloc_buffer((n, T.int64(200)), "float32")
+    for i, j in T.grid(n, T.int64(200)):
+        old[i, j] = A[i, j]
+    for i, k, j in T.grid(n, T.int64(200), T.int64(200)):
+        A[i, j] = A[i, j] + old[i, k] * W[k, j]
+"""
+
+
+def test_a_copy_of_the_result_stays_one():
+    made = scheduled(of_source(ADDED), on(1))
+    assert "for task" in made.script()
+    a, w = random(7, 200, dtype="float32"), random(200, 200, dtype="float32")
+    np.testing.assert_allclose(run(made, a, w)[0], a + a @ w, rtol=0, atol=tolerance("float32", 200) * 99)
 
 
 def test_product_is_a_tile_of_vectors():
