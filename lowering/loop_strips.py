@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from mlirtri.lowering.bfloat16_names import named_before
 from mlirtri.lowering.loop_pairs import vector_store
 from mlirtri.lowering.tir_statements import (
     buffer_like,
@@ -89,7 +90,7 @@ def strip(body: Any, variable: Any, start: Any, shape: Shape, room: Room | None 
     The first `skipped` iterations leave memory as it is.
     """
     offset = tirx.Var("lane", "int64")
-    body = _without_binds(fresh(substituted(body, variable, start + offset)), offset)
+    body = _without_binds(named_before(fresh(substituted(body, variable, start + offset))), offset)
     buffers = allocated_in(body)
     if any(_elements(buffer) is None for buffer in buffers):
         return None

@@ -4,8 +4,8 @@ Takes the module of `tir` and `context.schedule`: ``"default"``, ``"none"`` whic
 ``"meta"`` which searches before (`meta_schedule.py`).
 Gives the module with the same Relax function; each PrimFunc's attribute ``mlirtri.schedule`` names the rule that fired.
 Rules are tried in order on one function at a time. One that raises is passed over and named in the attribute
-``mlirtri.schedule_failures``, or with ``MLIRTRI_FORCE_SCHEDULES`` an error; the last rule of a target takes everything,
-so that no kernel stays unbound on CUDA.
+``mlirtri.schedule_failures``, or with ``MLIRTRI_FORCE_SCHEDULES`` on a CPU an error; the last rule of a target takes
+everything, so that no kernel stays unbound on CUDA.
 """
 
 from __future__ import annotations
@@ -113,7 +113,8 @@ def _apply(name: str, rule: Rule, function: PrimFunc, target: Target) -> PrimFun
         return function
     except Exception as error:  # a rule's own mistake must not cost the user the kernel: the next rule is tried
         failure = f"{name}: {short_message(error).splitlines()[0]}"
-        if settings.get("MLIRTRI_FORCE_SCHEDULES"):
+        # Not on CUDA, where Dlight's rules are tried, and what fails or no launch can hold is passed over.
+        if settings.get("MLIRTRI_FORCE_SCHEDULES") and not target.is_cuda:
             raise CodegenError(f"a schedule rule takes the kernel and fails: {failure}", place_of(function)) from error
         return function.with_attr(FAILURES, [*(function.attrs or {}).get(FAILURES, []), failure])
     if schedule is None:

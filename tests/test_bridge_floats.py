@@ -10,6 +10,8 @@ from imported import PIPELINES, Row, module_of, numpy_of, run
 from scipy import special
 from tolerances import tolerance
 
+import mlirtri as mt
+
 ONE_KIND = {kind: [pytest.param(each, marks=[] if each == kind else pytest.mark.slow)
                    for each in ("f16", "bf16", "f32", "f64")] for kind in ("f32", "bf16")}  # fmt: skip
 """All float dtypes, all but one of them in slow tests."""
@@ -132,6 +134,13 @@ def wrong_rows(rows: list[Row], kind: str, pipeline: str, arrays: list[np.ndarra
                 at = np.flatnonzero(bad)[:4]
                 wrong.append((row.text, [(*(each[i] for each in arrays), found[i], right[i]) for i in at]))
     return wrong
+
+
+def test_values_with_names_are_stored_as_vectors_of_bf16():
+    rows = [row for row in EXACT if "copysign" in row.text or "clampf" in row.text]
+    scheduled = mt.from_mlir(module_of(rows, "bf16", 324)).compile().ir["scheduled"]
+    assert "T.vectorized" in scheduled
+    assert "mlirtri.schedule_failures" not in scheduled
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)

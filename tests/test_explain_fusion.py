@@ -76,7 +76,8 @@ def test_what_is_apart_says_why():
     assert {edge.kind for edge in apart if edge.room == "tir"} <= {"uses", "axes", "order", "product"}
 
 
-def test_rows_too_long_for_memory():
+def test_rows_too_long_for_memory(monkeypatch):
+    monkeypatch.delenv("MLIRTRI_FORCE_SCHEDULES", raising=False)
     kernel = softmax.compile(mt.Tensor((2, 1 << 21), mt.float32))
     assert (False, "memory") in verdicts(kernel, "tir")
 
