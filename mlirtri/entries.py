@@ -20,7 +20,7 @@ from mlirtri.dialect.dtypes import DType
 from mlirtri.dynamic_shapes import admits
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
 from mlirtri.lowering.specialization import TensorParameter
-from mlirtri.signature import shown_type
+from mlirtri.signature import OTHER_ARRAYS, shown_type
 
 _NUMBERS = {bool: (bool,), int: (bool, int), float: (bool, int, float)}
 """Python's type for a dtype's numbers to the types that all such numbers hold."""
@@ -47,6 +47,11 @@ class Entry:
     def __call__(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             tensor = value
+        elif isinstance(value, OTHER_ARRAYS):
+            raise KernelTypeError(
+                f"{self.name}(): {self.parameter.name!r} is a {type(value).__name__}, which has rules of its own",
+                help="pass numpy.asarray(…)",
+            )
         elif isinstance(value, (np.ndarray, np.generic)):
             tensor = self.of_array(np.asarray(value))
         elif not self.shape and isinstance(value, (bool, int, float, complex)):

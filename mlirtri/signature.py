@@ -155,6 +155,10 @@ def is_array(value: Any) -> bool:
     return isinstance(value, (np.ndarray, np.generic))
 
 
+OTHER_ARRAYS = (np.ma.MaskedArray, np.matrix)
+"""Arrays that mean something else: their own rules for elements that are hidden, and for `*`."""
+
+
 def is_torch(value: Any) -> bool:
     """Whether it is a torch tensor, without importing torch."""
     return hasattr(value, "data_ptr") and hasattr(value, "requires_grad")
@@ -164,7 +168,7 @@ def parameter_of(name: str, value: Any, annotation: Any) -> TensorParameter | Co
     """What a parameter becomes for this argument; raises `KernelTypeError` if it cannot be one."""
     if isinstance(value, np.generic) and annotation in _COMPILE_TIME:
         value = value.item()
-    if isinstance(value, (np.ma.MaskedArray, np.matrix)):
+    if isinstance(value, OTHER_ARRAYS):
         raise KernelTypeError(
             f"a {type(value).__name__} has rules of its own, which kernels do not follow: pass np.asarray(…)"
         )

@@ -193,6 +193,13 @@ def test_gradients_and_other_layouts_are_refused(kernel, a, b):
         torch.vmap(kernel)(torch.ones(2, 8), torch.ones(2, 8))
 
 
+@pytest.mark.parametrize("kind", [np.ma.masked_array, np.matrix])
+def test_arrays_with_rules_of_their_own_are_refused(a, kind):
+    kernel = scaled.compile(torch.zeros(1, 8), 1.0)
+    with pytest.raises(KernelTypeError, match=r"'a' is a (MaskedArray|matrix), which has rules of its own"):
+        kernel(kind(a[None].numpy()), 1.0)
+
+
 def test_out_may_share_memory_with_an_argument(kernel, a, b):
     memory = torch.zeros(12)
     for start in range(5):
