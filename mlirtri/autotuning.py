@@ -81,7 +81,7 @@ class AutotunedFunction:
                     f"{self.fn.__name__} has no parameter {name!r}", self.fn.signature.span, help=hint
                 )
 
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+    def __call__(self, /, *arguments: Any, **keywords: Any) -> Any:
         """Run the fastest configuration for these arguments, which is measured when their key is new."""
         try:
             named, out = self._named(arguments, keywords)

@@ -98,7 +98,7 @@ class JitFunction:
             self._signature = signature
         return self._signature
 
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+    def __call__(self, /, *arguments: Any, **keywords: Any) -> Any:
         """Run, compiling on the first call with such arguments. ``out=`` takes a tensor to write into, or a tuple."""
         try:
             if not keywords:

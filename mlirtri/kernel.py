@@ -106,7 +106,7 @@ class Kernel:
             )
         return self._runner
 
-    def __call__(self, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
+    def __call__(self, /, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
         """Run on run-time arguments, in the order of the function's parameters; constants are compiled in."""
         try:
             return self._called(arguments, out, keywords) if keywords else self.call(arguments, out)

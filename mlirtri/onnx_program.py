@@ -48,7 +48,7 @@ class OnnxProgram(Program):
 class OnnxKernel(Kernel):
     """A kernel that takes `ml_dtypes`' integers of 4 bits where the function has those of 8."""
 
-    def __call__(self, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
+    def __call__(self, /, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
         wide = [_widened(each) for each in arguments]
         return super().__call__(*wide, out=out, **{name: _widened(each) for name, each in keywords.items()})
 

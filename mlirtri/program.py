@@ -102,7 +102,7 @@ class Program:
         except KernelError as error:
             raise shown_to_user(error)
 
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+    def __call__(self, /, *arguments: Any, **keywords: Any) -> Any:
         """Run on tensors, compiled with the default options the first time."""
         called = self._called
         if called is None or called[0] != self.params.version:

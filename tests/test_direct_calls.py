@@ -51,6 +51,11 @@ def largest(a):
 
 
 @mt.jit
+def oddly_named(self, out):
+    return self + out
+
+
+@mt.jit
 def named(a, *, b):
     return a - b
 
@@ -254,6 +259,12 @@ def test_jit_finds_the_kernel_of_each_call(a, b):
         named(a, b)
     with pytest.raises(ArgumentMismatchError):
         add(a, b, b)
+
+
+def test_parameters_may_have_names_that_python_uses(a, b):
+    kernel = oddly_named.compile(a, b)
+    for call in (oddly_named, kernel):
+        assert torch.equal(call(self=a, out=b), a + b)
 
 
 def test_jit_sees_a_global_that_changes(a, monkeypatch):
