@@ -151,4 +151,20 @@ def _is_product(function: PrimFunc) -> bool:
         blocks = leaf_blocks(schedule)
     except ValueError:  # opaque or symbolic loops: no product that we know
         return False
-    return len(blocks) == 1 and find_product(blocks[0], schedule.get(blocks[0].handle)) is not None
+    if len(blocks) != 1:
+        return False
+    block = schedule.get(blocks[0].handle)
+    return find_product(blocks[0], block) is not None or _is_vector_product(blocks[0], block)
+
+
+def _is_vector_product(facts: BlockFacts, block: Any) -> bool:
+    """Whether the block multiplies by a vector, which its indices may show only where axes of one are left out."""
+    if facts.calls or facts.binds or not isinstance(block.body, tirx.BufferStore) or not _is_zero(block.init):
+        return False
+    parts = _parts(block.body)
+    reduced = [
+        axis.var
+        for axis, kind in zip(block.iter_vars, facts.kinds, strict=True)
+        if kind == "R" and int(axis.dom.extent) > 1
+    ]
+    return parts is not None and bool(reduced) and all(set(reduced) <= _variables(factor) for factor in parts[0])
