@@ -13,7 +13,7 @@ from typing import Any
 
 from mlirtri.lowering.cpu_convolution import reads_image, reads_padded
 from mlirtri.lowering.padded_images import padded
-from mlirtri.lowering.products import find_product
+from mlirtri.lowering.products import OP_PATTERN, PRODUCT, find_product
 from mlirtri.lowering.schedule_blocks import leaf_blocks
 from mlirtri.lowering.tile_statements import replaced
 from mlirtri.lowering.tir_statements import index
@@ -106,7 +106,8 @@ class _Folding:
         if function is self.functions[called]:
             return binding
         self.is_changed = True
-        callee = self.builder.add_func(function, name)
+        # What follows a product fuses into it, also where it is a sum of one row each, now that its indices are plain.
+        callee = self.builder.add_func(function.with_attr(OP_PATTERN, PRODUCT), name)
         value = relax.Call(
             call.op, [callee, relax.Tuple(arguments), *call.args[2:]], call.attrs, call.ty_args, call.span
         )
