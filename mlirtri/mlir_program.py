@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ BYTECODE = b"ML\xefR"
 """How MLIR's bytecode begins."""
 TEXT, BYTES, MODULE = "<text>", "<bytecode>", "<module>"
 """What errors call a source that is no file."""
+_NAME = re.compile(rb"%([A-Za-z0-9_$.-]+)")
+_NOT_BY_NAME = ("self", "out")
+"""What a call takes besides the arguments; those of such names are called by their number."""
 
 
 def from_mlir(source: str | bytes | Path | Any) -> Program:
@@ -107,7 +111,9 @@ def _read_source(data: bytes, file: str, operations: Sequence[str], read: Callab
     if not is_ours:
         try_parsing(read, text, file)
     with COMPILING:
-        return _taken_apart(read(text, file), file, resources, operations)
+        module = read(text, file)
+        _name_arguments(module, text)
+        return _taken_apart(module, file, resources, operations)
 
 
 def _taken_apart(module: Any, file: str, resources: Mapping[str, bytes], operations: Sequence[str]) -> Source:
@@ -123,6 +129,24 @@ def _taken_apart(module: Any, file: str, resources: Mapping[str, bytes], operati
     # The parser knows no name of the file that a text is from.
     text = re.sub(r'"-":(?=\d+:\d+)', lambda _: f"{ir_string(file)}:", print_complete(module))
     return Source(text, file, params, functions)
+
+
+def _name_arguments(module: Any, text: str) -> None:
+    """Give arguments the names that the text has for them: a parser forgets these, but not where they stand."""
+    from mlirtri.dialect.locations import name_of, span_of
+    from mlirtri.dialect.mlir import ir, public_functions
+
+    lines = text.encode("utf-8", "surrogateescape").split(b"\n")
+    for function in public_functions(module):
+        for at, argument in enumerate(function.regions[0].blocks[0].arguments):
+            span = span_of(argument.location)
+            if span is None or span.file != "-" or span.line > len(lines) or name_of(argument.location):
+                continue
+            found = _NAME.match(lines[span.line - 1], span.column - 1)
+            name = found.group(1).decode() if found else ""
+            if name.isidentifier() and not iskeyword(name) and name not in (f"arg{at}", *_NOT_BY_NAME):
+                with module.context:
+                    argument.set_location(ir.Location.name(name, argument.location))
 
 
 def ir_string(text: str) -> str:

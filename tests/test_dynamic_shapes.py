@@ -86,7 +86,7 @@ class TestOneCompile:
         for n in (3, 0):
             x, h = normal(5, n, 4), normal(n, 4)
             check(kernel(STEPS, pipeline)(x, h), x.sum(0) + h)
-        with pytest.raises(ArgumentMismatchError, match=r"axis 0 of 'arg1' is 2 and axis 1 of 'arg0' is 3"):
+        with pytest.raises(ArgumentMismatchError, match=r"axis 0 of 'h' is 2 and axis 1 of 'x' is 3"):
             kernel(STEPS, pipeline)(normal(5, 3, 4), normal(2, 4))
 
     def test_operations_in_branches(self, pipeline):
@@ -95,9 +95,9 @@ class TestOneCompile:
         branches = kernel(BRANCHES, pipeline)
         check(branches(x, x, x, np.array(True)), x + x)
         check(branches(x, y, x, np.array(False)), x)
-        with pytest.raises(ArgumentMismatchError, match=r"axis 0 of 'arg1' is 3 and axis 0 of 'arg0' is 5"):
+        with pytest.raises(ArgumentMismatchError, match=r"axis 0 of 'y' is 3 and axis 0 of 'x' is 5"):
             branches(x, y, x, np.array(True))
-        with pytest.raises(ArgumentMismatchError, match=r"axis 0 of 'arg2' is 3 and axis 0 of 'arg0' is 5"):
+        with pytest.raises(ArgumentMismatchError, match=r"axis 0 of 'z' is 3 and axis 0 of 'x' is 5"):
             branches(x, x, y, np.array(True))
 
     def test_a_size_that_a_number_says(self, pipeline):
@@ -119,9 +119,9 @@ class TestOneCompile:
 @pytest.mark.parametrize("pipeline", PIPELINES)
 class TestRefusals:
     def test_sizes_that_have_to_be_equal(self, pipeline):
-        with pytest.raises(ArgumentMismatchError, match=r"axis 0 of 'arg1' is 5 and axis 1 of 'arg0' is 4"):
+        with pytest.raises(ArgumentMismatchError, match=r"axis 0 of 'y' is 5 and axis 1 of 'x' is 4"):
             kernel(MATMUL, pipeline)(normal(3, 4), normal(5, 2))
-        with pytest.raises(ArgumentMismatchError, match=r"axis 0 of 'arg1' is 2 and axis 0 of 'arg0' is 3.*generic"):
+        with pytest.raises(ArgumentMismatchError, match=r"axis 0 of 'y' is 2 and axis 0 of 'x' is 3.*generic"):
             kernel(ADD, pipeline)(normal(3, 4), normal(2, 4))
         with pytest.raises(ArgumentMismatchError, match=r"tensor\.concat"):
             kernel(CONCAT, pipeline)(normal(3, 4), normal(3, 5))
@@ -136,7 +136,7 @@ class TestRefusals:
             kernel(RESHAPE, pipeline)(normal(2, 2, 3), np.array(shape))
 
     def test_negative_lengths(self, pipeline):
-        with pytest.raises(ArgumentMismatchError, match=r"'arg0' is -1"):
+        with pytest.raises(ArgumentMismatchError, match=r"'n' is -1"):
             kernel(ARANGE, pipeline)(np.array(-1))
 
     def test_slices_out_of_bounds(self, pipeline):
@@ -182,14 +182,14 @@ def test_sizes_of_one_name_are_equal():
     add = mt.from_mlir(text).compile(pipeline="mlir")
     x, y = normal(3, 4), normal(3, 4)
     check(add(x, y, normal(3)), x + y)
-    with pytest.raises(ArgumentMismatchError, match=r"axis 0 of 'arg2' is 2 and axis 0 of 'arg0' is 3.*size 'n'"):
+    with pytest.raises(ArgumentMismatchError, match=r"axis 0 of 'z' is 2 and axis 0 of 'x' is 3.*size 'n'"):
         add(x, y, normal(2))
 
 
 class TestRelax:
     def test_equal_sizes_are_one_symbol(self):
         text = kernel(MATMUL, "linalg").ir["relax"]
-        assert 'arg0: R.Tensor((n, m), dtype="float32"), arg1: R.Tensor((m, k), dtype="float32")' in text
+        assert 'x: R.Tensor((n, m), dtype="float32"), y: R.Tensor((m, k), dtype="float32")' in text
         assert "R.Tensor((n, 4)" in kernel(ADD, "linalg").ir["relax"]
         assert "R.Tensor((n + k, m)" in kernel(CONCAT, "linalg").ir["relax"]
 
@@ -200,7 +200,7 @@ class TestRelax:
 class TestKnownShapes:
     @pytest.mark.parametrize("pipeline", PIPELINES)
     def test_compiled_for_shapes(self, pipeline):
-        known = mt.from_mlir(CONCAT).compile(pipeline=pipeline, shapes={"arg0": (2, 3), "arg1": (4, 3)})
+        known = mt.from_mlir(CONCAT).compile(pipeline=pipeline, shapes={"x": (2, 3), "y": (4, 3)})
         x, y = normal(2, 3), normal(4, 3)
         check(known(x, y)[0], np.concatenate([x, y]))
         assert "?" not in known.ir["linalg"]
@@ -208,13 +208,13 @@ class TestKnownShapes:
             known(normal(3, 3), y)
 
     def test_straight_line_schedules_are_used(self):
-        known = mt.from_mlir(MATMUL).compile(shapes={"arg0": (8, 16), "arg1": (16, 8)})
+        known = mt.from_mlir(MATMUL).compile(shapes={"x": (8, 16), "y": (16, 8)})
         assert "mlirtri.imperative" not in known.ir["relax"]
         x, y = normal(8, 16), normal(16, 8)
         check(known(x, y), x @ y)
 
     def test_only_some_arguments(self):
-        known = mt.from_mlir(MATMUL).compile(shapes={"arg0": (3, 4)})
+        known = mt.from_mlir(MATMUL).compile(shapes={"x": (3, 4)})
         x, y = normal(3, 4), normal(4, 6)
         check(known(x, y), x @ y)
         with pytest.raises(ArgumentMismatchError):
@@ -224,13 +224,13 @@ class TestKnownShapes:
         program = mt.from_mlir(ADD)
         with pytest.raises(UnsupportedOperationError, match="known sizes only"):
             program.compile(target="cuda:sm_80", pipeline="linalg")
-        shapes = {"arg0": (64, 4), "arg1": (64, 4)}
+        shapes = {"x": (64, 4), "y": (64, 4)}
         assert "__global__" in program.compile(target="cuda:sm_80", pipeline="linalg", shapes=shapes).ir["cuda"]
 
     def test_shapes_that_do_not_fit(self):
         program = mt.from_mlir(ADD)
         with pytest.raises(ArgumentMismatchError, match="no shape"):
-            program.compile(shapes={"arg0": (3, 5)})
+            program.compile(shapes={"x": (3, 5)})
         with pytest.raises(ArgumentMismatchError, match="has no argument 'z'"):
             program.compile(shapes={"z": (3, 4)})
 

@@ -93,7 +93,7 @@ def test_a_file_is_named_in_errors_of_reading_and_of_compiling(tmp_path):
     )
     with pytest.raises(UnsupportedOperationError, match="tensor<4xi4>") as caught:
         mt.from_mlir(file).compile("g")
-    assert f"{file}:4:14: error: argument 'arg0'" in str(caught.value)
+    assert f"{file}:4:14: error: argument 'x'" in str(caught.value)
     assert "func.func @g(%x: tensor<4xi4>)" in str(caught.value)
 
 
@@ -238,11 +238,18 @@ def test_blocks_with_branches_become_structured():
 
 def test_the_signature_is_known_before_compiling():
     program = mt.from_mlir(TEXT)
-    assert str(program.signature("twice.it")) == "(arg0: float32[4]) -> (float32[4])"
+    assert str(program.signature("twice.it")) == "(x: float32[4]) -> (float32[4])"
     named = 'func.func @f(%x: tensor<2xi8> loc("x"), %y: tensor<2xi8> loc("x"), %n: index loc("n")) -> (i1, bf16) {\n'
     named += "  %p = arith.constant true\n  %q = arith.constant 1.5 : bf16\n  return %p, %q : i1, bf16\n}"
     assert str(mt.from_mlir(named).signature()) == "(x: int8[2], x_0: int8[2], n: int64[]) -> (bool[], bfloat16[])"
     assert repr(program) == "<mlirtri program of main, twice.it, unusable from <text>>"
+
+
+def test_arguments_have_the_names_of_the_text():
+    """But for those that a call cannot say, or says for other things; explicit locations go first."""
+    text = 'func.func @f(%a.b: f32, %out: f32, // %no\n  %0: f32, %for: f32, %e: f32 loc("d"),%_c:f32) { return }'
+    names = [each.split(":")[0] for each in str(mt.from_mlir(text).signature()).strip("()").split(", ")]
+    assert names == ["arg0", "arg1", "arg2", "arg3", "d", "_c"]
 
 
 def test_kernels_are_compiled_once_for_the_same_options():
@@ -288,7 +295,7 @@ def test_torch_in_torch_out_and_numpy_in_numpy_out():
     out = np.empty(4, np.float32)
     assert kernel(X, out=out) is out
     np.testing.assert_array_equal(out, 2 * X)
-    np.testing.assert_array_equal(kernel(arg0=X), 2 * X)
+    np.testing.assert_array_equal(kernel(x=X), 2 * X)
 
 
 def test_relative_paths_are_those_of_the_time_of_reading(tmp_path, monkeypatch):
