@@ -96,10 +96,15 @@ class _Chunk:
 
 def convolution_loops(contraction: Contraction, target: Target) -> Any:
     """The statements that compute the contraction, whose right operand is a `BufferLoad` at sums of axes."""
-    is_padded = room_of(contraction.right, contraction.columns, contraction.reduced, 1) is not None
-    if not isinstance(contraction.right, TensorLoad) and not is_padded:
+    if not isinstance(contraction.right, TensorLoad) and not _has_room(contraction):
         return None
     return sequence(*(_all_chunks(part, target) for part in _cut(contraction)))
+
+
+def _has_room(contraction: Contraction) -> bool:
+    """Whether an image that is padded as it is read is so in a room: pieces of long rows have none."""
+    is_short = contraction.columns[-1].extent <= MOST_PIXELS
+    return is_short and room_of(contraction.right, contraction.columns, contraction.reduced, 1) is not None
 
 
 def _cut(contraction: Contraction) -> list[Contraction]:

@@ -54,6 +54,12 @@ def test_they_are_tiles(case):
     assert "Convolution" in rules_of(tir_to_scheduled.lower(mod, context_for()))
 
 
+def test_pieces_of_rows_that_are_padded_in_place_are_left_to_others():
+    image, weights, options = CASES["in pieces, strided"]
+    mod = tir_of(module(_convolved(image, weights, options), image, weights))
+    assert "mlirtri.schedule_failures" not in tir_to_scheduled.lower(mod, context_for()).script()
+
+
 def test_what_follows_is_done_on_the_tile():
     x, w, b, r = random(1, 6, 12, 13), random(9, 6, 3, 3), random(1, 9, 1, 1), random(1, 9, 10, 11)
 
