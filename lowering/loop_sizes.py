@@ -83,10 +83,9 @@ def _stand_in(value: ir.Value) -> ir.Value | None:
             return value
         if not isinstance(value.owner, ir.Block):
             break
-        loop, at = value.owner.owner.operation, value.arg_number
-        if loop.name != "scf.for" or _root(terminator(value.owner).operands[at - 1]) != value:
+        if (start := _carried_from(value)) is None:
             return None
-        value = loop.operands[2 + at]
+        value = start
     made, unknown = value.owner.operation, sum(size < 0 for size in value.type.shape)
     if made.name not in ("tensor.empty", "tensor.extract_slice"):
         return None if unknown else bufferization.alloc_tensor(value.type, [])
@@ -97,6 +96,24 @@ def _stand_in(value: ir.Value) -> ir.Value | None:
     if len(sizes) != unknown or not all(map(_is_at_top, sizes)):
         return None
     return bufferization.alloc_tensor(value.type, sizes)
+
+
+def _carried_from(value: ir.Value) -> ir.Value | None:
+    """What a loop carries at first, where all that it carries there afterwards has the same sizes."""
+    loop, at = value.owner.owner.operation, value.arg_number
+    if loop.name == "scf.for":
+        keeps = at > 0 and _root(terminator(value.owner).operands[at - 1]) == value
+        return loop.operands[2 + at] if keeps else None
+    if loop.name != "scf.while":
+        return None
+    before, after = (region.blocks[0] for region in loop.regions)
+    if value.owner == after:
+        return _start_of_while(loop, at)
+    again = _root(terminator(after).operands[at])
+    if again not in list(after.arguments):
+        return None
+    back = _root(terminator(before).operands[1 + list(after.arguments).index(again)])
+    return loop.operands[at] if back == value else None
 
 
 def _is_at_top(value: ir.Value) -> bool:

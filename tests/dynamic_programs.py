@@ -250,3 +250,21 @@ def normal(*shape: int) -> np.ndarray:
 def check(found, wanted):
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
     assert found.shape == wanted.shape
+
+
+WHILE = """
+func.func @repeated(%x: tensor<?xf32>, %y: tensor<?xf32>, %n: index) -> tensor<?xf32> {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %r:2 = scf.while (%i = %zero, %a = %x) : (index, tensor<?xf32>) -> (index, tensor<?xf32>) {
+    %c = arith.cmpi slt, %i, %n : index
+    scf.condition(%c) %i, %a : index, tensor<?xf32>
+  } do {
+  ^bb0(%i: index, %a: tensor<?xf32>):
+    %s = linalg.add ins(%a, %y : tensor<?xf32>, tensor<?xf32>) outs(%a : tensor<?xf32>) -> tensor<?xf32>
+    %j = arith.addi %i, %one : index
+    scf.yield %j, %s : index, tensor<?xf32>
+  }
+  return %r#1 : tensor<?xf32>
+}
+"""

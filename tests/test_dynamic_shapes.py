@@ -20,6 +20,7 @@ from dynamic_programs import (
     RESHAPE,
     SOFTMAX,
     STEPS,
+    WHILE,
     check,
     kernel,
     normal,
@@ -88,6 +89,12 @@ class TestOneCompile:
             check(kernel(STEPS, pipeline)(x, h), x.sum(0) + h)
         with pytest.raises(ArgumentMismatchError, match=r"axis 0 of 'h' is 2 and axis 1 of 'x' is 3"):
             kernel(STEPS, pipeline)(normal(5, 3, 4), normal(2, 4))
+
+    def test_operations_in_loops_with_a_condition(self, pipeline):
+        x, repeated = normal(5), kernel(WHILE, pipeline)
+        check(repeated(x, x, 3), 4 * x)
+        with pytest.raises(ArgumentMismatchError, match=r"axis 0 of 'y' is 3 and axis 0 of 'x' is 5"):
+            repeated(x, normal(3), 3)
 
     def test_operations_in_branches(self, pipeline):
         """Sizes have to fit where a branch runs, and where only elements know whether it does."""
