@@ -95,7 +95,9 @@ def _way(contraction: Contraction) -> Contraction:
     if not _lies_along(contraction.left, inner) or inner.extent < lanes_for("float32"):
         return contraction
     turns = not _lies_along(contraction.right, inner)
-    is_narrow = size_of(contraction.columns) <= lanes and _is_plain(contraction)
+    # What comes from memory comes faster to tiles, which read more rows side by side.
+    is_cached = rows * size_of(contraction.reduced) * 4 <= cache_bytes()[3]
+    is_narrow = size_of(contraction.columns) <= lanes and _is_plain(contraction) and is_cached
     if not is_narrow and (turns or rows > FEW_ROWS):
         return contraction
     dots = replace(contraction, way=Way.DOTS, turns_right=turns)
