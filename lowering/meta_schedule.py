@@ -62,8 +62,10 @@ def replayed(function: PrimFunc, trace: str) -> Schedule:
 
 
 def task_key(function: PrimFunc, target: Target, measured: bool = True) -> str:
-    """What the best schedule of a function depends on: its text without positions, the target and the compiler."""
-    bare = function.without_attr(KERNEL_LOCATIONS) if KERNEL_LOCATIONS in (function.attrs or {}) else function
+    """What the best schedule of a function depends on: text without positions and name, target, compiler."""
+    bare = function
+    for attribute in (KERNEL_LOCATIONS, "global_symbol"):
+        bare = bare.without_attr(attribute) if attribute in (bare.attrs or {}) else bare
     text = re.sub(rf'"{re.escape(LOCATION)}": "(?:[^"\\]|\\.)*",? ?', "", bare.script())
     facts = (text, repr(target), str(tvm_target(target)), str(PINNED), str(measured))
     return "schedule-" + blake2b("\0".join(facts).encode(), digest_size=16).hexdigest()

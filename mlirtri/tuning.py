@@ -105,7 +105,7 @@ def tune(
     `trials` schedules of each compiled function are measured, in `seconds` altogether; with 0 trials one is taken
     unmeasured, which needs no device. What is found is kept in ``MLIRTRI_TUNING_FILE``, from where
     ``schedule="meta"`` takes it. Raises `KernelTypeError` for what is no jit function, `DeviceError` where there is
-    nothing to measure on.
+    nothing to measure on, `UnknownOptionError` for a pipeline in which TVM schedules nothing.
     """
     if not isinstance(f, JitFunction):
         raise KernelTypeError(f"tune takes a jit function, not {f!r}", help="decorate it with @mlirtri.jit")
@@ -122,12 +122,8 @@ def _rules(kernel: Kernel) -> dict[str, str]:
     from mlirtri.lowering.tir_to_scheduled import RULE
     from mlirtri.lowering.tvm_passes import prim_funcs
 
-    record = kernel.walked.records.get("scheduled")
-    if record is None:
-        raise KernelTypeError(
-            f"pipeline {kernel.pipeline.name!r} has no schedules to search for", help='use "linalg" or "relax"'
-        )
-    return {name: str((function.attrs or {}).get(RULE, "none")) for name, function in prim_funcs(record.ir)}
+    functions = prim_funcs(kernel.walked.records["scheduled"].ir)
+    return {name: str((function.attrs or {}).get(RULE, "none")) for name, function in functions}
 
 
 def _times(*kernels: Kernel) -> list[float | None]:
