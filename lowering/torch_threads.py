@@ -22,7 +22,7 @@ from typing import Any
 
 from mlirtri import settings
 from mlirtri.dialect.mlir import execution_engine, ir
-from mlirtri.forks import is_forked
+from mlirtri.lowering.forks import is_forked
 from mlirtri.lowering.openmp import torch_runtime
 from mlirtri.lowering.tvm_names import tvm_libraries
 
