@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    """torch's numbers are the same ones each time, too."""
+    torch.manual_seed(0)
 
 
 @pytest.fixture
