@@ -177,11 +177,12 @@ def test_a_forked_process_runs_kernels(tmp_path):
     printed = in_new_process(
         f"exec(compile(open({str(file)!r}).read(), {str(file)!r}, 'exec'))", MLIRTRI_NUM_THREADS="2"
     )
-    assert printed.split() == ["first", "right", "child", "right", "new", "right", "parent", "right"]
+    assert printed.split() == ["fresh", "right", "True", "first", "right", "child", "right", "new", "right", "parent", "right"]
 
 
 FORKS = f"""
 import os, signal, sys
+import numpy as np
 import torch
 import mlirtri as mt
 
@@ -195,7 +196,15 @@ def right(found, value):
     # By NumPy: torch's own threads do not survive a fork.
     return "right" if (found.numpy() == value).all() else "wrong"
 
-a = torch.ones({SIZE})
+a = torch.from_numpy(np.ones({SIZE}, np.float32))
+# Nobody has threads yet, so a forked process starts its own.
+if os.fork() == 0:
+    signal.alarm(60)
+    found = right(mt.jit(halved)(a), 0.5)
+    print("fresh", found, len(os.listdir("/proc/self/task")) > 1, flush=True)
+    os._exit(0)
+_, status = os.wait()
+assert status == 0, status
 # Torch has threads before any kernel has.
 torch.exp(a)
 if os.fork() == 0:
