@@ -24,6 +24,8 @@ SAMPLE = 2e-3
 """Seconds of one sample, at least: short calls are repeated."""
 WARM = 5e-4
 """Seconds of calls before each sample: threads wake up one after the other."""
+ALONE = 0.3
+"""Seconds after which a kernel that ran alone, because others had the CPUs, has looked whether they are free again."""
 TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 4e-2, torch.float32: 2e-4, torch.float64: 1e-9}
 """Of the largest number of the result: sums have other orders."""
 Candidate = Callable[[], Callable[[], Any]]
@@ -185,7 +187,7 @@ def _sample(candidate: Candidate, repeats: int, fresh: bool, conditions: Conditi
     if conditions.threads > 1:
         processes.settle()
     if not fresh:
-        _warm(candidate())
+        _warm(candidate(), ALONE if conditions.threads > 1 else WARM)
     call, now = candidate(), conditions.now
     start = now()
     for _ in range(repeats):
@@ -193,9 +195,9 @@ def _sample(candidate: Candidate, repeats: int, fresh: bool, conditions: Conditi
     return (now() - start) / repeats
 
 
-def _warm(call: Callable[[], Any]) -> None:
+def _warm(call: Callable[[], Any], seconds: float = WARM) -> None:
     """Call until threads that slept are awake."""
-    end = time.perf_counter() + WARM
+    end = time.perf_counter() + seconds
     call()
     while time.perf_counter() < end:
         call()
