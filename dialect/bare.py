@@ -1,24 +1,15 @@
-"""MLIR text for other tools: the same module without locations and without attributes of ours.
+"""MLIR for other tools: a module without attributes of ours.
 
-Takes complete text of any MLIR stage. Gives text in which SSA values keep the names of the user's variables.
+Takes a module of any MLIR stage, which it changes in place. Refuses nothing.
 """
 
 from __future__ import annotations
 
-from mlirtri.dialect.definition import new_context
-from mlirtri.dialect.mlir import ir, print_module
+from mlirtri.dialect.mlir import ir
 
 PREFIX = "mlirtri."
 _GROUPS = ("arg_attrs", "res_attrs")
 """Attributes that hold those of a function's arguments and results."""
-
-
-def print_bare(text: str) -> str:
-    """`text` without locations and without the attributes whose names start with `PREFIX`."""
-    with new_context():
-        module = ir.Module.parse(text)
-        without_ours(module)
-        return print_module(module)
 
 
 def without_ours(module: ir.Module) -> None:

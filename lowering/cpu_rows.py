@@ -64,10 +64,6 @@ def only_finishes(nests: Sequence[Nest]) -> bool:
     return is_own and FINISHED * max(work[1:]) <= work[0]
 
 
-def _is_in_cache(nest: Nest) -> bool:
-    return 4 * prod(axis.extent for axis in nest.axes) <= cache_bytes()[3]
-
-
 def runs_along_memory(plan: RowPlan, at: int) -> bool:
     """Whether the last axis of a nest within its row has neighbours in memory, in some of what it reads."""
     nest, inside = plan.nests[at], plan.inside[at]

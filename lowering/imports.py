@@ -76,11 +76,6 @@ def note_signs(function: func.FuncOp) -> None:
             function.attributes[name] = ir.ArrayAttr.get([ir.DictAttr.get(each) for each in groups])
 
 
-def bound_names(function: func.FuncOp) -> list[str]:
-    """The names of the bound arguments, which are the last ones, in order."""
-    return [ir.StringAttr(each[BOUND]).value for each in argument_attributes(function) if BOUND in each]
-
-
 def _dictionaries(function: func.FuncOp, name: str, count: int) -> list[dict[str, ir.Attribute]]:
     if name not in function.attributes:
         return [{} for _ in range(count)]

@@ -14,8 +14,6 @@ from itertools import combinations
 from mlirtri.dialect.mlir import bufferization, ir, public_functions
 from mlirtri.lowering.buffer_values import VIEWS, is_block_argument, same_buffer, terminator
 
-FRESH = ("tensor.empty", "bufferization.alloc_tensor")
-
 
 def rewrite(module: ir.Module) -> None:
     """Give each array that two results go on from memory that no caller gave."""
