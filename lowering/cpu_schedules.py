@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlirtri.lowering.cpu_attention import attention
+from mlirtri.lowering.cpu_channels_last import channels_last
 from mlirtri.lowering.cpu_convolution import convolution
 from mlirtri.lowering.cpu_elements import element_loops
 from mlirtri.lowering.cpu_loops import lanes_of, parallel_if_worth, spatial, vectorize, weight
@@ -235,6 +236,7 @@ def _accumulate(schedule: Schedule, block: BlockFacts, reduced: list[Any], inner
 CPU_RULES = (
     ("Loops", loops),
     ("Convolution", _checked(convolution)),
+    ("ChannelsLast", _checked(channels_last)),
     ("Matmul", _checked(matmul)),
     ("Attention", _checked(attention)),
     ("Rows", _checked(rows)),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mlirtri.lowering.cpu_channels_last import reads_padded_last
 from mlirtri.lowering.cpu_convolution import reads_image, reads_padded
 from mlirtri.lowering.padded_images import padded
 from mlirtri.lowering.products import OP_PATTERN, PRODUCT, find_product
@@ -50,7 +51,7 @@ def fold_padding(mod: IRModule) -> IRModule:
 
     def is_padded_image(_: Any, after: Any) -> bool:
         product = find_product(*after)
-        return product is not None and reads_padded(product)
+        return product is not None and (reads_padded(product) or reads_padded_last(product))
 
     return _folded(mod, _Folding(mod, _is_padding, is_padded_image))
 
