@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mlirtri.dialect.mlir import ir, operations_named
-from mlirtri.lowering import fusion_guard, initial_sums, stride_phases, unit_windows
+from mlirtri.lowering import channels_innermost, fusion_guard, initial_sums, stride_phases, unit_windows
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.stage import CompileContext
 
@@ -47,6 +47,8 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             run_rewrite("take-strides-apart", stride_phases.rewrite, module, context)
         run_rewrite("cut-unit-windows", unit_windows.rewrite, module, context)
         run_rewrite("start-products-from-zero", initial_sums.rewrite, module, context)
+        if context.target.kind == "cpu":
+            run_rewrite("turn-convolutions-round", channels_innermost.rewrite, module, context)
         run_passes(module, PREPARE, context)
         run_rewrite("guard-producers", fusion_guard.guard, module, context)
         run_passes(module, FUSE, context)
