@@ -7,8 +7,10 @@ products beside their loops keep those straight, and call the loops as islands (
 from __future__ import annotations
 
 from mlirtri.dialect.mlir import ir
+from mlirtri.lowering import unread_results
 from mlirtri.lowering.imperative import is_imperative
 from mlirtri.lowering.imperative_to_relax import loops_of, lower_imperative
+from mlirtri.lowering.mlir_passes import run_rewrite
 from mlirtri.lowering.mlir_to_relax import translate
 from mlirtri.lowering.outlining import outline
 from mlirtri.lowering.stage import CompileContext
@@ -18,6 +20,8 @@ from mlirtri.lowering.tvm_names import IRModule
 def lower(module: ir.Module, context: CompileContext) -> IRModule:
     """The Relax module of `module`; raises `UnsupportedOperationError`, `PassFailedError`."""
     if not is_imperative(module):
+        with module.context:
+            run_rewrite("drop-unread-results", unread_results.rewrite, module, context)
         return translate(module)
     if context.target.is_cuda:
         return lower_imperative(module, context)

@@ -14,7 +14,7 @@ from mlirtri.lowering import cuda_rows
 from mlirtri.lowering.cpu_attention import takes_attention
 from mlirtri.lowering.cpu_rows import fits_cache, has_enough_rows, only_finishes, row_bytes, runs_along_memory
 from mlirtri.lowering.row_merging import Launch, Merged, merged, merged_name
-from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of
+from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of, says_positions
 from mlirtri.lowering.row_plan import make_plan
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, PrimFunc, ir, relax, structural_walk, tirx
@@ -128,6 +128,10 @@ class _Search:
         self.group_of: dict[int, Group] = {at: (at,) for at in self.launches}
         kinds = {callee: _kind(function) for callee, function in self._callees().items()}
         self.kinds = {at: kinds[launch.name] for at, launch in self.launches.items()}
+        self.positions = frozenset() if target.is_cuda else frozenset(
+            at for at, launch in self.launches.items() if not launch.arguments and says_positions(launch.function)
+        )  # fmt: skip
+        """Calls that only say where an element is, which their readers know themselves."""
 
     def _callees(self) -> dict[str, PrimFunc]:
         return {launch.name: launch.function for launch in self.launches.values()}
@@ -205,11 +209,16 @@ class _Search:
         return False
 
     def merged(self, group: Group) -> Merged:
-        return merged([self.launches[at] for at in group], lambda result: self._is_seen(result, group))
+        known = {one for at in group for one in self.reads[at] if one in self.positions}
+        return merged(
+            [self.launches[at] for at in _union([group, tuple(known)])], lambda each: self._is_seen(each, group)
+        )
 
     def _is_seen(self, result: Any, group: Group) -> bool:
         """Whether a result is read outside of the group, or leaves the block."""
         at = self.made[result]
+        if at not in group:
+            return False
         return not isinstance(result, relax.DataflowVar) or any(one not in group for one in self.readers[at])
 
 

@@ -10,9 +10,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.tvm_names import PrimFunc, SBlock, SBlockRealize, relax, structural_map, tirx, tvm
+from mlirtri.lowering.tvm_names import (
+    PrimFunc,
+    SBlock,
+    SBlockRealize,
+    TensorLoad,
+    ir,
+    relax,
+    structural_map,
+    tirx,
+    tvm,
+)
 
 _WORDS = 4
+_FLOATS = ("float32", "float64", "float16")
+_LITERALS = (*_FLOATS, "int32", "int64", "bool")
 _renewed = tvm.get_global_func("s_tir.RenewDefs")
 
 
@@ -42,15 +54,19 @@ class Merged:
 
 
 def merged(launches: Sequence[Launch], is_seen: Callable[[Any], bool]) -> Merged:
-    """One function for `launches`; a result that `is_seen` from outside is an output."""
+    """One function for `launches`; a result that `is_seen` from outside is an output. Constant numbers are literals."""
     inputs: dict[Any, Any] = {}
     inside: dict[Any, Any] = {}
     bodies, memory, outputs, results = [], [], [], []
     for launch in launches:
         function = _renewed(launch.function)
         *parameters, target = function.params
-        places = {}
+        places: dict[Any, Any] = {}
+        numbers: dict[Any, Any] = {}
         for parameter, argument in zip(parameters, launch.arguments, strict=True):
+            if (number := _number(argument)) is not None:
+                numbers[parameter] = number
+                continue
             if argument not in inside and argument not in inputs:
                 inputs[argument] = _like(parameter, parameter.name)
             places[parameter] = inside.get(argument, inputs.get(argument))
@@ -60,13 +76,38 @@ def merged(launches: Sequence[Launch], is_seen: Callable[[Any], bool]) -> Merged
             results.append(launch.result)
         else:
             memory.append(inside[launch.result])
-        root = structural_map(function.body, (tirx.Var, lambda each, places=places: places.get(each, each))).block
+        body = _with_numbers(function.body, numbers) if numbers else function.body
+        root = structural_map(body, (tirx.Var, lambda each, places=places: places.get(each, each))).block
         bodies.extend(root.body.seq if isinstance(root.body, tirx.SeqStmt) else [root.body])
         memory.extend(root.alloc_buffers)
     body = SBlock([], [], [], "root", tirx.SeqStmt(_named_apart(bodies)), None, memory)
     function = PrimFunc([*inputs.values(), *outputs], SBlockRealize([], True, body))
     types = tuple(relax.TensorType(each.ty.shape, each.ty.dtype) for each in results)
     return Merged(function.with_attr({"s_tir": True, "tirx.noalias": True}), tuple(inputs), tuple(results), types)
+
+
+def _number(argument: Any) -> Any:
+    """The literal that a constant of rank 0 is; None for all else."""
+    if not isinstance(argument, ir.GenericConst) or len(argument.ty.shape) or str(argument.ty.dtype) not in _LITERALS:
+        return None
+    dtype, value = str(argument.ty.dtype), argument.value.numpy().item()
+    return tirx.FloatImm(dtype, value) if dtype in _FLOATS else tirx.IntImm(dtype, int(value))
+
+
+def _with_numbers(body: Any, numbers: dict[Any, Any]) -> Any:
+    """The body with `numbers` in place of loads."""
+
+    def load(node: Any) -> Any:
+        return numbers.get(node.source, node)
+
+    def block(node: Any) -> Any:
+        reads = [each for each in node.reads if each.source not in numbers]
+        return SBlock(
+            node.iter_vars, reads, node.writes, node.name_hint, node.body, node.init,
+            node.alloc_buffers, node.match_buffers, node.annotations, node.span,
+        )  # fmt: skip
+
+    return structural_map(body, [(TensorLoad, load), (SBlock, block)], order="post")
 
 
 def _like(parameter: Any, name: str) -> Any:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from mlirtri.lowering.schedule_blocks import CHEAP_CALLS
 from mlirtri.lowering.tir_arithmetic import reads_memory
 from mlirtri.lowering.tvm_names import (
     Analyzer,
@@ -22,6 +23,7 @@ from mlirtri.lowering.tvm_names import (
     SBlock,
     SBlockRealize,
     TensorLoad,
+    ir,
     structural_map,
     structural_walk,
     tirx,
@@ -99,38 +101,55 @@ def nests_of(function: PrimFunc) -> list[Nest]:
 
 def _without_positions(nests: list[Nest], outputs: Sequence[Any]) -> list[Nest]:
     """The nests without those that only say where an element is, as `arange` does: their readers know it themselves."""
-    positions = {
-        nest.target: nest
-        for nest in nests
-        if not (nest.loads or nest.before or nest.is_reduction or None in nest.places)
-        and not any(nest.target.same_as(output) for output in outputs)
-    }
-    if not positions:
-        return nests
+    positions: dict[Any, Nest] = {}
+    kept: list[Nest] = []
+    for nest in nests:
+        known = _with_positions(nest, positions) if any(nest.reads(each) for each in positions) else nest
+        if any(known.target.same_as(output) for output in outputs) or not _is_position(known):
+            kept.append(known)
+        else:
+            positions[known.target] = _with_positions(known, {})
+    return kept
+
+
+def says_positions(function: PrimFunc) -> bool:
+    """Whether a function only says where an element is, or holds a constant, at no cost to speak of."""
+    try:
+        return all(_is_position(nest) for nest in nests_of(function))
+    except NotRows:
+        return False
+
+
+def _is_position(nest: Nest) -> bool:
+    return not (nest.loads or nest.before or nest.is_reduction or None in nest.places or _is_dear(nest))
+
+
+def _is_dear(nest: Nest) -> bool:
+    """Whether a function is computed, which readers had better not do again."""
+    found: list[Any] = []
+    structural_walk(nest.store.value, (ir.Call, found.append), order="pre")
+    return any(str(getattr(call.op, "name", "")).rsplit(".", 1)[-1] not in CHEAP_CALLS for call in found)
+
+
+def _with_positions(nest: Nest, positions: dict[Any, Nest]) -> Nest:
+    """The nest, which computes what it would read of `positions`."""
 
     def position(load: Any) -> Any:
-        nest = positions.get(load.source)
-        if nest is None:
+        made = positions.get(load.source)
+        if made is None:
             return load
-        values = {nest.axes[axis].variable: one for axis, one in zip(nest.places, load.indices, strict=True)}
-        return structural_map(nest.store.value, (tirx.Var, lambda each: values.get(each, each)), order="post")
+        values = {made.axes[axis].variable: one for axis, one in zip(made.places, load.indices, strict=True)}
+        return structural_map(made.store.value, (tirx.Var, lambda each: values.get(each, each)), order="post")
 
     rules = [(TensorLoad, position), (tirx.Cast, _without_widening)]
-    kept = [nest for nest in nests if nest.target not in positions]
-    return [
-        replace(
-            nest,
-            store=structural_map(nest.store, rules, order="post"),
-            before=tuple(structural_map(each, rules, order="post") for each in nest.before),
-        )
-        for nest in kept
-    ]
+    before = tuple(structural_map(each, rules, order="post") for each in nest.before)
+    return replace(nest, store=structural_map(nest.store, rules, order="post"), before=before)
 
 
 def _without_widening(cast: Any) -> Any:
     """Sums and differences of positions as they are: only what is read from memory may overflow."""
     inner = cast.value
-    if not isinstance(inner, tirx.Add | tirx.Sub) or not all(
+    if not isinstance(inner, tirx.Add | tirx.Sub | tirx.Mul) or not all(
         isinstance(each, tirx.Cast) for each in (inner.a, inner.b)
     ):
         return cast
@@ -138,7 +157,13 @@ def _without_widening(cast: Any) -> Any:
     dtypes = {str(each.ty.dtype) for each in operands}
     if dtypes != {str(cast.ty.dtype)} or "int" not in str(cast.ty.dtype) or any(map(reads_memory, operands)):
         return cast
-    return type(inner)(*operands)
+    neutral = 1 if isinstance(inner, tirx.Mul) else 0
+    numbers = [isinstance(each, tirx.IntImm) and int(each.value) == neutral for each in operands]
+    if numbers[1]:
+        return operands[0]
+    if numbers[0] and not isinstance(inner, tirx.Sub):
+        return operands[1]
+    return cast if isinstance(inner, tirx.Mul) else type(inner)(*operands)
 
 
 def _nest(statement: Any) -> Nest:

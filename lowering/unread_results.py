@@ -1,0 +1,85 @@
+"""Drops results of `linalg.generic` operations that nobody reads, with what computes them alone.
+
+Takes and gives a module of linalg on tensors, in place. torch-mlir's maxima come with their indices, read or not: one
+that has its maximum alone is a reduction in any order, which fuses with the rows around it.
+
+    %m:2 = linalg.generic … (max, argmax); use %m#0   ──►   %m = linalg.generic … (max)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mlirtri.dialect.mlir import ir, linalg, operations_named
+from mlirtri.lowering.generic_operations import empty_generic
+
+
+def rewrite(module: ir.Module) -> None:
+    """Rewrite all operations of `module` of which one result is read, and another is not."""
+    # From the last on: what nobody reads any more may be all that reads something else.
+    for operation in reversed(operations_named(module, "linalg.generic")):
+        if len(operation.results) > 1:
+            kept = _needed(operation)
+            if 0 < len(kept) < len(operation.results):
+                _without_others(operation, kept)
+
+
+def _needed(operation: ir.Operation) -> list[int]:
+    """Which results are read outside, or by the body for one that is."""
+    block = operation.regions[0].blocks[0]
+    *_, end = block.operations
+    first = len(block.arguments) - len(operation.results)
+    kept: set[int] = set()
+    found = {at for at, result in enumerate(operation.results) if _is_read(result)}
+    while found - kept:
+        kept |= found
+        read = _arguments_of([end.operands[at] for at in kept])
+        found = {at - first for at in read if at >= first}
+    return sorted(kept)
+
+
+def _is_read(value: ir.Value) -> bool:
+    return any(True for _ in value.uses)
+
+
+def _arguments_of(values: Sequence[ir.Value]) -> set[int]:
+    """The numbers of the block's arguments that values come from."""
+    waiting, seen, found = list(values), [], set()
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value.owner, ir.Block):
+            found.add(ir.BlockArgument(value).arg_number)
+        elif value.owner.operation not in seen:
+            seen.append(value.owner.operation)
+            waiting += value.owner.operands
+    return found
+
+
+def _without_others(operation: ir.Operation, kept: Sequence[int]) -> None:
+    """Put an operation of the results `kept` in the place of one."""
+    block = operation.regions[0].blocks[0]
+    count = len(block.arguments) - len(operation.results)
+    places = [*range(count), *(count + at for at in kept)]
+    operands, maps = list(operation.operands), linalg.get_indexing_maps(operation)
+    kinds = [str(each) for each in operation.attributes["iterator_types"]]
+    with ir.InsertionPoint(operation), operation.location:
+        few = ir.ArrayAttr.get([maps[at] for at in places])
+        made = empty_generic(operands[:count], [operands[count + at] for at in kept], few, kinds)
+    arguments = [block.arguments[at] for at in places]
+    body = made.regions[0].blocks.append(
+        *[each.type for each in arguments], arg_locs=[each.location for each in arguments]
+    )
+    for old, new in zip(arguments, body.arguments, strict=True):
+        old.replace_all_uses_with(new)
+    *steps, end = [each.operation for each in block.operations]
+    for step in steps:
+        body.append(step)
+    with ir.InsertionPoint(body), end.location:
+        linalg.YieldOp([end.operands[at] for at in kept])
+    end.erase()
+    for step in reversed(steps):
+        if step.results and not any(_is_read(result) for result in step.results):
+            step.erase()
+    for at, result in zip(kept, made.results, strict=True):
+        operation.results[at].replace_all_uses_with(result)
+    operation.erase()
