@@ -55,7 +55,10 @@ class _Vectors:
             buffer, indices = both, [self._place_of(indices)]
         body = tirx.BufferStore(buffer, value, indices)
         body = substituted(body, self.offset, plus(self.first, self.lane))
-        loop = tirx.For(self.lane, index(0), index(self.lanes), tirx.ForKind.VECTORIZED, body)
+        # TVM makes no vectors of bf16 constants; LLVM does.
+        is_constant = isinstance(value, tirx.FloatImm) and str(value.ty.dtype) == "bfloat16"
+        kind = tirx.ForKind.SERIAL if is_constant else tirx.ForKind.VECTORIZED
+        loop = tirx.For(self.lane, index(0), index(self.lanes), kind, body)
         return sequence(*self.before, loop, *after)
 
     def _load(self, load: Any) -> Any:

@@ -205,6 +205,18 @@ def inline_cheap(schedule: Schedule) -> None:
             if block.is_spatial and _may_inline(schedule, block) and _inlined(schedule, block):
                 changed = True
                 break
+    for block in leaf_blocks(schedule):
+        _hide_own_buffers(schedule, block.handle)
+
+
+def _hide_own_buffers(schedule: Schedule, handle: Any) -> None:
+    """TVM's inlining lists a block's own buffers among what it reads and writes, and takes it for no parallel work."""
+    block = schedule.get(handle)
+    own = {buffer.name for buffer in block.alloc_buffers}
+    for kind, regions in (("read", block.reads), ("write", block.writes)):
+        places = [place for place, region in enumerate(regions) if region.source.name in own]
+        if places:
+            schedule.unsafe_hide_buffer_access(handle, kind, places)
 
 
 def _names_values(schedule: Schedule, block: BlockFacts) -> bool:

@@ -235,3 +235,18 @@ def test_one_result_by_several_threads(shape, monkeypatch):
 
 def whole(x):
     return np.sum(x), np.max(x), np.argmax(x)
+
+
+@jit
+def remainders(x):
+    return x % 3
+
+
+def test_a_block_with_buffers_of_its_own_runs_on_several_threads(monkeypatch):
+    """TVM's inlining of what such a block reads took it for work that cannot be parallel."""
+    monkeypatch.setenv("MLIRTRI_FORCE_SCHEDULES", "1")
+    monkeypatch.setenv("MLIRTRI_NUM_THREADS", "2")
+    x = torch.tensor([False, True])
+    kernel = remainders.compile(x, pipeline="relax")
+    assert "T.parallel" in kernel.ir["scheduled"]
+    assert torch.equal(kernel(x), x % 3)

@@ -172,6 +172,7 @@ def test_a_process_that_dies_is_started_again_and_what_it_found_is_kept(monkeypa
 
 
 def test_a_process_that_always_dies_is_a_failure_that_the_kernel_survives(monkeypatch, file):
+    monkeypatch.delenv("MLIRTRI_FORCE_SCHEDULES", raising=False)
     served_by(monkeypatch, "os.abort()")
     found = searched()
     assert "ended its process" in found.failure
