@@ -15,9 +15,12 @@ from tolerances import within
 
 import mlirtri as mt
 from mlirtri.lowering import torch_threads
+from mlirtri.lowering.even_tasks import in_even_tasks
 from mlirtri.lowering.openmp import torch_runtime
 from mlirtri.lowering.target import host_threads
-from mlirtri.lowering.tvm_names import SCRIPT_NAMES, from_source, tvm
+from mlirtri.lowering.tile_statements import replaced
+from mlirtri.lowering.tir_statements import simplified
+from mlirtri.lowering.tvm_names import SCRIPT_NAMES, from_source, tirx, tvm
 
 SIZE = 1 << 20
 
@@ -101,6 +104,37 @@ def test_each_task_is_done_once(wanted):
     done = []
     assert two_threads()(lambda number: done.append(number) or 0, wanted) == 0
     assert sorted(done) == list(range(wanted or 2 * torch_threads.TASKS))
+
+
+PARALLEL = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def numbered(counts: T.handle):
+        T.func_attr({"global_symbol": "numbered", "tirx.noalias": True})
+        n = T.int64()
+        out = T.match_buffer(counts, (n,), "int64")
+        for i in T.parallel(n):
+            out[i] = out[i] + i + T.int64(1)
+"""
+
+
+def test_tasks_have_even_shares_of_a_loop_and_each_thread_its_part():
+    function = in_even_tasks(from_source(PARALLEL, SCRIPT_NAMES)["numbered"], 32)
+    library = tvm.tirx.build(tvm.IRModule({"numbered": function.with_attr("global_symbol", "numbered")}), target="llvm")
+    for extent in (0, 1, 10, 31, 33, 64, 1000):
+        counts = torch.zeros(extent, dtype=torch.int64)
+        library["numbered"](counts)
+        assert counts.tolist() == list(range(1, extent + 1))
+    (size,) = function.params[0].shape
+    outer = function.body
+
+    def extent_of(task: int) -> int:
+        given = {outer.loop_var: tirx.IntImm("int64", task), size: tirx.IntImm("int64", 10)}
+        return simplified(replaced(outer.body.extent, given)).value
+
+    extents = [extent_of(task) for task in range(outer.extent.value)]
+    assert (len(extents), sum(extents), sum(extents[:16]), max(extents), extents[0]) == (32, 10, 5, 1, 1)
 
 
 @needs_torch_threads

@@ -1,0 +1,42 @@
+"""Parallel loops in as many tasks as they are started with, even ones: neighbouring iterations stay with one thread.
+
+Takes a lowered PrimFunc and the number of tasks. Gives it with loops over tasks, each with its share of the iterations.
+By itself TVM gives all but the last of the tasks ceil(iterations / tasks) iterations: of ten in 32 tasks, the first of
+two threads has all, and of 33 it has 32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.lowering.tvm_names import PrimFunc, structural_map, tirx
+
+
+def in_even_tasks(function: PrimFunc, tasks: int) -> PrimFunc:
+    """`function` with its parallel loops over so many tasks."""
+
+    def loop(node: Any) -> Any:
+        is_fit = node.kind == tirx.ForKind.PARALLEL and tasks > 1
+        return _over_tasks(node, tasks) if is_fit and not _is_even(node.extent, tasks) else node
+
+    return function.with_body(structural_map(function.body, (tirx.For, loop), order="post"))
+
+
+def _is_even(extent: Any, tasks: int) -> bool:
+    return isinstance(extent, tirx.IntImm) and extent.value % tasks == 0
+
+
+def _over_tasks(loop: Any, tasks: int) -> Any:
+    """Task t begins with iteration ceil(t · extent / tasks), so that few iterations are the first of their threads."""
+    variable, kind = loop.loop_var, str(loop.loop_var.ty.dtype)
+    task = tirx.Var("task", loop.loop_var.ty)
+
+    def first(number: Any) -> Any:
+        return tirx.Div(number * loop.extent + tirx.IntImm(kind, tasks - 1), tirx.IntImm(kind, tasks))
+
+    start = first(task)
+    inner = tirx.For(
+        variable, loop.min + start, first(task + tirx.IntImm(kind, 1)) - start, tirx.ForKind.SERIAL, loop.body
+    )
+    outer = tirx.IntImm(kind, 0), tirx.IntImm(kind, tasks)
+    return tirx.For(task, *outer, tirx.ForKind.PARALLEL, inner)
