@@ -18,6 +18,7 @@ from mlirtri.lowering import (
     mlir_lanes,
     mlir_threads,
     mlir_tiles,
+    mlir_transposes,
     narrow_floats,
     size_arguments,
 )
@@ -88,6 +89,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             if threads > 1:
                 run_passes(module, mlir_threads.to_openmp(threads), context)
                 run_rewrite("scopes-away", mlir_threads.inline_scopes, module, context)
+            run_rewrite("turn-squares", mlir_transposes.rewrite, module, context)
         run_rewrite("sizes-to-arguments", _pass_sizes, module, context)
         run_passes(module, TO_LOOPS, context)
         run_rewrite("functions-to-arithmetic", mlir_lanes.rewrite, module, context)

@@ -161,7 +161,8 @@ def _first_place(block: ir.Block, place: ir.Operation, body: ir.Block) -> ir.Val
         is_it = arith.select(old, new, arith.cmpf(arith.CmpFPredicate.OEQ, element, best))
     else:
         is_it = arith.cmpi(arith.CmpIPredicate.eq, element, best)
-    none = arith.constant(first.type, 2 ** (first.type.width - 1) - 1)
+    # Not the largest number: LLVM would know that it loses, choose by a condition instead, and have no vectors of that.
+    none = arith.constant(first.type, 2 ** (first.type.width - 1) - 2)
     return arith.minsi(arith.select(is_it, here, none), first)
 
 

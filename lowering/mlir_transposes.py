@@ -1,0 +1,258 @@
+"""Elementwise operations that read across the way they write, by squares of vectors, in pipeline `mlir`.
+
+Takes a module of `linalg.generic` over memrefs. Gives, in place, loops over squares for each without sums that reads
+memory of static shape whose innermost axis is another one than the result's: as many vectors as each has lanes are
+read, turned round in registers in steps that exchange ever larger parts of pairs, and written. Arithmetic is done on
+the vectors; what does more than that reads a copy that is turned round. Where squares do not divide an axis the last
+one overlaps the one before. Everything else stays as it is. Refuses nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlirtri.dialect.mlir import arith, ir, linalg, memref, operations_named, vector
+from mlirtri.lowering.cpu_facts import simd_registers
+from mlirtri.lowering.generic_operations import PARALLEL, empty_generic
+from mlirtri.lowering.linalg_builder import index_constant
+from mlirtri.lowering.loop_nests import loop_nest
+
+MOST_LANES, FEWEST_LANES = 16, 4
+"""Of a vector: what is larger has no registers for a square, and smaller squares gain nothing."""
+Places = dict[int, ir.Value]
+"""Where each loop is, by its number."""
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """An operation that reads across."""
+
+    generic: ir.Operation
+    accesses: list[list[int]]
+    """For each operand the loops of its axes."""
+    extents: dict[int, int]
+    """By the number of the loop."""
+    crossed: list[int]
+    """Which inputs have `across` innermost."""
+    across: int
+    along: int
+    """The loop of the results' innermost axis."""
+    lanes: int
+
+
+def rewrite(module: ir.Module) -> None:
+    """Replace every such operation that is large enough for a square."""
+    for generic in operations_named(module, "linalg.generic"):
+        turn = _turn(generic)
+        if turn is None:
+            continue
+        with ir.InsertionPoint(generic), generic.location:
+            if _is_arithmetic(turn):
+                _write(turn)
+                generic.erase()
+                continue
+            for number in turn.crossed:
+                _read_turned(turn, number)
+
+
+# --- finding ----------------------------------------------------------------------------------------------------------
+
+
+def _turn(generic: ir.Operation) -> _Turn | None:
+    """What is turned how, or None where nothing is or a square has no room."""
+    maps = [each.value for each in generic.attributes["indexing_maps"]]
+    if any("parallel" not in str(each) for each in generic.attributes["iterator_types"]) or not _overwrites(generic):
+        return None
+    if not all(isinstance(result, ir.AffineDimExpr) for one in maps for result in one.results):
+        return None
+    operands, accesses = list(generic.operands), [[result.position for result in one.results] for one in maps]
+    inputs = generic.attributes["operandSegmentSizes"][0]
+    written = accesses[inputs]
+    loops = list(range(maps[0].n_dims))
+    if sorted(written) != loops or len(loops) < 2 or any(each != written for each in accesses[inputs:]):
+        return None
+    along = written[-1]
+    crossed = [at for at in range(inputs) if _is_contiguous(operands[at]) and along in accesses[at][:-1]]
+    crossed = [at for at in crossed if accesses[at][-1] == accesses[crossed[0]][-1]]
+    if not crossed:
+        return None
+    across, extents = accesses[crossed[0]][-1], dict(zip(written, operands[inputs].type.shape, strict=True))
+    most = min(simd_registers().bits // max(_bits(operands[at]) for at in crossed), MOST_LANES)
+    lanes = 1 << max(min(most, extents[across], extents[along]), 1).bit_length() - 1
+    return _Turn(generic, accesses, extents, crossed, across, along, lanes) if lanes >= FEWEST_LANES else None
+
+
+def _overwrites(generic: ir.Operation) -> bool:
+    """Whether what is written is memory of static shape that the operation does not look at, so that it may do parts
+    twice."""
+    operands, inputs = list(generic.operands), generic.attributes["operandSegmentSizes"][0]
+    block = generic.regions[0].blocks[0]
+    if not all(isinstance(each.type, ir.MemRefType) and each.type.has_static_shape for each in operands):
+        return False
+    read, made = ([_memory(each) for each in part] for part in (operands[:inputs], operands[inputs:]))
+    is_looked_at = any(True for argument in list(block.arguments)[inputs:] for _ in argument.uses)
+    return bool(made) and not is_looked_at and not any(one == other for one in made for other in read)
+
+
+def _memory(value: ir.Value) -> ir.Value:
+    """What a view is a view of."""
+    while isinstance(value.owner, ir.Operation | ir.OpView):
+        maker = value.owner.operation
+        if not maker.operands or not isinstance(maker.operands[0].type, ir.MemRefType):
+            break
+        value = maker.operands[0]
+    return value
+
+
+def _is_contiguous(value: ir.Value) -> bool:
+    """Whether neighbours along the innermost axis are neighbours in memory, and numbers of whole bytes."""
+    kind = value.type
+    is_number = isinstance(kind.element_type, ir.IntegerType | ir.FloatType) and kind.element_type.width >= 8
+    return is_number and bool(kind.shape) and kind.get_strides_and_offset()[0][-1] == 1
+
+
+def _bits(value: ir.Value) -> int:
+    return value.type.element_type.width
+
+
+def _is_arithmetic(turn: _Turn) -> bool:
+    """Whether what is done to elements can be done to vectors of them, and all operands be read and written as such."""
+    generic, along = turn.generic, turn.along
+    for at, operand in enumerate(generic.operands):
+        if at not in turn.crossed and along in turn.accesses[at]:
+            if turn.accesses[at][-1] != along or not _is_contiguous(operand):
+                return False
+    block = generic.regions[0].blocks[0]
+    *steps, last = [each.operation for each in block.operations]
+    if any(value not in block.arguments and isinstance(value.owner, ir.Block) for value in last.operands):
+        return False
+    return all(step.name.startswith("arith.") and not step.regions and _is_wide(step) for step in steps)
+
+
+def _is_wide(step: ir.Operation) -> bool:
+    """Halves are rounded one by one, and numbers of no fixed width are no lanes."""
+    kinds = [value.type for value in (*step.operands, *step.results)]
+    return all(isinstance(each, ir.IntegerType | ir.F32Type | ir.F64Type) for each in kinds)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def _read_turned(turn: _Turn, number: int) -> None:
+    """Let an operation read a copy whose axes are in the order of the loops of the result."""
+    generic, source, access = turn.generic, turn.generic.operands[number], turn.accesses[number]
+    loops = [loop for loop in turn.accesses[-1] if loop in access]
+    copy = memref.alloc(ir.MemRefType.get([turn.extents[loop] for loop in loops], source.type.element_type), [], [])
+    read = [ir.AffineMap.get(len(loops), 0, [ir.AffineDimExpr.get(loops.index(loop)) for loop in access])]
+    read.append(ir.AffineMap.get_identity(len(loops)))
+    maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in read])
+    made = empty_generic([source], [copy], maps, [PARALLEL] * len(loops))
+    body = made.regions[0].blocks.append(*[source.type.element_type] * 2)
+    with ir.InsertionPoint(body):
+        linalg.YieldOp([body.arguments[0]])
+    _write(_turn(made))
+    made.erase()
+    maps = [each.value for each in generic.attributes["indexing_maps"]]
+    maps[number] = ir.AffineMap.get(maps[number].n_dims, 0, [ir.AffineDimExpr.get(loop) for loop in loops])
+    generic.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in maps])
+    generic.operands[number] = copy
+    with ir.InsertionPoint.after(generic):
+        memref.dealloc(copy)
+
+
+def _write(turn: _Turn) -> None:
+    """Loops over the squares, the result's innermost axis innermost."""
+    written, lanes, ends = turn.accesses[-1], turn.lanes, (turn.across, turn.along)
+    order = [*(loop for loop in written if loop not in ends), *ends]
+    counts = [-(-turn.extents[loop] // lanes) if loop in ends else turn.extents[loop] for loop in order]
+
+    def square(at: list[ir.Value], _carried: list[ir.Value]) -> list[ir.Value]:
+        places = dict(zip(order, at, strict=True))
+        for loop in ends:
+            places[loop] = _start(places[loop], turn.extents[loop], lanes)
+        columns = {}
+        for number in turn.crossed:
+            source, access = turn.generic.operands[number], turn.accesses[number]
+            columns[number] = turned(
+                [_read(source, access, _moved(places, turn.along, row), lanes) for row in range(lanes)]
+            )
+        for row in range(lanes):
+            known = {number: vectors[row] for number, vectors in columns.items()}
+            _write_row(turn, known, _moved(places, turn.across, row))
+        return []
+
+    loop_nest(counts, [], square)
+
+
+def _start(number: ir.Value, extent: int, lanes: int) -> ir.Value:
+    """Where a square begins: the last one does not reach over the end."""
+    start = arith.muli(number, index_constant(lanes))
+    return start if extent % lanes == 0 else arith.minsi(start, index_constant(extent - lanes))
+
+
+def _moved(places: Places, loop: int, by: int) -> Places:
+    return {**places, loop: arith.addi(places[loop], index_constant(by))} if by else places
+
+
+def _write_row(turn: _Turn, columns: dict[int, ir.Value], places: Places) -> None:
+    """One vector of each result, from vectors that are turned round and from what else is read."""
+    operands, lanes = list(turn.generic.operands), turn.lanes
+    inputs = turn.generic.attributes["operandSegmentSizes"][0]
+    block = turn.generic.regions[0].blocks[0]
+    known: dict[ir.Value, ir.Value] = {}
+    for number in range(inputs):
+        value = columns.get(number)
+        if value is None and any(True for _ in block.arguments[number].uses):
+            value = _read(operands[number], turn.accesses[number], places, lanes, turn.along)
+        if value is not None:
+            known[block.arguments[number]] = _as(value, operands[number].type.element_type)
+    *steps, last = [each.operation for each in block.operations]
+    for step in steps:
+        known[step.results[0]] = _in_lanes(step, known, lanes)
+    for number, value in enumerate(last.operands, inputs):
+        vector.store(_spread(value, known, lanes), operands[number], [places[loop] for loop in turn.accesses[number]])
+
+
+def _in_lanes(step: ir.Operation, known: dict[ir.Value, ir.Value], lanes: int) -> ir.Value:
+    """An operation of scalars, done to vectors."""
+    if not step.operands:
+        return vector.broadcast(ir.VectorType.get([lanes], step.results[0].type), step.clone().operation.result)
+    values = [_spread(each, known, lanes) for each in step.operands]
+    attributes = {name: step.attributes[name] for name in step.attributes}
+    return ir.Operation.create(step.name, [ir.VectorType.get([lanes], step.results[0].type)], values, attributes).result
+
+
+def _spread(value: ir.Value, known: dict[ir.Value, ir.Value], lanes: int) -> ir.Value:
+    return known[value] if value in known else vector.broadcast(ir.VectorType.get([lanes], value.type), value)
+
+
+def _read(source: ir.Value, access: list[int], places: Places, lanes: int, along: int | None = None) -> ir.Value:
+    """A vector from where an operand is read; of one element of it where it has no axis `along`."""
+    kind, spot = ir.VectorType.get([lanes], source.type.element_type), [places[loop] for loop in access]
+    if along is not None and along not in access:
+        return vector.broadcast(kind, memref.load(source, spot))
+    return vector.load(kind, source, spot)
+
+
+def _as(value: ir.Value, element: ir.Type) -> ir.Value:
+    kind = ir.VectorType.get(value.type.shape, element)
+    return value if value.type == kind else vector.bitcast(kind, value)
+
+
+def turned(rows: list[ir.Value]) -> list[ir.Value]:
+    """The columns of a square whose rows are vectors. Each step exchanges parts of two rows, of 1, 2, 4… lanes."""
+    lanes = len(rows)
+    # LLVM has instructions for integers of every width; of halves it may make others.
+    rows = [_as(row, ir.IntegerType.get_signless(row.type.element_type.width)) for row in rows]
+    distance = 1
+    while distance < lanes:
+        made = list(rows)
+        for first in (row for row in range(lanes) if not row & distance):
+            second = first + distance
+            upper = [lane if not lane & distance else lanes + lane - distance for lane in range(lanes)]
+            lower = [lane + distance if not lane & distance else lanes + lane for lane in range(lanes)]
+            for at, taken in ((first, upper), (second, lower)):
+                made[at] = vector.shuffle(rows[first], rows[second], taken)
+        rows = made
+        distance *= 2
+    return rows
