@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from mlirtri.errors import CompilerBugError, KernelError
+from mlirtri.lowering.forks import renewed
 
 _HEADER = struct.Struct("<Q")
 
@@ -52,7 +53,7 @@ class OtherProcess:
     """The other process, as this one sees it. Thread-safe; a fork starts one of its own."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = renewed(threading.Lock())
         self.process: subprocess.Popen[bytes] | None = None
         self.owner = 0
 

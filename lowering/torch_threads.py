@@ -22,7 +22,7 @@ from typing import Any
 
 from mlirtri import settings
 from mlirtri.dialect.mlir import execution_engine, ir
-from mlirtri.lowering.forks import is_forked
+from mlirtri.lowering.forks import is_forked, renewed
 from mlirtri.lowering.openmp import torch_runtime
 from mlirtri.lowering.tvm_names import tvm_libraries
 
@@ -33,7 +33,7 @@ _POINTER = "__TVMBackendParallelLaunch"
 """What modules call to start a loop: a variable of theirs, which is set when they are loaded."""
 _BARRIER = "TVMBackendParallelBarrier"
 _Packed = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-_LOADING = threading.Lock()
+_LOADING = renewed(threading.Lock())
 _STARTERS: list[_Starter] = []
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlirtri.errors import CompilerBugError, KernelError, KernelValueError, UnknownOptionError
+from mlirtri.lowering.forks import awaited
 from mlirtri.lowering.pipelines import Pipeline, Room
 from mlirtri.lowering.stage import Code, CompileContext, Executable, PassRecord, Stage
 from mlirtri.printing import complete, readable, settle
@@ -22,7 +23,7 @@ Hook = Callable[[Stage, Any, CompileContext], Any]
 """Called after each stage with its IR; gives the IR to go on with (the same, or another that was read from a file)."""
 
 
-COMPILING = threading.RLock()
+COMPILING = awaited(threading.RLock())
 """One walk at a time: MLIR's bindings and TVM's compiler share state between threads. Running kernels do not wait."""
 
 

@@ -7,7 +7,6 @@ the pipelines and options that functions have. Parsing happens anew for each com
 from __future__ import annotations
 
 import operator
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -75,7 +74,6 @@ class Program:
         self._read = read
         self._kernels: dict[Any, tuple[int, Kernel]] = {}
         self._called: tuple[int, Kernel] | None = None
-        self._lock = threading.RLock()
 
     def compile(
         self,
@@ -189,7 +187,7 @@ class Program:
         pipeline = pipeline_of_import(self.source, pipeline)
         observer = Observer(self._symbol(entry), pipeline, options.print_ir)
         key = (entry, repr(target), schedule, pipeline, tuple(sorted(shapes.items())))
-        with self._lock:
+        with COMPILING:
             kernel = None if observer.override_folder is not None else self._cached(key)
             if is_new := kernel is None:
                 kernel = self._made(_Run(self, observer.kernel, target, schedule, pipeline, shapes), observer)

@@ -19,6 +19,7 @@ from mlirtri.direct_calls import General, Type, direct_call, is_possible
 from mlirtri.dynamic_shapes import DynamicShapes
 from mlirtri.entries import Entry
 from mlirtri.errors import ArgumentMismatchError, KernelMemoryError, KernelTypeError
+from mlirtri.lowering.forks import renewed
 from mlirtri.lowering.large_memory import empty
 from mlirtri.lowering.specialization import Interface, Leaf, like
 from mlirtri.lowering.stage import Executable
@@ -26,7 +27,7 @@ from mlirtri.prints import print_log
 from mlirtri.signature import shown_type
 from mlirtri.updates import Updates, overlap
 
-_STATES = threading.Lock()
+_STATES = renewed(threading.Lock())
 """Kernels of one program share its states, so that one lock is for all."""
 
 

@@ -24,6 +24,7 @@ from mlirtri.errors import (
     UnsupportedOperationError,
 )
 from mlirtri.kernel import Kernel
+from mlirtri.lowering.forks import renewed
 from mlirtri.lowering.graph_to_torch import span_of_node
 from mlirtri.lowering.torch_graph import TorchGraph
 from mlirtri.params import why_not_held
@@ -34,7 +35,7 @@ from mlirtri.torch_graphs import taken_apart
 from mlirtri.torch_tracing import settle_views, traceable
 from mlirtri.tracebacks import shown_to_user
 
-_EXPORTING = threading.RLock()
+_EXPORTING = renewed(threading.RLock())
 """torch.export keeps what it is at in globals."""
 
 
