@@ -1,16 +1,18 @@
 """Which columns of attention's scores a mask hides from a whole block of rows, so that nothing is computed there.
 
-Takes a `Chain` whose scores are a choice between a product and minus infinity, by comparisons of the row's index with
-the column's, and checks that what the row kernels make of minus infinity is a weight of 0. Gives the `Sight`, of which
-the bounds of a block of rows follow; None where hidden columns may count, or nothing is hidden.
+Takes a `Chain` whose scores are a choice between a product and minus infinity, or a product to which 0 or minus
+infinity is added, by comparisons of the row's index with the column's, and checks that what the row kernels make of
+minus infinity is a weight of 0. Gives the `Sight`, of which the bounds of a block of rows follow; None where hidden
+columns may count, or nothing is hidden.
 
-A weight of 0 times an infinite or undefined value is undefined, so the writer computes everything if there is one.
+A weight of 0 times an infinite or undefined value is undefined, so the writer computes everything if there is one;
+so it does where something is added to a product that may be infinite or undefined itself.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite
 from typing import Any
 
 from mlirtri.lowering.attention_chains import Chain
@@ -41,6 +43,8 @@ class Sight:
 
     first: tuple[Edge, ...]
     last: tuple[Edge, ...]
+    factor: float | None
+    """Where minus infinity is added: what the product is multiplied by before. None where it is chosen."""
 
     def of_block(self, start: Any, end: Any, columns: int, unit: int) -> tuple[Any, Any]:
         """From where up to where, exclusively, rows `start` to `end` inclusively see something, in whole `unit`s.
@@ -65,31 +69,83 @@ def sight_of(chain: Chain) -> Sight | None:
     if len(columns) != 1:
         return None
     row, column = chain.first.rows[0].variable, columns[0]
-    comparisons = _seen_where(chain.scores.value, [])
-    edges = [found for each in comparisons or () if (found := _edge(each, row, column)) is not None]
+    masks = _masks(chain.scores.value, chain.first.result)
+    edges = [
+        (each, *found)
+        for each in masks
+        for condition in each.conditions
+        if (found := _edge(condition, row, column)) is not None
+    ]
     if not edges or not _hides(chain):
         return None
-    return Sight(*(tuple(edge for is_last, edge in edges if is_last is kind) for kind in (False, True)))
+    sides = (tuple(edge for _, is_last, edge in edges if is_last is kind) for kind in (False, True))
+    return Sight(*sides, next((mask.factor for mask, *_ in edges if mask.factor is not None), None))
 
 
 # --- the mask --------------------------------------------------------------------------------------------------------
 
 
-def _seen_where(value: Any, found: list[Any]) -> list[Any]:
-    """Comparisons that hold wherever `value` is not minus infinity, each with whether it is turned around."""
-    while isinstance(value, tirx.Select):
-        if _is_number(value.false_value, -inf):
-            value, is_opposite, condition = value.true_value, False, value.condition
-        elif _is_number(value.true_value, -inf):
-            value, is_opposite, condition = value.false_value, True, value.condition
-        else:
-            break
-        _take_apart(condition, is_opposite, found)
-    return found
+@dataclass(frozen=True)
+class _Mask:
+    """Comparisons that hold wherever scores are not minus infinity, each with whether it is turned around."""
+
+    conditions: tuple[tuple[Any, bool], ...]
+    factor: float | None = None
+    """See `Sight`."""
+
+
+def _masks(value: Any, product: Any) -> list[_Mask]:
+    """What hides elements, from the outermost on."""
+    found: list[_Mask] = []
+    while True:
+        if (chosen := _choice(value)) is not None:
+            value, conditions = chosen
+            found.append(_Mask(conditions))
+            continue
+        if not isinstance(value, tirx.Add):
+            return found
+        one, other = (value.b, value.a) if _choice(value.a) is not None else (value.a, value.b)
+        added, factor = _choice(other), _factor(one, product)
+        if added is None or factor is None or not _is_finite(added[0]):
+            return found
+        return [*found, _Mask(added[1], factor)]
+
+
+def _choice(value: Any) -> tuple[Any, tuple[tuple[Any, bool], ...]] | None:
+    """What is chosen rather than minus infinity, and the conditions on which it is."""
+    if not isinstance(value, tirx.Select):
+        return None
+    conditions: list[tuple[Any, bool]] = []
+    if _is_number(value.false_value, -inf):
+        _take_apart(value.condition, False, conditions)
+        return value.true_value, tuple(conditions)
+    if _is_number(value.true_value, -inf):
+        _take_apart(value.condition, True, conditions)
+        return value.false_value, tuple(conditions)
+    return None
+
+
+def _factor(value: Any, product: Any) -> float | None:
+    """The size of the number that `value` is a product's multiple by; None for anything else."""
+    if isinstance(value, TensorLoad):
+        return 1.0 if value.source.same_as(product) else None
+    if not isinstance(value, tirx.Mul | tirx.Div):
+        return None
+    one, number = (value.b, value.a) if isinstance(value, tirx.Mul) and _is_finite(value.a) else (value.a, value.b)
+    inner = _factor(one, product) if _is_finite(number) and float(number.value) != 0 else None
+    if inner is None:
+        return None
+    size = abs(float(number.value))
+    return max(inner, inner * size if isinstance(value, tirx.Mul) else inner / size)
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, tirx.FloatImm) and isfinite(float(value.value))
 
 
 def _take_apart(condition: Any, is_opposite: bool, found: list[Any]) -> None:
     """What has to hold all at once."""
+    condition = _plain(condition)
     name, *operands = _logic(condition)
     if name == "not":
         _take_apart(operands[0], not is_opposite, found)
@@ -98,6 +154,15 @@ def _take_apart(condition: Any, is_opposite: bool, found: list[Any]) -> None:
             _take_apart(operand, is_opposite, found)
     else:
         found.append((condition, is_opposite))
+
+
+def _plain(condition: Any) -> Any:
+    """What Relax writes as ``0 < int(condition)``."""
+    if not isinstance(condition, tirx.LT) or not isinstance(condition.b, tirx.Cast):
+        return condition
+    is_zero = isinstance(condition.a, tirx.IntImm) and int(condition.a.value) == 0
+    inner = condition.b.value
+    return inner if is_zero and str(inner.ty.dtype) == "bool" else condition
 
 
 def _logic(condition: Any) -> tuple[Any, ...]:
@@ -151,8 +216,9 @@ def _is_number(value: Any, number: float) -> bool:
 # Each of these says what a hidden element is, or else undefined. Where it is undefined, so are the elements of its row
 # that are not hidden: they are minus infinity like it, or the row holds what is undefined anyway.
 
-_HIDDEN, _MAXIMUM, _LOWERED, _ZERO, _SUM = range(5)
-"""Minus infinity; the largest of a row with some; minus that; 0 beside what is not negative; the sum of these."""
+_HIDDEN, _MAXIMUM, _LOWERED, _ZERO, _SUM, _TRUE, _ALL = range(1, 8)
+"""Minus infinity; the largest of a row with some; minus that; 0 beside what is not negative; the sum of these; true;
+whether all of a row are."""
 
 
 def _hides(chain: Chain) -> bool:
@@ -172,7 +238,11 @@ def _reduced(nest: Nest, kinds: dict[Any, int]) -> int | None:
     if isinstance(value, tirx.Add) and _is_number(nest.init, 0):
         terms = [each for each in (value.a, value.b) if not _is_load_of(each, own)]
         return _SUM if len(terms) == 1 and _kind(terms[0], kinds) == _ZERO else None
-    if isinstance(value, tirx.Select | tirx.Max) and _is_number(nest.init, -inf):
+    if isinstance(value, tirx.And | tirx.BitwiseAnd):
+        terms = [each for each in (value.a, value.b) if not _is_load_of(each, own)]
+        return _ALL if len(terms) == 1 and _kind(terms[0], kinds) == _TRUE else None
+    # Relax starts maxima from the least finite number, which is no less than what is hidden either.
+    if (isinstance(value, tirx.Select) and _is_number(nest.init, -inf)) or isinstance(value, tirx.Max):
         arms = (value.a, value.b) if isinstance(value, tirx.Max) else (value.true_value, value.false_value)
         terms = [each for each in arms if not _is_load_of(each, own)]
         return _MAXIMUM if len(terms) == 1 and _kind(terms[0], kinds) == _HIDDEN else None
@@ -190,6 +260,12 @@ def _kind(value: Any, kinds: dict[Any, int]) -> int | None:
         name = str(getattr(value.op, "name", ""))
         is_hidden = name in ("tirx.exp", "tirx.exp2") and _kind(value.args[0], kinds) == _HIDDEN
         return _ZERO if is_hidden else None
+    if isinstance(value, tirx.EQ):
+        sides = (_kind(value.a, kinds) == _HIDDEN, _is_number(value.b, -inf))
+        return _TRUE if all(sides) else None
+    if isinstance(value, tirx.Select):
+        is_all = _kind(value.condition, kinds) == _ALL and _is_number(value.true_value, 0)
+        return _ZERO if is_all and _kind(value.false_value, kinds) == _ZERO else None
     if not isinstance(value, tirx.Add | tirx.Sub | tirx.Mul | tirx.Div):
         return None
     left, right = (_constant(each) or _kind(each, kinds) for each in (value.a, value.b))

@@ -15,6 +15,7 @@ from math import prod
 from typing import Any
 
 from mlirtri.lowering.attention_chains import Chain, chain_of, loads_of
+from mlirtri.lowering.attention_finite import Magnitudes, stays_finite
 from mlirtri.lowering.attention_masks import Sight, sight_of
 from mlirtri.lowering.contraction import Axis, Contraction, Values, size_of
 from mlirtri.lowering.cpu_contraction import contraction_loops
@@ -24,9 +25,9 @@ from mlirtri.lowering.cpu_rows import with_statement
 from mlirtri.lowering.cpu_tiles import lanes_for, loop_kind
 from mlirtri.lowering.products import Product
 from mlirtri.lowering.row_passes import RowWriter, unit_of_bounds
-from mlirtri.lowering.row_statements import INFINITY_BITS, integers_of
+from mlirtri.lowering.row_statements import INFINITY_BITS
 from mlirtri.lowering.target import Target
-from mlirtri.lowering.tile_statements import counted, flat, in_vectors, nested, replaced, spread, temporary
+from mlirtri.lowering.tile_statements import counted, flat, replaced, spread, temporary
 from mlirtri.lowering.tir_statements import index, sequence
 from mlirtri.lowering.tvm_names import PrimFunc, Schedule, TensorLoad, structural_map, tirx
 
@@ -66,8 +67,10 @@ class _Writer:
         self.rows = rows_of_block(chain)
         self.scores = temporary("scores", str(chain.scores.target.dtype), [self.rows, chain.length])
         self.sight = _usable_sight(chain)
-        self.largest = temporary("largest", integers_of(chain.second.dtype), [size_of(chain.second.batch)])
-        """Bits of the largest magnitude among the values of each element of the batch."""
+        first, second = chain.first, chain.second
+        self.values = Magnitudes(second, second.right, (*second.reduced, *second.columns), "largest_values")
+        self.queries = Magnitudes(first, first.left, (*first.rows, *first.reduced), "largest_queries")
+        self.keys = Magnitudes(first, first.right, (*first.columns, *first.reduced), "largest_keys")
         self.bounds: tuple[Any, Any] | None = None
         """The columns of the block that is being written, where masks hide some."""
 
@@ -81,7 +84,9 @@ class _Writer:
             second, statements = packed_right(second, lanes_for(second.dtype), self.target)
             before += statements
         if self.sight is not None:
-            before += self._magnitudes()
+            before += self.values.statements(self.target)
+            if self.sight.factor is not None:
+                before += [*self.queries.statements(self.target), *self.keys.statements(self.target)]
         extents = [extent for at, extent in enumerate(chain.rows.rows.extents) if at != chain.block]
         blocks = -(-chain.row // self.rows)
         work = prod(extents) * chain.row * chain.length * size_of(chain.first.reduced) // 16
@@ -113,44 +118,18 @@ class _Writer:
             body = last if blocks == 1 else tirx.IfThenElse(tirx.LT(block, index(blocks - 1)), whole, last)
         return sequence(tirx.AllocBuffer(self.scores), *before, body)
 
-    def _magnitudes(self) -> list[Any]:
-        """Find out whether values are infinite or undefined somewhere."""
-        product, dtype = self.chain.second, self.largest.dtype
-        lanes = min(lanes_for(product.dtype), size_of(product.columns))
-        found = temporary("found", str(dtype), [lanes])
-
-        def of_batch(number: Any) -> Any:
-            values = spread(product.batch, number)
-
-            def element(reduced: Values, column: Any) -> Any:
-                point = {**values, **reduced, **spread(product.columns, column)}
-                bits = tirx.reinterpret(str(dtype), tirx.abs(replaced(product.right, point)))
-                place = [tirx.floormod(column, index(lanes))]
-                return tirx.BufferStore(found, tirx.max(tirx.BufferLoad(found, place), bits), place)
-
-            def along(reduced: Values) -> Any:
-                return in_vectors(size_of(product.columns), lanes, lambda column: element(reduced, column))
-
-            zero, place = tirx.IntImm(str(dtype), 0), [number]
-            start = in_vectors(lanes, lanes, lambda lane: tirx.BufferStore(found, zero, [lane]))
-            first = tirx.BufferStore(self.largest, zero, place)
-            largest = tirx.BufferLoad(self.largest, place)
-            end = counted("lane", lanes, lambda lane: tirx.BufferStore(
-                self.largest, tirx.max(largest, tirx.BufferLoad(found, [lane])), place))  # fmt: skip
-            return sequence(tirx.AllocBuffer(found), start, nested(product.reduced, along), first, end)
-
-        batch = size_of(product.batch)
-        kind = loop_kind(batch * size_of(product.reduced) * size_of(product.columns) // lanes, self.target)
-        return [tirx.AllocBuffer(self.largest), counted("batch", batch, of_batch, kind)]
-
     def _bound(self, outer: list[Any], start: Any) -> list[Any]:
-        """Set the columns that rows from `start` on see: all of them where one is multiplied by what is infinite."""
+        """Set the columns that rows from `start` on see: all of them where one is multiplied by what is infinite.
+
+        A mask that is added hides nothing from NaN.
+        """
         chain, product = self.chain, self.chain.second
         end = tirx.min(start + index(self.rows), index(chain.row)) - index(1)
         low, high = self.sight.of_block(start, end, chain.length, unit_of_bounds())
-        place = flat(product.batch, self._weighted(outer)) if product.batch else index(0)
-        infinity = tirx.IntImm(str(self.largest.dtype), INFINITY_BITS[product.dtype])
-        is_finite = tirx.LT(tirx.BufferLoad(self.largest, [place]), infinity)
+        is_finite = self.values.is_finite(_place(product, self._weighted(outer)))
+        if self.sight.factor is not None:
+            place = _place(chain.first, self._values(chain.first, outer))
+            is_finite = tirx.And(is_finite, stays_finite(self.queries, self.keys, place, self.sight.factor))
         self.bounds = tirx.Var("first", "int64"), tirx.Var("end", "int64")
         values = tirx.Select(is_finite, low, index(0)), tirx.Select(is_finite, high, index(chain.length))
         return [tirx.Bind(variable, value) for variable, value in zip(self.bounds, values, strict=True)]
@@ -248,9 +227,15 @@ def _usable_sight(chain: Chain) -> Sight | None:
     is_along = len(chain.second.reduced) == 1 and all(
         step.extents in ((), (chain.length,)) for step in chain.rows.steps
     )
-    if not is_along or chain.second.dtype not in INFINITY_BITS or chain.length < 2 * unit_of_bounds():
+    is_known = chain.first.dtype in INFINITY_BITS and chain.second.dtype in INFINITY_BITS
+    if not is_along or not is_known or chain.length < 2 * unit_of_bounds():
         return None
     return sight_of(chain)
+
+
+def _place(product: Product, values: Values) -> Any:
+    """The number of an element of the batch."""
+    return flat(product.batch, values) if product.batch else index(0)
 
 
 def _own(axes: Sequence[Axis]) -> Values:

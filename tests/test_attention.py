@@ -157,6 +157,26 @@ def test_masks_of_positions_are_no_kernels_in_relax():
     torch.testing.assert_close(kernel(q, k, v), reference(q, k, v, mask), rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("pipeline", ["linalg", "relax"])
+def test_blocks_that_an_added_mask_hides_are_passed_over(pipeline):
+    """Unless a product is undefined or too large: minus infinity does not hide that."""
+    q, k, v = tensors((2, 290, 16), (2, 290, 16), (2, 290, 16))
+    kernel = attention_with_added_mask.compile(q, k, v, pipeline=pipeline)
+    program = mt.from_torch(Sdpa(is_causal=True), (q, k, v)).compile(pipeline=pipeline)
+    assert kernel.stats["kernels"] == 1
+    assert "largest_keys" in kernel.ir["scheduled"]
+    assert "largest_keys" in program.ir["scheduled"]
+    mask = torch.full((290, 290), -torch.inf).triu(1)
+    undefined, infinite, large = k.clone(), k.clone(), k * 1e19
+    undefined[1, 280, 3], infinite[0, 270, 1] = torch.nan, torch.inf
+    for keys, values in ((k, v), (undefined, v), (infinite, v), (k, infinite), (large, v)):
+        queries = q * 1e19 if keys is large else q
+        expected = torch.softmax(queries @ keys.mT / 8.0 + mask, -1) @ values
+        torch.testing.assert_close(kernel(queries, keys, values), expected, rtol=2e-5, atol=2e-5, equal_nan=True)
+    expected = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    torch.testing.assert_close(program(q, k, v), expected, rtol=2e-5, atol=2e-5)
+
+
 def test_imported_attention_is_one_kernel_in_relax():
     """torch-mlir's maximum comes with an index, which nobody reads."""
     q, k, v = tensors((2, 24, 16), (2, 30, 16), (2, 30, 16))
