@@ -16,6 +16,7 @@ from mlirtri.lowering import (
     hoisted_buffers,
     loop_order,
     mlir_lanes,
+    mlir_pairs,
     mlir_threads,
     mlir_tiles,
     mlir_transposes,
@@ -82,6 +83,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             run_rewrite("choices-in-steps", choices_in_steps.rewrite, module, context)
             run_passes(module, TO_GENERIC, context)
             threads = context.target.threads if runtime_library() else 1
+            run_rewrite("products-in-pairs", lambda each: mlir_pairs.rewrite(each, threads), module, context)
             run_rewrite("tile-contractions", lambda each: mlir_tiles.rewrite(each, threads), module, context)
             run_passes(module, TO_GENERIC, context)
             run_rewrite("order-loops", loop_order.rewrite, module, context)

@@ -24,9 +24,19 @@ from mlirtri.lowering.cpu_dot_tile import DotTile
 from mlirtri.lowering.cpu_facts import cache_bytes
 from mlirtri.lowering.cpu_packing import packed_left, packed_right, packed_terms, turned_right
 from mlirtri.lowering.cpu_tile_body import ReductionBlock, Tile, TilePlace, has_long_stores
-from mlirtri.lowering.cpu_tiles import Cut, OpenCut, Tiles, choose_tiles, lanes_for, shared, sizes_of
+from mlirtri.lowering.cpu_tiles import Cut, OpenCut, OpenVectors, Tiles, lanes_for, shared, sizes_of, tiles_for
 from mlirtri.lowering.target import Target
-from mlirtri.lowering.tile_statements import counted, parts_of, quotient, remainder, sized, spread, temporary
+from mlirtri.lowering.tile_statements import (
+    at_least,
+    at_most,
+    counted,
+    parts_of,
+    quotient,
+    remainder,
+    sized,
+    spread,
+    temporary,
+)
 from mlirtri.lowering.tir_statements import index, sequence
 from mlirtri.lowering.tvm_names import tirx
 from mlirtri.lowering.tvm_targets import vector_registers
@@ -54,14 +64,16 @@ def contraction_loops(contraction: Contraction, target: Target, least: int = 1) 
     if contraction.packs_right:
         contraction, statements = packed_right(contraction, lanes, target)
         before += statements
-    vectors = -(-size_of(contraction.columns) // lanes)
-    tiles = choose_tiles(size_of(contraction.rows), vectors, vector_registers(), least)
+    rows, columns = size_of(contraction.rows), size_of(contraction.columns)
+    tiles = tiles_for(rows, columns, lanes, vector_registers(), least)
     return sequence(*before, _Nest(contraction, lanes, target, tiles, Tile).statement())
 
 
-def _single_vectors(contraction: Contraction, lanes: int) -> Cut:
-    vectors = -(-size_of(contraction.columns) // lanes)
-    return Cut(vectors, vectors)
+def _single_vectors(contraction: Contraction, lanes: int) -> Cut | OpenVectors:
+    columns = size_of(contraction.columns)
+    if not isinstance(columns, int):
+        return OpenVectors(columns, 1, lanes)
+    return Cut(-(-columns // lanes), -(-columns // lanes))
 
 
 @dataclass(frozen=True)
@@ -69,10 +81,13 @@ class _Blocks:
     """How the nest around a tile is cut: tiles per chunk, and iterations of the outermost reduction per block."""
 
     row_tiles: Any
-    """An expression where only the run shows how many rows there are."""
+    """An expression where only the run shows how large something is."""
     most_row_tiles: int
+    """At most so many, where the reduction is cut into blocks."""
     column_tiles: int
-    reduced: int
+    reduced: Any
+    count: Any
+    """Blocks of the reduction."""
 
 
 class _Nest:
@@ -81,48 +96,67 @@ class _Nest:
     def __init__(self, contraction: Contraction, lanes: int, target: Target, tiles: Tiles, kind: type[Tile]):
         self.contraction, self.lanes, self.target, self.tiles, self.kind = contraction, lanes, target, tiles, kind
         self.columns = size_of(contraction.columns)
+        self.named: list[Any] = []
+        """Values that have names in all loops: sizes that only the run shows."""
         self.blocks = self._blocks()
-        first, *_ = contraction.reduced
-        self.count = -(-first.extent // self.blocks.reduced)
-        """Blocks of the reduction."""
+        self.count = self.blocks.count
         self.sums = self._room_for_sums()
         self.room = None
-        if kind is Tile and has_long_stores(contraction):
+        if kind is Tile and (has_long_stores(contraction) or isinstance(tiles.vectors, OpenVectors)):
             shape = [tiles.rows.size, tiles.vectors.size * lanes]
             self.room = temporary("finished", contraction.dtype, shape)
+
+    def _named(self, name: str, value: Any) -> Any:
+        """A value, by a name where it is an expression: one that is written out everywhere takes long to simplify."""
+        if isinstance(value, int):
+            return value
+        variable = tirx.Var(name, "int64")
+        self.named.append(tirx.Bind(variable, value))
+        return variable
 
     def _blocks(self) -> _Blocks:
         """What stays in the second cache: vectors of the right operand, and of the left one the rows of a chunk."""
         contraction, rows, vectors = self.contraction, self.tiles.rows, self.tiles.vectors
         element = lanes_for("int8") // lanes_for(contraction.dtype)
-        inner = size_of(contraction.reduced[1:])
-        most = max(1, cache_bytes()[2] // 4 // (vectors.size * self.lanes * element * inner))
+        step = element * size_of(contraction.reduced[1:])
+        share = cache_bytes()[2] // 4
+        deepest = max(1, share // (vectors.size * self.lanes * step))
         first = contraction.reduced[0].extent
-        depth = first if self.kind is DotTile else -(-first // -(-first // most))
-        row_bytes = depth * inner * element * rows.size
-        row_tiles = most = max(1, cache_bytes()[2] // 4 // row_bytes)
-        column_tiles = min(vectors.count, 4)
+        count = 1 if self.kind is DotTile else self._named("blocks", at_least(parts_of(first, deepest), 1))
+        depth = self._named("depth", _parts(first, count))
+        if isinstance(depth, int):
+            deepest, count = depth, -(-first // depth) if isinstance(count, int) else count
+        most = max(1, share // (deepest * step * rows.size))
+        column_tiles = min(vectors.count, 4) if isinstance(vectors, Cut) else 4
+        batch = size_of(contraction.batch)
+        if all(isinstance(each, int) for each in (rows.count, vectors.count, batch, depth)):
+            row_tiles, column_tiles = self._for_threads(min(rows.count, most), column_tiles)
+            return _Blocks(row_tiles, row_tiles, column_tiles, depth, count)
+        row_tiles = most
+        if not isinstance(depth, int):
+            # A short sum leaves room for more rows; one that is cut into blocks has as many as there is room for sums.
+            row_tiles = tirx.truncdiv(index(most * deepest), at_most(at_least(first, 1), deepest))
+        if self.target.threads > 1:
+            others = batch * parts_of(vectors.count, column_tiles)
+            row_tiles = at_most(row_tiles, parts_of(sized(rows.count) * others, 4 * self.target.threads))
+        return _Blocks(self._named("row_tiles", at_least(row_tiles, 1)), most, column_tiles, depth, count)
+
+    def _for_threads(self, row_tiles: int, column_tiles: int) -> tuple[int, int]:
+        """Tiles per chunk, halved until there are enough chunks for the threads."""
+        rows, vectors, batch = self.tiles.rows.count, self.tiles.vectors.count, size_of(self.contraction.batch)
         enough = 4 * self.target.threads if self.target.threads > 1 else 1
-        if isinstance(rows, OpenCut):
-            others = size_of(contraction.batch) * -(-vectors.count // column_tiles)
-            if enough > 1:
-                row_tiles = tirx.max(tirx.min(index(most), parts_of(rows.count * others, enough)), index(1))
-            return _Blocks(row_tiles, most, column_tiles, depth)
-        row_tiles = min(rows.count, most)
-        if not isinstance(size_of(contraction.batch), int):
-            return _Blocks(row_tiles, row_tiles, column_tiles, depth)
-        while size_of(contraction.batch) * -(-rows.count // row_tiles) * -(-vectors.count // column_tiles) < enough:
+        while batch * -(-rows // row_tiles) * -(-vectors // column_tiles) < enough:
             if row_tiles == column_tiles == 1:
                 break
             if row_tiles >= column_tiles:
                 row_tiles = -(-row_tiles // 2)
             else:
                 column_tiles = -(-column_tiles // 2)
-        return _Blocks(row_tiles, row_tiles, column_tiles, depth)
+        return row_tiles, column_tiles
 
     def _room_for_sums(self) -> Any:
         """A chunk's sums between blocks of the reduction."""
-        if self.count == 1:
+        if isinstance(self.count, int) and self.count == 1:
             return None
         tile = [self.tiles.rows.size, self.tiles.vectors.size * self.lanes]
         shape = [self.blocks.column_tiles, self.blocks.most_row_tiles, *tile]
@@ -130,20 +164,20 @@ class _Nest:
 
     def statement(self) -> Any:
         contraction, rows, vectors = self.contraction, self.tiles.rows, self.tiles.vectors
-        row_chunks = _parts(rows.count, self.blocks.row_tiles)
-        column_chunks = -(-vectors.count // self.blocks.column_tiles)
+        row_chunks = self._named("row_chunks", _parts(rows.count, self.blocks.row_tiles))
+        column_chunks = self._named("column_chunks", parts_of(vectors.count, self.blocks.column_tiles))
         tasks = size_of(contraction.batch) * row_chunks * column_chunks
         work = rows.total * vectors.total * size_of(contraction.batch) * size_of(contraction.reduced)
 
         def task(position: Any) -> Any:
             row_chunk, rest = remainder(position, row_chunks), quotient(position, row_chunks)
-            column_chunk = tirx.floormod(rest, index(column_chunks))
-            values = spread(contraction.batch, tirx.floordiv(rest, index(column_chunks)))
+            column_chunk = remainder(rest, column_chunks)
+            values = spread(contraction.batch, quotient(rest, column_chunks))
             body = counted("block", self.count, lambda block: self._chunk(values, row_chunk, column_chunk, block))
             rooms = [tirx.AllocBuffer(each) for each in (self.sums, self.room) if each is not None]
             return sequence(*rooms, body)
 
-        return shared("task", tasks, task, work, self.target)
+        return sequence(*self.named, shared("task", tasks, task, work, self.target))
 
     def _chunk(self, batch: Values, row_chunk: Any, column_chunk: Any, block: Any) -> Any:
         """All tiles of a chunk, for one block of the reduction."""
@@ -172,10 +206,10 @@ class _Nest:
         low, high = self.contraction.column_range
         return tirx.IfThenElse(tirx.And(tirx.LT(column, high), tirx.LT(low, column + index(columns))), made, None)
 
-    def _tiles_of(self, cut: Cut | OpenCut, chunk: Any, number: Any, body: Callable[[Any, Any], Any]) -> Any:
+    def _tiles_of(self, cut: Cut | OpenCut | OpenVectors, chunk: Any, number: Any, body: Callable[[Any, Any], Any]) -> Any:
         """The loop over the tiles of a chunk; `body` gets the place in the chunk, and the tile's number."""
         first, extent = number * sized(chunk), chunk
-        if isinstance(cut, OpenCut) or cut.count % chunk:
+        if not isinstance(cut, Cut) or not isinstance(chunk, int) or cut.count % chunk:
             extent = tirx.min(sized(chunk), sized(cut.count) - first)
         return counted("tile", extent, lambda at: body(at, first + at))
 
@@ -193,6 +227,8 @@ class _Nest:
     def _by_column_size(self, tile: Any, body: Callable[[Any, int, int], Any]) -> Any:
         """`body` for the tile's first column, vectors and columns: the last tile's last vector may be shorter."""
         cut, lanes = self.tiles.vectors, self.lanes
+        if isinstance(cut, OpenVectors):
+            return _by_width(cut, tile, body)
         made = self._by_size(cut, tile, lambda at, size: body(at * index(lanes), size, size * lanes))
         rest = self.columns % lanes
         if not rest:
@@ -207,7 +243,18 @@ def _parts(count: Any, size: Any) -> Any:
     """How many parts of this size there are; either may be an expression."""
     if isinstance(size, int):
         return parts_of(count, size)
-    return tirx.truncdiv(count + size - index(1), size)
+    return tirx.truncdiv(size + count - index(1), size)
+
+
+def _by_width(cut: OpenVectors, tile: Any, body: Callable[[Any, int, Any], Any]) -> Any:
+    """`body` for a tile's first column, vectors and columns: a single vector is a tile of its own."""
+    width = cut.size * cut.lanes
+    first = tile * index(width)
+    left = cut.columns - first
+    made = body(first, cut.size, tirx.min(left, index(width)))
+    if cut.size == 1:
+        return made
+    return tirx.IfThenElse(tirx.GT(left, index(cut.lanes)), made, body(first, 1, left))
 
 
 def _by_height(cut: OpenCut, tile: Any, body: Callable[..., Any]) -> Any:

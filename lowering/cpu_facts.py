@@ -42,12 +42,18 @@ class Registers:
 
 
 @lru_cache(maxsize=1)
+def cpu_words() -> frozenset[str]:
+    """What Linux says that an x86 CPU has, like ``avx2``; empty elsewhere."""
+    try:
+        return frozenset(Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split())
+    except OSError:
+        return frozenset()
+
+
+@lru_cache(maxsize=1)
 def simd_registers() -> Registers:
     """Those of this CPU: what Linux says of x86's, else 16 or 32 of 128 bits, which every 64-bit CPU has."""
-    try:
-        words = set(Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split())
-    except OSError:
-        words = set()
+    words = cpu_words()
     if "avx512f" in words:
         return Registers(512, 32)
     if "avx2" in words:

@@ -66,9 +66,11 @@ def _in_its_way(contraction: Contraction, target: Target, least: int = 1) -> Any
 
 
 def open_loops(contraction: Contraction, target: Target) -> Any:
-    """The statements of a contraction of which only the run shows how many rows or batches there are."""
+    """The statements of a contraction of which only the run shows some sizes."""
     rows, columns, inner = size_of(contraction.rows), contraction.columns[-1], contraction.reduced[-1]
     right = contraction.right
+    if not all(isinstance(axis.extent, int) for axis in (*contraction.columns, *contraction.reduced)):
+        return _in_its_way(contraction, target)
     few: Contraction | None = None
     if all(_lies_along(each, inner) for each in (contraction.left, right)) and inner.extent >= lanes_for("float32"):
         most, few = FEW_ROWS, replace(contraction, way=Way.DOTS)
@@ -243,13 +245,11 @@ def _is_reduction(block: Any) -> bool:
 def _followers(schedule: Schedule, after: list[BlockFacts], product: Product) -> list[tuple[str, Any]]:
     """The elementwise blocks behind the product that can be done on its tiles, in terms of its axes."""
     places = {product.result: [tuple(product.update.indices)]}
-    axes = (*product.batch, *product.rows, *product.columns)
-    extents = {axis.variable: axis.extent for axis in axes}
     taken: list[tuple[str, Any]] = []
     skipped: list[Any] = []
     for block in after:
         body = schedule.get(block.handle)
-        renamed = _in_terms_of(block, body, places, extents, skipped)
+        renamed = _in_terms_of(block, body, places, skipped)
         if renamed is None:
             skipped += [write.buffer for write in block.writes]
             continue
@@ -259,10 +259,8 @@ def _followers(schedule: Schedule, after: list[BlockFacts], product: Product) ->
     return taken
 
 
-def _in_terms_of(
-    block: BlockFacts, body: Any, places: dict[Any, list], extents: dict[Any, int], skipped: list[Any]
-) -> Any:
-    """The block written in the product's axes; None where it does not go element by element with all of the product."""
+def _in_terms_of(block: BlockFacts, body: Any, places: dict[Any, list], skipped: list[Any]) -> Any:
+    """The block written in the product's axes; None where it does not go element by element with the product."""
     values: dict[Any, Any] = {}
     is_behind = False
     for read in block.reads:
@@ -274,9 +272,6 @@ def _in_terms_of(
         for axis, place in zip(read.axes, places[read.buffer][0], strict=True):
             variable = None if axis is None else body.iter_vars[axis].var
             if variable is None or not values.setdefault(variable, place).same_as(place):
-                return None
-            # A slice runs over a part of the product only: on the tile it would write past its end.
-            if block.extents[axis] != extents.get(place, 1):
                 return None
     units = [axis.var for axis in body.iter_vars if int(axis.dom.extent) == 1]
     for variable in units:

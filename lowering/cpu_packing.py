@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlirtri.lowering.contraction import Axis, Contraction, Values, depends, lies_along, size_of
-from mlirtri.lowering.cpu_tiles import lanes_for, shared
+from mlirtri.lowering.cpu_tiles import MOST_VECTORS, lanes_for, shared
 from mlirtri.lowering.cpu_transposes import transposed
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tile_statements import (
@@ -19,10 +19,12 @@ from mlirtri.lowering.tile_statements import (
     in_lanes,
     in_vectors,
     nested,
+    parts_of,
     quotient,
     ramp,
     remainder,
     replaced,
+    sized,
     spread,
     temporary,
     zero_of,
@@ -77,7 +79,7 @@ def _copied_rows(
         place = [flat(axes, values), *(values[axis.variable] for axis in contraction.reduced)]
         return tirx.BufferStore(buffer, replaced(operand, values), place)
 
-    work = size_of(axes) * -(-size_of(contraction.reduced) // lanes_for("int32"))
+    work = size_of(axes) * parts_of(size_of(contraction.reduced), lanes_for("int32"))
     copy = shared("row", size_of(axes), row, work * 4, target)
     place = [
         flat(axes, {axis.variable: axis.variable for axis in axes}),
@@ -107,17 +109,24 @@ class _VectorCopy:
         self.reduced, self.rows = contraction.reduced, size_of(contraction.rows)
         self.batch = [axis for axis in contraction.batch if depends(operand, [axis])]
         self.total = size_of(axes)
-        self.vectors = -(-self.total // lanes)
+        self.is_open = not isinstance(self.total, int)
+        """Whether only the run shows how many vectors there are."""
+        self.vectors = parts_of(self.total, lanes)
         self.turns = self._may_be_turned()
         """Whether elements that are neighbours in memory are those along the sum."""
-        self.group = min(self.vectors, VECTORS_TOGETHER) if _is_beside(operand, axes) else 1
+        most = VECTORS_TOGETHER if self.is_open else min(self.vectors, VECTORS_TOGETHER)
+        self.group = most if _is_beside(operand, axes) else 1
         """Vectors that are neighbours in memory, copied together."""
         extents = [axis.extent for axis in self.reduced]
-        self.buffer = temporary(name, str(operand.ty.dtype), [size_of(self.batch), self.vectors, *extents, lanes])
+        # Tiles of open columns are as wide at the end as elsewhere, and drop what comes of what lies there.
+        room = self.vectors + index(MOST_VECTORS - 1) if self.is_open else self.vectors
+        self.buffer = temporary(name, str(operand.ty.dtype), [size_of(self.batch), room, *extents, lanes])
 
     def _may_be_turned(self) -> bool:
         inner, dtype = self.reduced[-1], str(self.operand.ty.dtype)
         is_read = isinstance(self.operand, TensorLoad) and lies_along(self.operand, inner)
+        if self.is_open or not isinstance(inner.extent, int):
+            return False
         if not is_read or dtype not in TURNED or not lanes_for(dtype) == self.lanes >= 4:
             return False
         return isinstance(self.rows, int) and self.rows <= MOST_ROWS_TURNED and inner.extent >= self.lanes
@@ -134,14 +143,14 @@ class _VectorCopy:
 
     def statements(self, target: Target) -> list[Any]:
         panels = size_of(self.batch) * self.vectors
-        groups = -(-self.vectors // self.group)
+        groups = parts_of(self.vectors, self.group)
 
         def of_group(position: Any) -> Any:
             batch, first = quotient(position, groups), remainder(position, groups)
             first = first * index(self.group)
             count: Any = self.group
-            if self.vectors % self.group:
-                count = tirx.min(index(self.group), index(self.vectors) - first)
+            if self.group > 1 and (self.is_open or self.vectors % self.group):
+                count = tirx.min(index(self.group), sized(self.vectors) - first)
             if self.turns:
                 return self._turned(batch, first)
             return nested(
@@ -197,10 +206,13 @@ class _VectorCopy:
             return tirx.BufferStore(self.buffer, replaced(self.operand, here), [*place, lane])
 
         whole, rest = in_lanes(self.lanes, at_lane), self.total % self.lanes
-        if not rest:
-            return whole
         zero = tirx.Broadcast(zero_of(str(self.buffer.dtype)), self.lanes)
         zeros = tirx.BufferStore(self.buffer, zero, [*place, ramp(index(0), self.lanes)])
+        if self.is_open:
+            partial = sequence(zeros, counted("lane", rest, at_lane))
+            return tirx.IfThenElse(tirx.LT(vector, quotient(self.total, self.lanes)), whole, partial)
+        if not rest:
+            return whole
         partial = sequence(zeros, in_lanes(rest, at_lane))
         if self.vectors == 1:
             return partial
@@ -212,17 +224,20 @@ def packed_terms(contraction: Contraction, lanes: int, target: Target) -> tuple[
     terms, axes = contraction.column_terms
     batch = [axis for axis in contraction.batch if depends(terms, [axis])]
     columns = size_of(contraction.columns)
-    vectors = -(-columns // lanes)
-    buffer = temporary("terms", contraction.dtype, [size_of(batch), vectors, lanes])
+    is_open, vectors = not isinstance(columns, int), parts_of(columns, lanes)
+    room = vectors + index(MOST_VECTORS - 1) if is_open else vectors
+    buffer = temporary("terms", contraction.dtype, [size_of(batch), room, lanes])
 
     def vector(position: Any) -> Any:
-        at_batch, at = tirx.floordiv(position, index(vectors)), tirx.floormod(position, index(vectors))
+        at_batch, at = quotient(position, vectors), remainder(position, vectors)
         place, rest = [at_batch, at], columns % lanes
         zero = tirx.Broadcast(zero_of(contraction.dtype), lanes)
         start = tirx.BufferStore(buffer, zero, [*place, ramp(index(0), lanes)])
 
-        def added(count: int) -> Any:
+        def added(count: Any) -> Any:
             def element(values: Values) -> Any:
+                if not isinstance(count, int):
+                    return counted("lane", count, lambda lane: add(values, lane))
                 return in_lanes(count, lambda lane: add(values, lane))
 
             return nested(axes, element, spread(batch, at_batch))
@@ -232,6 +247,9 @@ def packed_terms(contraction: Contraction, lanes: int, target: Target) -> tuple[
             sums = tirx.BufferLoad(buffer, [*place, lane])
             return tirx.BufferStore(buffer, sums + replaced(terms, values), [*place, lane])
 
+        if is_open:
+            is_whole = tirx.LT(at, quotient(columns, lanes))
+            return sequence(start, tirx.IfThenElse(is_whole, added(lanes), added(rest)))
         if not rest or vectors == 1:
             return sequence(start, added(rest or lanes))
         return sequence(start, tirx.IfThenElse(tirx.LT(at, index(vectors - 1)), added(lanes), added(rest)))

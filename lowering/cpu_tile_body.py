@@ -17,7 +17,7 @@ from typing import Any
 
 from mlirtri.lowering.bfloat16_storage import BITS, HALF
 from mlirtri.lowering.contraction import Contraction, Values
-from mlirtri.lowering.tile_statements import counted, in_lanes, nested, ramp, replaced, spread, zero_of
+from mlirtri.lowering.tile_statements import counted, groups_of, in_lanes, nested, ramp, replaced, sized, spread, zero_of
 from mlirtri.lowering.tir_statements import index, new_buffer, sequence
 from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_map, structural_walk, tirx
 
@@ -34,8 +34,8 @@ class TilePlace:
     rows: int
     column: Any
     vectors: int
-    columns: int
-    """Columns that there are; the last vector may have more lanes."""
+    columns: Any
+    """Columns that there are, an expression where only the run shows it; the last vectors may have more lanes."""
     last: Any = None
     """The last row that there is, where the tile may be taller than what is left; it is read in place of those."""
 
@@ -45,8 +45,8 @@ class ReductionBlock:
     """Which part of the outermost reduction axis is added up, and where sums are kept between the parts."""
 
     number: Any
-    count: int
-    depth: int
+    count: Any
+    depth: Any
     """Iterations of the axis in one block; the last may have fewer."""
     kept: Any
     """A buffer, None where there is one block only."""
@@ -133,17 +133,18 @@ class Tile:
     def _reduction(self) -> Any:
         first, *inner = self.contraction.reduced
         bounds = self.contraction.reduced_range
-        if self.block.count == 1 and bounds is None:
+        is_whole = isinstance(self.block.count, int) and self.block.count == 1
+        if is_whole and bounds is None:
             return nested(self.contraction.reduced, self._step)
-        if self.block.count == 1:
+        if is_whole:
             begin, end = bounds
             name = first.variable.name
             return counted(name, end - begin, lambda at: nested(inner, self._step, {first.variable: begin + at}))
         depth = self.block.depth
-        start = self.block.number * index(depth)
-        extent: Any = index(depth)
-        if first.extent % depth:
-            extent = tirx.min(extent, index(first.extent) - start)
+        start = self.block.number * sized(depth)
+        extent: Any = sized(depth)
+        if not isinstance(depth, int) or first.extent % depth:
+            extent = tirx.min(extent, sized(first.extent) - start)
         if bounds is not None:
             end = tirx.min(start + extent, bounds[1])
             start = tirx.max(start, bounds[0])
@@ -190,11 +191,11 @@ class Tile:
                 self.block.kept, tirx.BufferLoad(each, self._at(row)), self._kept(row, v)
             )
         )
-        return tirx.IfThenElse(tirx.EQ(self.block.number, index(self.block.count - 1)), stores, kept)
+        return tirx.IfThenElse(tirx.EQ(self.block.number, sized(self.block.count - 1)), stores, kept)
 
     def _stores(self) -> Any:
         """The stores behind the sum: written out for each row, or once in a loop over the tile where they are long."""
-        if not has_long_stores(self.contraction):
+        if isinstance(self.place.columns, int) and not has_long_stores(self.contraction):
 
             def vectors(row: Any) -> Any:
                 stores = [
@@ -211,14 +212,9 @@ class Tile:
                 room, tirx.BufferLoad(each, self._at(row)), [row, ramp(index(v * self.lanes), self.lanes)]
             )
         )
-        whole, rest = divmod(self.place.columns, self.lanes)
 
         def of_row(row: Any) -> Any:
-            def vector(first: Any, count: int) -> Any:
-                return self.store(row, first, count, room, first)
-
-            parts = [counted("vector", whole, lambda at: vector(at * index(self.lanes), self.lanes))] if whole else []
-            return sequence(*parts, *([vector(index(whole * self.lanes), rest)] if rest else []))
+            return groups_of(self.place.columns, self.lanes, lambda at, count: self.store(row, at, count, room, at))
 
         made = [] if self.room is not None else [tirx.AllocBuffer(room)]
         return sequence(*made, copies, self._written_rows(of_row))

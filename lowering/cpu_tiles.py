@@ -24,8 +24,9 @@ MOST_VECTORS = 4
 """Vectors in a row of a tile: more streams than that gain nothing."""
 MOST_ROWS = 15
 """Rows of a tile: TVM keeps memory on the stack, from where it becomes registers, only below 1024 bytes."""
-MANY_ROWS = 2520
-"""Rows that tiles are chosen for where only the run shows how many there are: tiles of any height fill them."""
+MANY = 2520
+"""Rows, or vectors, that tiles are chosen for where only the run shows how many there are: tiles of any size fill them.
+"""
 FMA_LATENCY = 4
 """Cycles after which a sum can be added to again; two multiply-adds and two loads start in each."""
 LOAD = 1 / 8
@@ -70,18 +71,35 @@ class OpenCut:
 
 
 @dataclass(frozen=True)
+class OpenVectors:
+    """Columns of which only the run shows how many, in tiles of `size` vectors; the last one may have fewer columns."""
+
+    columns: Any
+    size: int
+    lanes: int
+
+    @property
+    def count(self) -> Any:
+        return parts_of(self.columns, self.size * self.lanes)
+
+    @property
+    def total(self) -> Any:
+        return parts_of(self.columns, self.lanes)
+
+
+@dataclass(frozen=True)
 class Tiles:
     """The cuts of the rows and of the vectors of columns."""
 
     rows: Cut | OpenCut
-    vectors: Cut
+    vectors: Cut | OpenVectors
 
 
 def choose_tiles(rows: Any, vectors: int, registers: int, least: int = 1) -> Tiles:
     """The tiles of the fewest cycles for one step of the reduction; the larger ones of two as good."""
     options = []
     if not isinstance(rows, int):
-        many = choose_tiles(MANY_ROWS, vectors, registers)
+        many = choose_tiles(MANY, vectors, registers)
         return Tiles(OpenCut(rows, many.rows.size, least), many.vectors)
     for wide in range(1, min(vectors, MOST_VECTORS) + 1):
         cut_columns = Cut(vectors, -(-vectors // wide))
@@ -89,6 +107,14 @@ def choose_tiles(rows: Any, vectors: int, registers: int, least: int = 1) -> Til
         tall = min(MOST_ROWS, max(1, (registers - cut_columns.size - 1) // cut_columns.size))
         options.append(Tiles(Cut(rows, -(-rows // tall)), cut_columns))
     return min(options, key=lambda tiles: (_cycles(tiles), tiles.rows.count * tiles.vectors.count))
+
+
+def tiles_for(rows: Any, columns: Any, lanes: int, registers: int, least: int = 1) -> Tiles:
+    """The tiles of so many rows, at least `least`, and columns, either of which may be an expression."""
+    if isinstance(columns, int):
+        return choose_tiles(rows, -(-columns // lanes), registers, least)
+    many = choose_tiles(rows, MANY, registers, least)
+    return Tiles(many.rows, OpenVectors(columns, many.vectors.size, lanes))
 
 
 def _cycles(tiles: Tiles) -> float:

@@ -15,7 +15,7 @@ from typing import Any
 
 from mlirtri.lowering.contraction import Axis, Contraction
 from mlirtri.lowering.dot_instructions import add_bytes, add_halves
-from mlirtri.lowering.tile_statements import replaced
+from mlirtri.lowering.tile_statements import parts_of, replaced, sized
 from mlirtri.lowering.tir_arithmetic import widened_bfloat16
 from mlirtri.lowering.tvm_names import TensorLoad, structural_equal, structural_map, tirx
 from mlirtri.lowering.tvm_targets import cpu_features, vector_bits
@@ -62,8 +62,8 @@ def _narrow(operand: Any, dtype: str) -> Any:
 
 def _by_words(contraction: Contraction, left: Any, right: Any, group: int, add: Any) -> Contraction:
     *outer, inner = contraction.reduced
-    words = Axis(tirx.Var(inner.variable.name, "int64"), -(-inner.extent // group))
-    in_place = inner.extent % group == 0 and _is_contiguous(left, inner.variable)
+    words = Axis(tirx.Var(inner.variable.name, "int64"), parts_of(inner.extent, group))
+    in_place = not _may_end_inside(inner, group) and _is_contiguous(left, inner.variable)
     make_left = _word_in_memory if in_place else _word
     terms = None
     word = make_left(left, inner, words.variable, group)
@@ -75,6 +75,11 @@ def _by_words(contraction: Contraction, left: Any, right: Any, group: int, add: 
         contraction, reduced=(*outer, words), left=word, right=_word(right, inner, words.variable, group), add=add,
         packs_left=not in_place, packs_right=True, column_terms=terms,
     )  # fmt: skip
+
+
+def _may_end_inside(inner: Axis, group: int) -> bool:
+    """Whether the last group may have fewer elements: always, where only the run shows how many there are."""
+    return not isinstance(inner.extent, int) or inner.extent % group != 0
 
 
 def _is_contiguous(load: Any, variable: Any) -> bool:
@@ -96,12 +101,12 @@ def _word(load: Any, inner: Axis, word: Any, group: int) -> Any:
     made = None
     for place in range(group):
         at = word * tirx.IntImm("int64", group) + tirx.IntImm("int64", place)
-        is_inside = at < tirx.IntImm("int64", inner.extent)
-        if inner.extent % group:
-            at = tirx.min(at, tirx.IntImm("int64", inner.extent - 1))
+        is_inside = at < sized(inner.extent)
+        if _may_end_inside(inner, group):
+            at = tirx.min(at, sized(inner.extent - 1))
         element = replaced(load, {inner.variable: at})
         element = tirx.Cast("uint32", tirx.reinterpret(f"uint{bits}", element))
-        if inner.extent % group and place:
+        if place and _may_end_inside(inner, group):
             element = tirx.Select(is_inside, element, tirx.IntImm("uint32", 0))
         if place:
             element = tirx.shift_left(element, tirx.IntImm("uint32", bits * place))

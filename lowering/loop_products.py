@@ -8,7 +8,7 @@ order, and with what follows element by element; no other pass of loops looks in
     for i, k, j: c[i, j] += a[i, k] * b[k, j]   ──►   tiles of relu(sum over k of a[i, k] * b[k, j])
     for i, j: c[i, j] = relu(c[i, j])
 
-The rows have an unknown size, perhaps the batch; sizes of the columns and of the sum are known.
+Any size may be unknown; of the sum's axes one at most.
 """
 
 from __future__ import annotations
@@ -222,9 +222,10 @@ def _product(nest: _Nest) -> Product | None:
     product = product_of(nest.store, nest.axes, summed)
     if product is None or not product.columns or nest.names:
         return None
-    known = (*product.columns, *product.reduced)
-    is_open = any(not isinstance(axis.extent, int) for axis in (*product.batch, *product.rows))
-    if not is_open or not product.rows or not all(isinstance(axis.extent, int) for axis in known):
+    if not any(map(_is_open, nest.axes)) or not product.rows:
+        return None
+    product = _with_open_sum_first(product)
+    if product is None:
         return None
     places = list(product.update.indices)
     variables = set(nest.variables)
@@ -232,8 +233,29 @@ def _product(nest: _Nest) -> Product | None:
     operands = [load.source for each in (product.left, product.right) for load in _loads(each)]
     reads_itself = any(each.same_as(product.result) for each in operands)
     has_calls = any(_calls(each) or _names_values(each) for each in (product.left, product.right))
-    is_worth_it = size_of(product.columns) >= 2 and size_of(product.reduced) >= 4
+    is_worth_it = _may_have(product.columns, 2) and _may_have(product.reduced, 4)
     return product if are_plain and not reads_itself and not has_calls and is_worth_it else None
+
+
+def _is_open(axis: Axis) -> bool:
+    return not isinstance(axis.extent, int)
+
+
+def _with_open_sum_first(product: Product) -> Product | None:
+    """The product with the axis of its sum of which only the run shows the extent as the outermost one.
+
+    None where there are two of them, or where columns of open number are more than one axis.
+    """
+    columns = without_units(product.columns)
+    first = [axis for axis in product.reduced if _is_open(axis)]
+    if len(first) > 1 or (len(columns) > 1 and any(map(_is_open, columns))):
+        return None
+    return replace(product, reduced=(*first, *(axis for axis in product.reduced if not _is_open(axis))))
+
+
+def _may_have(axes: Sequence[Axis], least: int) -> bool:
+    size = size_of(axes)
+    return not isinstance(size, int) or size >= least
 
 
 def _in_terms_of(nest: _Nest, result: Any, places: Sequence[Any], product: Product, operands: list[Any]) -> Any:

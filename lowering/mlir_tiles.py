@@ -44,7 +44,7 @@ def rewrite(module: ir.Module, threads: int) -> None:
     marked = []
     for generic in operations_named(module, "linalg.generic"):
         undo = with_views(generic) if _is_product(generic) else None
-        found = _contraction(generic)
+        found = contraction(generic)
         if found is None or (undo is not None and not _has_contiguous_columns(generic, found)):
             if undo is not None:
                 undo()
@@ -54,7 +54,7 @@ def rewrite(module: ir.Module, threads: int) -> None:
             ends = (found.row, found.column, *found.reduced)
             outer = [at for at in range(len(found.extents)) if at not in ends]
             order_loops(generic, [*outer, *ends], len(outer))
-            found = _contraction(generic)
+            found = contraction(generic)
         generic = _with_contiguous_right(generic, found)
         generic.attributes[MARK] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(marked))
         marked.append(found)
@@ -66,7 +66,7 @@ def rewrite(module: ir.Module, threads: int) -> None:
 # --- finding ----------------------------------------------------------------------------------------------------------
 
 
-def _contraction(generic: ir.Operation) -> Contraction | None:
+def contraction(generic: ir.Operation) -> Contraction | None:
     """What is contracted how, or None where it is no contraction or too small for tiles."""
     operands, maps = list(generic.operands), [each.value for each in generic.attributes["indexing_maps"]]
     if len(operands) != 3 or not all(map(_is_static, operands)) or not _is_sum_of_products(generic):
@@ -211,18 +211,20 @@ def _steps(number: int, found: Contraction, threads: int) -> Iterator[str]:
         " : (!transform.any_op) -> !transform.any_op"
     )
     lanes = simd_registers().bits // found.bits
-    wide = 4 if simd_registers().count >= 32 else 2
-    # LLVM has no good code for three vectors in one value.
-    widths = [size * lanes for size in (4, 2, 1) if size <= wide]
-    columns = _parts(found.extents[found.column], (*widths, 1))
-    rows = _parts(found.extents[found.row], (6, 1))
+    columns = parts(found.extents[found.column], (*(size * lanes for size in widths()), 1))
+    rows = parts(found.extents[found.row], (6, 1))
     for at, (column_name, column) in enumerate((yield from _split(name, found.column, columns))):
         split = yield from _split(column_name, found.row, rows)
         for row_at, (part, row) in enumerate(split):
             yield from _tiles(part, f"{number}_{at}_{row_at}", found, row, column, threads)
 
 
-def _parts(extent: int, units: tuple[int, ...]) -> list[tuple[int, int]]:
+def widths() -> tuple[int, ...]:
+    """Of tiles, in vectors: LLVM has no good code for three of them in one value."""
+    return (4, 2, 1) if simd_registers().count >= 32 else (2, 1)
+
+
+def parts(extent: int, units: tuple[int, ...]) -> list[tuple[int, int]]:
     """`extent` as parts, each a multiple of a unit and cut into tiles of one size: (extent, size of a tile)."""
     parts = []
     for at, unit in enumerate(units):

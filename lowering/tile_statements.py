@@ -37,15 +37,22 @@ def nested(axes: Sequence[Axis], body: Callable[[Values], Any], values: Values |
     return counted(axis.variable.name, axis.extent, lambda at: nested(inner, body, {**values, axis.variable: at}))
 
 
-def in_vectors(extent: int, lanes: int, body: Callable[[Any], Any]) -> Any:
-    """`body` for 0 … extent as vectors, and one of what is left."""
+def in_vectors(extent: Any, lanes: int, body: Callable[[Any], Any]) -> Any:
+    """`body` for 0 … extent as vectors, and one of what is left; element by element, where only the run shows it."""
+    return groups_of(extent, lanes, lambda first, count: in_lanes(count, lambda lane: body(first + lane)))
+
+
+def groups_of(extent: Any, lanes: int, body: Callable[[Any, int], Any]) -> Any:
+    """`body` for the first of each `lanes` elements and their number; of what is left, one by one if that is open."""
+    def vectors(count: Any) -> Any:
+        return counted("vector", count, lambda at: body(at * index(lanes), lanes))
+
+    if not isinstance(extent, int):
+        whole, rest = quotient(extent, lanes), remainder(extent, lanes)
+        return sequence(vectors(whole), counted("element", rest, lambda at: body(whole * index(lanes) + at, 1)))
     whole, rest = divmod(extent, lanes)
-    parts = []
-    if whole:
-        parts.append(counted("vector", whole, lambda at: in_lanes(lanes, lambda lane: body(at * index(lanes) + lane))))
-    if rest:
-        parts.append(in_lanes(rest, lambda lane: body(index(whole * lanes) + lane)))
-    return sequence(*parts)
+    parts = [vectors(whole)] if whole else []
+    return sequence(*parts, *([body(index(whole * lanes), rest)] if rest else []))
 
 
 def in_lanes(count: int, body: Callable[[Any], Any]) -> Any:
@@ -99,6 +106,17 @@ def flat(axes: Sequence[Axis], values: Values) -> Any:
     for axis in axes:
         position = position * sized(axis.extent) + values[axis.variable]
     return position
+
+
+def at_least(size: Any, least: int) -> Any:
+    """A size, or `least` where it is smaller."""
+    return max(size, least) if isinstance(size, int) else tirx.max(size, index(least))
+
+
+def at_most(size: Any, most: Any) -> Any:
+    """A size, or `most` where it is larger; either may be an expression."""
+    are_known = isinstance(size, int) and isinstance(most, int)
+    return min(size, most) if are_known else tirx.min(sized(size), sized(most))
 
 
 def zero_of(dtype: str) -> Any:

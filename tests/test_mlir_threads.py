@@ -30,6 +30,16 @@ def product(a, b):
     return a @ b
 
 
+@mt.jit(pipeline="mlir")
+def product_of_integers(a, b):
+    return a.astype(np.int32) @ b.astype(np.int32)
+
+
+@mt.jit(pipeline="mlir")
+def turned(a):
+    return a.transpose(0, 2, 1) * 2
+
+
 @pytest.fixture
 def two_threads(monkeypatch):
     monkeypatch.setenv("MLIRTRI_NUM_THREADS", "2")
@@ -110,3 +120,16 @@ def test_the_runtime_is_looked_for_once_and_is_no_gnu_one():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(openmp.runtime_library())
     assert "gomp" not in done.stdout
+
+
+@needs_runtime
+@pytest.mark.usefixtures("two_threads")
+def test_products_in_pairs_and_turned_squares_are_shared_out():
+    a, b = (np.random.default_rng(0).integers(-128, 128, shape, np.int8) for shape in [(3, 101, 60), (3, 60, 75)])
+    kernel = product_of_integers.compile(a, b)
+    np.testing.assert_array_equal(kernel(a, b), a.astype(np.int32) @ b.astype(np.int32))
+    assert "scf.forall" in kernel.passes["llvmdialect"]["products-in-pairs"]
+    value = random(5, 131, 213)
+    np.testing.assert_array_equal(turned(value), value.transpose(0, 2, 1) * 2)
+    value = random(1, 531, 213)
+    np.testing.assert_array_equal(turned(value), value.transpose(0, 2, 1) * 2)

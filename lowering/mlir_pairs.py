@@ -1,0 +1,352 @@
+"""Sums of products of narrow integers, two at a time, in pipeline `mlir`.
+
+Takes a module of `linalg.generic` over memrefs. Gives, in place, of each product of matrices of 8-bit integers or
+signed 16-bit ones with sums in 32 bits: copies of both whose elements are pairs of neighbours along the sum, 16 bits
+each, and loops over tiles of rows and vectors in which x86's instruction multiplies pairs and adds both products to a
+lane. Operands that were widened to 32 bits into memory of their own are read before that. Everything else, and other
+CPUs, stay as they are. Refuses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from mlirtri.dialect.mlir import arith, ir, linalg, memref, operations_named, scf, vector
+from mlirtri.lowering.cpu_facts import cpu_words, simd_registers
+from mlirtri.lowering.generic_operations import PARALLEL, empty_generic
+from mlirtri.lowering.linalg_builder import index_constant
+from mlirtri.lowering.loop_nests import loop_nest
+from mlirtri.lowering.mlir_tiles import WIDENING, WORTH, Contraction, contraction, parts, widths
+
+_PRODUCTS = {
+    512: ("avx512bw", "llvm.x86.avx512.pmaddw.d.512"),
+    256: ("avx2", "llvm.x86.avx2.pmadd.wd"),
+    128: ("sse2", "llvm.x86.sse2.pmadd.wd"),
+}
+"""By the bits of a register: what the CPU has to have, and LLVM's name for products of pairs and their sums."""
+ROWS = 6
+"""Of a tile: with them the sums and what they are made of fill the registers."""
+Places = dict[int, ir.Value]
+"""Where each loop is, by its number."""
+_VIEWS = ("memref.subview", "memref.collapse_shape", "memref.expand_shape", "memref.cast", "memref.reinterpret_cast")
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """A factor before it was widened."""
+
+    memory: ir.Value
+    widening: str
+    access: list[int]
+    """The loops of its axes."""
+
+
+@dataclass(frozen=True)
+class _Product:
+    """Operands in pairs, and where sums go."""
+
+    left: ir.Value
+    """Its axes are outer loops, rows, pairs."""
+    right: ir.Value
+    """Its axes are outer loops, pairs, columns."""
+    out: ir.Value
+    accesses: tuple[list[int], list[int], list[int]]
+    """For each of them the loops of its axes."""
+    found: Contraction
+    pairs: int
+
+    def at(self, which: int, places: Places) -> list[ir.Value]:
+        """Where the left operand, the right one or the result is read."""
+        return [places[loop] for loop in self.accesses[which]]
+
+
+def rewrite(module: ir.Module, threads: int) -> None:
+    """Write every such product, for that many threads."""
+    needed, _ = _PRODUCTS[simd_registers().bits]
+    if needed not in cpu_words():
+        return
+    for generic in operations_named(module, "linalg.generic"):
+        found = contraction(generic)
+        operands = None if found is None else _operands(generic, found)
+        if operands is None:
+            continue
+        with ir.InsertionPoint(generic), generic.location:
+            _write(generic, operands, found, threads)
+
+
+# --- finding ----------------------------------------------------------------------------------------------------------
+
+
+def _operands(generic: ir.Operation, found: Contraction) -> tuple[_Operand, _Operand] | None:
+    """The operand with the rows and the one with the columns, or None where one is no narrow integer."""
+    if len(found.reduced) != 1 or not isinstance(generic.operands[2].type.element_type, ir.IntegerType):
+        return None
+    if found.bits != 32:
+        return None
+    both = [_narrow_operand(generic, at) for at in range(2)]
+    if None in both:
+        return None
+    left, right = both if found.column in both[1].access else reversed(both)
+    return left, right
+
+
+def _narrow_operand(generic: ir.Operation, at: int) -> _Operand | None:
+    access = [result.position for result in generic.attributes["indexing_maps"][at].value.results]
+    memory, argument = generic.operands[at], generic.regions[0].blocks[0].arguments[at]
+    steps = {use.owner.operation.name for use in argument.uses} & set(WIDENING)
+    if memory.type.element_type.width == 32:
+        return _widened_from(generic, memory, access)
+    widening = steps.pop() if len(steps) == 1 else ""
+    return _Operand(memory, widening, access) if _fits(memory, widening) else None
+
+
+def _fits(memory: ir.Value, widening: str) -> bool:
+    """Whether numbers are signed ones of 16 bits, or become such."""
+    width = memory.type.element_type.width
+    return (width == 8 and widening in ("arith.extsi", "arith.extui")) or (width == 16 and widening == "arith.extsi")
+
+
+def _widened_from(generic: ir.Operation, memory: ir.Value, access: list[int]) -> _Operand | None:
+    """What the elements of memory were before one operation widened them, where nobody else writes it."""
+    if not isinstance(memory.owner, ir.Operation | ir.OpView) or "alloc" not in memory.owner.operation.name:
+        return None
+    users = {use.owner.operation for use in memory.uses} - {generic}
+    writers = [each for each in users if each.name == "linalg.generic"]
+    if len(writers) != 1 or any(each.name not in ("linalg.generic", "memref.dealloc") for each in users):
+        return None
+    (writer,) = writers
+    block, maps = writer.regions[0].blocks[0], [each.value for each in writer.attributes["indexing_maps"]]
+    steps = [each.operation for each in block.operations]
+    if len(writer.operands) != 2 or len(steps) != 2 or steps[0].operands[0] != block.arguments[0]:
+        return None
+    if not all(isinstance(result, ir.AffineDimExpr) for one in maps for result in one.results):
+        return None
+    read, written = ([result.position for result in one.results] for one in maps)
+    source = writer.operands[0]
+    is_copy = writer.operands[1] == memory and sorted(read) == sorted(written) and _fits(source, steps[0].name)
+    if not is_copy or not _stays(source, writer, generic):
+        return None
+    return _Operand(source, steps[0].name, [access[written.index(loop)] for loop in read])
+
+
+def _stays(memory: ir.Value, since: ir.Operation, until: ir.Operation) -> bool:
+    """Whether nothing between two operations of a block writes memory."""
+    if since.parent != until.parent:
+        return False
+    steps = [each.operation for each in until.block.operations]
+    for step in steps[steps.index(since) + 1 : steps.index(until)]:
+        if step.regions and not step.name.startswith("linalg."):
+            return False
+        inputs = step.attributes["operandSegmentSizes"][0] if step.name.startswith("linalg.") else 0
+        changed = [] if step.name in (*_VIEWS, "memref.alloc", "memref.alloca") else list(step.operands)[inputs:]
+        if any(_root(each) == _root(memory) for each in changed):
+            return False
+    return True
+
+
+def _root(value: ir.Value) -> ir.Value:
+    while isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.operation.name in _VIEWS:
+        value = value.owner.operation.operands[0]
+    return value
+
+
+# --- pairs ------------------------------------------------------------------------------------------------------------
+
+
+def _in_pairs(operand: _Operand, found: Contraction, last: int, padded: int) -> tuple[ir.Value, list[int]]:
+    """A copy in pairs along the sum, the loop `last` innermost and as long as `padded`; and the loops of its axes."""
+    (reduced,) = found.reduced
+    axis = operand.access.index(reduced)
+    sizes = [found.extents[loop] for loop in operand.access]
+    sizes[axis] = -(-sizes[axis] // 2)
+    pairs = memref.alloc(ir.MemRefType.get(sizes, _integer(32)), [], [])
+    whole = found.extents[reduced] // 2
+    for start, count, sources in ((0, whole, 2), (whole, found.extents[reduced] % 2, 1)):
+        if count:
+            _join(operand, pairs, axis, (start, count), sources)
+    ends = [found.row, reduced] if last == reduced else [reduced, found.column]
+    order = [*(loop for loop in operand.access if loop not in ends), *ends]
+    sizes = [sizes[operand.access.index(loop)] for loop in order]
+    if order == operand.access and sizes[-1] == padded:
+        return pairs, order
+    copy = memref.alloc(ir.MemRefType.get([*sizes[:-1], padded], _integer(32)), [], [])
+    target = _part(copy, [0] * len(sizes), sizes, [1] * len(sizes))
+    access = [order.index(loop) for loop in operand.access]
+    _elementwise([pairs], target, [access], lambda values: values[0])
+    memref.dealloc(pairs)
+    return copy, order
+
+
+def _join(operand: _Operand, pairs: ir.Value, axis: int, part: tuple[int, int], sources: int) -> None:
+    """Write pairs ``part[0]`` to ``part[0] + part[1] - 1`` of one or two neighbours along an axis."""
+    start, count = part
+    sizes = list(pairs.type.shape)
+    ones, sizes[axis] = [1] * len(sizes), count
+    steps = [2 if at == axis else 1 for at in range(len(sizes))]
+    starts = [[2 * start + which if at == axis else 0 for at in range(len(sizes))] for which in range(sources)]
+    parts = [_part(operand.memory, each, sizes, steps) for each in starts]
+    target = _part(pairs, [start if at == axis else 0 for at in range(len(sizes))], sizes, ones)
+
+    def joined(values: list[ir.Value]) -> ir.Value:
+        low, *high = (ir.Operation.create(operand.widening, [_integer(32)], [each]).result for each in values)
+        low = arith.andi(low, arith.constant(_integer(32), 0xFFFF))
+        return low if not high else arith.ori(low, arith.shli(high[0], arith.constant(_integer(32), 16)))
+
+    _elementwise(parts, target, [list(range(len(sizes)))] * sources, joined)
+
+
+def _part(memory: ir.Value, offsets: list[int], sizes: list[int], strides: list[int]) -> ir.Value:
+    is_whole = list(memory.type.shape) == sizes and set(strides) == {1}
+    return memory if is_whole else memref.subview(memory, offsets, sizes, strides)
+
+
+def _elementwise(inputs: list[ir.Value], out: ir.Value, accesses: list[list[int]], make) -> None:
+    rank = len(out.type.shape)
+    maps = [ir.AffineMap.get(rank, 0, [ir.AffineDimExpr.get(loop) for loop in access]) for access in accesses]
+    maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in (*maps, ir.AffineMap.get_identity(rank))])
+    generic = empty_generic(inputs, [out], maps, [PARALLEL] * rank)
+    block = generic.regions[0].blocks.append(*(each.type.element_type for each in (*inputs, out)))
+    with ir.InsertionPoint(block):
+        linalg.YieldOp([make(list(block.arguments)[:-1])])
+
+
+def _integer(bits: int) -> ir.Type:
+    return ir.IntegerType.get_signless(bits)
+
+
+# --- tiles ------------------------------------------------------------------------------------------------------------
+
+
+def _write(generic: ir.Operation, operands: tuple[_Operand, _Operand], found: Contraction, threads: int) -> None:
+    """Put copies in pairs and loops over tiles in the place of a product."""
+    (reduced,) = found.reduced
+    lanes, pairs = simd_registers().bits // 32, -(-found.extents[reduced] // 2)
+    columns = -(-found.extents[found.column] // lanes) * lanes
+    left, left_access = _in_pairs(operands[0], found, reduced, pairs)
+    right, right_access = _in_pairs(operands[1], found, found.column, columns)
+    out_access = [result.position for result in generic.attributes["indexing_maps"][2].value.results]
+    product = _Product(left, right, generic.operands[2], (left_access, right_access, out_access), found, pairs)
+    outer = [loop for loop in out_access if loop not in (found.row, found.column)]
+    extent = found.extents[found.row]
+    whole = extent // ROWS * ROWS
+    size = ROWS * max(1, -(-whole // (2 * threads * ROWS)) if threads > 1 and prod(found.extents) >= WORTH else whole)
+
+    def chunk(at: list[ir.Value]) -> None:
+        first = arith.muli(at[-1], index_constant(size))
+        last = arith.minsi(arith.addi(first, index_constant(size)), index_constant(whole))
+        _columns(product, dict(zip(outer, at, strict=False)), (first, last), ROWS)
+
+    counts = [found.extents[loop] for loop in outer]
+    if whole:
+        _chunks([*counts, -(-whole // size)], chunk)
+    if extent > whole:
+        rest = (index_constant(whole), index_constant(extent))
+        _chunks([*counts, 1], lambda at: _columns(product, dict(zip(outer, at, strict=False)), rest, extent - whole))
+    for copy in (left, right):
+        memref.dealloc(copy)
+    _erase(generic)
+
+
+def _chunks(counts: list[int], body: Callable[[list[ir.Value]], None]) -> None:
+    """A body for each index; of what has several chunks along the last axis, threads take some each."""
+
+    def nest(at: list[ir.Value], _carried: list[ir.Value]) -> list[ir.Value]:
+        if counts[-1:] == [1]:
+            body([*at, index_constant(0)])
+            return []
+        chunks = scf.ForallOp([0], [counts[-1]], [1])
+        with ir.InsertionPoint(chunks.body):
+            body([*at, chunks.induction_variables[0]])
+            chunks.terminator()
+        return []
+
+    loop_nest(counts[:-1], [], nest)
+
+
+def _columns(product: _Product, places: Places, bounds: tuple[ir.Value, ir.Value], rows: int) -> None:
+    """Tiles of that many rows between two, for columns as they come: four vectors, two, one, and a part of one."""
+    found, lanes = product.found, simd_registers().bits // 32
+    start = 0
+    for extent, width in parts(found.extents[found.column], (*(each * lanes for each in widths()), 1)):
+        outer = scf.ForOp(index_constant(start), index_constant(start + extent), index_constant(width))
+        with ir.InsertionPoint(outer.body):
+            inner = scf.ForOp(*bounds, index_constant(rows))
+            with ir.InsertionPoint(inner.body):
+                here = {**places, found.column: outer.induction_variable, found.row: inner.induction_variable}
+                _tile(product, here, rows, width)
+                scf.YieldOp([])
+            scf.YieldOp([])
+        start += extent
+
+
+def _tile(product: _Product, places: Places, rows: int, width: int) -> None:
+    """Sums of a tile in registers, added to what is there."""
+    found, lanes = product.found, simd_registers().bits // 32
+    (reduced,) = found.reduced
+    spots = [(row, column) for row in range(rows) for column in range(0, width, lanes)]
+    kind = ir.VectorType.get([lanes], _integer(32))
+    zero = vector.broadcast(kind, arith.constant(_integer(32), 0))
+    loop = scf.ForOp(index_constant(0), index_constant(product.pairs), index_constant(1), [zero] * len(spots))
+    with ir.InsertionPoint(loop.body):
+        here = {**places, reduced: loop.induction_variable}
+        left = [_spread(product, _moved(here, found.row, row)) for row in range(rows)]
+        right = {column: _of_pairs(vector.load(kind, product.right, product.at(1, _moved(here, found.column, column))))
+                 for column in range(0, width, lanes)}  # fmt: skip
+        sums = [arith.addi(total, _product_of(left[row], right[column]))
+                for total, (row, column) in zip(loop.inner_iter_args, spots, strict=True)]  # fmt: skip
+        scf.YieldOp(sums)
+    for total, (row, column) in zip(loop.results, spots, strict=True):
+        spot = product.at(2, _moved(_moved(places, found.row, row), found.column, column))
+        _add(product.out, spot, total, min(lanes, width - column))
+
+
+def _spread(product: _Product, places: Places) -> ir.Value:
+    pair = memref.load(product.left, product.at(0, places))
+    return _of_pairs(vector.broadcast(ir.VectorType.get([simd_registers().bits // 32], _integer(32)), pair))
+
+
+def _of_pairs(value: ir.Value) -> ir.Value:
+    return vector.bitcast(ir.VectorType.get([simd_registers().bits // 16], _integer(16)), value)
+
+
+def _product_of(left: ir.Value, right: ir.Value) -> ir.Value:
+    kind = ir.VectorType.get([simd_registers().bits // 32], _integer(32))
+    attributes = {
+        "intrin": ir.StringAttr.get(_PRODUCTS[simd_registers().bits][1]),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([2, 0]),
+        "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+    }
+    return ir.Operation.create("llvm.call_intrinsic", [kind], [left, right], attributes).result
+
+
+def _add(memory: ir.Value, at: list[ir.Value], total: ir.Value, count: int) -> None:
+    """Add the first lanes of a vector to what memory has."""
+    kind = total.type
+    if count == kind.shape[0]:
+        vector.store(arith.addi(vector.load(kind, memory, at), total), memory, at)
+        return
+    truth = ir.VectorType.get(kind.shape, _integer(1))
+    mask = arith.constant(truth, ir.DenseElementsAttr.get(np.arange(kind.shape[0]) < count, type=truth))
+    zero = vector.broadcast(kind, arith.constant(_integer(32), 0))
+    vector.maskedstore(memory, at, mask, arith.addi(vector.maskedload(kind, memory, at, mask, zero), total))
+
+
+def _moved(places: Places, loop: int, by: int) -> Places:
+    return {**places, loop: arith.addi(places[loop], index_constant(by))} if by else places
+
+
+def _erase(generic: ir.Operation) -> None:
+    """The product, and what widened its operands for it alone."""
+    operands = list(generic.operands)[:2]
+    generic.erase()
+    for memory in operands[:1] if operands[0] == operands[1] else operands:
+        users = {use.owner.operation for use in memory.uses}
+        is_widened = isinstance(memory.owner, ir.Operation | ir.OpView) and "alloc" in memory.owner.operation.name
+        if is_widened and sum(each.name == "linalg.generic" for each in users) == 1:
+            for user in users:
+                user.erase()
+            memory.owner.erase()
