@@ -13,6 +13,7 @@ from typing import Any
 from mlirtri.lowering.cpu_attention import attention
 from mlirtri.lowering.cpu_channels_last import channels_last
 from mlirtri.lowering.cpu_convolution import convolution
+from mlirtri.lowering.cpu_depthwise import depthwise
 from mlirtri.lowering.cpu_elements import element_loops
 from mlirtri.lowering.cpu_loops import lanes_of, parallel_if_worth, spatial, vectorize, weight
 from mlirtri.lowering.cpu_matmul import matmul
@@ -237,6 +238,7 @@ CPU_RULES = (
     ("Loops", loops),
     ("Convolution", _checked(convolution)),
     ("ChannelsLast", _checked(channels_last)),
+    ("Depthwise", _checked(depthwise)),
     ("Matmul", _checked(matmul)),
     ("Attention", _checked(attention)),
     ("Rows", _checked(rows)),

@@ -13,6 +13,7 @@ from typing import Any
 
 from mlirtri.lowering.cpu_channels_last import reads_padded_last
 from mlirtri.lowering.cpu_convolution import reads_image, reads_padded
+from mlirtri.lowering.cpu_depthwise import reads_own_channel
 from mlirtri.lowering.padded_images import padded
 from mlirtri.lowering.products import OP_PATTERN, PRODUCT, find_product
 from mlirtri.lowering.schedule_blocks import leaf_blocks
@@ -51,7 +52,9 @@ def fold_padding(mod: IRModule) -> IRModule:
 
     def is_padded_image(_: Any, after: Any) -> bool:
         product = find_product(*after)
-        return product is not None and (reads_padded(product) or reads_padded_last(product))
+        return product is not None and any(
+            reads(product) for reads in (reads_padded, reads_padded_last, reads_own_channel)
+        )
 
     return _folded(mod, _Folding(mod, _is_padding, is_padded_image))
 

@@ -1,0 +1,64 @@
+"""The CPU's rule for convolutions of each channel by itself: padding, strides, dilations, chunks, what follows them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tolerances import within
+from torch.nn.functional import conv1d, conv2d, conv3d
+from tvm_room_helpers import random
+
+import mlirtri
+
+
+def planes(x, w, v, b):
+    return (
+        conv2d(x, w, padding=1, groups=6), conv2d(x, w, padding=(0, 1), stride=2, groups=6),
+        conv2d(x, w, padding=2, dilation=2, groups=6), conv2d(x, v, b, padding=(4, 1), groups=6).sigmoid() + 1,
+    )  # fmt: skip
+
+
+def lines(x, w):
+    """The second one is only in part of what is convolved."""
+    return conv1d(x, w, padding=2, stride=2, groups=5), conv1d(x, w, padding=3, groups=5)[:, :, :-3]
+
+
+def volumes(x, w):
+    return conv3d(x, w, padding=1, groups=3)
+
+
+def short(x, w):
+    return conv2d(x, w, padding=1, groups=2)
+
+
+CASES = {
+    "planes": (planes, ((2, 6, 13, 21), (6, 1, 3, 3), (6, 1, 5, 4), (6,)), 4),
+    "lines": (lines, ((2, 5, 100), (5, 1, 4)), 2),
+    "volumes": (volumes, ((1, 3, 5, 7, 18), (3, 1, 3, 3, 3)), 1),
+    "many chunks": (short, ((1, 2, 21, 1100), (2, 1, 3, 3)), 1),
+    "fewer rows than a tile": (short, ((1, 2, 2, 5), (2, 1, 3, 3)), 1),
+}
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+@pytest.mark.parametrize("case", CASES)
+def test_they_are_torchs_in_tiles(case, threads, monkeypatch):
+    monkeypatch.setenv("MLIRTRI_NUM_THREADS", threads)
+    function, shapes, count = CASES[case]
+    arguments = [random(*shape) for shape in shapes]
+    arguments[0].view(-1)[-1], arguments[0].view(-1)[0] = float("inf"), float("nan")
+    kernel = mlirtri.jit(function).compile(*arguments)
+    scheduled = kernel.ir["scheduled"]
+    assert scheduled.count('"mlirtri.schedule": "Depthwise"') == count
+    assert "if_then_else" not in scheduled
+    found, expected = kernel(*arguments), function(*(each.double() for each in arguments))
+    pairs = zip(found, expected, strict=True) if isinstance(expected, tuple) else [(found, expected)]
+    for made, wanted in pairs:
+        torch.testing.assert_close(made, wanted.float(), equal_nan=True, **within("float32", 27))
+
+
+def test_double_precision():
+    x, w = random(1, 2, 9, 11, dtype=torch.float64), random(2, 1, 3, 3, dtype=torch.float64)
+    kernel = mlirtri.jit(short).compile(x, w)
+    assert '"Depthwise"' in kernel.ir["scheduled"]
+    torch.testing.assert_close(kernel(x, w), short(x, w), **within("float64", 9))
