@@ -245,11 +245,13 @@ def _is_reduction(block: Any) -> bool:
 def _followers(schedule: Schedule, after: list[BlockFacts], product: Product) -> list[tuple[str, Any]]:
     """The elementwise blocks behind the product that can be done on its tiles, in terms of its axes."""
     places = {product.result: [tuple(product.update.indices)]}
+    axes = (*product.batch, *product.rows, *product.columns)
+    extents = {axis.variable: axis.extent for axis in axes}
     taken: list[tuple[str, Any]] = []
     skipped: list[Any] = []
     for block in after:
         body = schedule.get(block.handle)
-        renamed = _in_terms_of(block, body, places, skipped)
+        renamed = _in_terms_of(block, body, places, extents, skipped)
         if renamed is None:
             skipped += [write.buffer for write in block.writes]
             continue
@@ -259,8 +261,10 @@ def _followers(schedule: Schedule, after: list[BlockFacts], product: Product) ->
     return taken
 
 
-def _in_terms_of(block: BlockFacts, body: Any, places: dict[Any, list], skipped: list[Any]) -> Any:
-    """The block written in the product's axes; None where it does not go element by element with the product."""
+def _in_terms_of(
+    block: BlockFacts, body: Any, places: dict[Any, list], extents: dict[Any, int], skipped: list[Any]
+) -> Any:
+    """The block written in the product's axes; None where it does not go element by element with all of the product."""
     values: dict[Any, Any] = {}
     is_behind = False
     for read in block.reads:
@@ -272,6 +276,9 @@ def _in_terms_of(block: BlockFacts, body: Any, places: dict[Any, list], skipped:
         for axis, place in zip(read.axes, places[read.buffer][0], strict=True):
             variable = None if axis is None else body.iter_vars[axis].var
             if variable is None or not values.setdefault(variable, place).same_as(place):
+                return None
+            # A slice runs over a part of the product only: on the tile it would write past its end.
+            if block.extents[axis] != extents.get(place, 1):
                 return None
     units = [axis.var for axis in body.iter_vars if int(axis.dom.extent) == 1]
     for variable in units:

@@ -154,3 +154,16 @@ def test_padding_is_seen_through_views():
     assert kernel.ir["scheduled"].count('"mlirtri.schedule": "Convolution"') == 2
     assert "if_then_else" not in kernel.ir["scheduled"]
     torch.testing.assert_close(kernel(x, w, scale), Two()(x, w, scale), **within("float32", 54 * 54))
+
+
+def cut(x, w, row, line):
+    return conv2d(x, w, padding=1)[:, :7], conv1d(row, line, padding=3)[:, :, :-3]
+
+
+def test_what_takes_a_part_of_the_results_is_not_done_on_tiles():
+    """They are longer than what it writes."""
+    arguments = random(2, 6, 13, 11), random(9, 6, 3, 3), random(2, 16, 100), random(16, 16, 4)
+    kernel = mlirtri.jit(cut).compile(*arguments)
+    expected = cut(*(each.double() for each in arguments))
+    for made, wanted in zip(kernel(*arguments), expected, strict=True):
+        torch.testing.assert_close(made, wanted.float(), **within("float32", 64))
