@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import torch
@@ -11,7 +12,12 @@ aten = torch.ops.aten
 
 
 def strided(x: torch.Tensor, size: Any, stride: Any, storage_offset: Any = None) -> torch.Tensor:
-    """Elements of a contiguous tensor with open sizes; where all are known, they are found in the whole graph."""
+    """Elements of a contiguous tensor with open sizes; where all are known, they are found in the whole graph.
+
+    All of them in their order are another shape, as torch's group norm has it for a factor of each channel.
+    """
+    if storage_offset in (None, 0) and x.storage_offset() == 0 and _has_all_in_order(x, size, stride):
+        return x.view(size)
     offset = x.storage_offset() if storage_offset is None else storage_offset
     numbers = [*x.shape, *size, *stride, offset, x.storage_offset()]
     if all(type(each) is int for each in numbers) or not x.is_contiguous() or x.storage_offset() != 0:
@@ -20,6 +26,16 @@ def strided(x: torch.Tensor, size: Any, stride: Any, storage_offset: Any = None)
     for length, step in zip(size, stride, strict=True):
         place = place.unsqueeze(-1) + torch.arange(length, device=x.device) * step
     return x.view(-1)[place]
+
+
+def _has_all_in_order(x: torch.Tensor, size: Any, stride: Any) -> bool:
+    """Whether these strides go through all of a contiguous tensor from its first element to its last."""
+    if not all(type(each) is int for each in (*x.shape, *size, *stride)) or not x.is_contiguous():
+        return False
+    below = [prod(size[at + 1 :]) for at in range(len(size))]
+    return prod(size) == x.numel() and all(
+        length == 1 or step == inner for length, step, inner in zip(size, stride, below, strict=True)
+    )
 
 
 def unfilled(size: Any, stride: Any, **options: Any) -> torch.Tensor:
