@@ -8,7 +8,7 @@ Takes a `Nest` with reduction axes. Gives statements, or None where neither form
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -17,7 +17,8 @@ from mlirtri.lowering.cpu_accumulators import Accumulators, accumulators_of
 from mlirtri.lowering.cpu_nests import Nest, NestAxis, lanes_of
 from mlirtri.lowering.cpu_parallel import PARALLEL_POINTS, Outer, outer_loops, worth
 from mlirtri.lowering.cpu_positions import position_row
-from mlirtri.lowering.cpu_wide_sums import add_groups, fp32_term, rest_of
+from mlirtri.lowering.cpu_wide_columns import LEAST, WideColumns
+from mlirtri.lowering.cpu_wide_sums import PARTIAL_SUMS, add_blocks, fp32_term, has_blocks, is_special, rest_of
 from mlirtri.lowering.cpu_windows import window_loops
 from mlirtri.lowering.loop_pairs import vector_store
 from mlirtri.lowering.loop_strips import Room, Shape, strip
@@ -114,6 +115,8 @@ def segments_of(extent: int, lanes: int) -> list[Segment]:
 
 
 def _columns(nest: Nest, accumulators: Accumulators, column: NestAxis, lanes: int, target: Target) -> Any:
+    if (made := _sums_of_columns(nest, accumulators, column, lanes, target)) is not None:
+        return made
     wide = lanes * min(2 * SEGMENT, vector_registers() // 2)
     outer = [axis for axis in nest.spatial if axis is not column]
     wide = _narrower(wide, lanes, column.extent, prod(axis.extent for axis in outer), target)
@@ -126,13 +129,35 @@ def _columns(nest: Nest, accumulators: Accumulators, column: NestAxis, lanes: in
         axes = [*outer, NestAxis(number, strips, False)]
         made.append(outer_loops(Outer(axes, nest.points * wide * strips // column.extent), whole_strip, target))
     if rest:
-        # A rest narrower than a vector starts earlier, in what is done already.
-        start = column.extent - max(rest, min(lanes, column.extent))
-
-        segments = segments_of(column.extent - start, lanes)
-        last_strip = _column_strip(nest, accumulators, column, index(start), segments)
-        made.append(outer_loops(Outer(outer, nest.points * rest // column.extent), last_strip, target))
+        made.append(_last_columns(nest, accumulators, column, rest, lanes, target))
     return sequence(*made)
+
+
+def _last_columns(
+    nest: Nest, accumulators: Accumulators, column: NestAxis, rest: int, lanes: int, target: Target
+) -> Any:
+    """So many columns at the end; fewer than a vector start earlier, in what is done already."""
+    start = column.extent - max(rest, min(lanes, column.extent))
+    segments = segments_of(column.extent - start, lanes)
+    last_strip = _column_strip(nest, accumulators, column, index(start), segments)
+    outer = [axis for axis in nest.spatial if axis is not column]
+    return outer_loops(Outer(outer, nest.points * rest // column.extent), last_strip, target)
+
+
+def _sums_of_columns(nest: Nest, accumulators: Accumulators, column: NestAxis, lanes: int, target: Target) -> Any:
+    """Long sums of fp32, most of whose additions are of fp32; None for others."""
+    if column.extent < 2 * lanes or nest.reduced[-1].extent < LEAST or not nest.vectorizes:
+        return None
+    if (term := fp32_term(nest, accumulators)) is None:
+        return None
+
+    def again(start: Any) -> Any:
+        return _column_strip(nest, accumulators, column, start, segments_of(lanes, lanes))
+
+    wide = WideColumns(nest, accumulators, column, term, lanes, target, again)
+    rest = column.extent - wide.done
+    last = _last_columns(nest, accumulators, column, rest, lanes, target) if rest else None
+    return sequence(wide.statement(), *([] if last is None else [last]))
 
 
 def _narrower(wide: int, lanes: int, extent: int, outside: int, target: Target) -> int:
@@ -230,20 +255,30 @@ def row_of(nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: int) ->
         lanes //= 2
     most = PARTIAL_VECTORS if _is_quick(accumulators) else 2 * PARTIAL_VECTORS
     vectors = min(most, row.extent // lanes)
+    total = _total(nest, accumulators, row, lanes, vectors, _row_terms)
+    if has_blocks(row, lanes) and (term := fp32_term(nest, accumulators)) is not None:
+        quick = _total(nest, accumulators, row, lanes, PARTIAL_SUMS, _block_terms(term))
+        [cell] = accumulators.cells.values()
+        total = sequence(quick, tirx.IfThenElse(is_special(tirx.BufferLoad(cell, [index(0)])), fresh(total), None))
+    return sequence(*accumulators.allocated(), total, accumulators.finish())
+
+
+def _total(
+    nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: int, vectors: int, terms: Callable[..., Any]
+) -> Any:
+    """All terms of one result into its cells, by way of so many vectors of partial results."""
     rooms = [_room(accumulators, lanes) for _ in range(vectors)]
     begin = [_neutral(accumulators, room, lanes) for room in rooms]
-    inner = _terms(nest, accumulators, row, rooms, lanes)
+    inner = terms(accumulators, row, rooms, lanes)
     others = [axis for axis in nest.reduced if axis is not row]
     total, combined = _combined(accumulators, rooms, lanes)
     return sequence(
-        *accumulators.allocated(),
         *(tirx.AllocBuffer(buffer) for room in rooms for buffer in room.values()),
         accumulators.start,
         *begin,
         around_loops(others, inner),
         combined,
         _into_cells(accumulators, total, index(0), index(0)),
-        accumulators.finish(),
     )
 
 
@@ -253,17 +288,17 @@ def _is_quick(accumulators: Accumulators) -> bool:
     return isinstance(step, tirx.BufferStore) and not isinstance(step.value, tirx.Select)
 
 
-def _terms(nest: Nest, accumulators: Accumulators, row: NestAxis, rooms: Sequence[Room], lanes: int) -> Any:
-    """All terms along the row into the partial results, those of fp32 in groups."""
-    term = fp32_term(nest, accumulators)
-    added = None if term is None else add_groups(term, row, rooms, lanes)
-    if added is None:
-        return _row_terms(accumulators, row, rooms, lanes)
-    groups, done = added
-    if done == row.extent:
-        return groups
-    step, rest = rest_of(accumulators.step, row, done)
-    return sequence(groups, _row_terms(replace(accumulators, step=step), rest, rooms, lanes))
+def _block_terms(term: Any) -> Callable[..., Any]:
+    """What adds all terms along the row to the partial results, in blocks of fp32 as far as these go."""
+
+    def terms(accumulators: Accumulators, row: NestAxis, rooms: Sequence[Room], lanes: int) -> Any:
+        blocks, done = add_blocks(term, row, [next(iter(each.values())) for each in rooms], lanes)
+        if done == row.extent:
+            return blocks
+        step, rest = rest_of(accumulators.step, row, done)
+        return sequence(blocks, _row_terms(replace(accumulators, step=step), rest, rooms, lanes))
+
+    return terms
 
 
 def _row_terms(accumulators: Accumulators, row: NestAxis, rooms: Sequence[Room], lanes: int) -> Any:

@@ -139,7 +139,7 @@ def whole_sums(x):
 
 @pytest.mark.parametrize("shape", [(37, 301), (300,), (2000,)], ids=str)
 def test_long_sums_end_in_one_function(shape):
-    """Terms are added in fp32 by fours where the sum ends in fp32, and only there."""
+    """Terms are added in fp32 by blocks where the sum ends in fp32, and only there."""
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0)) + 1
     kernel = mlirtri.jit(whole_sums).compile(x)
     found = kernel(x)
@@ -154,6 +154,18 @@ def test_long_sums_end_in_one_function(shape):
 
 def whole_sum(x):
     return x.sum()
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sums_of_large_numbers_that_cancel(axis):
+    """A block of terms overflows fp32 where the sum, carried in fp64, does not."""
+    x = torch.zeros(4, 2053)
+    x[0, :1001], x[0, 1001:2002] = 3e38, -3e38
+    x[1, :600], x[1, 600], x[2, 2051], x[3, 1000] = 3e38, torch.nan, torch.inf, -torch.inf
+    x = x if axis == 1 else x.repeat_interleave(9, 0).T.contiguous()
+    kernel = mlirtri.jit(lambda x: x.sum(axis)).compile(x)
+    assert "if " in kernel.ir["scheduled"]
+    torch.testing.assert_close(kernel(x).double(), x.double().sum(axis), rtol=0, atol=0, equal_nan=True)
 
 
 def permuted(x):
