@@ -108,11 +108,11 @@ def _load_dialects_of(passes: str, context: ir.Context) -> None:
         passmanager.PassManager.parse(f"builtin.module({passes})").run(ir.Module.create().operation)
 
 
-def torch_importer() -> tuple[Any, Any]:
-    """torch-mlir's classes that write a torch.fx graph as MLIR, and that know types and places of its nodes."""
-    from torch_mlir.extras.fx_importer import ContextCache, FxImporter
+def torch_importer() -> tuple[Any, Any, Any]:
+    """torch-mlir's classes that write a torch.fx graph as MLIR, its nodes, and that know types and places of these."""
+    from torch_mlir.extras.fx_importer import ContextCache, FxImporter, GraphNodeImporter
 
-    return FxImporter, ContextCache
+    return FxImporter, GraphNodeImporter, ContextCache
 
 
 def without_as_strided(graph: Any) -> None:

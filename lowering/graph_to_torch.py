@@ -21,6 +21,7 @@ from mlirtri.errors import KernelError, Span, UnsupportedOperationError
 from mlirtri.lowering import torch_carried
 from mlirtri.lowering.imports import BOUND, DTYPE, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.torch_branches import with_branches
 from mlirtri.lowering.torch_graph import TorchGraph
 
 LIBRARIES = (str(Path(torch.__file__).parent), str(Path(getfile(KernelError)).parent), "torch/fx/passes/")
@@ -33,9 +34,9 @@ def lower(graph: TorchGraph, context: CompileContext) -> ir.Module:
     torch_carried.rewrite(graph.module)
     module_context = new_context()
     load_torch(module_context)
-    importer_class, cache_class = torch_importer()
+    importer_class, node_class, cache_class = torch_importer()
     module = ir.Module.create(ir.Location.unknown(module_context))
-    importer = importer_class(module=module, config_check=False)
+    importer = importer_class(module=module, config_check=False, graph_node_importer_cls=with_branches(node_class))
     places = _places(cache_class)(module_context)
     # The importer asks this object where a node came from, and takes no other way to say it.
     importer._cc = places

@@ -21,7 +21,8 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
     """Fill what is read before it is written."""
     for empty in operations_named(module, "tensor.empty"):
         readers = [use for use in empty.results[0].uses if _reads(use)]
-        if not readers:
+        if not readers or 0 in empty.results[0].type.shape:
+            # A number for what has no elements would be taken for one of a reduction of them.
             continue
         with ir.InsertionPoint.after(empty), empty.location:
             filled = linalg.fill(_zero(empty.results[0].type.element_type), outs=[empty.results[0]])

@@ -18,6 +18,17 @@ def _parts(x: Any) -> tuple[Any, Any]:
     return number.real, number.imag
 
 
+def _number_parts(number: complex, kind: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    real, imaginary = (torch.full((), part, dtype=kind.to_real()) for part in (number.real, number.imag))
+    return real, imaginary
+
+
+def subtracted_from(x: torch.Tensor, number: Any, alpha: Any = 1) -> torch.Tensor:
+    """``number - alpha * x``"""
+    x = x if alpha == 1 else x * alpha
+    return torch.complex(complex(number).real - x.real, complex(number).imag - x.imag)
+
+
 def _settled(x: Any, kind: torch.dtype) -> Any:
     return x.to(kind) if isinstance(x, torch.Tensor) else x
 
@@ -43,7 +54,9 @@ def divide(x: Any, y: Any) -> torch.Tensor:
     if not kind.is_complex:
         return NotImplemented
     a, b = _parts(_settled(x, kind))
-    c, d = _parts(_settled(y, kind) if isinstance(y, torch.Tensor) else torch.full((), y, dtype=kind))
+    if not isinstance(y, torch.Tensor) and not isinstance(y, complex):
+        return torch.complex(a / y, b / y)
+    c, d = _parts(_settled(y, kind)) if isinstance(y, torch.Tensor) else _number_parts(y, kind)
     scale = torch.where(torch.abs(c) > torch.abs(d), torch.abs(c), torch.abs(d))
     c, d = c / scale, d / scale
     square = c * c + d * d

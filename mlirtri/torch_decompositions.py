@@ -12,17 +12,19 @@ from typing import Any
 
 import torch
 
-from mlirtri import torch_complex, torch_masks
+from mlirtri import torch_complex, torch_integers, torch_masks
 from mlirtri.dialect.mlir import torch_decompositions
 from mlirtri.torch_bags import BAGS
 from mlirtri.torch_bits import BITS
 from mlirtri.torch_complex import COMPLEX
+from mlirtri.torch_complex_functions import with_complex
 from mlirtri.torch_counts import COUNTS
 from mlirtri.torch_distances import DISTANCES
 from mlirtri.torch_floats import FLOATS, floor_divided, fmod
 from mlirtri.torch_indices import INDICES
 from mlirtri.torch_linear_algebra import LINEAR_ALGEBRA
 from mlirtri.torch_masks import MASKS, has_masks
+from mlirtri.torch_order import ORDER
 from mlirtri.torch_positions import POSITIONS
 from mlirtri.torch_powers import POWERS
 from mlirtri.torch_products import PRODUCTS
@@ -30,7 +32,7 @@ from mlirtri.torch_quantized import quantised
 from mlirtri.torch_random import RANDOM
 from mlirtri.torch_reductions import REDUCTIONS
 from mlirtri.torch_sampling import SAMPLES
-from mlirtri.torch_scalars import SCALARS, UNSIGNED
+from mlirtri.torch_scalars import SCALARS
 from mlirtri.torch_special import SPECIAL
 from mlirtri.torch_strides import STRIDES
 from mlirtri.torch_windows import WINDOWS
@@ -44,27 +46,10 @@ def absolute(x: torch.Tensor) -> torch.Tensor:
 
 
 def divided(x: Any, y: Any, *, rounding_mode: str | None = None) -> torch.Tensor:
-    """Its rounding division of unsigned integers ends the process, int8 it has none of; floats it rounds twice.
-
-    int64 it floors in float64, which has no room for all of them.
-    """
-    kind = torch.result_type(x, y)
-    if rounding_mode == "floor" and kind.is_floating_point:
+    """torch-mlir rounds quotients of floats twice; `torch_integers.py` has those of integers."""
+    if rounding_mode == "floor" and torch.result_type(x, y).is_floating_point:
         return floor_divided(x, y)
-    if rounding_mode == "floor" and kind == torch.int64:
-        return _floor_divided_integers(x.to(kind), y)
-    if rounding_mode is None or kind not in (*UNSIGNED, torch.int8):
-        return NotImplemented
-    rounding_mode = "floor" if kind == torch.int8 and rounding_mode == "floor" else "trunc"
-    wide = torch.div(x.long(), y.long() if isinstance(y, torch.Tensor) else y, rounding_mode=rounding_mode)
-    return wide.to(kind)
-
-
-def _floor_divided_integers(x: torch.Tensor, y: Any) -> torch.Tensor:
-    y = y.to(x.dtype) if isinstance(y, torch.Tensor) else torch.full((), y, dtype=x.dtype, device=x.device)
-    quotient = torch.div(x, y, rounding_mode="trunc")
-    is_above = (x != quotient * y) & torch.logical_xor(x < 0, y < 0)
-    return quotient - is_above.to(x.dtype)
+    return torch_integers.divided(x, y, rounding_mode=rounding_mode)
 
 
 def padded(x: torch.Tensor, pad: list[int], value: float = 0) -> torch.Tensor:
@@ -86,6 +71,8 @@ def compared(operator: Any) -> Callable[[torch.Tensor, Any], torch.Tensor]:
             return (
                 torch_complex.is_equal(x, y) if operator in EQUAL else torch.logical_not(torch_complex.is_equal(x, y))
             )
+        if type(y) is int and kind in torch_integers.NARROW and not torch_integers.is_plain(y, kind):
+            return operator(x.long(), torch_integers.wrapped(y, kind))
         if type(y) is int and x.dtype.is_floating_point:
             # It also compares a constant with the bits of an integer.
             return operator(x, float(y))
@@ -231,6 +218,7 @@ OURS: dict[Any, Callable[..., Any]] = {
     **LINEAR_ALGEBRA,
     **MASKS,
     **INDICES,
+    **ORDER,
     **POSITIONS,
     **PRODUCTS,
     **RANDOM,
@@ -251,4 +239,4 @@ def decompositions() -> dict[Any, Any]:
 
 @cache
 def _settled() -> dict[Any, Any]:
-    return {**torch_decompositions(), **OURS}
+    return with_complex({**torch_decompositions(), **OURS})

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from mlirtri import torch_integers
+
 aten = torch.ops.aten
 
 
@@ -33,7 +35,7 @@ def clamp(x: torch.Tensor, min: Any = None, max: Any = None) -> torch.Tensor:  #
     for limit in limits:
         kind = torch.promote_types(kind, torch.result_type(x, limit))
     if not kind.is_floating_point:
-        return NotImplemented
+        return torch_integers.clamped(x, min, max)
     found = x.to(kind)
     if min is not None:
         found = torch.maximum(found, _as_tensor(min, found))
@@ -44,7 +46,7 @@ def maximum(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """torch-mlir drops a NaN of the first operand."""
     kind = torch.result_type(x, y)
     if not kind.is_floating_point:
-        return NotImplemented
+        return torch_integers.extreme(torch.maximum)(x, y)
     x, y = x.to(kind), y.to(kind)
     return torch.where((x > y) | torch.isnan(x), x, y)
 
@@ -53,7 +55,7 @@ def minimum(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The same."""
     kind = torch.result_type(x, y)
     if not kind.is_floating_point:
-        return NotImplemented
+        return torch_integers.extreme(torch.minimum)(x, y)
     x, y = x.to(kind), y.to(kind)
     return torch.where((x < y) | torch.isnan(x), x, y)
 

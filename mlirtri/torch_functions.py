@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.traceback import preserve_node_meta
 from torch.utils import _pytree as pytree
 
+from mlirtri import torch_effects
 from mlirtri.errors import KernelValueError
 from mlirtri.lowering.graph_to_torch import span_of_node
 from mlirtri.lowering.torch_graph import TorchGraph
@@ -49,7 +51,9 @@ class _Static:
     def __init__(self, module: torch.fx.GraphModule, name: str, options: Mapping[str, Any]):
         graph, tensors, calling, strides = _taken_apart(module)
         self.strides = strides
-        self.kernel: TorchKernel = TorchProgram(name, graph, tensors, calling).compile(**options)  # type: ignore[assignment]
+        # torch.compile calls us in a mode in which new tensors are fake.
+        with unset_fake_temporarily():
+            self.kernel: TorchKernel = TorchProgram(name, graph, tensors, calling).compile(**options)  # type: ignore[assignment]
 
     def __call__(self, arguments: tuple[Any, ...]) -> list[Any]:
         settled = [each.contiguous() if isinstance(each, torch.Tensor) else each for each in arguments]
@@ -63,8 +67,9 @@ def _taken_apart(
     """A copy of the graph without symbols and constants at its borders, and what goes where."""
     module = torch.fx.GraphModule(module, _copied(module.graph))
     nodes = module.graph.nodes
+    tokens = torch_effects.settle(module.graph)
     given = [
-        Given(node.name, not isinstance(node.meta.get("val"), torch.Tensor))
+        Given(node.name, node.name in tokens or not isinstance(node.meta.get("val"), torch.Tensor))
         for node in nodes
         if node.op == "placeholder"
     ]

@@ -128,9 +128,12 @@ def unpacked(a: Tensor, *, pivot: bool = True) -> Any:
 
 
 def unpack(lu: Tensor, pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
-    if not _is_taken(lu) or not (unpack_data and unpack_pivots):
+    """P, L and U; those that are not asked for are empty."""
+    if not _is_taken(lu):
         return NotImplemented
-    return _parts(lu, _order_of(pivots, lu.shape[-2]))
+    permutation, lower, upper = _parts(lu, _order_of(pivots, lu.shape[-2]))
+    none = lu.new_empty(0)
+    return permutation if unpack_pivots else none, lower if unpack_data else none, upper if unpack_data else none
 
 
 def _parts(lu: Tensor, order: Tensor) -> tuple[Tensor, Tensor, Tensor]:

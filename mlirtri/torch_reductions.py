@@ -107,4 +107,8 @@ REDUCTIONS: dict[Any, Callable[..., Any]] = {
     aten.var.correction: variance,
     aten.var_mean.correction: variance_and_mean,
     aten.rms_norm.default: rms_norm,
+    aten.linalg_norm.default: torch._refs.linalg.norm,
+    aten.linalg_norm.ord_str: torch._refs.linalg.norm,
+    aten.linalg_matrix_norm.default: torch._refs.linalg.matrix_norm,
+    aten.linalg_matrix_norm.str_ord: torch._refs.linalg.matrix_norm,
 }

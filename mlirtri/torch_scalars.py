@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
+from mlirtri import torch_complex
 from mlirtri.torch_complex import COMPLEX
+from mlirtri.torch_integers import remainder, with_wrapped
 
 aten = torch.ops.aten
-UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 
 
 def with_tensor(operator: Any) -> Callable[[torch.Tensor, Any], torch.Tensor]:
@@ -36,26 +37,9 @@ def after_number(operator: Any) -> Callable[[Any, torch.Tensor], torch.Tensor]:
 def subtracted_from(x: torch.Tensor, number: Any, alpha: Any = 1) -> torch.Tensor:
     """torch-mlir rounds the number to float32."""
     kind = torch.result_type(x, number)
+    if kind.is_complex:
+        return torch_complex.subtracted_from(x.to(kind), number, alpha)
     return torch.sub(torch.full((), number, dtype=kind, device=x.device), x.to(kind), alpha=alpha)
-
-
-def of_unsigned(operator: Any) -> Callable[..., Any]:
-    """torch-mlir multiplies unsigned integers by tensors only; `COMPLEX` has a rule for complex numbers."""
-
-    def apply(x: Any, y: Any, **options: Any) -> Any:
-        if not isinstance(x, torch.Tensor) or x.dtype not in UNSIGNED or type(y) is not int:
-            return COMPLEX[operator](x, y, **options)
-        wrapped = y % (1 << (8 * x.element_size()))
-        return operator(x, torch.full((), wrapped, dtype=x.dtype, device=x.device), **options)
-
-    return apply
-
-
-def remainder_of_bytes(x: torch.Tensor, y: Any) -> torch.Tensor:
-    """torch-mlir divides int8 as no other type of integers."""
-    if torch.result_type(x, y) != torch.int8:
-        return NotImplemented
-    return torch.remainder(x.int(), y.int() if isinstance(y, torch.Tensor) else y).to(torch.int8)
 
 
 SCALARS: dict[Any, Callable[..., Any]] = {
@@ -63,10 +47,15 @@ SCALARS: dict[Any, Callable[..., Any]] = {
     aten.bitwise_xor.Scalar: with_tensor(torch.bitwise_xor),
     aten.bitwise_or.Scalar: with_tensor(torch.bitwise_or),
     aten.rsub.Scalar: subtracted_from,
-    aten.remainder.Scalar: remainder_of_bytes,
-    aten.remainder.Tensor: remainder_of_bytes,
+    aten.remainder.Scalar: remainder,
+    aten.remainder.Tensor: remainder,
     aten.remainder.Scalar_Tensor: after_number(torch.remainder),
+    aten.bitwise_left_shift.Tensor_Scalar: with_tensor(torch.bitwise_left_shift),
+    aten.bitwise_right_shift.Tensor_Scalar: with_tensor(torch.bitwise_right_shift),
     aten.bitwise_left_shift.Scalar_Tensor: after_number(torch.bitwise_left_shift),
     aten.bitwise_right_shift.Scalar_Tensor: after_number(torch.bitwise_right_shift),
-    **{operator: of_unsigned(operator) for operator in (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor)},
+    **{
+        operator: with_wrapped(operator, COMPLEX[operator])
+        for operator in (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor)
+    },
 }

@@ -11,6 +11,8 @@ from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
 from torch._dynamo.testing import CompileCounterWithBackend
 
+from mlirtri.errors import ProgramAssertionError
+
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
@@ -114,3 +116,17 @@ def with_constants(x):
 def test_graphs_hold_small_tensors():
     x = torch.randn(3)
     torch.testing.assert_close(torch.compile(with_constants, backend="mlirtri")(x), with_constants(x))
+
+
+def test_the_checks_of_linear_algebra():
+    """AOTAutograd strings them on a token."""
+    compiled = torch.compile(lambda x: torch.linalg.inv(x) + torch.linalg.cholesky(x), backend="mlirtri")
+    x = torch.eye(3) * 4 + 1
+    torch.testing.assert_close(compiled(x), torch.linalg.inv(x) + torch.linalg.cholesky(x))
+    with pytest.raises(ProgramAssertionError, match="a matrix is singular"):
+        compiled(torch.ones(3, 3))
+
+
+def test_sums_of_no_elements():
+    compiled = torch.compile(lambda x: x.sum(0), backend="mlirtri")
+    assert compiled(torch.zeros(0, 3)).tolist() == [0, 0, 0]

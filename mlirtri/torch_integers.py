@@ -1,0 +1,105 @@
+"""Integers of narrow types beside Python's numbers, which take the tensor's type and its bits with it.
+
+torch-mlir takes such a number for one of 64 bits, and some bits of unsigned integers for signs. Here the number is
+wrapped first, and what looks at signs is computed in int64, which has room for all types below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+NARROW = (torch.int8, torch.int16, torch.int32, torch.uint8, torch.uint16, torch.uint32)
+
+
+def wrapped(number: int, kind: torch.dtype) -> int:
+    """`number` as an element of `kind`."""
+    low, bits = torch.iinfo(kind).min, 8 * kind.itemsize
+    return (number - low) % (1 << bits) + low
+
+
+def is_plain(number: Any, kind: torch.dtype) -> bool:
+    """Whether a number is the same in `kind`, in int64, and without a sign."""
+    low = 0 if kind in UNSIGNED else torch.iinfo(kind).min
+    return not isinstance(number, torch.Tensor) and low <= number < 1 << (8 * kind.itemsize - 1)
+
+
+def in_int64(operator: Any, x: Any, y: Any, **options: Any) -> torch.Tensor:
+    """The operator on what both are in their common narrow type."""
+    kind = torch.result_type(x, y)
+    return operator(*(_wide(each, kind) for each in (x, y)), **options)
+
+
+def _wide(x: Any, kind: torch.dtype) -> torch.Tensor:
+    if isinstance(x, torch.Tensor):
+        return x.to(kind).long()
+    return torch.full((), wrapped(int(x), kind), dtype=torch.int64)
+
+
+def divided(x: Any, y: Any, *, rounding_mode: str | None = None) -> torch.Tensor:
+    """Rounded quotients; of unsigned integers torch-mlir's end the process, and int64 it floors in float64."""
+    kind = torch.result_type(x, y)
+    if rounding_mode is None or kind.is_floating_point:
+        return NotImplemented
+    if kind == torch.int64 and rounding_mode == "floor":
+        return _floored(*(_wide(each, kind) for each in (x, y)))
+    is_settled = isinstance(x, torch.Tensor) and (isinstance(y, torch.Tensor) or is_plain(y, kind))
+    if kind not in NARROW or (kind in (torch.int16, torch.int32) and is_settled):
+        return NotImplemented
+    rounding_mode = "trunc" if kind in UNSIGNED else rounding_mode
+    return in_int64(torch.div, x, y, rounding_mode=rounding_mode).to(kind)
+
+
+def _floored(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    quotient = torch.div(x, y, rounding_mode="trunc")
+    is_above = (x != quotient * y) & torch.logical_xor(x < 0, y < 0)
+    return quotient - is_above.to(x.dtype)
+
+
+def remainder(x: Any, y: Any) -> torch.Tensor:
+    """torch-mlir divides int8 as no other type of integers."""
+    kind = torch.result_type(x, y)
+    if kind == torch.int8 or (kind in NARROW and not isinstance(y, torch.Tensor) and not is_plain(y, kind)):
+        return in_int64(torch.remainder, x, y).to(kind)
+    return NotImplemented
+
+
+def extreme(operator: Any) -> Callable[..., torch.Tensor]:
+    """`maximum` or `minimum` of integers, of two types and of types without a sign, too."""
+
+    def apply(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        kind = torch.result_type(x, y)
+        if x.dtype == y.dtype or kind not in (*NARROW, torch.int64):
+            return NotImplemented
+        return operator(x.to(kind), y.to(kind))
+
+    return apply
+
+
+def clamped(x: torch.Tensor, low: Any, high: Any) -> torch.Tensor:
+    """Between numbers; the limits of unsigned integers may lie below zero, where they are others."""
+    limits = [each for each in (low, high) if each is not None]
+    kind = x.dtype
+    if kind not in NARROW or any(type(each) is not int for each in limits):
+        return NotImplemented
+    if all(is_plain(each, kind) for each in limits):
+        return NotImplemented
+    found = x.long()
+    if low is not None:
+        found = torch.maximum(found, _wide(low, kind))
+    return (found if high is None else torch.minimum(found, _wide(high, kind))).to(kind)
+
+
+def with_wrapped(operator: Any, otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    """The operator of two tensors, which torch-mlir does not have of some narrow integers and a number."""
+
+    def apply(x: Any, y: Any, **options: Any) -> Any:
+        if not isinstance(x, torch.Tensor) or x.dtype not in (*UNSIGNED, torch.int8) or type(y) is not int:
+            return otherwise(x, y, **options)
+        return operator(x, torch.full((), wrapped(y, x.dtype), dtype=x.dtype, device=x.device), **options)
+
+    return apply

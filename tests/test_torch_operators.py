@@ -1,0 +1,114 @@
+"""Operators that torch-mlir lacks or gets wrong, many to a kernel, against eager."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from torch_case_checks import agrees
+
+import mlirtri as mt
+
+GENERATOR = torch.Generator().manual_seed(5)
+BYTES = torch.tensor([0, 1, 2, 3, 127, 128, 200, 253, 255], dtype=torch.uint8)
+FLOATS = torch.randn(3, 6, generator=GENERATOR)
+WITH_NAN = torch.where(FLOATS > 0.6, torch.nan, FLOATS)
+
+
+def check(function, *arguments, pipeline="linalg", **options) -> None:
+    with warnings.catch_warnings():
+        # torch's, of medians and modes that are not unique.
+        warnings.simplefilter("ignore")
+        kernel = mt.from_torch(function, arguments, **options).compile(pipeline=pipeline)
+        problem = agrees(kernel(*arguments), function(*arguments))
+    assert problem is None, problem
+
+
+def beside_numbers(x, y):
+    """A number takes the type of the tensor, and wraps there."""
+    compared = [(x == n, x != n, x < n, x >= n) for n in (-3, 200, 300)]
+    divided = [(x // n, x % n, torch.div(x, n, rounding_mode="trunc")) for n in (-3, 300)]
+    return compared, divided, x * 300, x - 200, 100 // (x | 1), torch.maximum(x, torch.tensor(-3)), x.clamp(-3, None)
+
+
+@pytest.mark.parametrize("kind", [torch.uint8, torch.int8])
+def test_narrow_integers_beside_numbers(kind):
+    check(beside_numbers, BYTES.view(kind), BYTES)
+
+
+def functions_of_complex(z, w):
+    names = (
+        "sqrt rsqrt reciprocal square log log2 log10 log1p expm1 sigmoid sinh cosh tanh sin cos tan "
+        "asin acos atan asinh acosh atanh isnan isinf"
+    )
+    return [getattr(torch, name)(z) for name in names.split()]
+
+
+def test_functions_of_complex_numbers():
+    z = torch.randn(4, 4, generator=GENERATOR, dtype=torch.complex128)
+    z[0, :3] = torch.tensor([complex(-2, 0.0), complex(-2, -0.0), complex(3, 0.0)])
+    check(functions_of_complex, z, z, pipeline="mlir")
+
+
+def reductions_of_complex(z, r):
+    powers = z**2, z**-1, z**0.5, z ** (1 + 2j), 2**z, z**z, r**z
+    sums = z.mean(), z.mean(1), z.sum(), z.prod(), z.prod(1, keepdim=True), z.cumsum(0), z.var(0), z.std()
+    return powers, sums, torch.linalg.norm(z), torch.linalg.norm(r, 1), torch.linalg.matrix_norm(r, float("inf"))
+
+
+def test_powers_and_sums_of_complex_numbers():
+    z = torch.randn(3, 5, generator=GENERATOR, dtype=torch.complex128)
+    check(reductions_of_complex, z, z.real.abs(), pipeline="mlir")
+
+
+def in_order(x, y, z):
+    medians = torch.median(x), torch.median(y, 1), torch.median(y, 0, keepdim=True), torch.median(z)
+    without = torch.nanmedian(y), torch.nanmedian(y, 0), torch.nanmedian(z, 1)
+    modes = torch.mode(z, 1), torch.mode(z, 0, keepdim=True)
+    counts = torch.histc(x, 5, -1, 1), torch.histc(x, 5), torch.histc(x * 0, 4)
+    extremes = torch.cummax(y, 1), torch.cummin(y, 0), torch.cummax(z, 1), torch.cummin(z, 0)
+    return [*medians, *without, *modes, *counts, *extremes]
+
+
+def test_medians_modes_histograms_and_extremes_so_far():
+    check(in_order, FLOATS, WITH_NAN, (FLOATS * 2).long(), pipeline="mlir")
+
+
+def without_repeats(x):
+    return torch.unique(x, return_inverse=True, return_counts=True), torch.unique_consecutive(x, return_counts=True)
+
+
+def test_elements_without_repeats():
+    check(without_repeats, torch.tensor([[3, 1, 1], [2, 2, 3]]), pipeline="mlir")
+
+
+def bits_and_truths(x, empty, u):
+    truths = u.any(0), u.all(0), u.any(), u.all(), empty.any(1), empty.all(1), (empty.float() > 0).all(1)
+    return x << 2, x >> 1, torch.bitwise_left_shift(x, 3), truths
+
+
+def test_shifts_by_numbers_and_truths_of_bytes():
+    check(bits_and_truths, torch.arange(5), torch.zeros(3, 0, dtype=torch.uint8), BYTES.view(3, 3), pipeline="mlir")
+
+
+class Branching(torch.nn.Module):
+    """Branches with weights of their own, one of them with a branch in it."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(6, 4)
+
+    def forward(self, x):
+        def inner(x):
+            return torch.cond(x.sum() > 10, lambda x: self.linear(x), lambda x: x[:, :4] * 2, (x,))
+
+        return torch.cond(x.sum() > 0, inner, lambda x: torch.relu(x[:, 2:] + 1), (x,))
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_branches_on_an_element(pipeline):
+    module = Branching().requires_grad_(False)
+    kernel = mt.from_torch(module, (FLOATS,)).compile(pipeline=pipeline)
+    for x in (FLOATS.abs() * 9, FLOATS.abs() / 9, -FLOATS.abs()):
+        torch.testing.assert_close(kernel(x), module(x))
