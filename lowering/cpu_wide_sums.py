@@ -10,9 +10,9 @@ statements for one result, or None. The rest is fp64 as before, at a third of th
 
 A term goes through at most 15 + 2 roundings of fp32, so that a sum is off by no more than 17 · 2^-24 of the sum of its
 terms' magnitudes, however long it is, beside its own rounding. (NumPy adds 16 terms in a row and 8 of such sums as a
-tree, and pairs of those: 18 roundings, and one more for each doubling beyond 128 terms.) A block may overflow where fp64
-does not: then the sum is infinite or NaN, which no sum of finite fp32 numbers in fp64 is, and all of it is done again in
-fp64 (`is_special`).
+tree, and pairs of those: 18 roundings, and one more for each doubling beyond 128 terms.) A block may overflow where
+fp64 does not: then the sum is infinite or NaN, which no sum of finite fp32 numbers in fp64 is, and all of it is done
+again in fp64 (`is_special`).
 """
 
 from __future__ import annotations
