@@ -10,13 +10,13 @@ own first. Everything else stays as it is. Refuses nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 
 from mlirtri.dialect.mlir import apply_transform, ir, linalg, memref, operations_named
 from mlirtri.lowering.cpu_facts import simd_registers
-from mlirtri.lowering.mlir_windows import order_loops, with_views
+from mlirtri.lowering.mlir_windows import order_loops, with_even_columns, with_views
 
 MARK = "mlirtri.contraction"
 WIDENING = ("arith.extf", "arith.extsi", "arith.extui")
@@ -43,11 +43,8 @@ def rewrite(module: ir.Module, threads: int) -> None:
     """Tile and vectorise the contractions of `module`, for that many threads."""
     marked = []
     for generic in operations_named(module, "linalg.generic"):
-        undo = with_views(generic) if _is_product(generic) else None
-        found = contraction(generic)
-        if found is None or (undo is not None and not _has_contiguous_columns(generic, found)):
-            if undo is not None:
-                undo()
+        undo, found = _with_windows(generic)
+        if found is None:
             continue
         if undo is not None:
             # Row and column side by side: a loop of one turn between them would stand in the vectors, too.
@@ -61,6 +58,20 @@ def rewrite(module: ir.Module, threads: int) -> None:
     if marked:
         steps = [line for number, found in enumerate(marked) for line in _steps(number, found, threads)]
         apply_transform(module, _PROGRAM.format(steps="\n    ".join(steps)))
+
+
+def _with_windows(generic: ir.Operation) -> tuple[Callable[[], None] | None, Contraction | None]:
+    """The contraction that a generic is, once windows are views; how to undo these. What is no contraction stays."""
+    if not _is_product(generic):
+        return None, None
+    undo = with_views(generic)
+    found = contraction(generic)
+    if undo is None or (found is not None and _has_contiguous_columns(generic, found)):
+        return undo, found
+    undo()
+    if found is None or not with_even_columns(generic, found.column):
+        return None, None
+    return with_views(generic), contraction(generic)
 
 
 # --- finding ----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mlirtri.dialect.mlir import ir, memref
+from mlirtri.dialect.mlir import ir, linalg, memref
+from mlirtri.lowering.generic_operations import PARALLEL, empty_generic
 
 Term = tuple[int, int]
 """A loop's number and what it is multiplied with."""
@@ -39,6 +40,58 @@ def with_views(generic: ir.Operation) -> Callable[[], None] | None:
             view.owner.operation.erase()
 
     return undo
+
+
+def with_even_columns(generic: ir.Operation, column: int) -> bool:
+    """Let an operand that is read at every so many neighbours be a copy, in which those of a loop are neighbours.
+
+    The copy has an axis for the other loop of the sum, too: what windows share is in it as often. Says whether there is
+    one such operand.
+    """
+    maps = [each.value for each in generic.attributes["indexing_maps"]]
+    for at, value in enumerate(generic.operands):
+        terms = _terms(maps[at].results[-1]) if len(maps[at].results) else None
+        if terms is None or len(terms) != 2 or not any(loop == column and factor > 1 for loop, factor in terms):
+            continue
+        other = next((loop for loop, _ in terms if loop != column), None)
+        if other is not None and _is_alone(maps[at], (column, other)):
+            _read_copy(generic, at, value, (other, column))
+            return True
+    return False
+
+
+def _is_alone(access: ir.AffineMap, loops: tuple[int, int]) -> bool:
+    """Whether only the last index of an access is made of loops, and the others are sums of loops, too."""
+    sums = [_terms(result) for result in list(access.results)[:-1]]
+    return None not in sums and not any(loop in loops for terms in sums for loop, _ in terms)
+
+
+def _read_copy(generic: ir.Operation, at: int, value: ir.Value, loops: tuple[int, int]) -> None:
+    """Let an operand be a copy whose last axes are two loops, and the others those that it has."""
+    extents, kind = _extents(generic), value.type
+    maps = [each.value for each in generic.attributes["indexing_maps"]]
+    outer, count = len(kind.shape) - 1, len(kind.shape) + 1
+    places = [ir.AffineDimExpr.get(axis) for axis in range(count)]
+    factors = dict(_terms(maps[at].results[-1]))
+    first, second = (places[outer + which] * factors[loop] for which, loop in enumerate(loops))
+    read = ir.AffineMap.get(count, 0, [*places[:outer], first + second])
+    with ir.InsertionPoint(generic), generic.location:
+        sizes = [*kind.shape[:-1], *(extents[loop] for loop in loops)]
+        copy = memref.alloc(ir.MemRefType.get(sizes, kind.element_type), [], [])
+        accesses = ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in (read, ir.AffineMap.get_identity(count))])
+        body = (
+            empty_generic([value], [copy], accesses, [PARALLEL] * count)
+            .regions[0]
+            .blocks.append(*[kind.element_type] * 2)
+        )
+        with ir.InsertionPoint(body):
+            linalg.YieldOp([body.arguments[0]])
+    with ir.InsertionPoint.after(generic), generic.location:
+        memref.dealloc(copy)
+    generic.operands[at] = copy
+    dims = maps[at].n_dims
+    maps[at] = ir.AffineMap.get(dims, 0, [*list(maps[at].results)[:-1], *map(ir.AffineDimExpr.get, loops)])
+    generic.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in maps])
 
 
 def order_loops(generic: ir.Operation, order: list[int], outer: int) -> None:

@@ -86,8 +86,10 @@ def test_the_sums_are_vectors():
     [
         (torch.nn.Conv2d(5, 7, 3), (2, 5, 9, 37)),
         (torch.nn.Conv2d(8, 8, (3, 1), groups=2, dilation=2), (1, 8, 9, 21)),
+        (torch.nn.Conv2d(4, 6, 3, stride=2, padding=1), (2, 4, 9, 67)),
+        (torch.nn.Conv2d(4, 8, (1, 2), stride=(1, 3), dilation=(1, 2), groups=2), (1, 4, 5, 71)),
     ],
-    ids=["dense", "grouped"],
+    ids=["dense", "grouped", "strided", "strided in groups"],
 )
 def test_convolutions_are_products_of_views(module, shape):
     value = torch.randn(shape, generator=torch.Generator().manual_seed(0))
