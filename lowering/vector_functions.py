@@ -1,9 +1,9 @@
 """Elementary functions as arithmetic on vectors, within 2 units in the last place, for every float.
 
 Takes the operations of one kind of IR (`vector_lanes.Lanes` for TIR, `mlir_lanes.Scalars` for MLIR) and operands. Gives
-the expression of exp, log, tanh, erf, sin, cos, pow and their kin. Infinities, NaN,
-denormals and the two zeros come out as C's functions have them. What would need a reduction of its own (sines of more
-than 2**26, powers of negative numbers) calls the C library, for those vectors that hold such a number.
+the expression of exp, log, tanh, erf, pow and their kin. Infinities, NaN, denormals and the two
+zeros come out as C's functions have them. What would need a reduction of its own (sines of more than 2**26, powers of
+negative numbers) calls the C library, for those vectors that hold such a number.
 
 Polynomials are minimax ones of our own, made by Remez' exchange (E. Remez, 1934) in 50 digits and rounded. The
 reductions are those of W. Cody and W. Waite, "Software Manual for the Elementary Functions", 1980.
@@ -283,94 +283,6 @@ def _erf(c: Lanes, x: Expr) -> Expr:
     rest = exponential(c, c.named(c.product(exponent, c.number(-1.0))))
     far = c.with_sign(c.difference(c.number(1.0), rest), x)
     return c.select(c.either(c.is_nan(x), c.less(size, c.number(1.0))), near, far)
-
-
-# --- sine and cosine -------------------------------------------------------------------------------------------------
-
-_SIN = {
-    "float32": (-0.1666666716337204, 0.008333330042660236, -0.00019839480228256434, 2.7194739686819958e-06),
-    "float64": (
-        -0.16666666666666666, 0.008333333333333328, -0.0001984126984125938, 2.755731921613194e-06,
-        -2.5052105360956075e-08, 1.6058418363005726e-10, -7.581045494945307e-13,
-    ),
-}  # fmt: skip
-"""sin r = r + r**3 S(r**2) for |r| <= pi / 4."""
-_COS = {
-    "float32": (0.0416666679084301, -0.0013888885732740164, 2.4800019673421048e-05, -2.72464717454568e-07),
-    "float64": (
-        0.041666666666666664, -0.0013888888888888885, 2.4801587301580708e-05, -2.7557319219087624e-07,
-        2.087675515050489e-09, -1.1470376944557137e-11, 4.741667624505616e-14,
-    ),
-}  # fmt: skip
-"""cos r = 1 - r**2 / 2 + r**4 C(r**2)."""
-_FARTHEST = {"float32": 2.0**26, "float64": 2.0**20}
-
-
-def quarters_of(c: Lanes, wide: Lanes, x: Expr) -> tuple[Expr, Expr]:
-    """x = n pi / 2 + r for an fp32 x: n, and r in fp64."""
-    y = c.named(wide.converted(x))
-    n = c.named(wide.floor(wide.fma(y, wide.number(TWO_OVER_PI), wide.number(0.5))))
-    minus = c.named(wide.product(n, wide.number(-1.0)))
-    r = wide.fma(minus, wide.number(HALF_PI[1]), wide.fma(minus, wide.number(HALF_PI[0]), y))
-    return c.named(c.integer_of(n)), r
-
-
-def _quarters32(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
-    """The same with r in fp32, and the 0 that it has lost."""
-    n, r = quarters_of(c, c.of_width("float64"), x)
-    return n, c.named(c.converted(r)), c.number(0.0)
-
-
-def _quarters64(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
-    """n, r and what r has lost, in fp64."""
-    n = c.named(c.floor(c.fma(x, c.number(TWO_OVER_PI), c.number(0.5))))
-    minus = c.named(c.product(n, c.number(-1.0)))
-    first = c.named(c.fma(minus, c.number(HALF_PI[0]), x))
-    r = c.named(c.fma(minus, c.number(HALF_PI[1]), first))
-    lost = c.fma(minus, c.number(HALF_PI[1]), c.difference(first, r))
-    return c.named(c.integer_of(n)), r, c.named(c.fma(minus, c.number(HALF_PI[2]), lost))
-
-
-def circular_polynomials(c: Lanes, r: Expr) -> tuple[Expr, Expr]:
-    """sin r and cos r for |r| <= pi / 4, where the last digit does not matter."""
-    r = c.named(r)
-    z = c.named(c.product(r, r))
-    sine = c.named(c.fma(c.product(r, z), c.polynomial(z, _SIN[c.dtype]), r))
-    quartic = c.product(c.product(z, z), c.polynomial(z, _COS[c.dtype]))
-    return sine, c.named(c.sum(c.fma(z, c.number(-0.5), c.number(1.0)), quartic))
-
-
-def _circular(c: Lanes, x: Expr, turn: int) -> Expr:
-    """sin(x + turn pi / 2) for numbers that are not too large."""
-    n, r, lost = (_quarters32 if c.dtype == "float32" else _quarters64)(c, x)
-    z = c.named(c.product(r, r))
-    sine = c.sum(r, c.fma(c.product(r, z), c.polynomial(z, _SIN[c.dtype]), lost))
-    half = c.named(c.product(z, c.number(0.5)))
-    near_one = c.named(c.difference(c.number(1.0), half))
-    missing = c.difference(c.difference(c.number(1.0), near_one), half)
-    quartic = c.fma(c.product(z, z), c.polynomial(z, _COS[c.dtype]), c.product(c.product(r, lost), c.number(-1.0)))
-    cosine = c.sum(near_one, c.sum(missing, quartic))
-    quarter = c.named(c.plus(n, c.whole(turn)))
-    is_odd = c.has_bit(quarter, 0)
-    is_lower = c.has_bit(quarter, 1)
-    value = c.named(c.select(is_odd, cosine, sine))
-    return c.select(is_lower, c.product(value, c.number(-1.0)), value)
-
-
-def is_near(c: Lanes, x: Expr) -> Expr:
-    return c.less(c.magnitude(x), c.number(_FARTHEST[c.dtype]))
-
-
-@function("sin", "float32", "float64", asks_library=True)
-def _sin(c: Lanes, x: Expr) -> Expr:
-    near = c.named(c.select(c.equal(x, c.number(0.0)), x, _circular(c, x, 0)))
-    return c.where_all(is_near(c, x), near, "sin", x)
-
-
-@function("cos", "float32", "float64", asks_library=True)
-def _cos(c: Lanes, x: Expr) -> Expr:
-    near = c.named(_circular(c, x, 1))
-    return c.where_all(is_near(c, x), near, "cos", x)
 
 
 # --- powers ----------------------------------------------------------------------------------------------------------
