@@ -104,8 +104,61 @@ def _flattened(sequence: Any) -> Any:
 
 
 def _expanded(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
-    """The names that `value` needs, and what it is with them."""
+    """The names that `value` needs, in the order in which they need each other, and what it is with them."""
     names: list[tuple[Any, Any]] = []
+    places: dict[Any, Any] = {}
+    for let in _always_bound(value):
+        part = _expanded_part(_with_places(let.value, places), names)
+        places[let.var] = Lanes(str(let.var.ty.dtype), names).kept(part)
+    return names, _expanded_part(_with_places(value, places), names)
+
+
+def _always_bound(value: Any) -> list[Any]:
+    """The `Let`s in `value` that are no part of an arm of a choice, each behind those that its value needs.
+
+    Left where they are, a function of a named value would be names inside of names: two `mish` in a row took minutes.
+    """
+    inside: list[Any] = []
+    structural_walk(value, (ir.Call, lambda call: inside.extend(_lets_in_arms(call))), order="pre")
+    found: list[Any] = []
+
+    def visit(part: Any) -> None:
+        for let in _lets(part):
+            if _is_of(let.var, found) or _is_of(let.var, inside):
+                continue
+            visit(let.value)
+            found.append(let)
+
+    visit(value)
+    return found
+
+
+def _lets_in_arms(call: Any) -> list[Any]:
+    if not str(getattr(call.op, "name", "")).endswith(".if_then_else"):
+        return []
+    return [let for arm in call.args[1:] for let in _lets(arm)]
+
+
+def _lets(value: Any) -> list[Any]:
+    found: list[Any] = []
+    structural_walk(value, (tirx.Let, found.append), order="pre")
+    return found
+
+
+def _is_of(variable: Any, lets: list[Any]) -> bool:
+    return any(each.var.same_as(variable) for each in lets)
+
+
+def _with_places(value: Any, places: dict[Any, Any]) -> Any:
+    """`value` that reads each of these variables from its place, and binds it no more."""
+    if not places:
+        return value
+    bare = structural_map(value, (tirx.Let, lambda let: let.body if let.var in places else let), order="post")
+    return structural_map(bare, (tirx.Var, lambda variable: places.get(variable, variable)), order="post")
+
+
+def _expanded_part(value: Any, names: list[tuple[Any, Any]]) -> Any:
+    """`value` with the functions in it as arithmetic, whose names are added to `names`."""
     bound = _bound_inside(value)
 
     def expanded(call: Any) -> Any:
@@ -117,14 +170,12 @@ def _expanded(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
         return lanes.kept(FUNCTIONS[name].make(lanes, *map(lanes.kept, call.args)))
 
     behind_conditions = structural_map(value, (ir.Call, _with_calls_in_arms), order="post")
-    return names, structural_map(behind_conditions, (ir.Call, expanded), order="post")
+    return structural_map(behind_conditions, (ir.Call, expanded), order="post")
 
 
 def _bound_inside(value: Any) -> list[Any]:
     """The variables that are bound inside of `value`."""
-    found: list[Any] = []
-    structural_walk(value, (tirx.Let, lambda each: found.append(each.var)), order="pre")
-    return found
+    return [let.var for let in _lets(value)]
 
 
 def _uses(value: Any, variables: list[Any]) -> bool:

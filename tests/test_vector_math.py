@@ -8,8 +8,11 @@ import re
 import numpy as np
 import pytest
 import torch
+from loop_functions import function
 
 import mlirtri as mt
+from mlirtri.lowering.tvm_names import IRModule, structural_walk, tirx
+from mlirtri.lowering.vector_math import expand, mark
 
 FUNCTIONS = {
     "exp": (-110, 95), "exp2": (-155, 130), "expm1": (-20, 90), "log": (0, 10), "log2": (0, 3), "log10": (0, 100),
@@ -168,3 +171,21 @@ def test_loops_call_no_library(pipeline):
     assert "exp" in kernel.ir["scheduled" if pipeline == "linalg" else "bufferized"]
     assert "zmm" in kernel.ir["asm"] or "ymm" in kernel.ir["asm"] or platform.machine() not in ("x86_64", "AMD64")
     assert not re.findall(r"\b(?:exp|tanh|erf)f\b", kernel.ir["asm"])
+
+
+@mt.jit
+def mish_of_mish(x):
+    once = x * torch.tanh(torch.where(x > 20.0, x, torch.log1p(torch.exp(x))))
+    return once * torch.tanh(torch.where(once > 20.0, once, torch.log1p(torch.exp(once))))
+
+
+def test_functions_of_named_values():
+    """Names in values have memory of their own before functions become names as well: inside of each other, minutes."""
+    text = "v = T.float32()\nA[0] = T.Let(v * T.tanh(v), where={v: A[0] + T.tanh(A[0])})"
+    made = function(text, A=((1,), "float32"))
+    names = []
+    structural_walk(expand(mark(IRModule({"f": made})))["f"].body, (tirx.Let, names.append))
+    assert len(names) == 0
+    x = torch.linspace(-30, 30, 999)
+    wanted = torch.nn.functional.mish(torch.nn.functional.mish(x.double()))
+    torch.testing.assert_close(mish_of_mish(x).double(), wanted, rtol=1e-6, atol=1e-12)
