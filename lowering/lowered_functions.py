@@ -12,6 +12,7 @@ from typing import Any
 
 from mlirtri.lowering.build_modules import Named, host_module
 from mlirtri.lowering.even_tasks import in_even_tasks
+from mlirtri.lowering.streaming_stores import with_streaming_stores
 from mlirtri.lowering.torch_threads import TASKS
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Target, tirx, tvm
 from mlirtri.lowering.tvm_targets import BUILD_PIPELINE, LOWERED_PIPELINE
@@ -62,9 +63,11 @@ def _lower(name: str, function: PrimFunc, target: Target) -> IRModule:
     pipeline, _, _ = tvm.tirx.get_tir_pipeline(BUILD_PIPELINE)
     made = pipeline(tirx.transform.BindTarget(target.with_host(target))(host_module([(name, function)])))
     tasks = TASKS * int(target.attrs.get("num-cores", 1))
-    return IRModule(
-        {variable: in_even_tasks(each, tasks) for variable, each in made.functions_items()}, attrs=made.attrs
-    )
+
+    def finished(each: PrimFunc) -> PrimFunc:
+        return in_even_tasks(with_streaming_stores(each), tasks)
+
+    return IRModule({variable: finished(each) for variable, each in made.functions_items()}, attrs=made.attrs)
 
 
 def _key(name: str, function: PrimFunc, target: Target) -> tuple[Any, ...]:

@@ -1,0 +1,128 @@
+"""Stores of results larger than the caches go straight to memory, where they would have been fetched to be overwritten.
+
+Takes a lowered PrimFunc. Gives it with vectors of whole lines of memory stored past the caches, in buffers that the
+function does not read and that are larger than the last cache. Where a result does not begin with a line, its stores
+are plain ones. Other threads see them after a launch, which ends with locked instructions: these wait for such stores.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from math import prod
+from typing import Any
+
+from mlirtri.lowering.cpu_facts import cache_bytes
+from mlirtri.lowering.tvm_names import PrimFunc, TensorLoad, ir, structural_map, structural_walk, tirx
+
+LINE = 64
+"""Bytes of a line of memory: a store of less would have it fetched all the same."""
+_IN_LLVM = """
+define linkonce_odr void @{name}(ptr %place, {vector} %value) alwaysinline {{
+  %address = ptrtoint ptr %place to i64
+  %rest = and i64 %address, {last}
+  %begins = icmp eq i64 %rest, 0
+  br i1 %begins, label %whole, label %part
+whole:
+  store {vector} %value, ptr %place, align {line}, !nontemporal !0
+  ret void
+part:
+  store {vector} %value, ptr %place, align {element}
+  ret void
+}}
+!0 = !{{i32 1}}
+"""
+_TYPES = {"float16": "half", "float32": "float", "float64": "double"}
+
+
+def with_streaming_stores(function: PrimFunc) -> PrimFunc:
+    """`function` with the stores of what no cache holds past the caches."""
+    large: list[Any] = []
+
+    def note(node: Any) -> None:
+        if _is_large(node.buffer):
+            large.append(node.buffer)
+
+    structural_walk(function.body, (tirx.DeclBuffer, note))
+    streamed = _streamed(function) if large else set()
+    used: dict[str, str] = {}
+
+    def store(node: Any) -> Any:
+        if node.buffer not in streamed or not _is_lines(node):
+            return node
+        dtype = str(node.value.ty.dtype)
+        used[dtype] = f"mlirtri_stream_{dtype}"
+        first = tirx.BufferLoad(node.buffer, [node.indices[0].base])
+        place = tirx.call_intrin("handle", "tirx.address_of", first)
+        return tirx.Evaluate(tirx.call_extern("void", used[dtype], place, node.value))
+
+    body = structural_map(function.body, (tirx.BufferStore, store), order="post") if streamed else function.body
+    for dtype, name in sorted(used.items()):
+        body = tirx.AttrStmt(tirx.IntImm("int64", 0), "pragma_import_llvm", ir.StringImm(_in_llvm(dtype, name)), body)
+    return function.with_body(body) if used else function
+
+
+def _is_lines(store: Any) -> bool:
+    """Whether neighbours are stored that fill whole lines, if they begin with one."""
+    place = store.indices[0] if len(store.indices) == 1 else None
+    is_row = isinstance(place, tirx.Ramp) and isinstance(place.stride, tirx.IntImm) and place.stride.value == 1
+    found = re.fullmatch(r"(?:float|u?int)(8|16|32|64)x(\d+)", str(store.value.ty.dtype))
+    return is_row and found is not None and int(found[1]) * int(found[2]) % (8 * LINE) == 0
+
+
+def _in_llvm(dtype: str, name: str) -> str:
+    element, lanes = dtype.split("x")
+    bits = int(element.lstrip("abcdefghijklmnopqrstuvwxyz"))
+    vector = f"<{lanes} x {_TYPES.get(element, f'i{bits}')}>"
+    return _IN_LLVM.format(name=name, vector=vector, last=LINE - 1, line=LINE, element=bits // 8)
+
+
+def _streamed(function: PrimFunc) -> set[Any]:
+    """The buffers of results that are larger than the last cache and that nothing reads."""
+    declared: dict[Any, Any] = {}
+    uses: Counter[Any] = Counter()
+    stored: set[Any] = set()
+    read: set[Any] = set()
+
+    def declare(node: Any) -> None:
+        source = _memory_of(node.data)
+        declared[node.buffer] = source
+        if source is not None:
+            uses[source] -= 1
+
+    def use(call: Any) -> None:
+        if (source := _memory_of(call)) is not None:
+            uses[source] += 1
+
+    structural_walk(
+        function.body,
+        [
+            (tirx.DeclBuffer, declare),
+            (ir.Call, use),
+            (tirx.BufferStore, lambda node: stored.add(node.buffer)),
+            (TensorLoad, lambda node: read.add(node.source)),
+        ],
+    )
+
+    def root(buffer: Any) -> Any:
+        while (source := declared.get(buffer)) is not None:
+            buffer = source
+        return buffer
+
+    # Memory that is passed on may be read there.
+    known = {root(each) for each in (*read, *(buffer for buffer, count in uses.items() if count))}
+    return {each for each in stored if root(each) in declared and root(each) not in known and _is_large(each)}
+
+
+def _memory_of(expression: Any) -> Any:
+    """The buffer whose memory an expression is, or None."""
+    is_memory = isinstance(expression, ir.Call) and getattr(expression.op, "name", "") == "tirx.buffer_data"
+    return expression.args[0] if is_memory else None
+
+
+def _is_large(buffer: Any) -> bool:
+    if not all(isinstance(size, tirx.IntImm) for size in buffer.shape):
+        return False
+    bits = re.search(r"\d+", str(buffer.dtype))
+    elements = prod(size.value for size in buffer.shape)
+    return bits is not None and elements * int(bits[0]) // 8 >= cache_bytes()[3]
