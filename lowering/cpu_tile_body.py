@@ -17,7 +17,17 @@ from typing import Any
 
 from mlirtri.lowering.bfloat16_storage import BITS, HALF
 from mlirtri.lowering.contraction import Contraction, Values
-from mlirtri.lowering.tile_statements import counted, groups_of, in_lanes, nested, ramp, replaced, sized, spread, zero_of
+from mlirtri.lowering.tile_statements import (
+    counted,
+    groups_of,
+    in_lanes,
+    nested,
+    ramp,
+    replaced,
+    sized,
+    spread,
+    zero_of,
+)
 from mlirtri.lowering.tir_statements import index, new_buffer, sequence
 from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_map, structural_walk, tirx
 
