@@ -22,6 +22,7 @@ from mlirtri.lowering.scalar_to_tir import (
     scalar_rule,
 )  # fmt: skip
 from mlirtri.lowering.tir_arithmetic import difference
+from mlirtri.lowering.tvm_names import ir as tvm_ir
 from mlirtri.lowering.tvm_names import structural_equal, tirx
 
 
@@ -110,11 +111,16 @@ def _compare_floats(operation, operands):
     return tirx.Or(ordered, either_nan) if 8 < number < 13 else ordered
 
 
+def _power(x: Expr, y: Expr) -> Expr:
+    """x ** y. `tirx.pow` would print a warning, about operands below 0, for each exponent from 3 on."""
+    return tvm_ir.Call(tvm_ir.Op.get("tirx.pow"), [x, y], ret_ty=dtype_name(x))
+
+
 _TVM_MATH = {
     "absf": tirx.abs, "ceil": tirx.ceil, "floor": tirx.floor, "trunc": tirx.trunc, "roundeven": tirx.nearbyint,
     "exp": tirx.exp, "exp2": tirx.exp2, "log": tirx.log, "log2": tirx.log2, "log10": tirx.log10, "log1p": tirx.log1p,
     "sqrt": tirx.sqrt, "sin": tirx.sin, "cos": tirx.cos, "tan": tirx.tan, "erf": tirx.erf, "atan2": tirx.atan2,
-    "powf": tirx.pow, "copysign": tirx.copysign,
+    "powf": _power, "copysign": tirx.copysign,
 }  # fmt: skip
 _LIBM = {
     # TVM computes tanh as a rational function that is 0 near 0 and atanh by logarithms, other inverse functions by
@@ -178,4 +184,4 @@ def _test_infinity(operation, operands):
 @scalar_rule("math.fpowi", is_expensive=True)
 def _float_to_integer_power(operation, operands):
     x, exponent = operands
-    return in_float32(lambda base: tirx.pow(base, cast(exponent, dtype_name(base))))(x)
+    return in_float32(lambda base: _power(base, cast(exponent, dtype_name(base))))(x)
