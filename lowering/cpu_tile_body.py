@@ -17,6 +17,7 @@ from typing import Any
 
 from mlirtri.lowering.bfloat16_storage import BITS, HALF
 from mlirtri.lowering.contraction import Contraction, Values
+from mlirtri.lowering.row_statements import vectorizable
 from mlirtri.lowering.tile_statements import (
     counted,
     groups_of,
@@ -250,7 +251,7 @@ class Tile:
                 value = tirx.BufferLoad(private[node.source], [lane])
                 return tirx.reinterpret(HALF, value) if str(node.ty.dtype) == HALF else value
 
-            value = structural_map(store.value, (TensorLoad, load), order="post")
+            value = vectorizable(structural_map(store.value, (TensorLoad, load), order="post"))
             if store.buffer in private:
                 value = tirx.reinterpret(BITS, value) if str(store.buffer.dtype) == HALF else value
                 store = tirx.BufferStore(private[store.buffer], value, [lane])
