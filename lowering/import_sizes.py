@@ -12,7 +12,7 @@ from __future__ import annotations
 from mlirtri.dialect.locations import name_of, span_of
 from mlirtri.dialect.mlir import all_operations, func, ir, operations_named, public_functions, tensor
 from mlirtri.errors import ArgumentMismatchError
-from mlirtri.lowering import import_elements, import_lengths, import_reshapes, import_slices
+from mlirtri.lowering import import_elements, import_fits, import_lengths, import_reshapes, import_slices
 from mlirtri.lowering.imports import argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.mlir_passes import Pass, run_passes
 from mlirtri.lowering.stage import CompileContext
@@ -50,6 +50,8 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
         _join_known_parts(module)
         run_passes(module, FACTS, context)
     import_slices.rewrite(module)
+    if import_fits.rewrite(module):
+        run_passes(module, FACTS, context)
     import_lengths.rewrite(module)
     if context.shapes:
         [function] = public_functions(module)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mlirtri.dialect.mlir import all_operations, bufferization, ir, operations_named
+from mlirtri.dialect.mlir import all_operations, arith, bufferization, ir, operations_named
 from mlirtri.lowering.buffer_values import is_inside, terminator
 from mlirtri.lowering.size_conditions import dim
 
@@ -45,19 +45,29 @@ def in_bodies(function: ir.OpView) -> Iterator[tuple[ir.Operation, list[Truth]]]
     With what has to be true for it to run, as far as that is known before. The caller looks at it, then it is erased.
     Those are left out of which some array's sizes are not known outside of the loop or branch.
     """
-    for operation in operations_named(function, "linalg.*"):
-        if not operation.results or not any(map(_is_unknown, operation.operands)):
+    for operation, truths in _open_in_bodies(function):
+        sources = [_source(value) for value in operation.operands]
+        if any(each is None for each in sources):
             continue
-        if (truths := _truths(operation)) is None:
-            continue
-        stands = [_stand_in(value) for value in operation.operands]
-        if any(each is None for each in stands):
-            continue
+        stands = [_stand_in(value, each) for value, each in zip(operation.operands, sources, strict=True)]
         copy = operation.clone().operation
         for at, each in enumerate(stands):
             copy.operands[at] = each
-        yield copy, truths
+        yield copy, [*truths, *_turns(operation)]
         copy.erase()
+
+
+def of_own_sizes(function: ir.OpView) -> list[ir.Operation]:
+    """The structured operations in loops and branches that `in_bodies` leaves out."""
+    found = [operation for operation, _ in _open_in_bodies(function)]
+    return [each for each in found if any(_source(value) is None for value in each.operands)]
+
+
+def _open_in_bodies(function: ir.OpView) -> Iterator[tuple[ir.Operation, list[Truth]]]:
+    for operation in operations_named(function, "linalg.*"):
+        if operation.results and any(map(_is_unknown, operation.operands)):
+            if (truths := _truths(operation)) is not None:
+                yield operation, truths
 
 
 def _truths(operation: ir.Operation) -> list[Truth] | None:
@@ -73,10 +83,20 @@ def _truths(operation: ir.Operation) -> list[Truth] | None:
     return truths if parent.name == "func.func" else None
 
 
-def _stand_in(value: ir.Value) -> ir.Value | None:
-    """A value at the function's top with the sizes of `value`; a new one where these are known there."""
+def _turns(operation: ir.Operation) -> Iterator[Truth]:
+    """That the counting loops around an operation have a turn, where their bounds are known outside of all."""
+    parent = operation.parent.operation
+    while parent.name != "func.func":
+        if parent.name == "scf.for" and all(map(_is_at_top, list(parent.operands)[:2])):
+            yield arith.cmpi(arith.CmpIPredicate.slt, parent.operands[0], parent.operands[1]), True
+        parent = parent.parent.operation
+
+
+def _source(value: ir.Value) -> ir.Value | list[ir.Value] | None:
+    """A value at the function's top with the sizes of `value`, or the sizes that are not static, if known there."""
     if not isinstance(value.type, ir.RankedTensorType):
         return value if _is_at_top(value) else None
+    kind = value.type
     while True:
         value = _root(value)
         if _is_at_top(value):
@@ -86,16 +106,18 @@ def _stand_in(value: ir.Value) -> ir.Value | None:
         if (start := _carried_from(value)) is None:
             return None
         value = start
-    made, unknown = value.owner.operation, sum(size < 0 for size in value.type.shape)
+    made, unknown = value.owner.operation, sum(size < 0 for size in kind.shape)
     if made.name not in ("tensor.empty", "tensor.extract_slice"):
-        return None if unknown else bufferization.alloc_tensor(value.type, [])
+        return None if unknown else []
     sizes = list(made.operands)
     if made.name == "tensor.extract_slice":
         first = 1 + made.attributes["operandSegmentSizes"][1]
         sizes = sizes[first : first + made.attributes["operandSegmentSizes"][2]]
-    if len(sizes) != unknown or not all(map(_is_at_top, sizes)):
-        return None
-    return bufferization.alloc_tensor(value.type, sizes)
+    return sizes if len(sizes) == unknown and all(map(_is_at_top, sizes)) else None
+
+
+def _stand_in(value: ir.Value, source: ir.Value | list[ir.Value]) -> ir.Value:
+    return bufferization.alloc_tensor(value.type, source) if isinstance(source, list) else source
 
 
 def _carried_from(value: ir.Value) -> ir.Value | None:

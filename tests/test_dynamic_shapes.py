@@ -28,7 +28,12 @@ from dynamic_programs import (
 
 import mlirtri as mt
 from mlirtri.dynamic_shapes import size_program_json, size_program_of_json
-from mlirtri.errors import ArgumentMismatchError, KernelAssertionError, UnsupportedOperationError
+from mlirtri.errors import (
+    ArgumentMismatchError,
+    KernelAssertionError,
+    ProgramAssertionError,
+    UnsupportedOperationError,
+)
 
 PIPELINES = ("linalg", "mlir")
 
@@ -298,3 +303,40 @@ func.func @f(%x: tensor<3xf32>) -> tensor<6xf32> {
 def test_a_size_that_is_computed_of_constants_is_known(pipeline):
     x = np.arange(3, dtype=np.float32)
     np.testing.assert_array_equal(mt.from_mlir(SIZE_OF_ELEMENTS).compile(pipeline=pipeline)(x), np.tile(x, 2))
+
+
+SLICES_OF_A_LOOP = """
+func.func @main(%x: tensor<?xf32>, %y: tensor<?xf32>, %t: tensor<?xf32>) -> (tensor<f32>, tensor<?xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %z = arith.constant dense<0.0> : tensor<f32>
+  %n = tensor.dim %t, %c0 : tensor<?xf32>
+  %r, %s = scf.for %i = %c0 to %n step %c1 iter_args(%a = %z, %b = %x) -> (tensor<f32>, tensor<?xf32>) {
+    %part = tensor.extract_slice %x[0] [%i] [1] : tensor<?xf32> to tensor<?xf32>
+    %q = linalg.dot ins(%part, %y : tensor<?xf32>, tensor<?xf32>) outs(%a : tensor<f32>) -> tensor<f32>
+    %o = linalg.add ins(%b, %x : tensor<?xf32>, tensor<?xf32>) outs(%b : tensor<?xf32>) -> tensor<?xf32>
+    scf.yield %q, %o : tensor<f32>, tensor<?xf32>
+  }
+  return %r, %s : tensor<f32>, tensor<?xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_slices_of_lengths_that_a_loop_makes_are_checked(pipeline):
+    kernel = mt.from_mlir(SLICES_OF_A_LOOP).compile(pipeline=pipeline)
+    x, none, one = (np.ones(size, np.float32) for size in (6, 0, 1))
+    found, doubled = kernel(x, none, one)
+    assert found == 0
+    assert doubled.tolist() == [2] * 6
+    with pytest.raises(ProgramAssertionError, match="sizes of the operands do not fit"):
+        kernel(x, np.ones(4000, np.float32), np.ones(2, np.float32))
+
+
+def test_a_loop_without_turns_asks_for_no_sizes():
+    text = SLICES_OF_A_LOOP.replace("linalg.add ins(%b, %x", "linalg.add ins(%b, %y")
+    kernel = mt.from_mlir(text).compile(pipeline="mlir")
+    x, y = np.ones(6, np.float32), np.ones(5, np.float32)
+    assert kernel(x, y, np.ones(0, np.float32))[1].tolist() == [1] * 6
+    with pytest.raises(ArgumentMismatchError, match="do not fit together in an operation in a loop"):
+        kernel(x, y, np.ones(1, np.float32))
