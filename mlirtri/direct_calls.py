@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from mlirtri.lowering.large_memory import LARGE, empty_array
+
 if TYPE_CHECKING:
     from mlirtri.lowering.tvm_executable import Direct
 
@@ -68,7 +70,8 @@ def direct_call(
     # Whatever it is, the general way says it in the user's words.
     lines += ["    except Exception:", "        pass", "    return general(arguments, out)"]
     facts = {
-        "general": general, "empty": _empty, "empty_array": np.empty, "array": np.array,
+        "general": general, "empty": _empty, "array": np.array,
+        "empty_array": empty_array if result.bytes >= LARGE else np.empty,
         "ndarray": np.ndarray, "shape": result.shape, "strides": result.strides, "dtype": result.dtype,
         "array_dtype": result.array_dtype, "are_plain": _plain_checker([*tensors.values()]),
         "are_plain_with_out": _plain_checker([*tensors.values(), result]),

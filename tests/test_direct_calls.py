@@ -198,6 +198,16 @@ def test_gradients_and_other_layouts_are_refused(kernel, a, b):
         torch.vmap(kernel)(torch.ones(2, 8), torch.ones(2, 8))
 
 
+def test_large_arrays_begin_with_a_line_of_memory():
+    doubled = mt.jit(lambda a: a + a).compile(np.ones((1 << 20, 1), np.float32))
+    given = np.full((1 << 20, 1), 2.0, np.float32)
+    for _ in range(4):
+        found = doubled(given)
+        assert found.ctypes.data % 64 == 0
+        assert found.flags.writeable
+        assert np.array_equal(found, given + given)
+
+
 @pytest.mark.parametrize("kind", [np.ma.masked_array, np.matrix])
 def test_arrays_with_rules_of_their_own_are_refused(a, kind):
     kernel = scaled.compile(torch.zeros(1, 8), 1.0)
