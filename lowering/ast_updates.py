@@ -11,7 +11,8 @@ from typing import Any
 
 from mlirtri.dialect.sizes import Size, is_dynamic
 from mlirtri.errors import KernelTypeError
-from mlirtri.lowering.ast_indexing import Indexing, MaskedAxes, is_array, mask_of, masked_axes, strong
+from mlirtri.lowering.ast_gathers import MaskedAxes, is_array, mask_of, masked_axes, strong
+from mlirtri.lowering.ast_indexing import Indexing
 from mlirtri.lowering.language import describe
 from mlirtri.lowering.size_alignment import common_size, cut
 from mlirtri.lowering.storage import Step, has_memory
