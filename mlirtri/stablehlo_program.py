@@ -43,7 +43,7 @@ def from_jax(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> 
 
 def _lowered(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     try:
-        import jax
+        import jax  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise KernelTypeError("from_jax needs JAX", help="pip install 'mlirtri[jax]'") from None
     # What the function does not use is an argument all the same.

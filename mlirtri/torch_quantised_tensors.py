@@ -101,9 +101,9 @@ def _integers(x: Quantised) -> torch.Tensor:
 _MAKERS: dict[Any, Callable[..., Quantised]] = {
     torch.quantize_per_tensor: _by_tensor,
     aten.quantize_per_tensor: _by_tensor,
-    torch._make_per_tensor_quantized_tensor: _of_integers,
+    torch._make_per_tensor_quantized_tensor: _of_integers,  # pyright: ignore[reportPrivateImportUsage]
     aten._make_per_tensor_quantized_tensor: _of_integers,
-    torch._make_per_channel_quantized_tensor: _of_channels,
+    torch._make_per_channel_quantized_tensor: _of_channels,  # pyright: ignore[reportPrivateImportUsage]
     aten._make_per_channel_quantized_tensor: _of_channels,
 }
 _READERS: dict[Any, Callable[[Quantised], torch.Tensor]] = {
