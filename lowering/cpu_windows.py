@@ -29,6 +29,8 @@ MOST_TAPS = 64
 """Places of a window that are written out."""
 MOST_STEPS = 128
 """Vector steps that are written out: compiling takes time with them."""
+MOST_SKIPPING_STEPS = 48
+"""The same of steps that read every second element: each is nine statements, and rows have less in common."""
 MOST_ROWS = 4
 MOST_VECTORS = 4
 FEW_LANES = 4
@@ -86,7 +88,8 @@ def _loops(window: _Window, target: Target) -> Any:
     taps = prod(axis.extent for axis in window.nest.reduced)
     column, row, lanes = window.column, window.row, window.lanes
     vectors = min(MOST_VECTORS, column.extent // lanes)
-    rows = 1 if row is None else max(1, min(MOST_ROWS, row.extent, MOST_STEPS // (taps * vectors)))
+    most = MOST_SKIPPING_STEPS if window.skipping else MOST_STEPS
+    rows = 1 if row is None else max(1, min(MOST_ROWS, row.extent, most // (taps * vectors)))
     outer = [axis for axis in window.nest.spatial if axis is not column and axis is not row]
     made = []
     for first, count, tall in _cut(1 if row is None else row.extent, rows):
