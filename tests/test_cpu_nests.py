@@ -233,7 +233,7 @@ def test_windows(case):
     torch.manual_seed(0)
     tensors = tuple(torch.randn(shape) for shape in WINDOWS[case][1])
     kernel = mlirtri.from_torch(Net(), tensors).compile()
-    assert len(kernel.ir["scheduled"]) < 150_000  # TVM takes four times as long for twice as much
+    assert len(kernel.ir["scheduled"]) < 200_000  # TVM takes four times as long for twice as much
     torch.testing.assert_close(kernel(*tensors), Net()(*tensors), rtol=1e-5, atol=1e-5)
 
 
