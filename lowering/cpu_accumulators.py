@@ -177,23 +177,29 @@ _BITWISE = {
 
 
 def _extremum(value: Any, cell: Any) -> tuple[Any, Any]:
-    """``select(cell > term or isnan(cell), cell, term)``."""
-    dtype = str(cell.dtype)
-    if not isinstance(value, tirx.Select) or dtype not in _FLOATS:
+    found = extremum_term(value, cell)
+    if found is None:
         return None, None
-    choice = value.false_value if isinstance(value.false_value, tirx.Select) else value
-    is_first = is_load(choice.true_value, cell)
-    term = choice.false_value if is_first else choice.true_value
-    if (not is_first and not is_load(choice.false_value, cell)) or depends_on(term, [cell]):
-        return None, None
-    sign = _direction(choice.condition, cell, term, is_first)
-    if sign == 0:
-        return None, None
+    sign, term = found
 
     def combine(own: Values, other: Values) -> Values:
         return {cell: _with(value, {cell: own[cell]}, term, other[cell])}
 
-    return {cell: tirx.FloatImm(dtype, float("-inf") * sign)}, combine
+    return {cell: tirx.FloatImm(str(cell.dtype), float("-inf") * sign)}, combine
+
+
+def extremum_term(value: Any, cell: Any) -> tuple[int, Any] | None:
+    """1 and the term of ``select(cell > term or isnan(cell), cell, term)``; -1 and that of a minimum."""
+    dtype = str(cell.dtype)
+    if not isinstance(value, tirx.Select) or dtype not in _FLOATS:
+        return None
+    choice = value.false_value if isinstance(value.false_value, tirx.Select) else value
+    is_first = is_load(choice.true_value, cell)
+    term = choice.false_value if is_first else choice.true_value
+    if (not is_first and not is_load(choice.false_value, cell)) or depends_on(term, [cell]):
+        return None
+    sign = _direction(choice.condition, cell, term, is_first)
+    return (sign, term) if sign else None
 
 
 def _direction(condition: Any, cell: Any, term: Any, cell_is_kept: bool) -> int:

