@@ -59,6 +59,8 @@ class KernelExecutable:
     """Whether results that are new contents of arguments are those arguments' tensors, written in place."""
     direct: Direct | None = None
     """The compiled functions themselves, where a call is nothing else."""
+    sized: Callable[..., Any] | None = None
+    """The compiled function of sizes that only the call shows, where it takes all of the arguments and the result."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ def make_executable(plan: Plan, kernel: Callable[[str], Callable], loops: Collec
     launch = launch if plan.is_static else _with_empty_tensors(launch, bool(plan.updates))
     launch = _on_parts(launch) if plan.has_parts else launch
     direct = _direct(plan, store, kernel, loops) if _is_direct(plan, store) else None
-    return KernelExecutable(plan.kernels, plan.bytes, launch, bool(plan.updates), direct)
+    sized = kernel(str(plan.steps[0].kernel)) if is_single and _is_sized(plan) else None
+    return KernelExecutable(plan.kernels, plan.bytes, launch, bool(plan.updates), direct, sized)
 
 
 def _on_parts(launch: Launch) -> Launch:
@@ -142,6 +145,13 @@ def _is_direct(plan: Plan, store: Store) -> bool:
     return all(plan.values[number].size and plan.values[number].device is None for number in values) and (
         sum(value.bytes for value in within) <= DIRECT_BYTES
     )
+
+
+def _is_sized(plan: Plan) -> bool:
+    """Whether the one launch of run-time sizes takes the arguments in order and the only result."""
+    operands = (*plan.steps[0].inputs, *plan.steps[0].outputs)
+    is_bare = not (plan.is_static or plan.has_parts or plan.updates)
+    return is_bare and len(plan.results) == 1 and operands == (*range(plan.arguments), *plan.results)
 
 
 def _direct(plan: Plan, store: Store, kernel: Callable[[str], Callable], loops: Collection[str]) -> Direct:

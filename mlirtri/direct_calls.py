@@ -70,7 +70,7 @@ def direct_call(
     # Whatever it is, the general way says it in the user's words.
     lines += ["    except Exception:", "        pass", "    return general(arguments, out)"]
     facts = {
-        "general": general, "empty": _empty, "array": np.array,
+        "general": general, "empty": shortest_empty, "array": np.array,
         "empty_array": empty_array if result.bytes >= LARGE else np.empty,
         "ndarray": np.ndarray, "shape": result.shape, "strides": result.strides, "dtype": result.dtype,
         "array_dtype": result.array_dtype, "are_plain": _plain_checker([*tensors.values()]),
@@ -235,4 +235,5 @@ def _shortest_empty() -> Callable[[tuple[int, ...], tuple[int, ...], torch.dtype
     return getattr(guards, "_empty_strided_cpu", _plain_empty)
 
 
-_empty = _shortest_empty()
+shortest_empty = _shortest_empty()
+"""Of a shape, strides and a dtype."""

@@ -25,6 +25,7 @@ from mlirtri.lowering.specialization import Interface, Leaf, like
 from mlirtri.lowering.stage import Executable
 from mlirtri.prints import print_log
 from mlirtri.signature import shown_type
+from mlirtri.sized_calls import sized_call
 from mlirtri.updates import Updates, overlap
 
 _STATES = renewed(threading.Lock())
@@ -64,13 +65,23 @@ class Runner:
         has_parts = any(dtype.is_complex for _, dtype in (*self.types, *self.outputs))
         self.updates = Updates(interface, getattr(executable, "updates_in_place", False))
         is_bare = not (self.updates or interface.numbers or interface.states or interface.log or interface.checks)
-        self.is_direct = (
-            self.is_single and is_bare and self.sizes is None and bool(self.entries) and not cuda and not has_parts
-        )
+        is_short = self.is_single and is_bare and bool(self.entries) and not cuda and not has_parts
+        self.is_direct = is_short and self.sizes is None
         self.is_plain = self.is_direct and not has_views
+        self.is_sized = (
+            is_short
+            and not has_views
+            and getattr(executable, "sized", None) is not None
+            and self.sizes is not None
+            and not self.sizes.elements
+            and all(entry.shape for entry in self.entries)
+        )
+        """Whether sizes are known at run time, from the arguments' shapes alone, and a call is one launch."""
 
     def faster(self, general: General) -> General:
         """`general` without all that the compiled function looks at itself, where it is a single one."""
+        if self.is_sized:
+            return sized_call(self.executable.sized, len(self.entries), self.bound, general)
         direct = getattr(self.executable, "direct", None)
         types = [
             Type(tuple(entry.shape), entry.torch_dtype, _seen(entry.view, entry.torch_dtype)) for entry in self.entries
