@@ -33,6 +33,7 @@ from mlirtri.torch_random import RANDOM
 from mlirtri.torch_reductions import REDUCTIONS
 from mlirtri.torch_sampling import SAMPLES
 from mlirtri.torch_scalars import SCALARS
+from mlirtri.torch_scatters import SCATTERS
 from mlirtri.torch_special import SPECIAL
 from mlirtri.torch_strides import STRIDES
 from mlirtri.torch_windows import WINDOWS
@@ -158,9 +159,9 @@ def searched(
     side: str | None = None,
     sorter: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """How many boundaries lie before each value."""
-    if boundaries.dim() != 1 or sorter is not None:
-        return NotImplemented
+    """How many boundaries lie before each value, of all of them or of its row."""
+    boundaries = boundaries if sorter is None else boundaries.gather(-1, sorter)
+    boundaries = boundaries if boundaries.dim() == 1 else boundaries.unsqueeze(-2)
     values = values.unsqueeze(-1)
     before = boundaries <= values if right or side == "right" else boundaries < values
     return before.sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
@@ -224,6 +225,7 @@ OURS: dict[Any, Callable[..., Any]] = {
     **RANDOM,
     **REDUCTIONS,
     **SAMPLES,
+    **SCATTERS,
     **WINDOWS,
     **SCALARS,
     **SPECIAL,

@@ -33,7 +33,13 @@ def _first(row: torch.Tensor, count: Any) -> torch.Tensor:
     return torch.div(row * (-row + (2 * count - 1)), 2, rounding_mode="trunc")
 
 
+def of_two(x: torch.Tensor, y: torch.Tensor, p: float = 2) -> torch.Tensor:
+    """The norm of the difference."""
+    return torch.linalg.vector_norm(x - y, p)
+
+
 DISTANCES: dict[Any, Callable[..., Any]] = {
     aten._cdist_forward.default: between,
+    aten.dist.default: of_two,
     aten._pdist_forward.default: among,
 }

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._higher_order_ops.while_loop import while_loop_op
 
 aten = torch.ops.aten
 UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
@@ -103,3 +104,31 @@ def with_wrapped(operator: Any, otherwise: Callable[..., Any]) -> Callable[..., 
         return operator(x, torch.full((), wrapped(y, x.dtype), dtype=x.dtype, device=x.device), **options)
 
     return apply
+
+
+def greatest_divisor(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Euclid's algorithm, as long as an element has a remainder."""
+    kind = torch.result_type(x, y)
+    if kind not in (*NARROW, torch.int64):
+        return NotImplemented
+    x, y = torch.broadcast_tensors(*(each.to(kind).long().abs() for each in (x, y)))
+
+    def goes_on(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.any(y != 0)
+
+    def turn(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        is_done = y == 0
+        left = torch.fmod(x, torch.where(is_done, 1, y))
+        return torch.where(is_done, x, y), torch.where(is_done, 0, left)
+
+    return while_loop_op(goes_on, turn, (x.contiguous(), y.contiguous()), ())[0].to(kind)
+
+
+def least_multiple(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Of two zeros that is zero."""
+    kind = torch.result_type(x, y)
+    divisor = greatest_divisor(x, y)
+    if divisor is NotImplemented:
+        return NotImplemented
+    quotient = torch.div(x.to(kind), torch.where(divisor == 0, 1, divisor).to(kind), rounding_mode="trunc")
+    return torch.abs(quotient * y.to(kind))

@@ -9,7 +9,7 @@ import torch
 
 from mlirtri import torch_complex
 from mlirtri.torch_complex import COMPLEX
-from mlirtri.torch_integers import remainder, with_wrapped
+from mlirtri.torch_integers import greatest_divisor, least_multiple, remainder, with_wrapped
 
 aten = torch.ops.aten
 
@@ -43,6 +43,8 @@ def subtracted_from(x: torch.Tensor, number: Any, alpha: Any = 1) -> torch.Tenso
 
 
 SCALARS: dict[Any, Callable[..., Any]] = {
+    aten.gcd.default: greatest_divisor,
+    aten.lcm.default: least_multiple,
     aten.fmod.Scalar: with_tensor(torch.fmod),
     aten.bitwise_xor.Scalar: with_tensor(torch.bitwise_xor),
     aten.bitwise_or.Scalar: with_tensor(torch.bitwise_or),
