@@ -14,7 +14,7 @@ Knows no PrimFunc and no schedule.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mlirtri.lowering.contraction import Contraction, Values, Way, size_of
@@ -24,7 +24,17 @@ from mlirtri.lowering.cpu_dot_tile import DotTile
 from mlirtri.lowering.cpu_facts import cache_bytes
 from mlirtri.lowering.cpu_packing import packed_left, packed_right, packed_terms, turned_right
 from mlirtri.lowering.cpu_tile_body import ReductionBlock, Tile, TilePlace, has_long_stores
-from mlirtri.lowering.cpu_tiles import Cut, OpenCut, OpenVectors, Tiles, lanes_for, shared, sizes_of, tiles_for
+from mlirtri.lowering.cpu_tiles import (
+    PARALLEL_VECTORS,
+    Cut,
+    OpenCut,
+    OpenVectors,
+    Tiles,
+    lanes_for,
+    loop_kind,
+    sizes_of,
+    tiles_for,
+)
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tile_statements import (
     at_least,
@@ -54,7 +64,7 @@ def contraction_loops(contraction: Contraction, target: Target, least: int = 1) 
         tiles = Tiles(cut, _single_vectors(contraction, lanes))
         if contraction.turns_right:
             contraction, before = turned_right(contraction, target)
-        return sequence(*before, _Nest(contraction, lanes, target, tiles, DotTile).statement())
+        return sequence(*before, _nests(contraction, lanes, target, tiles, DotTile))
     if contraction.packs_left:
         contraction, statements = packed_left(contraction, target)
         before += statements
@@ -66,7 +76,17 @@ def contraction_loops(contraction: Contraction, target: Target, least: int = 1) 
         before += statements
     rows, columns = size_of(contraction.rows), size_of(contraction.columns)
     tiles = tiles_for(rows, columns, lanes, vector_registers(), least)
-    return sequence(*before, _Nest(contraction, lanes, target, tiles, Tile).statement())
+    return sequence(*before, _nests(contraction, lanes, target, tiles, Tile))
+
+
+def _nests(contraction: Contraction, lanes: int, target: Target, tiles: Tiles, kind: type[Tile]) -> Any:
+    """The loops around the tiles; where only the run shows whether they are worth threads, in two ways."""
+    nest = _Nest(contraction, lanes, target, tiles, kind)
+    if isinstance(nest.work, int) or target.threads == 1:
+        return nest.statement()
+    alone = _Nest(contraction, lanes, replace(target, threads=1), tiles.short(), kind)
+    are_worth_it = tirx.GE(nest.work, index(PARALLEL_VECTORS))
+    return tirx.IfThenElse(are_worth_it, nest.statement(tirx.ForKind.PARALLEL), alone.statement())
 
 
 def _single_vectors(contraction: Contraction, lanes: int) -> Cut | OpenVectors:
@@ -162,12 +182,18 @@ class _Nest:
         shape = [self.blocks.column_tiles, self.blocks.most_row_tiles, *tile]
         return temporary("sums", self.contraction.dtype, shape)
 
-    def statement(self) -> Any:
+    @property
+    def work(self) -> Any:
+        """Vector operations of all tiles together."""
+        contraction, tiles = self.contraction, self.tiles
+        return tiles.rows.total * tiles.vectors.total * size_of(contraction.batch) * size_of(contraction.reduced)
+
+    def statement(self, kind: Any = None) -> Any:
         contraction, rows, vectors = self.contraction, self.tiles.rows, self.tiles.vectors
-        row_chunks = self._named("row_chunks", _parts(rows.count, self.blocks.row_tiles))
-        column_chunks = self._named("column_chunks", parts_of(vectors.count, self.blocks.column_tiles))
+        # One for no rows: TVM looks for divisions by 0 even where a size that it has proven leaves nothing to do.
+        row_chunks = self._named("row_chunks", at_least(_parts(rows.count, self.blocks.row_tiles), 1))
+        column_chunks = self._named("column_chunks", at_least(parts_of(vectors.count, self.blocks.column_tiles), 1))
         tasks = size_of(contraction.batch) * row_chunks * column_chunks
-        work = rows.total * vectors.total * size_of(contraction.batch) * size_of(contraction.reduced)
 
         def task(position: Any) -> Any:
             row_chunk, rest = remainder(position, row_chunks), quotient(position, row_chunks)
@@ -177,7 +203,9 @@ class _Nest:
             rooms = [tirx.AllocBuffer(each) for each in (self.sums, self.room) if each is not None]
             return sequence(*rooms, body)
 
-        return sequence(*self.named, shared("task", tasks, task, work, self.target))
+        if kind is None and isinstance(self.work, int):
+            kind = loop_kind(self.work, self.target)
+        return sequence(*self.named, counted("task", tasks, task, kind))
 
     def _chunk(self, batch: Values, row_chunk: Any, column_chunk: Any, block: Any) -> Any:
         """All tiles of a chunk, for one block of the reduction."""
@@ -206,7 +234,9 @@ class _Nest:
         low, high = self.contraction.column_range
         return tirx.IfThenElse(tirx.And(tirx.LT(column, high), tirx.LT(low, column + index(columns))), made, None)
 
-    def _tiles_of(self, cut: Cut | OpenCut | OpenVectors, chunk: Any, number: Any, body: Callable[[Any, Any], Any]) -> Any:
+    def _tiles_of(
+        self, cut: Cut | OpenCut | OpenVectors, chunk: Any, number: Any, body: Callable[[Any, Any], Any]
+    ) -> Any:
         """The loop over the tiles of a chunk; `body` gets the place in the chunk, and the tile's number."""
         first, extent = number * sized(chunk), chunk
         if not isinstance(cut, Cut) or not isinstance(chunk, int) or cut.count % chunk:

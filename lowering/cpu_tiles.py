@@ -8,7 +8,7 @@ tiles. There is no table of shapes: a tile is chosen by what its instructions co
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mlirtri.lowering.cpu_parallel import worth
@@ -58,6 +58,8 @@ class OpenCut:
     size: int
     least: int = 1
     """Units that there are for sure."""
+    is_short: bool = False
+    """Whether little code is worth more than tiles of any height."""
 
     @property
     def count(self) -> Any:
@@ -66,7 +68,7 @@ class OpenCut:
     @property
     def heights(self) -> list[int]:
         """Sizes of which the last tile takes the smallest that is enough: each is as much code as the whole one."""
-        halves = {self.size, -(-self.size // 2)}
+        halves = {self.size} if self.is_short else {self.size, -(-self.size // 2)}
         return sorted(halves | {1} if self.least < self.size else halves, reverse=True)
 
 
@@ -93,6 +95,13 @@ class Tiles:
 
     rows: Cut | OpenCut
     vectors: Cut | OpenVectors
+
+    def short(self) -> Tiles:
+        """Less code for little work: rows of open number in tiles of half the height."""
+        if isinstance(self.rows, Cut):
+            return self
+        rows = replace(self.rows, size=-(-self.rows.size // 2), is_short=True)
+        return replace(self, rows=rows)
 
 
 def choose_tiles(rows: Any, vectors: int, registers: int, least: int = 1) -> Tiles:

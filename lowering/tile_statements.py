@@ -44,6 +44,7 @@ def in_vectors(extent: Any, lanes: int, body: Callable[[Any], Any]) -> Any:
 
 def groups_of(extent: Any, lanes: int, body: Callable[[Any, int], Any]) -> Any:
     """`body` for the first of each `lanes` elements and their number; of what is left, one by one if that is open."""
+
     def vectors(count: Any) -> Any:
         return counted("vector", count, lambda at: body(at * index(lanes), lanes))
 

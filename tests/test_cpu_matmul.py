@@ -244,6 +244,47 @@ def test_rows_of_run_time_go_in_tiles(function, threads, inner, monkeypatch):
         torch.testing.assert_close(kernel(x, w), function(x, w), **within("float32", 33))
 
 
+OPEN_SIZES = [(0, 3, 4), (3, 0, 4), (3, 4, 0), (1, 1, 1), (2, 17, 5), (16, 33, 70), (29, 100, 40), (9, 20, 5000)]
+
+
+@pytest.mark.parametrize(("dtype", "threads"), [("f32", 1), ("bf16", 2)])
+def test_any_size_of_run_time_goes_in_tiles(dtype, threads, monkeypatch):
+    """Rows, columns and sums that end inside of tiles, vectors and blocks, and none of each."""
+    monkeypatch.setenv("MLIRTRI_NUM_THREADS", str(threads))
+    kernel = mt.from_mlir(_OPEN_PRODUCT.replace("TYPE", dtype)).compile()
+    assert "row_chunks" in kernel.ir["scheduled"]
+    for rows, columns, reduced in OPEN_SIZES:
+        a, b, c = random(rows, reduced), random(reduced, columns), random(columns)
+        a, b = (each.to(torch.bfloat16 if dtype == "bf16" else torch.float32) for each in (a, b))
+        expected = torch.tanh(a.float() @ b.float() + c)
+        torch.testing.assert_close(kernel(a, b, c), expected, **within("float32", max(reduced, 1)))
+
+
+_OPEN_PRODUCT = """
+#all = affine_map<(i, j) -> (i, j)>
+#column = affine_map<(i, j) -> (j)>
+func.func @product(%x: tensor<?x?xTYPE>, %y: tensor<?x?xTYPE>, %z: tensor<?xf32>) -> tensor<?x?xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %m = tensor.dim %x, %c0 : tensor<?x?xTYPE>
+  %n = tensor.dim %y, %c1 : tensor<?x?xTYPE>
+  %empty = tensor.empty(%m, %n) : tensor<?x?xf32>
+  %start = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %r = linalg.matmul ins(%x, %y : tensor<?x?xTYPE>, tensor<?x?xTYPE>)
+      outs(%start : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %s = linalg.generic {indexing_maps = [#all, #column, #all], iterator_types = ["parallel", "parallel"]}
+      ins(%r, %z : tensor<?x?xf32>, tensor<?xf32>) outs(%empty : tensor<?x?xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %t = arith.addf %p, %q : f32
+    %u = math.tanh %t : f32
+    linalg.yield %u : f32
+  } -> tensor<?x?xf32>
+  return %s : tensor<?x?xf32>
+}
+"""
+
+
 @mt.jit
 def _biased(a, b, c):
     return torch.matmul(a, b) + c
