@@ -2,18 +2,20 @@
 
 Takes a PrimFunc of plain nests that share the axes of their rows. Gives a function that we write ourselves: rows in
 parallel, all of a row while it is in cache, each pass with vectors and several partial results, an odd end as one
-shorter vector. None where there is no such row, or it does not fit half of the second cache.
+shorter vector. Where rows lie side by side in memory rather than their elements, a strip of rows is done at a time.
+None where there is no such row, or it does not fit half of the second cache.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 from mlirtri.lowering.cpu_facts import cache_bytes
 from mlirtri.lowering.cpu_loops import PARALLEL_POINTS
 from mlirtri.lowering.cpu_parallel import worth
+from mlirtri.lowering.row_columns import ColumnWriter, columns_of, lanes_of_rows
 from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of
 from mlirtri.lowering.row_passes import RowWriter
 from mlirtri.lowering.row_plan import DEAR, RowPlan, make_plan
@@ -23,6 +25,10 @@ from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Range, SBlock, SBlock
 
 ROW_BLOCK_POINTS = 16384
 """Elements of one block of rows: its memory is allocated once, and it is what a thread takes."""
+LONGEST_ACROSS = 1024
+"""Elements of rows that lie side by side: each is on another page, of which a core remembers so many."""
+WAYS = 16
+"""Lines in each set of the second cache, on CPUs of today."""
 FINISHED = 16
 """Terms of a reduction for each element of what follows it in the same function."""
 
@@ -32,7 +38,9 @@ def rows(function: PrimFunc, target: Target) -> Schedule | None:
     plan = plan_of(function)
     if plan is None or not fits_cache(plan, target) or not has_enough_rows(plan, target):
         return None
-    return Schedule(_written(function, plan, target))
+    across = None if is_along_memory(plan) else columns_of(plan)
+    written = _written(function, plan, target) if across is None else _in_strips(function, plan, across, target)
+    return Schedule(written)
 
 
 def plan_of(function: PrimFunc) -> RowPlan | None:
@@ -47,10 +55,15 @@ def plan_of(function: PrimFunc) -> RowPlan | None:
         len(nests) < 2
         or only_finishes(nests)
         or not plan.reducers
-        or not all(runs_along_memory(plan, at) for at in plan.reducers)
+        or not (is_along_memory(plan) or columns_of(plan) is not None)
     ):
         return None
     return plan
+
+
+def is_along_memory(plan: RowPlan) -> bool:
+    """Whether elements of a row lie side by side, for all that reduces them."""
+    return all(runs_along_memory(plan, at) for at in plan.reducers)
 
 
 def only_finishes(nests: Sequence[Nest]) -> bool:
@@ -90,12 +103,41 @@ def _bytes(buffer: Any) -> int:
 
 def fits_cache(plan: RowPlan, target: Target) -> bool:
     """Whether a row stays in cache from its first pass to its last; a tile that somebody asks for is taken as it is."""
-    return target.row_tile is not None or worth(row_bytes(plan) <= cache_bytes()[2] // 2)
+    if target.row_tile is not None:
+        return True
+    if is_along_memory(plan):
+        return worth(row_bytes(plan) <= cache_bytes()[2] // 2)
+    # Rows side by side come in a strip, of which each element may be on a page of its own.
+    longest = max(prod(step.extents) for step in plan.steps)
+    return worth(_strip(plan) > 0 and longest <= min(LONGEST_ACROSS, _most_across(plan)))
+
+
+def _most_across(plan: RowPlan) -> int:
+    """Elements that the second cache keeps where they lie as far apart as in memory: some distances share its sets."""
+    way = cache_bytes()[2] // WAYS
+    made = {nest.target for nest in plan.nests}
+    steps = [
+        prod(int(size) for size in load.source.shape[at + 1 :]) * max(1, int(load.source.dtype.bits) // 8)
+        for nest, inside in zip(plan.nests, plan.inside, strict=True)
+        for load in nest.loads
+        if load.source not in made
+        for at, axis in enumerate(nest.plain(load.indices))
+        if inside.groups and axis == inside.groups[-1][-1]
+    ]
+    return min((WAYS * way // gcd(step, way) for step in steps), default=LONGEST_ACROSS)
 
 
 def has_enough_rows(plan: RowPlan, target: Target) -> bool:
-    """Whether every thread has a row, where there is work for several."""
-    return worth(prod(plan.rows.extents) >= target.threads or _work(plan) < PARALLEL_POINTS)
+    """Whether every thread has a row, or a strip of them, where there is work for several."""
+    together = 1 if is_along_memory(plan) else lanes_of_rows(plan)
+    return worth(prod(plan.rows.extents) // together >= target.threads or _work(plan) < PARALLEL_POINTS)
+
+
+def _strip(plan: RowPlan) -> int:
+    """Rows that are done at a time where they lie side by side: as many vectors as additions are under way at once."""
+    wide = lanes_of_rows(plan)
+    fitting = (wide * times for times in (4, 2, 1) if row_bytes(plan) * wide * times <= cache_bytes()[2] // 2)
+    return next(fitting, 0)
 
 
 def _work(plan: RowPlan) -> int:
@@ -124,10 +166,39 @@ def _written(function: PrimFunc, plan: RowPlan, target: Target) -> PrimFunc:
     body = tirx.For(within, index(0), left, tirx.ForKind.SERIAL, body)
     # Not the block's own memory, of which TVM would keep one element of what one vector goes through.
     body = tirx.SeqStmt([*(tirx.AllocBuffer(each) for each in writer.memory), body])
-    kind = (
-        tirx.ForKind.PARALLEL if target.threads > 1 and worth(_work(plan) >= PARALLEL_POINTS) else tirx.ForKind.SERIAL
-    )
-    return with_statement(function, plan.nests[-1].name, tirx.For(block, index(0), index(blocks), kind, body))
+    loop = tirx.For(block, index(0), index(blocks), _kind_of_loop(plan, target), body)
+    return with_statement(function, plan.nests[-1].name, loop)
+
+
+def _in_strips(function: PrimFunc, plan: RowPlan, across: range, target: Target) -> PrimFunc:
+    """Strips of rows that are neighbours in memory, in parallel."""
+    extents = plan.rows.extents
+    length, outer = prod(extents[at] for at in across), prod(extents[: across.start])
+    width = min(length, _strip(plan) or lanes_of_rows(plan))
+    strips = -(-length // width)
+    task = tirx.Var("task", "int64")
+    strip = index(0) if strips == 1 else tirx.floormod(task, index(strips))
+    before = _row_indices(task if strips == 1 else tirx.floordiv(task, index(strips)), extents[: across.start])
+
+    def of_row(number: Any) -> list[Any]:
+        along = _row_indices(strip * index(width) + number, [extents[at] for at in across])
+        return [*before, *along, *(index(0) for _ in extents[across.stop :])]
+
+    def body(count: int) -> Any:
+        writer = ColumnWriter(plan, of_row, count, function.params)
+        written = writer.written()
+        return tirx.SeqStmt([*(tirx.AllocBuffer(each) for each in writer.memory), written])
+
+    whole, rest = body(width), length % width
+    if rest:
+        whole = tirx.IfThenElse(tirx.LT(strip, index(strips - 1)), whole, body(rest))
+    loop = tirx.For(task, index(0), index(outer * strips), _kind_of_loop(plan, target), whole)
+    return with_statement(function, plan.nests[-1].name, loop)
+
+
+def _kind_of_loop(plan: RowPlan, target: Target) -> Any:
+    is_parallel = target.threads > 1 and worth(_work(plan) >= PARALLEL_POINTS)
+    return tirx.ForKind.PARALLEL if is_parallel else tirx.ForKind.SERIAL
 
 
 def with_statement(function: PrimFunc, name: str, statement: Any) -> PrimFunc:

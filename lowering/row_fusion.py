@@ -12,7 +12,8 @@ from typing import Any
 
 from mlirtri.lowering import cuda_rows
 from mlirtri.lowering.cpu_attention import takes_attention
-from mlirtri.lowering.cpu_rows import fits_cache, has_enough_rows, only_finishes, row_bytes, runs_along_memory
+from mlirtri.lowering.cpu_rows import fits_cache, has_enough_rows, is_along_memory, only_finishes, row_bytes
+from mlirtri.lowering.row_columns import columns_of
 from mlirtri.lowering.row_merging import Launch, Merged, merged, merged_name
 from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of, says_positions
 from mlirtri.lowering.row_plan import make_plan
@@ -66,8 +67,10 @@ def why_not(function: PrimFunc, target: Target) -> str | None:
         return str(reason)
     if not plan.reducers:
         return "nothing is reduced, and what makes it has other readers too"
-    if not all(runs_along_memory(plan, at) for at in plan.reducers):
-        return "what it reduces does not lie side by side in memory"
+    if not is_along_memory(plan) and columns_of(plan) is None:
+        return "neither what it reduces nor its rows lie side by side in memory"
+    if not fits_cache(plan, target) and not is_along_memory(plan):
+        return "elements of a row lie too far apart in memory for the second cache; MLIRTRI_ROW_TILE overrides it"
     if not fits_cache(plan, target):
         return f"a row takes {row_bytes(plan)} bytes, more than half of the second cache; MLIRTRI_ROW_TILE overrides it"
     if not has_enough_rows(plan, target):

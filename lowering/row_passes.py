@@ -39,6 +39,9 @@ def unit_of_bounds() -> int:
     return STRIP_VECTORS * vector_bits() // 32
 
 
+TARGET, ROW, VALUE = "target", "row", "value"
+
+
 @dataclass(frozen=True)
 class _Place:
     """Memory that holds what a nest computes: all of its target, this row of it, or one value."""
@@ -131,9 +134,18 @@ class RowWriter:
     def _value_of(self, at: int) -> Any:
         """The memory of one value per row."""
         nest = self.plan.nests[at]
-        buffer = self._allocate(f"{nest.target.name}_of_row", [1], str(nest.target.dtype))
-        self.places[at] = _Place(buffer, "value")
+        buffer = self._allocate(f"{nest.target.name}_of_row", self._value_shape(), str(nest.target.dtype))
+        self.places[at] = _Place(buffer, VALUE)
         return buffer
+
+    def _value_shape(self) -> list[int]:
+        return [1]
+
+    def _row_shape(self, at: int) -> list[int]:
+        """The shape of what a nest computes of a row."""
+        nest, rows = self.plan.nests[at], self.plan.rows.axes[at]
+        pairs = zip(nest.target.shape, nest.places, strict=True)
+        return [int(size) for size, axis in pairs if axis not in rows]
 
     # --- one value per row -------------------------------------------------------------------------------------------
 
@@ -156,7 +168,7 @@ class RowWriter:
         nest = self.plan.nests[at]
         if not self._is_result(nest):
             return []
-        value = loaded(self.places[at].buffer, [index(0)], nest.target.dtype)
+        value = loaded(self.places[at].buffer, self._at_place(at, []), nest.target.dtype)
         return [stored(nest.target, value, [self._expression(each, point) for each in nest.store.indices])]
 
     # --- passes ------------------------------------------------------------------------------------------------------
@@ -206,13 +218,10 @@ class RowWriter:
                 continue
             self.registers[at] = self._allocate(f"{nest.target.name}_lanes", [lanes], str(nest.target.dtype))
             if self._is_result(nest):
-                self.places[at] = _Place(nest.target, "target")
+                self.places[at] = _Place(nest.target, TARGET)
             elif at in self.plan.kept:
-                shape = [int(size) for size, axis in zip(nest.target.shape, nest.places, strict=True)
-                         if axis not in self.plan.rows.axes[at]]  # fmt: skip
-                self.places[at] = _Place(
-                    self._allocate(f"{nest.target.name}_row", shape, str(nest.target.dtype)), "row"
-                )
+                name, dtype = f"{nest.target.name}_row", str(nest.target.dtype)
+                self.places[at] = _Place(self._allocate(name, self._row_shape(at), dtype), ROW)
 
     def _strips(self, step: Step, outer: tuple, vectors: int, lanes: int) -> Any:
         length, done, statements = step.extents[-1], 0, []
@@ -266,11 +275,15 @@ class RowWriter:
                 extremum = self.plan.reducers[at].extremum(own, term)
                 return [stored(self.magnitudes[at], largest, place), stored(self.partial[at], extremum, place)]
             return [stored(self.partial[at], vectorizable(self.plan.reducers[at].combine(own, term)), place)]
-        statements = self._prepared(nest, point, strip.lanes, strip.lane)
-        register = self.registers[at]
-        statements.append(stored(register, self._expression(nest.store.value, point), [strip.lane]))
+        return self._element_of(at, point, strip.lanes, strip.lane)
+
+    def _element_of(self, at: int, point: dict[Any, Any], lanes: int, lane: Any) -> list[Any]:
+        """Compute an element, and keep it where others read it."""
+        nest, register = self.plan.nests[at], self.registers[at]
+        statements = self._prepared(nest, point, lanes, lane)
+        statements.append(stored(register, self._expression(nest.store.value, point), [self.lane]))
         if at in self.places:
-            value = loaded(register, [strip.lane], nest.target.dtype)
+            value = loaded(register, [self.lane], nest.target.dtype)
             indices = [self._expression(each, point) for each in nest.store.indices]
             statements.append(stored(self.places[at].buffer, value, self._at_place(at, indices)))
         return statements
@@ -318,13 +331,17 @@ class RowWriter:
             wide -= half
         total = loaded(partial, [index(0)], nest.target.dtype)
         if magnitudes is not None:
-            largest, dtype = tirx.BufferLoad(magnitudes, [index(0)]), str(nest.target.dtype)
-            is_undefined = tirx.GT(largest, tirx.const(INFINITY_BITS[dtype], integers_of(dtype)))
-            total = tirx.Select(is_undefined, tirx.reinterpret(dtype, largest), total)
+            total = self._kept(at, total, [index(0)])
         if reducer.neutral is not None and not is_same_number(nest.init, reducer.neutral):
             total = reducer.combine(nest.init, total)
         statements.append(stored(self._value_of(at), vectorizable(total), [index(0)]))
         return [*statements, *self._result(at, self._point(at, (), index(0)))]
+
+    def _kept(self, at: int, total: Any, place: list[Any]) -> Any:
+        """An extremum, or the NaN that is among its terms."""
+        largest, dtype = tirx.BufferLoad(self.magnitudes[at], place), str(self.plan.nests[at].target.dtype)
+        is_undefined = tirx.GT(largest, tirx.const(INFINITY_BITS[dtype], integers_of(dtype)))
+        return tirx.Select(is_undefined, tirx.reinterpret(dtype, largest), total)
 
     # --- expressions -------------------------------------------------------------------------------------------------
 
@@ -374,9 +391,9 @@ class RowWriter:
 
     def _at_place(self, at: int, indices: list[Any]) -> list[Any]:
         kind, nest = self.places[at].kind, self.plan.nests[at]
-        if kind == "value":
+        if kind == VALUE:
             return [index(0)]
-        if kind == "target":
+        if kind == TARGET:
             return indices
         rows = self.plan.rows.axes[at]
         return [one for axis, one in zip(nest.places, indices, strict=True) if axis not in rows]

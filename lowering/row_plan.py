@@ -85,7 +85,7 @@ def _inside(nest: Nest, rows: Sequence[int]) -> Inside:
     groups: list[tuple[int, ...]] = []
     for at in numbers:
         if groups and all(
-            _are_neighbours(nest.axes[at], groups[-1][-1], at, *one) for one in zip(accesses, shapes, strict=True)
+            are_neighbours(nest.axes[at], groups[-1][-1], at, *one) for one in zip(accesses, shapes, strict=True)
         ):
             groups[-1] += (at,)
         else:
@@ -100,7 +100,7 @@ def _in_order(numbers: list[int], accesses: list[tuple]) -> list[int]:
     return [*(at for at in numbers if at not in order), *dict.fromkeys(order)]
 
 
-def _are_neighbours(axis: Axis, outer: int, inner: int, places: tuple, shape: Sequence[Any]) -> bool:
+def are_neighbours(axis: Axis, outer: int, inner: int, places: tuple, shape: Sequence[Any]) -> bool:
     """Whether an access goes through both axes as through one, or along neither."""
     if outer not in places and inner not in places:
         return True

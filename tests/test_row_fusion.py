@@ -297,3 +297,43 @@ def test_group_norm_of_torch_is_one_kernel():
     program = mt.from_torch(norm, (x,)).compile()
     torch.testing.assert_close(program(x), norm(x), rtol=2e-5, atol=2e-5)
     assert program.stats["kernels"] == 1
+
+
+@mt.jit
+def channel_norm(x, w):
+    c = x - torch.mean(x, dim=1, keepdim=True)
+    return c / torch.sqrt(torch.mean(c * c, dim=1, keepdim=True) + 1e-5) * w[None, :, None, None]
+
+
+@mt.jit
+def channel_softmax(x):
+    return torch.softmax(x, 1)
+
+
+@pytest.mark.parametrize(
+    "shape", [(2, 5, 3, 7), (1, 33, 9, 15), (2, 64, 12, 12), (3, 40, 1, 130), (5, 1, 4, 6)], ids=str
+)
+@pytest.mark.parametrize("pipeline", ["linalg", "relax"])
+def test_rows_that_lie_side_by_side(shape, pipeline, monkeypatch):
+    """Softmax over channels: each lane of a vector is a row."""
+    monkeypatch.setenv("MLIRTRI_FORCE_SCHEDULES", "1")
+    x, w = torch.randn(shape), torch.randn(shape[1])
+    x[0, 0, 0, 0], x[0, -1, 1 % shape[2], 2], x[-1, :, 0, 1] = torch.nan, torch.inf, -torch.inf
+    kernel = channel_softmax.compile(x, pipeline=pipeline)
+    torch.testing.assert_close(kernel(x), torch.softmax(x, 1), rtol=2e-5, atol=2e-6, equal_nan=True)
+    norm = channel_norm.compile(x, w, pipeline=pipeline)
+    expected = torch.nn.functional.layer_norm(x.movedim(1, -1), shape[1:2], w).movedim(-1, 1)
+    torch.testing.assert_close(norm(x, w), expected, rtol=2e-4, atol=2e-5, equal_nan=True)
+    if shape[1] > 1:
+        assert kernel.stats["kernels"] == norm.stats["kernels"] == 1
+        assert rules(kernel) == ["Rows"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
+def test_rows_side_by_side_of_other_dtypes(dtype):
+    x = torch.randn(3, 20, 5, 9).to(dtype)
+    close = {torch.float64: 1e-12, torch.float16: 4e-3, torch.bfloat16: 3e-2}[dtype]
+    kernel = channel_softmax.compile(x)
+    expected = torch.softmax(x.double(), 1).to(dtype)
+    torch.testing.assert_close(kernel(x), expected, rtol=close, atol=close)
+    assert "mlirtri.schedule_failures" not in kernel.ir["scheduled"]
