@@ -42,7 +42,7 @@ bench: $(VENV)/.bench  ## the table of speeds beside torch, torch.compile and Nu
 	@mkdir -p build
 	$(BIN)/python -m benchmarks --json build/bench.json --plot build/bench.svg $(BENCH_FLAGS)
 
-bench-quick: $(VENV)/.bench  ## some of its rows, in under two minutes
+bench-quick: $(VENV)/.bench  ## some of its rows, without torch.compile, in under two minutes
 	$(BIN)/python -m benchmarks --quick --seconds 0.3 $(BENCH_FLAGS)
 
 bench-rules: $(VENV)/.bench  ## each schedule rule beside loops without a schedule

@@ -23,6 +23,8 @@ from typing import Any
 
 from benchmarks import processes, report
 
+QUICK_PEERS = "torch,numpy,numba"
+"""Not torch.compile, which takes some 8 s for each row and number of threads."""
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -54,7 +56,8 @@ def read_options() -> argparse.Namespace:
                         help="cpu: time of the thread, for machines with other work; one thread only")  # fmt: skip
     parser.add_argument("--peers", help="with commas: torch, compile, numpy, numba, tvm; by default those of each row")
     parser.add_argument("--seconds", type=float, default=1.0, help="for all samples of a row")
-    parser.add_argument("--quick", action="store_true", help="a row or two of each class")
+    parser.add_argument("--quick", action="store_true",
+                        help="a row or two of each class, without torch.compile unless --peers names it")  # fmt: skip
     parser.add_argument("--json", type=_file, help="write the figures to this file")
     parser.add_argument("--plot", type=_file, help="draw the ratios into this file (.svg, .png); needs matplotlib")
     parser.add_argument("--list", action="store_true", help="print the rows' titles and stop")
@@ -84,7 +87,8 @@ def measure_all(options: argparse.Namespace) -> None:
         print("\n".join(row.title for row in rows))
         options.into.write_text("{}")
         return
-    peers = None if options.peers is None else tuple(filter(None, options.peers.split(",")))
+    named = QUICK_PEERS if options.quick and options.peers is None else options.peers
+    peers = None if named is None else tuple(filter(None, named.split(",")))
     conditions = Conditions(options.one, options.seconds, options.clock, peers)
     limits = processes.in_own_process(lambda: limits_for(rows, conditions))
     found: dict[str, Any] = {
