@@ -24,12 +24,13 @@ class Multiplication:
     """One instruction: ``sums += left @ right`` of 16 rows, 8 columns and 32 bytes along the sum."""
 
     dtype: str
-    """Of the operands."""
+    """Of the operands, as they are in memory."""
     sums: str
     """Dtype of the sums."""
     shape: str
     operands: str
     """PTX's names of the dtypes of sums and operands."""
+    name: str
 
     @property
     def bytes(self) -> int:
@@ -41,14 +42,20 @@ class Multiplication:
         return 32 // self.bytes
 
 
+def _of_bytes(left: str, right: str) -> Multiplication:
+    short = {"int8": "s8", "uint8": "u8"}
+    name = left if left == right else f"{left}_by_{right}"
+    return Multiplication(left, "int32", "m16n8k32", f"s32.{short[left]}.{short[right]}.s32", name)
+
+
+BYTES = ("int8", "uint8")
 MULTIPLICATIONS = {
-    each.dtype: each
-    for each in (
-        Multiplication("float16", "float32", "m16n8k16", "f32.f16.f16.f32"),
-        Multiplication("bfloat16", "float32", "m16n8k16", "f32.bf16.bf16.f32"),
-        Multiplication("int8", "int32", "m16n8k32", "s32.s8.s8.s32"),
-    )
+    ("float16", "float16"): Multiplication("float16", "float32", "m16n8k16", "f32.f16.f16.f32", "float16"),
+    ("bfloat16", "bfloat16"): Multiplication("bfloat16", "float32", "m16n8k16", "f32.bf16.bf16.f32", "bfloat16"),
+    **{(left, right): _of_bytes(left, right) for left in BYTES for right in BYTES},
 }
+"""By the dtypes of the left operand and of the right one."""
+NARROW = {dtype for pair in MULTIPLICATIONS for dtype in pair}
 
 _FUNCTION = "__forceinline__ __device__ void"
 _COPY = """{function} mlirtri_copy_{bytes}(void* to, const void* from, int present) {{
@@ -74,7 +81,7 @@ _FRAGMENTS = """{function} mlirtri_fragments{way}(unsigned* to, const void* from
     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at));
 }}
 """
-_MULTIPLY = """{function} mlirtri_multiply_{dtype}({sums}* sums, const unsigned* left, const unsigned* right) {{
+_MULTIPLY = """{function} mlirtri_multiply_{name}({sums}* sums, const unsigned* left, const unsigned* right) {{
   asm volatile("mma.sync.aligned.{shape}.row.col.{operands} "
     "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
     : "+{register}"(sums[0]), "+{register}"(sums[1]), "+{register}"(sums[2]), "+{register}"(sums[3])
@@ -117,9 +124,9 @@ def multiply(kind: Multiplication, sums: Any, left: Any, right: Any) -> Any:
     """``sums += left @ right`` of the fragments that a warp's threads have."""
     types = {"sums": "float" if "float" in kind.sums else "int", "register": "f" if "float" in kind.sums else "r"}
     code = _MULTIPLY.format(
-        function=_FUNCTION, dtype=kind.dtype, shape=kind.shape, operands=kind.operands, **types
+        function=_FUNCTION, name=kind.name, shape=kind.shape, operands=kind.operands, **types
     )  # fmt: skip
-    return _call(f"mlirtri_multiply_{kind.dtype}", code, sums, left, right)
+    return _call(f"mlirtri_multiply_{kind.name}", code, sums, left, right)
 
 
 def barrier() -> Any:

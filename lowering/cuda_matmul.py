@@ -1,7 +1,7 @@
 """The CUDA rule for products of halves and bytes: on tensor cores, operands read as they are, all else done with them.
 
-Takes a PrimFunc with one block that is a product (`products.py`) of operands of fp16, bf16 or int8 that are widened, in
-any layout, batched, or a convolution, and elementwise work behind it. Gives a function that we write ourselves
+Takes a PrimFunc with one block that is a product (`products.py`) of operands of fp16, bf16 or bytes that are widened,
+in any layout, batched, or a convolution, and elementwise work behind it. Gives a function that we write ourselves
 (`cuda_tensor_cores.py`). None for other functions, and for devices before sm_80.
 """
 
@@ -58,11 +58,12 @@ def _is_narrow(product: Product) -> bool:
 
 def _kernel(contraction: Contraction, _target: Target) -> Any:
     factors = [narrow(each) for each in (contraction.left, contraction.right)]
-    dtypes = {each[0] for each in factors if each is not None}
-    kind = MULTIPLICATIONS[dtypes.pop()] if len(dtypes) == 1 and None not in factors else None
+    if None in factors:
+        return None
+    (left_dtype, left), (right_dtype, right) = factors
+    kind = MULTIPLICATIONS.get((left_dtype, right_dtype))
     if kind is None or kind.sums != contraction.dtype:
         return None
-    (_, left), (_, right) = factors
     return TensorCoreKernel(contraction, left, right, kind, _tile_for(contraction)).written()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from mlirtri.lowering.bfloat16_storage import BITS, HALF, bits_of
 from mlirtri.lowering.contraction import Axis, Values, depends, size_of
-from mlirtri.lowering.cuda_instructions import MULTIPLICATIONS, Multiplication, copy, place, put
+from mlirtri.lowering.cuda_instructions import NARROW, Multiplication, copy, place, put
 from mlirtri.lowering.tile_statements import counted, replaced, spread
 from mlirtri.lowering.tir_statements import index
 from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_walk, tirx
@@ -136,7 +136,11 @@ class Operand:
         dtype = str(self.element.ty.dtype)
         if dtype == HALF:
             return bits_of(self.element)
-        return tirx.reinterpret(BITS, self.element) if dtype == "float16" else self.element
+        # The other operand's bytes may be of the other sign.
+        other = BITS if dtype == "float16" else self.kind.dtype if self.kind.bytes == 1 else dtype
+        # One in another has no name in TVM's source.
+        bare = self.element.args[0] if _is_reinterpret(self.element, "uint8") else self.element
+        return bare if str(bare.ty.dtype) == other else tirx.reinterpret(other, bare)
 
 
 def narrow(element: Any) -> tuple[str, Any] | None:
@@ -146,7 +150,7 @@ def narrow(element: Any) -> tuple[str, Any] | None:
     """
     if isinstance(element, tirx.Cast):
         dtype = str(element.value.ty.dtype)
-        if dtype in MULTIPLICATIONS:
+        if dtype in NARROW:
             return dtype, element.value
     if _is_reinterpret(element, "float32") and isinstance(shifted := element.args[0], tirx.LShift):
         if isinstance(shifted.a, tirx.Cast) and str(shifted.a.value.ty.dtype) == BITS and shifted.b.value == 16:

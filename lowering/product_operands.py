@@ -29,6 +29,7 @@ from mlirtri.lowering.tvm_names import (
     SBlock,
     Schedule,
     TensorLoad,
+    ir,
     read_write_region,
     relax,
     structural_map,
@@ -149,14 +150,20 @@ def _is_mover(facts: Any, block: Any) -> bool:
     if not _is_plain(facts, block):
         return False
     value = block.body.value
-    while isinstance(value, tirx.Cast) and _bits(value) >= _bits(value.value):
-        value = value.value
+    while (isinstance(value, tirx.Cast) and _bits(value) >= _bits(value.value)) or _is_view_of_bits(value):
+        value = value.value if isinstance(value, tirx.Cast) else value.args[0]
     if not isinstance(value, TensorLoad) or len(facts.reads) != 1:
         return False
     [read] = facts.reads
     return all(
         axis is not None or isinstance(place, tirx.IntImm) for axis, place in zip(read.axes, read.indices, strict=True)
     )
+
+
+def _is_view_of_bits(value: Any) -> bool:
+    """Whether bits are read as those of an integer with or without a sign."""
+    is_call = isinstance(value, ir.Call) and str(getattr(value.op, "name", "")).endswith("reinterpret")
+    return is_call and all(str(each.ty.dtype).lstrip("u").startswith("int") for each in (value, value.args[0]))
 
 
 def _is_padding(facts: Any, block: Any) -> bool:

@@ -23,6 +23,7 @@
 #define ushort unsigned short
 
 typedef _Float16 half;
+typedef uint8_t uchar;
 struct nv_bfloat16 { uint16_t bits; };
 struct half2 { half x, y; };
 struct nv_bfloat162 { nv_bfloat16 x, y; };
@@ -158,7 +159,7 @@ static void start_copy(void* to, const void* from, int bytes, int present) {
 }
 
 // One factor of 32 bytes along the sum: how many elements are in a register, and the element at a place.
-template <typename T, typename Sum>
+template <typename T, typename Sum, typename Right = T>
 struct Multiply {
   static constexpr int per = 4 / sizeof(T);
 
@@ -172,8 +173,9 @@ struct Multiply {
     return value;
   }
 
+  template <typename Kind>
   static Sum element(const unsigned* parts, int k) {
-    T values[per];
+    Kind values[per];
     memcpy(values, parts, 4);
     return wide(values[k % per]);
   }
@@ -190,7 +192,7 @@ struct Multiply {
         int part = k % (4 * per) / per, later = k / (4 * per);
         const unsigned* of_left = &warp.left[row % 8 * 4 + part][row / 8 + 2 * later];
         const unsigned* of_right = &warp.right[column * 4 + part][later];
-        sums[at] += element(of_left, k) * element(of_right, k);
+        sums[at] += element<T>(of_left, k) * element<Right>(of_right, k);
       }
     }
     wait_and_return(AT_WARP);
@@ -250,4 +252,10 @@ static void mlirtri_multiply_int8(int* sums, const unsigned* left, const unsigne
 }
 static void mlirtri_multiply_uint8(int* sums, const unsigned* left, const unsigned* right) {
   emulated::Multiply<uint8_t, int>::run(sums, left, right);
+}
+static void mlirtri_multiply_int8_by_uint8(int* sums, const unsigned* left, const unsigned* right) {
+  emulated::Multiply<int8_t, int, uint8_t>::run(sums, left, right);
+}
+static void mlirtri_multiply_uint8_by_int8(int* sums, const unsigned* left, const unsigned* right) {
+  emulated::Multiply<uint8_t, int, int8_t>::run(sums, left, right);
 }

@@ -58,10 +58,20 @@ def test_the_source_computes_the_right_numbers(tmp_path, without_nvcc):
     image = data((2, 4, 9, 9), HALF)
     module = torch.nn.Conv2d(4, 12, 3, stride=2, bias=False).to(HALF).eval()
     kernels["convolution"] = mt.from_torch(module, (image,)).compile(target="cuda")
+    unsigned, signed = (torch.arange(33 * 40).reshape(33, 40) % 251).to(torch.uint8), data((33, 40), torch.int8)
+    pairs = {
+        "without_signs": (unsigned, unsigned.mT),
+        "mixed": (unsigned, signed.mT),
+        "mixed_too": (signed, unsigned.mT),
+    }
+    pairs = {name: [each.contiguous() for each in pair] for name, pair in pairs.items()}
+    kernels |= {name: mt.jit(widened).compile(*pair, target="cuda") for name, pair in pairs.items()}
     assert [name for name, kernel in kernels.items() if rules_of(kernel) != ["TensorCores"]] == []
     emulated = Emulated(kernels, tmp_path)
     given = {name: [data(shape, case.dtype) for shape in case.shapes] for name, case in CASES.items()}
+    given |= pairs
     expected = {name: case.function(*given[name]) for name, case in CASES.items()}
+    expected |= {name: widened(*pair) for name, pair in pairs.items()}
     given["convolution"], expected["convolution"] = [image, module.weight.detach()], module(image).detach()
     for name in kernels:
         out = torch.full_like(expected[name], 7)
