@@ -2,7 +2,7 @@
 
 Prints for each row the time, torch's, the ratio and what is reached of its goal: the ratio to cuBLAS for products, the
 share of copy bandwidth, measured in the same run, for kernels that are bound by memory. Data is larger than the second
-cache. Where there is no device it says so and exits with status 2.
+cache. Where there is no device it says so and what it would run, and exits with status 2.
 """
 
 from __future__ import annotations
@@ -111,7 +111,10 @@ def copy_bandwidth() -> float:
 def main() -> int:
     """Print the table; 2 without a device."""
     if not torch.cuda.is_available():
-        print("torch finds no CUDA device, and this benchmark measures nothing else", file=sys.stderr)
+        print("torch finds no CUDA device, and this benchmark measures nothing else; it would run:", file=sys.stderr)
+        for row in rows():
+            goal = f"{COPY_GOAL} of copies" if row.bytes else f"{PRODUCT_GOAL} of cuBLAS"
+            print(f"{row.name:26}{row.dtype!s:16}{' by '.join(map(str, row.shapes)):44}{goal}")
         return 2
     major, minor = torch.cuda.get_device_capability()
     bandwidth = copy_bandwidth()
