@@ -32,7 +32,7 @@ def _scattered(operation: ir.Operation) -> Sequence[ir.Value]:
 
     def element(at: list[ir.Value], carried: list[ir.Value]) -> Sequence[ir.Value]:
         place = _place(at, indices, dimensions, operands[0].type.rank)
-        inside = _inside(place, operands[0])
+        inside = inside_of(place, operands[0])
         choice = scf.IfOp(inside, [each.type for each in carried], has_else=True)
         with ir.InsertionPoint(choice.then_block):
             old = [tensor.extract(each, place) for each in carried]
@@ -43,17 +43,17 @@ def _scattered(operation: ir.Operation) -> Sequence[ir.Value]:
             scf.YieldOp(carried)
         return choice.results
 
-    return _loops(list(updates[0].type.shape), [], operands, element)
+    return loops(list(updates[0].type.shape), [], operands, element)
 
 
-def _loops(sizes: list[int], at: list[ir.Value], carried: list[ir.Value], body: Body) -> Sequence[ir.Value]:
+def loops(sizes: list[int], at: list[ir.Value], carried: list[ir.Value], body: Body) -> Sequence[ir.Value]:
     """Loops of these sizes around `body`, which takes where they are and what they carry."""
     if len(at) == len(sizes):
         return body(at, carried)
     bounds = [arith.constant(ir.IndexType.get(), each) for each in (0, sizes[len(at)], 1)]
     loop = scf.ForOp(*bounds, carried)
     with ir.InsertionPoint(loop.body):
-        scf.YieldOp(_loops(sizes, [*at, loop.induction_variable], list(loop.inner_iter_args), body))
+        scf.YieldOp(loops(sizes, [*at, loop.induction_variable], list(loop.inner_iter_args), body))
     return loop.results
 
 
@@ -79,7 +79,7 @@ def _start(indices: ir.Value, scattered: list[ir.Value], number: int, vector_dim
     return arith.index_cast(ir.IndexType.get(), tensor.extract(indices, at))
 
 
-def _inside(place: list[ir.Value], operand: ir.Value) -> ir.Value:
+def inside_of(place: list[ir.Value], operand: ir.Value) -> ir.Value:
     """Whether all of `place` is; a negative number is too large when its sign is not looked at."""
     inside = arith.constant(ir.IntegerType.get_signless(1), 1)
     for index, size in zip(place, operand.type.shape, strict=True):

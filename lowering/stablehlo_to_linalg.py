@@ -1,8 +1,8 @@
 """`stablehlo` → `linalg`: upstream's lowering, ours of what upstream leaves, then what all imported MLIR goes through.
 
-Takes one function of `stablehlo`. Gives the normal form of `mlir_to_linalg.py`. Upstream leaves loops, branches, sorts
-and scatters, which become `scf` and `tm_tensor` here. Refuses, all at once, what neither lowers: custom calls by their
-name, communication between devices, what has to do with tokens.
+Takes one function of `stablehlo`. Gives the normal form of `mlir_to_linalg.py`. Upstream leaves loops, branches, sorts,
+scatters and gradients of pools, which become `scf` and `tm_tensor` here. Refuses, all at once, what neither lowers:
+custom calls by their name, communication between devices, what has to do with tokens.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from mlirtri.lowering import (
     stablehlo_control,
     stablehlo_fft,
     stablehlo_scatter,
+    stablehlo_selection,
     stablehlo_sizes,
     stablehlo_sorting,
     stablehlo_sums,
@@ -44,6 +45,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("sums-of-halves", stablehlo_sums.rewrite, module, context)
         run_rewrite("sorts", stablehlo_sorting.rewrite, module, context)
         run_rewrite("scatters", stablehlo_scatter.rewrite, module, context)
+        run_rewrite("selections", stablehlo_selection.rewrite, module, context)
         refuse(_left(module), "linalg", "compute it outside of the program, or write it with other operations")
     return mlir_to_linalg.lower(module, context)
 

@@ -34,7 +34,7 @@ def beside_numbers(x, y):
 
 @pytest.mark.parametrize("kind", [torch.uint8, pytest.param(torch.int8, marks=pytest.mark.slow)])
 def test_narrow_integers_beside_numbers(kind):
-    check(beside_numbers, BYTES.view(kind), BYTES)
+    check(beside_numbers, BYTES.view(kind), BYTES, pipeline="mlir")
 
 
 def named(names):
