@@ -19,20 +19,23 @@ from mlirtri.lowering.cpu_transposes import turned
 from mlirtri.lowering.loop_strips import Shape, strip
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tir_statements import fresh, index, plus, sequence, substituted
-from mlirtri.lowering.tvm_names import tirx
+from mlirtri.lowering.tvm_names import ir, structural_walk, tirx
+from mlirtri.lowering.tvm_targets import vector_bits
 
 CHUNK = 64
 """Vectors that one thread does at a time where there are few rows to share."""
 FEW_LANES = 4
 CROSSED_ROWS = 64
 """Rows that a transpose does for one vector of columns."""
+_WIDENING = (tirx.Cast, ir.Call, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
+"""Expressions with values of another width, and what a CPU has no vectors of bytes for."""
 
 
 def element_loops(nest: Nest, target: Target) -> Any:
     """The statements of an elementwise nest; None where no axis is fit for vectors."""
     if not nest.axes:
         return fresh(nest.body)
-    axis, lanes = _vector_axis(nest), lanes_of(nest, nest.flat)
+    axis, lanes = _vector_axis(nest), _lanes(nest)
     if axis is None or lanes < FEW_LANES:
         return None
     across = _crossing_axis(nest, axis)
@@ -43,6 +46,17 @@ def element_loops(nest: Nest, target: Target) -> Any:
     for part in _regions(nest, [each for each in nest.axes if each is not axis]):
         made += _region(part, next(each for each in part.axes if each.variable.same_as(axis.variable)), lanes, target)
     return sequence(*made)
+
+
+def _lanes(nest: Nest) -> int:
+    """Vector lanes: a register of the widest element, taken as 32 bits unless narrow integers stay what they are."""
+    lanes = lanes_of(nest, nest.flat)
+    if not all(str(each.dtype).startswith(("int", "uint")) for each in nest.flat):
+        return lanes
+    widening: list[Any] = []
+    structural_walk(nest.body, [(kind, widening.append) for kind in _WIDENING], order="pre")
+    bits = max(int(each.dtype.bits) for each in nest.flat)
+    return lanes if widening or not nest.vectorizes else vector_bits() // bits
 
 
 def _regions(nest: Nest, axes: Sequence[NestAxis]) -> list[Nest]:

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 import mlirtri
 from mlirtri import jit
+from mlirtri.lowering.tvm_targets import vector_bits
 
 EXTENTS = ((1, 1), (3, 5), (7, 16), (5, 37), (70, 1001))
 DTYPES = ("float64", "float16", "int8", "int64", "uint8")
@@ -167,6 +168,15 @@ def test_sums_of_large_numbers_that_cancel(axis):
     kernel = mlirtri.jit(lambda x: x.sum(axis)).compile(x)
     assert "if " in kernel.ir["scheduled"]
     torch.testing.assert_close(kernel(x).double(), x.double().sum(axis), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize(("dtype", "widening"), [("uint8", 1), ("int8", 1.5), ("int16", 1)], ids=str)
+def test_narrow_integers_fill_their_vectors(dtype, widening):
+    x = torch.arange(300).remainder(97).reshape(3, 100).to(getattr(torch, dtype))
+    kernel = mlirtri.jit(lambda x: torch.where(x > 5, x + x, (x & 3) * 3) * widening).compile(x)
+    torch.testing.assert_close(kernel(x), torch.where(x > 5, x + x, (x & 3) * 3) * widening)
+    lanes = vector_bits() // (8 * x.itemsize)
+    assert (f"T.vectorized(T.int64({lanes}))" in kernel.ir["scheduled"]) == (widening == 1)
 
 
 def permuted(x):
