@@ -85,6 +85,26 @@ def rms_norm(x: torch.Tensor, shape: Any, weight: torch.Tensor | None = None, ep
     return (found if weight is None else found * weight).to(x.dtype)
 
 
+def multilabel_margin(x: torch.Tensor, target: torch.Tensor, reduction: int = 1) -> torch.Tensor:
+    """The loss alone."""
+    return multilabel_margin_forward(x, target, reduction)[0]
+
+
+def multilabel_margin_forward(x: torch.Tensor, target: torch.Tensor, reduction: int) -> Any:
+    """torch's own decomposition counts the labels behind the first -1 as label 0."""
+    rows, labels = torch.atleast_2d(x), torch.atleast_2d(target)
+    number = torch.arange(rows.shape[1], device=x.device)
+    end = torch.amin(torch.where(labels == -1, number, rows.shape[1]), -1, True)
+    is_label = number < end
+    chosen = rows.gather(-1, torch.where(is_label, labels, 0))
+    is_target = torch.any((number == labels.unsqueeze(-1)) & is_label.unsqueeze(-1), 1)
+    margins = torch.clamp(1.0 - chosen.unsqueeze(-1) + rows.unsqueeze(1), min=0) / rows.shape[1]
+    counts = is_label.unsqueeze(-1) & torch.logical_not(is_target).unsqueeze(1)
+    found = torch.where(counts, margins, 0.0).sum((1, 2))
+    found = found.sum() if reduction == 2 else found.mean() if reduction == 1 else found.view(x.shape[:-1])
+    return found, is_target.to(x.dtype).view(x.shape)
+
+
 REDUCTIONS: dict[Any, Callable[..., Any]] = {
     **{
         operator: in_float32(operator)
@@ -107,6 +127,8 @@ REDUCTIONS: dict[Any, Callable[..., Any]] = {
     aten.var.correction: variance,
     aten.var_mean.correction: variance_and_mean,
     aten.rms_norm.default: rms_norm,
+    aten.multilabel_margin_loss.default: multilabel_margin,
+    aten.multilabel_margin_loss_forward.default: multilabel_margin_forward,
     aten.linalg_norm.default: torch._refs.linalg.norm,
     aten.linalg_norm.ord_str: torch._refs.linalg.norm,
     aten.linalg_matrix_norm.default: torch._refs.linalg.matrix_norm,

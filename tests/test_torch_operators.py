@@ -104,7 +104,9 @@ def writes_at_places(x, m, rows):
     )
     diagonals = m.diagonal_scatter(torch.ones(2), 1), m.diagonal_scatter(torch.ones(2), -1, 1, 0)
     found = torch.searchsorted(x.sort(1)[0], rows), torch.searchsorted(x, rows, sorter=x.argsort(1), right=True)
-    return scattered, diagonals, found, torch.dist(x, rows, 1)
+    labels = torch.tensor([[0, 1, -1, 0, 0, 0], [3, -1, 0, 0, 0, 0], [5, 4, 3, 2, 1, 0]])
+    losses = [torch.nn.functional.multilabel_margin_loss(x, labels, reduction=name) for name in ("none", "mean")]
+    return scattered, diagonals, found, torch.dist(x, rows, 1), losses
 
 
 def test_writes_at_places():
