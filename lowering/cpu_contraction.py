@@ -239,8 +239,13 @@ class _Nest:
     ) -> Any:
         """The loop over the tiles of a chunk; `body` gets the place in the chunk, and the tile's number."""
         first, extent = number * sized(chunk), chunk
-        if not isinstance(cut, Cut) or not isinstance(chunk, int) or cut.count % chunk:
+        if not isinstance(cut, Cut) or not isinstance(chunk, int):
             extent = tirx.min(sized(chunk), sized(cut.count) - first)
+        elif cut.count % chunk:
+            # Even parts: a thread that gets a short one waits for the others.
+            chunks = parts_of(cut.count, chunk)
+            first, end = (quotient(each * index(cut.count), chunks) for each in (number, number + index(1)))
+            extent = end - first
         return counted("tile", extent, lambda at: body(at, first + at))
 
     def _by_size(self, cut: Cut | OpenCut, tile: Any, body: Callable[..., Any]) -> Any:

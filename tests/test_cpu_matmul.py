@@ -162,6 +162,12 @@ def test_threads_share_tiles(threads):
     check(plain, torch.matmul, (600,), (600, 1100), threads=threads)
 
 
+def test_threads_have_even_shares_of_the_tiles():
+    # 43 rows of tiles, which chunks of six would leave one of.
+    scheduled = check(plain, torch.matmul, (256, 256), (256, 256), threads=2)
+    assert "* T.int64(43) // T.int64(8)" in scheduled
+
+
 def test_nan_and_infinity_stay_in_their_rows_and_columns():
     a, b = random(20, 33), random(33, 50)
     a[3, 5], b[7, 11] = float("nan"), float("inf")
