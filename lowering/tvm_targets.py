@@ -65,6 +65,14 @@ LOWERED_PIPELINE = "mlirtri.lowered"
 """What is left to do for modules that have been through the other."""
 
 
+_NOT_FOR_STATEMENTS = ("s_tir.CompactBufferAllocation", "tirx.RemoveNoOp", "s_tir.HoistIfThenElse")
+"""Passes of TVM that imperative functions do without.
+
+Their buffers are as large as they have to be, LLVM does the rest, and the passes take most of the time that tiles of
+run-time sizes take.
+"""
+
+
 def _build_pipeline():
     """TVM's own lowering, after which no `let` variable is bound twice: unrolling and the bf16 pass repeat them."""
     lowering, host, device = tvm_names.tvm.tirx.get_tir_pipeline("s_tir")
@@ -89,8 +97,9 @@ def _with_statements_in_place(lowering):
         functions = [function for _, function in mod.functions_items()]
         is_imperative = any(IMPERATIVE in (function.attrs or {}) for function in functions)
         has_lets = any(_has_lets(function) for function in functions)
-        config = {"tirx.disable_storage_rewrite": is_imperative, "tirx.disable_cse_tir": has_lets}
-        with tvm_names.tvm.transform.PassContext(config=config):
+        config = {"tirx.disable_storage_rewrite": is_imperative, "tirx.disable_cse_tir": has_lets or is_imperative}
+        disabled = _NOT_FOR_STATEMENTS if is_imperative else ()
+        with tvm_names.tvm.transform.PassContext(config=config, disabled_pass=list(disabled)):
             return lowering(mod)
 
     return run
