@@ -10,6 +10,8 @@ import torch
 
 aten = torch.ops.aten
 _SUM, _MEAN, _MAX = range(3)
+_SUMMED_AT_ONCE = (torch.float32, torch.float16, torch.bfloat16)
+"""Where torch sums these, it does not say to which bag a sample belongs, nor how many a bag has."""
 
 
 def bagged(
@@ -43,6 +45,8 @@ def bagged(
         found = start.index_add(0, bag, torch.where(counts.unsqueeze(-1), rows, 0.0).to(weight.dtype))
     if mode == _MEAN:
         found = found / torch.clamp(sizes, min=1).unsqueeze(-1).to(weight.dtype)
+    if mode == _SUM and padding < 0 and weight.dtype in _SUMMED_AT_ONCE:
+        bag, sizes = bag[:0], torch.zeros_like(sizes)
     return found, bag, sizes, torch.zeros_like(sizes)
 
 

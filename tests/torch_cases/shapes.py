@@ -138,6 +138,7 @@ CASES = [
     ("embedding bag sum", lambda k, w, o: F.embedding_bag(k, w, o, mode="sum"), lambda: (i(6, low=0, high=7), f(7, 3), torch.tensor([0, 2, 5]))),
     ("embedding bag weights", lambda k, w, s: F.embedding_bag(k, w, mode="sum", per_sample_weights=s), lambda: (i(2, 4, low=0, high=7), f(7, 3), f(2, 4))),
     ("embedding bag max", lambda k, w, o: F.embedding_bag(k, w, o, mode="max", padding_idx=-4), lambda: (i(6, low=0, high=7), f(7, 3), torch.tensor([0, 2, 2]))),
+    ("embedding bag with its bags", lambda k, w, o: torch.ops.aten._embedding_bag(w, k, o), lambda: (i(6, low=0, high=7), f(7, 3), torch.tensor([0, 2, 5]))),
     ("embedding bag mean", lambda k, w: F.embedding_bag(k, w, mode="mean"), lambda: (i(2, 4, low=0, high=7), f(7, 3))),
     ("one hot", lambda k: F.one_hot(k, 6), lambda: (i(4, low=0, high=6),)),
     ("bucketize", torch.bucketize, lambda: (f(6), torch.tensor([-1.0, 0.0, 0.5]))),
