@@ -1,4 +1,7 @@
-"""Powers of integers, which torch-mlir does not lower: by multiplications, or left for the repair of two tensors."""
+"""Powers of integers, which torch-mlir does not lower: by multiplications, or left for the repair of two tensors.
+
+Powers of floats are left to torch-mlir, but for the exponents that torch itself multiplies for.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,22 @@ MOST_STEPS = 64
 """Above this exponent a power is that of a tensor."""
 
 
+_OF_FLOATS: dict[float, Callable[[torch.Tensor], torch.Tensor]] = {
+    -2: lambda x: 1 / (x * x), -1: torch.reciprocal, 0: torch.ones_like, 1: torch.clone, 2: lambda x: x * x,
+    3: lambda x: x * x * x,
+}  # fmt: skip
+_ROOTS: dict[float, Callable[[torch.Tensor], torch.Tensor]] = {0.5: torch.sqrt, -0.5: torch.rsqrt}
+"""Of all floats but fp16; others than `pow`'s: that of -0.0 is -0.0, that of -inf is NaN."""
+
+
 def of_number(x: torch.Tensor, exponent: Any) -> torch.Tensor:
     """``x ** exponent``"""
     kind = torch.result_type(x, exponent)
+    known = _OF_FLOATS if kind == torch.float16 else {**_OF_FLOATS, **_ROOTS}
+    if kind.is_floating_point and type(exponent) in (int, float) and exponent in known:
+        return known[exponent](x.to(kind))
+    if kind.is_floating_point and not x.dtype.is_floating_point:
+        return aten.pow.Tensor_Scalar(x.to(kind), exponent)
     if kind.is_floating_point or kind.is_complex:
         return NotImplemented
     if type(exponent) is not int or not 0 <= exponent < MOST_STEPS:

@@ -55,6 +55,13 @@ def test_functions_of_complex_numbers(names):
     check(named(names), z, pipeline="mlir")
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.int32])
+def test_powers_that_torch_multiplies_for(kind):
+    """Their zeros and infinities, too, which are others than C's `pow` has."""
+    x = torch.tensor([2.0, -3.0, 0.0, -0.0, torch.inf, -torch.inf, 7.0] if kind.is_floating_point else [1, 2, 9])
+    check(lambda x: [x**exponent for exponent in (2.0, 3.0, -1.0, -2.0, 0.5, -0.5, 0.0, 1.0)], x.to(kind))
+
+
 def reductions_of_complex(z, r):
     powers = z**2, z**-1, z**0.5, z ** (1 + 2j), 2**z, z**z, r**z
     sums = z.mean(), z.mean(1), z.sum(), z.prod(), z.prod(1, keepdim=True), z.cumsum(0), z.var(0), z.std()
