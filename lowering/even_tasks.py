@@ -29,10 +29,12 @@ def _is_even(extent: Any, tasks: int) -> bool:
 def _over_tasks(loop: Any, tasks: int) -> Any:
     """Task t begins with iteration ceil(t · extent / tasks), so that few iterations are the first of their threads."""
     variable, kind = loop.loop_var, str(loop.loop_var.ty.dtype)
-    task = tirx.Var("task", loop.loop_var.ty)
+    task, of_all = tirx.Var("task", loop.loop_var.ty), tirx.IntImm(kind, tasks)
+    share, rest = tirx.Div(loop.extent, of_all), tirx.Mod(loop.extent, of_all)
 
     def first(number: Any) -> Any:
-        return tirx.Div(number * loop.extent + tirx.IntImm(kind, tasks - 1), tirx.IntImm(kind, tasks))
+        # Not of the whole extent: its product with the number of tasks may be too large for the loop's type.
+        return number * share + tirx.Div(number * rest + tirx.IntImm(kind, tasks - 1), of_all)
 
     start = first(task)
     inner = tirx.For(

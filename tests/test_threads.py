@@ -126,15 +126,25 @@ def test_tasks_have_even_shares_of_a_loop_and_each_thread_its_part():
         counts = torch.zeros(extent, dtype=torch.int64)
         library["numbered"](counts)
         assert counts.tolist() == list(range(1, extent + 1))
+    extents = _extents_of_tasks(function, 10)
+    assert (len(extents), sum(extents), sum(extents[:16]), max(extents), extents[0]) == (32, 10, 5, 1, 1)
+    # Of as many tasks as large machines have, and iterations that only just fit the loop's type.
+    tasks, most = 2048, 2**31 - 1
+    function = in_even_tasks(from_source(PARALLEL.replace("int64", "int32"), SCRIPT_NAMES)["numbered"], tasks)
+    extents = _extents_of_tasks(function, most)
+    assert (sum(extents), min(extents), max(extents)) == (most, most // tasks, most // tasks + 1)
+
+
+def _extents_of_tasks(function, iterations: int) -> list[int]:
+    """How many iterations each task of a function's loop does."""
     (size,) = function.params[0].shape
-    outer = function.body
+    outer, kind = function.body, str(size.ty.dtype)
 
     def extent_of(task: int) -> int:
-        given = {outer.loop_var: tirx.IntImm("int64", task), size: tirx.IntImm("int64", 10)}
+        given = {outer.loop_var: tirx.IntImm(kind, task), size: tirx.IntImm(kind, iterations)}
         return simplified(replaced(outer.body.extent, given)).value
 
-    extents = [extent_of(task) for task in range(outer.extent.value)]
-    assert (len(extents), sum(extents), sum(extents[:16]), max(extents), extents[0]) == (32, 10, 5, 1, 1)
+    return [extent_of(task) for task in range(outer.extent.value)]
 
 
 @needs_torch_threads
