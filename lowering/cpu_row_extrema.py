@@ -15,15 +15,13 @@ from typing import Any
 
 from mlirtri.lowering.cpu_accumulators import Accumulators, extremum_term
 from mlirtri.lowering.cpu_nests import Nest, NestAxis
-from mlirtri.lowering.cpu_positions import some_nan
+from mlirtri.lowering.cpu_positions import PAIR, some_nan
 from mlirtri.lowering.loop_strips import Shape, strip
 from mlirtri.lowering.tir_statements import fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tvm_names import tirx
 
 VECTORS = 8
 """Vectors of extrema: each waits for the one before it."""
-PAIR = 2
-"""Vectors that one comparison looks for NaN in."""
 _PLAIN = ("float32", "float64")
 
 

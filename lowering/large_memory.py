@@ -13,8 +13,6 @@ import torch
 
 LARGE = 1 << 22
 """Bytes from which the pages of a new array cost more than what is written into it."""
-
-
 LINE = 64
 """Bytes of a line of memory."""
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from mlirtri.dialect.mlir import arith, ir, linalg, operations_named, scf, tensor
 from mlirtri.lowering.cloning import replace
+from mlirtri.lowering.linalg_builder import index_constant
 from mlirtri.lowering.scalar_regions import inline_scalars
 from mlirtri.lowering.stablehlo_scatter import inside_of, loops
 
@@ -35,10 +36,10 @@ def _scattered(operation: ir.Operation) -> Sequence[ir.Value]:
 
     def share(at: Values, carried: Values) -> Sequence[ir.Value]:
         corner = [
-            arith.subi(arith.muli(each, index(step)), index(low))
+            arith.subi(arith.muli(each, index_constant(step)), index_constant(low))
             for each, step, low in zip(at, strides, padding, strict=True)
         ]
-        first = [boolean(False), tensor.extract(start, []), *[index(0)] * rank]
+        first = [_boolean(False), tensor.extract(start, []), *[index_constant(0)] * rank]
         found, _, *place = loops(window, [], first, lambda offset, best: _better(operation, corner, offset, best))
         choice = scf.IfOp(found, [carried[0].type], has_else=True)
         with ir.InsertionPoint(choice.then_block):
@@ -63,7 +64,7 @@ def _better(operation: ir.Operation, corner: Values, offset: Values, best: Value
         [keeps] = inline_scalars(operation.regions[0].blocks[0], [value, new])
         keeps = arith.andi(found, keeps)
         values = [arith.select(keeps, *each) for each in zip([value, *place], [new, *here], strict=True)]
-        scf.YieldOp([boolean(True), *values])
+        scf.YieldOp([_boolean(True), *values])
     with ir.InsertionPoint(choice.else_block):
         scf.YieldOp(best)
     return choice.results
@@ -78,9 +79,5 @@ def _numbers(operation: ir.Operation, name: str, otherwise: list[int]) -> list[i
     return list(attribute)
 
 
-def index(number: int) -> ir.Value:
-    return arith.constant(ir.IndexType.get(), number)
-
-
-def boolean(truth: bool) -> ir.Value:
+def _boolean(truth: bool) -> ir.Value:
     return arith.constant(ir.IntegerType.get_signless(1), int(truth))

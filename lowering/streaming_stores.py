@@ -13,10 +13,9 @@ from math import prod
 from typing import Any
 
 from mlirtri.lowering.cpu_facts import cache_bytes
+from mlirtri.lowering.large_memory import LINE
 from mlirtri.lowering.tvm_names import PrimFunc, TensorLoad, ir, structural_map, structural_walk, tirx
 
-LINE = 64
-"""Bytes of a line of memory: a store of less would have it fetched all the same."""
 _IN_LLVM = """
 define linkonce_odr void @{name}(ptr %place, {vector} %value) alwaysinline {{
   %address = ptrtoint ptr %place to i64
@@ -63,7 +62,7 @@ def with_streaming_stores(function: PrimFunc) -> PrimFunc:
 
 
 def _is_lines(store: Any) -> bool:
-    """Whether neighbours are stored that fill whole lines, if they begin with one."""
+    """Whether neighbours are stored that fill whole lines, if they begin with one: parts of lines would be fetched."""
     place = store.indices[0] if len(store.indices) == 1 else None
     is_row = isinstance(place, tirx.Ramp) and isinstance(place.stride, tirx.IntImm) and place.stride.value == 1
     found = re.fullmatch(r"(?:float|u?int)(8|16|32|64)x(\d+)", str(store.value.ty.dtype))

@@ -68,15 +68,16 @@ class Runner:
         is_short = self.is_single and is_bare and bool(self.entries) and not cuda and not has_parts
         self.is_direct = is_short and self.sizes is None
         self.is_plain = self.is_direct and not has_views
-        self.is_sized = (
-            is_short
-            and not has_views
-            and getattr(executable, "sized", None) is not None
+        self.is_sized = is_short and not has_views and self._is_one_launch_of_sizes()
+
+    def _is_one_launch_of_sizes(self) -> bool:
+        """Whether sizes are known at run time, from the arguments' shapes alone, and a call is one launch."""
+        return (
+            getattr(self.executable, "sized", None) is not None
             and self.sizes is not None
             and not self.sizes.elements
             and all(entry.shape for entry in self.entries)
         )
-        """Whether sizes are known at run time, from the arguments' shapes alone, and a call is one launch."""
 
     def faster(self, general: General) -> General:
         """`general` without all that the compiled function looks at itself, where it is a single one."""

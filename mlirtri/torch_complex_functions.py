@@ -31,8 +31,19 @@ def log(z: Tensor) -> Tensor:
 
 
 def log1p(z: Tensor) -> Tensor:
+    """Far from zero the logarithm of ``1 + z``, as squares overflow there."""
     a, b = z.real, z.imag
-    return torch.complex(torch.log1p(a * (2 + a) + b * b) / 2, torch.atan2(b, 1 + a))
+    is_near = (torch.abs(a) < 1) & (torch.abs(b) < 1)
+    near = torch.log1p(torch.where(is_near, a * (2 + a) + b * b, 0.0)) / 2
+    return torch.complex(torch.where(is_near, near, torch.log(torch.hypot(1 + a, b))), torch.atan2(b, 1 + a))
+
+
+def sigmoid(z: Tensor) -> Tensor:
+    """``1 / (1 + e**-z)``, or of negative real parts ``e**z / (1 + e**z)``: neither overflows."""
+    is_negative = z.real < 0
+    power = torch.exp(torch.complex(-torch.abs(z.real), torch.where(is_negative, z.imag, -z.imag)))
+    above = torch.complex(torch.where(is_negative, power.real, 1.0), torch.where(is_negative, power.imag, 0.0))
+    return above / (1 + power)
 
 
 def expm1(z: Tensor) -> Tensor:
@@ -107,7 +118,7 @@ def _turned_back(z: Tensor) -> Tensor:
 def power(z: Any, exponent: Any) -> Tensor:
     """``z ** exponent``; small whole exponents are products."""
     kind = torch.result_type(z, exponent)
-    if exponent == 0.5 if isinstance(exponent, float) else False:
+    if isinstance(exponent, float) and exponent == 0.5:
         return sqrt(z)
     if type(exponent) in (int, float) and exponent in (0, 1, 2, 3, -1, -2):
         return _whole_power(z, int(exponent))
@@ -187,7 +198,7 @@ FUNCTIONS: dict[Any, Rule] = {
     aten.log1p.default: log1p,
     aten.expm1.default: expm1,
     aten.exp2.default: lambda z: torch.exp(z * math.log(2)),
-    aten.sigmoid.default: lambda z: 1 / (1 + torch.exp(-z)),
+    aten.sigmoid.default: sigmoid,
     aten.sinh.default: sinh,
     aten.cosh.default: cosh,
     aten.tanh.default: tanh,
