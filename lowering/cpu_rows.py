@@ -15,9 +15,9 @@ from typing import Any
 from mlirtri.lowering.cpu_facts import cache_bytes
 from mlirtri.lowering.cpu_loops import PARALLEL_POINTS
 from mlirtri.lowering.cpu_parallel import worth
+from mlirtri.lowering.row_blocks import BlockWriter
 from mlirtri.lowering.row_columns import ColumnWriter, columns_of, lanes_of_rows
 from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of
-from mlirtri.lowering.row_passes import RowWriter
 from mlirtri.lowering.row_plan import DEAR, RowPlan, make_plan
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tir_statements import index
@@ -158,7 +158,7 @@ def _written(function: PrimFunc, plan: RowPlan, target: Target) -> PrimFunc:
     ahead: list[Any] = []
     if count * row_bytes(plan) > cache_bytes()[2]:
         ahead = _row_indices(tirx.min(row + index(1), index(count - 1)), plan.rows.extents)
-    writer = RowWriter(plan, _row_indices(row, plan.rows.extents), function.params, ahead)
+    writer = BlockWriter(plan, _row_indices(row, plan.rows.extents), function.params, ahead)
     body = writer.written()
     left = (
         index(together) if count % together == 0 else tirx.Min(index(together), index(count) - block * index(together))

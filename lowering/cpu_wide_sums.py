@@ -32,7 +32,7 @@ CHAINS = 4
 """Vectors of such sums: as many additions as a core has under way at once."""
 PARTIAL_SUMS = 2
 """Vectors of fp64, which have the halves of one of fp32."""
-_NARROW = ("float32", "float16", "bfloat16")
+NARROW = ("float32", "float16", "bfloat16")
 _INFINITY = 0x7FF0000000000000
 """The bits of an infinite fp64."""
 
@@ -45,7 +45,7 @@ def fp32_term(nest: Nest, accumulators: Accumulators) -> Any:
     if str(cell.dtype) != "float64" or not isinstance(step, tirx.BufferStore) or not isinstance(step.value, tirx.Add):
         return None
     term = step.value.b
-    if not is_load(step.value.a, cell) or not isinstance(term, tirx.Cast) or str(term.value.ty.dtype) not in _NARROW:
+    if not is_load(step.value.a, cell) or not isinstance(term, tirx.Cast) or str(term.value.ty.dtype) not in NARROW:
         return None
     return term.value if str(term.value.ty.dtype) == "float32" else tirx.Cast("float32", term.value)
 

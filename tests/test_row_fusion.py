@@ -116,6 +116,48 @@ def test_rows_that_hold_no_numbers():
     torch.testing.assert_close(log_softmax(x), torch.log_softmax(x, -1), equal_nan=True, rtol=1e-5, atol=1e-6)
 
 
+@mt.jit
+def centred(x, w):
+    return x - torch.mean(x * w, dim=(-2, -1), keepdim=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("shape", [(5, 1, 2053), (5, 3, 700)], ids=str)
+def test_blocks_of_sums_that_overflow_are_done_again(shape, dtype):
+    """Sums go in blocks of fp32, of which some overflow where the sum, carried in fp64, does not."""
+    x, w = torch.randn(shape), torch.ones(shape[-1])
+    flat = x.view(5, -1)
+    flat[0], flat[0, :1001], flat[0, 1001:2002] = 0, 3e38, -3e38
+    flat[1, 600], flat[2, -1], flat[3, 1000] = torch.nan, torch.inf, -torch.inf
+    x, w = x.to(dtype), w.to(dtype)
+    kernel = centred.compile(x, w)
+    assert "_terms" in kernel.ir["scheduled"]
+    expected = (x.double() - x.double().mean((-2, -1), keepdim=True)).to(dtype)
+    close = {torch.float32: 1e-6, torch.bfloat16: 3e-2}[dtype]
+    torch.testing.assert_close(kernel(x, w), expected, rtol=close, atol=close, equal_nan=True)
+
+
+def test_rows_of_special_numbers_in_every_pass():
+    x, w, b = arguments("layernorm", (6, 1003))
+    x[1, 1002], x[2, 0], x[3, 64], x[4] = torch.nan, torch.inf, -torch.inf, 1e30
+    kernel = layernorm.compile(x, w, b)
+    assert kernel.ir["scheduled"].count("if ") == 2
+    torch.testing.assert_close(kernel(x, w, b), layernorm.__wrapped__(x, w, b), rtol=2e-5, atol=2e-5, equal_nan=True)
+
+
+def test_sums_in_blocks_are_as_right_for_long_rows(monkeypatch):
+    """No sum is off by more than the 17 roundings of one block, where a sum in fp32 is off by the row's length."""
+    monkeypatch.setenv("MLIRTRI_ROW_TILE", "1")
+    # Equal terms, whose roundings do not even out.
+    x = torch.tensor([[1.1], [1.3]]).expand(2, 100_003).contiguous()
+    kernel = unit_rows.compile(x)
+    assert "_terms" in kernel.ir["scheduled"]
+    expected = KERNELS["unit_rows"][1](x.double())
+    errors = (kernel(x).double() - expected).abs() / expected
+    # The root halves what its argument is off by; the term, the root and the quotient are rounded.
+    assert errors.max() <= (17 / 2 + 3) * 2.0**-24
+
+
 @pytest.mark.parametrize("shape", [(0, 5), (3, 0)], ids=str)
 def test_no_elements(shape):
     x = torch.ones(shape)
