@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from mlirtri.arrays import as_array, as_torch
 from mlirtri.errors import ArgumentMismatchError, KernelError
+from mlirtri.flat_calls import flat_call
 from mlirtri.kernel import Kernel
 from mlirtri.tracebacks import shown_to_user
 from mlirtri.updates import share_elements, why_not_writable
@@ -155,10 +156,10 @@ class TorchKernel(Kernel):
     held: dict[str, torch.Tensor]
     """The module's tensors: those that the function is bound to, and those that only a call needs."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """What the module gives for these arguments."""
         try:
-            return self._call(args, kwargs)
+            return self._call(args, kwargs) if kwargs else self.call(args, None)
         except KernelError as error:
             raise shown_to_user(error)
 
@@ -167,7 +168,20 @@ class TorchKernel(Kernel):
         self.held.update(tensors)
         self.params.update({name: tensor for name, tensor in tensors.items() if name in self.params})
         self._runner = None
+        self.call = self._first_call
         self.__dict__.pop("_owners", None)
+
+    def _first_call(self, arguments: Sequence[Any], out: Any) -> Any:
+        result = self._in_general(arguments, out)
+        runner = self.runner
+        self.call = flat_call(self.calling, runner, self._in_general)
+        if self._runner is not runner:
+            # Another thread has bound other weights since.
+            self.call = self._first_call
+        return result
+
+    def _in_general(self, arguments: Sequence[Any], _out: Any) -> Any:
+        return self._call(arguments, {})
 
     def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         leaves = self.calling.flattened(self.name, args, kwargs)

@@ -41,6 +41,8 @@ class TracedFunction:
         key = None if self.is_static else tuple(_size_of(each) for each in arguments)
         if key not in self.kernels:
             self.kernels[key] = _Static(_traced(self.graph, arguments), self.name, self.options)
+        if not torch.is_grad_enabled():
+            return self.kernels[key](arguments)
         with torch.no_grad():
             return self.kernels[key](arguments)
 
@@ -51,11 +53,19 @@ class _Static:
     def __init__(self, module: torch.fx.GraphModule, name: str, options: Mapping[str, Any]):
         graph, tensors, calling, strides = _taken_apart(module)
         self.strides = strides
+        self.is_flat = (
+            all(each is None for each in strides)
+            and all(each.kind == "result" for each in calling.returned)
+            and not any(each.is_constant for each in calling.given)
+        )
+        """Whether it takes tensors only, and gives what the kernel gives."""
         # torch.compile calls us in a mode in which new tensors are fake.
         with unset_fake_temporarily():
             self.kernel: TorchKernel = TorchProgram(name, graph, tensors, calling).compile(**options)  # type: ignore[assignment]
 
     def __call__(self, arguments: tuple[Any, ...]) -> list[Any]:
+        if self.is_flat:
+            return self.kernel.call([_plain(each) for each in arguments], None)
         settled = [each.contiguous() if isinstance(each, torch.Tensor) else each for each in arguments]
         results = self.kernel.on_leaves(settled)
         return [_laid_out(result, strides) for result, strides in zip(results, self.strides, strict=True)]
@@ -139,6 +149,13 @@ def _strides_of(node: Any) -> tuple[int, ...] | None:
     if not isinstance(value, torch.Tensor) or value.is_contiguous():
         return None
     return tuple(value.stride())
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor as kernels take it the shortest way: its memory without its gradient, and no class of its own."""
+    if tensor.requires_grad or type(tensor) is not torch.Tensor:
+        tensor = tensor.detach()
+    return tensor.contiguous()
 
 
 def _laid_out(result: Any, strides: tuple[int, ...] | None) -> Any:

@@ -1,0 +1,97 @@
+"""The short way into a module that takes tensors in order: no structures of arguments are taken apart and compared.
+
+Takes a `Calling`, the `Runner` of its kernel, and the general way to call. Gives a function of the arguments in order.
+Arguments that are no plain leaves, or are too few or too many, go the general way, which says what is wrong; so does
+all of a module that writes its arguments or buffers, or takes more than leaves in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from mlirtri.direct_calls import General
+
+if TYPE_CHECKING:
+    from mlirtri.runtime import Runner
+    from mlirtri.torch_calls import Calling
+
+_LEAVES = frozenset({torch.Tensor, torch.nn.Parameter, np.ndarray})
+"""Types that are no structures, and that kernels look at themselves."""
+
+
+def flat_call(calling: Calling, runner: Runner, general: General) -> General:
+    """`general`, made faster for plain tensors or arrays."""
+    if calling.input_updates or calling.buffer_updates or not _takes_leaves(calling):
+        return general
+    numbers = [each.what for each in calling.returned if each.kind == "result"]
+    if len(numbers) != len(calling.returned):
+        return general
+    rebuild = _rebuilding(calling, numbers)
+    if rebuild is None:
+        return general
+    if runner.is_single and (fast := _single(calling.results, runner, general)) is not None:
+        return fast
+    return _guarded(calling, runner, rebuild, general)
+
+
+def _takes_leaves(calling: Calling) -> bool:
+    in_order, by_name = calling.arguments.children()
+    is_flat = all(child.is_leaf() for child in in_order.children())
+    return is_flat and not by_name.num_children and not any(given.is_constant for given in calling.given)
+
+
+def _rebuilding(calling: Calling, numbers: Sequence[int]) -> Callable[[Any], Any] | None:
+    """What makes the module's results of the kernel's; None for other structures than a tensor, a tuple or a list."""
+    spec = calling.results
+    if spec.is_leaf():
+        [number] = numbers
+        return lambda found: found[number] if isinstance(found, tuple) else found
+    if spec.type not in (tuple, list) or not all(child.is_leaf() for child in spec.children()):
+        return None
+    make, numbers = spec.type, tuple(numbers)
+
+    def rebuild(found: Any) -> Any:
+        leaves = found if isinstance(found, tuple) else (found,)
+        return make([leaves[number] for number in numbers])
+
+    return rebuild
+
+
+def _single(results: pytree.TreeSpec, runner: Runner, general: General) -> General | None:
+    """The compiled function's own call, in the module's structure; None where there is none, or a result twice."""
+    if results.is_leaf():
+        fast = runner.faster(general)
+        return None if fast is general else fast
+    if results.num_leaves != 1:
+        return None
+
+    def only(arguments: Sequence[Any], out: Any) -> Any:
+        return general(arguments, out)[0]
+
+    fast, make = runner.faster(only), results.type
+    if fast is only:
+        return None
+    if make is tuple:
+        return lambda arguments, out: (fast(arguments, out),)
+    return lambda arguments, out: [fast(arguments, out)]
+
+
+def _guarded(calling: Calling, runner: Runner, rebuild: Callable[[Any], Any], general: General) -> General:
+    count, given, sizes = len(calling.given), calling.given, calling.sizes if calling.sizes.expressions else None
+
+    def call(arguments: Sequence[Any], out: Any) -> Any:
+        if len(arguments) != count:
+            return general(arguments, out)
+        for each in arguments:
+            if type(each) not in _LEAVES:
+                return general(arguments, out)
+        if sizes is not None:
+            sizes.check(runner.name, given, arguments)
+        return rebuild(runner(arguments))
+
+    return call
