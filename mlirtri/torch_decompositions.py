@@ -159,11 +159,13 @@ def searched(
     side: str | None = None,
     sorter: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """How many boundaries lie before each value, of all of them or of its row."""
+    """How many boundaries lie before each value, of all of them or of its row; before NaN all do."""
     boundaries = boundaries if sorter is None else boundaries.gather(-1, sorter)
     boundaries = boundaries if boundaries.dim() == 1 else boundaries.unsqueeze(-2)
     values = values.unsqueeze(-1)
     before = boundaries <= values if right or side == "right" else boundaries < values
+    if values.is_floating_point():
+        before = before | torch.isnan(values)
     return before.sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
 
 

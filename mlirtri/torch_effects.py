@@ -25,12 +25,14 @@ def settle(graph: torch.fx.Graph) -> set[str]:
             continue
         token, _, info, name = node.args
         with graph.inserting_before(node):
+            name = name.removeprefix("torch.")
             _assert(graph, node, info, f"torch.{name}: a matrix is singular, or has no such factors")
         for user in list(node.users):
             user.replace_all_uses_with(token)
             graph.erase_node(user)
         graph.erase_node(node)
-        if token.op == "placeholder" and EFFECTS not in (user.target for user in token.users):
+        # Graphs that were traced again have None for a token.
+        if token is not None and token.op == "placeholder" and EFFECTS not in (user.target for user in token.users):
             tokens.add(token.name)
     return tokens
 

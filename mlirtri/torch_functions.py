@@ -20,6 +20,7 @@ from mlirtri.errors import KernelValueError
 from mlirtri.lowering.graph_to_torch import span_of_node
 from mlirtri.lowering.torch_graph import TorchGraph
 from mlirtri.torch_calls import Calling, Given, Returned, TorchKernel
+from mlirtri.torch_decompositions import decompositions
 from mlirtri.torch_graphs import bind_attributes, bound_last
 from mlirtri.torch_program import TorchProgram
 
@@ -111,9 +112,9 @@ def _taken_apart(
 
 
 def _traced(graph: torch.fx.GraphModule, arguments: tuple[Any, ...]) -> torch.fx.GraphModule:
-    """The graph for the sizes of these arguments."""
+    """The graph for the sizes of these arguments, of which some rules want numbers."""
     with preserve_node_meta():
-        return make_fx(torch.fx.Interpreter(graph).run, tracing_mode="fake")(*arguments)
+        return make_fx(torch.fx.Interpreter(graph).run, decompositions(), tracing_mode="fake")(*arguments)
 
 
 def _copied(graph: torch.fx.Graph) -> torch.fx.Graph:

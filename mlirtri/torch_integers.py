@@ -125,10 +125,11 @@ def greatest_divisor(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def least_multiple(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Of two zeros that is zero."""
+    """Of two zeros that is zero. What overflows loses its sign as in C, where narrow integers are multiplied as int."""
     kind = torch.result_type(x, y)
     divisor = greatest_divisor(x, y)
     if divisor is NotImplemented:
         return NotImplemented
-    quotient = torch.div(x.to(kind), torch.where(divisor == 0, 1, divisor).to(kind), rounding_mode="trunc")
-    return torch.abs(quotient * y.to(kind))
+    wide = torch.int32 if kind.itemsize < torch.int32.itemsize else kind
+    quotient = torch.div(x.to(wide), torch.where(divisor == 0, 1, divisor).to(wide), rounding_mode="trunc")
+    return torch.abs(quotient * y.to(wide)).to(kind)

@@ -43,6 +43,14 @@ def median_without_nan_along(x: Tensor, dim: int = -1, keepdim: bool = False) ->
     return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
 
 
+def smallest_but(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """`torch.kthvalue`; torch-mlir's loses elements beside NaN."""
+    if not x.dim() or not isinstance(x.shape[dim], int):
+        return NotImplemented
+    value, place = (each.narrow(dim, k - 1, 1) for each in torch.sort(x, dim))
+    return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
+
+
 def of_all(along: Callable[..., Any]) -> Callable[[Tensor], Any]:
     """The same of all elements, without a place."""
 
@@ -169,6 +177,7 @@ ORDER: dict[Any, Callable[..., Any]] = {
     aten.median.default: of_all(median_along),
     aten.nanmedian.dim: median_without_nan_along,
     aten.nanmedian.default: of_all(median_without_nan_along),
+    aten.kthvalue.default: smallest_but,
     aten.mode.default: mode,
     aten.histc.default: histogram,
     aten.cummax.default: extreme_so_far(torch.ge),

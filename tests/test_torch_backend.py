@@ -123,6 +123,8 @@ def test_the_checks_of_linear_algebra():
     compiled = torch.compile(lambda x: torch.linalg.inv(x) + torch.linalg.cholesky(x), backend="mlirtri")
     x = torch.eye(3) * 4 + 1
     torch.testing.assert_close(compiled(x), torch.linalg.inv(x) + torch.linalg.cholesky(x))
+    sized = torch.compile(torch.linalg.inv, backend="mlirtri", dynamic=True)
+    torch.testing.assert_close(sized(x), torch.linalg.inv(x))
     with pytest.raises(ProgramAssertionError, match="a matrix is singular"):
         compiled(torch.ones(3, 3))
 

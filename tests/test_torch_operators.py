@@ -44,14 +44,15 @@ def named(names):
 @pytest.mark.parametrize(
     "names",
     [
-        "sqrt log1p tanh asin acosh isnan",
-        pytest.param("rsqrt reciprocal square log2 log10 expm1 sigmoid sinh cosh sin", marks=pytest.mark.slow),
+        "sqrt log1p sigmoid tanh asin acosh isnan",
+        pytest.param("rsqrt reciprocal square log2 log10 expm1 sinh cosh sin", marks=pytest.mark.slow),
         pytest.param("log cos tan acos atan asinh atanh isinf", marks=pytest.mark.slow),
     ],
 )
 def test_functions_of_complex_numbers(names):
     z = torch.randn(12, generator=GENERATOR, dtype=torch.complex128)
     z[:3] = torch.tensor([complex(-2, 0.0), complex(-2, -0.0), complex(3, 0.0)])
+    z[3:5] = torch.tensor([complex(-800, 0.0), complex(1e200, 2.0)]) if "log1p" in names else z[3:5]
     check(named(names), z, pipeline="mlir")
 
 
@@ -76,10 +77,11 @@ def test_powers_and_sums_of_complex_numbers():
 def in_order(x, y, z):
     medians = torch.median(x), torch.median(y, 1), torch.median(y, 0, keepdim=True), torch.median(z)
     without = torch.nanmedian(y), torch.nanmedian(y, 0), torch.nanmedian(z, 1)
+    ranks = torch.kthvalue(y, 2, 0)[0], torch.kthvalue(z, 3, 1, keepdim=True)[0], torch.kthvalue(x, 1)
     modes = torch.mode(z, 1), torch.mode(z, 0, keepdim=True)
     counts = torch.histc(x, 5, -1, 1), torch.histc(x, 5), torch.histc(x * 0, 4)
     extremes = torch.cummax(y, 1), torch.cummin(y, 0), torch.cummax(z, 1), torch.cummin(z, 0)
-    return [*medians, *without, *modes, *counts, *extremes]
+    return [*medians, *without, *ranks, *modes, *counts, *extremes]
 
 
 def test_medians_modes_histograms_and_extremes_so_far():
@@ -110,7 +112,8 @@ def writes_at_places(x, m, rows):
         x.index_reduce(1, last, torch.ones(3, 3) * 2, "amax", include_self=False),
     )
     diagonals = m.diagonal_scatter(torch.ones(2), 1), m.diagonal_scatter(torch.ones(2), -1, 1, 0)
-    found = torch.searchsorted(x.sort(1)[0], rows), torch.searchsorted(x, rows, sorter=x.argsort(1), right=True)
+    sought = torch.where(rows > 0.6, torch.nan, rows)
+    found = torch.searchsorted(x.sort(1)[0], sought), torch.searchsorted(x, rows, sorter=x.argsort(1), right=True)
     labels = torch.tensor([[0, 1, -1, 0, 0, 0], [3, -1, 0, 0, 0, 0], [5, 4, 3, 2, 1, 0]])
     losses = [torch.nn.functional.multilabel_margin_loss(x, labels, reduction=name) for name in ("none", "mean")]
     return scattered, diagonals, found, torch.dist(x, rows, 1), losses
@@ -121,7 +124,8 @@ def test_writes_at_places():
 
 
 def divisors(x, y):
-    return torch.gcd(x, y), torch.lcm(x, y), torch.gcd(x.int(), y[:1].int())
+    far = torch.lcm(x.to(torch.int8) * 4, torch.tensor([127, 1, 1, 1, 1], dtype=torch.int8))
+    return torch.gcd(x, y), torch.lcm(x, y), torch.gcd(x.int(), y[:1].int()), far
 
 
 def test_common_divisors():
