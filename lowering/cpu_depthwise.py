@@ -72,7 +72,7 @@ def _fits(pieces: Pieces, columns: tuple[Axis, ...]) -> bool:
     last = pieces.sides[-1]
     others = [side.own.factor(inner.variable) for side in pieces.sides[:-1]]
     is_last = last.own.factor(inner.variable) > 0 and not any(others)
-    is_last = is_last and last.dimension == len(pieces.padded.load.indices) - 1
+    is_last = is_last and last.dimension == len(pieces.padded.load.indices) - 1 and not last.others.terms
     rows = 1 if len(columns) > 1 else inner.extent
     return is_last and _bytes(pieces, rows) <= cache_bytes()[2] // 4
 
@@ -123,7 +123,8 @@ class _Tasks:
         extent = last.extent + more
         if self.stride > 1:
             extent = -(-extent // (2 * self.lanes)) * 2 * self.lanes
-        return replace(pieces, sides=(*pieces.sides[:-1], replace(last, extent=extent)))
+        # Guarded, as there are places behind the image now, also of one that has no padding there.
+        return replace(pieces, sides=(*pieces.sides[:-1], replace(last, extent=extent, guarded=True)))
 
     def _rows(self) -> int:
         """Rows of a chunk: what they read stays in the first cache, and threads have enough to do."""

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import sys
+from math import prod
+
 import pytest
 import torch
 from tolerances import within
@@ -62,3 +67,25 @@ def test_double_precision():
     kernel = mlirtri.jit(short).compile(x, w)
     assert '"Depthwise"' in kernel.ir["scheduled"]
     torch.testing.assert_close(kernel(x, w), short(x, w), **within("float64", 9))
+
+
+def before_forbidden_memory(*shape: int) -> torch.Tensor:
+    """Random numbers behind which lies a page that nobody may read."""
+    size = 4 * prod(shape)
+    pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, pages + mmap.PAGESIZE)
+    behind = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + pages
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(behind), mmap.PAGESIZE, 0) == 0
+    return torch.frombuffer(memory, dtype=torch.float32, count=prod(shape), offset=pages - size).view(shape).normal_()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs mprotect")
+@pytest.mark.parametrize("stride", [1, 2])
+def test_rows_without_padding_are_not_read_past_their_end(stride):
+    def tall(x, w):
+        return conv2d(x, w, padding=(1, 0), stride=stride, groups=4)
+
+    x, w = before_forbidden_memory(1, 4, 20, 31), random(4, 1, 3, 3)
+    kernel = mlirtri.jit(tall).compile(x, w)
+    assert '"Depthwise"' in kernel.ir["scheduled"]
+    torch.testing.assert_close(kernel(x, w), tall(x, w), **within("float32", 9))
