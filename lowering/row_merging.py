@@ -18,6 +18,7 @@ from mlirtri.lowering.tvm_names import (
     ir,
     relax,
     structural_map,
+    structural_walk,
     tirx,
     tvm,
 )
@@ -64,7 +65,8 @@ def merged(launches: Sequence[Launch], is_seen: Callable[[Any], bool]) -> Merged
         places: dict[Any, Any] = {}
         numbers: dict[Any, Any] = {}
         for parameter, argument in zip(parameters, launch.arguments, strict=True):
-            if (number := _number(argument)) is not None:
+            number = _number(argument)
+            if number is not None and not (number.value == 0 and _is_factor(parameter, function)):
                 numbers[parameter] = number
                 continue
             if argument not in inside and argument not in inputs:
@@ -92,6 +94,18 @@ def _number(argument: Any) -> Any:
         return None
     dtype, value = str(argument.ty.dtype), argument.value.numpy().item()
     return tirx.FloatImm(dtype, value) if dtype in _FLOATS else tirx.IntImm(dtype, int(value))
+
+
+def _is_factor(parameter: Any, function: PrimFunc) -> bool:
+    """Whether something is multiplied or divided by a parameter: of a literal 0, TVM folds that, or fails."""
+    found: list[Any] = []
+
+    def visit(node: Any) -> None:
+        sides = [each.value if isinstance(each, tirx.Cast) else each for each in (node.a, node.b)]
+        found.extend(each for each in sides if isinstance(each, TensorLoad) and each.source.same_as(parameter))
+
+    structural_walk(function.body, [(kind, visit) for kind in (tirx.Mul, tirx.Div)])
+    return bool(found)
 
 
 def _with_numbers(body: Any, numbers: dict[Any, Any]) -> Any:

@@ -389,3 +389,13 @@ def test_what_a_rule_tried_is_lowered_once_and_what_changed_since_again(monkeypa
     lowered_functions.built([(name, second.with_attr("mlirtri.imperative", True))], tvm_target(target))
     lowered_functions.built([(name, first)], tvm_target(target))
     assert lowered == [name]
+
+
+def test_a_variance_of_one_number_is_divided_by_nothing_in_relax(monkeypatch):
+    monkeypatch.setenv("MLIRTRI_FORCE_SCHEDULES", "1")
+
+    @mlirtri.jit(pipeline="relax")
+    def variance(x):
+        return torch.var(x, dim=0)
+
+    assert bool(variance(torch.randn(1, 40)).isnan().all())
