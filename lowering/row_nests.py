@@ -191,9 +191,17 @@ def _nest(statement: Any) -> Nest:
         raise NotRows("it has several results, or is more than one expression")
     if block.init is not None and not any(axis.is_reduction for axis in axes):
         raise NotRows("it starts a sum that has no terms to go through")
+    if block.init is not None and _names_any(block.init.value, {axis.variable for axis in axes}):
+        raise NotRows("its sums start from elements of an array")
     location = str(block.annotations[LOCATION]) if LOCATION in block.annotations else None
     init = None if block.init is None else block.init.value
     return Nest(str(block.name_hint), tuple(axes), tuple(before), store, init, tuple(block.alloc_buffers), location)
+
+
+def _names_any(value: Any, variables: set[Any]) -> bool:
+    found: list[Any] = []
+    structural_walk(value, (tirx.Var, found.append))
+    return any(each in variables for each in found)
 
 
 def _simplified(body: Any, axes: Sequence[Axis]) -> Any:

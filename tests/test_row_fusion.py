@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tolerances import tolerance
+from tolerances import tolerance, within
+from tvm_room_helpers import random
 
 import mlirtri as mt
 from mlirtri.lowering.tvm_names import SCRIPT_NAMES, PrimFunc, from_source
@@ -379,3 +380,16 @@ def test_rows_side_by_side_of_other_dtypes(dtype):
     expected = torch.softmax(x.double(), 1).to(dtype)
     torch.testing.assert_close(kernel(x), expected, rtol=close, atol=close)
     assert "mlirtri.schedule_failures" not in kernel.ir["scheduled"]
+
+
+def test_sums_that_start_from_elements_are_no_rows(monkeypatch):
+    """The bias that a convolution of relax starts from is read in places of the result."""
+
+    class Convolution(torch.nn.Module):
+        def forward(self, x, w, first, second):
+            return torch.conv2d(x, w, first) + second
+
+    monkeypatch.setenv("MLIRTRI_FORCE_SCHEDULES", "1")
+    arguments = (random(1, 1, 9, 11), random(5, 1, 3, 4), random(5), random(5, 1, 1))
+    kernel = mt.from_torch(Convolution(), arguments).compile(pipeline="relax")
+    torch.testing.assert_close(kernel(*arguments), Convolution()(*arguments), **within("float32", 12))
