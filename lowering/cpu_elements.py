@@ -17,6 +17,7 @@ from mlirtri.lowering.cpu_parallel import Outer, outer_loops
 from mlirtri.lowering.cpu_ranges import parts_of, within
 from mlirtri.lowering.cpu_transposes import turned
 from mlirtri.lowering.loop_strips import Shape, strip
+from mlirtri.lowering.schedule_blocks import PartedLanesError
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tir_statements import fresh, index, plus, sequence, substituted
 from mlirtri.lowering.tvm_names import ir, structural_walk, tirx
@@ -164,7 +165,7 @@ def _vector(body: Any, axis: NestAxis, start: Any, lanes: int) -> Any:
         return fresh(substituted(body, axis.variable, start))
     made = strip(body, axis.variable, start, Shape(1, lanes))
     if made is None:
-        raise ValueError("the elements of a vector part")
+        raise PartedLanesError("the elements of a vector part")
     return made
 
 

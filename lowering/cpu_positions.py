@@ -20,6 +20,7 @@ from mlirtri.lowering.cpu_cells import INT32_MAX
 from mlirtri.lowering.cpu_extrema import Extremum, extremum_of, lowest
 from mlirtri.lowering.cpu_nests import Nest, NestAxis
 from mlirtri.lowering.loop_strips import Shape, strip
+from mlirtri.lowering.schedule_blocks import PartedLanesError
 from mlirtri.lowering.tir_statements import fresh, index, new_buffer, sequence, substituted
 from mlirtri.lowering.tvm_names import tirx
 
@@ -105,7 +106,7 @@ class _Row:
             tirx.BufferStore(one, term, [index(0)]), self.row.variable, start, Shape(1, self.lanes), {one: room}
         )
         if made is None:
-            raise ValueError("the row's terms part")
+            raise PartedLanesError("the row's terms part")
         load = tirx.BufferLoad(room, [index(0), tirx.Ramp(index(0), index(1), self.lanes)])
         return load, [tirx.AllocBuffer(room), made]
 

@@ -23,6 +23,7 @@ from mlirtri.lowering.cpu_wide_sums import PARTIAL_SUMS, add_blocks, fp32_term, 
 from mlirtri.lowering.cpu_windows import window_loops
 from mlirtri.lowering.loop_pairs import vector_store
 from mlirtri.lowering.loop_strips import Room, Shape, strip
+from mlirtri.lowering.schedule_blocks import PartedLanesError
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tile_statements import temporary
 from mlirtri.lowering.tir_statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
@@ -180,7 +181,7 @@ def _column_strip(
             for segment, room in zip(segments, rooms, strict=True)
         ]
         if any(part is None for part in parts):
-            raise ValueError("the columns part")
+            raise PartedLanesError("the columns part")
         return sequence(*parts)
 
     allocated = [tirx.AllocBuffer(buffer) for room in rooms for buffer in room.values()]
@@ -319,7 +320,7 @@ def _row_terms(accumulators: Accumulators, row: NestAxis, rooms: Sequence[Room],
     def vector(statement: Any, start: Any, room: Room) -> Any:
         made = strip(statement, row.variable, start, Shape(1, lanes), room)
         if made is None:
-            raise ValueError("the row's terms part")
+            raise PartedLanesError("the row's terms part")
         return made
 
     number = tirx.Var(row.variable.name, row.variable.ty)

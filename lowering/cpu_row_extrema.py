@@ -17,6 +17,7 @@ from mlirtri.lowering.cpu_accumulators import Accumulators, extremum_term
 from mlirtri.lowering.cpu_nests import Nest, NestAxis
 from mlirtri.lowering.cpu_positions import PAIR, some_nan
 from mlirtri.lowering.loop_strips import Shape, strip
+from mlirtri.lowering.schedule_blocks import PartedLanesError
 from mlirtri.lowering.tir_statements import fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tvm_names import tirx
 
@@ -91,7 +92,7 @@ class _Row:
             place = plus(start, index(at * self.lanes))
             vector = strip(store, self.row.variable, place, Shape(1, self.lanes), {one: room})
             if vector is None:
-                raise ValueError("the row's terms part")
+                raise PartedLanesError("the row's terms part")
             made += [tirx.AllocBuffer(room), vector]
             terms.append(tirx.BufferLoad(room, [index(0), tirx.Ramp(index(0), index(1), self.lanes)]))
         made += [self._store(own, self._better(x, self._load(own))) for own, x in zip(best, terms, strict=True)]

@@ -103,7 +103,9 @@ def plain_reduction(function: PrimFunc, target: Target) -> Schedule | None:
         if not block.is_spatial and _reads_along_rows(block):
             _partial_lanes(schedule, block)
     blocks = leaf_blocks(schedule)
-    rows = _common_rows(blocks)
+    # TVM moves no block that computes a result.
+    is_fixed = any(block.target.same_as(parameter) for block in blocks[:-1] for parameter in function.params)
+    rows = 0 if is_fixed else _common_rows(blocks)
     if rows:
         initials = _by_rows(schedule, rows, target)
     else:

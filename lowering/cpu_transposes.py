@@ -19,6 +19,7 @@ from mlirtri.lowering.cpu_nests import FlatAccess, Nest, NestAxis
 from mlirtri.lowering.cpu_parallel import Outer, outer_loops
 from mlirtri.lowering.loop_pairs import vector_store
 from mlirtri.lowering.loop_strips import Shape, strip
+from mlirtri.lowering.schedule_blocks import PartedLanesError
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tir_statements import fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
@@ -143,7 +144,7 @@ def _square(turn: _Turn, start: Any, across: Any) -> Any:
         one = substituted(body, turn.across.variable, plus(across, index(at)))
         statement = strip(one, turn.axis.variable, start, Shape(1, turn.side), rooms)
         if statement is None:
-            raise ValueError("the elements of a vector part")
+            raise PartedLanesError("the elements of a vector part")
         made.append(statement)
     return sequence(*made)
 

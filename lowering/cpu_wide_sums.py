@@ -23,6 +23,7 @@ from typing import Any
 from mlirtri.lowering.cpu_accumulators import Accumulators, is_load
 from mlirtri.lowering.cpu_nests import Nest, NestAxis
 from mlirtri.lowering.loop_strips import Shape, strip
+from mlirtri.lowering.schedule_blocks import PartedLanesError
 from mlirtri.lowering.tir_statements import fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tvm_names import tirx
 
@@ -102,7 +103,7 @@ def vector_of(store: Any, variable: Any, start: Any, lanes: int, room: dict[Any,
     """A store for as many neighbours as there are lanes."""
     made = strip(store, variable, start, Shape(1, lanes), room)
     if made is None:
-        raise ValueError("the terms of a sum part")
+        raise PartedLanesError("the terms of a sum part")
     return made
 
 

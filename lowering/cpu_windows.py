@@ -20,6 +20,7 @@ from mlirtri.lowering.cpu_nests import Nest, NestAxis
 from mlirtri.lowering.cpu_parallel import Outer, outer_loops
 from mlirtri.lowering.loop_ranges import linear
 from mlirtri.lowering.loop_strips import Room, Shape, strip
+from mlirtri.lowering.schedule_blocks import PartedLanesError
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tile_statements import in_lanes, replaced
 from mlirtri.lowering.tir_statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
@@ -156,7 +157,7 @@ def _vector(window: _Window, statement: Any, row: Any, start: Any, room: Room) -
     statement, before = _gathered(window, statement, start)
     made = strip(statement, window.column.variable, start, Shape(1, window.lanes), room)
     if made is None:
-        raise ValueError("the results of a vector part")
+        raise PartedLanesError("the results of a vector part")
     return sequence(*before, made)
 
 

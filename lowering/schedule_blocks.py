@@ -85,6 +85,10 @@ class BlockFacts:
         return tuple(axis for axis, each in enumerate(self.kinds) if each == kind)
 
 
+class PartedLanesError(ValueError):
+    """A statement that is none for the elements of a vector together: a condition in it holds for some of them."""
+
+
 class NotStaticLoopsError(ValueError):
     """A function that is no sequence of plain loop nests of known extents: sizes of run time, calls of a library."""
 

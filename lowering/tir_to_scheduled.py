@@ -4,8 +4,8 @@ Takes the module of `tir` and `context.schedule`: ``"default"``, ``"none"`` whic
 ``"meta"`` which searches before (`meta_schedule.py`).
 Gives the module with the same Relax function; each PrimFunc's attribute ``mlirtri.schedule`` names the rule that fired.
 Rules are tried in order on one function at a time. One that raises is passed over and named in the attribute
-``mlirtri.schedule_failures``, or with ``MLIRTRI_FORCE_SCHEDULES`` on a CPU an error; the last rule of a target takes
-everything, so that no kernel stays unbound on CUDA.
+``mlirtri.schedule_failures``, or with ``MLIRTRI_FORCE_SCHEDULES`` on a CPU an error, unless it finds that it has no
+vectors for the function; the last rule of a target takes everything, so that no kernel stays unbound on CUDA.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mlirtri.lowering.cpu_schedules import CPU_RULES
 from mlirtri.lowering.cuda_schedules import CUDA_RULES
 from mlirtri.lowering.device_functions import is_for
 from mlirtri.lowering.relax_devices import targets_in
-from mlirtri.lowering.schedule_blocks import NotStaticLoopsError
+from mlirtri.lowering.schedule_blocks import NotStaticLoopsError, PartedLanesError
 from mlirtri.lowering.schedules import budget_of
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.target import Target
@@ -106,17 +106,23 @@ def _applying(name: str, rule: Rule, target: Target) -> Callable[[IRModule], IRM
     return run
 
 
+def _with_failure(function: PrimFunc, failure: str) -> PrimFunc:
+    return function.with_attr(FAILURES, [*(function.attrs or {}).get(FAILURES, []), failure])
+
+
 def _apply(name: str, rule: Rule, function: PrimFunc, target: Target) -> PrimFunc:
     try:
         schedule = rule(function, target)
     except NotStaticLoopsError:
         return function
+    except PartedLanesError as error:
+        return _with_failure(function, f"{name}: {error}")
     except Exception as error:  # a rule's own mistake must not cost the user the kernel: the next rule is tried
         failure = f"{name}: {short_message(error).splitlines()[0]}"
         # Not on CUDA, where Dlight's rules are tried, and what fails or no launch can hold is passed over.
         if settings.get("MLIRTRI_FORCE_SCHEDULES") and not target.is_cuda:
             raise CodegenError(f"a schedule rule takes the kernel and fails: {failure}", place_of(function)) from error
-        return function.with_attr(FAILURES, [*(function.attrs or {}).get(FAILURES, []), failure])
+        return _with_failure(function, failure)
     if schedule is None:
         return function
     (scheduled,) = [each for each in schedule.mod.functions.values() if isinstance(each, PrimFunc)]

@@ -168,3 +168,26 @@ def test_what_takes_a_part_of_the_results_is_not_done_on_tiles():
     expected = cut(*(each.double() for each in arguments))
     for made, wanted in zip(kernel(*arguments), expected, strict=True):
         torch.testing.assert_close(made, wanted.float(), **within("float32", 64))
+
+
+def of_a_turned_image(x, w):
+    return torch.nn.functional.conv2d(x, w, None, 2, (1, 2), 1, 4).transpose(1, -1).contiguous()
+
+
+def beside_a_test_of_it(x, w):
+    made = torch.nn.functional.conv1d(x, w, None, 2)
+    return made.isnan(), made
+
+
+@pytest.mark.parametrize(
+    ("function", "x", "w"),
+    [
+        (of_a_turned_image, random(1, 32, 33, 8).bfloat16(), random(8, 8, 7, 3).bfloat16()),
+        (beside_a_test_of_it, random(1, 17, 3), random(16, 17, 2)),
+    ],
+)
+def test_what_a_rule_has_no_vectors_or_no_row_for_is_left_to_others(monkeypatch, function, x, w):
+    """Not an error of the rule, which it would be where all rules are forced."""
+    monkeypatch.setenv("MLIRTRI_FORCE_SCHEDULES", "1")
+    made, wanted = mlirtri.from_torch(function, (x, w)).compile()(x, w), function(x, w)
+    torch.testing.assert_close(made, wanted, **within(str(x.dtype).removeprefix("torch."), 64))
