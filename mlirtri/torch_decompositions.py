@@ -24,6 +24,7 @@ from mlirtri.torch_floats import FLOATS, floor_divided, fmod
 from mlirtri.torch_indices import INDICES
 from mlirtri.torch_linear_algebra import LINEAR_ALGEBRA
 from mlirtri.torch_masks import MASKS, has_masks
+from mlirtri.torch_norms import NORMS
 from mlirtri.torch_order import ORDER
 from mlirtri.torch_positions import POSITIONS
 from mlirtri.torch_powers import POWERS
@@ -220,6 +221,7 @@ OURS: dict[Any, Callable[..., Any]] = {
     **COMPLEX,
     **LINEAR_ALGEBRA,
     **MASKS,
+    **NORMS,
     **INDICES,
     **ORDER,
     **POSITIONS,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import re
 import warnings
 
 import pytest
@@ -162,3 +164,30 @@ def test_branches_on_an_element(pipeline):
     kernel = mt.from_torch(module, (FLOATS,)).compile(pipeline=pipeline)
     for x in (FLOATS.abs() * 9, FLOATS.abs() / 9, -FLOATS.abs()):
         torch.testing.assert_close(kernel(x), module(x))
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (torch.nn.LayerNorm((5, 7)), (3, 5, 7)),
+        (torch.nn.LayerNorm(300, elementwise_affine=False), (4, 300)),
+        (torch.nn.GroupNorm(3, 12), (2, 12, 5, 7)),
+        (torch.nn.GroupNorm(4, 8, affine=False), (3, 8)),
+    ],
+)
+def test_norms_are_computed_in_float32_but_for_their_sums(layer, shape):
+    """As close to the exact result as eager's, also far from zero; torch-mlir's are of terms in float64."""
+    x = torch.randn(shape, generator=GENERATOR) + 30
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter, generator=GENERATOR)
+    with torch.no_grad():
+        kernel = mt.from_torch(layer, (x,)).compile()
+        found, eager = kernel(x), layer(x)
+        exact = copy.deepcopy(layer).double()(x.double())
+    assert not re.search(r"(?:mulf|subf) .* : f64", kernel.ir["linalg"])
+    assert (found - exact).abs().max() <= 2 * (eager - exact).abs().max() + 2**-20
+
+
+def test_norms_of_an_open_batch():
+    layer, x = torch.nn.GroupNorm(2, 4), torch.randn(3, 4, 6, generator=GENERATOR)
+    check(layer, x, dynamic_shapes={"input": {0: torch.export.Dim("batch")}})
