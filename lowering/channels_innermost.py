@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 from mlirtri.dialect.mlir import arith, ir, linalg, operations_named, tensor
-from mlirtri.lowering.linalg_builder import generic
+from mlirtri.lowering.linalg_builder import generic, is_zeros, made_by
 
 CONVOLUTIONS = {
     "linalg.conv_1d_ncw_fcw": linalg.conv_1d_nwc_wcf,
@@ -34,7 +33,7 @@ def rewrite(module: ir.Module) -> None:
     for name in CONVOLUTIONS:
         for operation in operations_named(module, name):
             image = _image_of(operation)
-            if image is None or not _is_smaller(operation) or not _is_zero(operation.operands[2]):
+            if image is None or not _is_smaller(operation) or not is_zeros(operation.operands[2]):
                 continue
             if _becomes_innermost(operation.results[0]):
                 with operation.location, ir.InsertionPoint(operation):
@@ -63,7 +62,7 @@ def _is_smaller(operation: ir.Operation) -> bool:
 def _image_of(operation: ir.Operation) -> ir.Value | None:
     """The image before its channels were moved; None where they were not."""
     value = operation.operands[0]
-    pad = _owner(value, "tensor.pad")
+    pad = made_by(value, "tensor.pad")
     if pad is not None:
         if len(pad.operands) != 1 or _around(pad) is None:
             return None
@@ -87,18 +86,6 @@ def _becomes_innermost(value: ir.Value) -> bool:
             return False
         value = user.results[0]
     return False
-
-
-def _owner(value: ir.Value, name: str) -> Any:
-    owner = value.owner
-    is_made = not isinstance(owner, ir.Block) and owner.operation.name == name
-    return owner.operation if is_made else None
-
-
-def _is_zero(array: ir.Value) -> bool:
-    fill = _owner(array, "linalg.fill")
-    constant = None if fill is None else _owner(fill.operands[0], "arith.constant")
-    return constant is not None and constant.attributes["value"].value == 0
 
 
 def _maps(operation: ir.Operation) -> list[ir.AffineMap]:
@@ -139,7 +126,7 @@ def _moved(operation: ir.Operation) -> tuple[ir.Value, list[int]] | None:
 def _around(pad: ir.Operation) -> ir.Attribute | None:
     """The number that a pad puts around an image."""
     *_, made = pad.regions[0].blocks[0].operations
-    constant = _owner(made.operands[0], "arith.constant")
+    constant = made_by(made.operands[0], "arith.constant")
     return None if constant is None else constant.attributes["value"]
 
 
@@ -147,7 +134,7 @@ def _turned(operation: ir.Operation, image: ir.Value) -> ir.Value:
     """The convolution of the image as it was, and its result moved as it has to be."""
     kind = operation.results[0].type
     rank, element = kind.rank, kind.element_type
-    image = _padded(_owner(operation.operands[0], "tensor.pad"), image)
+    image = _padded(made_by(operation.operands[0], "tensor.pad"), image)
     kernel = _transposed(operation.operands[1], [*range(2, rank), 1, 0])
     is_float = isinstance(element, ir.FloatType)
     zero = arith.constant(element, ir.FloatAttr.get(element, 0.0) if is_float else ir.IntegerAttr.get(element, 0))

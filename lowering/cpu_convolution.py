@@ -23,8 +23,7 @@ from mlirtri.lowering.cpu_tile_body import ReductionBlock, Tile, TilePlace
 from mlirtri.lowering.cpu_tiles import Cut, choose_tiles, lanes_for, loop_kind, sizes_of
 from mlirtri.lowering.loop_ranges import linear
 from mlirtri.lowering.padded_images import padded, room_of
-from mlirtri.lowering.products import Product, find_product
-from mlirtri.lowering.schedule_blocks import leaf_blocks
+from mlirtri.lowering.products import Product, only_product
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tile_statements import counted, in_lanes, nested, ramp, replaced, spread, temporary, zero_of
 from mlirtri.lowering.tir_statements import index, new_buffer, plus, sequence
@@ -39,13 +38,10 @@ GOOD_PIXELS = 96
 
 def convolution(function: PrimFunc, target: Target) -> Schedule | None:
     """The function with its convolution in tiles; None where there is none of that kind."""
-    schedule = Schedule(function, error_render_level="fast")
-    blocks = leaf_blocks(schedule)
-    found = [block for block in blocks if not block.is_spatial]
-    product = find_product(found[0], schedule.get(found[0].handle)) if len(found) == 1 else None
-    if product is None or not reads_image(product):
+    found = only_product(function)
+    if found is None or not reads_image(found[-1]):
         return None
-    return in_tiles(schedule, found[0], product, convolution_loops, target)
+    return in_tiles(*found, convolution_loops, target)
 
 
 def reads_image(product: Product | None) -> bool:

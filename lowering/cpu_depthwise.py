@@ -23,8 +23,7 @@ from mlirtri.lowering.cpu_tile_body import ReductionBlock, Tile, TilePlace, has_
 from mlirtri.lowering.cpu_tiles import lanes_for, loop_kind
 from mlirtri.lowering.image_pieces import Pieces, pieces_of
 from mlirtri.lowering.padded_images import padded
-from mlirtri.lowering.products import Product, find_product
-from mlirtri.lowering.schedule_blocks import leaf_blocks
+from mlirtri.lowering.products import Product, only_product
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tile_statements import counted, nested, replaced, spread, temporary
 from mlirtri.lowering.tir_statements import fresh, index, new_buffer, plus, sequence
@@ -39,13 +38,10 @@ FEW_COLUMNS = 4
 
 def depthwise(function: PrimFunc, target: Target) -> Schedule | None:
     """The function with its convolution in tiles; None where there is none of that kind."""
-    schedule = Schedule(function, error_render_level="fast")
-    blocks = leaf_blocks(schedule)
-    found = [block for block in blocks if not block.is_spatial]
-    product = find_product(found[0], schedule.get(found[0].handle)) if len(found) == 1 else None
-    if product is None or not reads_own_channel(product):
+    found = only_product(function)
+    if found is None or not reads_own_channel(found[-1]):
         return None
-    return in_tiles(schedule, found[0], product, _loops, target)
+    return in_tiles(*found, _loops, target)
 
 
 def reads_own_channel(product: Product) -> bool:

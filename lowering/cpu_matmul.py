@@ -19,7 +19,7 @@ from mlirtri.lowering.cpu_loops import spatial
 from mlirtri.lowering.cpu_tiles import lanes_for
 from mlirtri.lowering.dot_instructions import add_halves, with_functions
 from mlirtri.lowering.dot_products import in_groups
-from mlirtri.lowering.products import Product, find_product
+from mlirtri.lowering.products import Product, only_product
 from mlirtri.lowering.schedule_blocks import BlockFacts, leaf_blocks
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tile_statements import replaced
@@ -46,13 +46,10 @@ OPERATIONS_PER_SUM = 3
 
 def matmul(function: PrimFunc, target: Target) -> Schedule | None:
     """The function with its product in tiles; None where there is no product worth a tile."""
-    schedule = Schedule(function, error_render_level="fast")
-    blocks = leaf_blocks(schedule)
-    found = [block for block in blocks if not block.is_spatial]
-    product = find_product(found[0], schedule.get(found[0].handle)) if len(found) == 1 else None
-    if product is None or not _is_worth_tiles(product) or _slides(product):
+    found = only_product(function)
+    if found is None or not _is_worth_tiles(found[-1]) or _slides(found[-1]):
         return None
-    return in_tiles(schedule, found[0], product, _loops, target)
+    return in_tiles(*found, _loops, target)
 
 
 def _loops(contraction: Contraction, target: Target) -> Any:

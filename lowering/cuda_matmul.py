@@ -15,8 +15,7 @@ from mlirtri.lowering.cpu_matmul import in_tiles
 from mlirtri.lowering.cuda_instructions import FIRST_ARCHITECTURE, MULTIPLICATIONS
 from mlirtri.lowering.cuda_operands import narrow
 from mlirtri.lowering.cuda_tensor_cores import BlockTile, TensorCoreKernel
-from mlirtri.lowering.products import Product, find_product
-from mlirtri.lowering.schedule_blocks import leaf_blocks
+from mlirtri.lowering.products import Product, only_product
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tvm_names import PrimFunc, SBlock, Schedule, structural_walk
 
@@ -36,13 +35,11 @@ def tensor_cores(function: PrimFunc, target: Target) -> Schedule | None:
     """The product on tensor cores; None for any other function."""
     if _number_of(target.architecture) < FIRST_ARCHITECTURE:
         return None
-    schedule = Schedule(function, error_render_level="fast")
-    found = [block for block in leaf_blocks(schedule) if not block.is_spatial]
-    product = find_product(found[0], schedule.get(found[0].handle)) if len(found) == 1 else None
+    found = only_product(function)
     # One row would be one of sixteen: a convolution of each channel by itself is no work for these instructions.
-    if product is None or not _is_narrow(product) or size_of(product.rows) == 1:
+    if found is None or not _is_narrow(found[-1]) or size_of(found[-1].rows) == 1:
         return None
-    made = in_tiles(schedule, found[0], product, _kernel, target)
+    made = in_tiles(*found, _kernel, target)
     return made if made is not None and _is_one_kernel(made) else None
 
 

@@ -1,6 +1,7 @@
-"""Small words for building linalg on tensors: `generic`, `empty`, `filled`, `reshape`. Knows no op of the table.
+"""Small words for building linalg on tensors: `generic`, `empty`, `filled`, `reshape`; and for reading what made them.
 
-Sizes known at compile time are ints; those of run time are `index` values, taken from the tensors by `size_of`.
+Knows no op of the table. Sizes known at compile time are ints; those of run time are `index` values, taken from the
+tensors by `size_of`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,20 @@ def tensor_type(of: TensorType) -> ir.RankedTensorType:
 
 def is_tensor(value: ir.Value) -> bool:
     return isinstance(value.type, ir.RankedTensorType)
+
+
+def made_by(value: ir.Value, name: str) -> ir.Operation | None:
+    """The operation of that name whose result the value is; None where another made it."""
+    owner = value.owner
+    is_made = not isinstance(owner, ir.Block) and owner.operation.name == name
+    return owner.operation if is_made else None
+
+
+def is_zeros(array: ir.Value) -> bool:
+    """Whether it is filled with zeros."""
+    fill = made_by(array, "linalg.fill")
+    constant = None if fill is None else made_by(fill.operands[0], "arith.constant")
+    return constant is not None and constant.attributes["value"].value == 0
 
 
 def unnamed() -> ir.Location:

@@ -43,6 +43,14 @@ class Product:
         return str(self.result.dtype)
 
 
+def only_product(function: PrimFunc) -> tuple[Schedule, BlockFacts, Product] | None:
+    """A schedule of the function, its one reduction, and how that is a product; None if it is none, or one of many."""
+    schedule = Schedule(function, error_render_level="fast")
+    found = [block for block in leaf_blocks(schedule) if not block.is_spatial]
+    product = find_product(found[0], schedule.get(found[0].handle)) if len(found) == 1 else None
+    return None if product is None else (schedule, found[0], product)
+
+
 def find_product(facts: BlockFacts, block: Any) -> Product | None:
     """How the block is a product of tensors; None if it is not."""
     is_plain = len(facts.writes) == 1 and not facts.calls and not facts.binds

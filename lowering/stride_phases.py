@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import gcd, prod
-from typing import Any
 
 from mlirtri.dialect.mlir import arith, ir, linalg, operations_named, tensor
-from mlirtri.lowering.linalg_builder import generic
+from mlirtri.lowering.linalg_builder import generic, is_zeros, made_by
 
 CONVOLUTIONS = {
     "linalg.conv_1d_ncw_fcw": linalg.conv_1d_ncw_fcw,
@@ -30,7 +29,7 @@ MOST_PHASES = 16
 def has_spread_images(module: ir.Module) -> bool:
     """Whether there may be something to rewrite."""
     found = [each for name in CONVOLUTIONS for each in operations_named(module, name)]
-    return any(_owner(each.operands[0], "tensor.insert_slice") for each in found)
+    return any(made_by(each.operands[0], "tensor.insert_slice") for each in found)
 
 
 def rewrite(module: ir.Module) -> None:
@@ -41,12 +40,6 @@ def rewrite(module: ir.Module) -> None:
             if spread is not None:
                 with operation.location, ir.InsertionPoint(operation):
                     operation.results[0].replace_all_uses_with(_apart(operation, spread))
-
-
-def _owner(value: ir.Value, name: str) -> Any:
-    owner = value.owner
-    is_made = not isinstance(owner, ir.Block) and owner.operation.name == name
-    return owner.operation if is_made else None
 
 
 @dataclass(frozen=True)
@@ -60,10 +53,10 @@ class _Spread:
 
 
 def _spread_of(operation: ir.Operation) -> _Spread | None:
-    made = _owner(operation.operands[0], "tensor.insert_slice")
+    made = made_by(operation.operands[0], "tensor.insert_slice")
     if made is None or not operation.results[0].type.has_static_shape or set(_numbers(operation, "strides")) != {1}:
         return None
-    if len(made.operands) != 2 or not (_is_zero(made.operands[1]) and _is_zero(operation.operands[2])):
+    if len(made.operands) != 2 or not (is_zeros(made.operands[1]) and is_zeros(operation.operands[2])):
         return None
     image = made.operands[0]
     static = [list(ir.DenseI64ArrayAttr(made.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")]
@@ -74,12 +67,6 @@ def _spread_of(operation: ir.Operation) -> _Spread | None:
     if not 1 < phases <= MOST_PHASES or any(sizes[at] != made.operands[1].type.shape[at] for at in (0, 1)):
         return None
     return _Spread(image, offsets[2:], strides[2:], _numbers(operation, "dilations"))
-
-
-def _is_zero(array: ir.Value) -> bool:
-    fill = _owner(array, "linalg.fill")
-    constant = None if fill is None else _owner(fill.operands[0], "arith.constant")
-    return constant is not None and constant.attributes["value"].value == 0
 
 
 def _numbers(operation: ir.Operation, name: str) -> list[int]:

@@ -27,7 +27,7 @@ def _import(importer: Any, place: ir.Location, node: Any) -> None:
     truth, *branches, given = node.args
     values = node.meta["val"]
     if not all(isinstance(each, torch.Tensor) for each in values):
-        raise NotImplementedError("torch.cond gives something that is no tensor")
+        raise ValueError("torch.cond gives something that is no tensor")
     kinds = [importer._cc.value_info_to_type(each) for each in values]
     operands = [importer._import_argument(place, each) for each in given]
     with place:

@@ -391,11 +391,9 @@ def test_what_a_rule_tried_is_lowered_once_and_what_changed_since_again(monkeypa
     assert lowered == [name]
 
 
-def test_a_variance_of_one_number_is_divided_by_nothing_in_relax(monkeypatch):
-    monkeypatch.setenv("MLIRTRI_FORCE_SCHEDULES", "1")
-
+def test_a_variance_of_one_number_is_divided_by_nothing_in_relax():
     @mlirtri.jit(pipeline="relax")
     def variance(x):
         return torch.var(x, dim=0)
 
-    assert bool(variance(torch.randn(1, 40)).isnan().all())
+    assert bool(variance(torch.randn(1, 640, 5)).isnan().all())
