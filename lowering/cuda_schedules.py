@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+from typing import Any
 
 from mlirtri.errors import CodegenError
 from mlirtri.lowering.cuda_choices import choices
@@ -17,7 +18,19 @@ from mlirtri.lowering.cuda_rows import rows
 from mlirtri.lowering.cuda_source import device_module, source_of
 from mlirtri.lowering.schedule_blocks import leaf_blocks
 from mlirtri.lowering.target import Target
-from mlirtri.lowering.tvm_names import PrimFunc, SBlock, Schedule, WalkResult, dlight, structural_walk, tirx, tvm
+from mlirtri.lowering.tir_statements import with_body
+from mlirtri.lowering.tvm_names import (
+    PrimFunc,
+    SBlock,
+    Schedule,
+    TensorLoad,
+    WalkResult,
+    dlight,
+    structural_map,
+    structural_walk,
+    tirx,
+    tvm,
+)
 from mlirtri.lowering.tvm_targets import MOST_THREADS, SHARED_BYTES
 
 MOST_BLOCKS = {"blockIdx.x": 2**31 - 1, "blockIdx.y": 65535, "blockIdx.z": 65535, "threadIdx.z": 64}
@@ -39,11 +52,31 @@ def _checked(rule, without_tensor_cores: bool = False) -> Rule:
     def apply(function: PrimFunc, _target: Target) -> Schedule | None:
         target = tvm.target.Target(OLD_DEVICE) if without_tensor_cores else tvm.target.Target.current()
         schedule = rule.apply(function, target, False)
-        if schedule is not None:
-            check_launch(schedule.mod["main"])
+        if schedule is None:
+            return None
+        schedule = _without_vectors_of_bools(schedule)
+        check_launch(schedule.mod["main"])
         return schedule
 
     return apply
+
+
+def _without_vectors_of_bools(schedule: Schedule) -> Schedule:
+    """The schedule with plain loops in place of vectors of bools, for which TVM writes types that nvcc refuses."""
+    body = schedule.mod["main"].body
+    changed = structural_map(body, (tirx.For, _without_bools), order="post")
+    return schedule if changed.same_as(body) else Schedule(schedule.mod["main"].with_body(changed))
+
+
+def _without_bools(loop: Any) -> Any:
+    if loop.kind != tirx.ForKind.VECTORIZED:
+        return loop
+    dtypes: list[str] = []
+    structural_walk(loop.body, [
+        (TensorLoad, lambda load: dtypes.append(str(load.source.dtype))),
+        (tirx.BufferStore, lambda store: dtypes.append(str(store.buffer.dtype))),
+    ])  # fmt: skip
+    return with_body(loop, loop.body, kind=tirx.ForKind.UNROLLED) if "bool" in dtypes else loop
 
 
 def _launchable(rule: Rule) -> Rule:

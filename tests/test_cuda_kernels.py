@@ -114,6 +114,19 @@ def test_functions(name):
     assert_nvcc_takes(kernel)
 
 
+def hidden(a, b, mask):
+    return torch.where(mask, a @ b, -1.0)
+
+
+def test_bools_are_no_vectors():
+    square = mt.Tensor((64, 64), mt.float32)
+    kernel = mt.jit(hidden).compile(square, square, mt.Tensor((64, 64), mt.bool), target="cuda")
+    # TVM's type for them, which nvcc does not convert to vectors of numbers.
+    assert "ushort2" not in kernel.ir["cuda"]
+    given = [data((64, 64), torch.float32), data((64, 64), torch.float32), data((64, 64), torch.float32) > 0]
+    assert_right(kernel, given, hidden(*given), 1e-4)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_modules(name):
