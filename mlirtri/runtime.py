@@ -15,7 +15,7 @@ import torch
 
 from mlirtri.arrays import as_array, as_given, as_torch, is_settled, view_of
 from mlirtri.dialect.dtypes import find_stored
-from mlirtri.direct_calls import General, Type, direct_call, is_possible
+from mlirtri.direct_calls import General, Type, direct_call, direct_method, is_possible
 from mlirtri.dynamic_shapes import DynamicShapes
 from mlirtri.entries import Entry
 from mlirtri.errors import ArgumentMismatchError, KernelMemoryError, KernelTypeError
@@ -83,14 +83,24 @@ class Runner:
         """`general` without all that the compiled function looks at itself, where it is a single one."""
         if self.is_sized:
             return sized_call(self.executable.sized, len(self.entries), self.bound, general)
+        facts = self._direct_facts()
+        return general if facts is None else direct_call(*facts, general)
+
+    def method(self, general: Callable[..., Any]) -> Callable[..., Any] | None:
+        """The method `general` of a kernel, made faster where the call is a few launches; else None."""
+        facts = self._direct_facts()
+        return None if facts is None else direct_method(*facts, general)
+
+    def _direct_facts(self) -> tuple[Any, ...] | None:
+        """Launches, types of the arguments, what is bound, and the type of the result."""
         direct = getattr(self.executable, "direct", None)
         types = [
             Type(tuple(entry.shape), entry.torch_dtype, _seen(entry.view, entry.torch_dtype)) for entry in self.entries
         ]
         if direct is None or not self.is_direct or not is_possible(types):
-            return general
+            return None
         [(shape, dtype)], [view] = self.outputs, self.views
-        return direct_call(direct, types, self.bound, Type(shape, dtype, _seen(view, dtype)), general)
+        return direct, types, self.bound, Type(shape, dtype, _seen(view, dtype))
 
     def __call__(self, arguments: Sequence[Any], out: Any = None) -> Any:
         if out is None and self.is_plain and _are_plain(arguments, self.types):

@@ -221,6 +221,8 @@ def test_out_may_share_memory_with_an_argument(kernel, a, b):
         memory[:8] = a
         expected = memory[:8] + b
         assert torch.equal(kernel(memory[:8], b, out=memory[start : start + 8]), expected)
+        memory[4:] = a
+        assert torch.equal(kernel(memory[4:], b, out=memory[start : start + 8]), a + b)
     assert kernel(a, b, out=a) is a
     assert torch.equal(a, torch.arange(8.0) + b)
     with pytest.raises(ArgumentMismatchError, match="out"):
@@ -247,6 +249,19 @@ def test_the_number_of_arguments_is_checked(kernel, a):
         kernel(a)
     with pytest.raises(ArgumentMismatchError, match="3 positional"):
         kernel(a, a, a)
+
+
+def test_a_called_kernel_has_a_way_in_of_its_own_and_is_what_it_was(a, b):
+    kernel, out = add.compile(a, b), torch.empty(8)
+    kernel(a, b)
+    assert isinstance(kernel, mt.Kernel)
+    assert type(kernel).__name__ == "Kernel"
+    assert type(kernel).__call__ is not mt.Kernel.__call__
+    assert torch.equal(kernel(b=b, a=a, out=out), a + b)
+    assert torch.equal(kernel(a, b=b), a + b)
+    for wrong in ({}, {"a": a, "b": b}, {"b": b, "c": a}):
+        with pytest.raises(ArgumentMismatchError, match="takes a, b at run time"):
+            kernel(a, **wrong)
 
 
 def test_jit_finds_the_kernel_of_each_call(a, b):
