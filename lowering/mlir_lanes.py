@@ -121,8 +121,14 @@ class Scalars:
             result = self.fma(result, x, self.number(coefficient))
         return result
 
+    def polynomial_by_pairs(self, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
+        return self.polynomial(x, coefficients)
+
     def floor(self, x: ir.Value) -> ir.Value:
         return _intrinsic("floor", x)
+
+    def nearest(self, x: ir.Value) -> ir.Value:
+        return _intrinsic("roundeven", x)
 
     def root(self, x: ir.Value) -> ir.Value:
         return _intrinsic("sqrt", x)

@@ -80,8 +80,7 @@ _EXPONENTIAL = {
     "float32": _Exponential(
         (0.5, 0.1666666567325592, 0.041666317731142044, 0.00833350419998169, 0.0013943249359726906,
          0.0001978441432584077),
-        (0.5, 0.1666666716337204, 0.041666366159915924, 0.00833327416330576, 0.0013940364588052034,
-         0.0001991363533306867),
+        (0.5, 0.1666654348373413, 0.04166628420352936, 0.008366625756025314, 0.0013946440303698182),
         (0.6931471824645996, 0.24022647738456726, 0.055503349751234055, 0.009618440642952919, 0.001339815789833665,
          0.00015351596812251955),
         -104.0, 89.0, 24,
@@ -99,6 +98,12 @@ _EXPONENTIAL = {
         -746.0, 710.0, 53,
     ),
 }  # fmt: skip
+
+
+@function("nearbyint", "float32", "float64")
+def _nearbyint(c: Lanes, x: Expr) -> Expr:
+    """The next whole number, of two the even one: TVM makes no vectors of it."""
+    return c.nearest(x)
 
 
 def _reduced(c: Lanes, x: Expr) -> tuple[Expr, Expr]:
@@ -146,7 +151,7 @@ def _exp2(c: Lanes, x: Expr) -> Expr:
 def _exponential_less_one(c: Lanes, x: Expr) -> Expr:
     """e**x - 1: 2 (2**(n-1) (e**r - 1) + 2**(n-1) - 1/2), in which nothing overflows before the result does."""
     n, r = _reduced(c, x)
-    curved = c.product(c.polynomial(r, _EXPONENTIAL[c.dtype].expm1), c.product(r, r))
+    curved = c.product(c.polynomial_by_pairs(r, _EXPONENTIAL[c.dtype].expm1), c.product(r, r))
     scale = c.named(c.power_of_two(c.minus(c.integer_of(n), c.whole(1))))
     straight = c.fma(r, scale, c.difference(scale, c.number(0.5)))
     return c.product(c.fma(curved, scale, straight), c.number(2.0))
@@ -263,26 +268,41 @@ def _log1p(c: Lanes, x: Expr) -> Expr:
 
 # --- the error function ----------------------------------------------------------------------------------------------
 
-_ERF_NEAR = (
-    0.12837916612625122, -0.37612637877464294, 0.11283782124519348, -0.0268654003739357, 0.005220945458859205,
-    -0.0008482829434797168, 0.00011256951984250918, -9.641526048653759e-06,
-)  # fmt: skip
-"""erf x = x + x P(x**2) for |x| < 1."""
-_ERF_FAR = (
-    -0.00018846763123292476, 1.1295802593231201, 0.633216381072998, 0.10842209309339523, -0.025210335850715637,
-    0.004205283243209124, -0.000441472337115556, 2.16975840885425e-05,
-)  # fmt: skip
-"""1 - erf x = e**-P(x) from there to 4."""
+_ERF = {
+    "float32": (
+        0.12837916612625122, -0.6366193890571594, 0.10277783125638962, 0.019153056666254997, -0.0001604087301529944,
+        -0.001667038188315928, -0.0006328409072011709, -0.0001176416699308902, -9.256205885321833e-06,
+    ),
+    "float64": (
+        0.1283791670955126, -0.6366197723675816, 0.10277260330192356, 0.019128447008672216, -0.00020919464425672734,
+        -0.0016962059533355309, -0.0005901230956025198, -2.5868762846306347e-05, 6.452079888229228e-05,
+        2.9788405462537582e-05, 3.517949329974192e-06, -2.6854932511102965e-06, -1.580525417543616e-06,
+        -1.9725652387925857e-07, 2.3423082875445342e-07, 1.9660605393256463e-07, 9.084869422140156e-08,
+        3.0259440217045715e-08, 7.763472430766553e-09, 1.5630232837811015e-09, 2.4633208848472555e-10,
+        2.986696707658719e-11, 2.6934621224778235e-12, 1.7021640870689603e-13, 6.72544786294853e-15,
+        1.24971210425227e-16,
+    ),
+}  # fmt: skip
+"""erfc x = e**(-x - x P(-x)) for x from 0 to where erfc x is less than half of 1's last place."""
+_ERF_ENDS = {"float32": 4.0, "float64": 6.0}
 
 
-@function("erf", "float32")
+@function("erf", "float32", "float64")
 def _erf(c: Lanes, x: Expr) -> Expr:
-    size = c.named(c.magnitude(x))
-    near = c.fma(x, c.polynomial(c.named(c.product(x, x)), _ERF_NEAR), x)
-    exponent = c.polynomial(c.named(c.between(size, 1.0, 4.0)), _ERF_FAR)
-    rest = exponential(c, c.named(c.product(exponent, c.number(-1.0))))
-    far = c.with_sign(c.difference(c.number(1.0), rest), x)
-    return c.select(c.either(c.is_nan(x), c.less(size, c.number(1.0))), near, far)
+    """1 - e**y, with y = n ln 2 + r and 2**n exact."""
+    most = _ERF_ENDS[c.dtype]
+    minus, least = c.product(c.magnitude(x), c.number(-1.0)), c.number(-most)
+    # Where no integer is made of it NaN may go all the way.
+    is_inside = c.less(minus, least) if c.scales else c.greater(minus, least)
+    minus = c.named(c.select(is_inside, least, minus) if c.scales else c.select(is_inside, minus, least))
+    y = c.named(c.fma(minus, c.polynomial_by_pairs(minus, _ERF[c.dtype]), minus))
+    n = c.named(c.nearest(c.product(y, c.number(LOG2E))))
+    # What ln 2 has lost counts for little where n is not 0, for 2**n is small.
+    r = c.named(c.fma(n, c.number(-LN2), y))
+    more = c.fma(c.polynomial_by_pairs(r, _EXPONENTIAL[c.dtype].expm1), c.product(r, r), r)
+    power = c.named(c.scaled(c.number(1.0), n) if c.scales else c.power_of_two(c.integer_of(n)))
+    result = c.with_sign(c.fma(power, more, c.difference(power, c.number(1.0))), x)
+    return result if c.scales else c.select(c.is_nan(x), x, result)
 
 
 # --- powers ----------------------------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ _MANTISSA = {"float32": 23, "float64": 52}
 _BIAS = {"float32": 127, "float64": 1023}
 _AVX512 = 512
 """Bits of a register of AVX-512."""
+FEW_PARTS = 5
+"""Parts of a polynomial that may wait for each other."""
 _INFINITY_BITS = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}
 
 
@@ -117,8 +119,24 @@ class Lanes:
             result = self.fma(result, x, self.number(coefficient))
         return result
 
+    def polynomial_by_pairs(self, x: Expr, coefficients: Sequence[float]) -> Expr:
+        """The same with some products more, of which few wait for each other (G. Estrin, 1960)."""
+        parts = [self.number(each) for each in coefficients]
+        while len(parts) > FEW_PARTS or len(parts) == len(coefficients):
+            pairs = zip(parts[::2], parts[1::2], strict=False)
+            parts = [self.fma(high, x, low) for low, high in pairs] + parts[len(parts) // 2 * 2 :]
+            x = self.named(self.product(x, x))
+        result = parts[-1]
+        for part in reversed(parts[:-1]):
+            result = self.fma(result, x, part)
+        return result
+
     def floor(self, x: Expr) -> Expr:
         return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.floor", x)
+
+    def nearest(self, x: Expr) -> Expr:
+        """The next whole number, of two the even one."""
+        return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.nearbyint", x)
 
     def root(self, x: Expr) -> Expr:
         return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.sqrt", x)

@@ -75,7 +75,9 @@ def _marked(call: Any) -> Any:
         name, operands = str(operands[0].value), operands[1:]
         name = name.removesuffix("f") if dtype == "float32" else name
     else:
-        name = name.removeprefix("tirx.")
+        name = name.removeprefix("tirx.").removeprefix("prim.")
+    if name == "pow" and getattr(operands[0], "value", None) == 2:
+        name, operands = "exp2", operands[1:]
     if name not in FUNCTIONS or dtype not in FUNCTIONS[name].dtypes:
         return call
     return ir.Call(_operators()[name], operands, ret_ty=dtype)

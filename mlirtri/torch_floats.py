@@ -20,10 +20,10 @@ def reciprocal(x: torch.Tensor) -> torch.Tensor:
 
 
 def gelu(x: torch.Tensor, *, approximate: str = "none") -> torch.Tensor:
-    """torch-mlir has four digits of the approximation's constant."""
-    if approximate == "none":
-        return NotImplemented
+    """torch-mlir divides by the root of 2, and has four digits of the approximation's constant."""
     wide = _wide(x)
+    if approximate == "none":
+        return (0.5 * wide * (1 + torch.erf(wide * math.sqrt(0.5)))).to(x.dtype)
     inner = math.sqrt(2 / math.pi) * (wide + 0.044715 * wide * wide * wide)
     return (0.5 * wide * (1 + torch.tanh(inner))).to(x.dtype)
 
