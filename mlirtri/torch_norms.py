@@ -1,6 +1,7 @@
-"""Layer and group norms of float32 as eager computes them: in float32, but for the sums.
+"""Layer and group norms of float32 and of halves as eager computes them: in float32, but for the sums.
 
-torch-mlir takes them apart into a variance whose terms are float64, which costs two conversions for each element.
+torch-mlir takes them apart into a variance whose terms are float64, which costs two conversions for each element. Those
+of halves it computes in halves, sums as well; eager's are rounded once, at their end.
 Takes and gives what the ATen operators do: the result, and mean and reciprocal deviation of each row.
 """
 
@@ -14,13 +15,16 @@ import torch
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
+FLOATS = (torch.float32, torch.bfloat16, torch.float16)
+
 
 def layer_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
     """Rows are the last axes, of `shape`."""
     if not _is_plain(x, weight, bias):
         return NotImplemented
-    centred, mean, scale = _standardised(x, list(range(-len(shape), 0)), eps)
-    return _scaled(centred * scale, weight, bias), mean, scale
+    centred, mean, scale = _standardised(x.float(), list(range(-len(shape), 0)), eps)
+    of_row = _kind_of_rows(x, weight, bias)
+    return _scaled(centred * scale, weight, bias).to(x.dtype), mean.to(of_row), scale.to(of_row)
 
 
 def group_norm(
@@ -31,16 +35,24 @@ def group_norm(
         return NotImplemented
     inside = [channels // groups, *x.shape[2:]]
     # Not with the spatial axes as one: what a view merges, and another takes apart again, would part the kernel.
-    centred, mean, scale = _standardised(x.reshape(batch, groups, *inside), list(range(2, 2 + len(inside))), eps)
+    centred, mean, scale = _standardised(
+        x.float().reshape(batch, groups, *inside), list(range(2, 2 + len(inside))), eps
+    )
     of_channel = [1, groups, channels // groups] + [1] * (x.dim() - 2)
     factors = (None if each is None else each.view(of_channel) for each in (weight, bias))
-    found = _scaled(centred * scale, *factors).view(x.shape)
-    return found, mean.view(batch, groups), scale.view(batch, groups)
+    found = _scaled(centred * scale, *factors).to(x.dtype).view(x.shape)
+    of_row = _kind_of_rows(x, weight, bias)
+    return found, mean.view(batch, groups).to(of_row), scale.view(batch, groups).to(of_row)
 
 
 def _is_plain(x: Tensor, *parameters: Tensor | None) -> bool:
     kinds = {each.dtype for each in (x, *parameters) if each is not None}
-    return kinds == {torch.float32} and x.numel() != 0
+    return kinds <= {torch.float32, x.dtype} and x.dtype in FLOATS and x.numel() != 0
+
+
+def _kind_of_rows(x: Tensor, *parameters: Tensor | None) -> torch.dtype:
+    """float32 where the factors are: of halves eager gives mean and deviation in halves otherwise."""
+    return next((each.dtype for each in parameters if each is not None), x.dtype)
 
 
 def _standardised(x: Tensor, axes: list[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -52,8 +64,8 @@ def _standardised(x: Tensor, axes: list[int], eps: float) -> tuple[Tensor, Tenso
 
 
 def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    x = x if weight is None else x * weight
-    return x if bias is None else x + bias
+    x = x if weight is None else x * weight.float()
+    return x if bias is None else x + bias.float()
 
 
 NORMS: dict[Any, Callable[..., Any]] = {

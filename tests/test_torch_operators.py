@@ -188,6 +188,22 @@ def test_norms_are_computed_in_float32_but_for_their_sums(layer, shape):
     assert (found - exact).abs().max() <= 2 * (eager - exact).abs().max() + 2**-20
 
 
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("layer", "shape"), [(torch.nn.LayerNorm(300), (4, 300)), (torch.nn.GroupNorm(3, 12), (2, 12, 35))]
+)
+def test_norms_of_halves_are_rounded_once(layer, shape, kind):
+    x = (torch.randn(shape, generator=GENERATOR) + 3).to(kind)
+    layer = copy.deepcopy(layer).to(kind)
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter, generator=GENERATOR)
+    with torch.no_grad():
+        kernel = mt.from_torch(layer, (x,)).compile()
+        exact = copy.deepcopy(layer).double()(x.double())
+    assert kernel.stats["kernels"] <= 2
+    torch.testing.assert_close(kernel(x).double(), exact, rtol=torch.finfo(kind).eps, atol=1e-5)
+
+
 def test_norms_of_an_open_batch():
     layer, x = torch.nn.GroupNorm(2, 4), torch.randn(3, 4, 6, generator=GENERATOR)
     check(layer, x, dynamic_shapes={"input": {0: torch.export.Dim("batch")}})
