@@ -12,6 +12,7 @@ from typing import Any
 
 from mlirtri.lowering.contraction import Axis, multiply_add
 from mlirtri.lowering.schedule_blocks import BlockFacts, leaf_blocks
+from mlirtri.lowering.tir_arithmetic import TWICE_AS_WIDE
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Schedule, TensorLoad, structural_equal, structural_walk, tirx
 
 OP_PATTERN = "op_pattern"
@@ -72,6 +73,9 @@ def product_of(store: Any, all_axes: Sequence[Axis], summed: Sequence[Any]) -> P
     if not reduced or any(axis.variable not in names for axis in reduced for names in named):
         return None
     places = list(store.indices)
+    units = [variable for variable, axis in axes.items() if isinstance(axis.extent, int) and axis.extent == 1]
+    while len(places) > 1 and any(places[-1].same_as(each) for each in units):  # what no operand needs to show
+        places.pop()
     last = places[-1] if places and places[-1] in axes else None
     right = next((side for side in (0, 1) if last in named[side] and last not in named[1 - side]), None)
     if last is None or right is None:
@@ -100,9 +104,10 @@ def _trailing(places: list[Any], allowed: list[Any]) -> list[Any]:
 
 def _parts(store: Any) -> tuple[list[Any], Callable[[Any, Any, Any], Any]] | None:
     """The two factors of what a store adds to its place, and how their product is added; else None."""
-    if not isinstance(store.value, tirx.Add):
+    summands = _summands(store.value)
+    if summands is None:
         return None
-    own, term = store.value.a, store.value.b
+    own, term = summands
     is_own = isinstance(own, TensorLoad) and own.source.same_as(store.buffer)
     if not is_own or not all(structural_equal(i, j) for i, j in zip(own.indices, store.indices, strict=True)):
         return None
@@ -115,6 +120,18 @@ def _parts(store: Any) -> tuple[list[Any], Callable[[Any, Any, Any], Any]] | Non
         if all(isinstance(each, tirx.Cast) and str(each.value.ty.dtype) == str(term.ty.dtype) for each in factors):
             return [each.value for each in factors], _adding_in(wide)
     return None
+
+
+def _summands(value: Any) -> tuple[Any, Any] | None:
+    """The two parts of a sum, which for integers that wrap is in twice their width; None for anything else."""
+    if isinstance(value, tirx.Add):
+        return value.a, value.b
+    if not isinstance(value, tirx.Cast) or not isinstance(value.value, tirx.Add):
+        return None
+    narrow, sides = str(value.ty.dtype), (value.value.a, value.value.b)
+    is_widened = all(isinstance(each, tirx.Cast) and str(each.value.ty.dtype) == narrow for each in sides)
+    is_wrapping = TWICE_AS_WIDE.get(narrow) == str(value.value.ty.dtype)
+    return (sides[0].value, sides[1].value) if is_widened and is_wrapping else None
 
 
 def _adding_in(wide: str) -> Callable[[Any, Any, Any], Any]:

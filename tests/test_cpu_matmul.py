@@ -266,6 +266,25 @@ def test_any_size_of_run_time_goes_in_tiles(dtype, threads, monkeypatch):
         torch.testing.assert_close(kernel(a, b, c), expected, **within("float32", max(reduced, 1)))
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32])
+def test_integers_of_any_size_of_run_time_go_in_tiles(dtype):
+    """Sums wrap as those of known sizes do."""
+
+    class Product(torch.nn.Module):
+        def forward(self, x, y):
+            return torch._int_mm(x, y) if dtype is torch.int8 else x @ y
+
+    def numbers(*shape):
+        return torch.randint(torch.iinfo(dtype).min, torch.iinfo(dtype).max, shape, dtype=dtype)
+
+    open_axes = ({axis: torch.export.Dim.DYNAMIC for axis in (0, 1)},) * 2
+    kernel = mt.from_torch(Product(), (numbers(40, 48), numbers(48, 24)), dynamic_shapes=open_axes).compile()
+    assert "row_chunks" in kernel.ir["scheduled"]
+    for rows, columns, reduced in [(2, 17, 5), (16, 33, 70), (29, 100, 40), (9, 20, 5000)]:
+        a, b = numbers(rows, reduced), numbers(reduced, columns)
+        assert torch.equal(kernel(a, b), (a.long() @ b.long()).int())
+
+
 _OPEN_PRODUCT = """
 #all = affine_map<(i, j) -> (i, j)>
 #column = affine_map<(i, j) -> (j)>
