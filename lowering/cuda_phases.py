@@ -7,7 +7,8 @@ loops compute the same, one thread after the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -85,9 +86,10 @@ class Phases:
         One may be ``"shared.dyn"``, for more than every launch may have; TVM takes several for one memory and then
         sees writes where there are none.
         """
-        return self._allocated(name, dtype, [self.shape.together, *sizes], scope)
+        return self.allocated(name, dtype, [self.shape.together, *sizes], scope)
 
-    def _allocated(self, name: str, dtype: str, sizes: Sequence[int], scope: str) -> Any:
+    def allocated(self, name: str, dtype: str, sizes: Sequence[int], scope: str) -> Any:
+        """Memory of the block, of these sizes."""
         # TVM loses memory of bf16 when it widens it.
         dtype = "float32" if dtype == "bfloat16" else dtype
         buffer = tirx.decl_buffer([index(size) for size in sizes], dtype, name, scope=scope, layout=None)
@@ -109,6 +111,15 @@ class Phases:
         for (variable, extent), name in zip(threads, "xy" if shape.along else "yx", strict=True):
             statement = bound(variable, extent, f"threadIdx.{name}", statement)
         self._phases.append(statement)
+
+    @contextmanager
+    def repeated(self, variable: Any, count: int) -> Iterator[None]:
+        """Phases that all threads go through together, `count` times."""
+        around, self._phases = self._phases, []
+        yield
+        # The last phase of a turn and the first of the next are phases one after the other, too: barriers go round.
+        body = sequence(*self._phases)
+        self._phases = [*around, tirx.For(variable, index(0), index(count), tirx.ForKind.SERIAL, body)]
 
     def combine(self, partial: Sequence[Any], combined: Combined) -> list[Any]:
         """Bring what each thread has in `partial`, one element per lane, down to lane 0; gives where it is then.

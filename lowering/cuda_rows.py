@@ -15,6 +15,7 @@ from typing import Any
 from mlirtri.lowering.cpu_rows import runs_along_memory
 from mlirtri.lowering.cuda_phases import ELEMENTS, Shape, power_above, shape_for
 from mlirtri.lowering.cuda_row_writer import ROW_BYTES, CudaRowWriter
+from mlirtri.lowering.cuda_totals import totals_of
 from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of
 from mlirtri.lowering.row_plan import RowPlan, make_plan
 from mlirtri.lowering.target import Target
@@ -50,6 +51,8 @@ def why_not(function: PrimFunc, target: Target) -> str | None:
 def plan_of(function: PrimFunc, target: Target) -> RowPlan:
     """The plan of a row kernel for CUDA; raises `NotRows` with the reason where the function is none."""
     nests = nests_of(function)
+    if any(totals_of(nest) is not None for nest in nests):
+        raise NotRows("running totals have a rule of their own")
     plan = make_plan(nests, find_rows(nests), function.params)
     if not plan.reducers:
         raise NotRows("nothing is reduced")

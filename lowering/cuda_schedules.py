@@ -16,6 +16,7 @@ from mlirtri.lowering.cuda_choices import choices
 from mlirtri.lowering.cuda_matmul import tensor_cores
 from mlirtri.lowering.cuda_rows import rows
 from mlirtri.lowering.cuda_source import device_module, source_of
+from mlirtri.lowering.cuda_totals import running_totals
 from mlirtri.lowering.schedule_blocks import leaf_blocks
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tir_statements import with_body
@@ -153,6 +154,7 @@ def _check_limits(kernel: PrimFunc) -> None:
 
 
 CUDA_RULES = (
+    ("RunningTotals", _launchable(running_totals)),
     ("Rows", _launchable(rows)),
     ("Choices", _launchable(choices)),
     ("TensorCores", _launchable(tensor_cores)),

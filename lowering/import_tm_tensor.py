@@ -13,10 +13,12 @@ from mlirtri.dialect import scalar
 from mlirtri.dialect.dtypes import find_dtype
 from mlirtri.dialect.mlir import arith, ir, operations_named
 from mlirtri.dialect.scalar import Scalar
+from mlirtri.dialect.types import TensorType
 from mlirtri.lowering import merge_sort
 from mlirtri.lowering.buffer_values import terminator
 from mlirtri.lowering.cloning import inlined, replace
 from mlirtri.lowering.linalg_builder import sizes_of
+from mlirtri.lowering.running_totals import kind_of, totals
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tm_tensor_attention import attention
 from mlirtri.lowering.tm_tensor_loops import best, scan, scatter
@@ -25,13 +27,14 @@ from mlirtri.lowering.tri_to_linalg_sorting import less
 Values = list[ir.Value]
 
 
-def rewrite(module: ir.Module, _context: CompileContext) -> None:
+def rewrite(module: ir.Module, context: CompileContext) -> None:
     """Replace every operation of the dialect; those inside of others come along."""
     for operation in operations_named(module, "tm_tensor.*"):
         if (rule := RULES.get(operation.name)) is None:
             continue
         with ir.InsertionPoint(operation), operation.location:
-            results = rule(operation)
+            is_totals = context.target.is_cuda and operation.name == "tm_tensor.scan"
+            results = (_totals(operation) if is_totals else None) or rule(operation)
         replace(operation, results)
 
 
@@ -51,6 +54,17 @@ def _scan(operation: ir.Operation) -> Values:
     axis, inclusive = operation.attributes["dimension"].value, ir.BoolAttr(operation.attributes["inclusive"]).value
     needs_last = any(True for _ in operation.results[1].uses)
     return scan(source, out, start, axis, inclusive, _region(operation), needs_last)
+
+
+def _totals(operation: ir.Operation) -> Values | None:
+    """A scan as a reduction, for which CUDA has a schedule; None for one that only a loop can do."""
+    source, _, start = operation.operands
+    dtype, kind = find_dtype(str(source.type.element_type)), kind_of(operation.regions[0].blocks[0])
+    is_plain = ir.BoolAttr(operation.attributes["inclusive"]).value and not any(operation.results[1].uses)
+    if not is_plain or None in (dtype, kind) or not source.type.has_static_shape:
+        return None
+    of = TensorType(tuple(source.type.shape), dtype)
+    return [totals(source, of, operation.attributes["dimension"].value, kind), start]
 
 
 def _scatter(operation: ir.Operation) -> Values:

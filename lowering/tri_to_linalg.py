@@ -22,6 +22,8 @@ from mlirtri.lowering.external_calls import declaration_of, is_declaration, refu
 from mlirtri.lowering.imperative import is_imperative
 from mlirtri.lowering.linalg_builder import tensor_type
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
+from mlirtri.lowering.running_totals import is_marked
+from mlirtri.lowering.running_totals import mark as mark_totals
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tri_decompose import decompose, tri_operations
 
@@ -39,12 +41,20 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """A linalg module of a `tri` module, which stays as it is; raises what a rule refuses, at its operation."""
     with module.context, ir.Location.unknown():
         # The module of the room before belongs to its readers: work on a copy.
-        source = module.operation.clone()
+        source = copied(module, context)
         run_rewrite("decompose", lambda copy: decompose(copy, lambda op, operation: True), source, context)
         if tri_masks.has_masks(source):
             run_passes(source, MERGE, context)
             run_rewrite("masks-to-where", tri_masks.rewrite, source, context)
         return translate(source)
+
+
+def copied(module: ir.Module, context: CompileContext) -> ir.Module:
+    """The module again, in which running totals for CUDA are marked as reductions, for which there are no loops."""
+    copy = module.operation.clone()
+    if context.target.is_cuda:
+        mark_totals(copy)
+    return copy
 
 
 def translate(source: ir.Module) -> ir.Module:
@@ -73,7 +83,7 @@ def _is_control(operation: ir.Operation) -> bool:
     if not operation.name.startswith("tri."):
         return operation.name.startswith("scf.")
     op = op_of(operation)
-    return (op.group == "indexing" and op.name not in STRAIGHT) or op.name in LOOPS
+    return (op.group == "indexing" and op.name not in STRAIGHT) or (op.name in LOOPS and not is_marked(operation))
 
 
 def _declared(function) -> func.FuncOp:

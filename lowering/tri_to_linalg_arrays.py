@@ -14,6 +14,7 @@ from mlirtri.dialect.dtypes import DTYPES
 from mlirtri.dialect.mlir import arith, ir, scf, tensor
 from mlirtri.dialect.scalar import Scalar
 from mlirtri.dialect.types import TensorType
+from mlirtri.lowering import running_totals
 from mlirtri.lowering.linalg_builder import (
     dimensions,
     element_type,
@@ -106,14 +107,14 @@ def _overlap(x: ir.Value, y: ir.Value) -> int | ir.Value:
 
 # --- running sums --------------------------------------------------------------------------------------------------
 
-_COMBINERS = {"sum": scalar.add, "prod": scalar.multiply, "max": scalar.maximum, "min": scalar.minimum}
-
 
 @rule("scan")
 def _scan(op, operation, operands):
     result, parameters = _parameters(op, operation)
     [x] = operands
-    axis, combine = parameters["axis"], _COMBINERS[parameters["kind"]]
+    axis, combine = parameters["axis"], running_totals.COMBINERS[parameters["kind"]]
+    if running_totals.is_marked(operation):
+        return running_totals.totals(x, result, axis, parameters["kind"])
     out = empty(result, sizes_of(x))
 
     def combined(accumulated: ir.Value, element: ir.Value) -> ir.Value:

@@ -23,18 +23,19 @@ from mlirtri.lowering.relax_builder import RelaxBuilder, Splat, rule
 from mlirtri.lowering.scalar_to_tir import literal
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tri_decompose import decompose, tri_operations
-from mlirtri.lowering.tri_to_linalg import has_control, rule_of
+from mlirtri.lowering.tri_to_linalg import copied, has_control, rule_of
 from mlirtri.lowering.tvm_names import IRModule, relax
 
 
 def lower(module: ir.Module, context: CompileContext) -> IRModule:
     """The Relax module of a `tri` module; raises `UnsupportedOperationError`."""
-    if has_control(module):
+    marked = copied(module, context)
+    if has_control(marked):
         signature = _signature(module)
         return lower_imperative(tri_to_linalg.lower(module, context), context, signature)
     with module.context, ir.Location.unknown():
         before = print_module(module)
-        source = ir.Module.parse(module.operation.get_asm(enable_debug_info=True))
+        source = ir.Module.parse(marked.operation.get_asm(enable_debug_info=True))
         decompose(source, lambda op, operation: not has_operator(op, operation))
         context.record("decompose", decomposed := print_module(source), before)
         for operation in tri_operations(source):

@@ -65,6 +65,7 @@ def _part(name: str, cuda: str, names: list[str]) -> str:
     start = re.search(r'extern "C" __global__ [^;{]*\{', cuda)
     head, body = start.group(), cuda[start.end() :]
     body = re.sub(r"^#line.*$", "", body, flags=re.MULTILINE)
+    body = re.sub(r"__shared__ (alignas\(\d+\))", r"\1 static", body)
     body = re.sub(
         r"extern __shared__ __align__\(\d+\) ([\w ]+) (\w+)\[\];", r"\1* \2 = (\1*)emulated::shared_memory;", body
     )

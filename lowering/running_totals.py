@@ -1,0 +1,78 @@
+"""Running totals as reductions, for CUDA devices: each element is the total of those up to it.
+
+Takes `tri.scan` and `tm_tensor.scan` of known sizes. Gives one structured operation, in which what comes later counts
+as the neutral element; `cuda_totals.py` makes each line one pass of it. Halves are added up in fp32. Gives None for
+what is combined by anything but a sum, a product or an extremum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mlirtri.dialect import scalar
+from mlirtri.dialect.definition import type_of
+from mlirtri.dialect.dtypes import DTYPES, DType
+from mlirtri.dialect.mlir import arith, ir, linalg, operations_named
+from mlirtri.dialect.scalar import Scalar
+from mlirtri.dialect.types import TensorType
+from mlirtri.lowering.linalg_builder import dimensions, filled, generic, map_elements
+from mlirtri.lowering.tri_to_linalg_reductions import extreme
+
+FLOAT32 = DTYPES["float32"]
+MARK = "mlirtri.reduced"
+COMBINERS: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
+    "sum": scalar.add, "prod": scalar.multiply, "max": scalar.maximum, "min": scalar.minimum,
+}  # fmt: skip
+_KINDS = {
+    "arith.addf": "sum", "arith.addi": "sum", "arith.mulf": "prod", "arith.muli": "prod", "arith.maximumf": "max",
+    "arith.maxsi": "max", "arith.minimumf": "min", "arith.minsi": "min",
+}  # fmt: skip
+
+
+def mark(module: ir.Module) -> None:
+    """Mark each scan of known sizes: it is a reduction, no loop."""
+    for operation in operations_named(module, "tri.scan"):
+        of = type_of(operation.operands[0].type)
+        if of.is_static and not of.dtype.is_complex:
+            operation.attributes[MARK] = ir.UnitAttr.get(module.context)
+
+
+def is_marked(operation: ir.Operation) -> bool:
+    """Whether a scan is a reduction."""
+    return MARK in operation.attributes
+
+
+def kind_of(block: ir.Block) -> str | None:
+    """What a region of two scalars combines them with; None where it is no single operation with a neutral element."""
+    first, *others = (operation.operation.name for operation in block.operations)
+    return _KINDS.get(first) if len(others) == 1 else None
+
+
+def totals(x: ir.Value, of: TensorType, axis: int, kind: str) -> ir.Value:
+    """``out[i] = combined(x[j] for j <= i)`` along the axis, of a tensor that is `of` this type."""
+    wide = FLOAT32 if of.dtype.is_half else of.dtype
+    combine, neutral = COMBINERS[kind], _neutral(kind, wide)
+    rank = of.rank
+    places = [rank if each == axis else each for each in range(rank)]
+
+    def body(element: ir.Value, total: ir.Value) -> list[ir.Value]:
+        here, other = (linalg.IndexOp(each).result for each in (axis, rank))
+        is_before = arith.cmpi(arith.CmpIPredicate.sle, other, here)
+        value = scalar.cast(Scalar(element, of.dtype), wide)
+        term = arith.select(is_before, value.value, scalar.constant(neutral, wide).value)
+        return [combine(Scalar(total, wide), Scalar(term, wide)).value]
+
+    maps = [dimensions(*places, rank=rank + 1), dimensions(*range(rank), rank=rank + 1)]
+    start = filled(of.with_dtype(wide), neutral)
+    [made] = generic([x], [start], maps, [*["parallel"] * rank, "reduction"], body)
+    if wide is of.dtype:
+        return made
+    same = [ir.AffineMap.get_identity(rank)]
+    return map_elements(of, [made], same, lambda each: scalar.cast(Scalar(each, wide), of.dtype))
+
+
+def _neutral(kind: str, dtype: DType) -> complex | float | int:
+    if kind == "sum":
+        # Of -0 and 0 the sum is 0, of -0 and -0 it is -0.
+        return -0.0 if dtype.is_inexact else 0
+    return 1 if kind == "prod" else extreme(dtype, lowest=kind == "max")

@@ -1,0 +1,97 @@
+"""Running totals for CUDA: numbers by running the schedule without threads, and the source itself with them."""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from cuda_emulation import Emulated
+from cuda_helpers import kernels_in, on_the_cpu
+from tvm_room_helpers import context_for
+
+import mlirtri as mt
+from mlirtri.lowering import cuda_to_ptx, scheduled_to_llvm
+
+
+def along_rows(a):
+    return torch.cumsum(torch.exp(a), 1)
+
+
+def along_columns(a):
+    return torch.cumsum(a, 0)
+
+
+def products(a):
+    return np.cumprod(a, 1)
+
+
+def kernel_for(function, shape, dtype=mt.float32):
+    return mt.jit(function).compile(mt.Tensor(shape, dtype), target="cuda")
+
+
+def values(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))) / 4
+
+
+def check(kernel, value, expected, **tolerance):
+    assert set(re.findall(r'"mlirtri.schedule": "(\w+)"', kernel.ir["scheduled"])) <= {"RunningTotals", "Fallback"}
+    found = torch.full_like(expected, 7)
+    scheduled = on_the_cpu(kernel.walked.records["scheduled"].ir)
+    scheduled_to_llvm.lower(scheduled, context_for()).executable.launch([value], [found])
+    torch.testing.assert_close(found, expected, equal_nan=True, **tolerance)
+
+
+@pytest.mark.parametrize(("function", "shape"), [(along_rows, (3, 2500)), (along_columns, (70, 33))], ids=str)
+def test_totals(function, shape, tmp_path):
+    kernel, value = kernel_for(function, shape), values(*shape)
+    value[1, 3], value[2, 4] = math.inf, math.nan
+    expected = function(value.double()).float()
+    check(kernel, value, expected, rtol=1e-5, atol=1e-5)
+    if shutil.which("g++"):
+        found = torch.full_like(expected, 7)
+        Emulated({"totals": kernel}, tmp_path).run("totals", value, found)
+        torch.testing.assert_close(found, expected, equal_nan=True, rtol=1e-5, atol=1e-5)
+
+
+def test_blocks_share_long_lines():
+    kernel, value = kernel_for(along_rows, (2, 30000)), values(2, 30000)
+    assert kernels_in(kernel.ir["cuda"]) == 2
+    check(kernel, value, along_rows(value.double()).float(), rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int32", "int64"])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (7, 1), (4, 1025), (300, 12)], ids=str)
+def test_dtypes_and_shapes(dtype, shape):
+    value = (values(*shape) * 8).to(getattr(torch, dtype))
+    for function in (along_columns, products):
+        kernel = kernel_for(function, shape, getattr(mt, dtype))
+        exact = function(value.numpy().astype("int64" if "int" in dtype else "float64"))
+        expected = torch.as_tensor(np.asarray(exact)).to(getattr(torch, str(kernel.results[0].dtype)))
+        check(kernel, value, expected, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pipeline", ["linalg", "relax"])
+def test_imported_and_in_relax(pipeline):
+    class Totals(torch.nn.Module):
+        def forward(self, x):
+            return torch.cumsum(x, 1) + torch.logcumsumexp(x, 0).sum() * 0
+
+    value = values(4, 50)
+    kernel = mt.from_torch(Totals(), (value,)).compile(target="cuda", pipeline=pipeline)
+    assert "RunningTotals" in kernel.ir["scheduled"]
+
+
+@pytest.mark.nvcc
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH")
+@pytest.mark.parametrize("shape", [(64, 3000), (2, 30000)], ids=str)
+def test_nvcc_takes_the_source(shape):
+    for function in (along_rows, along_columns):
+        source = kernel_for(function, shape).ir["cuda"]
+        assert cuda_to_ptx.run_nvcc(source, "sm_80", "-cubin").startswith(b"\x7fELF")
