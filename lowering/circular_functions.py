@@ -60,8 +60,8 @@ def circular_polynomials(c: Lanes, r: Expr) -> tuple[Expr, Expr]:
     return sine, c.named(c.sum(c.fma(z, c.number(-0.5), c.number(1.0)), quartic))
 
 
-def _circular(c: Lanes, x: Expr, turn: int) -> Expr:
-    """sin(x + turn pi / 2) for numbers that are not too large."""
+def sine_and_cosine(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
+    """x = n pi / 2 + r for numbers that are not too large: n, sin r and cos r."""
     n, r, lost = (_quarters32 if c.dtype == "float32" else _quarters64)(c, x)
     z = c.named(c.product(r, r))
     sine = c.sum(r, c.fma(c.product(r, z), c.polynomial(z, _SIN[c.dtype]), lost))
@@ -69,7 +69,12 @@ def _circular(c: Lanes, x: Expr, turn: int) -> Expr:
     near_one = c.named(c.difference(c.number(1.0), half))
     missing = c.difference(c.difference(c.number(1.0), near_one), half)
     quartic = c.fma(c.product(z, z), c.polynomial(z, _COS[c.dtype]), c.product(c.product(r, lost), c.number(-1.0)))
-    cosine = c.sum(near_one, c.sum(missing, quartic))
+    return n, sine, c.sum(near_one, c.sum(missing, quartic))
+
+
+def _circular(c: Lanes, x: Expr, turn: int) -> Expr:
+    """sin(x + turn pi / 2) for numbers that are not too large."""
+    n, sine, cosine = sine_and_cosine(c, x)
     quarter = c.named(c.plus(n, c.whole(turn)))
     is_odd = c.has_bit(quarter, 0)
     is_lower = c.has_bit(quarter, 1)

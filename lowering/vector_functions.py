@@ -25,12 +25,19 @@ Function = Callable[..., Expr]
 
 @dataclass(frozen=True)
 class Elementary:
-    """An elementary function: what makes its expression, and for which element types."""
+    """An elementary function: what makes its expression."""
 
-    make: Function
-    dtypes: tuple[str, ...]
+    makers: dict[str, Function]
+    """By element type."""
     asks_library: bool
     """Whether some operands are left to the C library (`where_all`)."""
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        return tuple(self.makers)
+
+    def make(self, c: Lanes, *operands: Expr) -> Expr:
+        return self.makers[c.dtype](c, *operands)
 
 
 FUNCTIONS: dict[str, Elementary] = {}
@@ -47,7 +54,9 @@ def function(name: str, *dtypes: str, asks_library: bool = False) -> Callable[[F
     """Register what makes the expression of a function."""
 
     def register(make: Function) -> Function:
-        FUNCTIONS[name] = Elementary(make, dtypes, asks_library)
+        known = FUNCTIONS.get(name)
+        makers = {**({} if known is None else known.makers), **dict.fromkeys(dtypes, make)}
+        FUNCTIONS[name] = Elementary(makers, asks_library)
         return make
 
     return register
@@ -123,10 +132,11 @@ def _scaled(c: Lanes, value: Expr, n: Expr) -> Expr:
     return c.product(c.product(value, c.power_of_two(half)), c.power_of_two(c.minus(k, half)))
 
 
-def exponential(c: Lanes, x: Expr) -> Expr:
-    """e**x for x in the range of results; no NaN."""
+def exponential(c: Lanes, x: Expr, less: int = 0) -> Expr:
+    """e**x / 2**less for x in the range of results; no NaN."""
     n, r = _reduced(c, x)
     more = c.fma(c.polynomial(r, _EXPONENTIAL[c.dtype].exp), c.product(r, r), r)
+    n = c.named(c.difference(n, c.number(less))) if less else n
     return _scaled(c, c.sum(more, c.number(1.0)), n)
 
 

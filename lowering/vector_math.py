@@ -20,7 +20,7 @@ from mlirtri.lowering.tvm_names import (
     tirx,
 )
 from mlirtri.lowering.vector_lanes import Lanes
-from mlirtri.lowering.wide_functions import FUNCTIONS
+from mlirtri.lowering.double_functions import FUNCTIONS
 
 PREFIX = "tirx.mlirtri."
 _EXTERNAL = "tirx.call_pure_extern"

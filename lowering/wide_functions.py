@@ -1,8 +1,8 @@
 """Elementary functions of fp32 whose arithmetic is fp64: rounding to fp32 in the end is nearly all the error there is.
 
 Takes and gives what `vector_functions` does. Imported for the table `FUNCTIONS`, which is whole with these and those of
-`circular_functions`: tan, the inverse circular and the hyperbolic functions, cube roots. In fp64 they are the C
-library's.
+`circular_functions` and `double_functions`: tan, the inverse circular and the hyperbolic functions, cube roots. In fp64
+they are the latter's.
 """
 
 from __future__ import annotations

@@ -82,12 +82,13 @@ def wide_ones(x):
 
 
 @pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
-def test_functions_that_are_computed_in_doubles(pipeline):
-    x = np.concatenate([numbers(np.float32, -1, 1), numbers(np.float32, -100, 100)])
+@pytest.mark.parametrize(("dtype", "exact", "most"), [(np.float32, np.float64, 2), (np.float64, np.longdouble, 3)])
+def test_functions_in_doubles(dtype, exact, most, pipeline):
+    x = np.concatenate([numbers(dtype, -1, 1), numbers(dtype, -100, 100)])
     found = mt.jit(pipeline=pipeline)(wide_ones.__wrapped__)(x)
     with np.errstate(all="ignore"):
         for name, one in zip(WIDE, found, strict=True):
-            check(one, getattr(np, name)(x.astype(np.float64)))
+            check(one, getattr(np, name)(x.astype(exact)), most)
 
 
 @mt.jit
@@ -96,15 +97,15 @@ def angle(y, x):
 
 
 @pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
-def test_angles_in_all_quadrants(pipeline):
-    ends = np.array(ENDS, np.float32)
+@pytest.mark.parametrize(("dtype", "exact", "most"), [(np.float32, np.float64, 1), (np.float64, np.longdouble, 2)])
+def test_angles_in_all_quadrants(dtype, exact, most, pipeline):
+    ends = np.array(ENDS, dtype)
     y, x = (np.concatenate([each.ravel()] * 16) for each in np.meshgrid(ends, ends))
-    y, x = (np.concatenate([each, numbers(np.float32, *ends)]) for each, ends in ((y, (-3, 3)), (x, (-9, 5))))
+    y, x = (np.concatenate([each, numbers(dtype, *ends)]) for each, ends in ((y, (-3, 3)), (x, (-9, 5))))
     x[len(ends) ** 2 * 16 :] = x[len(ends) ** 2 * 16 :][::-1]
     kernel = mt.jit(pipeline=pipeline)(angle.__wrapped__)
     with np.errstate(invalid="ignore"):
-        wanted = np.arctan2(y.astype(np.float64), x.astype(np.float64))
-        check(kernel(y, x), wanted, most=1.0)
+        check(kernel(y, x), np.arctan2(y.astype(exact), x.astype(exact)), most)
 
 
 @mt.jit
