@@ -103,7 +103,7 @@ class Phases:
         within = tirx.Var("within", "int64") if shape.together > 1 else index(0)
         row = self.block * index(shape.together) + within if shape.together > 1 else self.block
         statement = sequence(*body(Thread(lane, within, row, self.part)))
-        conditions = [] if first in (None, shape.lanes) else [tirx.LT(lane, index(first))]
+        conditions = [] if first in (None, shape.lanes) else [self._is_among(lane, first)]
         conditions += [tirx.LT(row, index(self.count))] if self.count % shape.together else []
         for condition in conditions:
             statement = tirx.IfThenElse(condition, statement, None)
@@ -120,6 +120,12 @@ class Phases:
         # The last phase of a turn and the first of the next are phases one after the other, too: barriers go round.
         body = sequence(*self._phases)
         self._phases = [*around, tirx.For(variable, index(0), index(count), tirx.ForKind.SERIAL, body)]
+
+    def _is_among(self, lane: Any, first: int) -> Any:
+        """Whether a lane is one of the first; that it is lane 0 is said in a way that TVM does not reckon with."""
+        if first > 1:
+            return tirx.LT(lane, index(first))
+        return tirx.EQ(tirx.bitwise_and(lane, index(self.shape.lanes - 1)), index(0))
 
     def combine(self, partial: Sequence[Any], combined: Combined) -> list[Any]:
         """Bring what each thread has in `partial`, one element per lane, down to lane 0; gives where it is then.

@@ -83,7 +83,8 @@ class CudaRowWriter:
     def _set_value(self, at: int, value_of: Any) -> None:
         """A phase in which the first thread of a row stores its value, also as a result where it is one."""
         nest = self.plan.nests[at]
-        memory = self.phases.shared(f"{nest.target.name}_of_row", str(nest.target.dtype))
+        sizes = [2, self.shape.together]
+        memory = self.phases.allocated(f"{nest.target.name}_of_row", str(nest.target.dtype), sizes, "shared")
 
         def body(thread: Thread) -> list[Any]:
             point = self._point(at, thread, index(0))
@@ -91,7 +92,9 @@ class CudaRowWriter:
             # In a variable: what is stored and then read again would need a barrier.
             value = value_of(thread, point)
             name = tirx.Var("value", value.ty)
-            made += [tirx.Bind(name, value), store(memory, [thread.within], name)]
+            # The lane is 0, which TVM does not see: it puts a barrier before all lanes read the place that they name.
+            lane = tirx.bitwise_and(thread.lane, index(1))
+            made += [tirx.Bind(name, value), store(memory, [lane, thread.within], name)]
             if at in self.results:
                 places = [self._expression(each, thread, point) for each in nest.store.indices]
                 made.append(store(nest.target, places, name))
@@ -295,7 +298,7 @@ class CudaRowWriter:
         if at in self.elements:
             return load(self.elements[at], [index(0)], nest.target.dtype)
         if at in self.values:
-            return load(self.values[at], [thread.within], nest.target.dtype)
+            return load(self.values[at], [index(0), thread.within], nest.target.dtype)
         return load(self.rows[at], self._in_row(at, thread, indices), nest.target.dtype)
 
     def _in_row(self, at: int, thread: Thread, indices: Sequence[Any]) -> list[Any]:

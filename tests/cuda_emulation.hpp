@@ -8,6 +8,7 @@
 #include <string.h>
 #include <stdlib.h>
 #include <ucontext.h>
+#define CUDART_INF_F __builtin_inff()
 
 #include <algorithm>
 #include <deque>

@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 import torch
+from cuda_emulation import Emulated
 from cuda_helpers import kernels_in, on_the_cpu
 from tvm_room_helpers import context_for
 
@@ -176,6 +177,21 @@ def test_barriers_stand_between_phases():
     body = source[source.index("__syncthreads") :]
     # One before each of the halvings of two reductions over 256 threads, and before what reads their results.
     assert body.count("__syncthreads") >= 2 * 8
+
+
+def columns(a):
+    return torch.softmax(a, 0)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="threads are emulated in C++")
+def test_threads_wait_for_what_one_of_them_finds(tmp_path):
+    cases = {"rows": (softmax, (9, 200)), "columns": (columns, (70, 33)), "even": (columns, (64, 64))}
+    emulated = Emulated({name: kernel_for(*case) for name, case in cases.items()}, tmp_path)
+    for name, (function, shape) in cases.items():
+        value = random(*shape)
+        found = torch.full_like(value, 7)
+        emulated.run(name, value, found)
+        torch.testing.assert_close(found, function(value))
 
 
 @pytest.mark.nvcc
