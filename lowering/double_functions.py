@@ -50,21 +50,22 @@ def _angle_of(c: Lanes, height: Expr, width: Expr) -> tuple[Expr, Expr]:
     """atan(height / width) of numbers that are not negative, height <= width, as a sum of two."""
     is_small = c.less(height, c.product(width, c.number(_TAN_EIGHTH)))
     above = c.select(is_small, height, c.difference(height, width))
-    t = c.named(c.quotient(above, c.select(is_small, width, c.sum(height, width))))
+    # In memory, as other values here that much is made of: compiling `atan2` took 13 s.
+    t = c.kept(c.quotient(above, c.select(is_small, width, c.sum(height, width))))
     z = c.named(c.product(t, t))
     quarter, rest = (c.select(is_small, c.number(0.0), c.number(each / 2)) for each in HALF_PI[:2])
-    high = c.named(c.sum(quarter, t))
+    high = c.kept(c.sum(quarter, t))
     # What the sum lost of t, which is the smaller one, or all there is.
     lost = c.difference(t, c.difference(high, quarter))
-    return high, c.named(c.sum(_tail(c, t, z, _ATAN), c.sum(lost, rest)))
+    return high, c.kept(c.sum(_tail(c, t, z, _ATAN), c.sum(lost, rest)))
 
 
 def _taken_from(c: Lanes, whole: int, high: Expr, low: Expr) -> tuple[Expr, Expr]:
     """`whole` quarter turns less an angle."""
     first, second = (c.number(whole * each) for each in HALF_PI[:2])
-    left = c.named(c.difference(first, high))
+    left = c.kept(c.difference(first, high))
     lost = c.difference(c.difference(first, left), high)
-    return left, c.named(c.sum(lost, c.difference(second, low)))
+    return left, c.kept(c.sum(lost, c.difference(second, low)))
 
 
 @function("atan", "float64")
@@ -81,15 +82,15 @@ def _atan(c: Lanes, x: Expr) -> Expr:
 def _atan2(c: Lanes, y: Expr, x: Expr) -> Expr:
     height, width = c.named(c.magnitude(y)), c.named(c.magnitude(x))
     is_steep = c.greater(height, width)
-    least, most = c.named(c.select(is_steep, width, height)), c.named(c.select(is_steep, height, width))
+    least, most = c.kept(c.select(is_steep, width, height)), c.kept(c.select(is_steep, height, width))
     # Sums of huge numbers overflow; equal infinities are equal, and zeros are the first one's.
     scale = c.select(c.greater(most, c.number(2.0**1000)), c.number(2.0**-60), c.number(1.0))
     are_infinite = c.equal(least, _infinity(c))
-    top = c.named(c.select(are_infinite, c.number(1.0), c.product(least, scale)))
+    top = c.kept(c.select(are_infinite, c.number(1.0), c.product(least, scale)))
     bottom = c.select(c.equal(most, c.number(0.0)), c.number(1.0), c.product(most, scale))
-    high, low = _angle_of(c, top, c.named(c.select(are_infinite, c.number(1.0), bottom)))
+    high, low = _angle_of(c, top, c.kept(c.select(are_infinite, c.number(1.0), bottom)))
     turned = _taken_from(c, 1, high, low)
-    high, low = (c.named(c.select(is_steep, *pair)) for pair in zip(turned, (high, low), strict=True))
+    high, low = (c.kept(c.select(is_steep, *pair)) for pair in zip(turned, (high, low), strict=True))
     is_left = c.less(c.with_sign(c.number(1.0), x), c.number(0.0))
     angle = c.select(is_left, c.sum(*_taken_from(c, 2, high, low)), c.sum(high, low))
     return c.select(c.is_nan(x), x, c.select(c.is_nan(y), y, c.with_sign(angle, y)))
