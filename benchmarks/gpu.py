@@ -2,11 +2,14 @@
 
 Prints for each row the time, torch's, the ratio and what is reached of its goal: the ratio to cuBLAS for products, the
 share of copy bandwidth, measured in the same run, for kernels that are bound by memory. Data is larger than the second
-cache. Where there is no device it says so and what it would run, and exits with status 2.
+cache. Where there is no device it says so, compiles each row for sm_80 to a cubin where nvcc is on PATH,
+names the rules that scheduled it, and exits with status 2.
 """
 
 from __future__ import annotations
 
+import re
+import shutil
 import statistics
 import sys
 from collections.abc import Callable
@@ -16,6 +19,7 @@ from typing import Any
 import torch
 
 import mlirtri as mt
+from mlirtri.lowering.cuda_to_ptx import run_nvcc
 
 COPY_GOAL, PRODUCT_GOAL = 0.9, 0.7
 ROUNDS, SECONDS = 20, 0.02
@@ -57,6 +61,14 @@ def places(a):
     return torch.argmax(a, -1)
 
 
+def running(a):
+    return torch.cumsum(a, -1)
+
+
+def channels_last(a):
+    return a.permute(0, 2, 3, 1).contiguous()
+
+
 def transposed(a):
     return a.T.contiguous()
 
@@ -75,7 +87,9 @@ def rows() -> list[Row]:
         Row("sum", total, (big,), torch.float32, size),
         Row("sum of columns", columns, (big,), torch.float32, size),
         Row("argmax", places, (big,), torch.float32, size),
+        Row("cumsum", running, (big,), torch.float32, 2 * size),
         Row("transpose", transposed, (big,), torch.float32, 2 * size),
+        Row("NCHW to NHWC", channels_last, ((64, 64, 128, 128),), torch.float32, 2 * size),
         Row("gemv fp16", product, (big, (8192,)), torch.float16, size // 2),
     ]
     for dtype, name in ((torch.float32, "fp32"), (torch.float16, "fp16"), (torch.bfloat16, "bf16")):
@@ -113,8 +127,7 @@ def main() -> int:
     if not torch.cuda.is_available():
         print("torch finds no CUDA device, and this benchmark measures nothing else; it would run:", file=sys.stderr)
         for row in rows():
-            goal = f"{COPY_GOAL} of copies" if row.bytes else f"{PRODUCT_GOAL} of cuBLAS"
-            print(f"{row.name:26}{row.dtype!s:16}{' by '.join(map(str, row.shapes)):44}{goal}")
+            print(dry_line_of(row), flush=True)
         return 2
     major, minor = torch.cuda.get_device_capability()
     bandwidth = copy_bandwidth()
@@ -123,6 +136,18 @@ def main() -> int:
     for row in rows():
         print(line_of(row, f"cuda:sm_{major}{minor}", bandwidth), flush=True)
     return 0
+
+
+def dry_line_of(row: Row, target: str = "cuda:sm_80") -> str:
+    """One line without a device: shapes, the goal, the rules that schedule the kernel, and whether nvcc takes it."""
+    goal = f"{COPY_GOAL} of copies" if row.bytes else f"{PRODUCT_GOAL} of cuBLAS"
+    tensors = [mt.Tensor(shape, getattr(mt, str(row.dtype).removeprefix("torch."))) for shape in row.shapes]
+    kernel = mt.jit(row.function).compile(*tensors, target=target)
+    fired = ", ".join(re.findall(r'"mlirtri.schedule": "(\w+)"', kernel.ir["scheduled"]))
+    made = "source only, no nvcc"
+    if shutil.which("nvcc"):
+        made = f"cubin of {len(run_nvcc(kernel.ir['cuda'], target.split(':')[1], '-cubin'))} bytes"
+    return f"{row.name:26}{row.dtype!s:16}{' by '.join(map(str, row.shapes)):36}{goal:17}{fired}: {made}"
 
 
 def line_of(row: Row, target: str, bandwidth: float) -> str:
