@@ -335,3 +335,20 @@ def _pow(c: Lanes, x: Expr, y: Expr) -> Expr:
     is_positive = c.both(c.greater(x, c.number(0.0)), c.less(x, infinity))
     is_plain = c.both(is_positive, c.less(c.magnitude(y), infinity))
     return c.where_all(is_plain, near, "pow", x, y)
+
+
+# --- remainders ------------------------------------------------------------------------------------------------------
+
+_MOST_TURNS = {"float32": 2.0**22, "float64": 2.0**51}
+"""Quotients up to here are whole numbers that the dtype holds."""
+
+
+@function("fmod", "float32", "float64", asks_library=True)
+def _fmod(c: Lanes, x: Expr, y: Expr) -> Expr:
+    """|x| - n |y|, which is exact for the rounded quotient's n and for the one before it."""
+    size, other = c.named(c.magnitude(x)), c.named(c.magnitude(y))
+    quotient = c.named(c.quotient(size, other))
+    left = c.kept(c.fma(c.product(c.floor(quotient), c.number(-1.0)), other, size))
+    left = c.select(c.less(left, c.number(0.0)), c.sum(left, other), left)
+    near = c.kept(c.with_sign(c.select(c.less(size, other), size, left), x))
+    return c.where_all(c.less(quotient, c.number(_MOST_TURNS[c.dtype])), near, "fmod", x, y)

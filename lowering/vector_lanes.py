@@ -18,6 +18,7 @@ _MANTISSA = {"float32": 23, "float64": 52}
 _BIAS = {"float32": 127, "float64": 1023}
 _AVX512 = 512
 """Bits of a register of AVX-512."""
+_ONLY_IN_C = ("fmod",)
 FEW_PARTS = 5
 """Parts of a polynomial that may wait for each other."""
 _INFINITY_BITS = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}
@@ -246,4 +247,15 @@ class Lanes:
         """`value` for vectors of which the condition holds in every lane, else the C library's function."""
         if self.count > 1:
             condition = tirx.call_llvm_pure_intrin("bool", "llvm.vector.reduce.and", condition)
-        return tirx.if_then_else(condition, value, getattr(tirx, name)(*operands))
+        if name not in _ONLY_IN_C:
+            return tirx.if_then_else(condition, value, getattr(tirx, name)(*operands))
+        return tirx.if_then_else(condition, value, self._by_c(name, operands))
+
+    def _by_c(self, name: str, operands: tuple[Expr, ...]) -> Expr:
+        """The C library's function, lane by lane: LLVM has no operation for it."""
+        symbol = name + ("f" if self.dtype == "float32" else "")
+        if self.count == 1:
+            return tirx.call_pure_extern(self.dtype, symbol, *operands)
+        places = [tirx.IntImm("int32", at) for at in range(self.count)]
+        lanes = [[tirx.Shuffle([operand], [place]) for operand in operands] for place in places]
+        return tirx.Shuffle([tirx.call_pure_extern(self.dtype, symbol, *each) for each in lanes], places)

@@ -125,6 +125,31 @@ def test_the_error_function(pipeline):
 
 
 @mt.jit
+def rest(x, y):
+    return np.fmod(x, y)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_remainders_are_exact(dtype):
+    generator = np.random.default_rng(2)
+    y = np.exp(generator.uniform(-9, 9, 20_000)).astype(dtype)
+    y *= generator.choice([-1, 1], y.size).astype(dtype)
+    near = (y * generator.integers(-9, 9, y.size)).astype(dtype)
+    x = np.concatenate([near, np.nextafter(near, dtype(0)), numbers(dtype, -100, 100)])
+    ends = np.repeat(np.array([*ENDS, np.finfo(dtype).smallest_subnormal], dtype), 16)
+    x, y = (
+        np.concatenate([np.resize(each, 50_000), more.ravel()])
+        for each, more in zip((x, y), np.meshgrid(ends, ends), strict=True)
+    )
+    with np.errstate(all="ignore"):
+        wanted, found = np.fmod(x, y), rest(x, y)
+        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(np.signbit(found[wanted == 0]), np.signbit(wanted[wanted == 0]))
+        for one in (0, 7, -1):
+            np.testing.assert_array_equal(rest(x[one], y[one]), wanted[one])
+
+
+@mt.jit
 def power(x, y):
     return x**y
 
