@@ -19,7 +19,7 @@ from mlirtri.lowering.tvm_targets import vector_bits
 GOOD = 0.6
 """Share of the accesses that has to be to one place, or to neighbours, for a loop to be worth vectors."""
 LOOP_WEIGHT = 8
-"""How much more an access counts for each loop around it."""
+"""How much more an access counts for each loop around it that moves it: others leave it in a register."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def fit_of(loop: Any) -> Fit:
         step = step_of(each, loop.loop_var)
         if step == PARTS and _is_part(each):
             step = 1
-        weight = LOOP_WEIGHT ** len(each.loops)
+        weight = LOOP_WEIGHT ** sum(_moves(each, one.variable) for one in each.loops)
         total += weight
         fitting += weight if step in (0, 1) else 0
         stores_fit &= step == 1 or not each.is_store

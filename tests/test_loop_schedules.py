@@ -6,9 +6,11 @@ import re
 
 import numpy as np
 import pytest
+import torch
 from loop_functions import VECTOR, arguments_of, compiled, function, of_source, on, random, run
 from tolerances import tolerance
 
+import mlirtri as mt
 from mlirtri.lowering import loop_threads
 from mlirtri.lowering.loop_schedules import scheduled
 from mlirtri.lowering.tvm_names import (
@@ -213,6 +215,21 @@ def test_sizes_of_run_time(threads, monkeypatch):
     call = compiled(scheduled(function(UNKNOWN, **arguments_of(arrays)), on(threads)))
     for sizes in [(0, 0, 0), (3, 0, 5), (5, -2, 3), (1, 1, 0), (9, 40, 40), (40, 33, 7), (40, 7, 9), (8, 8, 8)]:
         check_sizes(call, sizes, arrays["A"], arrays["B"], arrays["x"])
+
+
+def test_rows_that_are_summed_are_read_along_memory():
+    """What a row keeps in a register says nothing about which loop goes along memory."""
+
+    class LogSums(torch.nn.Module):
+        def forward(self, x):
+            return torch.logsumexp(x, -1)
+
+    open_rows = ({0: torch.export.Dim.DYNAMIC},)
+    kernel = mt.from_torch(LogSums(), (torch.randn(40, 100),), dynamic_shapes=open_rows).compile()
+    assert re.search(r"exp\(x\[[^,\]]*, [^,\]]*lane", kernel.ir["scheduled"])
+    assert not re.search(r"exp\(x\[[^,\]]*lane", kernel.ir["scheduled"])
+    x = torch.randn(70, 100)
+    torch.testing.assert_close(kernel(x), torch.logsumexp(x, -1))
 
 
 def check_sizes(call, sizes, a, b, x):
