@@ -96,8 +96,8 @@ def _direct(
         "empty": shortest_empty, "array": np.array,
         "empty_array": empty_array if result.bytes >= LARGE else np.empty,
         "ndarray": np.ndarray, "shape": result.shape, "strides": result.strides, "dtype": result.dtype,
-        "array_dtype": result.array_dtype, "are_plain": _plain_checker([*tensors.values()]),
-        "are_plain_with_out": _plain_checker([*tensors.values(), result]),
+        "array_dtype": result.array_dtype, "are_plain": plain_checker([*tensors.values()]) or _look_plain,
+        "are_plain_with_out": plain_checker([*tensors.values(), result]) or _look_plain,
         "look_plain": _look_plain, "look_plain_with_out": _look_plain,
         **{f"{name}_dtype": each.array_dtype for name, each in numbers.items()},
         **launches.facts,
@@ -223,7 +223,7 @@ def _on_arrays(tensors: dict[str, Type], launches: _Launches) -> list[str]:
     ]
 
 
-def _plain_checker(types: Sequence[Type]) -> Callable[..., bool]:
+def plain_checker(types: Sequence[Type]) -> Callable[..., bool] | None:
     """Whether tensors are of these types and nothing but their memory: no gradient, no negation to be done.
 
     The checks that torch's own compiler makes before each call take half of the time of ours. They say no to more:
@@ -237,7 +237,7 @@ def _plain_checker(types: Sequence[Type]) -> Callable[..., bool]:
             return guards.check
     except (AttributeError, RuntimeError, TypeError, MemoryError):
         pass
-    return _look_plain
+    return None
 
 
 def _look_plain(*tensors: Any) -> bool:

@@ -84,14 +84,20 @@ def _single(results: pytree.TreeSpec, runner: Runner, general: General) -> Gener
 def _guarded(calling: Calling, runner: Runner, rebuild: Callable[[Any], Any], general: General) -> General:
     count, given, sizes = len(calling.given), calling.given, calling.sizes if calling.sizes.expressions else None
 
+    def checked(arguments: Sequence[Any], _out: Any) -> Any:
+        if sizes is not None:
+            sizes.check(runner.name, given, arguments)
+        return runner(arguments)
+
+    # What sizes have to be was seen for shapes that are known.
+    fast = runner.faster(checked)
+
     def call(arguments: Sequence[Any], out: Any) -> Any:
         if len(arguments) != count:
             return general(arguments, out)
         for each in arguments:
             if type(each) not in _LEAVES:
                 return general(arguments, out)
-        if sizes is not None:
-            sizes.check(runner.name, given, arguments)
-        return rebuild(runner(arguments))
+        return rebuild(fast(arguments, None))
 
     return call

@@ -116,7 +116,7 @@ class Kernel:
     def _first_call(self, arguments: Sequence[Any], out: Any) -> Any:
         if all(parameter.name != "out" for parameter in self.interface.parameters):
             self.call = self.runner.faster(self._called)
-            if (method := self.runner.method(Kernel.__call__)) is not None:
+            if type(self) is Kernel and (method := self.runner.method(Kernel.__call__)) is not None:
                 # Python looks for it in the class alone; a method of few steps takes a tenth of a short call less.
                 self.__class__ = type("Kernel", (Kernel,), {"__module__": __name__, "__call__": method})
         return self._called(arguments, out)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import torch
 
-from mlirtri.arrays import as_array, as_given, as_torch, is_settled, view_of
+from mlirtri.arrays import as_array, as_given, as_torch, view_of
 from mlirtri.dialect.dtypes import find_stored
 from mlirtri.direct_calls import General, Type, direct_call, direct_method, is_possible
 from mlirtri.dynamic_shapes import DynamicShapes
@@ -25,7 +26,7 @@ from mlirtri.lowering.specialization import Interface, Leaf, like
 from mlirtri.lowering.stage import Executable
 from mlirtri.prints import print_log
 from mlirtri.signature import shown_type
-from mlirtri.sized_calls import sized_call
+from mlirtri.sized_calls import are_settled, seen_call, sized_call
 from mlirtri.updates import Updates, overlap
 
 _STATES = renewed(threading.Lock())
@@ -65,6 +66,8 @@ class Runner:
         has_parts = any(dtype.is_complex for _, dtype in (*self.types, *self.outputs))
         self.updates = Updates(interface, getattr(executable, "updates_in_place", False))
         is_bare = not (self.updates or interface.numbers or interface.states or interface.log or interface.checks)
+        self.is_bare = is_bare and bool(self.entries) and not (cuda or has_parts or has_views)
+        """Whether a call is nothing but memory for the results and launches, on the tensors as they are."""
         is_short = self.is_single and is_bare and bool(self.entries) and not cuda and not has_parts
         self.is_direct = is_short and self.sizes is None
         self.is_plain = self.is_direct and not has_views
@@ -84,7 +87,19 @@ class Runner:
         if self.is_sized:
             return sized_call(self.executable.sized, len(self.entries), self.bound, general)
         facts = self._direct_facts()
-        return general if facts is None else direct_call(*facts, general)
+        if facts is not None:
+            return direct_call(*facts, general)
+        is_known = self.is_bare and (self.sizes is None or not self.sizes.elements)
+        if not is_known or any(leaf.counts for leaf in _leaves(self.interface.tree)):
+            return general
+        return seen_call(self.executable, self.bound, self.shaped, self._rebuilder(), general)
+
+    def _rebuilder(self) -> Callable[[list[Any]], Any]:
+        """`rebuild` of tensors."""
+        tree = self.interface.tree
+        if type(tree) is tuple and len(tree) > 1 and all(isinstance(each, Leaf) for each in tree):
+            return itemgetter(*[each.index for each in tree])
+        return lambda results: self.rebuild(tree, results, False)
 
     def method(self, general: Callable[..., Any]) -> Callable[..., Any] | None:
         """The method `general` of a kernel, made faster where the call is a few launches; else None."""
@@ -103,7 +118,7 @@ class Runner:
         return direct, types, self.bound, Type(shape, dtype, _seen(view, dtype))
 
     def __call__(self, arguments: Sequence[Any], out: Any = None) -> Any:
-        if out is None and self.is_plain and _are_plain(arguments, self.types):
+        if out is None and self.is_plain and are_settled(arguments, self.types):
             # With nothing to convert: a third of the time of the general way.
             [(shape, dtype)] = self.outputs
             try:
@@ -256,16 +271,6 @@ class Runner:
 def _seen(view: Callable[[torch.Tensor], torch.Tensor] | None, dtype: torch.dtype) -> torch.dtype | None:
     """The dtype that an executable takes a tensor for, where that is not its own."""
     return None if view is None else view(torch.empty(0, dtype=dtype)).dtype
-
-
-def _are_plain(arguments: Sequence[Any], types: list[tuple[Any, Any]]) -> bool:
-    """Whether all are contiguous CPU tensors of the compiled types, which kernels take as they are."""
-    for tensor, (shape, dtype) in zip(arguments, types, strict=True):
-        if type(tensor) is not torch.Tensor or tensor.dtype is not dtype or tensor.shape != shape or not tensor.is_cpu:
-            return False
-        if tensor.requires_grad or tensor.layout is not torch.strided or not is_settled(tensor):
-            return False
-    return True
 
 
 def _device_of(inputs: list[Any], default: torch.device) -> torch.device:

@@ -1,8 +1,8 @@
-"""The short way into a kernel of run-time sizes that is one launch with one result: shapes that were seen are known.
+"""The short way into kernels of run-time sizes, of several results or of many launches: for shapes that were seen.
 
-Takes the compiled function, which checks sizes, dtypes, strides and devices itself, and a general way to call. Gives a
-function that allocates and launches for tensors or arrays of shapes that went the general way before. Other arguments,
-what the launch refuses, and what it cannot see (gradients, negations that are yet to be done) go the general way.
+Takes what launches, and a general way to call. Gives a function that allocates and launches for tensors, or arrays
+where a single compiled function looks at all of them itself, of shapes that went the general way before. The rest goes
+the general way: other arguments, what a launch refuses or cannot see (gradients, negations that are yet to be done).
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from mlirtri.direct_calls import General, shortest_empty
+from mlirtri.arrays import is_settled
+from mlirtri.direct_calls import General, Type, plain_checker, shortest_empty
 from mlirtri.lowering.large_memory import LARGE, empty_array
+from mlirtri.lowering.stage import Executable
 
 MOST_SHAPES = 4096
 """Combinations of argument shapes that are remembered."""
@@ -50,6 +52,68 @@ def sized_call(launch: Callable[..., Any], arguments: int, bound: Sequence[Any],
         return result
 
     return call
+
+
+def seen_call(
+    executable: Executable,
+    bound: Sequence[Any],
+    shaped: Callable[[Sequence[Any]], list[tuple[Any, torch.dtype]]],
+    rebuild: Callable[[list[Any]], Any],
+    general: General,
+) -> General:
+    """`general`, made faster for tensors on the CPU of shapes that it has taken, and that are exactly like those.
+
+    `shaped` gives shape and dtype of each result for such arguments, `rebuild` Python's value of the results.
+    """
+    known: dict[Any, tuple[Any, ...]] = {}
+    launch, bound = executable.launch, tuple(bound)
+
+    def call(given: Sequence[Any], out: Any) -> Any:
+        if out is not None or not all([type(each) is torch.Tensor for each in given]):
+            return general(given, out)
+        key = tuple([each.shape for each in given])
+        made = known.get(key)
+        if made is None:
+            result = general(given, out)
+            if all(each.is_cpu for each in given):
+                if len(known) >= MOST_SHAPES:
+                    known.clear()
+                known[key] = _facts(given, shaped)
+            return result
+        check, types, like = made
+        try:
+            if not (check(*given) or are_settled(given, types)):
+                return general(given, out)
+            results = [shortest_empty(*each) for each in like]
+            launch((*given, *bound), results)
+        except Exception:
+            # Whatever it is, the general way says it in the user's words.
+            return general(given, out)
+        return rebuild(results)
+
+    return call
+
+
+def _facts(given: Sequence[Any], shaped: Callable[[Sequence[Any]], list[tuple[Any, torch.dtype]]]) -> tuple[Any, ...]:
+    """What looks at such tensors, their types, and what their results are made of."""
+    types = [Type(tuple(each.shape), each.dtype) for each in given]
+    results = [Type(tuple(shape), dtype) for shape, dtype in shaped(given)]
+    like = [(each.shape, each.strides, each.dtype) for each in results]
+    return plain_checker(types) or _never, [(each.shape, each.dtype) for each in types], like
+
+
+def _never(*_: Any) -> bool:
+    return False
+
+
+def are_settled(arguments: Sequence[Any], types: Sequence[tuple[Any, Any]]) -> bool:
+    """Whether all are contiguous CPU tensors of these shapes and dtypes, which kernels take as they are."""
+    for tensor, (shape, dtype) in zip(arguments, types, strict=True):
+        if type(tensor) is not torch.Tensor or tensor.dtype is not dtype or tensor.shape != shape or not tensor.is_cpu:
+            return False
+        if tensor.requires_grad or tensor.layout is not torch.strided or not is_settled(tensor):
+            return False
+    return True
 
 
 def _kind_of(given: Sequence[Any]) -> type | None:

@@ -18,6 +18,25 @@ func.func @total(%x: tensor<?x?xf32>, %y: tensor<?x?xf32>) -> tensor<?x?xf32> {
 """
 
 
+BOTH = """
+func.func @both(%x: tensor<?x?xf32>, %y: tensor<?x?xf32>) -> (tensor<?x?xf32>, tensor<?x?xf32>) {
+  %r = arith.addf %x, %y : tensor<?x?xf32>
+  %s = arith.subf %x, %y : tensor<?x?xf32>
+  return %r, %s : tensor<?x?xf32>, tensor<?x?xf32>
+}
+"""
+
+
+@mt.jit
+def parts(a, b):
+    return a + b, (a - b, a + b)
+
+
+@mt.jit
+def bytes_of(a, b):
+    return a + b, a * b
+
+
 @pytest.fixture(scope="module")
 def kernel():
     return mt.from_mlir(TOTAL).compile()
@@ -73,3 +92,44 @@ def test_the_rest_goes_the_general_way_and_is_right_or_refused(kernel):
     with pytest.raises(ArgumentMismatchError):
         kernel(a)
     assert isinstance(kernel(a, b.numpy()), torch.Tensor)
+
+
+def test_several_results_of_shapes_that_were_seen_go_the_short_way(general):
+    kernel, a, b = mt.from_mlir(BOTH).compile(), torch.randn(5, 6), torch.randn(5, 6)
+    for shape in ((3, 7), (7, 3), (3, 7), (0, 4), (7, 3), (0, 4)) * 2:
+        a, b = torch.randn(shape), torch.randn(shape)
+        total, difference = kernel(a, b)
+        assert torch.equal(total, a + b)
+        assert torch.equal(difference, a - b)
+        assert torch.equal(kernel(a, a)[1], a - a)
+    seen = len(general)
+    kernel(a, b)
+    assert len(general) == seen <= 6
+    with pytest.raises(ArgumentMismatchError):
+        kernel(a, b.double())
+    with pytest.raises(ArgumentMismatchError):
+        kernel(a)
+    arrays = kernel(a.numpy(), b.numpy())
+    assert all(type(each) is np.ndarray for each in arrays)
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_several_results_keep_their_structure_and_what_is_refused(pipeline):
+    a, b = torch.randn(4, 4), torch.randn(4, 4)
+    kernel = parts.compile(a, b, pipeline=pipeline)
+    for left in (a, b, a.T, torch._neg_view(a), a):
+        total, (difference, again) = kernel(left, b)
+        assert torch.equal(total, left + b)
+        assert torch.equal(again, left + b)
+        assert torch.equal(difference, left - b)
+        assert len({each.data_ptr() for each in (left, b, total, difference, again)}) >= 4
+    with pytest.raises(KernelTypeError, match="gradient"):
+        kernel(a.clone().requires_grad_(), b)
+    for other in (b.double(), b[:3], 1.0):
+        with pytest.raises(ArgumentMismatchError):
+            kernel(a, other)
+    with pytest.raises(KernelTypeError, match="layout"):
+        kernel(a, b.to_sparse())
+    whole = [torch.ones(3, dtype=torch.uint8) * 200, torch.ones(3, dtype=torch.uint8) * 100]
+    for _ in range(3):
+        assert torch.equal(bytes_of(*whole)[0], whole[0] + whole[1])
