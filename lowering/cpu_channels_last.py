@@ -75,7 +75,7 @@ def _most_bytes() -> int:
 
 
 def _bytes(pieces: Pieces, rows: int) -> int:
-    return pieces.size(rows) * int(pieces.padded.load.ty.dtype.bits) // 8
+    return pieces.size(rows) * int(pieces.padded.operand.ty.dtype.bits) // 8
 
 
 def _loops(contraction: Contraction, target: Target) -> Any:

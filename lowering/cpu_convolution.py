@@ -19,10 +19,11 @@ from typing import Any
 from mlirtri.lowering.contraction import Axis, Contraction, Values, depends, size_of
 from mlirtri.lowering.cpu_facts import cache_bytes
 from mlirtri.lowering.cpu_matmul import in_tiles
+from mlirtri.lowering.cpu_packing import packed_left
 from mlirtri.lowering.cpu_tile_body import ReductionBlock, Tile, TilePlace
 from mlirtri.lowering.cpu_tiles import Cut, choose_tiles, lanes_for, loop_kind, sizes_of
 from mlirtri.lowering.loop_ranges import linear
-from mlirtri.lowering.padded_images import padded, room_of
+from mlirtri.lowering.padded_images import core_of, padded, room_of, with_core
 from mlirtri.lowering.products import Product, only_product
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tile_statements import counted, in_lanes, nested, ramp, replaced, spread, temporary, zero_of
@@ -49,7 +50,7 @@ def reads_image(product: Product | None) -> bool:
     if product is None:
         return False
     around = padded(product.right)
-    right, inner = product.right if around is None else around.load, product.columns[-1]
+    right, inner = core_of(product.right) if around is None else around.load, product.columns[-1]
     if not isinstance(right, TensorLoad) or not product.rows or inner.extent < 2:
         return False
     if size_of(product.rows) < 4 or size_of(product.reduced) < 4:
@@ -91,10 +92,13 @@ class _Chunk:
 
 
 def convolution_loops(contraction: Contraction, target: Target) -> Any:
-    """The statements that compute the contraction, whose right operand is a `BufferLoad` at sums of axes."""
-    if not isinstance(contraction.right, TensorLoad) and not _has_room(contraction):
+    """The statements that compute the contraction, whose right operand is read at sums of axes."""
+    if not isinstance(core_of(contraction.right), TensorLoad) and not _has_room(contraction):
         return None
-    return sequence(*(_all_chunks(part, target) for part in _cut(contraction)))
+    before: list[Any] = []
+    if not isinstance(contraction.left, TensorLoad):  # filters of halves are widened once, not for each chunk
+        contraction, before = packed_left(contraction, target)
+    return sequence(*before, *(_all_chunks(part, target) for part in _cut(contraction)))
 
 
 def _has_room(contraction: Contraction) -> bool:
@@ -243,7 +247,7 @@ class _Tasks:
         """One row of pixels, as vectors; the last ones may be done twice."""
         *outer, inner = self.contraction.columns
         values = {**values, **spread(outer, line if self.room is not None else plus(row, line))}
-        form = linear(self.right.indices[-1], {})
+        form = linear(core_of(self.right).indices[-1], {})
         stride = form.factor(inner.variable)
 
         def vector(start: Any, lanes: int) -> Any:
@@ -269,7 +273,7 @@ class _Tasks:
 
     def _every_second(self, packed: Any, to: list[Any], values: Values, start: Any) -> Any:
         """A vector of every second element, out of two vectors of neighbours: the last element is the last one read."""
-        lanes, dtype, right = self.lanes, str(packed.dtype), self.right
+        lanes, dtype, right = self.lanes, str(packed.dtype), core_of(self.right)
         both = [new_buffer(name, dtype, lanes) for name in ("even", "odd")]
         inner = self.contraction.columns[-1]
         *outer, last = [replaced(each, {**values, inner.variable: start}) for each in right.indices]
@@ -280,7 +284,7 @@ class _Tasks:
             made += [
                 tirx.AllocBuffer(buffer),
                 in_lanes(lanes, lambda lane, b=buffer, at=load: tirx.BufferStore(
-                    b, tirx.BufferLoad(right.source, [*at[:-1], at[-1] + lane]), [lane]
+                    b, with_core(self.right, tirx.BufferLoad(right.source, [*at[:-1], at[-1] + lane])), [lane]
                 )),
             ]  # fmt: skip
 

@@ -1,17 +1,19 @@
 """The CPU rule for convolutions of each channel by itself (depthwise), whose results lie along an axis of the image.
 
-Takes a PrimFunc with one block that is a product (`products`) of a padded image and a filter with one element for each
-place of the window, of one to three dimensions, at every place or every second one. Padding is put around what a chunk
-reads, in a room that stays in the first cache; elementwise work behind it is done in registers. Gives None for others.
+Takes a PrimFunc with one block that is a product (`products`) of an image, which may be padded or a half, and a filter
+with one element for each place of the window, of one to three dimensions, at every place or every second one; of a few
+such filters for each channel. Padding is put around what a chunk reads, in a room that stays in the first cache;
+elementwise work behind it is done in registers. Gives None for others.
 
     parallel over images, channels and chunks of rows:
         room     the chunk's rows of the image with their padding (`image_pieces`); columns two apart side by side
         taps     the filter's elements
-        tiles    a few rows × vectors of columns (`cpu_tile_body`), with the window written out
+        tiles    a few rows × vectors of columns (`cpu_tile_body`), with the window, or a row of it, written out
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product as places_of
 from typing import Any
@@ -21,16 +23,20 @@ from mlirtri.lowering.cpu_facts import cache_bytes
 from mlirtri.lowering.cpu_matmul import in_tiles
 from mlirtri.lowering.cpu_tile_body import ReductionBlock, Tile, TilePlace, has_long_stores
 from mlirtri.lowering.cpu_tiles import lanes_for, loop_kind
-from mlirtri.lowering.image_pieces import Pieces, pieces_of
-from mlirtri.lowering.padded_images import padded
+from mlirtri.lowering.image_pieces import Pieces, pieces_around
+from mlirtri.lowering.padded_images import Padded, core_of, padded, without_padding
 from mlirtri.lowering.products import Product, only_product
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tile_statements import counted, nested, replaced, spread, temporary
 from mlirtri.lowering.tir_statements import fresh, index, new_buffer, plus, sequence
 from mlirtri.lowering.tvm_names import PrimFunc, Schedule, TensorLoad, tirx
 
-MOST_TAPS = 32
-"""Places of a window that are written out."""
+MOST_TAPS = 2048
+"""Places of a window: what a tile reads of the filter stays in the first cache."""
+MOST_UNROLLED = 32
+"""Places of a window that are written out; of larger windows, the innermost axis is."""
+MOST_FILTERS = 3
+"""Filters of one channel; more are rows of tiles of their own."""
 ROWS, VECTORS = 4, 2
 """Of a tile: rows share what their windows have in common, and eight sums are enough to wait for none."""
 FEW_COLUMNS = 4
@@ -41,25 +47,35 @@ def depthwise(function: PrimFunc, target: Target) -> Schedule | None:
     found = only_product(function)
     if found is None or not reads_own_channel(found[-1]):
         return None
-    return in_tiles(*found, _loops, target)
+    schedule, block, product = found
+    # A few filters for each channel: each is a channel's own, in an image that is read as often.
+    alone = replace(product, batch=(*product.batch, *product.rows), rows=())
+    return in_tiles(schedule, block, alone, _loops, target)
 
 
 def reads_own_channel(product: Product) -> bool:
     """Whether this rule does the product: of a padded image, each channel of which has a small window of its own."""
-    if without_units(product.rows) or not product.dtype.startswith("float") or not product.columns:
+    if size_of(product.rows) > MOST_FILTERS or not product.dtype.startswith("float") or not product.columns:
         return False
-    if not isinstance(product.left, TensorLoad) or {str(product.left.ty.dtype), str(product.right.ty.dtype)} != {
-        product.dtype
-    }:
+    both = (product.left, product.right)
+    if not isinstance(core_of(product.left), TensorLoad) or any(str(each.ty.dtype) != product.dtype for each in both):
         return False
     columns, reduced = without_units(product.columns), without_units(product.reduced)
     if not columns or columns[-1].extent < FEW_COLUMNS or not 2 <= size_of(reduced) <= MOST_TAPS:
         return False
-    found = padded(product.right)
+    if not reduced or reduced[-1].extent > MOST_UNROLLED:
+        return False
+    found = _image(product.right)
     if found is None or not any(depends(place, columns) and depends(place, reduced) for place in found.load.indices):
         return False
-    pieces = pieces_of(product.right, columns, reduced)
+    pieces = pieces_around(found, columns, reduced)
     return pieces is not None and _fits(pieces, columns) and _stride(pieces, columns[-1]) in (1, 2)
+
+
+def _image(operand: Any) -> Padded | None:
+    """The operand as a padded image, perhaps without any padding; None where it is no element of a tensor."""
+    found = padded(operand)
+    return without_padding(operand) if found is None and isinstance(core_of(operand), TensorLoad) else found
 
 
 def _fits(pieces: Pieces, columns: tuple[Axis, ...]) -> bool:
@@ -74,7 +90,7 @@ def _fits(pieces: Pieces, columns: tuple[Axis, ...]) -> bool:
 
 
 def _bytes(pieces: Pieces, rows: int) -> int:
-    return pieces.size(rows) * int(pieces.padded.load.ty.dtype.bits) // 8
+    return pieces.size(rows) * int(pieces.padded.operand.ty.dtype.bits) // 8
 
 
 def _stride(pieces: Pieces, inner: Axis) -> int:
@@ -82,7 +98,8 @@ def _stride(pieces: Pieces, inner: Axis) -> int:
 
 
 def _loops(contraction: Contraction, target: Target) -> Any:
-    pieces = pieces_of(contraction.right, contraction.columns, contraction.reduced)
+    found = _image(contraction.right)
+    pieces = None if found is None else pieces_around(found, contraction.columns, contraction.reduced)
     if pieces is None or contraction.rows or contraction.column_terms is not None:
         return None
     return _Tasks(contraction, pieces, target).statement()
@@ -161,15 +178,26 @@ class _Tasks:
         made.append(self.pieces.filled(self.room, batch, first, self._read(rows), self.lanes))
         if self.phases is not None:
             made.append(self._apart(self.pieces.extents(self._read(rows))))
-        for tap in self._windows():
-            value = replaced(self.contraction.left, {**batch, **tap})
-            made.append(tirx.BufferStore(self.taps, value, list(tap.values())))
+        made.append(self._filter(batch))
         return sequence(*made, self._chunk(self._of_chunk(first), batch, rows))
 
-    def _windows(self) -> list[Values]:
+    def _filter(self, batch: Values) -> Any:
+        """The filter's elements side by side."""
+
+        def tap(values: Values) -> Any:
+            value = replaced(self.contraction.left, {**batch, **values})
+            return tirx.BufferStore(self.taps, value, list(values.values()))
+
+        return self._windows(lambda taps: sequence(*map(tap, taps)))
+
+    def _windows(self, make: Callable[[list[Values]], Any]) -> Any:
+        """Statements for all places of the window: written out, or those of the last axis in loops over the others."""
         reduced = self.contraction.reduced
-        extents = places_of(*(range(axis.extent) for axis in reduced))
-        return [{axis.variable: index(at) for axis, at in zip(reduced, tap, strict=True)} for tap in extents]
+        written = reduced if size_of(reduced) <= MOST_UNROLLED else reduced[-1:]
+        places = places_of(*(range(axis.extent) for axis in written))
+        taps = [{axis.variable: index(at) for axis, at in zip(written, tap, strict=True)} for tap in places]
+        looped = reduced[: len(reduced) - len(written)]
+        return nested(looped, lambda values: make([{**values, **tap} for tap in taps]))
 
     def _apart(self, extents: list[Any]) -> Any:
         """Rows of the room, two vectors at a time, into their even and odd columns."""
@@ -258,10 +286,8 @@ class _Tasks:
             _Row(contraction, self.lanes, TilePlace(row, index(0), 1, start, vectors, columns), block, self.finished)
             for row in rows
         ]
-        steps = [tile.step(tap) for tap in self._windows() for tile in tiles]
-        return fresh(sequence(
-            *(tile.begin() for tile in tiles), *steps, *(tile.end() for tile in tiles)
-        ))  # fmt: skip
+        steps = self._windows(lambda taps: sequence(*(tile.step(tap) for tap in taps for tile in tiles)))
+        return fresh(sequence(*(tile.begin() for tile in tiles), steps, *(tile.end() for tile in tiles)))
 
 
 class _Row(Tile):

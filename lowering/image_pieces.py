@@ -64,7 +64,7 @@ class Pieces:
         return total
 
     def buffer(self, rows: int) -> Any:
-        return temporary("room", str(self.padded.load.ty.dtype), self.extents(rows))
+        return temporary("room", self.padded.dtype, self.extents(rows))
 
     def load(self, room: Any) -> Any:
         """The operand out of the room."""
@@ -126,7 +126,7 @@ class _Copy:
     def _around(self, places: list[Any]) -> Any:
         at = len(places)
         if at == len(self.extents):
-            return tirx.BufferStore(self.room, self.pieces.padded.value, places)
+            return tirx.BufferStore(self.room, self.pieces.padded.around(), places)
         return self._loop(at, 0, self.extents[at], lambda place: self._around([*places, place]))
 
     def _element(self, places: list[Any]) -> Any:
@@ -134,14 +134,17 @@ class _Copy:
         indices = [replaced(place, self.values) for place in load.indices]
         for side, place, offset in zip(self.pieces.sides, places, self.offsets, strict=True):
             indices[side.dimension] = plus(place, offset)
-        return tirx.BufferStore(self.room, tirx.BufferLoad(load.source, indices), places)
+        return tirx.BufferStore(self.room, self.pieces.padded.element(indices), places)
 
 
 def pieces_of(operand: Any, rows: Sequence[Axis], reduced: Sequence[Axis]) -> Pieces | None:
     """The pieces for chunks of the first axis of rows; None where that is no dimension's own, or nothing is padded."""
     found = padded(operand)
-    if found is None:
-        return None
+    return None if found is None else pieces_around(found, rows, reduced)
+
+
+def pieces_around(found: Padded, rows: Sequence[Axis], reduced: Sequence[Axis]) -> Pieces | None:
+    """The same of an operand whose padding is known, which may be none."""
     axes = {axis.variable: axis for axis in (*rows, *reduced)}
     forms = [linear(place, {}) for place in found.load.indices]
     if None in forms:

@@ -1,13 +1,14 @@
 """Images of convolutions that are padded where they are read, and the room in which a chunk of rows is padded.
 
-Takes the right operand of a contraction, ``if_then_else(0 <= h and h < 56 and …, x[n, c, h, w], 0)``. Gives where it
-reads and what it reads outside; and, of operands whose rows and columns are sums of a result's axes and a window's, the
-room that holds all that some rows of the result read of one channel. Gives None for any other operand.
+Takes the right operand of a contraction, ``if_then_else(0 <= h and h < 56 and …, x[n, c, h, w], 0)``, perhaps
+converted to fp32. Gives where it reads and what it reads outside; and, of operands whose rows and columns are sums of a
+result's axes and a window's, the room that holds all that some rows of the result read of one channel. Gives None for
+any other operand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from mlirtri.lowering.contraction import Axis, Values
 from mlirtri.lowering.loop_ranges import Linear, linear
 from mlirtri.lowering.tile_statements import counted, in_vectors, replaced, temporary
 from mlirtri.lowering.tir_statements import index, plus
-from mlirtri.lowering.tvm_names import TensorLoad, tirx
+from mlirtri.lowering.tvm_names import TensorLoad, structural_equal, structural_map, tirx
 
 
 @dataclass(frozen=True)
@@ -27,19 +28,72 @@ class Padded:
     """What is around."""
     guarded: frozenset[int]
     """The dimensions along which it is."""
+    operand: Any
+    """The element as it is used, perhaps in a wider dtype."""
+
+    @property
+    def dtype(self) -> str:
+        return str(self.operand.ty.dtype)
+
+    def around(self) -> Any:
+        """What is around, as it is used."""
+        return tirx.const(self.value.value, self.dtype)
+
+    def element(self, indices: Sequence[Any]) -> Any:
+        """The tensor's element at some indices, as it is used."""
+        return with_core(self.operand, tirx.BufferLoad(self.load.source, indices))
+
+
+def core_of(operand: Any) -> Any:
+    """What an operand is made of: the operand itself, or the half that it widens."""
+    core = operand
+    while (inner := _converted(core)) is not None:
+        core = inner
+    is_wider = str(operand.ty.dtype) == "float32" and str(core.ty.dtype) in ("float16", "bfloat16")
+    return core if is_wider else operand
+
+
+def _converted(value: Any) -> Any:
+    """What a conversion is of; bf16 is the upper half of an fp32 number."""
+    if isinstance(value, tirx.Cast):
+        return value.value
+    if isinstance(value, tirx.LShift):
+        return value.a
+    return value.args[0] if _is_call(value, "reinterpret") else None
+
+
+def with_core(operand: Any, core: Any) -> Any:
+    """The operand with something else in place of its core."""
+    if operand.same_as(core_of(operand)):
+        return core
+    return structural_map(operand, (type(core_of(operand)), _exchanged(core_of(operand), core)), order="post")
+
+
+def _exchanged(old: Any, new: Any) -> Callable[[Any], Any]:
+    return lambda node: new if structural_equal(node, old) else node
+
+
+def _is_call(node: Any, name: str) -> bool:
+    return str(getattr(getattr(node, "op", None), "name", "")).endswith(f".{name}")
+
+
+def without_padding(load: Any) -> Padded:
+    """An element of a tensor that is read as a padded one is, without any padding."""
+    return Padded(core_of(load), tirx.const(0, str(core_of(load).ty.dtype)), frozenset(), load)
 
 
 def padded(operand: Any) -> Padded | None:
     """The operand as a padded tensor: one whose conditions say that each index is inside, and nothing else."""
-    if not str(getattr(getattr(operand, "op", None), "name", "")).endswith(".if_then_else"):
+    chosen = core_of(operand)
+    if not _is_call(chosen, "if_then_else"):
         return None
-    condition, load, value = operand.args
+    condition, load, value = chosen.args
     if not isinstance(load, TensorLoad) or not isinstance(value, tirx.FloatImm | tirx.IntImm):
         return None
     forms = [linear(place, {}) for place in load.indices]
     sizes = [int(size) for size in load.source.ty.shape]
     found = [_dimension_inside(each, forms, sizes) for each in _conditions(condition)]
-    return None if None in found else Padded(load, value, frozenset(found))
+    return None if None in found else Padded(load, value, frozenset(found), operand)
 
 
 def _conditions(condition: Any) -> list[Any]:
@@ -79,7 +133,7 @@ class Room:
     width: int
 
     def buffer(self) -> Any:
-        return temporary("room", str(self.padded.load.ty.dtype), [self.height, self.width])
+        return temporary("room", self.padded.dtype, [self.height, self.width])
 
     def load(self, buffer: Any, variables: Sequence[Any]) -> Any:
         """The operand out of the room; the variable of the result's rows counts from the chunk's first one."""
@@ -90,7 +144,7 @@ class Room:
 
         def line(at: Any) -> Any:
             return in_vectors(
-                self.width, lanes, lambda column: tirx.BufferStore(buffer, self.padded.value, [at, column])
+                self.width, lanes, lambda column: tirx.BufferStore(buffer, self.padded.around(), [at, column])
             )
 
         return counted("line", self.height, line)
@@ -116,8 +170,7 @@ class Room:
 
             def element(column: Any) -> Any:
                 place = [*indices[:-1], plus(column, index(start - before))]
-                value = tirx.BufferLoad(load.source, place)
-                return tirx.BufferStore(buffer, value, [at, plus(column, index(start))])
+                return tirx.BufferStore(buffer, self.padded.element(place), [at, plus(column, index(start))])
 
             copied = in_vectors(count, lanes, element)
             if self.row not in self.padded.guarded:

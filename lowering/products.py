@@ -69,12 +69,14 @@ def product_of(store: Any, all_axes: Sequence[Axis], summed: Sequence[Any]) -> P
     factors, add = parts
     axes = {axis.variable: axis for axis in all_axes}
     named = [_variables(factor) for factor in factors]
-    reduced = [axis for variable, axis in axes.items() if variable in summed]
+    shown = [variable for variable in axes if any(variable in names for names in named)]
+    reduced = [axis for variable, axis in axes.items() if variable in summed and variable in shown]
+    if any(not _is_one(axes[each].extent) for each in summed if each not in shown):
+        return None
     if not reduced or any(axis.variable not in names for axis in reduced for names in named):
         return None
     places = list(store.indices)
-    units = [variable for variable, axis in axes.items() if isinstance(axis.extent, int) and axis.extent == 1]
-    while len(places) > 1 and any(places[-1].same_as(each) for each in units):  # what no operand needs to show
+    while len(places) > 1 and places[-1] in axes and places[-1] not in shown and _is_one(axes[places[-1]].extent):
         places.pop()
     last = places[-1] if places and places[-1] in axes else None
     right = next((side for side in (0, 1) if last in named[side] and last not in named[1 - side]), None)
@@ -88,8 +90,13 @@ def product_of(store: Any, all_axes: Sequence[Axis], summed: Sequence[Any]) -> P
     return Product(
         tuple(batch), tuple(axes[each] for each in rows), tuple(axes[each] for each in columns), tuple(reduced),
         factors[1 - right], factors[right], add, store.buffer,
-        tirx.BufferStore(store.buffer, tirx.BufferLoad(store.buffer, places), places),
+        tirx.BufferStore(store.buffer, tirx.BufferLoad(store.buffer, store.indices), store.indices),
     )  # fmt: skip
+
+
+def _is_one(extent: Any) -> bool:
+    """Whether an axis counts to 0 only, so that no operand has to show it."""
+    return isinstance(extent, int) and extent == 1
 
 
 def _trailing(places: list[Any], allowed: list[Any]) -> list[Any]:

@@ -78,6 +78,21 @@ def test_double_precision():
     torch.testing.assert_close(run(mod, x, w), torch.nn.functional.conv2d(x, w), **within("float64", 54))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_halves_are_added_up_in_fp32(dtype):
+    def halves(x, w, v):
+        return conv2d(x, w, padding=1), conv2d(x, w, stride=2), conv2d(x, v)
+
+    x, w, v = (random(*shape, dtype=dtype) for shape in ((1, 6, 12, 37), (9, 6, 3, 3), (9, 6, 1, 1)))
+    x[0, 0, 0, 0] = float("inf")
+    kernel = mlirtri.jit(halves).compile(x, w, v)
+    scheduled = kernel.ir["scheduled"]
+    assert scheduled.count('"mlirtri.schedule": "Convolution"') == 2  # of one by one place, it is a product
+    assert "if_then_else" not in scheduled
+    for made, wanted in zip(kernel(x, w, v), halves(*(each.double() for each in (x, w, v))), strict=True):
+        torch.testing.assert_close(made, wanted.to(dtype), equal_nan=True, **within(str(dtype).partition(".")[2], 2))
+
+
 def test_a_bias_is_added_on_the_tile():
     class Biased(torch.nn.Module):
         def forward(self, x, w, b):

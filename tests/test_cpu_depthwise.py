@@ -36,7 +36,18 @@ def short(x, w):
     return conv2d(x, w, padding=1, groups=2)
 
 
+def large(x, w, v):
+    """Windows that are not written out whole, in images that may have no padding."""
+    return conv2d(x, w, padding=3, groups=4), conv2d(x, w, stride=2, groups=4).relu(), conv2d(x, v, groups=4)
+
+
+def two_filters(x, w, b):
+    return conv2d(x, w, b, padding=1, groups=3)
+
+
 CASES = {
+    "large windows": (large, ((1, 4, 15, 23), (4, 1, 7, 6), (4, 1, 3, 3)), 3),
+    "two filters a channel": (two_filters, ((2, 3, 9, 14), (6, 1, 3, 3), (6,)), 1),
     "planes": (planes, ((2, 6, 13, 21), (6, 1, 3, 3), (6, 1, 5, 4), (6,)), 4),
     "lines": (lines, ((2, 5, 100), (5, 1, 4)), 2),
     "volumes": (volumes, ((1, 3, 5, 7, 18), (3, 1, 3, 3, 3)), 1),
@@ -67,6 +78,27 @@ def test_double_precision():
     kernel = mlirtri.jit(short).compile(x, w)
     assert '"Depthwise"' in kernel.ir["scheduled"]
     torch.testing.assert_close(kernel(x, w), short(x, w), **within("float64", 9))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_halves_are_added_up_in_fp32(dtype):
+    x, w = random(1, 2, 9, 21, dtype=dtype), random(2, 1, 3, 3, dtype=dtype)
+    x[0, 0, 0, 0] = float("nan")
+    kernel = mlirtri.jit(short).compile(x, w)
+    assert '"Depthwise"' in kernel.ir["scheduled"]
+    expected = short(x.double(), w.double()).to(dtype)
+    torch.testing.assert_close(kernel(x, w), expected, equal_nan=True, **within(str(dtype).partition(".")[2], 2))
+
+
+def test_lines_of_torch_programs_that_are_planes_of_one_column():
+    class Causal(torch.nn.Module):
+        def forward(self, x, w):
+            return conv1d(x, w, padding=3, groups=5)
+
+    x, w = random(1, 5, 40), random(5, 1, 4)
+    kernel = mlirtri.from_torch(Causal(), (x, w)).compile()
+    assert '"Depthwise"' in kernel.ir["scheduled"]
+    torch.testing.assert_close(kernel(x, w), Causal()(x, w), **within("float32", 4))
 
 
 def before_forbidden_memory(*shape: int) -> torch.Tensor:
