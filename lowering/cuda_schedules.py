@@ -17,7 +17,7 @@ from mlirtri.lowering.cuda_matmul import tensor_cores
 from mlirtri.lowering.cuda_rows import rows
 from mlirtri.lowering.cuda_source import device_module, source_of
 from mlirtri.lowering.cuda_totals import running_totals
-from mlirtri.lowering.schedule_blocks import leaf_blocks
+from mlirtri.lowering.schedule_blocks import inlined, leaf_blocks
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tir_statements import with_body
 from mlirtri.lowering.tvm_names import (
@@ -37,6 +37,9 @@ from mlirtri.lowering.tvm_targets import MOST_THREADS, SHARED_BYTES
 MOST_BLOCKS = {"blockIdx.x": 2**31 - 1, "blockIdx.y": 65535, "blockIdx.z": 65535, "threadIdx.z": 64}
 SHARED_LIMITS = {"shared": SHARED_BYTES, "shared.dyn": 96 * 1024}
 """What a block may declare, and what it may have when the launch asks for it (99 KiB on the smallest since sm_80)."""
+MOST_LOADS = 500
+"""In one value, beyond which what it reads of other values is memory."""
+STEP_THREADS = 256
 OLD_DEVICE = {
     "kind": "cuda", "arch": "sm_60",
     "max_threads_per_block": MOST_THREADS, "max_shared_memory_per_block": SHARED_BYTES,
@@ -93,6 +96,45 @@ def _launchable(rule: Rule) -> Rule:
 
 
 matmul = _checked(dlight.gpu.Matmul(), without_tensor_cores=True)
+
+
+def steps(function: PrimFunc, _target: Target) -> Schedule | None:
+    """Each block a kernel, but for cheap ones, where a value written out in all that read it would be far too long.
+
+    Dlight's rules write out every one, in a time that is exponential in how often they are read by one another. None
+    where something is reduced.
+    """
+    schedule = Schedule(function)
+    if not all(block.is_spatial for block in leaf_blocks(schedule)) or _written_out(schedule) <= MOST_LOADS:
+        return None
+    for block in leaf_blocks(schedule):
+        # A copy costs nothing where it is read; results are what TVM inlines nowhere.
+        if len(_loads_in(schedule, block.handle)) == 1:
+            inlined(schedule, block)
+    for block in leaf_blocks(schedule):
+        loops = schedule.get_loops(block.handle)
+        together = schedule.fuse(*loops) if len(loops) > 1 else loops[0]
+        grid, thread = schedule.split(together, [None, STEP_THREADS])
+        schedule.bind(grid, "blockIdx.x")
+        schedule.bind(thread, "threadIdx.x")
+    return schedule
+
+
+def _written_out(schedule: Schedule) -> int:
+    """How many loads the results have when all that they read of each other is written out."""
+    sizes: dict[Any, int] = {}
+    for block in leaf_blocks(schedule):
+        loads = _loads_in(schedule, block.handle)
+        size = 1 + sum(sizes.get(each, 1) for each in loads)
+        sizes.update((each.buffer, size) for each in block.writes)
+    return max(sizes.values(), default=0)
+
+
+def _loads_in(schedule: Schedule, block: Any) -> list[Any]:
+    """The buffer of each load, as often as it is read."""
+    buffers: list[Any] = []
+    structural_walk(schedule.get(block).body, (TensorLoad, lambda load: buffers.append(load.source)))
+    return buffers
 
 
 def one_thread(function: PrimFunc, _target: Target) -> Schedule:
@@ -157,6 +199,7 @@ CUDA_RULES = (
     ("RunningTotals", _launchable(running_totals)),
     ("Rows", _launchable(rows)),
     ("Choices", _launchable(choices)),
+    ("Steps", _launchable(steps)),
     ("TensorCores", _launchable(tensor_cores)),
     ("Matmul", matmul),
     ("GEMV", _checked(dlight.gpu.GEMV())),

@@ -71,19 +71,21 @@ def running_totals(function: PrimFunc, _target: Target) -> Schedule | None:
 def totals_of(nest: Nest) -> Totals | None:
     """The running totals that a nest is; None for another."""
     reducer = reducer_of(nest)
-    reduced = [axis for axis in nest.axes if axis.is_reduction]
-    if reducer is None or len(reduced) != 1 or nest.before or not isinstance(reducer.term, tirx.Select):
+    if reducer is None or nest.before or not isinstance(reducer.term, tirx.Select):
         return None
-    [later], condition = reduced, reducer.term.condition
-    if not isinstance(condition, tirx.LE) or not condition.a.same_as(later.variable):
+    condition, reduced = reducer.term.condition, [axis for axis in nest.axes if axis.is_reduction]
+    if not isinstance(condition, tirx.LE):
+        return None
+    later = next((axis for axis in reduced if condition.a.same_as(axis.variable)), None)
+    if later is None or any(axis.extent > 1 for axis in reduced if axis is not later):
         return None
     along = next((axis for axis in nest.axes if condition.b.same_as(axis.variable)), None)
-    if along is None or along.extent != later.extent or None in nest.places:
+    if along is None or along.extent != later.extent:
         return None
     term, neutral = reducer.term.true_value, reducer.term.false_value
     if not structural_equal(neutral, nest.init) or _names(term, along.variable):
         return None
-    lines = tuple(axis for axis in nest.axes if axis is not along and axis is not later)
+    lines = tuple(axis for axis in nest.axes if axis is not along and not axis.is_reduction)
     return Totals(nest, reducer, term, neutral, along, later, lines)
 
 
@@ -284,7 +286,8 @@ class _Writer:
 
     def _point(self, thread: Thread, at: Any) -> dict[Any, Any]:
         """The axes' values at a place of the thread's line."""
-        point = {self.found.along.variable: at, self.found.later.variable: at}
+        point: dict[Any, Any] = {axis.variable: index(0) for axis in self.found.nest.axes}
+        point |= {self.found.along.variable: at, self.found.later.variable: at}
         for number, axis in enumerate(self.found.lines):
             below = prod(each.extent for each in self.found.lines[number + 1 :])
             value = thread.row if below == 1 else tirx.floordiv(thread.row, index(below))

@@ -206,7 +206,7 @@ def inline_cheap(schedule: Schedule) -> None:
     while changed:
         changed = False
         for block in leaf_blocks(schedule):
-            if block.is_spatial and _may_inline(schedule, block) and _inlined(schedule, block):
+            if block.is_spatial and _may_inline(schedule, block) and inlined(schedule, block):
                 changed = True
                 break
     for block in leaf_blocks(schedule):
@@ -240,7 +240,8 @@ def _may_inline(schedule: Schedule, block: BlockFacts) -> bool:
     return not block.calls and all(consumer.is_spatial for consumer in consumers)
 
 
-def _inlined(schedule: Schedule, block: BlockFacts) -> bool:
+def inlined(schedule: Schedule, block: BlockFacts) -> bool:
+    """Fold a block into what reads it, where TVM can."""
     try:
         schedule.compute_inline(block.handle)
     except SCHEDULE_ERRORS:  # TVM's own conditions, such as outputs, decide
