@@ -54,8 +54,6 @@ def divide(x: Any, y: Any) -> torch.Tensor:
     if not kind.is_complex:
         return NotImplemented
     a, b = _parts(_settled(x, kind))
-    if not isinstance(y, torch.Tensor) and not isinstance(y, complex):
-        return torch.complex(a / y, b / y)
     c, d = _parts(_settled(y, kind)) if isinstance(y, torch.Tensor) else _number_parts(y, kind)
     scale = torch.where(torch.abs(c) > torch.abs(d), torch.abs(c), torch.abs(d))
     c, d = c / scale, d / scale
@@ -89,14 +87,6 @@ def absolute(x: torch.Tensor) -> torch.Tensor:
 def angle(x: torch.Tensor) -> torch.Tensor:
     """The argument of a complex number."""
     return torch.atan2(x.imag, x.real) if x.dtype.is_complex else NotImplemented
-
-
-def exponential(x: torch.Tensor) -> torch.Tensor:
-    """``e**x``"""
-    if not x.dtype.is_complex:
-        return NotImplemented
-    length = torch.exp(x.real)
-    return torch.complex(length * torch.cos(x.imag), length * torch.sin(x.imag))
 
 
 def conjugate(x: torch.Tensor) -> torch.Tensor:
@@ -188,7 +178,6 @@ COMPLEX: dict[Any, Callable[..., Any]] = {
     aten.div.Scalar: divide,
     torch.ops.prims.convert_element_type.default: converted,
     aten.angle.default: angle,
-    aten.exp.default: exponential,
     aten._conj.default: conjugate,
     aten.conj_physical.default: conjugate,
     aten._conj_physical.default: conjugate,

@@ -1,7 +1,7 @@
 """Elementary functions and reductions of complex tensors, by the functions of their real and imaginary parts.
 
 Roots and inverse functions are Kahan's ("Branch cuts for complex elementary functions", 1987), so that their branch
-cuts are where eager has them. Every rule is of complex tensors alone.
+cuts are where eager has them; infinities and NaN are those of C99's annex G. Every rule is of complex tensors alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,15 @@ def sqrt(z: Tensor) -> Tensor:
 
 
 def log(z: Tensor) -> Tensor:
-    return torch.complex(torch.log(torch.hypot(z.real, z.imag)), torch.atan2(z.imag, z.real))
+    """Near the unit circle ``|z|² - 1`` is taken from the parts, of float32 in float64."""
+    a, b = torch.abs(z.real).double(), torch.abs(z.imag).double()
+    large, small = torch.maximum(a, b), torch.minimum(a, b)
+    excess = (large - 1) * (large + 1) + small * small
+    is_near = torch.abs(excess) < 0.5
+    near = (torch.log1p(torch.where(is_near, excess, 0.0)) / 2).to(z.real.dtype)
+    return torch.complex(
+        torch.where(is_near, near, torch.log(torch.hypot(z.real, z.imag))), torch.atan2(z.imag, z.real)
+    )
 
 
 def log1p(z: Tensor) -> Tensor:
@@ -46,6 +54,36 @@ def sigmoid(z: Tensor) -> Tensor:
     return above / (1 + power)
 
 
+def exp(z: Tensor) -> Tensor:
+    a, b = z.real, z.imag
+    size, root = torch.exp(a), torch.exp(a / 2)
+    cosine, sine = _direction(a, b)
+    return torch.complex(_lengthened(size, root, cosine), _lengthened(size, root, sine))
+
+
+def _zero(sign: Tensor) -> Tensor:
+    """0 with that sign. TVM takes 0 and -0 for the same literal, and a choice between them for none."""
+    return 1 / torch.copysign(torch.full_like(sign, math.inf), sign)
+
+
+def _direction(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of `b`; beside an infinite `a` those that are not known do not matter."""
+    is_far = torch.isinf(a) & ~torch.isfinite(b)
+    side = torch.where(a > 0, math.nan, torch.copysign(torch.ones_like(b), b))
+    return torch.where(is_far, 1.0, torch.cos(b)), torch.where(is_far, side, torch.sin(b))
+
+
+def _still(factor: Tensor) -> Tensor:
+    """``0 * factor``, also of what is not known."""
+    return torch.where(torch.isnan(factor), 0.0, 0 * factor)
+
+
+def _lengthened(size: Tensor, root: Tensor, factor: Tensor) -> Tensor:
+    """``size * factor``, in two steps where the size alone overflows; an exact zero wins over infinity and NaN."""
+    found = torch.where(torch.isinf(size), root * factor * root, size * factor)
+    return torch.where(factor == 0, factor, found)
+
+
 def expm1(z: Tensor) -> Tensor:
     a, b = z.real, z.imag
     half = torch.sin(b / 2)
@@ -53,20 +91,35 @@ def expm1(z: Tensor) -> Tensor:
 
 
 def sinh(z: Tensor) -> Tensor:
-    a, b = z.real, z.imag
-    return torch.complex(torch.sinh(a) * torch.cos(b), torch.cosh(a) * torch.sin(b))
+    along, across = _hyperbolic(z)
+    cosine, sine = _direction(torch.abs(z.real), z.imag)
+    return torch.complex(along(cosine), across(sine))
 
 
 def cosh(z: Tensor) -> Tensor:
-    a, b = z.real, z.imag
-    return torch.complex(torch.cosh(a) * torch.cos(b), torch.sinh(a) * torch.sin(b))
+    along, across = _hyperbolic(z)
+    cosine, sine = _direction(torch.abs(z.real), z.imag)
+    return torch.complex(across(cosine), along(sine))
+
+
+def _hyperbolic(z: Tensor) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
+    """What multiplies by the hyperbolic sine of the real part, and by its cosine."""
+    size = torch.abs(z.real)
+    turn = torch.copysign(torch.ones_like(size), z.real)
+    root = torch.exp(size / 2) * math.sqrt(0.5)
+    return (
+        lambda factor: torch.where(size == 0, _still(factor), _lengthened(torch.sinh(size), root, factor)) * turn,
+        lambda factor: _lengthened(torch.cosh(size), root, factor),
+    )
 
 
 def tanh(z: Tensor) -> Tensor:
     a, b = z.real, z.imag
-    level, slope, narrow = torch.tanh(a), torch.tan(b), 1 / torch.cosh(a)
+    level, narrow = torch.tanh(a), 1 / torch.cosh(a)
+    slope = torch.where(torch.isinf(a) & ~torch.isfinite(b), _zero(b), torch.tan(b))
     below = 1 + (level * slope) ** 2
-    return torch.complex(level * (1 + slope * slope) / below, slope * narrow * narrow / below)
+    real, imaginary = level * (1 + slope * slope) / below, slope * narrow * narrow / below
+    return torch.complex(torch.where((a == 0) & torch.isnan(slope), a, real), torch.where(b == 0, b, imaginary))
 
 
 def asinh(z: Tensor) -> Tensor:
@@ -76,30 +129,74 @@ def asinh(z: Tensor) -> Tensor:
 def asin(z: Tensor) -> Tensor:
     below, above = sqrt(torch.complex(1 - z.real, -z.imag)), sqrt(torch.complex(1 + z.real, z.imag))
     real = torch.atan2(z.real, below.real * above.real - below.imag * above.imag)
-    quarter = torch.copysign(torch.full_like(real, math.pi / 2), z.real)
-    real = torch.where(torch.isinf(z.real), quarter, real)
-    return torch.complex(real, torch.asinh(below.real * above.imag - below.imag * above.real))
+    near = torch.complex(real, torch.asinh(below.real * above.imag - below.imag * above.real))
+    return _unless_finite(z, _turned_back(_far_asinh(_turned(z))), near)
+
+
+def _unless_finite(z: Tensor, far: Tensor, near: Tensor) -> Tensor:
+    is_finite = torch.isfinite(z.real) & torch.isfinite(z.imag)
+    return torch.complex(torch.where(is_finite, near.real, far.real), torch.where(is_finite, near.imag, far.imag))
+
+
+def _far_asinh(z: Tensor) -> Tensor:
+    """C99's annex G, of infinities and NaN."""
+    a, b = z.real, z.imag
+    quarter = torch.copysign(torch.where(torch.isinf(a), math.pi / 4, torch.full_like(b, math.pi / 2)), b)
+    on_axis = torch.isinf(a) & torch.isfinite(b) | torch.isnan(a) & (b == 0)
+    angle = torch.where(on_axis, _zero(b), math.nan)
+    across = torch.where(torch.isnan(a), math.nan, quarter)
+    is_known = torch.isinf(a) | torch.isinf(b)
+    size = torch.where(is_known, torch.copysign(torch.full_like(a, math.inf), a), math.nan)
+    return torch.complex(size, torch.where(torch.isinf(b), across, angle))
 
 
 def acos(z: Tensor) -> Tensor:
     below, above = sqrt(torch.complex(1 - z.real, -z.imag)), sqrt(torch.complex(1 + z.real, z.imag))
     imaginary = torch.asinh(above.real * below.imag - above.imag * below.real)
-    return torch.complex(2 * torch.atan2(below.real, above.real), imaginary)
+    near = torch.complex(2 * torch.atan2(below.real, above.real), imaginary)
+    far = _turned_back(_far_asinh(_turned(z)))
+    return _unless_finite(z, torch.complex(math.pi / 2 - far.real, -far.imag), near)
 
 
 def acosh(z: Tensor) -> Tensor:
-    below, above = sqrt(torch.complex(z.real - 1, z.imag)), sqrt(torch.complex(z.real + 1, z.imag))
+    a, b = z.real, z.imag
+    below, above = sqrt(torch.complex(a - 1, b)), sqrt(torch.complex(a + 1, b))
     real = torch.asinh(below.real * above.real + below.imag * above.imag)
-    return torch.complex(real, 2 * torch.atan2(below.imag, above.real))
+    # What has no size has a direction only where its real part is 0.
+    angle = torch.where((a == 0) & torch.isnan(b), math.pi / 2, torch.atan2(b, a))
+    is_known = torch.isinf(a) | torch.isinf(b)
+    far = torch.complex(torch.where(is_known, torch.full_like(a, math.inf), math.nan), angle)
+    return _unless_finite(z, far, torch.complex(real, 2 * torch.atan2(below.imag, above.real)))
 
 
 def atanh(z: Tensor) -> Tensor:
+    """Of a positive real part, where nothing cancels; beside 1 the square of the imaginary part vanishes."""
+    a, b = torch.abs(z.real), torch.abs(z.imag)
+    bounds = torch.finfo(a.dtype)
+    is_far = (a >= 16 / bounds.eps) | (b >= 16 / bounds.eps)
+    is_beside_one = (a == 1) & (b < bounds.eps**2)
+    distance = (1 - a) ** 2 + b * b
+    size = torch.log1p(4 * a / torch.where(is_beside_one, 1.0, distance)) / 4
+    size = torch.where(is_beside_one, (math.log(2) - torch.log(b)) / 2, size)
+    longest = torch.maximum(a, b)
+    # Far out it is the real part of 1 / z.
+    ratio, other = a / longest, b / longest
+    size = torch.where(is_far, ratio / (ratio * ratio + other * other) / longest, size)
+    large, small = torch.maximum(a, b), torch.minimum(a, b)
+    angle = torch.atan2(2 * z.imag, (1 - large) * (1 + large) - small * small) / 2
+    quarter = torch.copysign(torch.full_like(b, math.pi / 2), z.imag)
+    near = torch.complex(torch.copysign(size, z.real), torch.where(is_far, quarter, angle))
+    return _unless_finite(z, _far_atanh(z), near)
+
+
+def _far_atanh(z: Tensor) -> Tensor:
+    """C99's annex G, of infinities and NaN."""
     a, b = z.real, z.imag
-    is_far = torch.isinf(a) | torch.isinf(b)
-    real = torch.log1p(4 * a / ((1 - a) ** 2 + b * b)) / 4
-    imaginary = torch.atan2(2 * b, (1 - a) * (1 + a) - b * b) / 2
+    is_still = torch.isinf(a) | torch.isinf(b) | (a == 0)
+    real = torch.where(is_still, _zero(a), math.nan)
+    is_across = torch.isinf(b) | torch.isinf(a) & torch.isfinite(b)
     quarter = torch.copysign(torch.full_like(b, math.pi / 2), b)
-    return torch.complex(torch.where(is_far, 0.0, real), torch.where(is_far, quarter, imaginary))
+    return torch.complex(real, torch.where(is_across, quarter, math.nan))
 
 
 def of_turned(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -123,17 +220,53 @@ def power(z: Any, exponent: Any) -> Tensor:
     if type(exponent) in (int, float) and exponent in (0, 1, 2, 3, -1, -2):
         return _whole_power(z, int(exponent))
     base, exponent = _of_kind(z, kind), _of_kind(exponent, kind)
-    found = torch.exp(log(base) * exponent)
+    found = exp(_product(log(base), exponent))
     at_zero = torch.where(exponent == 0, 1.0, 0.0).to(found.real.dtype)
     is_zero = (base == 0) & (exponent.real >= 0)
     return torch.complex(torch.where(is_zero, at_zero, found.real), torch.where(is_zero, 0.0, found.imag))
 
 
 def _whole_power(z: Tensor, exponent: int) -> Tensor:
-    found = torch.ones_like(z)
-    for _ in range(abs(exponent)):
+    if exponent == 0:
+        return torch.ones_like(z)
+    found = z
+    for _ in range(abs(exponent) - 1):
         found = found * z
-    return 1 / found if exponent < 0 else found
+    return reciprocal(found) if exponent < 0 else found
+
+
+def reciprocal(z: Tensor) -> Tensor:
+    """Smith's algorithm (Communications of the ACM 5(8), 1962); of zero it is infinite along the real axis."""
+    a, b = z.real, z.imag
+    by_real = torch.abs(a) >= torch.abs(b)
+    large, small = torch.where(by_real, a, b), torch.where(by_real, b, a)
+    ratio = small / large
+    scale = 1 / (large + small * ratio)
+    # Differences from 0, which are never -0.
+    real, imaginary = torch.where(by_real, 1.0, 0 + ratio) * scale, torch.where(by_real, 0 - ratio, -1.0) * scale
+    is_zero = (a == 0) & (b == 0)
+    return torch.complex(torch.where(is_zero, math.inf, real), torch.where(is_zero, math.nan, imaginary))
+
+
+def _product(x: Tensor, y: Tensor) -> Tensor:
+    """``x * y``, infinite where one of them is, as C99's annex G has it: a part that is not known is 0 beside it."""
+    is_endless = [torch.isinf(z.real) | torch.isinf(z.imag) for z in (x, y)]
+    (a, b), (c, d) = (_parts(z) for z in (x, y))
+    real, imaginary = a * c - b * d, a * d + b * c
+    is_lost = torch.isnan(real) & torch.isnan(imaginary) & (is_endless[0] | is_endless[1])
+    (a, b), (c, d) = (_boxed(z, endless) for z, endless in zip((x, y), is_endless, strict=True))
+    return torch.complex(
+        torch.where(is_lost, math.inf * (a * c - b * d), real),
+        torch.where(is_lost, math.inf * (a * d + b * c), imaginary),
+    )
+
+
+def _boxed(z: Tensor, is_endless: Tensor) -> tuple[Tensor, Tensor]:
+    """The direction of what is infinite; of others what is no NaN."""
+    known = [torch.where(torch.isnan(part), _zero(part), part) for part in _parts(z)]
+    units = [torch.copysign(torch.isinf(part).to(part.dtype), part) for part in _parts(z)]
+    real, imaginary = (torch.where(is_endless, unit, part) for unit, part in zip(units, known, strict=True))
+    return real, imaginary
 
 
 def _of_kind(z: Any, kind: torch.dtype) -> Tensor:
@@ -183,21 +316,32 @@ def either(test: Any) -> Rule:
     return lambda z: test(z.real) | test(z.imag)
 
 
+def _scaled(z: Tensor, factor: float) -> Tensor:
+    return torch.complex(z.real * factor, z.imag * factor)
+
+
+def sign(z: Tensor) -> Tensor:
+    """``z / |z|``, and 0 of 0."""
+    size = torch.abs(z)
+    return torch.complex(*(torch.where(size == 0, 0.0, part / size) for part in _parts(z)))
+
+
 def _parts(z: Tensor) -> tuple[Tensor, Tensor]:
     return z.real, z.imag
 
 
 FUNCTIONS: dict[Any, Rule] = {
     aten.sqrt.default: sqrt,
-    aten.rsqrt.default: lambda z: 1 / sqrt(z),
-    aten.reciprocal.default: lambda z: torch.ones_like(z) / z,
+    aten.rsqrt.default: lambda z: reciprocal(sqrt(z)),
+    aten.reciprocal.default: reciprocal,
     aten.square.default: lambda z: z * z,
     aten.log.default: log,
-    aten.log2.default: lambda z: log(z) / math.log(2),
-    aten.log10.default: lambda z: log(z) / math.log(10),
+    aten.log2.default: lambda z: _scaled(log(z), 1 / math.log(2)),
+    aten.log10.default: lambda z: _scaled(log(z), 1 / math.log(10)),
     aten.log1p.default: log1p,
+    aten.exp.default: exp,
     aten.expm1.default: expm1,
-    aten.exp2.default: lambda z: torch.exp(z * math.log(2)),
+    aten.exp2.default: lambda z: exp(_scaled(z, math.log(2))),
     aten.sigmoid.default: sigmoid,
     aten.sinh.default: sinh,
     aten.cosh.default: cosh,
@@ -216,6 +360,8 @@ FUNCTIONS: dict[Any, Rule] = {
     aten.pow.Scalar: power,
     aten.isnan.default: either(torch.isnan),
     aten.isinf.default: either(torch.isinf),
+    aten.isfinite.default: lambda z: torch.isfinite(z.real) & torch.isfinite(z.imag),
+    aten.sgn.default: sign,
     aten.mean.default: of_parts(aten.mean.default),
     aten.sum.default: of_parts(aten.sum.default),
     aten.cumsum.default: of_parts(aten.cumsum.default),
