@@ -18,17 +18,21 @@ from mlirtri.lowering.cpu_elements import element_loops
 from mlirtri.lowering.cpu_loops import lanes_of, parallel_if_worth, spatial, vectorize, weight
 from mlirtri.lowering.cpu_matmul import matmul
 from mlirtri.lowering.cpu_nests import function_of, nest_of
-from mlirtri.lowering.cpu_reductions import reduction_loops
+from mlirtri.lowering.cpu_reductions import around_loops, reduction_loops
 from mlirtri.lowering.cpu_rows import rows
 from mlirtri.lowering.cpu_windows import is_window
 from mlirtri.lowering.loop_schedules import loops
 from mlirtri.lowering.lowered_functions import attempt
 from mlirtri.lowering.schedule_blocks import BlockFacts, divide_loops, inline_cheap, leaf_blocks, loop_of
 from mlirtri.lowering.target import Target
+from mlirtri.lowering.tir_statements import fresh
 from mlirtri.lowering.tvm_names import SCHEDULE_ERRORS, PrimFunc, Schedule, tvm
 
 COLUMN_CHUNK = 256
 """Columns that a column reduction keeps in the first cache level while it runs down the rows."""
+
+FEW_ELEMENTS = 64
+"""So many beside a reduction are no reason against its vectors, though they have none."""
 
 
 def elementwise(function: PrimFunc, target: Target) -> Schedule | None:
@@ -75,6 +79,8 @@ def _block_by_block(function: PrimFunc, schedule: Schedule, target: Target) -> S
         nest = nest_of(schedule, block)
         loops_of = reduction_loops if nest.reduced else element_loops
         made = loops_of(nest, target) if "R" not in block.kinds or nest.reduced else None
+        if made is None and not nest.reduced and len(blocks) > 1 and nest.points <= FEW_ELEMENTS:
+            made = fresh(around_loops(nest.axes, nest.body))
         if made is None:
             return None
         statements.append(made)

@@ -105,6 +105,21 @@ def multilabel_margin_forward(x: torch.Tensor, target: torch.Tensor, reduction: 
     return found, is_target.to(x.dtype).view(x.shape)
 
 
+def extremum(operator: Any) -> Callable[..., torch.Tensor]:
+    """torch-mlir reduces one axis after the other, and bytes in int64."""
+
+    def compute(x: torch.Tensor, dim: Any = (), keepdim: bool = False) -> torch.Tensor:
+        axes = {axis % x.dim() for axis in dim} if x.dim() else set()
+        if x.dim() > 1 and len(axes) in (0, x.dim()) and all(isinstance(size, int) for size in x.shape):
+            found = operator(x.reshape(-1), [0])
+            return found.reshape([1] * x.dim()) if keepdim else found
+        if x.dtype == torch.uint8:
+            return operator(x.to(torch.int16), dim, keepdim).to(torch.uint8)
+        return NotImplemented
+
+    return compute
+
+
 REDUCTIONS: dict[Any, Callable[..., Any]] = {
     **{
         operator: in_float32(operator)
@@ -122,6 +137,8 @@ REDUCTIONS: dict[Any, Callable[..., Any]] = {
     },
     aten.avg_pool2d.default: averaged(aten.avg_pool2d.default, 2),
     aten.avg_pool3d.default: averaged(aten.avg_pool3d.default, 3),
+    aten.amax.default: extremum(aten.amax.default),
+    aten.amin.default: extremum(aten.amin.default),
     aten.sum.dim_IntList: total,
     aten.mean.dim: mean,
     aten.var.correction: variance,

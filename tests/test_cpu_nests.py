@@ -215,6 +215,23 @@ def wrapped_position(x):
     return np.argmin(x * x, axis=1)
 
 
+class Extremes(torch.nn.Module):
+    def forward(self, x):
+        return x.amax(), x.amin((0, 1), True), x.any(-1)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.float32])
+def test_whole_arrays_of_torch_are_one_row_and_a_few_results_keep_the_vectors(dtype):
+    """Three results have no vectors, which the 2000 numbers of each do."""
+    x = (torch.arange(6000).reshape(3, 2000) % 251).to(dtype)
+    kernel = mlirtri.from_torch(Extremes(), (x,)).compile()
+    for found, wanted in zip(kernel(x), Extremes()(x), strict=True):
+        assert torch.equal(found, wanted)
+    text = kernel.ir["scheduled"]
+    assert "Plain" not in text
+    assert "int16" in text or dtype != torch.uint8
+
+
 def test_positions_of_terms_that_wrap():
     x = np.full((3, 40), np.iinfo(np.int32).min, np.int32)
     x[:, :7] = 3
