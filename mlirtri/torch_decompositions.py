@@ -14,6 +14,7 @@ import torch
 
 from mlirtri import torch_complex, torch_integers, torch_masks
 from mlirtri.dialect.mlir import torch_decompositions
+from mlirtri.torch_attention import ATTENTION
 from mlirtri.torch_bags import BAGS
 from mlirtri.torch_bits import BITS
 from mlirtri.torch_complex import COMPLEX
@@ -211,6 +212,7 @@ OURS: dict[Any, Callable[..., Any]] = {
     aten._assert_async.default: asserted,
     aten._assert_async.msg: asserted,
     aten._assert_tensor_metadata.default: nothing,
+    **ATTENTION,
     **BAGS,
     **BITS,
     **COUNTS,
