@@ -1,4 +1,5 @@
-"""Operations of StableHLO that compute nothing: those on tensors of no elements, and barriers of optimisations.
+"""Operations of StableHLO that compute nothing: those on tensors of no elements, barriers of optimisations,
+and bits that stay what they are.
 
 Takes a module of `stablehlo`. Gives it with `tensor.empty` for every tensor without elements, initial values for what
 was reduced from none, and the operands of barriers in their place: upstream's lowering stops at each of these.
@@ -30,6 +31,9 @@ def _values(operation: ir.Operation) -> list[ir.Value] | None:
     if operation.name == "stablehlo.optimization_barrier":
         return list(operation.operands)
     types = [each.type for each in operation.results]
+    if operation.name == "stablehlo.bitcast_convert" and operation.operands[0].type == types[0]:
+        # Of complex numbers upstream's lowering ends the process.
+        return list(operation.operands)
     if all(_is_empty(each) for each in types):
         return [tensor.empty(list(each.shape), each.element_type) for each in types]
     if operation.name == "stablehlo.reduce" and _is_empty(operation.operands[0].type):

@@ -324,6 +324,16 @@ func.func public @main(%x: tensor<100xf32>) -> tensor<100xf32> {{
     np.testing.assert_array_equal(program(x), x * values)
 
 
+def test_bits_of_complex_numbers_stay_what_they_are():
+    kind = "tensor<2xcomplex<f64>>"
+    text = f"""func.func public @main(%a: {kind}) -> {kind} {{
+      %0 = stablehlo.bitcast_convert %a : ({kind}) -> {kind}
+      return %0 : {kind}
+    }}"""
+    z = np.array([1 + 2j, 3j])
+    np.testing.assert_array_equal(run(text, z), z)
+
+
 def test_what_has_no_lowering_is_refused_all_at_once():
     text = """
 func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
