@@ -16,7 +16,17 @@ from typing import Any
 
 from mlirtri.lowering.contraction import Values
 from mlirtri.lowering.cpu_tile_body import Tile
-from mlirtri.lowering.tile_statements import counted, in_lanes, nested, ramp, replaced, spread, zero_of
+from mlirtri.lowering.tile_statements import (
+    counted,
+    groups_of,
+    in_lanes,
+    nested,
+    parts_of,
+    ramp,
+    replaced,
+    spread,
+    zero_of,
+)
 from mlirtri.lowering.tir_statements import index, new_buffer, sequence
 from mlirtri.lowering.tvm_names import tirx
 
@@ -29,7 +39,10 @@ class DotTile(Tile):
 
     def body(self) -> Any:
         [sums] = self.sums
-        width, count = (4 if self.place.rows > 1 else 8), self._count(0)
+        width = 4 if self.place.rows > 1 else 8
+        if not isinstance(self.place.columns, int):
+            return self._open_body(sums, width)
+        count = self._count(0)
         whole, rest = divmod(count, width)
         made = [tirx.AllocBuffer(sums)]
         if whole:
@@ -38,6 +51,23 @@ class DotTile(Tile):
             made.append(self._dots(sums, index(whole * width), rest))
         rows = self._written_rows(lambda row: self.store(row, index(0), count, sums, index(0)))
         return sequence(*made, rows)
+
+    def _open_body(self, sums: Any, width: int) -> Any:
+        """For columns of which only the run shows how many: the last one stands for those that are not there."""
+        groups = parts_of(self.place.columns, width)
+        dots = counted("group", groups, lambda at: self._dots(sums, at * index(width), width))
+
+        def of_row(row: Any) -> Any:
+            return groups_of(self.place.columns, self.lanes, lambda at, count: self.store(row, at, count, sums, at))
+
+        return sequence(tirx.AllocBuffer(sums), dots, self._written_rows(of_row))
+
+    def _column(self, at: Any) -> Values:
+        """The columns' values at a column of the tile."""
+        column = self.place.column + at
+        if not isinstance(self.place.columns, int):
+            column = tirx.min(column, self.place.column + self.place.columns - index(1))
+        return spread(self.contraction.columns, column)
 
     def _dots(self, sums: Any, first: Any, width: int) -> Any:
         """The sums of some columns."""
@@ -79,7 +109,7 @@ class DotTile(Tile):
         ]  # fmt: skip
         made = []
         for at, right in enumerate(rights):
-            columns = spread(self.contraction.columns, self.place.column + first + index(at))
+            columns = self._column(first + index(at))
             fill = self._filled(right, self.contraction.right, {**values, **columns}, start, count)
             made += [tirx.AllocBuffer(right), fill]
 

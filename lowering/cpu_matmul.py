@@ -7,7 +7,7 @@ work behind is done on each tile. Gives None where there is no such block, or it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,6 +66,8 @@ def open_loops(contraction: Contraction, target: Target) -> Any:
     """The statements of a contraction of which only the run shows some sizes."""
     rows, columns, inner = size_of(contraction.rows), contraction.columns[-1], contraction.reduced[-1]
     right = contraction.right
+    if isinstance(rows, int) and rows == 1 and are_dots(contraction.left, right, contraction.reduced):
+        return _in_its_way(replace(contraction, way=Way.DOTS), target)
     if not all(isinstance(axis.extent, int) for axis in (*contraction.columns, *contraction.reduced)):
         return _in_its_way(contraction, target)
     few: Contraction | None = None
@@ -79,6 +81,15 @@ def open_loops(contraction: Contraction, target: Target) -> Any:
         return _in_its_way(contraction if few is None or rows > most else few, target)
     many = _in_its_way(contraction, target, most + 1)
     return tirx.IfThenElse(tirx.LE(rows, index(most)), _in_its_way(few, target), many)
+
+
+def are_dots(left: Any, right: Any, reduced: Sequence[Axis]) -> bool:
+    """Whether both operands lie along a sum of known length, which is worth vectors along it."""
+    inner = reduced[-1]
+    are_known = all(isinstance(axis.extent, int) for axis in reduced)
+    return (
+        are_known and inner.extent >= lanes_for("float32") and all(_lies_along(each, inner) for each in (left, right))
+    )
 
 
 def _right_bytes(product: Product | Contraction) -> int:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlirtri.lowering.contraction import Axis, Contraction, shortened, size_of, without_units
-from mlirtri.lowering.cpu_matmul import open_loops
+from mlirtri.lowering.cpu_matmul import are_dots, open_loops
 from mlirtri.lowering.loop_interchange import FINISHED
 from mlirtri.lowering.products import Product, product_of
 from mlirtri.lowering.schedule_blocks import CHEAP_CALLS
@@ -53,7 +53,8 @@ class _Nest:
 
     def reaches_all(self) -> bool:
         """Whether each axis is a place of the store, and goes through the whole dimension."""
-        sizes = dict(zip(self.store.indices, self.store.buffer.ty.shape, strict=True))
+        pairs = zip(self.store.indices, self.store.buffer.ty.shape, strict=True)
+        sizes = {place: size for place, size in pairs if not (_is_zero(place) and _is_same(size, 1))}
         return len(sizes) == len(self.axes) and all(
             variable in sizes and _is_same(extent, sizes[variable])
             for variable, extent in ((axis.variable, axis.extent) for axis in self.axes)
@@ -114,6 +115,8 @@ class _Sequence:
         """Put tiles in the place of a product; gives the copies that they do not read any more."""
         copies: list[int] = []
         left, right = (self._through_copies(at, each, product.result, copies) for each in (product.left, product.right))
+        if not product.rows and not are_dots(left, right, product.reduced):
+            return []
         start = self._start(at, product)
         sums = tirx.decl_buffer(product.result.ty.shape, product.result.dtype, "sum", layout=None)
         places = list(product.update.indices)
@@ -140,10 +143,13 @@ class _Sequence:
                 return node
             nest = self.nests[found]
             copies.append(found)
-            values = dict(zip(nest.store.indices, node.indices, strict=True))
+            pairs = zip(nest.store.indices, node.indices, strict=True)
+            values = {place: value for place, value in pairs if isinstance(place, tirx.Var)}
             return replaced(nest.store.value, values)
 
-        return structural_map(operand, (TensorLoad, load), order="post")
+        known = len(copies)
+        operand = structural_map(operand, (TensorLoad, load), order="post")
+        return operand if len(copies) == known else self._through_copies(at, operand, result, copies)
 
     def _copy_before(self, at: int, buffer: Any) -> int | None:
         """The statement that makes all of a buffer by moving or converting another one, which stays as it is."""
@@ -222,7 +228,7 @@ def _product(nest: _Nest) -> Product | None:
     product = product_of(nest.store, nest.axes, summed)
     if product is None or not product.columns or nest.names:
         return None
-    if not any(map(_is_open, nest.axes)) or not product.rows:
+    if not any(map(_is_open, nest.axes)):
         return None
     product = _with_open_sum_first(product)
     if product is None:
@@ -312,9 +318,19 @@ def _finished(statement: Any) -> Any:
 
 def _moves(nest: _Nest) -> bool:
     value = nest.store.value
+    if nest.names or not _is_scaled(value):
+        return False
+    return not any(map(_loads, _loads(value)[0].indices))
+
+
+def _is_scaled(value: Any) -> bool:
+    """Whether a value is a load, converted, or times a float that is the same for all elements."""
     while isinstance(value, tirx.Cast):
         value = value.value
-    return not nest.names and isinstance(value, TensorLoad) and not any(map(_loads, value.indices))
+    if isinstance(value, tirx.Mul) and "float" in str(value.ty.dtype):
+        [*scaled] = (each for each in (value.a, value.b) if not isinstance(each, tirx.FloatImm | tirx.Var))
+        return len(scaled) == 1 and _is_scaled(scaled[0])
+    return isinstance(value, TensorLoad)
 
 
 def _loads(node: Any) -> list[Any]:

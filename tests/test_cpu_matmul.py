@@ -285,6 +285,27 @@ def test_integers_of_any_size_of_run_time_go_in_tiles(dtype):
         assert torch.equal(kernel(a, b), (a.long() @ b.long()).int())
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_one_row_on_columns_of_run_time_reads_them_in_place(threads, monkeypatch):
+    """One step of attention on a cache of open length: neither a transposed nor a scaled copy of the keys."""
+
+    class Step(torch.nn.Module):
+        def forward(self, query, keys, values):
+            return torch.nn.functional.scaled_dot_product_attention(query, keys, values)
+
+    monkeypatch.setenv("MLIRTRI_NUM_THREADS", str(threads))
+    query, length = random(1, 3, 1, 20), torch.export.Dim.DYNAMIC
+    keys, values = random(1, 3, 40, 20), random(1, 3, 40, 20)
+    program = mt.from_torch(Step(), (query, keys, values), dynamic_shapes=({}, {2: length}, {2: length}))
+    kernel = program.compile()
+    assert "dots0" in kernel.ir["scheduled"]
+    assert "permute" not in kernel.ir["scheduled"]
+    for count in (2, 7, 8, 9, 16, 17, 40, 2000):
+        keys, values = random(1, 3, count, 20), random(1, 3, count, 20)
+        expected = Step()(query, keys, values)
+        torch.testing.assert_close(kernel(query, keys, values), expected, **within("float32", 20))
+
+
 _OPEN_PRODUCT = """
 #all = affine_map<(i, j) -> (i, j)>
 #column = affine_map<(i, j) -> (j)>
