@@ -10,7 +10,13 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import mlirtri as mt
-from mlirtri.errors import ArgumentMismatchError, KernelTypeError, ParseError, UnsupportedOperationError
+from mlirtri.errors import (
+    ArgumentMismatchError,
+    KernelTypeError,
+    ParseError,
+    SeveralErrors,
+    UnsupportedOperationError,
+)
 
 PIPELINES = ("linalg", "mlir")
 RNG = np.random.default_rng(5)
@@ -311,6 +317,13 @@ def test_errors_name_the_nodes_and_show_their_lines():
     with pytest.raises(UnsupportedOperationError, match=r"ImageDecoder") as caught:
         mt.from_onnx(model).compile()
     assert "[decoder] %y = ImageDecoder(%x)" in str(caught.value)
+
+
+def test_operators_that_upstream_does_not_lower_are_named():
+    names = ("y", "places", "inverse", "counts")
+    nodes = [helper.make_node("Unique", ["x"], names)]
+    with pytest.raises(SeveralErrors, match=r"no lowering of aten\.unique_dim"):
+        mt.from_onnx(model_of(nodes, {"x": random(6)}, outputs=names, opset=11)).compile()
 
 
 def test_what_is_no_tensor_is_refused():
