@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from mlirtri.torch_complex_moves import products_so_far
+
 aten = torch.ops.aten
 Tensor = torch.Tensor
 Rule = Callable[..., Any]
@@ -365,6 +367,7 @@ FUNCTIONS: dict[Any, Rule] = {
     aten.mean.default: of_parts(aten.mean.default),
     aten.sum.default: of_parts(aten.sum.default),
     aten.cumsum.default: of_parts(aten.cumsum.default),
+    aten.cumprod.default: products_so_far,
     aten.prod.default: lambda z, *, dtype=None: product(z, dtype=dtype),
     aten.prod.dim_int: product,
     aten.var.correction: variance,
@@ -378,9 +381,13 @@ def with_complex(table: dict[Any, Rule]) -> dict[Any, Rule]:
     return {**table, **{operator: _first(rule, table.get(operator)) for operator, rule in FUNCTIONS.items()}}
 
 
+def _is_complex(each: Any) -> bool:
+    return isinstance(each, Tensor) and each.dtype.is_complex
+
+
 def _first(rule: Rule, otherwise: Rule | None) -> Rule:
     def apply(*arguments: Any, **options: Any) -> Any:
-        if any(isinstance(each, Tensor) and each.dtype.is_complex for each in arguments[:2]):
+        if any(type(each) is complex or _is_complex(each) for each in arguments[:2]):
             return rule(*arguments, **options)
         return NotImplemented if otherwise is None else otherwise(*arguments, **options)
 

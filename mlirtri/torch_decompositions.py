@@ -19,10 +19,11 @@ from mlirtri.torch_bags import BAGS
 from mlirtri.torch_bits import BITS
 from mlirtri.torch_complex import COMPLEX
 from mlirtri.torch_complex_functions import with_complex
+from mlirtri.torch_complex_moves import chosen, with_moves
 from mlirtri.torch_counts import COUNTS
 from mlirtri.torch_distances import DISTANCES
 from mlirtri.torch_floats import FLOATS, floor_divided, fmod
-from mlirtri.torch_indices import INDICES
+from mlirtri.torch_indices import INDICES, put_at_one_index
 from mlirtri.torch_linear_algebra import LINEAR_ALGEBRA
 from mlirtri.torch_masks import MASKS, has_masks
 from mlirtri.torch_norms import NORMS
@@ -32,6 +33,7 @@ from mlirtri.torch_powers import POWERS
 from mlirtri.torch_products import PRODUCTS
 from mlirtri.torch_quantized import quantised
 from mlirtri.torch_random import RANDOM
+from mlirtri.torch_rank_zero import with_rows
 from mlirtri.torch_reductions import REDUCTIONS
 from mlirtri.torch_sampling import SAMPLES
 from mlirtri.torch_scalars import SCALARS
@@ -133,6 +135,8 @@ def placed(x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool
         order = [*axes, *[axis for axis in range(x.dim()) if axis not in axes]]
         found = aten.index_put.default(x.permute(order), [indices[axis] for axis in axes], values, accumulate)
         return found.permute([order.index(axis) for axis in range(x.dim())])
+    if (found := put_at_one_index(x, indices, values, accumulate)) is not None:
+        return found
     positive = [
         None if each is None else torch.where(each < 0, each + x.shape[axis], each).long()
         for axis, each in enumerate(indices)
@@ -171,6 +175,18 @@ def searched(
     return before.sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
 
 
+def searched_number(boundaries: torch.Tensor, number: Any, **options: Any) -> torch.Tensor:
+    """The same of a Python number."""
+    kind = torch.result_type(boundaries, number)
+    return searched(boundaries, torch.full((), number, dtype=kind, device=boundaries.device), **options)
+
+
+def bucket(values: Any, boundaries: torch.Tensor, *, out_int32: bool = False, right: bool = False) -> torch.Tensor:
+    """The same with its operands the other way round."""
+    search = searched if isinstance(values, torch.Tensor) else searched_number
+    return search(boundaries, values, out_int32=out_int32, right=right)
+
+
 def added_product(x: torch.Tensor, matrix: torch.Tensor, vector: torch.Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * x + alpha * (matrix @ vector)``"""
     product = alpha * torch.mv(matrix, vector)
@@ -202,10 +218,13 @@ OURS: dict[Any, Callable[..., Any]] = {
     aten.div.Tensor_mode: divided,
     aten.constant_pad_nd.default: padded,
     aten.fmod.Tensor: fmod,
-    aten.__rshift__.Tensor: torch.bitwise_right_shift,
+    aten.where.self: chosen,
     aten.all.dims: all_of,
     aten.roll.default: rolled,
     aten.searchsorted.Tensor: searched,
+    aten.searchsorted.Scalar: searched_number,
+    aten.bucketize.Tensor: bucket,
+    aten.bucketize.Scalar: bucket,
     aten.index_put.default: placed,
     aten.addmv.default: added_product,
     aten.sort.stable: stably_sorted,
@@ -247,4 +266,4 @@ def decompositions() -> dict[Any, Any]:
 
 @cache
 def _settled() -> dict[Any, Any]:
-    return with_complex({**torch_decompositions(), **OURS})
+    return with_rows(with_moves(with_complex({**torch_decompositions(), **OURS})))

@@ -35,13 +35,36 @@ def _at_one_index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     others = [axis for axis in range(x.dim()) if axis not in axes]
     # The axes of the indices stand where the indexed axes stood, or in front where these were apart.
     first = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
+    together = x.permute([*others[:first], *axes, *others[first:]])
+    flat = torch.ops.prims.collapse.default(together, first, first + len(axes) - 1)
+    return aten.index.Tensor(flat, [*[None] * first, _one_index(x, axes, indices)])
+
+
+def _one_index(x: Tensor, axes: Sequence[int], indices: Sequence[Tensor | None]) -> Tensor:
+    """The place along these axes as one."""
     place: Any = 0
     for axis in axes:
         size, index = x.shape[axis], indices[axis].long()
         place = place * size + torch.where(index < 0, index + size, index)
-    together = x.permute([*others[:first], *axes, *others[first:]])
-    flat = torch.ops.prims.collapse.default(together, first, first + len(axes) - 1)
-    return aten.index.Tensor(flat, [*[None] * first, place])
+    return place
+
+
+def put_at_one_index(
+    x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Tensor | None:
+    """The indexed axes, which are neighbours, as one axis, written at one index; None where no size is open."""
+    axes = [axis for axis, each in enumerate(indices) if each is not None]
+    sizes = [size for axis in axes for size in indices[axis].shape]
+    if len(axes) < 2 or all(isinstance(size, int) for size in sizes):
+        return None
+    flat = torch.ops.prims.collapse.default(x, axes[0], axes[-1])
+    place = [*[None] * axes[0], _one_index(x, axes, indices)]
+    return aten.index_put.default(flat, place, values, accumulate).view(x.shape)
+
+
+def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """At places among all elements."""
+    return aten.index_put.default(x.flatten(), [index.flatten()], source.flatten(), accumulate).view(x.shape)
 
 
 def pieces(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> Any:
@@ -57,7 +80,7 @@ def pieces(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> Any:
 
 def joined(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """One behind the other; here where nothing comes of it, or numbers of several types."""
-    kept = [each for each in tensors if each.shape != (0,)] or tensors[:1]
+    kept = [each for each in tensors if each.dim() != 1 or not _has_no_elements(each.shape)] or tensors[:1]
     shape = list(kept[0].shape)
     shape[dim] = sum(each.shape[dim] for each in kept)
     kind = tensors[0].dtype
@@ -81,6 +104,7 @@ def _has_no_elements(shape: Sequence[Any]) -> bool:
 
 INDICES: dict[Any, Callable[..., Any]] = {
     aten.index.Tensor: indexed,
+    aten.put.default: put,
     aten.split_with_sizes.default: pieces,
     aten.cat.default: joined,
     aten.view.default: viewed,

@@ -46,6 +46,8 @@ def _places(a: Tensor) -> tuple[Tensor, Tensor]:
 def _is_taken(*arrays: Tensor) -> bool:
     """Whether these are real floats with matrices of known sizes that are not empty."""
     sizes = [size for each in arrays for size in each.shape[-2:]]
+    if any(type(size) is int and size == 0 for each in arrays for size in each.shape):
+        return False
     return all(each.dtype in (torch.float32, torch.float64) for each in arrays) and all(
         isinstance(size, int) and size > 0 for size in sizes
     )
@@ -242,6 +244,8 @@ def solved_ex(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = F
 
 
 def inverse_ex(a: Tensor, *, check_errors: bool = False) -> Any:
+    if type(a.shape[0]) is int and a.shape[0] == 0:
+        return a.clone(), torch.zeros(a.shape[:-2], dtype=torch.int32, device=a.device)
     if not _is_taken(a):
         return NotImplemented
     x, _, _, info = _solution(a, torch.eye(a.shape[-1], dtype=a.dtype, device=a.device), True)

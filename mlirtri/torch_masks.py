@@ -67,8 +67,24 @@ def _as_positions(indices: Indices) -> list[torch.Tensor | None]:
         if each is None or each.dtype != torch.bool or not each.dim():
             found.append(each)
         else:
-            found += torch.nonzero(each).unbind(1)
+            found += columns(each)
     return found
 
 
-MASKS: dict[Any, Callable[..., Any]] = {aten.masked_select.default: selected}
+def columns(mask: torch.Tensor) -> list[torch.Tensor]:
+    """`torch.nonzero` by axes, all of one list of positions, so that their sizes are one."""
+    if mask.dim() < 2:
+        return [torch.nonzero(torch.atleast_1d(mask))[:, 0]]
+    place = _places(mask)
+    found = []
+    for size in reversed(mask.shape):
+        found.append(place % size)
+        place = torch.div(place, size, rounding_mode="trunc")
+    return found[::-1]
+
+
+MASKS: dict[Any, Callable[..., Any]] = {
+    aten.masked_select.default: selected,
+    aten.nonzero_numpy.default: columns,
+    aten.where.default: columns,
+}

@@ -35,7 +35,7 @@ def of_number(x: torch.Tensor, exponent: Any) -> torch.Tensor:
         return NotImplemented
     if type(exponent) is not int or not 0 <= exponent < MOST_STEPS:
         return aten.pow.Tensor_Tensor(x, torch.full((), exponent, dtype=kind, device=x.device))
-    result, factor = torch.ones_like(x), x
+    result, factor = torch.ones_like(x, dtype=kind), x.to(kind)
     while exponent:
         result = result * factor if exponent % 2 else result
         factor, exponent = factor * factor if exponent > 1 else factor, exponent // 2

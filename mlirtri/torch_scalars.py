@@ -9,7 +9,7 @@ import torch
 
 from mlirtri import torch_complex
 from mlirtri.torch_complex import COMPLEX
-from mlirtri.torch_integers import greatest_divisor, least_multiple, remainder, with_wrapped
+from mlirtri.torch_integers import UNSIGNED, greatest_divisor, least_multiple, remainder, with_wrapped
 
 aten = torch.ops.aten
 
@@ -42,7 +42,26 @@ def subtracted_from(x: torch.Tensor, number: Any, alpha: Any = 1) -> torch.Tenso
     return torch.sub(torch.full((), number, dtype=kind, device=x.device), x.to(kind), alpha=alpha)
 
 
+def of_one_type(operator: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """The operator of two tensors, of their common type."""
+
+    def apply(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        kind = torch.result_type(x, y)
+        return operator(x.to(kind), y.to(kind))
+
+    return apply
+
+
+def full_like(x: torch.Tensor, number: Any, *, dtype: torch.dtype | None = None, **options: Any) -> torch.Tensor:
+    """torch-mlir has none of unsigned integers."""
+    kind = dtype or x.dtype
+    if kind not in UNSIGNED:
+        return NotImplemented
+    return ((x.real if x.dtype.is_complex else x).long() * 0 + int(number)).to(kind)
+
+
 SCALARS: dict[Any, Callable[..., Any]] = {
+    aten.full_like.default: full_like,
     aten.gcd.default: greatest_divisor,
     aten.lcm.default: least_multiple,
     aten.fmod.Scalar: with_tensor(torch.fmod),
@@ -52,6 +71,10 @@ SCALARS: dict[Any, Callable[..., Any]] = {
     aten.remainder.Scalar: remainder,
     aten.remainder.Tensor: remainder,
     aten.remainder.Scalar_Tensor: after_number(torch.remainder),
+    aten.__lshift__.Tensor: of_one_type(torch.bitwise_left_shift),
+    aten.__rshift__.Tensor: of_one_type(torch.bitwise_right_shift),
+    aten.__lshift__.Scalar: with_tensor(torch.bitwise_left_shift),
+    aten.__rshift__.Scalar: with_tensor(torch.bitwise_right_shift),
     aten.bitwise_left_shift.Tensor_Scalar: with_tensor(torch.bitwise_left_shift),
     aten.bitwise_right_shift.Tensor_Scalar: with_tensor(torch.bitwise_right_shift),
     aten.bitwise_left_shift.Scalar_Tensor: after_number(torch.bitwise_left_shift),

@@ -38,6 +38,17 @@ def _has_all_in_order(x: torch.Tensor, size: Any, stride: Any) -> bool:
     )
 
 
+def written(x: torch.Tensor, src: torch.Tensor, size: Any, stride: Any, storage_offset: Any = None) -> torch.Tensor:
+    """A contiguous tensor of known sizes with other elements at such places."""
+    offset = storage_offset or 0
+    if not all(type(each) is int for each in (*x.shape, *size, *stride, offset)) or not x.is_contiguous():
+        return NotImplemented
+    place = torch.full((), offset, dtype=torch.int64, device=x.device)
+    for length, step in zip(size, stride, strict=True):
+        place = place.unsqueeze(-1) + torch.arange(length, device=x.device) * step
+    return aten.put(x, place, src)
+
+
 def unfilled(size: Any, stride: Any, **options: Any) -> torch.Tensor:
     """Strides are of no meaning in MLIR."""
     return aten.empty.memory_format(size, **options)
@@ -45,5 +56,6 @@ def unfilled(size: Any, stride: Any, **options: Any) -> torch.Tensor:
 
 STRIDES: dict[Any, Callable[..., Any]] = {
     aten.as_strided.default: strided,
+    aten.as_strided_scatter.default: written,
     aten.empty_strided.default: unfilled,
 }

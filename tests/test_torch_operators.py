@@ -66,7 +66,7 @@ def test_powers_that_torch_multiplies_for(kind):
 
 
 def reductions_of_complex(z, r):
-    powers = z**2, z**-1, z**0.5, z ** (1 + 2j), 2**z, z**z, r**z
+    powers = z**2, z**-1, z**0.5, r ** (1 + 2j), 2**z, z**z, r**z
     sums = z.mean(), z.mean(1), z.sum(), z.prod(), z.prod(1, keepdim=True), z.cumsum(0), z.var(0), z.std()
     return powers, sums, torch.linalg.norm(z), torch.linalg.norm(r, 1), torch.linalg.matrix_norm(r, float("inf"))
 
@@ -207,3 +207,67 @@ def test_norms_of_halves_are_rounded_once(layer, shape, kind):
 def test_norms_of_an_open_batch():
     layer, x = torch.nn.GroupNorm(2, 4), torch.randn(3, 4, 6, generator=GENERATOR)
     check(layer, x, dynamic_shapes={"input": {0: torch.export.Dim("batch")}})
+
+
+def written_along_the_last_axis(x, index, source, number):
+    names = ("sum", "mean", "amax")
+    reduced = [x.scatter_reduce(-1, index, source, name, include_self=False) for name in names]
+    written = x.scatter_add(-1, index, source), x.scatter(-2, index, 2.5), x.index_reduce(-1, index[0], source, "prod")
+    of_one = torch.median(number, 0), torch.mode(number, 0), torch.kthvalue(number, 1, 0), number.cumsum(0)
+    return reduced, written, of_one, number.softmax(0), torch.topk(number, 1, 0), number.max(0)
+
+
+def test_writes_along_an_axis_from_the_end_and_axes_of_a_number():
+    index = torch.tensor([[0, 1, 0], [2, 1, 2], [0, 0, 1]])
+    check(written_along_the_last_axis, FLOATS, index, FLOATS[:, :3].clone(), torch.tensor(3.5))
+
+
+def narrow(u, i, steps):
+    full = torch.full_like(u, 250), u**0, i.bool() ** 0, i**0.5, u**0.5
+    shifts = u << steps, i >> steps, u.to(torch.int16) << steps, u.clone().__ilshift__(1), i >> 2
+    alphas = torch.sub(u, steps, alpha=3), torch.sub(i, 2, alpha=2), torch.rsub(u, steps, alpha=2)
+    bounds = torch.arange(5.0)
+    return full, shifts, alphas, torch.searchsorted(bounds, 3.3), torch.bucketize(2.0, bounds, right=True)
+
+
+def test_narrow_integers_filled_shifted_and_scaled():
+    check(narrow, BYTES, BYTES.view(torch.int8), torch.arange(9, dtype=torch.uint8))
+
+
+def moved(z, mask, index):
+    chosen = torch.where(mask, z, 0), torch.where(mask, 1.5, z), torch.where(mask, z, 2j), z.masked_fill(mask, 1 + 2j)
+    filled = torch.zeros_like(z), torch.full_like(z, 1j), torch.full((2,), 1 + 2j), z.clone().fill_(1j)
+    written = z.scatter(1, index, z), z.scatter(0, index, 1j), z.index_put((index[0],), z), z.tril()
+    tested = z.any(), (z * 0).any(1), z.all(0), z.cumprod(1), z.mean((0, 1))
+    return chosen, filled, written, tested
+
+
+def test_complex_numbers_made_moved_and_chosen():
+    z = torch.randn(3, 3, generator=GENERATOR, dtype=torch.complex128)
+    check(moved, z, z.real > 0, torch.tensor([[0, 2, 1], [1, 1, 0], [2, 0, 1]]))
+
+
+def written_where_a_mask_says(x, mask, y, gates, experts):
+    first, second = x.clone(), x.clone()
+    first[mask.nonzero(as_tuple=True)] = 7.0
+    rows, columns = torch.where(mask)
+    second[rows, columns] += y[rows, columns] * 2
+    shares, top = torch.topk(gates.softmax(-1), 2)
+    mixed = torch.zeros_like(x)
+    for number in range(len(experts)):
+        at, rank = torch.where(top == number)
+        mixed = mixed.index_add(0, at, (x[at] @ experts[number]) * shares[at, rank, None])
+    strided = x.clone()
+    strided.as_strided((2, 2), (6, 1), 1).fill_(3.0)
+    return first, second, mixed, strided, x.put(torch.tensor([1, 7]), torch.tensor([5.0, 6.0]))
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", pytest.param("mlir", marks=pytest.mark.slow)])
+def test_writes_where_a_mask_says(pipeline):
+    gates = torch.randn(3, 3, generator=GENERATOR)
+    experts = torch.randn(3, 6, 6, generator=GENERATOR)
+    check(written_where_a_mask_says, FLOATS, FLOATS > 0, FLOATS.flip(0), gates, experts, pipeline=pipeline)
+
+
+def test_inverses_of_no_matrices():
+    check(torch.linalg.inv, torch.zeros(0, 3, 3))

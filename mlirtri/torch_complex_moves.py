@@ -1,0 +1,159 @@
+"""Complex tensors that are made and moved, part by part: torch-mlir has no complex constants, and moves them seldom.
+
+The operators are those to which both parts are alike: they fill, write at places, and choose. Also what asks whether
+a complex number is zero, and products so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+Rule = Callable[..., Any]
+
+
+def moved(operator: Any, otherwise: Rule | None, number: int | None) -> Rule:
+    """The operator on the parts of what is complex; argument `number`, if any, is an element and no place."""
+
+    def apply(*arguments: Any, **options: Any) -> Any:
+        if not arguments[0].dtype.is_complex:
+            return NotImplemented if otherwise is None else otherwise(*arguments, **options)
+        if number is not None:
+            value = arguments[number] if number < len(arguments) else 0
+            arguments = (*arguments[:number], value if isinstance(value, Tensor) else complex(value))
+        kind = arguments[0].dtype.to_real()
+        parts = (pytree.tree_map(lambda each, at=at: _part(each, at, kind), arguments) for at in range(2))
+        return torch.complex(*(operator(*part, **options) for part in parts))
+
+    return apply
+
+
+def _part(each: Any, at: int, kind: torch.dtype) -> Any:
+    """The real part, or the imaginary one; indices and masks are as they are."""
+    if type(each) is complex:
+        return (each.real, each.imag)[at]
+    if not isinstance(each, Tensor) or not (each.dtype.is_complex or each.dtype.is_floating_point):
+        return each
+    return parts_of(each)[at].to(kind)
+
+
+def parts_of(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The real and the imaginary part, of a real tensor too."""
+    return (x.real, x.imag) if x.dtype.is_complex else (x, torch.zeros_like(x))
+
+
+def made(operator: Any, otherwise: Rule | None, number: int | None) -> Rule:
+    """A tensor filled with a number, which argument `number` is; None where the operator says it."""
+
+    def apply(*arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Any:
+        first = arguments[0]
+        value = 0 if number is None else arguments[number]
+        kind = dtype or (first.dtype if isinstance(first, Tensor) else None)
+        is_complex = kind.is_complex if kind else type(value) is complex
+        if not is_complex:
+            options = options if dtype is None else {**options, "dtype": dtype}
+            return NotImplemented if otherwise is None else otherwise(*arguments, **options)
+        kind = (kind or torch.get_default_dtype().to_complex()).to_real()
+        if number is None:
+            part = operator(*arguments, dtype=kind, **options)
+            return torch.complex(part, torch.zeros_like(part))
+        parts = (complex(value).real, complex(value).imag)
+        filled = ((*arguments[:number], each, *arguments[number + 1 :]) for each in parts)
+        return torch.complex(*(operator(*each, dtype=kind, **options) for each in filled))
+
+    return apply
+
+
+def chosen(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """`torch.where` of which one or both are complex."""
+    kind = torch.result_type(x, y)
+    if not kind.is_complex:
+        return NotImplemented
+    (a, b), (c, d) = ([part.to(kind.to_real()) for part in parts_of(each)] for each in (x, y))
+    return torch.complex(torch.where(condition, a, c), torch.where(condition, b, d))
+
+
+def truth(operator: Any, otherwise: Rule | None) -> Rule:
+    """`any` or `all` of what is not zero."""
+
+    def apply(z: Tensor, *arguments: Any, **options: Any) -> Any:
+        if z.dtype.is_complex:
+            return operator((z.real != 0) | (z.imag != 0), *arguments, **options)
+        return NotImplemented if otherwise is None else otherwise(z, *arguments, **options)
+
+    return apply
+
+
+def filled(otherwise: Rule | None) -> Rule:
+    """A tensor filled anew."""
+
+    def apply(x: Tensor, number: Any) -> Any:
+        if x.dtype.is_complex:
+            return torch.full_like(x, number)
+        return NotImplemented if otherwise is None else otherwise(x, number)
+
+    return apply
+
+
+def products_so_far(z: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
+    """`torch.cumprod`, by steps that double."""
+    z = z if dtype is None else z.to(dtype)
+    count, step = z.shape[dim] if z.dim() else 1, 1
+    if not isinstance(count, int):
+        return NotImplemented
+    while step < count:
+        left = count - step
+        z = torch.cat([z.narrow(dim, 0, step), z.narrow(dim, step, left) * z.narrow(dim, 0, left)], dim)
+        step *= 2
+    return z.clone()
+
+
+MOVED = {
+    aten.scatter.src: None,
+    aten.scatter.value: 3,
+    aten.scatter_add.default: None,
+    aten.index_put.default: None,
+    aten.slice_scatter.default: None,
+    aten.select_scatter.default: None,
+    aten.constant_pad_nd.default: 2,
+    aten.masked_fill.Scalar: 2,
+    aten.masked_fill.Tensor: None,
+    aten.index_fill.int_Scalar: 3,
+    aten.triu.default: None,
+    aten.tril.default: None,
+}
+"""With the argument that is an element."""
+MADE = {
+    aten.full.default: 1,
+    aten.full_like.default: 1,
+    aten.new_full.default: 2,
+    aten.scalar_tensor.default: 0,
+    **{
+        operator: None
+        for operator in (
+            *(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default, aten.ones.default),
+            *(aten.ones_like.default, aten.new_ones.default, aten.empty.memory_format, aten.empty_like.default),
+            *(aten.new_empty.default,),
+        )
+    },
+}
+"""With the argument that is the number."""
+
+
+def with_moves(table: dict[Any, Rule]) -> dict[Any, Rule]:
+    """`table` with these rules before its own."""
+    return {
+        **table,
+        aten.fill.Scalar: filled(table.get(aten.fill.Scalar)),
+        **{operator: moved(operator, table.get(operator), number) for operator, number in MOVED.items()},
+        **{operator: made(operator, table.get(operator), number) for operator, number in MADE.items()},
+        **{
+            operator: truth(operator, table.get(operator))
+            for operator in (aten.any.default, aten.any.dim, aten.any.dims, aten.all.default, aten.all.dim)
+        },
+    }
