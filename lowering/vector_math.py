@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from mlirtri.lowering.double_functions import FUNCTIONS
 from mlirtri.lowering.tvm_names import (
     IRModule,
     PrimFunc,
@@ -20,7 +21,6 @@ from mlirtri.lowering.tvm_names import (
     tirx,
 )
 from mlirtri.lowering.vector_lanes import Lanes
-from mlirtri.lowering.double_functions import FUNCTIONS
 
 PREFIX = "tirx.mlirtri."
 _EXTERNAL = "tirx.call_pure_extern"
