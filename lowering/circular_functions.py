@@ -46,9 +46,12 @@ def _quarters64(c: Lanes, x: Expr) -> tuple[Expr, Expr, Expr]:
     n = c.named(c.floor(c.fma(x, c.number(TWO_OVER_PI), c.number(0.5))))
     minus = c.named(c.product(n, c.number(-1.0)))
     first = c.named(c.fma(minus, c.number(HALF_PI[0]), x))
-    r = c.named(c.fma(minus, c.number(HALF_PI[1]), first))
-    lost = c.fma(minus, c.number(HALF_PI[1]), c.difference(first, r))
-    return c.named(c.integer_of(n)), r, c.named(c.fma(minus, c.number(HALF_PI[2]), lost))
+    second = c.named(c.product(minus, c.number(HALF_PI[1])))
+    r = c.named(c.sum(first, second))
+    # Both exact, even where next to nothing is left of x: `first` is a multiple of the last place of `second`.
+    rounded = c.difference(second, c.difference(r, first))
+    below = c.fma(minus, c.number(HALF_PI[1]), c.product(second, c.number(-1.0)))
+    return c.named(c.integer_of(n)), r, c.named(c.fma(minus, c.number(HALF_PI[2]), c.sum(rounded, below)))
 
 
 def circular_polynomials(c: Lanes, r: Expr) -> tuple[Expr, Expr]:

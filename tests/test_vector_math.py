@@ -70,6 +70,19 @@ def test_every_float_is_within_two_units(name, dtype, kernel):
         check(found, getattr(np, name)(x.astype(np.longdouble)))
 
 
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_circles_next_to_whole_quarters(pipeline):
+    """Where hardly anything is left of the angle."""
+    x = np.arange(1, 50_000) * (np.pi / 2)
+
+    def circles(x):
+        return np.sin(x), np.cos(x), np.tan(x)
+
+    exact = x.astype(np.longdouble)
+    for found, wanted in zip(mt.jit(pipeline=pipeline)(circles)(x), circles(exact), strict=True):
+        check(np.asarray(found), wanted)
+
+
 WIDE = ("tan", "arctan", "arcsin", "arccos", "sinh", "cosh", "arcsinh", "arccosh", "arctanh", "cbrt")
 
 
