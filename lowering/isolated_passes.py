@@ -1,7 +1,8 @@
 """Runs passes that can end the process in a process of their own: torch-mlir's, on programs that others wrote.
 
 Takes a module, passes and the compile context. Gives a new module, read from the text that the other process printed.
-A pass that fails is the same `PassFailedError` as of `run_passes`; a process that dies, or takes too long, is one too.
+A pass that fails is the same `PassFailedError` as of `run_passes`; a process that dies, takes too long or too much
+memory, is one too.
 
 The process is that of `other_process.py`, which is kept for the next.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mlirtri import settings
 from mlirtri.dialect.definition import new_context
 from mlirtri.dialect.mlir import ir, load_stablehlo, load_torch, print_module
 from mlirtri.errors import KernelError, Note, PassFailedError, Span
@@ -19,6 +21,9 @@ from mlirtri.lowering.stage import CompileContext
 
 SECONDS = 600.0
 """After which a process counts as hanging."""
+BYTES, BYTES_PER_BYTE = 4 << 30, 256
+"""Address space that passes may take, unless ``MLIRTRI_MAX_PASS_BYTES`` says otherwise: so much, and so many more for
+each of the text. The libraries are 300 MiB, twelve layers of attention 10 more."""
 
 
 def run_isolated(module: ir.Module, passes: Sequence[Pass], context: CompileContext) -> ir.Module:
@@ -64,9 +69,15 @@ class _Failure:
 
 def _asked(pipeline: str, text: str) -> str | _Failure:
     try:
-        return OTHER.ask(Limits(SECONDS), _answer, pipeline, text)
+        return OTHER.ask(Limits(SECONDS, _most_bytes(text)), _answer, pipeline, text)
     except ProcessDied as reason:
-        return _Failure(f"it {reason}")
+        way_out = "; MLIRTRI_MAX_PASS_BYTES sets how much" if "MiB of memory" in str(reason) else ""
+        return _Failure(f"it {reason}{way_out}")
+
+
+def _most_bytes(text: str) -> int:
+    wanted = settings.get("MLIRTRI_MAX_PASS_BYTES")
+    return wanted if wanted is not None else BYTES + BYTES_PER_BYTE * len(text)
 
 
 def _answer(pipeline: str, text: str) -> str | _Failure:

@@ -79,7 +79,7 @@ class OtherProcess:
                 raise ProcessDied(f"ran for more than {limits.wait:.0f} seconds")
             return _read(process.stdout)
         except (EOFError, BrokenPipeError):
-            raise ProcessDied(_why(process.wait(), limits)) from None
+            raise ProcessDied(_why(*_end_of(process), limits)) from None
 
     def _start(self) -> None:
         command = f"from {__name__} import serve; serve()"
@@ -105,10 +105,21 @@ OTHER = OtherProcess()
 atexit.register(OTHER.close)
 
 
-def _why(status: int, limits: Limits) -> str:
+def _end_of(process: subprocess.Popen[bytes]) -> tuple[int, int]:
+    """How it ended, and the bytes that it had at most."""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def _why(status: int, had: int, limits: Limits) -> str:
     if status == -signal.SIGXCPU:
         return f"ran for more than {limits.seconds:.0f} seconds"
-    return f"ended its process with {signal.Signals(-status).name if status < 0 else f'status {status}'}"
+    reason = f"ended its process with {signal.Signals(-status).name if status < 0 else f'status {status}'}"
+    if limits.bytes is None or had < limits.bytes / 4:
+        return reason
+    # What grows does so by doubling: the last request may be as large as all before.
+    return f"{reason} when it had {had >> 20} MiB of memory and may have {limits.bytes >> 20}"
 
 
 def serve() -> None:

@@ -73,6 +73,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("MLIRTRI_INTERPRET", *_SWITCH, False, "run kernels op by op on NumPy, for debuggers"),
         Setting("MLIRTRI_NUM_THREADS", *_THREADS, None, "CPU threads of a kernel; by default as many as torch uses"),
         Setting("MLIRTRI_MAX_TENSOR_BYTES", *_COUNT, None, "largest tensor compiled; by default this memory's size"),
+        Setting("MLIRTRI_MAX_PASS_BYTES", *_COUNT, None, "memory of a process for passes; by default 4 GiB and more"),
         Setting("MLIRTRI_PRINT_IR", *_NAMES, (), "print the IR after each pass of these stages to stderr"),
         Setting("MLIRTRI_TUNING_FILE", *_FILE, None, "file of measured schedules; by default in the user's cache"),
         Setting("MLIRTRI_PRINT_AUTOTUNING", *_SWITCH, False, "print what `autotune` chooses to stderr"),

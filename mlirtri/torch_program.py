@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from mlirtri.errors import (
     ArgumentMismatchError,
@@ -113,6 +114,9 @@ def _exported(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynami
             if not callable(module):
                 raise KernelTypeError(f"from_torch takes a torch.nn.Module or an ExportedProgram, got {module!r}")
             module = _Function(module)
+        if isinstance(dynamic_shapes, torch.export.ShapesCollection):  # which knows tensors as objects
+            dynamic_shapes = dynamic_shapes.dynamic_shapes(module, args, kwargs)
+        args, kwargs = _told_apart((args, kwargs))
         module = _export(module, args, kwargs, dynamic_shapes, strict)
     try:
         with warnings.catch_warnings():
@@ -137,6 +141,19 @@ def _export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], dynami
             help="torch's own message is above; what it cannot trace can often be written otherwise"
             + ("" if strict else ", and strict=True reads the code itself, where numbers come from elements"),
         ) from error
+
+
+def _told_apart(arguments: Any) -> Any:
+    """`arguments`, with a tensor given twice as two objects; torch.export would never read the first of them."""
+    seen: set[int] = set()
+
+    def own(leaf: Any) -> Any:
+        if type(leaf) is not torch.Tensor or id(leaf) not in seen:
+            seen.add(id(leaf))
+            return leaf
+        return leaf.detach().requires_grad_(leaf.requires_grad)
+
+    return pytree.tree_map(own, arguments)
 
 
 class _Function(torch.nn.Module):

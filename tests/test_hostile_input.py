@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import time
+from itertools import repeat
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +16,8 @@ import mlirtri as mt
 from mlirtri import isolation
 from mlirtri.errors import KernelMemoryError, KernelValueError, ParseError, PassFailedError, UnsupportedOperationError
 from mlirtri.isolation import DEEPEST
+from mlirtri.lowering import isolated_passes
+from mlirtri.lowering.other_process import OTHER
 
 TEXT = """
 #map = affine_map<(d0) -> (d0)>
@@ -251,3 +255,19 @@ func.func @main(%a: tensor<f32>) -> tensor<1125899906842xf32> {
 """
     with pytest.raises(KernelMemoryError, match="no memory for a result"):
         mt.from_mlir(text).compile(pipeline="mlir")(1.0)
+
+
+def test_memory_of_passes_is_bounded(monkeypatch):
+    class Growing:
+        def ask(self, limits, *_):
+            monkeypatch.undo()
+            return OTHER.ask(limits, list, repeat(0))
+
+    program = mt.from_torch(lambda a: a.sin(), (torch.randn(3),))
+    monkeypatch.setattr(isolated_passes, "OTHER", Growing())
+    monkeypatch.setenv("MLIRTRI_MAX_PASS_BYTES", str(1 << 29))
+    with pytest.raises(
+        UnsupportedOperationError, match=r"had \d+ MiB of memory and may have 512; MLIRTRI_MAX_PASS_BYTES sets"
+    ):
+        program.to_mlir("linalg")
+    assert "math.sin" in program.to_mlir("linalg")

@@ -261,6 +261,17 @@ def test_an_exported_program_and_a_function():
     torch.testing.assert_close(mt.from_torch(torch.mm, (x, x.T.contiguous()))(x, x.T.contiguous()), x @ x.T)
 
 
+def test_one_tensor_for_several_arguments_is_one_of_the_example_only():
+    x, y, z = torch.randn(3, 4), torch.randn(3, 4), torch.randn(3, 4)
+    shapes = torch.export.ShapesCollection()
+    shapes[x] = {0: torch.export.Dim("rows")}
+    for kernel in (
+        mt.from_torch(lambda a, b, c: a * 2 - b["b"] * c, (x, {"b": x}), {"c": x}),
+        mt.from_torch(lambda a, b, c: a * 2 - b["b"] * c, (x, {"b": x}), {"c": x}, dynamic_shapes=shapes),
+    ):
+        torch.testing.assert_close(kernel(x, {"b": y}, c=z), x * 2 - y * z)
+
+
 class Unknown(nn.Module):
     def forward(self, x):
         y = torch.special.i0e(x)
