@@ -48,12 +48,13 @@ def _infinity(c: Lanes) -> Expr:
 
 def _angle_of(c: Lanes, height: Expr, width: Expr) -> tuple[Expr, Expr]:
     """atan(height / width) of numbers that are not negative, height <= width, as a sum of two."""
-    is_small = c.less(height, c.product(width, c.number(_TAN_EIGHTH)))
-    above = c.select(is_small, height, c.difference(height, width))
+    # Not whether it is less: of the smallest number's share nothing is left, and 0 beside it is small.
+    is_large = c.greater(height, c.product(width, c.number(_TAN_EIGHTH)))
+    above = c.select(is_large, c.difference(height, width), height)
     # In memory, as other values here that much is made of: compiling `atan2` took 13 s.
-    t = c.kept(c.quotient(above, c.select(is_small, width, c.sum(height, width))))
+    t = c.kept(c.quotient(above, c.select(is_large, c.sum(height, width), width)))
     z = c.named(c.product(t, t))
-    quarter, rest = (c.select(is_small, c.number(0.0), c.number(each / 2)) for each in HALF_PI[:2])
+    quarter, rest = (c.select(is_large, c.number(each / 2), c.number(0.0)) for each in HALF_PI[:2])
     high = c.kept(c.sum(quarter, t))
     # What the sum lost of t, which is the smaller one, or all there is.
     lost = c.difference(t, c.difference(high, quarter))

@@ -112,7 +112,8 @@ def angle(y, x):
 @pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
 @pytest.mark.parametrize(("dtype", "exact", "most"), [(np.float32, np.float64, 1), (np.float64, np.longdouble, 2)])
 def test_angles_in_all_quadrants(dtype, exact, most, pipeline):
-    ends = np.array(ENDS, dtype)
+    smallest = np.finfo(dtype).smallest_subnormal
+    ends = np.array([*ENDS, smallest, -smallest], dtype)
     y, x = (np.concatenate([each.ravel()] * 16) for each in np.meshgrid(ends, ends))
     y, x = (np.concatenate([each, numbers(dtype, *ends)]) for each, ends in ((y, (-3, 3)), (x, (-9, 5))))
     x[len(ends) ** 2 * 16 :] = x[len(ends) ** 2 * 16 :][::-1]
