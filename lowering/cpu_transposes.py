@@ -29,7 +29,7 @@ STRETCH = 2
 SHORTEST = 4
 MOST_OPERANDS = 2
 """Operands that are turned round: each has its square of registers."""
-_KINDS = ("float16", "float32", "float64", "int16", "int32", "int64", "uint16", "uint32", "uint64")
+KINDS = ("float16", "float32", "float64", "int16", "int32", "int64", "uint16", "uint32", "uint64")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def turned(nest: Nest, axis: NestAxis, across: NestAxis, lanes: int, target: Tar
     """The statements of the nest; None where it is not fit for squares."""
     side = min(lanes, _power_below(axis.extent), _power_below(across.extent))
     loads = _crossing_loads(nest, axis, across)
-    if side < SHORTEST or not loads or len(loads) > MOST_OPERANDS or _has_conditions(nest.body):
+    if side < SHORTEST or not loads or len(loads) > MOST_OPERANDS or has_conditions(nest.body):
         return None
     if not may_repeat and (axis.extent % side or across.extent % side):
         return None
@@ -73,7 +73,8 @@ def _power_below(extent: int) -> int:
     return 1 << (extent.bit_length() - 1)
 
 
-def _has_conditions(body: Any) -> bool:
+def has_conditions(body: Any) -> bool:
+    """Whether a branch guards anything of a statement."""
     found: list[Any] = []
 
     def call(node: Any) -> None:
@@ -90,7 +91,7 @@ def _crossing_loads(nest: Nest, axis: NestAxis, across: NestAxis) -> list[FlatAc
     for each in nest.operands:
         if each.step(axis.variable) in (0, 1):
             continue
-        if each.step(axis.variable) is None or each.step(across.variable) != 1 or str(each.buffer.dtype) not in _KINDS:
+        if each.step(axis.variable) is None or each.step(across.variable) != 1 or str(each.buffer.dtype) not in KINDS:
             return []
         if not any(each.buffer.same_as(other.buffer) and structural_equal(each.place, other.place) for other in found):
             found.append(each)

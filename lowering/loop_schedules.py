@@ -31,8 +31,9 @@ from mlirtri.lowering.loop_ranges import Linear, LoopRange, least, linear, range
 from mlirtri.lowering.loop_reductions import in_vectors
 from mlirtri.lowering.loop_strips import Shape, last_strip, rest_loop, strip_loop
 from mlirtri.lowering.loop_threads import on_threads, work_of
+from mlirtri.lowering.loop_transposes import squares_of
 from mlirtri.lowering.target import Target
-from mlirtri.lowering.tir_statements import index, sequence, whole, with_body
+from mlirtri.lowering.tir_statements import fresh, index, sequence, whole, with_body
 from mlirtri.lowering.tvm_names import PrimFunc, SBlock, SBlockRealize, Schedule, structural_map, tirx
 
 IMPERATIVE = "mlirtri.imperative"
@@ -119,6 +120,12 @@ class _Scheduler:
 
     def _in_order(self, loop: Any, around: Ranges) -> Any:
         """A loop of independent iterations that is itself, or contains, the one for vectors."""
+        squares = squares_of(loop)
+        if squares is not None:
+            return tirx.IfThenElse(squares.is_enough, squares.statement, fresh(self._in_vectors(loop, around)))
+        return self._in_vectors(loop, around)
+
+    def _in_vectors(self, loop: Any, around: Ranges) -> Any:
         fit = fit_of(loop)
         inner = [fit_of(each) for each in parallel_loops_in(loop.body)]
         better = [each for each in inner if each.is_good and each.share >= fit.share]

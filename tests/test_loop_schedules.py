@@ -315,3 +315,20 @@ def test_text_reads_back_as_it_was_printed(body):
     arguments = {"A": ((50, 50), "float64"), "B": ((50, 50), "float64"), "x": VECTOR, "n": ((3,), "int64")}
     text = print_complete(IRModule({"f": scheduled(function(body, **arguments), on(2))}))
     assert print_complete(parse(text, "f.py")) == text
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int16])
+def test_transposes_of_run_time_sizes_go_in_squares(dtype):
+    """Those that no square fits into do not; the last squares reach back into those before."""
+
+    class Turned(torch.nn.Module):
+        def forward(self, x):
+            return x.reshape(x.shape[0], x.shape[1], 2, 20).permute(0, 2, 3, 1).contiguous()
+
+    dimension = torch.export.Dim.DYNAMIC
+    example = torch.ones(2, 20, 40, dtype=dtype)
+    kernel = mt.from_torch(Turned(), (example,), dynamic_shapes=({0: dimension, 1: dimension},)).compile()
+    assert "T.Shuffle" in kernel.ir["scheduled"]
+    for batch, length in [(2, 2), (2, 15), (3, 16), (2, 33), (5, 64)]:
+        x = torch.from_numpy(random(batch, length, 40) * 100).to(dtype)
+        assert torch.equal(kernel(x), Turned()(x))
