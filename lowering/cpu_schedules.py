@@ -25,7 +25,7 @@ from mlirtri.lowering.loop_schedules import loops
 from mlirtri.lowering.lowered_functions import attempt
 from mlirtri.lowering.schedule_blocks import BlockFacts, divide_loops, inline_cheap, leaf_blocks, loop_of
 from mlirtri.lowering.target import Target
-from mlirtri.lowering.tir_statements import fresh
+from mlirtri.lowering.tir_statements import fresh, sequence
 from mlirtri.lowering.tvm_names import SCHEDULE_ERRORS, PrimFunc, Schedule, tvm
 
 COLUMN_CHUNK = 256
@@ -80,7 +80,9 @@ def _block_by_block(function: PrimFunc, schedule: Schedule, target: Target) -> S
         loops_of = reduction_loops if nest.reduced else element_loops
         made = loops_of(nest, target) if "R" not in block.kinds or nest.reduced else None
         if made is None and not nest.reduced and len(blocks) > 1 and nest.points <= FEW_ELEMENTS:
-            made = fresh(around_loops(nest.axes, nest.body))
+            # Reductions over axes of one begin with their init, too.
+            body = nest.body if nest.init is None else sequence(nest.init, nest.body)
+            made = fresh(around_loops(nest.axes, body))
         if made is None:
             return None
         statements.append(made)

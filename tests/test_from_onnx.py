@@ -184,9 +184,18 @@ def quantised_product():
     return [helper.make_node("QLinearMatMul", list(inputs), ["y"])], inputs
 
 
-MENDED = (
-    gelu, normalised, space_to_depth, sampled, saturated, weighted_loss, quantised_product, signs, counted_padding,
-)  # fmt: skip
+def quantised_pixels():
+    """A convolution that sums one number: its reduction axes are all of one, and its result is rounded at once."""
+    inputs = {
+        "x": np.arange(49, dtype=np.uint8).reshape(1, 1, 7, 7) * 5, "xs": np.float32(0.00369), "xz": np.uint8(132),
+        "w": np.zeros((1, 1, 1, 1), np.uint8), "ws": np.float32([0.00172]), "wz": np.uint8([255]),
+        "ys": np.float32(0.00162), "yz": np.uint8(123),
+    }  # fmt: skip
+    return [helper.make_node("QLinearConv", list(inputs), ["y"])], inputs
+
+
+MENDED = (gelu, normalised, space_to_depth, sampled, saturated, weighted_loss, quantised_product, quantised_pixels)
+MENDED += (signs, counted_padding)
 
 
 @pytest.mark.parametrize("made", MENDED)
