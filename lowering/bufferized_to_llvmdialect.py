@@ -2,7 +2,7 @@
 
 Takes the bufferized module. Gives one `llvm.func` per function, whose arguments are bare pointers, none of which
 overlaps another that is written, and behind them the sizes that are known at run time only. The public function is
-renamed to `symbol_of` its kernel.
+renamed to `symbol_of` its kernel, and returns whether it got the memory that it asked for, if it did.
 Refuses buffers larger than `memory_limits` allows.
 """
 
@@ -13,6 +13,7 @@ from mlirtri.dialect.mlir import ir, memref, operations_named, public_functions
 from mlirtri.errors import Span
 from mlirtri.lowering import (
     choices_in_steps,
+    failed_allocations,
     hoisted_buffers,
     loop_order,
     mlir_lanes,
@@ -99,6 +100,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_passes(module, TO_LLVM, context)
         run_rewrite("places-of-calls", _place_calls, module, context)
         run_rewrite("narrow-memory", narrow_floats.rewrite_memory, module, context)
+        run_rewrite("failed-allocations", failed_allocations.rewrite, module, context)
         run_passes(module, TO_READ, context)
     return module
 

@@ -18,6 +18,7 @@ from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import execution_engine, ir, operations_named, public_functions, to_llvm_ir
 from mlirtri.errors import CodegenError, Note
 from mlirtri.lowering.bufferized_to_llvmdialect import symbol_of
+from mlirtri.lowering.failed_allocations import gives_status
 from mlirtri.lowering.fused_to_bufferized import COUNTS, SIGNATURE, UPDATES
 from mlirtri.lowering.mlir_executable import MlirExecutable
 from mlirtri.lowering.openmp import INSTALL, runtime_library
@@ -35,7 +36,8 @@ def lower(module: ir.Module, context: CompileContext) -> Code:
     updates = sorted(list(attributes[UPDATES])[1::2]) if UPDATES in attributes else []
     arguments = len(ir.TypeAttr(function.attributes["function_type"]).value.inputs)
     sizes = _sizes_to_pass(attributes, updates)
-    executable = MlirExecutable(engine, function.attributes["sym_name"].value, arguments, *counts, updates, sizes)
+    symbol = function.attributes["sym_name"].value
+    executable = MlirExecutable(engine, symbol, arguments, *counts, updates, sizes, gives_status(function))
     return Code(_disassemble(engine) or _llvm_ir(module), executable)
 
 

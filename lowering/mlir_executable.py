@@ -1,8 +1,8 @@
 """Runs a kernel that MLIR's execution engine compiled, on torch tensors and without copying them.
 
 Takes the engine and the kernel's symbol. Gives an `Executable`: `launch` stores the data pointers in a frame of its
-thread and makes one foreign call, which releases the GIL. Knows no shapes: they are compiled in or passed on,
-the caller checks.
+thread and makes one foreign call, which releases the GIL. Knows no shapes: they are compiled in or passed on, the
+caller checks. Raises `KernelMemoryError` where the code got no memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.errors import CodegenError
+from mlirtri.errors import CodegenError, KernelMemoryError
 
 _Packed = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -35,11 +35,13 @@ class MlirExecutable:
         bytes_moved: int | None,
         updates: Sequence[int] = (),
         sizes: Sequence[tuple[int, int]] = (),
+        gives_status: bool = False,
     ):
         self.kernels = 1 if kernels is None else kernels
         self.bytes = bytes_moved
         self._engine = engine  # owns the machine code
         self._arguments = arguments
+        self._gives_status = gives_status
         self._updates = frozenset(updates)
         self._sizes = tuple(sizes)
         self._frames = threading.local()
@@ -67,13 +69,16 @@ class MlirExecutable:
                 pointers[position] = tensors[buffer].shape[axis]
                 position += 1
         self._function(table)
+        if self._gives_status and pointers[self._arguments]:
+            raise KernelMemoryError("no memory for a temporary of the kernel")
 
     def _with_memory(self, outputs: Sequence[Any]) -> list[Any]:
         return [tensor for at, tensor in enumerate(outputs) if at not in self._updates]
 
     def _new_frame(self) -> tuple[Any, Any]:
-        """The engine's calling convention: a table of addresses, each of a slot that holds one argument."""
-        pointers = (ctypes.c_void_p * self._arguments)()
+        """The engine's calling convention: a table of addresses, each of a slot for an argument; the result is last."""
+        slots = self._arguments + self._gives_status
+        pointers = (ctypes.c_void_p * slots)()
         start, step = ctypes.addressof(pointers), ctypes.sizeof(ctypes.c_void_p)
-        table = (ctypes.c_void_p * self._arguments)(*(start + step * slot for slot in range(self._arguments)))
+        table = (ctypes.c_void_p * slots)(*(start + step * slot for slot in range(slots)))
         return pointers, table

@@ -198,7 +198,11 @@ class Runner:
         """One call of the executable; tensors that only stand for others have no memory to give it."""
         try:
             self.executable.launch((*inputs, *self.bound) if self.bound else inputs, outputs)
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
+            if isinstance(error, KernelMemoryError):
+                raise
+            if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY):
+                raise KernelMemoryError(f"{self.name}(): no memory for a temporary of the kernel") from None
             if "data pointer" not in str(error) and "storage" not in str(error):
                 raise
             raise KernelTypeError(
@@ -283,6 +287,10 @@ def _flatten(tree: Any) -> list[Any]:
 
 def _leaves(tree: Any) -> list[Leaf]:
     return [each for each in _flatten(tree) if isinstance(each, Leaf)]
+
+
+_NO_MEMORY = ("bad_alloc", "allocate memory", "out of memory")
+"""What C++, torch and CUDA call it."""
 
 
 def _no_memory(name: str, shape: Any, dtype: torch.dtype, error: BaseException) -> KernelMemoryError:

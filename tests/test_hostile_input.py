@@ -7,6 +7,7 @@ import io
 import time
 from itertools import repeat
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -271,3 +272,47 @@ def test_memory_of_passes_is_bounded(monkeypatch):
     ):
         program.to_mlir("linalg")
     assert "math.sin" in program.to_mlir("linalg")
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_a_temporary_of_run_time_sizes_without_memory_is_an_error(pipeline):
+    text = """
+#all = affine_map<(d0, d1) -> (d0, d1)>
+#left = affine_map<(d0, d1) -> (d0)>
+#right = affine_map<(d0, d1) -> (d1)>
+func.func @main(%a: tensor<?xf64>, %b: tensor<?xf64>) -> tensor<?xf64> {
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %a, %c0 : tensor<?xf64>
+  %m = tensor.dim %b, %c0 : tensor<?xf64>
+  %e = tensor.empty(%n, %m) : tensor<?x?xf64>
+  %f = linalg.generic {indexing_maps = [#left, #right, #all], iterator_types = ["parallel", "parallel"]}
+      ins(%a, %b : tensor<?xf64>, tensor<?xf64>) outs(%e : tensor<?x?xf64>) {
+  ^bb0(%x: f64, %y: f64, %z: f64):
+    %s = arith.mulf %x, %y : f64
+    linalg.yield %s : f64
+  } -> tensor<?x?xf64>
+  %g = linalg.generic {indexing_maps = [#all, #left], iterator_types = ["parallel", "reduction"]}
+      ins(%f : tensor<?x?xf64>) outs(%a : tensor<?xf64>) {
+  ^bb0(%x: f64, %y: f64):
+    %s = arith.maximumf %y, %x : f64
+    linalg.yield %s : f64
+  } -> tensor<?xf64>
+  %h = linalg.generic {indexing_maps = [#all, #right, #left], iterator_types = ["parallel", "reduction"]}
+      ins(%f, %b : tensor<?x?xf64>, tensor<?xf64>) outs(%g : tensor<?xf64>) {
+  ^bb0(%x: f64, %w: f64, %y: f64):
+    %t = arith.subf %x, %w : f64
+    %s = arith.minimumf %y, %t : f64
+    linalg.yield %s : f64
+  } -> tensor<?xf64>
+  return %h : tensor<?xf64>
+}
+"""
+    kernel = mt.from_mlir(text).compile(pipeline=pipeline)
+    a, b = np.random.default_rng(0).normal(size=(2, 5))
+    outer = np.outer(a, b)
+    wanted = np.minimum(np.maximum(a, outer.max(1)), (outer - b).min(1))
+    np.testing.assert_allclose(kernel(a, b), wanted)
+    many = np.zeros(1 << 23)  # 2 ** 46 products are more than a process can have addresses for
+    with pytest.raises(KernelMemoryError, match="no memory for a temporary"):
+        kernel(many, many)
+    np.testing.assert_allclose(kernel(a, b), wanted)

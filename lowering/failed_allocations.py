@@ -1,0 +1,122 @@
+"""Code that is not given the memory it asks for ends there, and says so.
+
+Takes a module in LLVM's dialect. Gives it in place: a public function that calls `malloc` outside of parallel regions
+returns an `i64`, which is 1 where a call gave no memory, else 0. Memory of calls before is freed first, if it is plain
+which. Allocations of other threads are of known and small size. Refuses nothing.
+
+    %p = call @malloc(%n)   ──►   %p = call @malloc(%n); cond_br (%p == null), ^failed, ^rest
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mlirtri.dialect.mlir import ir, operations_named, public_functions
+
+_EQUAL = 0
+"""LLVM's comparison of integers and pointers for being equal."""
+
+
+def rewrite(module: ir.Module) -> None:
+    """Look at what `malloc` gives, in every public function."""
+    calls = operations_named(module, "llvm.call")
+    for function in public_functions(module):
+        own = [call for call in calls if call.parent.operation == function.operation]
+        allocations = [call for call in own if _callee(call) == "malloc"]
+        if allocations:
+            _return_a_status(function)
+            _end_where_none_is_given(function, allocations, [call for call in own if _callee(call) == "free"])
+
+
+def gives_status(function: ir.OpView) -> bool:
+    """Whether the function, in LLVM's dialect, returns something."""
+    return "void" not in str(function.attributes["function_type"]).partition("(")[0]
+
+
+def _callee(call: ir.Operation) -> str | None:
+    return call.attributes["callee"].value if "callee" in call.attributes else None
+
+
+def _return_a_status(function: ir.OpView) -> None:
+    kind = str(function.attributes["function_type"]).replace("!llvm.func<void", "!llvm.func<i64", 1)
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.Type.parse(kind))
+    for block in function.regions[0].blocks:
+        end = block.operations[len(block.operations) - 1].operation
+        if end.name == "llvm.return":
+            with ir.InsertionPoint(end), end.location:
+                ir.Operation.create("llvm.return", operands=[_number(0)])
+            end.erase()
+
+
+def _end_where_none_is_given(
+    function: ir.OpView, allocations: Sequence[ir.Operation], releases: Sequence[ir.Operation]
+) -> None:
+    blocks, place = list(function.regions[0].blocks), function.location
+    entry, failed = blocks[0], blocks[-1].create_after()
+    made = [allocation.results[0] for allocation in allocations]
+    is_plain = all(release.operands[0] in made for release in releases)
+    slots = _slots(entry, len(made)) if is_plain and releases else []
+    for slot, value in zip(slots, made, strict=False):
+        with ir.InsertionPoint.after(value.owner), place:
+            _store(value, slot)
+        for release in releases:
+            if release.operands[0] == value:
+                with ir.InsertionPoint(release), place:
+                    _store(_null(), slot)
+    for allocation in allocations:
+        _branch(allocation, failed)
+    with ir.InsertionPoint(failed), place:
+        for slot in slots:
+            memory = ir.Operation.create("llvm.load", [_pointer()], [slot]).result
+            _free(releases[0], memory)
+        ir.Operation.create("llvm.return", operands=[_number(1)])
+
+
+def _slots(entry: ir.Block, count: int) -> list[ir.Value]:
+    """A place for each pointer, which is null while there is no memory; LLVM makes registers of them."""
+    with ir.InsertionPoint.at_block_begin(entry), entry.owner.location:
+        one = _number(1)
+        kind = {"elem_type": ir.TypeAttr.get(_pointer())}
+        slots = [ir.Operation.create("llvm.alloca", [_pointer()], [one], kind).result for _ in range(count)]
+        for slot in slots:
+            _store(_null(), slot)
+    return slots
+
+
+def _branch(allocation: ir.Operation, failed: ir.Block) -> None:
+    """Put what follows the allocation into a block of its own."""
+    block = allocation.block
+    rest = block.create_after()
+    following = list(block.operations)
+    at = next(number for number, each in enumerate(following) if each.operation == allocation)
+    for each in following[at + 1 :]:
+        rest.append(each.operation)
+    with ir.InsertionPoint(block), allocation.location:
+        equal = {"predicate": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _EQUAL)}
+        bit = ir.IntegerType.get_signless(1)
+        is_null = ir.Operation.create("llvm.icmp", [bit], [allocation.results[0], _null()], equal).result
+        sizes = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0])}
+        ir.Operation.create("llvm.cond_br", [], [is_null], sizes, [failed, rest])
+
+
+def _free(like: ir.Operation, memory: ir.Value) -> None:
+    call = like.clone()
+    call.operation.operands[0] = memory
+
+
+def _store(value: ir.Value, slot: ir.Value) -> None:
+    ir.Operation.create("llvm.store", operands=[value, slot])
+
+
+def _null() -> ir.Value:
+    return ir.Operation.create("llvm.mlir.zero", [_pointer()]).result
+
+
+def _pointer() -> ir.Type:
+    return ir.Type.parse("!llvm.ptr")
+
+
+def _number(value: int) -> ir.Value:
+    kind = ir.IntegerType.get_signless(64)
+    number = {"value": ir.IntegerAttr.get(kind, value)}
+    return ir.Operation.create("llvm.mlir.constant", [kind], attributes=number).result
