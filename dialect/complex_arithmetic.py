@@ -1,7 +1,8 @@
 """One complex element: arithmetic, roots, exponentials and logarithms, by the algebra of `dialect.scalar` on parts.
 
 Division is Smith's algorithm (Communications of the ACM 5(8), 1962) and powers are NumPy's; square roots, lengths
-and logarithms do not overflow in between. Functions follow C99's annex G where that costs nothing more than a select.
+and logarithms do not overflow in between. Infinities, NaN and signs of zero are those of C99's annex G, which NumPy
+and torch follow.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from mlirtri.dialect.mlir import math
 from mlirtri.dialect.scalar import Scalar, create, parts
 
 REAL = {name: s.unary(getattr(math, name)) for name in (
-    "asinh", "cos", "cosh", "exp", "expm1", "log", "log1p", "roundeven", "sin", "sinh", "sqrt", "tan",
+    "asinh", "cos", "cosh", "exp", "expm1", "log", "log1p", "roundeven", "sin", "sinh", "sqrt", "tan", "tanh",
 )}  # fmt: skip
 
 
@@ -26,6 +27,11 @@ def literal(x: Scalar, value: complex | float) -> Scalar:
 
 def square(x: Scalar) -> Scalar:
     return s.multiply(x, x)
+
+
+def zero_of(sign: Scalar) -> Scalar:
+    """0 with that sign. TVM takes 0 and -0 for the same literal, and a choice between them for none."""
+    return s.divide(literal(sign, 1.0), s.copy_sign(literal(sign, float("inf")), sign))
 
 
 def each_part(function: Callable[[Scalar], Scalar]) -> Callable[[Scalar], Scalar]:
@@ -67,7 +73,7 @@ SAFE, _DOWN, _UP = {32: 60, 64: 500}, {32: 80, 64: 600}, {32: 100, 64: 600}
 """By bits of a part: sizes outside these powers of two are scaled, so that squares neither overflow nor vanish."""
 
 
-def _scaling(real: Scalar, imaginary: Scalar, root: int) -> tuple[Scalar, Scalar]:
+def scaling(real: Scalar, imaginary: Scalar, root: int) -> tuple[Scalar, Scalar]:
     """A power of two that makes squares safe, and what undoes it (`root` 2: its square root)."""
     bits = real.dtype.bits
     large = s.maximum(s.absolute(real), s.absolute(imaginary))
@@ -89,7 +95,7 @@ def _length(real: Scalar, imaginary: Scalar) -> Scalar:
 def absolute(z: Scalar) -> Scalar:
     """Infinite beside an infinite part, even when the other is NaN."""
     real, imaginary = parts(z)
-    scale, back = _scaling(real, imaginary, root=1)
+    scale, back = scaling(real, imaginary, root=1)
     length = s.multiply(_length(s.multiply(real, scale), s.multiply(imaginary, scale)), back)
     return s.select(any_part(s.is_infinite)(z), literal(real, float("inf")), length)
 
@@ -123,7 +129,7 @@ def divide(x: Scalar, y: Scalar) -> Scalar:
     real = s.multiply(s.add(first, s.multiply(second, ratio)), scale)
     across = s.multiply(first, ratio)
     imaginary = s.multiply(s.select(by_real, s.subtract(second, across), s.subtract(across, second)), scale)
-    nothing, infinity = s.compare("eq", large, literal(a, 0.0)), literal(a, float("inf"))
+    nothing, infinity = s.compare("eq", y, literal(y, 0j)), literal(a, float("inf"))
     by_zero = s.multiply(a, infinity), s.multiply(b, infinity)
     return create(s.select(nothing, by_zero[0], real), s.select(nothing, by_zero[1], imaginary))
 
@@ -148,7 +154,7 @@ def power(x: Scalar, y: Scalar) -> Scalar:
     number = s.cast(s.select(is_small, c, literal(c, 0.0)), DTYPES["int32"])
     is_whole = s.bit_and(s.compare("eq", s.cast(number, c.dtype), c), s.compare("eq", d, literal(d, 0.0)))
     is_integer = s.bit_and(is_small, is_whole)
-    result = s.select(is_integer, _integer_power(x, number), exp(s.multiply(y, log(x))))
+    result = s.select(is_integer, _integer_power(x, number), exp(_endless_product(y, log(x))))
     of_zero = s.select(s.compare("gt", c, literal(c, 0.0)), zero, nan)
     result = s.select(s.compare("eq", x, zero), of_zero, result)
     return s.select(s.compare("eq", y, zero), one, result)
@@ -162,16 +168,39 @@ def _integer_power(x: Scalar, number: Scalar) -> Scalar:
         is_set = s.compare("ne", s.bit_and(size, s.constant(1 << bit, size.dtype)), zero)
         result = s.select(is_set, s.multiply(result, factor), result)
         factor = square(factor)
+    # Products by 1 + 0i lose infinite parts.
+    result = s.select(s.compare("eq", number, s.constant(1, number.dtype)), x, result)
     return s.select(s.compare("lt", number, zero), divide(literal(x, 1 + 0j), result), result)
+
+
+def _endless_product(x: Scalar, y: Scalar) -> Scalar:
+    """x y, infinite where one of them is: a part that is not known counts as 0 beside it."""
+    plain = s.multiply(x, y)
+    endless = [any_part(s.is_infinite)(z) for z in (x, y)]
+    lost = s.bit_and(all_parts(s.is_nan)(plain), s.bit_or(*endless))
+    boxed = s.multiply(*(_boxed(z, of) for z, of in zip((x, y), endless, strict=True)))
+    return s.select(lost, scaled(boxed, literal(parts(x)[0], float("inf"))), plain)
+
+
+def _boxed(z: Scalar, endless: Scalar) -> Scalar:
+    """The direction of what is infinite; of others what is no NaN."""
+
+    def box(part: Scalar) -> Scalar:
+        zero, one = zero_of(part), s.copy_sign(literal(part, 1.0), part)
+        known = s.select(s.is_nan(part), zero, part)
+        return s.select(endless, s.select(s.is_infinite(part), one, zero), known)
+
+    return each_part(box)(z)
 
 
 def sqrt(z: Scalar) -> Scalar:
     """The root with a real part of at least 0, without cancellation: W. Kahan, "Branch cuts for complex elementary
     functions", 1987."""
     real, imaginary = parts(z)
-    scale, back = _scaling(real, imaginary, root=2)
+    scale, back = scaling(real, imaginary, root=2)
     a, b = s.multiply(real, scale), s.multiply(imaginary, scale)
-    long = REAL["sqrt"](s.multiply(s.add(s.absolute(a), _length(a, b)), literal(a, 0.5)))
+    length = s.select(s.is_infinite(a), s.absolute(a), _length(a, b))
+    long = REAL["sqrt"](s.multiply(s.add(s.absolute(a), length), literal(a, 0.5)))
     short = s.divide(s.absolute(b), s.add(long, long))
     right = s.bit_or(s.compare("ge", a, literal(a, 0.0)), s.is_nan(a))
     real_root = s.multiply(s.select(right, long, short), back)
@@ -185,19 +214,36 @@ def sqrt(z: Scalar) -> Scalar:
 # --- exponentials and logarithms -----------------------------------------------------------------------------------
 
 
-def product(size: Scalar, factor: Scalar) -> Scalar:
-    """size * factor, where an exact 0 wins over infinity."""
-    zero = literal(factor, 0.0)
-    return s.select(s.compare("eq", factor, zero), factor, s.multiply(size, factor))
+LONGEST = {32: 88.0, 64: 709.0}
+"""By bits of a part: the exponential of this is finite."""
+
+
+def is_lost(size: Scalar, angle: Scalar) -> Scalar:
+    """Whether what is infinite has no direction."""
+    return s.bit_and(s.is_infinite(size), s.logical_not(s.is_finite(angle)))
+
+
+def direction(size: Scalar, angle: Scalar) -> tuple[Scalar, Scalar]:
+    """Cosine and sine of an angle; beside an infinite size those that are not known do not matter."""
+    one, nan = literal(angle, 1.0), literal(angle, float("nan"))
+    lost = is_lost(size, angle)
+    side = s.select(s.compare("gt", size, literal(size, 0.0)), nan, s.copy_sign(one, angle))
+    return s.select(lost, one, REAL["cos"](angle)), s.select(lost, side, REAL["sin"](angle))
+
+
+def lengthened(factor: Scalar, size: Scalar, again: Scalar) -> Scalar:
+    """factor * size * again, in that order; an exact 0 wins over infinity and NaN."""
+    found = s.multiply(s.multiply(factor, size), again)
+    return s.select(s.compare("eq", factor, literal(factor, 0.0)), factor, found)
 
 
 def exp(z: Scalar) -> Scalar:
+    """Where exp(a) alone overflows the root of it is multiplied twice."""
     real, imaginary = parts(z)
-    size = REAL["exp"](real)
-    turned = create(s.multiply(size, REAL["cos"](imaginary)), product(size, REAL["sin"](imaginary)))
-    # exp(-inf) is 0 in every direction, even where that is NaN.
-    vanishes = s.compare("eq", real, literal(real, float("-inf")))
-    return s.select(vanishes, literal(z, 0j), turned)
+    is_long = s.compare("gt", real, literal(real, LONGEST[real.dtype.bits]))
+    size = REAL["exp"](s.select(is_long, s.multiply(real, literal(real, 0.5)), real))
+    again = s.select(is_long, size, literal(real, 1.0))
+    return create(*(lengthened(factor, size, again) for factor in direction(real, imaginary)))
 
 
 def expm1(z: Scalar) -> Scalar:
@@ -207,7 +253,7 @@ def expm1(z: Scalar) -> Scalar:
     of_real = s.subtract(
         s.multiply(REAL["expm1"](real), REAL["cos"](imaginary)), s.multiply(literal(real, 2.0), square(half))
     )
-    return create(of_real, product(REAL["exp"](real), REAL["sin"](imaginary)))
+    return create(of_real, s.multiply(REAL["exp"](real), REAL["sin"](imaginary)))
 
 
 def log(z: Scalar) -> Scalar:

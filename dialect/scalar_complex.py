@@ -7,11 +7,24 @@ the rest is `dialect.complex_arithmetic`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import pi
+from math import log, pi
 
 from mlirtri.dialect import complex_arithmetic as c
 from mlirtri.dialect import scalar as s
-from mlirtri.dialect.complex_arithmetic import REAL, SAFE, conjugate, literal, over_i, product, sqrt, square, times_i
+from mlirtri.dialect.complex_arithmetic import (
+    LONGEST,
+    REAL,
+    conjugate,
+    direction,
+    is_lost,
+    lengthened,
+    literal,
+    over_i,
+    sqrt,
+    square,
+    times_i,
+    zero_of,
+)
 from mlirtri.dialect.scalar import Scalar, create, parts
 from mlirtri.dialect.scalar_functions import RULES as REAL_RULES
 
@@ -19,38 +32,47 @@ from mlirtri.dialect.scalar_functions import RULES as REAL_RULES
 
 
 def sinh(z: Scalar) -> Scalar:
-    real, imaginary = parts(z)
-    return create(
-        product(REAL["cos"](imaginary), REAL["sinh"](real)), product(REAL["cosh"](real), REAL["sin"](imaginary))
-    )
+    along, across = _hyperbolic(z)
+    cosine, sine = direction(s.absolute(parts(z)[0]), parts(z)[1])
+    return create(along(cosine), across(sine))
 
 
 def cosh(z: Scalar) -> Scalar:
-    real, imaginary = parts(z)
-    across = s.multiply(REAL["sinh"](real), REAL["sin"](imaginary))
-    no_turn = s.bit_or(s.compare("eq", real, literal(real, 0.0)), s.compare("eq", imaginary, literal(real, 0.0)))
-    signed_zero = s.copy_sign(literal(real, 0.0), s.multiply(s.copy_sign(literal(real, 1.0), real), imaginary))
-    return create(
-        s.multiply(REAL["cosh"](real), REAL["cos"](imaginary)), s.select(no_turn, signed_zero, across)
-    )  # fmt: skip
+    along, across = _hyperbolic(z)
+    cosine, sine = direction(s.absolute(parts(z)[0]), parts(z)[1])
+    return create(across(cosine), along(sine))
+
+
+def _hyperbolic(z: Scalar) -> tuple[Callable[[Scalar], Scalar], Callable[[Scalar], Scalar]]:
+    """What multiplies by the hyperbolic sine of the real part, and by its cosine.
+
+    Where these alone overflow both are 2 sinh(a / 2) cosh(a / 2), in two steps.
+    """
+    real = parts(z)[0]
+    one, zero, size = literal(real, 1.0), literal(real, 0.0), s.absolute(real)
+    is_long = s.compare("gt", size, literal(real, LONGEST[real.dtype.bits]))
+    inner = s.select(is_long, s.multiply(size, literal(real, 0.5)), size)
+    turn, of_cosh = s.copy_sign(one, real), REAL["cosh"](inner)
+    again = s.select(is_long, s.add(of_cosh, of_cosh), one)
+
+    def along(factor: Scalar) -> Scalar:
+        still = s.bit_and(s.compare("eq", size, zero), s.is_nan(factor))
+        return s.multiply(s.select(still, size, lengthened(factor, REAL["sinh"](inner), again)), turn)
+
+    return along, lambda factor: lengthened(factor, of_cosh, again)
 
 
 def tanh(z: Scalar) -> Scalar:
-    """Kahan's formula; where cosh would overflow the real part is ±1 and the imaginary one all but 0."""
     real, imaginary = parts(z)
-    one, four = literal(real, 1.0), literal(real, 4.0)
-    flat = s.compare("gt", s.absolute(real), literal(real, 20.0))
-    inner = s.select(flat, one, real)
-    slope = REAL["tan"](imaginary)
-    beta = s.add(one, square(slope))
-    of_sinh = REAL["sinh"](inner)
-    rho = REAL["sqrt"](s.add(one, square(of_sinh)))
-    below = s.add(one, s.multiply(beta, square(of_sinh)))
-    near = create(s.divide(s.multiply(beta, s.multiply(rho, of_sinh)), below), s.divide(slope, below))
-    fading = REAL["exp"](s.multiply(s.absolute(real), literal(real, -2.0)))
-    turn = s.multiply(REAL["sin"](imaginary), REAL["cos"](imaginary))
-    far = create(s.copy_sign(one, real), s.multiply(s.multiply(four, turn), fading))
-    return s.select(flat, far, near)
+    one = literal(real, 1.0)
+    level, narrow = REAL["tanh"](real), s.divide(one, REAL["cosh"](real))
+    slope = s.select(is_lost(real, imaginary), zero_of(imaginary), REAL["tan"](imaginary))
+    below = s.add(one, square(s.multiply(level, slope)))
+    along = s.divide(s.multiply(level, s.add(one, square(slope))), below)
+    across = s.divide(s.multiply(s.multiply(slope, narrow), narrow), below)
+    still = s.bit_and(s.compare("eq", real, literal(real, 0.0)), s.is_nan(slope))
+    level_axis = s.compare("eq", imaginary, literal(real, 0.0))
+    return create(s.select(still, real, along), s.select(level_axis, imaginary, across))
 
 
 def _turned(function: Callable[[Scalar], Scalar]) -> Callable[[Scalar], Scalar]:
@@ -65,43 +87,98 @@ def _around_one(z: Scalar) -> tuple[Scalar, Scalar]:
     return create(s.subtract(one, real), s.negate(imaginary)), create(s.add(one, real), imaginary)
 
 
+def _unless_finite(z: Scalar, far: Scalar, near: Scalar) -> Scalar:
+    return s.select(c.all_parts(s.is_finite)(z), near, far)
+
+
+def _quarter(sign: Scalar, turn: float = pi / 2) -> Scalar:
+    return s.copy_sign(literal(sign, turn), sign)
+
+
 def asin(z: Scalar) -> Scalar:
     """This and the other inverses: Kahan 1987, as in `sqrt`."""
     left, right = (sqrt(side) for side in _around_one(z))
     real = s.atan2(parts(z)[0], parts(s.multiply(left, right))[0])
-    return create(real, REAL["asinh"](parts(s.multiply(conjugate(left), right))[1]))
+    near = create(real, REAL["asinh"](parts(s.multiply(conjugate(left), right))[1]))
+    return _unless_finite(z, _turned(_far_asinh)(z), near)
+
+
+def _far_asinh(z: Scalar) -> Scalar:
+    """Of infinities and NaN."""
+    a, b = parts(z)
+    nan, infinity = literal(a, float("nan")), literal(a, float("inf"))
+    is_long, is_high = s.is_infinite(a), s.is_infinite(b)
+    across = s.select(s.is_nan(a), nan, s.select(is_long, _quarter(b, pi / 4), _quarter(b)))
+    is_level = s.bit_and(s.is_nan(a), s.compare("eq", b, literal(b, 0.0)))
+    on_axis = s.bit_or(s.bit_and(is_long, s.is_finite(b)), is_level)
+    size = s.select(s.bit_or(is_long, is_high), s.copy_sign(infinity, a), nan)
+    return create(size, s.select(is_high, across, s.select(on_axis, zero_of(b), nan)))
 
 
 def acos(z: Scalar) -> Scalar:
     left, right = (sqrt(side) for side in _around_one(z))
     angle = s.atan2(parts(left)[0], parts(right)[0])
-    return create(s.add(angle, angle), REAL["asinh"](parts(s.multiply(conjugate(right), left))[1]))
+    near = create(s.add(angle, angle), REAL["asinh"](parts(s.multiply(conjugate(right), left))[1]))
+    real, imaginary = parts(_turned(_far_asinh)(z))
+    return _unless_finite(z, create(s.subtract(literal(real, pi / 2), real), s.negate(imaginary)), near)
 
 
 def acosh(z: Scalar) -> Scalar:
+    """What has no size has a direction only where its real part is 0."""
+    a, b = parts(z)
     before, after = _around_one(z)
     left, right = sqrt(s.negate(before)), sqrt(after)
     angle = s.atan2(parts(left)[1], parts(right)[0])
-    return create(REAL["asinh"](parts(s.multiply(conjugate(left), right))[0]), s.add(angle, angle))
+    near = create(REAL["asinh"](parts(s.multiply(conjugate(left), right))[0]), s.add(angle, angle))
+    is_up = s.bit_and(s.compare("eq", a, literal(a, 0.0)), s.is_nan(b))
+    size = s.select(c.any_part(s.is_infinite)(z), literal(a, float("inf")), literal(a, float("nan")))
+    return _unless_finite(z, create(size, s.select(is_up, literal(a, pi / 2), s.atan2(b, a))), near)
 
 
 def atanh(z: Scalar) -> Scalar:
-    """log((1 + z) / (1 - z)) / 2, for a positive real part, where nothing cancels; far out it is ±i pi / 2."""
+    """log((1 + z) / (1 - z)) / 2, for a positive real part, where nothing cancels; far out it is 1 / z ± i pi / 2,
+    and beside 1 the square of the imaginary part vanishes."""
     real, imaginary = parts(z)
-    one, size = literal(real, 1.0), s.absolute(real)
-    rest = s.subtract(one, size)
-    distance = s.add(square(rest), square(imaginary))
-    length = REAL["log1p"](s.divide(s.multiply(literal(real, 4.0), size), distance))
-    across = s.subtract(s.multiply(rest, s.add(one, size)), square(imaginary))
-    angle = s.atan2(s.add(imaginary, imaginary), across)
-    is_far = s.compare("ge", s.maximum(size, s.absolute(imaginary)), literal(real, 2.0 ** SAFE[real.dtype.bits]))
-    length = s.select(is_far, literal(real, 0.0), s.multiply(length, literal(real, 0.25)))
-    angle = s.select(is_far, s.copy_sign(literal(real, pi / 2), imaginary), s.multiply(angle, literal(real, 0.5)))
-    return create(s.copy_sign(length, real), angle)
+    one, a, b = literal(real, 1.0), s.absolute(real), s.absolute(imaginary)
+    large, small = s.maximum(a, b), s.minimum(a, b)
+    epsilon = EPSILON[real.dtype.bits]
+    beside_one = s.bit_and(s.compare("eq", a, one), s.compare("lt", b, literal(b, epsilon**2)))
+    distance = s.add(square(s.subtract(one, a)), square(b))
+    ratio = s.divide(s.multiply(literal(a, 4.0), a), s.select(beside_one, one, distance))
+    size = s.multiply(REAL["log1p"](ratio), literal(a, 0.25))
+    beside = s.multiply(s.subtract(literal(a, log(2)), REAL["log"](b)), literal(a, 0.5))
+    is_far = s.compare("ge", large, literal(large, 16 / epsilon))
+    size = s.select(is_far, parts(c.reciprocal(create(a, b)))[0], s.select(beside_one, beside, size))
+    across = s.subtract(s.multiply(s.subtract(one, large), s.add(one, large)), square(small))
+    angle = s.multiply(s.atan2(s.add(imaginary, imaginary), across), literal(a, 0.5))
+    near = create(s.copy_sign(size, real), s.select(is_far, _quarter(imaginary), angle))
+    return _unless_finite(z, _far_atanh(z), near)
+
+
+def _far_atanh(z: Scalar) -> Scalar:
+    """Of infinities and NaN."""
+    a, b = parts(z)
+    nan = literal(a, float("nan"))
+    is_still = s.bit_or(c.any_part(s.is_infinite)(z), s.compare("eq", a, literal(a, 0.0)))
+    is_across = s.bit_or(s.is_infinite(b), s.bit_and(s.is_infinite(a), s.is_finite(b)))
+    return create(s.select(is_still, zero_of(a), nan), s.select(is_across, _quarter(b), nan))
+
+
+EPSILON = {32: 2.0**-23, 64: 2.0**-52}
+"""By bits of a part."""
 
 
 def sigmoid(z: Scalar) -> Scalar:
-    return c.reciprocal(s.add(literal(z, 1 + 0j), c.exp(s.negate(z))))
+    """1 / (1 + e^-z), or of negative real parts e^z / (1 + e^z): neither overflows."""
+    real, imaginary = parts(z)
+    is_left = s.compare("lt", real, literal(real, 0.0))
+    power = c.exp(create(s.negate(s.absolute(real)), s.select(is_left, imaginary, s.negate(imaginary))))
+    one = literal(z, 1 + 0j)
+    return c.divide(s.select(is_left, power, one), s.add(one, power))
+
+
+def rsqrt(z: Scalar) -> Scalar:
+    return c.divide(literal(z, 1 + 0j), sqrt(z))
 
 
 def _number_that(predicate: str) -> Callable[[Scalar, Scalar], Scalar]:
@@ -120,7 +197,7 @@ RULES: dict[str, Callable[..., Scalar]] = {
     "divide": c.divide, "reciprocal": c.reciprocal, "power": c.power, "abs": c.absolute, "sign": c.sign,
     "conj": conjugate, "real": lambda z: parts(z)[0], "imag": lambda z: parts(z)[1],
     "isinf": c.any_part(s.is_infinite), "isfinite": c.all_parts(s.is_finite), "round": c.each_part(REAL["roundeven"]),
-    "sqrt": sqrt, "rsqrt": lambda z: c.reciprocal(sqrt(z)), "exp": c.exp, "exp2": c.exp2, "expm1": c.expm1,
+    "sqrt": sqrt, "rsqrt": rsqrt, "exp": c.exp, "exp2": c.exp2, "expm1": c.expm1,
     "log": c.log, "log1p": c.log1p, "log2": c.log_of_base(2.0), "log10": c.log_of_base(10.0),
     "fmax": _number_that("ge"), "fmin": _number_that("le"),
     "sinh": sinh, "cosh": cosh, "tanh": tanh, "sin": _turned(sinh), "cos": lambda z: cosh(times_i(z)),

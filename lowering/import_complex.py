@@ -107,7 +107,10 @@ def _angle(z: Scalar) -> Scalar:
 
 
 def _atan2(y: Scalar, x: Scalar) -> Scalar:
-    """-i log((x + iy) / √(x² + y²))."""
+    """-i log((x + iy) / √(x² + y²)), of both scaled alike: squares neither overflow nor vanish."""
+    sizes = [scalar.absolute(part) for z in (y, x) for part in scalar.parts(z)]
+    factor, _ = algorithms.scaling(scalar.maximum(*sizes[:2]), scalar.maximum(*sizes[2:]), root=1)
+    y, x = algorithms.scaled(y, factor), algorithms.scaled(x, factor)
     length = algorithms.sqrt(scalar.add(scalar.multiply(x, x), scalar.multiply(y, y)))
     turned = algorithms.divide(scalar.add(x, algorithms.times_i(y)), length)
     return algorithms.over_i(algorithms.log(turned))
