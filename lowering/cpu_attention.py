@@ -30,6 +30,7 @@ from mlirtri.lowering.target import Target
 from mlirtri.lowering.tile_statements import counted, flat, replaced, spread, temporary
 from mlirtri.lowering.tir_statements import index, sequence
 from mlirtri.lowering.tvm_names import PrimFunc, Schedule, TensorLoad, structural_map, tirx
+from mlirtri.lowering.tvm_targets import EXACT_BUFFERS
 
 LEAST_ROWS = 8
 """Rows of a block below which a product has no tile to speak of."""
@@ -40,7 +41,8 @@ def attention(function: PrimFunc, target: Target) -> Schedule | None:
     chain = chain_of(function)
     if chain is None or not _has_blocks(chain):
         return None
-    return Schedule(with_statement(function, "attention", _Writer(function, chain, target).statement()))
+    written = with_statement(function, "attention", _Writer(function, chain, target).statement())
+    return Schedule(written.with_attr(EXACT_BUFFERS, True))
 
 
 def takes_attention(function: PrimFunc) -> bool:

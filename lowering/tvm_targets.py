@@ -11,6 +11,8 @@ from mlirtri.lowering.target import Target
 
 IMPERATIVE = "mlirtri.imperative"
 """Attribute of a PrimFunc that is statements, not a loop nest around one block."""
+EXACT_BUFFERS = "mlirtri.exact_buffers"
+"""Of functions whose buffers no pass can shrink: to find that out takes TVM seconds where blocks are many."""
 MOST_THREADS = 1024
 SHARED_BYTES = 48 * 1024
 """What one block may have on every CUDA device since sm_75, without opting in to more shared memory."""
@@ -65,7 +67,8 @@ LOWERED_PIPELINE = "mlirtri.lowered"
 """What is left to do for modules that have been through the other."""
 
 
-_NOT_FOR_STATEMENTS = ("s_tir.CompactBufferAllocation", "tirx.RemoveNoOp", "s_tir.HoistIfThenElse")
+_NOT_FOR_EXACT_BUFFERS = ("s_tir.CompactBufferAllocation",)
+_NOT_FOR_STATEMENTS = (*_NOT_FOR_EXACT_BUFFERS, "tirx.RemoveNoOp", "s_tir.HoistIfThenElse")
 """Passes of TVM that imperative functions do without.
 
 Their buffers are as large as they have to be, LLVM does the rest, and the passes take most of the time that tiles of
@@ -98,7 +101,8 @@ def _with_statements_in_place(lowering):
         is_imperative = any(IMPERATIVE in (function.attrs or {}) for function in functions)
         has_lets = any(_has_lets(function) for function in functions)
         config = {"tirx.disable_storage_rewrite": is_imperative, "tirx.disable_cse_tir": has_lets or is_imperative}
-        disabled = _NOT_FOR_STATEMENTS if is_imperative else ()
+        has_exact_buffers = all(EXACT_BUFFERS in (function.attrs or {}) for function in functions)
+        disabled = _NOT_FOR_STATEMENTS if is_imperative else _NOT_FOR_EXACT_BUFFERS if has_exact_buffers else ()
         with tvm_names.tvm.transform.PassContext(config=config, disabled_pass=list(disabled)):
             return lowering(mod)
 
