@@ -28,6 +28,24 @@ def gelu(x: torch.Tensor, *, approximate: str = "none") -> torch.Tensor:
     return (0.5 * wide * (1 + torch.tanh(inner))).to(x.dtype)
 
 
+def elu(x: torch.Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> torch.Tensor:
+    """torch-mlir takes 1 from an exponential, of which nothing is left near 0."""
+    if not x.is_floating_point():
+        return NotImplemented
+    wide = _wide(x)
+    return torch.where(wide < 0, torch.expm1(wide * input_scale) * (alpha * scale), wide * scale).to(x.dtype)
+
+
+def of_halves(operator: Any) -> Callable[..., Any]:
+    """The operator on float32, where torch-mlir's parts of it overflow in halves."""
+
+    def apply(x: torch.Tensor, **options: Any) -> Any:
+        wide = _wide(x)
+        return NotImplemented if wide is x else operator(wide, **options).to(x.dtype)
+
+    return apply
+
+
 def clamp(x: torch.Tensor, min: Any = None, max: Any = None) -> torch.Tensor:  # noqa: A002 - torch's names
     """torch-mlir makes a limit of NaN."""
     limits = [limit for limit in (min, max) if limit is not None]
@@ -153,6 +171,9 @@ def _wide(x: torch.Tensor) -> torch.Tensor:
 FLOATS: dict[Any, Callable[..., Any]] = {
     aten.reciprocal.default: reciprocal,
     aten.gelu.default: gelu,
+    aten.elu.default: elu,
+    aten.sigmoid.default: of_halves(aten.sigmoid.default),
+    aten.round.decimals: of_halves(aten.round.decimals),
     aten.maximum.default: maximum,
     aten.minimum.default: minimum,
     aten.clamp.default: clamp,

@@ -188,6 +188,21 @@ def test_norms_are_computed_in_float32_but_for_their_sums(layer, shape):
     assert (found - exact).abs().max() <= 2 * (eager - exact).abs().max() + 2**-20
 
 
+def activations_and_roundings(x):
+    elu, selu = torch.nn.functional.elu(x), torch.nn.functional.selu(x)
+    return torch.sigmoid(x), elu, selu, torch.round(x, decimals=2), torch.round(x, decimals=-1)
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float32])
+def test_activations_and_roundings_of_halves_neither_overflow_nor_cancel(kind, pipeline):
+    x = torch.tensor([-8856.0, -11.5, -0.01, -2e-4, -0.0, 1e-3, 1.25, 6e4, torch.inf, -torch.inf, torch.nan]).to(kind)
+    found = mt.from_torch(activations_and_roundings, (x,)).compile(pipeline=pipeline)(x)
+    bound = 2 * torch.finfo(kind).eps
+    for one, wanted in zip(found, activations_and_roundings(x), strict=True):
+        torch.testing.assert_close(one, wanted, rtol=bound, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(
     ("layer", "shape"), [(torch.nn.LayerNorm(300), (4, 300)), (torch.nn.GroupNorm(3, 12), (2, 12, 35))]
