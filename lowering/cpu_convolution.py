@@ -21,7 +21,7 @@ from mlirtri.lowering.cpu_facts import cache_bytes
 from mlirtri.lowering.cpu_matmul import in_tiles
 from mlirtri.lowering.cpu_packing import packed_left
 from mlirtri.lowering.cpu_tile_body import ReductionBlock, Tile, TilePlace
-from mlirtri.lowering.cpu_tiles import Cut, choose_tiles, lanes_for, loop_kind, sizes_of
+from mlirtri.lowering.cpu_tiles import Cut, choose_tiles, lanes_for, loop_kind, shared, sizes_of
 from mlirtri.lowering.loop_ranges import linear
 from mlirtri.lowering.padded_images import core_of, padded, room_of, with_core
 from mlirtri.lowering.products import Product, only_product
@@ -153,6 +153,8 @@ class _Tasks:
 
     def __init__(self, contraction: Contraction, chunk: _Chunk, target: Target):
         self.contraction, self.chunk, self.target = contraction, chunk, target
+        self.known_batch = [axis for axis in contraction.batch if isinstance(axis.extent, int)]
+        """Images that only the run counts may be one."""
         self.lanes = lanes_for(contraction.dtype)
         self.width = contraction.columns[-1].extent
         self.pixels = chunk.rows * self.width
@@ -175,7 +177,7 @@ class _Tasks:
 
     def _row_tiles_per_task(self) -> int:
         """All tiles of output channels where there are chunks enough for the threads."""
-        tasks, count = size_of(self.contraction.batch) * self.chunk.count, self.tiles.rows.count
+        tasks, count = size_of(self.known_batch) * self.chunk.count, self.tiles.rows.count
         parts = min(count, -(-2 * self.target.threads // tasks)) if self.target.threads > 1 else 1
         return -(-count // parts)
 
@@ -191,7 +193,9 @@ class _Tasks:
             return self._task(batch, row, part)
 
         tasks = size_of(contraction.batch) * chunks * parts
-        return counted("task", tasks, task, loop_kind(work * tasks, self.target))
+        if loop_kind(work * size_of(self.known_batch) * chunks * parts, self.target) == tirx.ForKind.PARALLEL:
+            return counted("task", tasks, task, tirx.ForKind.PARALLEL)
+        return shared("task", tasks, task, work * tasks, self.target)
 
     def _task(self, batch: Values, row: Any, part: Any) -> Any:
         """One chunk for some output channels: block by block of the reduction, its copy and its tiles."""

@@ -19,7 +19,9 @@ from typing import Any
 
 from mlirtri.lowering.contraction import Axis, Contraction, shortened, size_of, without_units
 from mlirtri.lowering.cpu_matmul import are_dots, open_loops
+from mlirtri.lowering.loop_convolutions import inside_of, is_convolution, is_same, is_scaled, tiles_of, without_cell
 from mlirtri.lowering.loop_interchange import FINISHED
+from mlirtri.lowering.padded_images import core_of, with_core
 from mlirtri.lowering.products import Product, product_of
 from mlirtri.lowering.schedule_blocks import CHEAP_CALLS
 from mlirtri.lowering.target import Target
@@ -54,9 +56,9 @@ class _Nest:
     def reaches_all(self) -> bool:
         """Whether each axis is a place of the store, and goes through the whole dimension."""
         pairs = zip(self.store.indices, self.store.buffer.ty.shape, strict=True)
-        sizes = {place: size for place, size in pairs if not (_is_zero(place) and _is_same(size, 1))}
+        sizes = {place: size for place, size in pairs if not (_is_zero(place) and is_same(size, 1))}
         return len(sizes) == len(self.axes) and all(
-            variable in sizes and _is_same(extent, sizes[variable])
+            variable in sizes and is_same(extent, sizes[variable])
             for variable, extent in ((axis.variable, axis.extent) for axis in self.axes)
         )
 
@@ -69,7 +71,7 @@ def _nest(statement: Any) -> _Nest | None:
         if not is_plain or depends_on(extent, [axis.variable for axis in axes]) or _loads(extent):
             return None
         axes.append(Axis(statement.loop_var, int(extent) if isinstance(extent, tirx.IntImm) else extent))
-        statement = statement.body
+        statement = without_cell(statement.body)
     *names, store = statement.seq if isinstance(statement, tirx.SeqStmt) else [statement]
     if not axes or not isinstance(store, tirx.BufferStore) or not all(isinstance(each, tirx.Bind) for each in names):
         return None
@@ -91,12 +93,13 @@ class _Sequence:
     def made(self) -> Any:
         copies: list[int] = []
         for at, nest in enumerate(self.nests):
-            product = None if nest is None else _product(nest)
+            product = None if nest is None or self.statements[at] is None else _product(nest)
             if product is not None:
                 copies += self._in_tiles(at, product)
         for at in sorted(set(copies), reverse=True):
             buffer = self.nests[at].store.buffer
-            if not any(self._uses(other, buffer) for other in range(len(self.statements)) if other != at):
+            makers = [each for each in set(copies) if self.nests[each].store.buffer.same_as(buffer)]
+            if not any(self._uses(other, buffer) for other in range(len(self.statements)) if other not in makers):
                 self.statements[at] = None
                 self._drop_allocation(buffer)
         return sequence(*(each for each in self.statements if each is not None))
@@ -114,9 +117,14 @@ class _Sequence:
     def _in_tiles(self, at: int, product: Product) -> list[int]:
         """Put tiles in the place of a product; gives the copies that they do not read any more."""
         copies: list[int] = []
-        left, right = (self._through_copies(at, each, product.result, copies) for each in (product.left, product.right))
-        if not product.rows and not are_dots(left, right, product.reduced):
-            return []
+        convolution = self._convolution(at, product, copies)
+        if convolution is None:
+            operands = (product.left, product.right)
+            left, right = (self._through_copies(at, each, product.result, copies) for each in operands)
+            if not product.rows and not are_dots(left, right, product.reduced):
+                return []
+        else:
+            left, right = convolution.left, convolution.right
         start = self._start(at, product)
         sums = tirx.decl_buffer(product.result.ty.shape, product.result.dtype, "sum", layout=None)
         places = list(product.update.indices)
@@ -125,7 +133,10 @@ class _Sequence:
             total = tirx.BufferLoad(product.result, places) + total
         stores, private, followers, moved = self._followers(at, product, [left, right], total)
         contraction = replace(_contraction(product, left, right, sums, stores), private=tuple(private))
-        self.statements[at] = _finished(open_loops(contraction, self.target))
+        made = (open_loops if convolution is None else tiles_of)(contraction, self.target)
+        if made is None:
+            return []
+        self.statements[at] = _finished(made)
         for each in [*followers, *([] if start is None else [start])]:
             self.statements[each] = None
         if moved:  # what followers write is allocated before
@@ -133,6 +144,39 @@ class _Sequence:
             for each in moved:
                 self.statements[each] = None
         return copies
+
+    def _convolution(self, at: int, product: Product, copies: list[int]) -> Product | None:
+        """The product as a convolution, if it can be, of an image without its padding; None where it is none."""
+        for image in (self._without_padding, lambda _at, product, _copies: product.right):
+            found: list[int] = []
+            operands = (product.left, image(at, product, found))
+            if operands[1] is not None:
+                left, right = (self._through_copies(at, each, product.result, found) for each in operands)
+                made = replace(product, left=left, right=right)
+                if is_convolution(made):
+                    copies += found
+                    return made
+        return None
+
+    def _without_padding(self, at: int, product: Product, copies: list[int]) -> Any:
+        """The right operand with what is put inside of an image, and a condition, for the image; None if it is none."""
+        load = core_of(product.right)
+        if not isinstance(load, TensorLoad) or not any(load.source.same_as(each) for each in self.allocated):
+            return None
+        stores = [number for number in range(len(self.statements)) if self._writes(number, load.source)]
+        nests = [self.nests[number] for number in stores]
+        if len(stores) != 2 or stores[-1] >= at or None in nests or any(nest.names for nest in nests):
+            return None
+        fill, copy = nests
+        inner = _loads(copy.store.value)
+        if not fill.reaches_all() or len(inner) != 1 or inner[0].source.same_as(product.result):
+            return None
+        if any(self._writes(number, inner[0].source) for number in range(stores[0], at)):
+            return None
+        extents = {axis.variable: axis.extent for axis in copy.axes}
+        inside = inside_of(fill.store, copy.store, extents, load.indices)
+        copies += stores
+        return None if inside is None else with_core(product.right, inside)
 
     def _through_copies(self, at: int, operand: Any, result: Any, copies: list[int]) -> Any:
         """The operand with what copies are of in place of the copies, unless that is the result."""
@@ -181,7 +225,7 @@ class _Sequence:
             return None
         spatial = {axis.variable: axis.extent for axis in (*product.batch, *product.rows, *product.columns)}
         is_whole = all(
-            _is_same(spatial.get(place, place), size)
+            is_same(spatial.get(place, place), size)
             for place, size in zip(product.update.indices, product.result.ty.shape, strict=True)
         )
         return users[-1] if is_whole else None
@@ -198,7 +242,7 @@ class _Sequence:
         stores, taken, moved, waiting = [tirx.BufferStore(result, total, places)], [], [], []
         private: list[Any] = []
         for number in range(at + 1, len(self.statements)):
-            if isinstance(self.statements[number], tirx.AllocBuffer):
+            if self._may_go_before(number, result, operands):
                 waiting.append(number)
                 continue
             nest = self.nests[number]
@@ -219,6 +263,14 @@ class _Sequence:
             moved += waiting
             break
         return stores, private, taken, moved
+
+    def _may_go_before(self, number: int, result: Any, operands: Sequence[Any]) -> bool:
+        """Whether a statement has nothing to do with the product before it, and is a name or makes a line."""
+        statement, nest = self.statements[number], self.nests[number]
+        is_line = nest is not None and len(nest.axes) == 1 and nest.reaches_all()
+        if not (is_line or isinstance(statement, tirx.AllocBuffer | tirx.Bind)) or self._uses(number, result):
+            return False
+        return not any(self._writes(number, each) for each in operands)
 
 
 def _product(nest: _Nest) -> Product | None:
@@ -275,7 +327,7 @@ def _in_terms_of(nest: _Nest, result: Any, places: Sequence[Any], product: Produ
     values = dict(zip(reads[0].indices, places, strict=True))
     extents = {axis.variable: axis.extent for axis in (*product.batch, *product.rows, *product.columns)}
     for axis in nest.axes:
-        if axis.variable not in values or not _is_same(axis.extent, extents[values[axis.variable]]):
+        if axis.variable not in values or not is_same(axis.extent, extents[values[axis.variable]]):
             return None
     *names, store = (replaced(each, values) for each in (*nest.names, nest.store))
     target = store.buffer
@@ -318,19 +370,9 @@ def _finished(statement: Any) -> Any:
 
 def _moves(nest: _Nest) -> bool:
     value = nest.store.value
-    if nest.names or not _is_scaled(value):
+    if nest.names or not is_scaled(value):
         return False
     return not any(map(_loads, _loads(value)[0].indices))
-
-
-def _is_scaled(value: Any) -> bool:
-    """Whether a value is a load, converted, or times a float that is the same for all elements."""
-    while isinstance(value, tirx.Cast):
-        value = value.value
-    if isinstance(value, tirx.Mul) and "float" in str(value.ty.dtype):
-        [*scaled] = (each for each in (value.a, value.b) if not isinstance(each, tirx.FloatImm | tirx.Var))
-        return len(scaled) == 1 and _is_scaled(scaled[0])
-    return isinstance(value, TensorLoad)
 
 
 def _loads(node: Any) -> list[Any]:
@@ -353,8 +395,3 @@ def _calls(node: Any) -> bool:
 
 def _is_zero(value: Any) -> bool:
     return isinstance(value, tirx.FloatImm | tirx.IntImm) and value.value == 0
-
-
-def _is_same(extent: Any, other: Any) -> bool:
-    one, two = (index(each) if isinstance(each, int) else each for each in (extent, other))
-    return structural_equal(one, two)

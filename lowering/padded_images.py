@@ -91,7 +91,7 @@ def padded(operand: Any) -> Padded | None:
     if not isinstance(load, TensorLoad) or not isinstance(value, tirx.FloatImm | tirx.IntImm):
         return None
     forms = [linear(place, {}) for place in load.indices]
-    sizes = [int(size) for size in load.source.ty.shape]
+    sizes = [size.value if isinstance(size, tirx.IntImm) else None for size in load.source.ty.shape]
     found = [_dimension_inside(each, forms, sizes) for each in _conditions(condition)]
     return None if None in found else Padded(load, value, frozenset(found), operand)
 
@@ -102,7 +102,7 @@ def _conditions(condition: Any) -> list[Any]:
     return [condition]
 
 
-def _dimension_inside(condition: Any, forms: Sequence[Linear | None], sizes: Sequence[int]) -> int | None:
+def _dimension_inside(condition: Any, forms: Sequence[Linear | None], sizes: Sequence[int | None]) -> int | None:
     """The dimension that is at least 0, or below its size, where the condition holds."""
     sides = (condition.a, condition.b) if isinstance(condition, tirx.GE | tirx.LT) else None
     if isinstance(condition, tirx.LE | tirx.GT):
@@ -113,7 +113,7 @@ def _dimension_inside(condition: Any, forms: Sequence[Linear | None], sizes: Seq
     is_lower = isinstance(condition, tirx.GE | tirx.LE)
     for at, (form, size) in enumerate(zip(forms, sizes, strict=True)):
         limit = 0 if is_lower else size
-        if form is not None and form.plus(-limit) == left - right:
+        if form is not None and limit is not None and form.plus(-limit) == left - right:
             return at
     return None
 
@@ -152,9 +152,9 @@ class Room:
     def filled(self, buffer: Any, values: Values, first_row: Any, lanes: int) -> Any:
         """The rows of one channel that are inside of the image; `values` stand for images, groups and the channel."""
         load = self.padded.load
-        shape, before = [int(size) for size in load.source.ty.shape], -self.forms[1].constant
+        shape, before = load.source.ty.shape, -self.forms[1].constant
         start = max(0, before)
-        count = min(shape[-1] + before, self.width) - start
+        count = min(int(shape[-1]) + before, self.width) - start
         if count <= 0:
             return tirx.Evaluate(index(0))
         row_form = self.forms[0]
@@ -175,7 +175,7 @@ class Room:
             copied = in_vectors(count, lanes, element)
             if self.row not in self.padded.guarded:
                 return copied
-            inside = tirx.And(tirx.GE(image_row, index(0)), tirx.LT(image_row, index(shape[self.row])))
+            inside = tirx.And(tirx.GE(image_row, index(0)), tirx.LT(image_row, shape[self.row]))
             return tirx.IfThenElse(inside, copied, None)
 
         return counted("line", self.height, line)

@@ -206,3 +206,34 @@ def test_what_a_rule_has_no_vectors_or_no_row_for_is_left_to_others(monkeypatch,
     monkeypatch.setenv("MLIRTRI_FORCE_SCHEDULES", "1")
     made, wanted = mlirtri.from_torch(function, (x, w)).compile()(x, w), function(x, w)
     torch.testing.assert_close(made, wanted, **within(str(x.dtype).removeprefix("torch."), 64))
+
+
+class Residual(torch.nn.Module):
+    """What follows is on the tiles, and what that needs stands between both; the second image is in groups."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Conv2d(5, 12, 3, padding=(1, 2), bias=False)
+        self.norm = torch.nn.BatchNorm2d(12)
+        self.second = torch.nn.Conv2d(12, 12, 3, stride=2, groups=3)
+        self.third = torch.nn.Conv2d(12, 6, 3, padding=1, dilation=2)
+
+    def forward(self, x):
+        y = self.second(torch.relu(self.norm(self.first(x))))
+        return y, self.third(y.transpose(2, 3)) + self.third(torch.relu(y).transpose(2, 3))
+
+
+def test_only_the_run_counts_the_images(monkeypatch):
+    monkeypatch.setenv("MLIRTRI_FORCE_SCHEDULES", "1")
+    monkeypatch.setenv("MLIRTRI_NUM_THREADS", "2")
+    module = Residual().eval()
+    module.norm.running_mean += torch.arange(12)
+    count = torch.export.Dim("count", min=0, max=64)
+    kernel = mlirtri.from_torch(module, (random(4, 5, 13, 11),), dynamic_shapes={"x": {0: count}}).compile()
+    assert kernel.ir["scheduled"].count("pixels = T.alloc_buffer") >= 3
+    for images in (0, 1, 3):
+        x = random(images, 5, 13, 11)
+        if images:
+            x[0, 0, 5, 5] = torch.nan
+        for made, wanted in zip(kernel(x), module(x), strict=True):
+            torch.testing.assert_close(made, wanted, **within("float32", 108), equal_nan=True)
