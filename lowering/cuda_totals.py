@@ -107,7 +107,9 @@ def _shape_of(found: Totals) -> Shape:
     structural_walk(found.term, (TensorLoad, loads.append))
     wanted = power_above(-(-length // ELEMENTS))
     if not any(_names(each.indices[-1], found.later.variable) for each in loads if each.indices) and count > 1:
-        shape = Shape(min(WARP, wanted), WARP, along=False)
+        # Of elements of 8 bytes, those of a whole warp would be more than a block's shared memory.
+        lanes = WARP * 4 // max(4, int(found.nest.target.dtype.bits) // 8)
+        shape = Shape(min(lanes, wanted), WARP, along=False)
     else:
         lanes = min(LANES, wanted)
         shape = Shape(lanes, min(max(1, LANES // lanes), power_above(count)), along=True)

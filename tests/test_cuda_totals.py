@@ -66,6 +66,12 @@ def test_blocks_share_long_lines():
     check(kernel, value, along_rows(value.double()).float(), rtol=1e-5, atol=1e-3)
 
 
+def test_wide_columns_fit_in_shared_memory():
+    kernel, value = kernel_for(along_columns, (130, 33), mt.float64), values(130, 33).double()
+    assert re.findall(r'"mlirtri.schedule": "(\w+)"', kernel.ir["scheduled"]) == ["RunningTotals"]
+    check(kernel, value, along_columns(value))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float16", "float64", "int32", "int64"])
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5), (7, 1), (4, 1025), (300, 12)], ids=str)
