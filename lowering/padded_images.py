@@ -90,6 +90,8 @@ def padded(operand: Any) -> Padded | None:
     condition, load, value = chosen.args
     if not isinstance(load, TensorLoad) or not isinstance(value, tirx.FloatImm | tirx.IntImm):
         return None
+    if not chosen.same_as(operand) and value.value != 0:  # what it is after conversions is not known here
+        return None
     forms = [linear(place, {}) for place in load.indices]
     sizes = [size.value if isinstance(size, tirx.IntImm) else None for size in load.source.ty.shape]
     found = [_dimension_inside(each, forms, sizes) for each in _conditions(condition)]

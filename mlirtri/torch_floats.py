@@ -148,13 +148,17 @@ def isclose(
 ) -> torch.Tensor:
     """torch-mlir folds it of a tensor and itself, and forgets that infinities are far from all else."""
     close = x == y
-    if equal_nan and x.is_floating_point():
+    if equal_nan and not _is_whole(x):
         close = close | (torch.isnan(x) & torch.isnan(y))
     if rtol == 0 and atol == 0:
         return close
-    other = y if y.is_floating_point() else y.to(torch.get_default_dtype())
+    other = y.to(torch.get_default_dtype()) if _is_whole(y) else y
     apart = torch.abs(x - other)
     return close | (torch.isfinite(apart) & (apart <= atol + torch.abs(rtol * other)))
+
+
+def _is_whole(x: torch.Tensor) -> bool:
+    return not (x.is_floating_point() or x.is_complex())
 
 
 def _as_tensor(limit: Any, like: torch.Tensor) -> torch.Tensor:

@@ -33,13 +33,15 @@ def with_rows(table: dict[Any, Rule]) -> dict[Any, Rule]:
 
 
 def of_one(operator: Any, otherwise: Rule | None) -> Rule:
-    """The operator on one element; a result is of no axes again."""
+    """The operator on one element; a result is of no axes again, but for what is read at places: that is like them."""
 
     def apply(x: Tensor, *arguments: Any, **options: Any) -> Any:
         if x.dim():
             if operator in FROM_THE_END and arguments[0] < 0:
                 return operator(x, arguments[0] + x.dim(), *arguments[1:], **options)
             return NotImplemented if otherwise is None else otherwise(x, *arguments, **options)
+        if operator is aten.gather.default:
+            return x.expand(arguments[1].shape)
         wider = pytree.tree_map(_as_row, (x, *arguments))
         return pytree.tree_map(_as_number, operator(*wider, **options))
 

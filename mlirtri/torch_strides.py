@@ -39,9 +39,13 @@ def _has_all_in_order(x: torch.Tensor, size: Any, stride: Any) -> bool:
 
 
 def written(x: torch.Tensor, src: torch.Tensor, size: Any, stride: Any, storage_offset: Any = None) -> torch.Tensor:
-    """A contiguous tensor of known sizes with other elements at such places."""
+    """A contiguous tensor of known sizes with other elements at such places.
+
+    Places count from where the memory begins, which is not where a part of another tensor does: that is refused.
+    """
     offset = storage_offset or 0
-    if not all(type(each) is int for each in (*x.shape, *size, *stride, offset)) or not x.is_contiguous():
+    numbers = (*x.shape, *size, *stride, offset, x.storage_offset())
+    if not all(type(each) is int for each in numbers) or not x.is_contiguous() or x.storage_offset() != 0:
         return NotImplemented
     place = torch.full((), offset, dtype=torch.int64, device=x.device)
     for length, step in zip(size, stride, strict=True):

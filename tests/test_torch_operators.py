@@ -229,7 +229,15 @@ def written_along_the_last_axis(x, index, source, number):
     reduced = [x.scatter_reduce(-1, index, source, name, include_self=False) for name in names]
     written = x.scatter_add(-1, index, source), x.scatter(-2, index, 2.5), x.index_reduce(-1, index[0], source, "prod")
     of_one = torch.median(number, 0), torch.mode(number, 0), torch.kthvalue(number, 1, 0), number.cumsum(0)
-    return reduced, written, of_one, number.softmax(0), torch.topk(number, 1, 0), number.max(0)
+    return (
+        reduced,
+        written,
+        of_one,
+        number.softmax(0),
+        number.gather(0, index[0, :1]),
+        torch.topk(number, 1, 0),
+        number.max(0),
+    )
 
 
 def test_writes_along_an_axis_from_the_end_and_axes_of_a_number():
@@ -254,7 +262,8 @@ def moved(z, mask, index):
     filled = torch.zeros_like(z), torch.full_like(z, 1j), torch.full((2,), 1 + 2j), z.clone().fill_(1j)
     written = z.scatter(1, index, z), z.scatter(0, index, 1j), z.index_put((index[0],), z), z.tril()
     tested = z.any(), (z * 0).any(1), z.all(0), z.cumprod(1), z.mean((0, 1))
-    return chosen, filled, written, tested
+    near = torch.isclose(z, z + 1e-9), torch.isclose(z, z + 1e-9j), torch.isclose(z, z + 1)
+    return chosen, filled, written, tested, near
 
 
 def test_complex_numbers_made_moved_and_chosen():
