@@ -27,7 +27,7 @@ from mlirtri.lowering.padded_images import core_of, padded, room_of, with_core
 from mlirtri.lowering.products import Product, only_product
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tile_statements import counted, in_lanes, nested, ramp, replaced, spread, temporary, zero_of
-from mlirtri.lowering.tir_statements import index, new_buffer, plus, sequence
+from mlirtri.lowering.tir_statements import fresh, index, new_buffer, plus, sequence
 from mlirtri.lowering.tvm_names import PrimFunc, Schedule, TensorLoad, tirx
 from mlirtri.lowering.tvm_targets import vector_registers
 
@@ -98,7 +98,7 @@ def convolution_loops(contraction: Contraction, target: Target) -> Any:
     before: list[Any] = []
     if not isinstance(contraction.left, TensorLoad):  # filters of halves are widened once, not for each chunk
         contraction, before = packed_left(contraction, target)
-    return sequence(*before, *(_all_chunks(part, target) for part in _cut(contraction)))
+    return sequence(*before, *(fresh(_all_chunks(part, target)) for part in _cut(contraction)))
 
 
 def _has_room(contraction: Contraction) -> bool:

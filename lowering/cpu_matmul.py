@@ -19,6 +19,7 @@ from mlirtri.lowering.cpu_loops import spatial
 from mlirtri.lowering.cpu_tiles import lanes_for
 from mlirtri.lowering.dot_instructions import add_halves, with_functions
 from mlirtri.lowering.dot_products import in_groups
+from mlirtri.lowering.named_stores import with_names_kept
 from mlirtri.lowering.products import Product, only_product
 from mlirtri.lowering.schedule_blocks import BlockFacts, leaf_blocks
 from mlirtri.lowering.target import Target
@@ -209,7 +210,8 @@ def _surroundings(
         private += [*scratch, *(store.buffer for store in _stores_of(body) if is_private(store.buffer))]
         stores += _stores_of(body)
     gone = [buffer for each in blocks if each.name in absorbed for buffer in [each.target] if is_private(buffer)]
-    distinct = tuple(dict.fromkeys(private))
+    stores, named = with_names_kept(stores)
+    distinct = (*dict.fromkeys(private), *named)
     return Surroundings(left, right, tuple(stores), distinct, frozenset(absorbed), tuple(gone))
 
 

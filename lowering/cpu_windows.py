@@ -62,6 +62,8 @@ def window_loops(nest: Nest, accumulators: Accumulators, lanes: int, target: Tar
     if any(step not in (0, 1, 2) for step in steps.values()):
         return None
     skipping = tuple(dict.fromkeys(each.buffer for each, step in steps.items() if step == 2))
+    if any(str(buffer.dtype) == "bfloat16" for buffer in skipping):  # its conversions have the lanes of the whole load
+        return None
     row = nest.spatial[-2] if len(nest.spatial) > 1 else None
     return _loops(_Window(nest, accumulators, column, row, lanes, skipping), target)
 

@@ -109,13 +109,13 @@ def _expanded(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
     """The names that `value` needs, in the order in which they need each other, and what it is with them."""
     names: list[tuple[Any, Any]] = []
     places: dict[Any, Any] = {}
-    for let in _always_bound(value):
-        part = _expanded_part(_with_places(let.value, places), names)
+    for let in always_bound(value):
+        part = _expanded_part(with_places(let.value, places), names)
         places[let.var] = Lanes(str(let.var.ty.dtype), names).kept(part)
-    return names, _expanded_part(_with_places(value, places), names)
+    return names, _expanded_part(with_places(value, places), names)
 
 
-def _always_bound(value: Any) -> list[Any]:
+def always_bound(value: Any) -> list[Any]:
     """The `Let`s in `value` that are no part of an arm of a choice, each behind those that its value needs.
 
     Left where they are, a function of a named value would be names inside of names: two `mish` in a row took minutes.
@@ -151,7 +151,7 @@ def _is_of(variable: Any, lets: list[Any]) -> bool:
     return any(each.var.same_as(variable) for each in lets)
 
 
-def _with_places(value: Any, places: dict[Any, Any]) -> Any:
+def with_places(value: Any, places: dict[Any, Any]) -> Any:
     """`value` that reads each of these variables from its place, and binds it no more."""
     if not places:
         return value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from tolerances import within
@@ -206,6 +208,23 @@ def test_what_a_rule_has_no_vectors_or_no_row_for_is_left_to_others(monkeypatch,
     monkeypatch.setenv("MLIRTRI_FORCE_SCHEDULES", "1")
     made, wanted = mlirtri.from_torch(function, (x, w)).compile()(x, w), function(x, w)
     torch.testing.assert_close(made, wanted, **within(str(x.dtype).removeprefix("torch."), 64))
+
+
+class Biased(torch.nn.Module):
+    """A bias and a `relu` round twice, and a third result reads every second element."""
+
+    def forward(self, x, w, matrix, bias):
+        product = torch.relu(matrix @ matrix + bias[0])
+        return product, torch.relu(conv2d(x, w, bias[:6, 0], padding=1)), conv2d(x[:, :1], w[:1, :1], stride=(1, 2))
+
+
+def test_what_follows_sums_of_bfloat16_is_done_on_tiles(monkeypatch):
+    monkeypatch.setenv("MLIRTRI_FORCE_SCHEDULES", "1")
+    arguments = [random(*shape, dtype=torch.bfloat16) for shape in ((1, 4, 12, 17), (6, 4, 3, 3), (32, 32), (32, 32))]
+    kernel = mlirtri.from_torch(Biased(), tuple(arguments)).compile()
+    assert {"Matmul", "Convolution"} <= {*re.findall(r'mlirtri.schedule": "(\w+)"', kernel.ir["scheduled"])}
+    for made, wanted in zip(kernel(*arguments), Biased()(*arguments), strict=True):
+        torch.testing.assert_close(made, wanted, **within("bfloat16", 2))
 
 
 class Residual(torch.nn.Module):

@@ -1,0 +1,39 @@
+"""Stores of bf16 values that name parts of theirs, as the rounding before a `max` does.
+
+Takes the stores of a contraction, for one element each. Gives them with a private buffer, and a store before, for each
+name: TVM rounds a value by a formula that repeats it with its names, and its vectors refuse a name that is bound twice.
+Names of an arm of a condition, which may only be computed where it holds, stay where they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.lowering.bfloat16_storage import HALF
+from mlirtri.lowering.tvm_names import tirx
+from mlirtri.lowering.vector_math import always_bound, with_places
+
+
+def with_names_kept(stores: list[Any]) -> tuple[list[Any], list[Any]]:
+    """The stores, and the buffers that have been added."""
+    made: list[Any] = []
+    private: list[Any] = []
+    for store in stores:
+        places: dict[Any, Any] = {}
+        for let in always_bound(store.value) if _uses_names(store) else ():
+            buffer = tirx.decl_buffer(store.buffer.ty.shape, str(let.var.ty.dtype), let.var.name, layout=None)
+            private.append(buffer)
+            made.append(tirx.BufferStore(buffer, with_places(let.value, places), store.indices))
+            places[let.var] = tirx.BufferLoad(buffer, store.indices)
+        made.append(tirx.BufferStore(store.buffer, with_places(store.value, places), store.indices))
+    return made, private
+
+
+def _uses_names(store: Any) -> bool:
+    """Whether more is done with named values of bf16 than to take bits of them for the element's."""
+    value = store.value
+    if str(store.buffer.dtype) != HALF or not always_bound(value):
+        return False
+    while isinstance(value, tirx.Let):
+        value = value.body
+    return not str(getattr(getattr(value, "op", None), "name", "")).endswith(".reinterpret")
