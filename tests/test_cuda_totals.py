@@ -48,7 +48,9 @@ def check(kernel, value, expected, **tolerance):
     torch.testing.assert_close(found, expected, equal_nan=True, **tolerance)
 
 
-@pytest.mark.parametrize(("function", "shape"), [(along_rows, (3, 2500)), (along_columns, (70, 33))], ids=["rows", "columns"])
+@pytest.mark.parametrize(
+    ("function", "shape"), [(along_rows, (3, 2500)), (along_columns, (70, 33))], ids=["rows", "columns"]
+)
 def test_totals(function, shape, tmp_path):
     kernel, value = kernel_for(function, shape), values(*shape)
     value[1, 3], value[2, 4] = math.inf, math.nan
