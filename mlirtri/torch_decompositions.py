@@ -23,6 +23,7 @@ from mlirtri.torch_complex_moves import chosen, with_moves
 from mlirtri.torch_counts import COUNTS
 from mlirtri.torch_distances import DISTANCES
 from mlirtri.torch_floats import FLOATS, floor_divided, fmod
+from mlirtri.torch_fourier import FOURIER
 from mlirtri.torch_indices import INDICES, put_at_one_index
 from mlirtri.torch_linear_algebra import LINEAR_ALGEBRA
 from mlirtri.torch_masks import MASKS, has_masks
@@ -39,6 +40,7 @@ from mlirtri.torch_sampling import SAMPLES
 from mlirtri.torch_scalars import SCALARS
 from mlirtri.torch_scatters import SCATTERS
 from mlirtri.torch_special import SPECIAL
+from mlirtri.torch_spectra import SPECTRA
 from mlirtri.torch_strides import STRIDES
 from mlirtri.torch_windows import WINDOWS
 
@@ -240,6 +242,7 @@ OURS: dict[Any, Callable[..., Any]] = {
     **STRIDES,
     **FLOATS,
     **COMPLEX,
+    **FOURIER,
     **LINEAR_ALGEBRA,
     **MASKS,
     **NORMS,
@@ -254,6 +257,7 @@ OURS: dict[Any, Callable[..., Any]] = {
     **WINDOWS,
     **SCALARS,
     **SPECIAL,
+    **SPECTRA,
     **{operator: compared(operator) for operator in COMPARISONS},
     aten.eq.Tensor: equal,
 }

@@ -146,8 +146,4 @@ REDUCTIONS: dict[Any, Callable[..., Any]] = {
     aten.rms_norm.default: rms_norm,
     aten.multilabel_margin_loss.default: multilabel_margin,
     aten.multilabel_margin_loss_forward.default: multilabel_margin_forward,
-    aten.linalg_norm.default: torch._refs.linalg.norm,
-    aten.linalg_norm.ord_str: torch._refs.linalg.norm,
-    aten.linalg_matrix_norm.default: torch._refs.linalg.matrix_norm,
-    aten.linalg_matrix_norm.str_ord: torch._refs.linalg.matrix_norm,
 }

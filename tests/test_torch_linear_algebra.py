@@ -53,10 +53,33 @@ def orthogonal(a, b, s):
     return torch.linalg.qr(b), torch.linalg.qr(b.mT), torch.linalg.qr(b, mode="complete")
 
 
+def rebuilt(a, b, s):
+    """Vectors have a sign of their own: what they make of the values has none."""
+    u, values, v = torch.linalg.svd(b.mT, full_matrices=False)
+    return u * values.unsqueeze(-2) @ v, values, torch.linalg.matrix_exp(b[..., :3, :] * 3)
+
+
+def spectra(a, b, s):
+    """With a matrix of less than full rank, and vectors that no singular value is for."""
+    u, values, v = torch.linalg.svd(b, full_matrices=True)
+    low, vectors = torch.linalg.eigh(s - torch.eye(4), UPLO="U")
+    return (
+        (u.mT @ u, v @ v.mT, u[..., :3] * values.unsqueeze(-2) @ v),
+        (low, vectors * low.unsqueeze(-2) @ vectors.mT),
+        torch.linalg.pinv(b[..., :1] @ b[..., :1].mT),
+        torch.linalg.pinv(s, hermitian=True, rtol=1e-3),
+        torch.linalg.matrix_norm(a, "nuc", dim=(2, 0), keepdim=True),
+        torch.linalg.norm(b[0], -2),
+        torch.linalg.matrix_rank(b[..., :2] @ b[..., :2].mT),
+    )
+
+
 @pytest.mark.parametrize(
     ("function", "pipeline"),
     [
         (solution, "linalg"),
+        (rebuilt, "mlir"),
+        pytest.param(spectra, "linalg", marks=pytest.mark.slow),
         pytest.param(solutions, "mlir", marks=pytest.mark.slow),
         pytest.param(roots, "mlir", marks=pytest.mark.slow),
         (orthogonal, "mlir"),
@@ -73,6 +96,7 @@ def test_factors_and_solutions(function, pipeline):
         (torch.linalg.inv, torch.ones(3, 3), "a matrix is singular"),
         (torch.linalg.lu_factor, torch.ones(3, 3), "a matrix is singular"),
         (torch.linalg.cholesky, -torch.eye(3), "not positive-definite"),
+        (torch.linalg.svdvals, torch.full((1, 1), float("inf")), "not finite"),
     ],
 )
 def test_matrices_without_a_solution_are_refused(function, matrix, message):
