@@ -1,4 +1,4 @@
-"""How often each integer occurs, in as many places as the largest one asks for.
+"""How often each integer occurs, in as many places as the largest one asks for; and numbers, each as often as told.
 
 The size of the result is known to the run alone, and nothing bounds it: it is cut from an array of `MOST` places. More
 of them are refused when the kernel runs.
@@ -31,4 +31,25 @@ def counted(x: torch.Tensor, weights: torch.Tensor | None = None, minlength: int
     return torch.zeros(places, dtype=kind, device=x.device).scatter_add(0, values, each)[:length]
 
 
-COUNTS: dict[Any, Callable[..., Any]] = {aten.bincount.default: counted}
+def repeated(repeats: torch.Tensor, *, output_size: int | None = None) -> torch.Tensor:
+    """The places of `repeats`, each as often as its element says, of which `torch.repeat_interleave` reads."""
+    repeats = repeats.long()
+    ends = torch.cumsum(repeats, 0)
+    if output_size is not None:
+        return torch.searchsorted(ends, torch.arange(output_size, device=repeats.device), right=True)
+    if not repeats.shape[0]:
+        return torch.zeros_like(repeats)
+    length = repeats.sum().item()
+    aten._assert_scalar(torch.amin(repeats).item() >= 0, "repeat_interleave takes repeats that are not negative")
+    aten._assert_scalar(length <= MOST, f"repeat_interleave gives up to {MOST} elements here without output_size")
+    torch._check(length >= 0)
+    torch._check(length <= MOST)
+    marks = torch.zeros(MOST + 1, dtype=torch.int64, device=repeats.device)
+    marks = marks.scatter_add(0, torch.clamp(ends, 0, MOST), torch.ones_like(ends))
+    return torch.cumsum(marks, 0)[:length]
+
+
+COUNTS: dict[Any, Callable[..., Any]] = {
+    aten.bincount.default: counted,
+    aten.repeat_interleave.Tensor: repeated,
+}

@@ -91,10 +91,12 @@ def test_medians_modes_histograms_and_extremes_so_far():
 
 
 def without_repeats(x):
-    return torch.unique(x, return_inverse=True, return_counts=True), torch.unique_consecutive(x, return_counts=True)
+    repeated = x.repeat_interleave(x[0] - 1, 1), x.repeat_interleave(x[1] - 2, 1, output_size=1)
+    without = torch.unique(x, return_inverse=True, return_counts=True), torch.unique_consecutive(x, return_counts=True)
+    return repeated, without
 
 
-def test_elements_without_repeats():
+def test_elements_without_repeats_and_with_repeats():
     check(without_repeats, torch.tensor([[3, 1, 1], [2, 2, 3]]), pipeline="mlir")
 
 
