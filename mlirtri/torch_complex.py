@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -130,43 +129,6 @@ def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.complex(a @ c - b @ d, a @ d + b @ c)
 
 
-def fourier(x: torch.Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> torch.Tensor:
-    """The discrete Fourier transform along an axis, by its matrix: right for all lengths, slow for long ones."""
-    return _transformed(x, n, dim, norm or "backward", -1, "forward")
-
-
-def inverse_fourier(x: torch.Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> torch.Tensor:
-    """Its inverse."""
-    return _transformed(x, n, dim, norm or "backward", 1, "backward")
-
-
-def fourier_of_axes(x: torch.Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> torch.Tensor:
-    """The transform along several axes."""
-    for at, axis in enumerate(dim):
-        x = torch.fft.fft(x, None if s is None else s[at], axis, norm)
-    return x
-
-
-LONGEST = 1024
-"""Of the transforms whose matrix is written down."""
-
-
-def _transformed(x: torch.Tensor, n: int | None, dim: int, norm: str, sign: int, scaled: str) -> torch.Tensor:
-    if (n is not None and n != x.shape[dim]) or x.shape[dim] > LONGEST:
-        return NotImplemented
-    kind = x.dtype.to_real() if x.dtype.is_complex else torch.promote_types(x.dtype, torch.float32)
-    length = x.shape[dim]
-    counts = torch.arange(length, device=x.device)
-    # Whole turns are left out before anything is rounded.
-    turns = (counts.unsqueeze(1) * counts) % length
-    angles = turns.to(torch.float64) * (sign * 2 * math.pi / length)
-    factor = {scaled: 1 / length, "ortho": length**-0.5}.get(norm, 1.0)
-    cosine, sine = (torch.cos(angles) * factor).to(kind), (torch.sin(angles) * factor).to(kind)
-    real, imaginary = (each.to(kind).movedim(dim, -1) for each in _parts(x))
-    found = torch.complex(real @ cosine - imaginary @ sine, real @ sine + imaginary @ cosine)
-    return found.movedim(-1, dim)
-
-
 COMPLEX: dict[Any, Callable[..., Any]] = {
     aten.add.Tensor: add,
     aten.add.Scalar: add,
@@ -185,7 +147,4 @@ COMPLEX: dict[Any, Callable[..., Any]] = {
     aten.neg.default: negative,
     aten.mm.default: product,
     aten.bmm.default: product,
-    aten.fft_fft.default: fourier,
-    aten.fft_ifft.default: inverse_fourier,
-    aten.fft_fft2.default: fourier_of_axes,
 }

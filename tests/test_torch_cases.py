@@ -22,7 +22,6 @@ CASES = {f"{name}: {case}": (function, make) for name, table in TABLES.items() f
 NOT_LOWERED = frozenset(
     {f"reductions: {name}" for name in ("median", "cummax", "cummin", "gaussian nll", "histc")}
     | {"shapes: diagonal scatter"}
-    | {"networks: irfft"}
 )
 """What torch.export or torch-mlir cannot lower, and what has results of a size that only the run shows."""
 LOWERED = [name for name in CASES if name not in NOT_LOWERED]
