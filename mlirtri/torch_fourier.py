@@ -120,6 +120,51 @@ def _scaled(of_parts: Callable[..., Tensor], lengths: Sequence[Any], normalizati
     return of_parts(*(part if factor is None else part * factor for part in parts))
 
 
+def inverse_short_time(
+    z: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: int | None = None,
+    return_complex: bool = False,
+) -> Any:
+    """`torch.istft`: frames are added where they overlap, over the sum of the squares of their windows."""
+    hop, size = hop_length or n_fft // 4, win_length or n_fft
+    window = torch.ones(size, dtype=z.dtype.to_real(), device=z.device) if window is None else window
+    before = (n_fft - size) // 2
+    window = _padded(window, before, n_fft - size - before)
+    norm, half, frames = "ortho" if normalized else None, n_fft // 2 + 1, z.mT
+    frames = (
+        torch.fft.ifft(frames, norm=norm) if return_complex else torch.fft.irfft(frames[..., :half], n_fft, norm=norm)
+    )
+    total = n_fft + hop * (frames.shape[-2] - 1)
+    start = n_fft // 2 if center else 0
+    end = total - start if length is None else start + length
+    squares = (window * window).expand(frames.shape[-2:])
+    signal, envelope = (_overlapped(each, hop, total)[..., start:end] for each in (frames * window, squares))
+    aten._assert_scalar((envelope.abs() > 1e-11).all().item(), "torch.istft: the windows leave a gap")
+    return _padded(signal / envelope, 0, max(end - total, 0))
+
+
+def _overlapped(frames: Tensor, hop: int, total: int) -> Tensor:
+    """The sum of frames, each of which begins `hop` behind the one before."""
+    size = frames.shape[-1]
+    pieces = (size + hop - 1) // hop
+    parts = _padded(frames, 0, pieces * hop - size).unflatten(-1, (pieces, hop))
+    found = _padded(parts[..., 0, :].flatten(-2), 0, (pieces - 1) * hop)
+    for at in range(1, pieces):
+        found = found + _padded(parts[..., at, :].flatten(-2), at * hop, (pieces - 1 - at) * hop)
+    return found[..., :total]
+
+
+def _padded(x: Tensor, before: int, after: int) -> Tensor:
+    return torch.nn.functional.pad(x, (before, after))
+
+
 def _is_taken(length: Any) -> bool:
     if type(length) is not int:
         return True
@@ -151,5 +196,6 @@ FOURIER: dict[Any, Callable[..., Any]] = {
     aten._fft_c2c.default: complex_to_complex,
     aten._fft_r2c.default: real_to_complex,
     aten._fft_c2r.default: complex_to_real,
+    aten.istft.default: inverse_short_time,
     **{operator: _in_parts(operator) for operator in (getattr(aten, f"fft_{name}").default for name in _NAMES)},
 }

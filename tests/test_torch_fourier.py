@@ -44,11 +44,26 @@ def test_a_short_and_a_long_axis():
     check(lambda x, z: (fft.rfft(x), fft.irfft(z, 7)), 2, 130, 4, "linalg", torch.float32)
 
 
+def there_and_back(x, z):
+    """Frames of a signal, and the signal of these."""
+    frames = torch.stft(x, 32, 12, 24, torch.hann_window(24, dtype=x.dtype) + 0.1, return_complex=True)
+    return torch.istft(frames, 32, 12, 24, torch.hann_window(24, dtype=x.dtype) + 0.1, normalized=True, length=222), z
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("function", "sizes"), [(of_short_axes, (4, 8, 8)), (of_long_axes, (42, 100, 113))])
+@pytest.mark.parametrize(
+    ("function", "sizes"), [(of_short_axes, (4, 8, 8)), (of_long_axes, (42, 100, 113)), (there_and_back, (2, 220, 1))]
+)
 @pytest.mark.parametrize(("pipeline", "dtype"), [("linalg", torch.float32), ("mlir", torch.float64)])
 def test_transforms(function, sizes, pipeline, dtype):
     check(function, *sizes, pipeline, dtype)
+
+
+def test_windows_that_leave_a_gap_raise():
+    z = torch.ones(9, 3, dtype=torch.complex64)
+    kernel = mt.from_torch(lambda z, w: torch.istft(z, 16, window=w), (z, torch.ones(16))).compile()
+    with pytest.raises(mt.KernelError, match="a gap"):
+        kernel(z, torch.zeros(16))
 
 
 def test_a_long_prime_length_is_refused():
