@@ -197,5 +197,7 @@ FOURIER: dict[Any, Callable[..., Any]] = {
     aten._fft_r2c.default: real_to_complex,
     aten._fft_c2r.default: complex_to_real,
     aten.istft.default: inverse_short_time,
+    aten.stft.default: _in_parts(aten.stft.default),
+    aten.stft.center: _in_parts(aten.stft.center),
     **{operator: _in_parts(operator) for operator in (getattr(aten, f"fft_{name}").default for name in _NAMES)},
 }
