@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.cpu_cells import INT32_MAX, cell_dtype, on_cells, result_of
+from mlirtri.lowering.cpu_cells import INT32_MAX, cell_dtype, on_cells, result_of, stored_at_once
 from mlirtri.lowering.cpu_nests import Nest
 from mlirtri.lowering.tir_statements import depends_on, new_buffer, sequence
 from mlirtri.lowering.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
@@ -70,10 +70,10 @@ def accumulators_of(nest: Nest) -> Accumulators | None:
             return None
     if any(loads_of(place) for place in places.values()):
         return None
-    narrow = _narrow_indices(nest, written)
-    dtypes = {made: cell_dtype(made, nest.body, is_position=made in narrow) for made in written}
+    narrow, body = _narrow_indices(nest, written), stored_at_once(nest.body)
+    dtypes = {made: cell_dtype(made, body, is_position=made in narrow) for made in written}
     cells = {made: new_buffer(f"{made.name}_sum", dtype, 1) for made, dtype in dtypes.items()}
-    step, start = (on_cells(part, cells) for part in (nest.body, nest.init))
+    step, start = (on_cells(part, cells) for part in (body, nest.init))
     neutral, combine = _associative(nest, cells, step, start)
     return Accumulators(cells, {made: places[made] for made in cells}, start, step, neutral, combine)
 

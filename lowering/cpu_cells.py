@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mlirtri.lowering.tir_arithmetic import widened_bfloat16
-from mlirtri.lowering.tir_statements import index
+from mlirtri.lowering.tir_statements import depends_on, index, sequence
 from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
 
 INT32_MAX = 2**31 - 1
@@ -35,11 +35,43 @@ def cell_dtype(made: Any, statement: Any, *, is_position: bool) -> str:
     return dtype
 
 
+def stored_at_once(statement: Any) -> Any:
+    """`statement` without the bf16 scratch that is stored as its first result: what it would hold is stored there."""
+    statements = list(statement.seq) if isinstance(statement, tirx.SeqStmt) else [statement]
+    own = [each.buffer for each in statements if isinstance(each, tirx.AllocBuffer)]
+    stores = [each for each in statements if isinstance(each, tirx.BufferStore)]
+    first = next((each for each in stores if each.buffer not in own), None)
+    if len(stores) + len(own) != len(statements) or first is None or not isinstance(first.value, TensorLoad):
+        return statement
+    scratch = first.value.source
+    makers = [each for each in stores if each.buffer.same_as(scratch)]
+    if str(scratch.dtype) != "bfloat16" or scratch not in own or len(makers) != 1:
+        return statement
+    between = [each.buffer for each in stores[stores.index(makers[0]) + 1 : stores.index(first)]]
+    others = [each.value for each in stores if each is not first]
+    if depends_on(makers[0].value, between) or any(depends_on(each, [scratch]) for each in others):
+        return statement
+    kept = [each for each in statements if each is not makers[0] and not _allocates(each, scratch)]
+    store = tirx.BufferStore(first.buffer, makers[0].value, first.indices)
+    return sequence(*(store if each is first else each for each in kept))
+
+
+def _allocates(statement: Any, buffer: Any) -> bool:
+    return isinstance(statement, tirx.AllocBuffer) and statement.buffer.same_as(buffer)
+
+
 def on_cells(statement: Any, cells: Mapping[Any, Any]) -> Any:
     """`statement` with cells in place of the elements of results."""
 
+    wide = [(_widened(cell), cell) for made, cell in cells.items() if str(made.dtype) == "bfloat16" != str(cell.dtype)]
+
     def load(node: Any) -> Any:
         return result_of(cells[node.source], str(node.source.dtype)) if node.source in cells else node
+
+    def call(node: Any) -> Any:
+        """A cell of bf16, widened, is what it holds."""
+        own = [cell for value, cell in wide if structural_equal(node, value)]
+        return tirx.BufferLoad(own[0], [index(0)]) if own else node
 
     def store(node: Any) -> Any:
         if node.buffer not in cells:
@@ -48,7 +80,8 @@ def on_cells(statement: Any, cells: Mapping[Any, Any]) -> Any:
         value = node.value if cell.dtype == node.buffer.dtype else _in_cell(node.value, cell)
         return tirx.BufferStore(cell, _in_two_choices(value), [index(0)])
 
-    return structural_map(statement, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")
+    rules = [(TensorLoad, load), (tirx.BufferStore, store), *([(ir.Call, call)] if wide else [])]
+    return structural_map(statement, rules, order="post")
 
 
 def result_of(cell: Any, dtype: str) -> Any:
@@ -94,16 +127,15 @@ def _in_fp32(value: Any, cell: Any) -> Any:
     if isinstance(value, tirx.FloatImm):
         return tirx.FloatImm("float32", float(value.value))
     if isinstance(value, tirx.Select):
-        own = widened_bfloat16(tirx.reinterpret("uint16", result_of(cell, "bfloat16")))
-
-        def widened(node: Any) -> Any:
-            return tirx.BufferLoad(cell, [index(0)]) if structural_equal(node, own) else node
-
-        condition = structural_map(value.condition, (ir.Call, widened), order="post")
-        return tirx.Select(condition, _in_cell(value.true_value, cell), _in_cell(value.false_value, cell))
+        return tirx.Select(value.condition, _in_cell(value.true_value, cell), _in_cell(value.false_value, cell))
     if isinstance(value, TensorLoad):
         return widened_bfloat16(tirx.reinterpret("uint16", value))
     return tirx.Cast("float32", value)
+
+
+def _widened(cell: Any) -> Any:
+    """What a cell holds as bf16, as fp32."""
+    return widened_bfloat16(tirx.reinterpret("uint16", result_of(cell, "bfloat16")))
 
 
 def _is_reinterpreted(value: Any, source: str) -> bool:
