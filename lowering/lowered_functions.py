@@ -12,6 +12,7 @@ from typing import Any
 
 from mlirtri.lowering.build_modules import Named, host_module
 from mlirtri.lowering.even_tasks import in_even_tasks
+from mlirtri.lowering.separate_results import with_separate_result
 from mlirtri.lowering.streaming_stores import with_streaming_stores
 from mlirtri.lowering.torch_threads import TASKS
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Target, tirx, tvm
@@ -49,13 +50,21 @@ def attempt(name: str, function: PrimFunc, target: Target) -> None:
     _tried[_key(name, function, target)] = _Lowered(function, _attributes(function), module)
 
 
-def built(functions: Iterable[Named], target: Target) -> Any:
-    """The runtime module of functions for this CPU."""
+def built(functions: Iterable[Named], target: Target, results: Mapping[str, int] | None = None) -> Any:
+    """The runtime module of functions for this CPU.
+
+    Those in `results` raise where the parameter that is given there shares memory with another.
+    """
     whole = IRModule({})
     for name, function in functions:
         found = _tried.pop(_key(name, function, target), None)
         is_known = found is not None and found.is_of(function)
-        whole.update(found.module if is_known else _lower(name, function, target))
+        lowered = found.module if is_known else _lower(name, function, target)
+        if results and name in results:
+            parts = [(at, with_separate_result(each, results[name], len(function.params)))
+                     for at, each in lowered.functions_items()]  # fmt: skip
+            lowered = IRModule(dict(parts), attrs=lowered.attrs)
+        whole.update(lowered)
     return tvm.tirx.build(whole, target=target, pipeline=LOWERED_PIPELINE)
 
 

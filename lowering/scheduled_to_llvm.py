@@ -14,7 +14,7 @@ from mlirtri.lowering.launch_plan import make_plan
 from mlirtri.lowering.lowered_functions import built
 from mlirtri.lowering.stage import Code, CompileContext
 from mlirtri.lowering.torch_threads import loading, use_threads
-from mlirtri.lowering.tvm_executable import MachineExecutable, make_executable
+from mlirtri.lowering.tvm_executable import MachineExecutable, make_executable, separate_results
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, relax, tvm
 from mlirtri.lowering.tvm_passes import first_failing, prim_funcs, relax_functions, short_message
 from mlirtri.lowering.tvm_targets import IMPERATIVE, tvm_target
@@ -30,7 +30,7 @@ def lower(mod: IRModule, context: CompileContext) -> Code:
     functions = prim_funcs(mod)
     if not functions:
         return Code("; no kernel\n", make_executable(plan, _none))
-    library = build(functions, target)
+    library = build(functions, target, separate_results(plan))
     loops = [name for name, function in functions if IMPERATIVE in (function.attrs or {})]
     text = library.inspect_source("ll")
     with loading(text, context.target.threads):
@@ -38,11 +38,14 @@ def lower(mod: IRModule, context: CompileContext) -> Code:
     return Code(stable_text(text), executable, library)
 
 
-def build(functions, target):
-    """The runtime module of these PrimFuncs; raises `CodegenError` on the line of one that TVM refuses."""
+def build(functions, target, results=None):
+    """The runtime module of these PrimFuncs; raises `CodegenError` on the line of one that TVM refuses.
+
+    `results` are parameters that functions see to it themselves that they share memory with no other.
+    """
 
     def attempt(some):
-        return built(some, target)
+        return built(some, target, results)
 
     try:
         return attempt(functions)

@@ -138,13 +138,24 @@ def _is_direct(plan: Plan, store: Store) -> bool:
         return False
     values = {number for step in plan.steps for number in (*step.inputs, *step.outputs)}
     # A view of what a launch writes would be another number.
-    if not values.issuperset((*range(plan.arguments), *plan.results)) or plan.results[0] not in store.home:
+    if not values.issuperset((*range(plan.arguments), *plan.results)) or plan.results[0] not in plan.steps[-1].outputs:
         return False
     within = [plan.values[number] for number in values - {*range(plan.arguments), *plan.results}]
     # More memory is better given back before the call is over.
     return all(plan.values[number].size and plan.values[number].device is None for number in values) and (
         sum(value.bytes for value in within) <= DIRECT_BYTES
     )
+
+
+def separate_results(plan: Plan) -> dict[str, int]:
+    """The function that writes the result of a direct call, to its parameter that is the result.
+
+    It is the last to be launched: what `out` shares with an argument that only others read, those have read by then.
+    """
+    if not _is_direct(plan, _place(plan)):
+        return {}
+    step = plan.steps[-1]
+    return {str(step.kernel): (*step.inputs, *step.outputs).index(plan.results[0])}
 
 
 def _is_sized(plan: Plan) -> bool:

@@ -1,8 +1,8 @@
 """The shortest way into a kernel that is a few launches with one result: a Python function written for its arguments.
 
-Takes compiled functions, which check shapes, dtypes, strides and devices themselves, and a general way to call. Gives
-a function that allocates and launches. What the launch refuses, and what it cannot see (gradients, negations that are
-yet to be done, memory of `out` that an argument shares), goes the general way, which copies or says what is wrong.
+Takes compiled functions, which check shapes, dtypes, strides, devices and that no argument shares memory with `out`
+themselves, and a general way to call. Gives a function that allocates and launches. What the launch refuses, and what
+it cannot see (gradients, negations that are yet to be done), goes the general way, which copies or says what is wrong.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def _direct(
     unfit = " or ".join([unfit, *(f"type({name}) is not float" for name in numbers)])
     launches = _Launches(direct, arguments, bound, result)
     lines = [f"        if {unfit}:", "            pass"]
-    lines += _on_tensors(tensors, launches, result, "are_plain")
+    lines += _on_tensors(tensors, launches, "are_plain")
     lines += _on_arrays(tensors, launches) if result.shape and result.array_dtype is not None else []
-    lines += _on_tensors(tensors, launches, result, "look_plain")
+    lines += _on_tensors(tensors, launches, "look_plain")
     # Whatever it is, the general way says it in the user's words.
     lines += ["    except Exception:", "        pass"]
     facts = {
@@ -196,21 +196,16 @@ def _names(arguments: Sequence[Type]) -> list[str]:
     return [f"a{at}" for at in range(len(arguments))]
 
 
-def _on_tensors(tensors: dict[str, Type], launches: _Launches, result: Type, check: str) -> list[str]:
-    """Two arrays are apart where one begins behind the other's end."""
+def _on_tensors(tensors: dict[str, Type], launches: _Launches, check: str) -> list[str]:
     given = ", ".join(tensors)
-    apart = [
-        f"((place := {name}.data_ptr()) >= end or place + {each.bytes} <= start)" for name, each in tensors.items()
-    ]
+    # The launch would say so, and its error take longer than the general way.
+    others = "".join(f" and out is not {name}" for name in tensors)
     return [
         f"        elif out is None and {check}({given}){launches.owned()}:",
         "            result = empty(shape, strides, dtype)",
         *(f"            {line}" for line in launches.into("result")),
-        f"        elif out is not None and {check}_with_out({given}, out){launches.owned('out')}:",
-        "            start = out.data_ptr()",
-        f"            end = start + {result.bytes}",
-        f"            if {' and '.join(apart)}:",
-        *(f"                {line}" for line in launches.into("out")),
+        f"        elif out is not None{others} and {check}_with_out({given}, out){launches.owned('out')}:",
+        *(f"            {line}" for line in launches.into("out")),
     ]
 
 

@@ -238,7 +238,7 @@ class Runner:
         results = self.allocated(inputs, device)
         late: list[tuple[Any, Any]] = []
         for index, target in zip(leaves, targets, strict=True):
-            if target.is_contiguous() and not any(overlap(target, each) for each in (*inputs, *results)):
+            if target.is_contiguous() and not any(overlap(target, each) for each in (*inputs, *self.bound, *results)):
                 results[index] = target
             else:
                 late.append((target, results[index]))

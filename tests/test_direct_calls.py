@@ -117,6 +117,8 @@ def test_launches_in_a_row_go_straight_in(launches, a, b):
     torch.testing.assert_close(kernel(a, b, out=(out := torch.empty(8, 8))), expected, **near)
     np.testing.assert_allclose(kernel(a.numpy(), b.numpy()), expected.numpy(), **near)
     assert launches == [0]
+    (memory := torch.zeros(12, 8))[:8] = b
+    torch.testing.assert_close(kernel(a, memory[:8], out=memory[4:]), expected, **near)
     assert kernel(a, b, out=b) is b
     torch.testing.assert_close((out, b), (expected, expected), **near)
 
@@ -223,6 +225,9 @@ def test_out_may_share_memory_with_an_argument(kernel, a, b):
         assert torch.equal(kernel(memory[:8], b, out=memory[start : start + 8]), expected)
         memory[4:] = a
         assert torch.equal(kernel(memory[4:], b, out=memory[start : start + 8]), a + b)
+    with pytest.raises(ValueError, match="memory is shared"):
+        kernel.runner.executable.direct.steps[0].function(memory[:8], b, memory[1:9])
+    assert torch.equal(memory[4:], a + b)
     assert kernel(a, b, out=a) is a
     assert torch.equal(a, torch.arange(8.0) + b)
     with pytest.raises(ArgumentMismatchError, match="out"):

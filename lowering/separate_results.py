@@ -1,0 +1,70 @@
+"""Compiled functions that look themselves whether the memory of their result is their own, before they do anything.
+
+Takes a lowered PrimFunc and which of its parameters is the result. Gives it with an error where an address of that
+is one of another's: what called it then copies, or says so. In Python the look takes a fifth of a short call.
+Refuses functions that are not as TVM's lowering leaves those of static shapes (`CodegenError`).
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from mlirtri.errors import CodegenError
+from mlirtri.lowering.tvm_names import PrimFunc, ir, tirx
+
+_SCOPE = "compute_scope"
+"""Attribute of the statement between what looks at the arguments and what returns."""
+_ELEMENT_OF_INT64 = 17
+"""TVM's number of the field "an int64 of an array": of a DLTensor the first one is the address of its elements."""
+
+
+def with_separate_result(function: PrimFunc, result: int, parameters: int) -> PrimFunc:
+    """`function`, which raises where the memory of parameter number `result` is another's; it has so many."""
+    if parameters == 1:
+        return function
+    buffers: list[Any] = []
+    checks: list[Any] = []
+
+    def placed(statement: Any) -> Any:
+        if isinstance(statement, tirx.SeqStmt):
+            return tirx.SeqStmt([placed(each) for each in statement.seq])
+        if isinstance(statement, tirx.DeclBuffer) and _handle(statement) is not None:
+            buffers.append(statement)
+        if not isinstance(statement, tirx.AttrStmt):
+            return statement
+        if statement.attr_key == _SCOPE:
+            checks.extend(_checks(buffers, result, parameters))
+            return tirx.SeqStmt([*checks, statement])
+        return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, placed(statement.body))
+
+    body = placed(function.body)
+    if not checks:
+        raise CodegenError("TVM made a function that does not look at its arguments")
+    return function.with_body(body)
+
+
+def _checks(buffers: list[Any], result: int, parameters: int) -> list[Any]:
+    if len(buffers) != parameters:
+        raise CodegenError(f"TVM made a function of {len(buffers)} tensors for {parameters}")
+    own, kind, message = _range(buffers[result]), ir.StringImm("ValueError"), [ir.StringImm("memory is shared")]
+    others = [_range(each) for at, each in enumerate(buffers) if at != result]
+    return [tirx.AssertStmt(tirx.Or(each[0] >= own[1], each[1] <= own[0]), kind, message) for each in others]
+
+
+def _handle(declaration: Any) -> Any:
+    """The argument of the packed function that a buffer is the elements of; None of other buffers."""
+    data = declaration.data
+    if not isinstance(data, ir.Call) or len(data.args) != 1:
+        return None
+    field = data.args[0]
+    is_field = isinstance(field, ir.Call) and getattr(field.op, "name", "") == "tirx.tvm_struct_get"
+    return field.args[0] if is_field else None
+
+
+def _range(declaration: Any) -> tuple[Any, Any]:
+    """The address of a buffer's first element, and the one behind its last."""
+    buffer = declaration.buffer
+    size = prod(int(each) for each in buffer.shape) * max(1, int(buffer.dtype.bits) // 8)
+    start = tirx.call_intrin("int64", "tirx.tvm_struct_get", _handle(declaration), 0, _ELEMENT_OF_INT64)
+    return start, start + tirx.IntImm("int64", size)
