@@ -1,6 +1,6 @@
 """Names inside of the bf16 values that a statement stores become statements before it.
 
-Takes a statement in which no name is bound twice. Gives it with `Bind` for `Let` around and inside of what goes to bf16
+Takes a statement; copies of an expression in it may bind the same names. Gives it with `Bind` for `Let` around and inside of what goes to bf16
 buffers. TVM rounds such a value by a formula that repeats it, with its `Let`, and its vectors refuse a name that is
 bound twice. Names of an arm of a condition, which may only be computed where the condition holds, stay where they are.
 """
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.tir_statements import depends_on, sequence
-from mlirtri.lowering.tvm_names import ir, structural_map, structural_walk, tirx
+from mlirtri.lowering.tir_statements import depends_on, sequence, substituted
+from mlirtri.lowering.tvm_names import ir, structural_equal, structural_map, structural_walk, tirx
 
 
 def named_before(statement: Any) -> Any:
@@ -32,16 +32,21 @@ def _bound_before(store: Any) -> Any:
 def _without_names(value: Any, names: list[Any]) -> Any:
     """`value` as it is once `names`, to which its own are added, are bound."""
     while isinstance(value, tirx.Let):
-        names.append(tirx.Bind(value.var, _without_names(value.value, names)))
-        value = value.body
+        value = _named(value, _without_names(value.value, names), names)
     if _has_arms(value):
         return value
 
-    def lifted(node):
-        names.append(tirx.Bind(node.var, node.value))
-        return node.body
+    return structural_map(value, (tirx.Let, lambda node: _named(node, node.value, names)), order="post")
 
-    return structural_map(value, (tirx.Let, lifted), order="post")
+
+def _named(let: Any, value: Any, names: list[Any]) -> Any:
+    """What is inside of `let`, once `names`, to which its own is added, are bound."""
+    same = next((each for each in names if each.var.same_as(let.var)), None)
+    if same is not None and structural_equal(same.value, value):
+        return let.body
+    variable = let.var if same is None else tirx.Var(let.var.name, let.var.ty)
+    names.append(tirx.Bind(variable, value))
+    return let.body if same is None else substituted(let.body, let.var, variable)
 
 
 def _has_arms(value: Any) -> bool:

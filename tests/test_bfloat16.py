@@ -120,3 +120,12 @@ def test_nothing_but_casts_of_bits_sees_a_bfloat16():
         lines = [line for line in print_module(module).splitlines() if "bf16" in line and "func.func" not in line]
     assert lines
     assert all("arith.bitcast" in line for line in lines), lines
+
+
+def test_copies_of_a_value_bind_its_names_once(monkeypatch):
+    """A rounding that a relu reads three times was three buffers of one name, which TVM refuses."""
+    monkeypatch.setenv("MLIRTRI_FORCE_SCHEDULES", "1")
+    net = torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3, padding=1, groups=2), torch.nn.ReLU()).to(torch.bfloat16).eval()
+    x = torch.randn(1, 8, 6, 7).to(torch.bfloat16)
+    kernel = mt.from_torch(net, (x,)).compile(pipeline="relax")
+    torch.testing.assert_close(kernel(x), net(x))
