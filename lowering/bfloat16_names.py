@@ -1,8 +1,9 @@
 """Names inside of the bf16 values that a statement stores become statements before it.
 
-Takes a statement; copies of an expression in it may bind the same names. Gives it with `Bind` for `Let` around and inside of what goes to bf16
-buffers. TVM rounds such a value by a formula that repeats it, with its `Let`, and its vectors refuse a name that is
-bound twice. Names of an arm of a condition, which may only be computed where the condition holds, stay where they are.
+Takes a statement; copies of an expression in it may bind the same names. Gives it with `Bind` for `Let` around and
+inside of what goes to bf16 buffers. TVM rounds such a value by a formula that repeats it, with its `Let`, and its
+vectors refuse a name that is bound twice. Names of an arm of a condition, which may only be computed where the
+condition holds, stay where they are.
 """
 
 from __future__ import annotations
