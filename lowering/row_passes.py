@@ -16,14 +16,15 @@ from mlirtri.lowering.row_nests import Nest
 from mlirtri.lowering.row_plan import DEAR, RowPlan, Step
 from mlirtri.lowering.row_statements import (
     INFINITY_BITS,
+    doubled_up_to,
     fetch,
-    halving,
     in_order,
     integers_of,
     is_same_number,
     lanewise,
     loaded,
     stored,
+    together,
     vectorizable,
 )
 from mlirtri.lowering.tir_statements import index, plus
@@ -179,18 +180,19 @@ class RowWriter:
         vectors = min(self._vectors(step, bool(reductions)), max(1, length // lanes))
         wide = min(lanes, length)
         self._allocate_elements(step, wide)
+        room = doubled_up_to(wide)
         for at in reductions:
             target = self.plan.nests[at].target
-            self.partial[at] = self._allocate(f"{target.name}_partial", [vectors * wide], str(target.dtype))
+            self.partial[at] = self._allocate(f"{target.name}_partial", [vectors * room], str(target.dtype))
             if self.plan.reducers[at].extremum is not None and str(target.dtype) in INFINITY_BITS:
                 integers = integers_of(target.dtype)
-                self.magnitudes[at] = self._allocate(f"{target.name}_magnitudes", [vectors * wide], integers)
+                self.magnitudes[at] = self._allocate(f"{target.name}_magnitudes", [vectors * room], integers)
         outer = tuple(tirx.Var(f"o{at}", "int64") for at in range(len(step.extents) - 1))
         loops = self._strips(step, outer, vectors, wide)
         for variable, extent in reversed(list(zip(outer, step.extents[:-1], strict=True))):
             loops = tirx.For(variable, index(0), index(extent), tirx.ForKind.SERIAL, loops)
-        starts = [self._started(at, vectors, wide) for at in reductions]
-        ends = [each for at in reductions for each in self._combined(at, vectors * wide)]
+        starts = [self._started(at, vectors, room) for at in reductions]
+        ends = [each for at in reductions for each in self._combined(at, vectors, room)]
         self.registers.clear()
         return [*starts, loops, *ends]
 
@@ -316,19 +318,14 @@ class RowWriter:
             for first in range(vectors) for buffer, value in starts
         ])  # fmt: skip
 
-    def _combined(self, at: int, wide: int) -> list[Any]:
-        """Halves added to halves, down to one."""
+    def _combined(self, at: int, vectors: int, lanes: int) -> list[Any]:
+        """Partial results together, and where the row's value goes."""
         reducer, nest, partial = self.plan.reducers[at], self.plan.nests[at], self.partial[at]
         magnitudes = self.magnitudes.get(at)
         combine = reducer.combine if magnitudes is None else reducer.extremum
         halved = [(partial, nest.target.dtype, combine)]
         halved += [] if magnitudes is None else [(magnitudes, magnitudes.dtype, tirx.Max)]
-        statements: list[Any] = []
-        while wide > 1:
-            half = wide // 2
-            for buffer, dtype, made in halved:
-                statements.append(lanewise(buffer, 0, half, halving(dtype, made, buffer, wide - half)))
-            wide -= half
+        statements = together(halved, vectors, lanes)
         total = loaded(partial, [index(0)], nest.target.dtype)
         if magnitudes is not None:
             total = self._kept(at, total, [index(0)])

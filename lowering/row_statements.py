@@ -5,7 +5,7 @@ Takes and gives TIR. Knows no plan and no row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlirtri.lowering.tir_statements import index, plus
@@ -27,7 +27,35 @@ def fetch(place: Any) -> Any:
     return tirx.Evaluate(call)
 
 
-def halving(dtype: Any, combine: Callable[[Any, Any], Any], partial: Any, distance: int) -> Callable[[Any], Any]:
+Combine = Callable[[Any, Any], Any]
+
+
+def doubled_up_to(lanes: int) -> int:
+    """Lanes that halve down to one: as many as there are, or the next power of two."""
+    return 1 << (lanes - 1).bit_length()
+
+
+def together(buffers: Sequence[tuple[Any, Any, Combine]], vectors: int, lanes: int) -> list[Any]:
+    """Vectors onto vectors, then halves onto halves, down to element 0 of each buffer, given with dtype and operation.
+
+    Each access is a whole vector or a part of one: memory that is read across the vectors that were stored into it is
+    no registers to LLVM, and a CPU waits until it is written.
+    """
+    statements = []
+    while vectors > 1:
+        half = vectors // 2
+        for buffer, dtype, combine in buffers:
+            value = _with_others(dtype, combine, buffer, (vectors - half) * lanes)
+            statements += [lanewise(buffer, at * lanes, lanes, value) for at in range(half)]
+        vectors -= half
+    while lanes > 1:
+        lanes //= 2
+        for buffer, dtype, combine in buffers:
+            statements.append(lanewise(buffer, 0, lanes, _with_others(dtype, combine, buffer, lanes)))
+    return statements
+
+
+def _with_others(dtype: Any, combine: Combine, partial: Any, distance: int) -> Callable[[Any], Any]:
     def value(lane: Any) -> Any:
         own, other = (loaded(partial, [plus(lane, index(far))], dtype) for far in (0, distance))
         return vectorizable(combine(own, other))

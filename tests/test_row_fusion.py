@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -10,8 +12,9 @@ from tvm_room_helpers import random
 
 import mlirtri as mt
 from mlirtri.lowering.tvm_names import SCRIPT_NAMES, PrimFunc, from_source
+from mlirtri.lowering.tvm_targets import vector_bits
 
-SHAPES = ((128, 4096), (5, 64), (3, 17), (7, 1), (1, 33), (2, 3, 100), (4, 1000), (6, 5, 2, 31))
+SHAPES = ((128, 4096), (5, 49), (3, 17), (7, 1), (1, 33), (2, 3, 100), (4, 1000), (6, 5, 2, 31))
 
 
 @mt.jit
@@ -226,6 +229,16 @@ def test_a_tile_that_somebody_asks_for_overrides_the_check(monkeypatch):
     assert kernel.stats["kernels"] == 1
     assert "for row in range(T.min(T.int64(2)," in kernel.ir["scheduled"]
     torch.testing.assert_close(kernel(x), torch.softmax(x, -1), rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("length", [49, 11])
+def test_partial_results_are_read_in_the_vectors_that_were_stored(length):
+    """Three vectors halved are vectors across two stores each, which a CPU waits for: 13 times as slow."""
+    x = torch.randn(64, length)
+    kernel = unit_rows.compile(x)
+    widths = [int(each) for each in re.findall(r"vectorized\(T\.int64\((\d+)\)\)", kernel.ir["scheduled"])]
+    assert all(each == length or (each <= vector_bits() // 32 and not each & (each - 1)) for each in widths)
+    torch.testing.assert_close(kernel(x), x / x.norm(dim=-1, keepdim=True))
 
 
 def test_columns_and_products_are_no_rows():
