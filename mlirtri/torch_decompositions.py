@@ -22,6 +22,7 @@ from mlirtri.torch_complex_functions import with_complex
 from mlirtri.torch_complex_moves import chosen, with_moves
 from mlirtri.torch_counts import COUNTS
 from mlirtri.torch_distances import DISTANCES
+from mlirtri.torch_distributions import DISTRIBUTIONS
 from mlirtri.torch_floats import FLOATS, floor_divided, fmod
 from mlirtri.torch_fourier import FOURIER
 from mlirtri.torch_indices import INDICES, put_at_one_index
@@ -238,6 +239,7 @@ OURS: dict[Any, Callable[..., Any]] = {
     **BITS,
     **COUNTS,
     **DISTANCES,
+    **DISTRIBUTIONS,
     **POWERS,
     **STRIDES,
     **FLOATS,

@@ -248,7 +248,9 @@ def inverse_ex(a: Tensor, *, check_errors: bool = False) -> Any:
         return a.clone(), torch.zeros(a.shape[:-2], dtype=torch.int32, device=a.device)
     if not _is_taken(a):
         return NotImplemented
-    x, _, _, info = _solution(a, torch.eye(a.shape[-1], dtype=a.dtype, device=a.device), True)
+    # As many as there are matrices: else it might be taken for a vector of each.
+    unit = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device).expand(a.shape)
+    x, _, _, info = _solution(a, unit, True)
     if check_errors:
         _refuse_unless(info == 0, "torch.linalg.inv: a matrix is singular")
     return x, info

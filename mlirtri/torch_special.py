@@ -89,18 +89,29 @@ def bessel_i0(x: torch.Tensor) -> torch.Tensor:
 
 
 def inverse_error_function(x: torch.Tensor) -> torch.Tensor:
-    """Newton's steps, far from 0 on the complement, from Winitzki's first guess."""
-    rest = 1 - torch.abs(x)
+    """By the inverse of the complement."""
+    size = torch.abs(x)
+    return torch.where(size > 1, math.nan, torch.copysign(_inverse(size, 1 - size), x))
+
+
+def inverse_complement(x: torch.Tensor) -> torch.Tensor:
+    """The inverse of 1 - erf, from 0 to 1."""
+    return torch.where((x < 0) | (x > 1), math.nan, _inverse(1 - x, x))
+
+
+def _inverse(size: torch.Tensor, rest: torch.Tensor) -> torch.Tensor:
+    """Of ``size = 1 - rest``, by Newton's steps, far from 0 on the complement, from Winitzki's first guess."""
     logarithm = torch.log(rest * (2 - rest))
     middle = 2 / (math.pi * 0.147) + logarithm / 2
     guess = torch.sqrt(torch.sqrt(middle * middle - logarithm / 0.147) - middle)
     for _ in range(3):
         slope = 2 / math.sqrt(math.pi) * torch.exp(-guess * guess)
-        missing = torch.where(rest > 0.5, torch.abs(x) - torch.erf(guess), complement(guess) - rest)
-        step = missing / slope
-        guess = guess + step / (1 + guess * step)
-    found = torch.where(rest == 0, math.inf, torch.where(x == 0, 0.0, guess))
-    return torch.where(rest < 0, math.nan, torch.copysign(found, x))
+        step = (size - torch.erf(guess)) / slope
+        found = complement(guess)
+        # Far from 0 on the logarithm, which is nearly a parabola.
+        far = torch.log(found / torch.where(rest > 0.5, 1.0, rest)) * found / slope
+        guess = guess + torch.where(rest > 0.5, step / (1 + guess * step), far)
+    return torch.where(rest == 0, math.inf, torch.where(size == 0, 0.0, guess))
 
 
 def complement(x: torch.Tensor) -> torch.Tensor:

@@ -32,8 +32,8 @@ def solutions(a, b, s):
 
 
 def solution(a, b, s):
-    """With a logarithm of what has no pivot on its diagonal."""
-    return torch.linalg.solve(a, b), torch.linalg.det(a), torch.linalg.slogdet(a * torch.eye(4).flip(0))
+    """With a logarithm of what has no pivot on its diagonal, and of as many matrices as these have rows."""
+    return torch.linalg.solve(a, b), torch.linalg.inv(a[:, :2, :2]), torch.linalg.slogdet(a * torch.eye(4).flip(0))
 
 
 def roots(a, b, s):
