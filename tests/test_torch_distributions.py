@@ -21,7 +21,12 @@ def of_all(x, p):
 
 def of_zeta(x, p):
     """Also left of 0, where the sum has more terms; large orders."""
-    return special.zeta(p + 1.5, p), special.zeta(30, p + 9), torch.polygamma(2, p + 0.125), torch.polygamma(2, p - 8.53125)
+    return (
+        special.zeta(p + 1.5, p),
+        special.zeta(30, p + 9),
+        torch.polygamma(2, p + 0.125),
+        torch.polygamma(2, p - 8.53125),
+    )
 
 
 def check(function, pipeline, dtype):
