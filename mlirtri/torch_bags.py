@@ -65,7 +65,16 @@ def _largest(rows: torch.Tensor, bag: torch.Tensor, counts: torch.Tensor, bags: 
     return torch.where(is_in.any(1).unsqueeze(-1), found, 0.0).to(rows.dtype)
 
 
+def renormed(weight: torch.Tensor, indices: torch.Tensor, max_norm: float, norm_type: float) -> torch.Tensor:
+    """The rows that are read, made no longer than `max_norm`."""
+    norms = torch.linalg.vector_norm(weight, norm_type, -1, True)
+    read = torch.zeros(weight.shape[0], dtype=torch.int64, device=weight.device)
+    read = read.index_fill(0, indices.flatten().long(), 1).unsqueeze(-1)
+    return torch.where((read != 0) & (norms > max_norm), weight * (max_norm / (norms + 1e-7)), weight)
+
+
 BAGS: dict[Any, Callable[..., Any]] = {
+    aten.embedding_renorm.default: renormed,
     aten.embedding_bag.default: bagged,
     aten.embedding_bag.padding_idx: bagged_with_padding,
     aten._embedding_bag.default: bagged,
