@@ -79,7 +79,9 @@ def minimum(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def hardtanh(x: torch.Tensor, min_val: float = -1, max_val: float = 1) -> torch.Tensor:
-    """The same of this clamp, and of the next."""
+    """The same of this clamp, and of the next; limits of integers are integers."""
+    if not x.is_floating_point():
+        min_val, max_val = int(min_val), int(max_val)
     return torch.clamp(x, min_val, max_val)
 
 

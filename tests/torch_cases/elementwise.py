@@ -214,6 +214,7 @@ CASES = [
     ("glu", lambda x: F.glu(x, 1), lambda: (f(3, 6),)),
     ("softplus beta", lambda x: F.softplus(x, 2.0, 5.0), lambda: (f(9) * 5,)),
     ("hardtanh range", lambda x: F.hardtanh(x, -0.2, 0.4), lambda: (f(9),)),
+    ("hardtanh of integers", lambda x: F.hardtanh(x, -2.5, 3.5), lambda: (i(9),)),
     ("complex add", torch.add, lambda: (c(5), c(5))),
     ("complex equal", lambda x: (x == x.flip(0), x != 1j, x.mean(0)), lambda: (c(5),)),
     ("complex mul", torch.mul, lambda: (c(5), c(5))),
