@@ -14,6 +14,8 @@ aten = torch.ops.aten
 
 INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By the number of their bytes."""
+FRACTIONS = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 23, torch.float64: 52}
+"""How many bits there are below the exponent's."""
 
 
 def seen_as(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -68,6 +70,18 @@ def nextafter(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.where(x == y, y, torch.where(torch.isnan(x) | torch.isnan(y), x + y, beside))
 
 
+def fraction_and_exponent(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """`torch.frexp`: what has no leading bit is multiplied by a power of 2 first."""
+    digits = FRACTIONS[x.dtype]
+    mask = (1 << (8 * x.element_size() - 1 - digits)) - 1
+    is_small = x.abs() < torch.finfo(x.dtype).tiny
+    bits = _bits(torch.where(is_small, x * 2.0 ** (digits + 1), x))
+    exponent = ((bits >> digits) & mask).int() - (mask // 2 - 1) - torch.where(is_small, digits + 1, 0)
+    fraction = ((bits & ~(mask << digits)) | ((mask // 2 - 1) << digits)).view(x.dtype)
+    is_kept = (x == 0) | torch.logical_not(torch.isfinite(x))
+    return torch.where(is_kept, x, fraction), torch.where(is_kept, 0, exponent).int()
+
+
 def _bits(x: torch.Tensor) -> torch.Tensor:
     return x.view(INTEGERS[x.element_size()])
 
@@ -78,4 +92,5 @@ BITS: dict[Any, Callable[..., Any]] = {
     aten.copysign.Tensor: copysign,
     aten.copysign.Scalar: copysign,
     aten.nextafter.default: nextafter,
+    aten.frexp.Tensor: fraction_and_exponent,
 }

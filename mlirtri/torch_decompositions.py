@@ -25,7 +25,7 @@ from mlirtri.torch_distances import DISTANCES
 from mlirtri.torch_distributions import DISTRIBUTIONS
 from mlirtri.torch_floats import FLOATS, floor_divided, fmod
 from mlirtri.torch_fourier import FOURIER
-from mlirtri.torch_indices import INDICES, put_at_one_index
+from mlirtri.torch_indices import INDICES, put_at_one_index, settled_values
 from mlirtri.torch_linear_algebra import LINEAR_ALGEBRA
 from mlirtri.torch_masks import MASKS, has_masks
 from mlirtri.torch_norms import NORMS
@@ -138,6 +138,9 @@ def placed(x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool
         order = [*axes, *[axis for axis in range(x.dim()) if axis not in axes]]
         found = aten.index_put.default(x.permute(order), [indices[axis] for axis in axes], values, accumulate)
         return found.permute([order.index(axis) for axis in range(x.dim())])
+    if (settled := settled_values(x, indices, values)) is None:
+        return x.clone()
+    values = settled
     if (found := put_at_one_index(x, indices, values, accumulate)) is not None:
         return found
     positive = [

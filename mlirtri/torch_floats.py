@@ -36,6 +36,15 @@ def elu(x: torch.Tensor, alpha: float = 1, scale: float = 1, input_scale: float 
     return torch.where(wide < 0, torch.expm1(wide * input_scale) * (alpha * scale), wide * scale).to(x.dtype)
 
 
+def rrelu(
+    x: torch.Tensor, noise: torch.Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, _: Any = None
+) -> Any:
+    """Random slopes in training, which is refused elsewhere; their mean otherwise."""
+    if training:
+        return NotImplemented
+    return torch.nn.functional.leaky_relu(x, (lower + upper) / 2), noise
+
+
 def of_halves(operator: Any) -> Callable[..., Any]:
     """The operator on float32, where torch-mlir's parts of it overflow in halves."""
 
@@ -76,6 +85,20 @@ def minimum(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch_integers.extreme(torch.minimum)(x, y)
     x, y = x.to(kind), y.to(kind)
     return torch.where((x < y) | torch.isnan(x), x, y)
+
+
+def without_nan(operator: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """`fmax` or `fmin`, of `maximum` or `minimum`: the other one, where one is NaN."""
+
+    def apply(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        kind = torch.result_type(x, y)
+        x, y = x.to(kind), y.to(kind)
+        found = operator(x, y)
+        if not kind.is_floating_point:
+            return found
+        return torch.where(torch.isnan(x), y, torch.where(torch.isnan(y), x, found))
+
+    return apply
 
 
 def hardtanh(x: torch.Tensor, min_val: float = -1, max_val: float = 1) -> torch.Tensor:
@@ -178,10 +201,13 @@ FLOATS: dict[Any, Callable[..., Any]] = {
     aten.reciprocal.default: reciprocal,
     aten.gelu.default: gelu,
     aten.elu.default: elu,
+    aten.rrelu_with_noise_functional.default: rrelu,
     aten.sigmoid.default: of_halves(aten.sigmoid.default),
     aten.round.decimals: of_halves(aten.round.decimals),
     aten.maximum.default: maximum,
     aten.minimum.default: minimum,
+    aten.fmax.default: without_nan(torch.maximum),
+    aten.fmin.default: without_nan(torch.minimum),
     aten.clamp.default: clamp,
     aten.clamp.Tensor: clamp,
     aten.clamp_min.default: clamp,

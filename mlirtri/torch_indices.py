@@ -62,6 +62,21 @@ def put_at_one_index(
     return aten.index_put.default(flat, place, values, accumulate).view(x.shape)
 
 
+def settled_values(x: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> Tensor | None:
+    """As many values as places, where only a run counts these: torch-mlir writes one where there are none; or None."""
+    axes = [axis for axis, each in enumerate(indices) if each is not None]
+    shape = torch.broadcast_shapes(*[indices[axis].shape for axis in axes])
+    if _has_no_elements(shape):
+        return None
+    if all(isinstance(size, int) for size in shape):
+        return values
+    wanted = [*x.shape[: axes[0]], *shape, *x.shape[axes[-1] + 1 :]]
+    missing = len(wanted) - values.dim()
+    places = range(axes[0], axes[0] + len(shape))
+    is_one = any(at < missing or (type(size := values.shape[at - missing]) is int and size == 1) for at in places)
+    return values.expand(wanted).contiguous() if is_one else values
+
+
 def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """At places among all elements."""
     return aten.index_put.default(x.flatten(), [index.flatten()], source.flatten(), accumulate).view(x.shape)

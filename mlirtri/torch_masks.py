@@ -32,9 +32,15 @@ def write(x: torch.Tensor, indices: Indices, values: torch.Tensor, accumulate: b
     if (only := _only(indices)) is None:
         return aten.index_put.default(x, _as_positions(indices), values, accumulate)
     first, mask = only
-    if not accumulate and all(isinstance(size, int) and size == 1 for size in values.shape):
-        truth = mask.view([*mask.shape, *[1] * (x.dim() - first - mask.dim())])
-        return torch.where(truth, values.to(x.dtype).view(()), x)
+    behind = x.dim() - first - mask.dim()
+    along = values.dim() - behind - 1
+    if along < 0 or (isinstance(values.shape[along], int) and values.shape[along] == 1):
+        # The same for all places, of which there may be none: torch-mlir would write one.
+        truth = mask.view([*mask.shape, *[1] * behind])
+        if along >= 0:
+            values = values.view([*values.shape[:along], *[1] * mask.dim(), *values.shape[along + 1 :]])
+        values = values.to(x.dtype)
+        return torch.where(truth, x + values if accumulate else values, x)
     flat = _joined(x, first, mask.dim())
     return aten.index_put.default(flat, [*[None] * first, _places(mask)], values, accumulate).view(x.shape)
 
@@ -43,6 +49,14 @@ def selected(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """The elements of `x` where the mask is true."""
     x, mask = torch.broadcast_tensors(x, mask)
     return read(x, [mask])
+
+
+def scattered(x: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    """The elements of `source` in turn where the mask is true; torch-mlir has this of one shape."""
+    if x.shape == mask.shape:
+        return NotImplemented
+    x, mask = torch.broadcast_tensors(x, mask)
+    return aten.masked_scatter.default(x.contiguous(), mask.contiguous(), source)
 
 
 def _only(indices: Indices) -> tuple[int, torch.Tensor] | None:
@@ -85,6 +99,7 @@ def columns(mask: torch.Tensor) -> list[torch.Tensor]:
 
 MASKS: dict[Any, Callable[..., Any]] = {
     aten.masked_select.default: selected,
+    aten.masked_scatter.default: scattered,
     aten.nonzero_numpy.default: columns,
     aten.where.default: columns,
 }

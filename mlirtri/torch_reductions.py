@@ -26,6 +26,17 @@ def in_float32(operator: Any) -> Callable[..., Any]:
     return compute
 
 
+def so_far(operator: Any) -> Callable[..., torch.Tensor]:
+    """`cumsum` or `cumprod`, of which torch-mlir takes no other dtype."""
+
+    def compute(x: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
+        if dtype is not None and dtype not in HALVES:
+            return operator(x.to(dtype), dim)
+        return in_float32(operator)(x, dim, dtype=dtype)
+
+    return compute
+
+
 def total(x: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
     """Of complex numbers or of halves."""
     operator = torch_complex.total if x.dtype.is_complex else in_float32(aten.sum.dim_IntList)
@@ -125,8 +136,6 @@ REDUCTIONS: dict[Any, Callable[..., Any]] = {
         operator: in_float32(operator)
         for operator in (
             aten.mean.default,
-            aten.cumsum.default,
-            aten.cumprod.default,
             aten.prod.default,
             aten.prod.dim_int,
             aten.linalg_vector_norm.default,
@@ -139,6 +148,7 @@ REDUCTIONS: dict[Any, Callable[..., Any]] = {
     aten.avg_pool3d.default: averaged(aten.avg_pool3d.default, 3),
     aten.amax.default: extremum(aten.amax.default),
     aten.amin.default: extremum(aten.amin.default),
+    **{operator: so_far(operator) for operator in (aten.cumsum.default, aten.cumprod.default)},
     aten.sum.dim_IntList: total,
     aten.mean.dim: mean,
     aten.var.correction: variance,

@@ -58,8 +58,22 @@ def unfilled(size: Any, stride: Any, **options: Any) -> torch.Tensor:
     return aten.empty.memory_format(size, **options)
 
 
+def copied(view: Any) -> Callable[..., torch.Tensor]:
+    """A view as a tensor of its own."""
+
+    def apply(*arguments: Any, **options: Any) -> torch.Tensor:
+        return view(*arguments, **options).clone()
+
+    return apply
+
+
 STRIDES: dict[Any, Callable[..., Any]] = {
     aten.as_strided.default: strided,
     aten.as_strided_scatter.default: written,
     aten.empty_strided.default: unfilled,
+    aten.as_strided_copy.default: copied(aten.as_strided.default),
+    aten.narrow_copy.default: copied(aten.narrow.default),
+    aten.permute_copy.default: copied(aten.permute.default),
+    aten.view_copy.default: copied(aten.view.default),
+    aten.view_copy.dtype: copied(aten.view.dtype),
 }

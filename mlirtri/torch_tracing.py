@@ -15,6 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from mlirtri.torch_quantised_tensors import QuantisedTensors
+from mlirtri.torch_spellings import SPELLINGS
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -60,6 +61,8 @@ class _Spelled(TorchFunctionMode):
         if not self.strict:
             found = self.quantised.call(func, args, kwargs)
             if found is not NotImplemented:
+                return found
+            if func in SPELLINGS and (found := SPELLINGS[func](*args, **kwargs)) is not NotImplemented:
                 return found
         if func is torch.Tensor.item and id(args[0]) in self.filled:
             return self.filled[id(args[0])][1]

@@ -127,6 +127,35 @@ def test_writes_at_places():
     check(writes_at_places, FLOATS, FLOATS[:, :3].clone(), FLOATS.flip(1), pipeline="mlir")
 
 
+def writes_where_nothing_is(x, mask, row):
+    """torch-mlir wrote one of several equal values where a mask is true nowhere."""
+    none = torch.zeros(0, dtype=torch.int64)
+    at_mask, at_places = x.index_put((mask,), row, accumulate=True), x[:, 0].index_put((mask.nonzero()[:, 0],), row[:1])
+    return at_mask, at_places, x.index_put((none, none), row[:0]), torch.masked_select(x[:2].unsqueeze(1), x > 0)
+
+
+def test_writes_at_no_places_and_through_masks_of_another_shape():
+    check(writes_where_nothing_is, FLOATS, torch.zeros(3, dtype=torch.bool), FLOATS[0], pipeline="mlir")
+
+
+def spelled(x, start):
+    weights = torch.tensor([1, 2, 0, 1, 3, 1]), torch.tensor([0.5, 0.1, 2.0, 1.5, 0.3, 1.0])
+    moments = x.cov(correction=2, fweights=weights[0], aweights=weights[1]), torch.cov(x[0]), x.corrcoef()
+    asked = torch.allclose(x, x + 1e-9), torch.equal(x, x.nan_to_num()), x.equal(x[0])
+    return moments, asked, torch.narrow(x, 1, start - 4, 2), torch.combinations(x[0], 3)
+
+
+def of_floats(x, start):
+    tiny = torch.cat([x[0] * 1e-41, torch.tensor([0.0, float("inf")])])
+    extremes = torch.fmax(x, x.flip(0)), torch.fmin(x, x.flip(0)), torch.fmax(start, start - 1)
+    return torch.frexp(x)[0], torch.frexp(tiny), extremes, x.cumprod(1, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("function", [pytest.param(spelled, marks=pytest.mark.slow), of_floats])
+def test_what_torch_mlir_has_not(function):
+    check(function, WITH_NAN, torch.tensor(1), pipeline="mlir")
+
+
 def divisors(x, y):
     far = torch.lcm(x.to(torch.int8) * 4, torch.tensor([127, 1, 1, 1, 1], dtype=torch.int8))
     return torch.gcd(x, y), torch.lcm(x, y), torch.gcd(x.int(), y[:1].int()), far
