@@ -31,6 +31,9 @@ def group_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, batch: int, channels: int, size: int, groups: int, eps: float
 ) -> Any:
     """Rows are `groups` groups of channels, each of which has `size` elements."""
+    if type(batch) is int and batch == 0:
+        rows = torch.empty(0, groups, dtype=_kind_of_rows(x, weight, bias), device=x.device)
+        return x.clone(), rows, rows.clone()
     if not _is_plain(x, weight, bias):
         return NotImplemented
     inside = [channels // groups, *x.shape[2:]]

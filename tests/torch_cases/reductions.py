@@ -118,6 +118,7 @@ CASES = [
     ("layer norm half", lambda x: F.layer_norm(x, (8,)), lambda: (f(2, 3, 8, dtype=torch.float16),)),
     ("group norm", lambda x, w, z: F.group_norm(x, 2, w, z), lambda: (f(2, 4, 3, 3), f(4), f(4))),
     ("group norm 1d", lambda x: F.group_norm(x, 3), lambda: (f(2, 6, 5),)),
+    ("group norm of nothing", lambda x, w, z: F.group_norm(x, 2, w, z), lambda: (f(0, 4, 3), f(4), f(4))),
     ("instance norm", lambda x: F.instance_norm(x), lambda: (f(2, 3, 4, 4),)),
     ("batch norm eval", lambda x, m, v, w, z: F.batch_norm(x, m, v, w, z), lambda: (f(2, 3, 4, 4), f(3), p(3), f(3), f(3))),
     ("batch norm batch", lambda x: F.batch_norm(x, None, None, training=True), lambda: (f(4, 3, 2, 2),)),
