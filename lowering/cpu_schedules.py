@@ -23,6 +23,7 @@ from mlirtri.lowering.cpu_rows import rows
 from mlirtri.lowering.cpu_windows import is_window
 from mlirtri.lowering.loop_schedules import loops
 from mlirtri.lowering.lowered_functions import attempt
+from mlirtri.lowering.reshape_views import VIEW
 from mlirtri.lowering.schedule_blocks import BlockFacts, divide_loops, inline_cheap, leaf_blocks, loop_of
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tir_statements import fresh, sequence
@@ -33,6 +34,11 @@ COLUMN_CHUNK = 256
 
 FEW_ELEMENTS = 64
 """So many beside a reduction are no reason against its vectors, though they have none."""
+
+
+def view(function: PrimFunc, _target: Target) -> Schedule | None:
+    """The loops as they are of a function that only gives its input another shape: nothing launches it."""
+    return Schedule(function) if VIEW in (function.attrs or {}) else None
 
 
 def elementwise(function: PrimFunc, target: Target) -> Schedule | None:
@@ -245,6 +251,7 @@ def _accumulate(schedule: Schedule, block: BlockFacts, reduced: list[Any], inner
 
 
 CPU_RULES = (
+    ("View", view),
     ("Loops", loops),
     ("Convolution", _checked(convolution)),
     ("ChannelsLast", _checked(channels_last)),

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mlirtri.lowering.argument_checks import with_one_message, with_separate_result
 from mlirtri.lowering.build_modules import Named, host_module
 from mlirtri.lowering.even_tasks import in_even_tasks
-from mlirtri.lowering.separate_results import with_separate_result
 from mlirtri.lowering.streaming_stores import with_streaming_stores
 from mlirtri.lowering.torch_threads import TASKS
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Target, tirx, tvm
@@ -74,7 +74,7 @@ def _lower(name: str, function: PrimFunc, target: Target) -> IRModule:
     tasks = TASKS * int(target.attrs.get("num-cores", 1))
 
     def finished(each: PrimFunc) -> PrimFunc:
-        return in_even_tasks(with_streaming_stores(each), tasks)
+        return in_even_tasks(with_streaming_stores(with_one_message(each)), tasks)
 
     return IRModule({variable: finished(each) for variable, each in made.functions_items()}, attrs=made.attrs)
 

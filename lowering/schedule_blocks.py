@@ -7,7 +7,7 @@ Knows nothing of targets.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -93,6 +93,11 @@ class NotStaticLoopsError(ValueError):
     """A function that is no sequence of plain loop nests of known extents: sizes of run time, calls of a library."""
 
 
+_REMEMBERED = 64
+_KNOWN: dict[int, tuple[Any, BlockFacts]] = {}
+"""Blocks by their addresses, and their facts without a handle."""
+
+
 def leaf_blocks(schedule: Schedule) -> list[BlockFacts]:
     """The blocks under the root in program order; raises `NotStaticLoopsError` for what is no static loop nests."""
     body = schedule.mod["main"].body
@@ -102,8 +107,19 @@ def leaf_blocks(schedule: Schedule) -> list[BlockFacts]:
 
 
 def block_facts(schedule: Schedule, handle: Any) -> BlockFacts:
-    """The facts of one block."""
+    """The facts of one block, which are found out once for all rules."""
     block = schedule.get(handle)
+    # The block is the same object for as long as it is remembered.
+    key = block.__chandle__()
+    found = _KNOWN.get(key)
+    if found is None:
+        if len(_KNOWN) >= _REMEMBERED:
+            _KNOWN.clear()
+        found = _KNOWN[key] = block, _facts(block)
+    return replace(found[1], handle=handle)
+
+
+def _facts(block: Any) -> BlockFacts:
     kinds = {tirx.IterVar.DataPar: "S", tirx.IterVar.CommReduce: "R"}
     axes = {axis.var: number for number, axis in enumerate(block.iter_vars)}
     if any(axis.iter_type not in kinds or not _is_static(axis.dom.extent) for axis in block.iter_vars):
@@ -112,7 +128,7 @@ def block_facts(schedule: Schedule, handle: Any) -> BlockFacts:
     own = {buffer.name for buffer in block.alloc_buffers}
     reads, writes = (tuple(one for one in each if one.buffer.name not in own) for each in (reads, writes))
     return BlockFacts(
-        handle,
+        None,
         str(block.name_hint),
         "".join(kinds[axis.iter_type] for axis in block.iter_vars),
         tuple(int(axis.dom.extent) for axis in block.iter_vars),

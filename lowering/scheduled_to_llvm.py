@@ -12,6 +12,7 @@ from mlirtri.errors import CodegenError, KernelError
 from mlirtri.lowering.build_modules import host_ready
 from mlirtri.lowering.launch_plan import make_plan
 from mlirtri.lowering.lowered_functions import built
+from mlirtri.lowering.reshape_views import VIEW
 from mlirtri.lowering.stage import Code, CompileContext
 from mlirtri.lowering.torch_threads import loading, use_threads
 from mlirtri.lowering.tvm_executable import MachineExecutable, make_executable, separate_results
@@ -27,7 +28,8 @@ def lower(mod: IRModule, context: CompileContext) -> Code:
     plan = make_plan(mod)
     if plan is None:
         return _for_machine(mod, target, context.target.threads)
-    functions = prim_funcs(mod)
+    # Views are shapes of tensors, and no code.
+    functions = [(name, function) for name, function in prim_funcs(mod) if VIEW not in (function.attrs or {})]
     if not functions:
         return Code("; no kernel\n", make_executable(plan, _none))
     library = build(functions, target, separate_results(plan))

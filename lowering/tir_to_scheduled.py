@@ -100,8 +100,9 @@ def _applying(name: str, rule: Rule, target: Target) -> Callable[[IRModule], IRM
                 # Rules try what they make, and what is tried under its own name need not be lowered again.
                 named = function.with_attr(NAME, gv.name_hint)
                 applied = _apply(name, rule, named, target)
-                changed[gv] = applied if NAME in (function.attrs or {}) else applied.without_attr(NAME)
-        return IRModule({**dict(mod.functions_items()), **changed}, attrs=mod.attrs)
+                if not applied.same_as(named):
+                    changed[gv] = applied if NAME in (function.attrs or {}) else applied.without_attr(NAME)
+        return IRModule({**dict(mod.functions_items()), **changed}, attrs=mod.attrs) if changed else mod
 
     return run
 

@@ -67,9 +67,8 @@ LOWERED_PIPELINE = "mlirtri.lowered"
 """What is left to do for modules that have been through the other."""
 
 
-_NOT_FOR_EXACT_BUFFERS = ("s_tir.CompactBufferAllocation",)
-_NOT_FOR_STATEMENTS = (*_NOT_FOR_EXACT_BUFFERS, "tirx.RemoveNoOp", "s_tir.HoistIfThenElse")
-"""Passes of TVM that imperative functions do without.
+_NOT_FOR_STATEMENTS = ("s_tir.CompactBufferAllocation", "tirx.RemoveNoOp", "s_tir.HoistIfThenElse")
+"""Passes of TVM that imperative functions and those with exact buffers do without.
 
 Their buffers are as large as they have to be, LLVM does the rest, and the passes take most of the time that tiles of
 run-time sizes take.
@@ -102,7 +101,7 @@ def _with_statements_in_place(lowering):
         has_lets = any(_has_lets(function) for function in functions)
         config = {"tirx.disable_storage_rewrite": is_imperative, "tirx.disable_cse_tir": has_lets or is_imperative}
         has_exact_buffers = all(EXACT_BUFFERS in (function.attrs or {}) for function in functions)
-        disabled = _NOT_FOR_STATEMENTS if is_imperative else _NOT_FOR_EXACT_BUFFERS if has_exact_buffers else ()
+        disabled = _NOT_FOR_STATEMENTS if is_imperative or has_exact_buffers else ()
         with tvm_names.tvm.transform.PassContext(config=config, disabled_pass=list(disabled)):
             return lowering(mod)
 

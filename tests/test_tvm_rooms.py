@@ -211,6 +211,14 @@ def test_bf16_constants_do_not_stop_the_compiler():
     assert torch.equal(run(mod), torch.full((64, 48), 1.5, dtype=torch.bfloat16))
 
 
+def test_a_function_that_only_reshapes_is_no_code():
+    mod = module(lambda emit, a: emit(op.reshape(a, (20,))), (4, 5))
+    given = random(4, 5)
+    assert torch.equal(run(mod, given), given.view(20))
+    assert rules_of(tir_to_scheduled.lower(tir_of(mod), context_for())) == ["View"]
+    assert "define" not in compiled(mod).text
+
+
 def test_without_a_schedule_the_numbers_are_the_same():
     mod = module(lambda emit, a, b: emit(op.nn.softmax(emit(op.matmul(a, b)))), (9, 20), (20, 50))
     a, b = random(9, 20), random(20, 50)

@@ -1,7 +1,8 @@
-"""Compiled functions that look themselves whether the memory of their result is their own, before they do anything.
+"""What compiled functions look at before they do anything: their arguments, and whose memory the result has.
 
-Takes a lowered PrimFunc and which of its parameters is the result. Gives it with an error where an address of that
-is one of another's: what called it then copies, or says so. In Python the look takes a fifth of a short call.
+Takes a lowered PrimFunc. Gives it with one message for all that does not fit, or with an error also where an address of
+its result is one of another parameter's. Whoever calls it asks for the reason elsewhere, and in the user's words: TVM's
+own messages are a tenth of a short kernel's compile time, and in Python the look at addresses is a fifth of its call.
 Refuses functions that are not as TVM's lowering leaves those of static shapes (`CodegenError`).
 """
 
@@ -17,6 +18,23 @@ _SCOPE = "compute_scope"
 """Attribute of the statement between what looks at the arguments and what returns."""
 _ELEMENT_OF_INT64 = 17
 """TVM's number of the field "an int64 of an array": of a DLTensor the first one is the address of its elements."""
+
+
+def with_one_message(function: PrimFunc) -> PrimFunc:
+    """`function`, which says of all arguments that do not fit the same."""
+
+    def short(statement: Any) -> Any:
+        if isinstance(statement, tirx.SeqStmt):
+            return tirx.SeqStmt([short(each) for each in statement.seq])
+        if isinstance(statement, tirx.AssertStmt):
+            return _fits(statement.condition, "an argument does not fit")
+        if isinstance(statement, tirx.IfThenElse) and statement.else_case is None:
+            return tirx.IfThenElse(statement.condition, short(statement.then_case), None, statement.span)
+        if isinstance(statement, tirx.AttrStmt) and statement.attr_key != _SCOPE:
+            return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, short(statement.body))
+        return statement
+
+    return function.with_body(short(function.body))
 
 
 def with_separate_result(function: PrimFunc, result: int, parameters: int) -> PrimFunc:
@@ -47,9 +65,13 @@ def with_separate_result(function: PrimFunc, result: int, parameters: int) -> Pr
 def _checks(buffers: list[Any], result: int, parameters: int) -> list[Any]:
     if len(buffers) != parameters:
         raise CodegenError(f"TVM made a function of {len(buffers)} tensors for {parameters}")
-    own, kind, message = _range(buffers[result]), ir.StringImm("ValueError"), [ir.StringImm("memory is shared")]
+    own = _range(buffers[result])
     others = [_range(each) for at, each in enumerate(buffers) if at != result]
-    return [tirx.AssertStmt(tirx.Or(each[0] >= own[1], each[1] <= own[0]), kind, message) for each in others]
+    return [_fits(tirx.Or(each[0] >= own[1], each[1] <= own[0]), "memory is shared") for each in others]
+
+
+def _fits(condition: Any, message: str) -> Any:
+    return tirx.AssertStmt(condition, ir.StringImm("ValueError"), [ir.StringImm(message)])
 
 
 def _handle(declaration: Any) -> Any:
