@@ -2,6 +2,9 @@
 
 torch takes it apart with roots of the scale on queries and keys, each of which is a copy then; that of the keys is as
 large as they are, once for each head that shares them.
+
+Also the operators that `torch.nn`'s transformers call where no gradient is asked for: whole layers, for which torch has
+kernels of its own.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -22,18 +26,18 @@ def attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    mask: Tensor | None = None,
-    dropout: float = 0.0,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
     is_causal: bool = False,
     *,
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
     """Of halves all is computed in float32 but for the result, as eager's; rows that see nothing give zero."""
-    kind = query.dtype
-    if dropout or kind not in FLOATS or (key.dtype, value.dtype) != (kind, kind):
+    kind, mask = query.dtype, attn_mask
+    if dropout_p or kind not in FLOATS or (key.dtype, value.dtype) != (kind, kind):
         options = {"scale": scale, "enable_gqa": enable_gqa}
-        return aten._scaled_dot_product_attention_math(query, key, value, mask, dropout, is_causal, **options)[0]
+        return aten._scaled_dot_product_attention_math(query, key, value, mask, dropout_p, is_causal, **options)[0]
     wide = torch.float64 if kind == torch.float64 else torch.float32
     queries, keys, values = (each.to(wide) for each in (query, key, value))
     if enable_gqa:
@@ -55,4 +59,97 @@ def _shared(x: Tensor, heads: int) -> Tensor:
     return x.unsqueeze(-3).expand(*x.shape[:-2], times, length, depth).reshape(*x.shape[:-3], heads, length, depth)
 
 
-ATTENTION: dict[Any, Callable[..., Any]] = {aten.scaled_dot_product_attention.default: attention}
+def multi_head(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim: int,
+    num_head: int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    proj_weight: Tensor,
+    proj_bias: Tensor,
+    mask: Tensor | None = None,
+    need_weights: bool = True,
+    average_attn_weights: bool = True,
+    mask_type: int | None = None,
+) -> Any:
+    """`torch.nn.MultiheadAttention` of batches; `mask` is true, or not zero, where nothing is seen."""
+    given = zip((query, key, value), qkv_weight.chunk(3), qkv_bias.chunk(3), strict=True)
+    projected = (F.linear(x, weight, bias) for x, weight, bias in given)
+    queries, keys, values = (x.unflatten(-1, (num_head, -1)).transpose(1, 2) for x in projected)
+    hidden = None if mask is None else _hidden(mask, mask_type)
+    if need_weights:
+        scores = torch.matmul(queries / math.sqrt(queries.shape[-1]), keys.transpose(-2, -1))
+        weights = torch.softmax(scores if hidden is None else torch.where(hidden, -math.inf, scores), -1)
+        found = torch.matmul(weights, values)
+        weights = weights.mean(1) if average_attn_weights else weights
+    else:
+        found = attention(queries, keys, values, None if hidden is None else torch.logical_not(hidden))
+        weights = query.new_empty(0)
+    return F.linear(found.transpose(1, 2).flatten(2), proj_weight, proj_bias), weights
+
+
+def _hidden(mask: Tensor, mask_type: int | None) -> Tensor:
+    """The mask of keys for one query (0), of the keys of each sample (1), or of both (2), for all heads."""
+    mask = mask.to(torch.bool)
+    return mask[:, None, None, :] if mask_type == 1 else mask
+
+
+def encoder_layer(
+    src: Tensor,
+    embed_dim: int,
+    num_heads: int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    proj_weight: Tensor,
+    proj_bias: Tensor,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    norm_weight_1: Tensor,
+    norm_bias_1: Tensor,
+    norm_weight_2: Tensor,
+    norm_bias_2: Tensor,
+    ffn_weight_1: Tensor,
+    ffn_bias_1: Tensor,
+    ffn_weight_2: Tensor,
+    ffn_bias_2: Tensor,
+    mask: Tensor | None = None,
+    mask_type: int | None = None,
+) -> Tensor:
+    """`torch.nn.TransformerEncoderLayer` in eval mode."""
+
+    def attend(x: Tensor) -> Tensor:
+        weights = (qkv_weight, qkv_bias, proj_weight, proj_bias)
+        return multi_head(x, x, x, embed_dim, num_heads, *weights, mask, need_weights=False, mask_type=mask_type)[0]
+
+    def feed_forward(x: Tensor) -> Tensor:
+        inner = F.linear(x, ffn_weight_1, ffn_bias_1)
+        return F.linear(F.gelu(inner) if use_gelu else F.relu(inner), ffn_weight_2, ffn_bias_2)
+
+    def first(x: Tensor) -> Tensor:
+        return F.layer_norm(x, (embed_dim,), norm_weight_1, norm_bias_1, eps)
+
+    def second(x: Tensor) -> Tensor:
+        return F.layer_norm(x, (embed_dim,), norm_weight_2, norm_bias_2, eps)
+
+    if norm_first:
+        x = src + attend(first(src))
+        return x + feed_forward(second(x))
+    x = first(src + attend(src))
+    return second(x + feed_forward(x))
+
+
+def attention_unless_cast(query: Tensor, *arguments: Any, **options: Any) -> Tensor:
+    """`attention`, but torch's own where autocast is on, which knows that by its name."""
+    is_cast = torch.is_autocast_enabled(query.device.type)
+    operator = F.scaled_dot_product_attention if is_cast else attention
+    return operator(query, *arguments, **options)
+
+
+ATTENTION: dict[Any, Callable[..., Any]] = {
+    aten.scaled_dot_product_attention.default: attention,
+    aten._native_multi_head_attention.default: multi_head,
+    aten._transformer_encoder_layer_fwd.default: encoder_layer,
+}

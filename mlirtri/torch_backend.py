@@ -12,12 +12,30 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from mlirtri.errors import UnknownOptionError, did_you_mean
+from mlirtri.torch_attention import attention_unless_cast
 from mlirtri.torch_decompositions import decompositions
 from mlirtri.torch_functions import TracedFunction
+from mlirtri.torch_reductions import multilabel_margin
 
 OPTIONS = ("target", "pipeline", "schedule")
+
+
+def _multilabel_margin_loss(
+    input: torch.Tensor, target: torch.Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
+) -> torch.Tensor:
+    if size_average is not None or reduce is not None:
+        reduction = F._Reduction.legacy_get_string(size_average, reduce)
+    return multilabel_margin(input, target, F._Reduction.get_enum(reduction))
+
+
+OURS: dict[Any, Callable[..., Any]] = {
+    F.scaled_dot_product_attention: attention_unless_cast,
+    F.multilabel_margin_loss: _multilabel_margin_loss,
+}
+"""What torch takes apart before it looks into a table of decompositions, while it looks for gradients."""
 
 
 def backend(
@@ -36,6 +54,7 @@ def backend(
     if mode is not None:
         raise UnknownOptionError("the backend mlirtri has no modes", help=f"it has options={{}}: {', '.join(OPTIONS)}")
     chosen = _checked(options or {})
+    _settle(graph)
     forward = partial(compiled, name="forward", options=chosen)
     backward = partial(compiled, name="backward", options=chosen)
     through_aot = aot_autograd(
@@ -51,6 +70,14 @@ def compiled(
     from functorch.compile import make_boxed_func
 
     return make_boxed_func(TracedFunction(graph, name, options))
+
+
+def _settle(graph: torch.fx.GraphModule) -> None:
+    """Write such functions as ours, in place."""
+    for node in graph.graph.nodes:
+        if node.op == "call_function":
+            node.target = OURS.get(node.target, node.target)
+    graph.recompile()
 
 
 def _checked(options: Mapping[str, Any]) -> dict[str, Any]:

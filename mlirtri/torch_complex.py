@@ -84,13 +84,24 @@ def absolute(x: torch.Tensor) -> torch.Tensor:
 
 
 def angle(x: torch.Tensor) -> torch.Tensor:
-    """The argument of a complex number."""
-    return torch.atan2(x.imag, x.real) if x.dtype.is_complex else NotImplemented
+    """The argument of a complex number, of integers too."""
+    if x.dtype.is_floating_point:
+        return NotImplemented
+    return torch.atan2(x.imag, x.real) if x.dtype.is_complex else torch.where(x < 0, math.pi, 0.0)
+
+
+def polar(size: torch.Tensor, angle: torch.Tensor) -> torch.Tensor:
+    """A complex number by its absolute value and its argument."""
+    return torch.complex(size * torch.cos(angle), size * torch.sin(angle))
 
 
 def conjugate(x: torch.Tensor) -> torch.Tensor:
     """``x`` with the other imaginary part."""
-    return torch.complex(x.real, -x.imag) if x.dtype.is_complex else x
+    if not x.dtype.is_complex:
+        return x
+    # torch takes the parts of what is yet to be conjugated from its conjugate.
+    x = x.clone() if x.is_conj() else x
+    return torch.complex(x.real, -x.imag)
 
 
 def converted(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -121,6 +132,11 @@ def negative(x: torch.Tensor) -> torch.Tensor:
     return NotImplemented if x.dtype.is_floating_point else torch.zeros((), dtype=x.dtype, device=x.device) - x
 
 
+def negative_view(x: torch.Tensor) -> torch.Tensor:
+    """What torch leaves to be negated: the imaginary part of a conjugate."""
+    return torch.neg(x)
+
+
 def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """``x @ y``"""
     if not x.dtype.is_complex:
@@ -140,11 +156,13 @@ COMPLEX: dict[Any, Callable[..., Any]] = {
     aten.div.Scalar: divide,
     torch.ops.prims.convert_element_type.default: converted,
     aten.angle.default: angle,
+    aten.polar.default: polar,
     aten._conj.default: conjugate,
     aten.conj_physical.default: conjugate,
     aten._conj_physical.default: conjugate,
     aten.sum.dim_IntList: total,
     aten.neg.default: negative,
+    aten._neg_view.default: negative_view,
     aten.mm.default: product,
     aten.bmm.default: product,
 }

@@ -37,7 +37,12 @@ def elu(x: torch.Tensor, alpha: float = 1, scale: float = 1, input_scale: float 
 
 
 def rrelu(
-    x: torch.Tensor, noise: torch.Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, _: Any = None
+    x: torch.Tensor,
+    noise: torch.Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    _: Any = None,
 ) -> Any:
     """Random slopes in training, which is refused elsewhere; their mean otherwise."""
     if training:

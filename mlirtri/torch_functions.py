@@ -6,7 +6,7 @@ are traced again with the sizes of a call, which leaves a static graph. Refuses 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -163,4 +163,24 @@ def _laid_out(result: Any, strides: tuple[int, ...] | None) -> Any:
     """AOTAutograd makes views of a result by the strides that it foresaw."""
     if strides is None:
         return result
-    return torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device).copy_(result)
+    if not _overlaps(result.shape, strides):
+        return torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device).copy_(result)
+    place = torch.zeros((), dtype=torch.int64, device=result.device)
+    for size, step in zip(result.shape, strides, strict=True):
+        place = place.unsqueeze(-1) + torch.arange(size, device=result.device) * step
+    memory = result.new_empty(_extent(result.shape, strides))
+    return memory.put_(place, result).as_strided(result.shape, strides)
+
+
+def _overlaps(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether elements may be one in memory, as those of `expand` and `unfold` are."""
+    axes = sorted((step, size) for size, step in zip(shape, strides, strict=True) if size > 1)
+    return any(
+        step < _extent([each for _, each in axes[:at]], [each for each, _ in axes[:at]])
+        for at, (step, _) in enumerate(axes)
+    )
+
+
+def _extent(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """How many elements of memory lie between the first and the last."""
+    return 1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
