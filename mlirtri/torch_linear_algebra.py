@@ -229,7 +229,24 @@ def _solution(a: Tensor, b: Tensor, left: bool) -> tuple[Tensor, Tensor, Tensor,
     return x.squeeze(-1) if is_vector else x, lu, pivots, info
 
 
+def _in_reals(a: Tensor) -> Tensor:
+    """The real matrix that is to both parts of a vector, one behind the other, what `a` is to the vector."""
+    return torch.cat([torch.cat([a.real, -a.imag], -1), torch.cat([a.imag, a.real], -1)], -2)
+
+
+def _of_reals(x: Tensor) -> Tensor:
+    half = x.shape[-2] // 2
+    return torch.complex(x[..., :half, :], x[..., half:, :])
+
+
 def solved(a: Tensor, b: Tensor, *, left: bool = True) -> Any:
+    if a.is_complex() and b.is_complex() and left:
+        is_vector = b.dim() == 1 or (a.dim() - 1 == b.dim() and b.shape == a.shape[:-1])
+        b = b.unsqueeze(-1) if is_vector else b
+        found = solved_ex(_in_reals(a), torch.cat([b.real, b.imag], -2), check_errors=True)
+        if found is NotImplemented:
+            return found
+        return _of_reals(found[0]).squeeze(-1) if is_vector else _of_reals(found[0])
     found = solved_ex(a, b, left=left, check_errors=True)
     return NotImplemented if found is NotImplemented else found[0]
 
@@ -257,8 +274,10 @@ def inverse_ex(a: Tensor, *, check_errors: bool = False) -> Any:
 
 
 def inverse(a: Tensor) -> Any:
-    found = inverse_ex(a, check_errors=True)
-    return NotImplemented if found is NotImplemented else found[0]
+    found = inverse_ex(_in_reals(a) if a.is_complex() else a, check_errors=True)
+    if found is NotImplemented:
+        return found
+    return _of_reals(found[0][..., : a.shape[-1]]) if a.is_complex() else found[0]
 
 
 def solved_by_factors(lu: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, adjoint: bool = False) -> Any:

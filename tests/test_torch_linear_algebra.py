@@ -22,6 +22,8 @@ def solutions(a, b, s):
         torch.linalg.inv(a),
         torch.linalg.solve(a, b),
         torch.linalg.solve(a, b.mT, left=False),
+        torch.linalg.solve(torch.complex(a, a.mT), torch.complex(b, -b)),
+        torch.linalg.inv(torch.complex(a, a.mT)),
         torch.linalg.det(a),
         torch.linalg.slogdet(a),
         lu,
