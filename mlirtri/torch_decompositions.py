@@ -195,7 +195,20 @@ def bucket(values: Any, boundaries: torch.Tensor, *, out_int32: bool = False, ri
 
 def added_product(x: torch.Tensor, matrix: torch.Tensor, vector: torch.Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * x + alpha * (matrix @ vector)``"""
-    product = alpha * torch.mv(matrix, vector)
+    return _added(x, torch.mv(matrix, vector), beta, alpha)
+
+
+def added_products(x: torch.Tensor, left: torch.Tensor, right: torch.Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """The same with the sum of the products of a stack."""
+    if x.dtype in (torch.float16, torch.bfloat16):
+        return NotImplemented
+    return _added(x, torch.bmm(left, right).sum(0), beta, alpha)
+
+
+def _added(x: torch.Tensor, product: torch.Tensor, beta: Any, alpha: Any) -> torch.Tensor:
+    if not (x.is_floating_point() or x.is_complex()):
+        beta, alpha = int(beta), int(alpha)
+    product = (alpha * product).to(x.dtype)
     return product + beta * x if beta else product.expand(torch.broadcast_shapes(product.shape, x.shape)).clone()
 
 
@@ -233,6 +246,7 @@ OURS: dict[Any, Callable[..., Any]] = {
     aten.bucketize.Scalar: bucket,
     aten.index_put.default: placed,
     aten.addmv.default: added_product,
+    aten.addbmm.default: added_products,
     aten.sort.stable: stably_sorted,
     aten._assert_async.default: asserted,
     aten._assert_async.msg: asserted,

@@ -85,6 +85,8 @@ def clamped(x: torch.Tensor, low: Any, high: Any) -> torch.Tensor:
     """Between numbers; the limits of unsigned integers may lie below zero, where they are others."""
     limits = [each for each in (low, high) if each is not None]
     kind = x.dtype
+    if any(isinstance(each, torch.Tensor) for each in limits):
+        return _clamped_by_tensors(x, low, high)
     if kind not in NARROW or any(type(each) is not int for each in limits):
         return NotImplemented
     if all(is_plain(each, kind) for each in limits):
@@ -93,6 +95,19 @@ def clamped(x: torch.Tensor, low: Any, high: Any) -> torch.Tensor:
     if low is not None:
         found = torch.maximum(found, _wide(low, kind))
     return (found if high is None else torch.minimum(found, _wide(high, kind))).to(kind)
+
+
+def _clamped_by_tensors(x: torch.Tensor, low: Any, high: Any) -> torch.Tensor:
+    """torch-mlir has this of both limits alone."""
+    kind = x.dtype
+    for limit in (low, high):
+        kind = kind if limit is None else torch.promote_types(kind, torch.result_type(x, limit))
+    found = x.to(kind)
+    for limit, operator in ((low, torch.maximum), (high, torch.minimum)):
+        if limit is not None:
+            other = limit if isinstance(limit, torch.Tensor) else torch.full((), limit, dtype=kind, device=x.device)
+            found = operator(found, other.to(kind))
+    return found
 
 
 def with_wrapped(operator: Any, otherwise: Callable[..., Any]) -> Callable[..., Any]:

@@ -29,6 +29,17 @@ def index_reduced(
     )
 
 
+def reduced(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+    """torch-mlir counts for means of integers in floats; eager rounds down."""
+    if reduce != "mean" or x.is_floating_point() or x.is_complex():
+        return NotImplemented
+    total = torch.scatter_reduce(x, dim, index, src, "sum", include_self=include_self)
+    count = (torch.ones_like if include_self else torch.zeros_like)(x, dtype=torch.int64)
+    count = count.scatter_add(dim, index, torch.ones_like(index))
+    mean = torch.div(total, torch.clamp(count, min=1).to(x.dtype), rounding_mode="floor")
+    return torch.where(count == 0, x, mean)
+
+
 def on_diagonal(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """`x` with another diagonal."""
     order = [axis for axis in range(x.dim()) if axis not in (dim1 % x.dim(), dim2 % x.dim())]
@@ -91,6 +102,7 @@ def _pair(sizes: Sequence[int]) -> list[int]:
 SCATTERS: dict[Any, Callable[..., Any]] = {
     aten.scatter.reduce: scattered,
     aten.scatter.value_reduce: scattered,
+    aten.scatter_reduce.two: reduced,
     aten.index_reduce.default: index_reduced,
     aten.diagonal_scatter.default: on_diagonal,
     aten.avg_pool2d_backward.default: mean_pool_backward,

@@ -74,6 +74,7 @@ STRIDES: dict[Any, Callable[..., Any]] = {
     aten.as_strided_copy.default: copied(aten.as_strided.default),
     aten.narrow_copy.default: copied(aten.narrow.default),
     aten.permute_copy.default: copied(aten.permute.default),
+    aten.unbind_copy.int: lambda x, dim=0: [each.clone() for each in x.unbind(dim)],
     aten.view_copy.default: copied(aten.view.default),
     aten.view_copy.dtype: copied(aten.view.dtype),
 }

@@ -148,10 +148,17 @@ def spelled(x, start):
 def of_floats(x, start):
     tiny = torch.cat([x[0] * 1e-41, torch.tensor([0.0, float("inf")])])
     extremes = torch.fmax(x, x.flip(0)), torch.fmin(x, x.flip(0)), torch.fmax(start, start - 1)
-    return torch.frexp(x)[0], torch.frexp(tiny), extremes, x.cumprod(1, dtype=torch.float64)
+    return torch.frexp(x)[0], torch.frexp(tiny), extremes, x.cumprod(1, dtype=torch.float64), torch.polar(x, x + 1)
 
 
-@pytest.mark.parametrize("function", [pytest.param(spelled, marks=pytest.mark.slow), of_floats])
+def of_integers(x, start):
+    n = torch.nan_to_num(x * 4).long()
+    at = torch.tensor([[0, 1, 0], [2, 2, 1]])
+    means = [n.scatter_reduce(1, at, n[:2, 3:] - 3, "mean", include_self=each) for each in (True, False)]
+    return means, n.clamp_max(n[0] - start), n.clamp(n[0], n[1] + 5), n.angle(), torch.addmv(n[0], n.T, n[:, 0], beta=2)
+
+
+@pytest.mark.parametrize("function", [pytest.param(spelled, marks=pytest.mark.slow), of_floats, of_integers])
 def test_what_torch_mlir_has_not(function):
     check(function, WITH_NAN, torch.tensor(1), pipeline="mlir")
 
