@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from mlirtri.lowering.cpu_interleaves import interleaved, mixed_axes
 from mlirtri.lowering.cpu_nests import Nest, NestAxis, lanes_of
 from mlirtri.lowering.cpu_parallel import Outer, outer_loops
 from mlirtri.lowering.cpu_ranges import parts_of, within
@@ -37,6 +38,9 @@ def element_loops(nest: Nest, target: Target) -> Any:
     if not nest.axes:
         return fresh(nest.body)
     axis, lanes = _vector_axis(nest), _lanes(nest)
+    if lanes >= FEW_LANES and (mixed := mixed_axes(nest)) is not None:
+        regions = _regions(nest, [each for each in nest.axes if each not in mixed])
+        return sequence(*(interleaved(part, mixed, lanes, target) for part in regions))
     if axis is None or lanes < FEW_LANES:
         return None
     across = _crossing_axis(nest, axis)

@@ -179,6 +179,28 @@ def test_narrow_integers_fill_their_vectors(dtype, widening):
     assert (f"T.vectorized(T.int64({lanes}))" in kernel.ir["scheduled"]) == (widening == 1)
 
 
+def of_two_kinds(x):
+    return torch.where(torch.arange(2) == 0, torch.tanh(x)[:, :, None], x[:, :, None] + 1)
+
+
+def channels_behind(x):
+    return x.permute(0, 2, 3, 1) * 2
+
+
+@pytest.mark.parametrize(("kernel", "shape", "dtype"), [
+    (of_two_kinds, (3, 37), torch.float32), (of_two_kinds, (2, 64), torch.float64),
+    (of_two_kinds, (40, 5), torch.float32),
+    (channels_behind, (2, 3, 5, 7), torch.float32), (channels_behind, (2, 7, 4, 9), torch.int64),
+])  # fmt: skip
+def test_results_of_a_few_places_are_vectors_of_each_mixed(kernel, shape, dtype):
+    x = (torch.randn(shape, dtype=torch.float64) * 9).to(dtype)
+    made = jit(kernel).compile(x)
+    text = made.ir["scheduled"]
+    assert "T.Shuffle([" in text
+    assert '"PlainElementwise"' not in text
+    torch.testing.assert_close(made(x), kernel(x))
+
+
 def permuted(x):
     return x.permute(0, 2, 1).contiguous(), x.permute(2, 0, 1) * 2, x.permute(2, 1, 0) + x.permute(2, 1, 0)[:, :1]
 
