@@ -113,6 +113,14 @@ def viewed(x: Tensor, size: Sequence[Any]) -> Tensor:
     return x.new_zeros([0 if each == -1 else each for each in size]) if _has_no_elements(x.shape) else NotImplemented
 
 
+def repeated(x: Tensor, repeats: Sequence[Any]) -> Tensor:
+    """Side by side; here where there are no elements."""
+    missing = len(repeats) - x.dim()
+    if not _has_no_elements([*x.shape, *repeats]):
+        return NotImplemented
+    return x.new_zeros([each * size for each, size in zip(repeats, [1] * missing + list(x.shape), strict=True)])
+
+
 def _has_no_elements(shape: Sequence[Any]) -> bool:
     return all(isinstance(size, int) for size in shape) and 0 in shape
 
@@ -123,4 +131,5 @@ INDICES: dict[Any, Callable[..., Any]] = {
     aten.split_with_sizes.default: pieces,
     aten.cat.default: joined,
     aten.view.default: viewed,
+    aten.repeat.default: repeated,
 }

@@ -97,9 +97,33 @@ def columns(mask: torch.Tensor) -> list[torch.Tensor]:
     return found[::-1]
 
 
+def places(x: torch.Tensor) -> torch.Tensor:
+    """`torch.nonzero` of a number, or of no elements."""
+    if not x.dim():
+        return torch.nonzero(x.view(1))[:, :0]
+    if any(type(size) is int and size == 0 for size in x.shape):
+        return torch.zeros((0, x.dim()), dtype=torch.int64, device=x.device)
+    return NotImplemented
+
+
+def first_places(x: torch.Tensor, *, size: int, fill_value: int = -1) -> torch.Tensor:
+    """`torch.nonzero_static`: as many rows as are asked for."""
+    if any(type(each) is not int or each == 0 for each in (*x.shape, size)) or not x.dim():
+        return NotImplemented
+    counts = torch.cumsum((x != 0).reshape(-1).long(), 0)
+    number = torch.arange(size, device=x.device)
+    place, found = torch.searchsorted(counts, number + 1), []
+    for length in reversed(x.shape):
+        found.append(place % length)
+        place = torch.div(place, length, rounding_mode="trunc")
+    return torch.where((number < counts[-1]).unsqueeze(1), torch.stack(found[::-1], 1), fill_value)
+
+
 MASKS: dict[Any, Callable[..., Any]] = {
     aten.masked_select.default: selected,
     aten.masked_scatter.default: scattered,
+    aten.nonzero.default: places,
+    aten.nonzero_static.default: first_places,
     aten.nonzero_numpy.default: columns,
     aten.where.default: columns,
 }

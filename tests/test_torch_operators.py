@@ -91,9 +91,10 @@ def test_medians_modes_histograms_and_extremes_so_far():
 
 
 def without_repeats(x):
+    places = torch.nonzero_static(x > 1, size=4), torch.nonzero_static(x > 1, size=6, fill_value=7), x[0, 0].argwhere()
     repeated = x.repeat_interleave(x[0] - 1, 1), x.repeat_interleave(x[1] - 2, 1, output_size=1)
     without = torch.unique(x, return_inverse=True, return_counts=True), torch.unique_consecutive(x, return_counts=True)
-    return repeated, without
+    return repeated, without, places, x[:0].argwhere(), x[:0].repeat(2, 2)
 
 
 def test_elements_without_repeats_and_with_repeats():
