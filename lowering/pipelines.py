@@ -172,7 +172,7 @@ def pipeline_for(spelling: str | Pipeline, target: Target) -> Pipeline:
         if target.is_cuda:
             raise UnknownOptionError("the interpreter runs on the CPU only", help='use target="cpu" while debugging')
         return Pipeline(spelling, (*FRONT, INTERPRETED))
-    if spelling not in STAGES:
+    if not isinstance(spelling, str) or spelling not in STAGES:
         raise UnknownOptionError(
             f"unknown pipeline {spelling!r}",
             help=f"{did_you_mean(spelling, (*STAGES, INTERPRETER))}the pipelines are {', '.join(STAGES)}",

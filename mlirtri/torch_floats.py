@@ -74,6 +74,12 @@ def clamp(x: torch.Tensor, min: Any = None, max: Any = None) -> torch.Tensor:  #
     return found if max is None else torch.minimum(found, _as_tensor(max, found))
 
 
+def at_most(x: torch.Tensor, limit: torch.Tensor) -> torch.Tensor:
+    """torch-mlir has this of no integers."""
+    found = clamp(x, None, limit)
+    return torch.minimum(x, limit) if found is NotImplemented else found
+
+
 def maximum(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """torch-mlir drops a NaN of the first operand."""
     kind = torch.result_type(x, y)
@@ -218,7 +224,7 @@ FLOATS: dict[Any, Callable[..., Any]] = {
     aten.clamp_min.default: clamp,
     aten.clamp_min.Tensor: clamp,
     aten.clamp_max.default: lambda x, max: clamp(x, None, max),
-    aten.clamp_max.Tensor: lambda x, max: clamp(x, None, max),
+    aten.clamp_max.Tensor: at_most,
     aten.hardtanh.default: hardtanh,
     aten.relu6.default: relu6,
     aten.hardsigmoid.default: hardsigmoid,

@@ -152,11 +152,17 @@ def _refuse_another_shape(graph: Any, spec: Any, node: Any) -> None:
         if held.op != "placeholder" or spec.kind is not OutputKind.USER_INPUT_MUTATION or held.name != spec.target:
             continue
         before, after = tuple(held.meta["val"].shape), tuple(node.meta["val"].shape)
-        if len(before) != len(after):
+        if not _may_be_equal(before, after):
             raise UnsupportedOperationError(
                 f"the module gives its argument {held.name!r} of shape {before} the shape {after}",
                 help="write into a tensor of the result's shape",
             )
+
+
+def _may_be_equal(before: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
+    """Whether shapes are the same where their sizes are known."""
+    pairs = zip(before, after, strict=False)
+    return len(before) == len(after) and all(x == y for x, y in pairs if type(x) is type(y) is int)
 
 
 def _sizes(program: Any, given: list[Given]) -> Sizes:

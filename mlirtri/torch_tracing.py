@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from mlirtri.errors import UnsupportedOperationError
 from mlirtri.torch_quantised_tensors import QuantisedTensors
 from mlirtri.torch_spellings import SPELLINGS
 
@@ -58,6 +59,7 @@ class _Spelled(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        _refuse_new_memory(func)
         if not self.strict:
             found = self.quantised.call(func, args, kwargs)
             if found is not NotImplemented:
@@ -83,9 +85,17 @@ class _Spelled(TorchFunctionMode):
         return result
 
 
+_SET_DATA = torch.Tensor.data.__set__
 _CONVOLUTIONS_BACK = (aten.convolution_backward, aten.convolution_backward.default)
 """Eager takes None for the sizes of the bias, which a trace needs."""
 _FILLING = {torch.ones: 1, torch.zeros: 0}
+
+
+def _refuse_new_memory(func: Any) -> None:
+    if func == _SET_DATA:
+        raise UnsupportedOperationError(
+            "tensor.data = … is lost in a trace", help="write tensor.copy_(…), which the program does too"
+        )
 
 
 def _with_sizes_of_bias(args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:

@@ -238,6 +238,7 @@ def test_all_argument_mismatches_are_in_one_message(tmp_path):
     [
         ({"target": "tpu"}, "unknown target 'tpu'", '"cuda:sm_90"'),
         ({"pipeline": "linlg"}, "unknown pipeline 'linlg'", "did you mean 'linalg'"),
+        ({"pipeline": ["mlir"]}, "unknown pipeline ['mlir']", "the pipelines are"),
         ({"schedule": "fast"}, "unknown schedule 'fast'", "default"),
         ({"pipeline": "mlir", "target": "cuda"}, "makes CPU code only", "linalg"),
         ({"pipeline": "mlir", "schedule": "meta"}, "'mlir' takes no schedule 'meta'", "linalg"),

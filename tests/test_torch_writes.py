@@ -11,7 +11,7 @@ from torch import nn
 
 import mlirtri as mt
 from mlirtri.entries import NonContiguousWarning
-from mlirtri.errors import ArgumentMismatchError
+from mlirtri.errors import ArgumentMismatchError, UnsupportedOperationError
 
 
 class Kept(nn.Module):
@@ -83,3 +83,24 @@ def test_arrays_get_into_buffers():
     kernel = mt.from_torch(module, (torch.ones(3),)).compile()
     assert [kernel(x), kernel(x)] == [6, 12]
     assert torch.equal(module.total, torch.full((3,), 4.0))
+
+
+def sets_data(x, y):
+    x.data = y * 2
+    return x + 1
+
+
+@pytest.mark.parametrize(
+    ("function", "second", "message"),
+    [(sets_data, torch.ones(3), "lost in a trace"), (lambda x, y: torch.add(x, 1, out=y), torch.ones(0), r"\(0,\)")],
+)
+def test_memory_that_becomes_another_is_refused(function: Any, second: torch.Tensor, message: str):
+    with pytest.raises(UnsupportedOperationError, match=message):
+        mt.from_torch(function, (torch.ones(3), second))
+
+
+def test_integers_are_limited_in_place():
+    x = torch.arange(5)
+    kernel = mt.from_torch(lambda x, limit: x.clamp_max_(limit), (x, torch.tensor(3))).compile()
+    kernel(x, torch.tensor(2))
+    assert x.tolist() == [0, 1, 2, 2, 2]
