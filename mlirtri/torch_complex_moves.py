@@ -89,6 +89,33 @@ def truth(operator: Any, otherwise: Rule | None) -> Rule:
     return apply
 
 
+def logical(operator: Any, otherwise: Rule | None) -> Rule:
+    """An operator on what is not zero."""
+
+    def apply(*arguments: Tensor) -> Any:
+        if any(each.dtype.is_complex for each in arguments):
+            return operator(*(each != 0 for each in arguments))
+        return NotImplemented if otherwise is None else otherwise(*arguments)
+
+    return apply
+
+
+def spread(otherwise: Rule | None) -> Rule:
+    """Variance and mean."""
+
+    def apply(z: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+        if not z.dtype.is_complex:
+            rule = otherwise or (lambda *_, **__: NotImplemented)
+            return rule(z, dim, correction=correction, keepdim=keepdim)
+        mean = torch.mean(z, list(dim) if dim else list(range(z.dim())), keepdim)
+        return aten.var.correction(z, dim, correction=correction, keepdim=keepdim), mean
+
+    return apply
+
+
+LOGICAL = (aten.logical_not.default, aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default)
+
+
 def filled(otherwise: Rule | None) -> Rule:
     """A tensor filled anew."""
 
@@ -150,6 +177,8 @@ def with_moves(table: dict[Any, Rule]) -> dict[Any, Rule]:
     return {
         **table,
         aten.fill.Scalar: filled(table.get(aten.fill.Scalar)),
+        aten.var_mean.correction: spread(table.get(aten.var_mean.correction)),
+        **{operator: logical(operator, table.get(operator)) for operator in LOGICAL},
         **{operator: moved(operator, table.get(operator), number) for operator, number in MOVED.items()},
         **{operator: made(operator, table.get(operator), number) for operator, number in MADE.items()},
         **{
