@@ -77,9 +77,15 @@ def variance_and_mean(x: torch.Tensor, dim: Any = None, *, correction: Any = Non
 
 
 def averaged(operator: Any, rank: int) -> Callable[..., torch.Tensor]:
-    """Means of windows along the last `rank` axes, also of a tensor without a batch."""
+    """Means of windows along the last `rank` axes, also of a tensor without a batch.
+
+    Of a list of one number, which is for all axes, torch-mlir reads a second.
+    """
 
     def pool(x: torch.Tensor, *window: Any, **options: Any) -> torch.Tensor:
+        full = tuple([*each] * rank if isinstance(each, list) and len(each) == 1 else each for each in window)
+        if full != window:
+            return operator(x, *full, **options)
         if x.dim() == rank + 1:
             return operator(x.unsqueeze(0), *window, **options).squeeze(0)
         return in_float32(operator)(x, *window, **options)

@@ -112,6 +112,8 @@ CASES = [
     ("avg pool2d of one", lambda x: F.avg_pool2d(x, 2, 3), lambda: (f(1, 2, 3, 4),)),
     ("avg pool1d", lambda x: F.avg_pool1d(x, 3, 2), lambda: (f(2, 3, 9),)),
     ("avg pool1d padding", lambda x: F.avg_pool1d(x, 3, 1, 1), lambda: (f(2, 3, 9),)),
+    ("avg pool2d of lists of one", lambda x: F.avg_pool2d(x, (2,), (1,), (1,)), lambda: (f(1, 3, 6, 5),)),
+    ("avg pool2d without a step", lambda x: F.avg_pool2d(x, (2,), (), (0,)), lambda: (f(1, 3, 6, 5),)),
     ("avg pool2d", lambda x: F.avg_pool2d(x, 2), lambda: (f(1, 3, 6, 6),)),
     ("avg pool2d padding", lambda x: F.avg_pool2d(x, 3, 2, 1), lambda: (f(1, 3, 7, 7),)),
     ("avg pool2d not counted", lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), lambda: (f(1, 3, 7, 7),)),
