@@ -63,4 +63,14 @@ def least_squares(a: Tensor, b: Tensor, rcond: float | None = None, *, driver: s
     ))  # fmt: skip
 
 
-CHECKED: dict[Any, Callable[..., Any]] = {F.gaussian_nll_loss: gaussian_loss, torch.linalg.lstsq: least_squares}
+def tensor_inverse(a: Tensor, ind: int = 2) -> Tensor:
+    """`torch.linalg.tensorinv`, whose C++ looks at what the inverse found."""
+    matrix = a.reshape(math.prod(a.shape[:ind]), -1)
+    return torch.linalg.inv(matrix).reshape(*a.shape[ind:], *a.shape[:ind])
+
+
+CHECKED: dict[Any, Callable[..., Any]] = {
+    F.gaussian_nll_loss: gaussian_loss,
+    torch.linalg.lstsq: least_squares,
+    torch.linalg.tensorinv: tensor_inverse,
+}

@@ -63,3 +63,8 @@ def test_least_squares(driver):
         return found.solution, found.residuals, found.rank, torch.linalg.lstsq(a.mT, b[:, :3], driver=driver).solution
 
     check(compute, rand(2, 5, 3).double(), rand(2, 5, 2).double(), pipeline="mlir")
+
+
+@pytest.mark.slow
+def test_an_inverse_of_a_tensor():
+    check(torch.linalg.tensorinv, rand(2, 3, 6), pipeline="mlir")
