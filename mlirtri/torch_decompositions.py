@@ -27,6 +27,7 @@ from mlirtri.torch_floats import FLOATS, floor_divided, fmod
 from mlirtri.torch_fourier import FOURIER
 from mlirtri.torch_indices import INDICES, put_at_one_index, settled_values
 from mlirtri.torch_linear_algebra import LINEAR_ALGEBRA
+from mlirtri.torch_lists import LISTS
 from mlirtri.torch_masks import MASKS, has_masks
 from mlirtri.torch_norms import NORMS
 from mlirtri.torch_order import ORDER
@@ -201,7 +202,8 @@ def added_product(x: torch.Tensor, matrix: torch.Tensor, vector: torch.Tensor, *
 def added_products(x: torch.Tensor, left: torch.Tensor, right: torch.Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """The same with the sum of the products of a stack."""
     if x.dtype in (torch.float16, torch.bfloat16):
-        return NotImplemented
+        x, left, right, kind = x.float(), left.float(), right.float(), x.dtype
+        return _added(x, torch.bmm(left, right).sum(0), beta, alpha).to(kind)
     return _added(x, torch.bmm(left, right).sum(0), beta, alpha)
 
 
@@ -263,6 +265,7 @@ OURS: dict[Any, Callable[..., Any]] = {
     **COMPLEX,
     **FOURIER,
     **LINEAR_ALGEBRA,
+    **LISTS,
     **MASKS,
     **NORMS,
     **INDICES,

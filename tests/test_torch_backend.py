@@ -176,3 +176,16 @@ def test_conjugates_and_elements_that_are_one_in_memory():
     ):
         torch.testing.assert_close(ours, theirs)
         assert ours.stride() == theirs.stride()
+
+
+def of_lists(x, y):
+    both = [x, y]
+    step = torch._foreach_addcdiv(both, [y, x], torch._foreach_add([x * x, y * y], 1), -0.5)
+    torch._foreach_mul_(both, [2.0, 3.0])
+    return step, torch._foreach_norm(both), torch._foreach_maximum(both, 0.0), torch._foreach_lerp(both, step, 0.25)
+
+
+def test_lists_of_tensors_as_optimizers_have_them():
+    found, wanted = [torch.arange(3.0), torch.ones(3)], [torch.arange(3.0), torch.ones(3)]
+    torch.testing.assert_close(torch.compile(of_lists, backend="mlirtri")(*found), of_lists(*wanted))
+    torch.testing.assert_close(found, wanted)
