@@ -18,6 +18,7 @@ from mlirtri.lowering.row_statements import (
     INFINITY_BITS,
     doubled_up_to,
     fetch,
+    in_one,
     in_order,
     integers_of,
     is_same_number,
@@ -82,6 +83,7 @@ class RowWriter:
         self.magnitudes: dict[int, Any] = {}
         """Per extremum, bits of the largest magnitudes of partial results: NaN is larger than infinity."""
         self.lane: Any = index(0)
+        self.joined: list[tuple[list[Any], Any]] = []
         self.fetching = self._fetching_step() if ahead else None
         """The step during which the next row comes from memory."""
 
@@ -352,9 +354,10 @@ class RowWriter:
             for number, axis in enumerate(group):
                 below = prod(nest.axes[each].extent for each in group[number + 1 :])
                 value = loop if below == 1 else tirx.floordiv(loop, index(below))
-                is_first = number == 0
-                value = value if is_first else tirx.floormod(value, index(nest.axes[axis].extent))
+                value = tirx.floormod(value, index(nest.axes[axis].extent)) if number else value
                 point[nest.axes[axis].variable] = value
+            if len(group) > 1:
+                self.joined.append(([point[nest.axes[axis].variable] for axis in group], loop))
         return point
 
     def _expression(self, value: Any, point: dict[Any, Any]) -> Any:
@@ -364,8 +367,8 @@ class RowWriter:
             if node.source in point:
                 buffer, lane = point[node.source]
                 return loaded(buffer, [lane], node.source.dtype)
-            at = self.writers.get(node.source)
-            return node if at is None else self._read(at, list(node.indices))
+            at, indices = self.writers.get(node.source), list(node.indices)
+            return tirx.BufferLoad(node.source, in_one(indices, self.joined)) if at is None else self._read(at, indices)
 
         def variable(node: Any) -> Any:
             found = point.get(node, node)
@@ -391,6 +394,6 @@ class RowWriter:
         if kind == VALUE:
             return [index(0)]
         if kind == TARGET:
-            return indices
+            return in_one(indices, self.joined)
         rows = self.plan.rows.axes[at]
         return [one for axis, one in zip(nest.places, indices, strict=True) if axis not in rows]

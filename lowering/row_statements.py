@@ -85,6 +85,20 @@ def lanewise(buffer: Any, first: int, lanes: int, value: Callable[[Any], Any]) -
     return tirx.For(lane, index(0), index(lanes), tirx.ForKind.VECTORIZED, store)
 
 
+def in_one(indices: list[Any], joined: Sequence[tuple[list[Any], Any]]) -> list[Any]:
+    """Indices with all that one loop counts in the last of them, which is the same place in memory.
+
+    Quotients and remainders by sizes that are no multiples of a vector do not show that its lanes are neighbours. Not
+    for memory of the kernel itself, of which TVM keeps what such indices reach.
+    """
+    for parts, loop in joined:
+        for first in range(len(indices) - len(parts) + 1):
+            last = first + len(parts)
+            if all(one.same_as(other) for one, other in zip(indices[first:last], parts, strict=True)):
+                return [*indices[:first], *[index(0)] * (len(parts) - 1), loop, *indices[last:]]
+    return indices
+
+
 def is_same_number(one: Any, other: Any) -> bool:
     return isinstance(one, tirx.FloatImm | tirx.IntImm) and one.value == other.value
 
