@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch._inductor.inductor_prims  # which has prims.fma
 
 aten = torch.ops.aten
 

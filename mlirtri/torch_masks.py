@@ -98,7 +98,9 @@ def columns(mask: torch.Tensor) -> list[torch.Tensor]:
 
 
 def places(x: torch.Tensor) -> torch.Tensor:
-    """`torch.nonzero` of a number, or of no elements."""
+    """`torch.nonzero` of a number, of complex ones, or of no elements."""
+    if x.is_complex():
+        return torch.nonzero(x != 0)
     if not x.dim():
         return torch.nonzero(x.view(1))[:, :0]
     if any(type(size) is int and size == 0 for size in x.shape):

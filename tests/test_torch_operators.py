@@ -68,7 +68,7 @@ def test_powers_that_torch_multiplies_for(kind):
 def reductions_of_complex(z, r):
     powers = z**2, z**-1, z**0.5, r ** (1 + 2j), 2**z, z**z, r**z
     sums = z.mean(), z.mean(1), z.sum(), z.prod(), z.prod(1, keepdim=True), z.cumsum(0), z.var(0), z.std()
-    truths = torch.logical_and(z, r), torch.logical_not(z * 0), torch.logical_xor(r > 1, z)
+    truths = torch.logical_and(z, r), torch.logical_not(z * 0), torch.logical_xor(r > 1, z), torch.nonzero(z)
     return (
         powers,
         sums,
