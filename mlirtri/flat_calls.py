@@ -8,6 +8,7 @@ all of a module that writes its arguments or buffers, or takes more than leaves 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,8 @@ def flat_call(calling: Calling, runner: Runner, general: General) -> General:
     """`general`, made faster for plain tensors or arrays."""
     if calling.input_updates or calling.buffer_updates or not _takes_leaves(calling):
         return general
+    if any(given.is_constant for given in calling.given):
+        return _with_constants(calling, runner, general)
     numbers = [each.what for each in calling.returned if each.kind == "result"]
     if len(numbers) != len(calling.returned):
         return general
@@ -41,8 +44,40 @@ def flat_call(calling: Calling, runner: Runner, general: General) -> General:
 
 def _takes_leaves(calling: Calling) -> bool:
     in_order, by_name = calling.arguments.children()
-    is_flat = all(child.is_leaf() for child in in_order.children())
-    return is_flat and not by_name.num_children and not any(given.is_constant for given in calling.given)
+    return all(child.is_leaf() for child in in_order.children()) and not by_name.num_children
+
+
+def _with_constants(calling: Calling, runner: Runner, general: General) -> General:
+    """The same for a module that was exported for numbers among its arguments, which each call has to give again."""
+    count, constants = len(calling.given), {at: each for at, each in enumerate(calling.given) if each.is_constant}
+    if calling.sizes.expressions or not all(_is_compared(each.value) for each in constants.values()):
+        return general
+    values = [(at, type(each.value), each.value) for at, each in constants.items()]
+    tensors = [at for at in range(count) if at not in constants]
+
+    def with_values(arguments: Sequence[Any], out: Any) -> Any:
+        given = iter(arguments)
+        return general([constants[at].value if at in constants else next(given) for at in range(count)], out)
+
+    plain = replace(calling, given=tuple(calling.given[at] for at in tensors))
+    fast = flat_call(plain, runner, with_values)
+    if fast is with_values:
+        return general
+
+    def call(arguments: Sequence[Any], out: Any) -> Any:
+        if len(arguments) != count:
+            return general(arguments, out)
+        for at, kind, value in values:
+            if type(arguments[at]) is not kind or arguments[at] != value:
+                return general(arguments, out)
+        return fast([arguments[at] for at in tensors], out)
+
+    return call
+
+
+def _is_compared(value: Any) -> bool:
+    """Whether equal values are the same value, as two zeros are not."""
+    return value is None or type(value) in (bool, int, str) or (type(value) is float and bool(value) and value == value)
 
 
 def _rebuilding(calling: Calling, numbers: Sequence[int]) -> Callable[[Any], Any] | None:
