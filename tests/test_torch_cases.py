@@ -20,8 +20,7 @@ TABLES = {
 }
 CASES = {f"{name}: {case}": (function, make) for name, table in TABLES.items() for case, function, make in table.CASES}
 NOT_LOWERED = frozenset(
-    {f"reductions: {name}" for name in ("median", "cummax", "cummin", "histc")}
-    | {"shapes: diagonal scatter"}
+    {f"reductions: {name}" for name in ("median", "cummax", "cummin", "histc")} | {"shapes: diagonal scatter"}
 )
 """What torch.export or torch-mlir cannot lower, and what has results of a size that only the run shows."""
 LOWERED = [name for name in CASES if name not in NOT_LOWERED]
