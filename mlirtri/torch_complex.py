@@ -85,10 +85,11 @@ def absolute(x: torch.Tensor) -> torch.Tensor:
 
 
 def angle(x: torch.Tensor) -> torch.Tensor:
-    """The argument of a complex number, of integers too."""
-    if x.dtype.is_floating_point:
-        return NotImplemented
-    return torch.atan2(x.imag, x.real) if x.dtype.is_complex else torch.where(x < 0, math.pi, 0.0)
+    """The argument of a complex number; of a real one it is 0 or pi, of NaN itself."""
+    if x.dtype.is_complex:
+        return torch.atan2(x.imag, x.real)
+    turned = torch.where(x < 0, math.pi, 0.0)
+    return torch.where(torch.isnan(x), x, turned.to(x.dtype)) if x.dtype.is_floating_point else turned
 
 
 def polar(size: torch.Tensor, angle: torch.Tensor) -> torch.Tensor:

@@ -94,6 +94,24 @@ def _denied(write: Writer, condition: Any) -> Node:
     return write(aten.ne.bool, lambda truth, _: torch.sym_not(truth), condition, True)
 
 
+def _joined(combine: Any, on_truths: Callable[[Any, Any], Any]) -> Callable[..., Node]:
+    """Two truths as numbers of 0 and 1, of which `combine` makes one that is above 0 or not."""
+
+    def spelled(write: Writer, x: Any, y: Any) -> Node:
+        x, y = (_as_number(write, each) for each in (x, y))
+        number = write(combine, combine, x, y)
+        truth = on_truths(*map(value_of, write.node.args))
+        return write(operator.gt, lambda *_: truth, number, 0)
+
+    return spelled
+
+
+def _as_number(write: Writer, truth: Any) -> Any:
+    if not isinstance(truth, Node):
+        return int(truth)
+    return write(aten.Int.bool, lambda each: torch.sym_ite(each, 1, 0), truth)
+
+
 def _remainder(write: Writer, x: Any, y: Any) -> Node | None:
     return write(aten.remainder.int, operator.mod, x, y) if write.whole else None
 
@@ -184,6 +202,8 @@ SPELLINGS: dict[Any, Callable[..., Node | None]] = {
     torch.sym_sum: _sum,
     torch.sym_sqrt: _root,
     torch._sym_sqrt: _root,
+    operator.and_: _joined(operator.mul, operator.and_),
+    operator.or_: _joined(operator.add, operator.or_),
     operator.mod: _remainder,
     operator.pow: _power,
     operator.lt: _turned(aten.gt.float, operator.lt),

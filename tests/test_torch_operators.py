@@ -99,6 +99,16 @@ def test_medians_modes_histograms_and_extremes_so_far():
     check(in_order, FLOATS, WITH_NAN, (FLOATS * 2).long(), pipeline="mlir")
 
 
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_one_of_the_elements_that_a_run_finds(pipeline):
+    """Whether there is one is two conditions in one assertion."""
+    kernel = mt.from_torch(lambda x: (x[x > 0][-1], torch.nonzero(x)[0]), (torch.tensor([1.0, -1, 2]),))
+    kernel = kernel.compile(pipeline=pipeline)
+    assert [each.tolist() for each in kernel(torch.tensor([0.0, 3, -1]))] == [3.0, [1]]
+    with pytest.raises(mt.KernelError, match="u0 >= 1"):
+        kernel(torch.tensor([-1.0, 0, 0]))
+
+
 def without_repeats(x):
     places = torch.nonzero_static(x > 1, size=4), torch.nonzero_static(x > 1, size=6, fill_value=7), x[0, 0].argwhere()
     repeated = x.repeat_interleave(x[0] - 1, 1), x.repeat_interleave(x[1] - 2, 1, output_size=1)
@@ -158,7 +168,8 @@ def spelled(x, start):
 def of_floats(x, start):
     tiny = torch.cat([x[0] * 1e-41, torch.tensor([0.0, float("inf")])])
     extremes = torch.fmax(x, x.flip(0)), torch.fmin(x, x.flip(0)), torch.fmax(start, start - 1)
-    return torch.frexp(x)[0], torch.frexp(tiny), extremes, x.cumprod(1, dtype=torch.float64), torch.polar(x, x + 1)
+    angles = torch.polar(x, x + 1), x.angle(), (-x).bfloat16().angle()
+    return torch.frexp(x)[0], torch.frexp(tiny), extremes, x.cumprod(1, dtype=torch.float64), angles
 
 
 def of_integers(x, start):
