@@ -16,12 +16,14 @@ from mlirtri.lowering.row_nests import Nest
 from mlirtri.lowering.row_plan import DEAR, RowPlan, Step
 from mlirtri.lowering.row_statements import (
     INFINITY_BITS,
+    Joined,
     doubled_up_to,
     fetch,
     in_one,
     in_order,
     integers_of,
     is_same_number,
+    joined_by,
     lanewise,
     loaded,
     stored,
@@ -71,8 +73,7 @@ class RowWriter:
         self, plan: RowPlan, row: Sequence[Any], parameters: Sequence[Any], ahead: Sequence[Any] = (),
         bounds: tuple[Any, Any] | None = None,
     ):  # fmt: skip
-        self.plan, self.row, self.ahead = plan, list(row), list(ahead)
-        self.bounds = bounds
+        self.plan, self.row, self.ahead, self.bounds = plan, list(row), list(ahead), bounds
         """From which element up to which passes go, in whole `unit_of_bounds`; the end may be the row's, too."""
         self.memory: list[Any] = []
         self.places: dict[int, _Place] = {}
@@ -83,7 +84,7 @@ class RowWriter:
         self.magnitudes: dict[int, Any] = {}
         """Per extremum, bits of the largest magnitudes of partial results: NaN is larger than infinity."""
         self.lane: Any = index(0)
-        self.joined: list[tuple[list[Any], Any]] = []
+        self.joined: list[Joined] = []
         self.fetching = self._fetching_step() if ahead else None
         """The step during which the next row comes from memory."""
 
@@ -356,8 +357,7 @@ class RowWriter:
                 value = loop if below == 1 else tirx.floordiv(loop, index(below))
                 value = tirx.floormod(value, index(nest.axes[axis].extent)) if number else value
                 point[nest.axes[axis].variable] = value
-            if len(group) > 1:
-                self.joined.append(([point[nest.axes[axis].variable] for axis in group], loop))
+            self.joined += joined_by([nest.axes[axis] for axis in group], point, loop)
         return point
 
     def _expression(self, value: Any, point: dict[Any, Any]) -> Any:
@@ -368,7 +368,8 @@ class RowWriter:
                 buffer, lane = point[node.source]
                 return loaded(buffer, [lane], node.source.dtype)
             at, indices = self.writers.get(node.source), list(node.indices)
-            return tirx.BufferLoad(node.source, in_one(indices, self.joined)) if at is None else self._read(at, indices)
+            own = node.source
+            return tirx.BufferLoad(own, in_one(own, indices, self.joined)) if at is None else self._read(at, indices)
 
         def variable(node: Any) -> Any:
             found = point.get(node, node)
@@ -394,6 +395,6 @@ class RowWriter:
         if kind == VALUE:
             return [index(0)]
         if kind == TARGET:
-            return in_one(indices, self.joined)
+            return in_one(self.places[at].buffer, indices, self.joined)
         rows = self.plan.rows.axes[at]
         return [one for axis, one in zip(nest.places, indices, strict=True) if axis not in rows]

@@ -5,7 +5,8 @@ Takes and gives TIR. Knows no plan and no row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.tir_statements import index, plus
@@ -85,18 +86,45 @@ def lanewise(buffer: Any, first: int, lanes: int, value: Callable[[Any], Any]) -
     return tirx.For(lane, index(0), index(lanes), tirx.ForKind.VECTORIZED, store)
 
 
-def in_one(indices: list[Any], joined: Sequence[tuple[list[Any], Any]]) -> list[Any]:
-    """Indices with all that one loop counts in the last of them, which is the same place in memory.
+@dataclass(frozen=True)
+class Joined:
+    """Axes that one loop counts: their indices in terms of it, and their extents."""
+
+    indices: list[Any]
+    extents: list[int]
+    loop: Any
+
+
+def joined_by(axes: Sequence[Any], point: Mapping[Any, Any], loop: Any) -> list[Joined]:
+    """What one loop counts, where that is several axes."""
+    if len(axes) == 1:
+        return []
+    return [Joined([point[axis.variable] for axis in axes], [axis.extent for axis in axes], loop)]
+
+
+def in_one(buffer: Any, indices: list[Any], joined: Sequence[Joined]) -> list[Any]:
+    """Indices with all that one loop counts in the last of them, where that is the same place in memory.
 
     Quotients and remainders by sizes that are no multiples of a vector do not show that its lanes are neighbours. Not
-    for memory of the kernel itself, of which TVM keeps what such indices reach.
+    for a part of a tensor, whose axes end before its dimensions do, and not for memory of the kernel itself, of which
+    TVM keeps what such indices reach.
     """
-    for parts, loop in joined:
-        for first in range(len(indices) - len(parts) + 1):
-            last = first + len(parts)
-            if all(one.same_as(other) for one, other in zip(indices[first:last], parts, strict=True)):
-                return [*indices[:first], *[index(0)] * (len(parts) - 1), loop, *indices[last:]]
+    for axes in joined:
+        count = len(axes.indices)
+        for first in range(len(indices) - count + 1):
+            last = first + count
+            is_whole = all(map(is_size, list(buffer.ty.shape)[first + 1 : last], axes.extents[1:]))
+            if is_whole and all(map(is_same_node, indices[first:last], axes.indices)):
+                return [*indices[:first], *[index(0)] * (count - 1), axes.loop, *indices[last:]]
     return indices
+
+
+def is_size(size: Any, extent: int) -> bool:
+    return isinstance(size, tirx.IntImm) and size.value == extent
+
+
+def is_same_node(one: Any, other: Any) -> bool:
+    return one.same_as(other)
 
 
 def is_same_number(one: Any, other: Any) -> bool:

@@ -201,6 +201,18 @@ def test_rows_of_several_axes():
     assert "T.int64(11)" not in "".join(line for line in kernel.ir["scheduled"].splitlines() if "lane]" in line)
 
 
+def test_rows_of_several_axes_of_a_part():
+    """Its axes end before the tensor's dimensions do: one index of both would read on behind them."""
+
+    def normed(x):
+        part = x[:, :6, :5]
+        return torch.nn.functional.layer_norm(part, (6, 5)) + x[:, :6, 2:], part / part.norm(dim=(1, 2), keepdim=True)
+
+    x = torch.randn(3, 8, 7)
+    for found, wanted in zip(mt.from_torch(normed, (x,)).compile()(x), normed(x), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_two_sums_share_a_pass(random):
     @mt.jit
     def moments(x):
