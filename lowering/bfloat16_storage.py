@@ -86,7 +86,13 @@ def _buffers_read_as_bits(function: PrimFunc) -> dict:
         if _is_reinterpret(node, HALF, BITS) and isinstance(node.args[0], TensorLoad):
             taken.append(node.args[0].source)
 
-    structural_walk(function.body, [(SBlock, note), (tirx.AllocBuffer, note), (ir.Call, call)], order="pre")
+    def named(node):
+        """A name of a value holds its bits."""
+        if isinstance(node.value, TensorLoad):
+            taken.append(node.value.source)
+
+    rules = [(SBlock, note), (tirx.AllocBuffer, note), (ir.Call, call), (tirx.Bind, named), (tirx.Let, named)]
+    structural_walk(function.body, rules, order="pre")
     return {buffer: inner[buffer] for buffer in taken if buffer in inner}
 
 

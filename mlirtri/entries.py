@@ -125,7 +125,8 @@ class Entry:
 
     def wrong_device(self, tensor: Any) -> DeviceError:
         wanted = self.device.type
-        help_text = f"move it with .to({wanted!r}), or compile for target={tensor.device.type!r}"
+        other = f", or compile for target={tensor.device.type!r}" if tensor.device.type in ("cpu", "cuda") else ""
+        help_text = f"move it with .to({wanted!r}){other}"
         if wanted == "cuda" and not torch.cuda.is_available():
             help_text = "no CUDA device is at hand here: the source is in kernel.ir['cuda']"
         return DeviceError(

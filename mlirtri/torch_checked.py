@@ -40,9 +40,11 @@ def gaussian_loss(
 
 
 def least_squares(a: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
-    """`torch.linalg.lstsq`, by singular values."""
+    """`torch.linalg.lstsq`, by singular values. What eager refuses it refuses itself."""
     driver = driver or "gelsy"
     is_vector = b.dim() == 1 or (a.dim() - 1 == b.dim() and b.shape == a.shape[:-1])
+    if driver not in ("gels", *_WITH_RANK) or b.shape[: b.dim() - 2 + is_vector] != a.shape[:-2]:
+        return NotImplemented
     rows, columns = a.shape[-2:]
     rhs = b.unsqueeze(-1) if is_vector else b
     u, values, v = torch.linalg.svd(a, full_matrices=False)

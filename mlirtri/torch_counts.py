@@ -33,12 +33,14 @@ def counted(x: torch.Tensor, weights: torch.Tensor | None = None, minlength: int
 
 def repeated(repeats: torch.Tensor, *, output_size: int | None = None) -> torch.Tensor:
     """The places of `repeats`, each as often as its element says, of which `torch.repeat_interleave` reads."""
-    repeats = repeats.long()
+    kind, repeats = repeats.dtype, repeats.long()
     ends = torch.cumsum(repeats, 0)
     if output_size is not None:
-        return torch.searchsorted(ends, torch.arange(output_size, device=repeats.device), right=True)
+        is_so = (repeats >= 0).all() & (repeats.sum() == output_size)
+        aten._assert_async.msg(is_so, "repeat_interleave takes repeats that add up to output_size, none negative")
+        return torch.searchsorted(ends, torch.arange(output_size, device=repeats.device), right=True).to(kind)
     if not repeats.shape[0]:
-        return torch.zeros_like(repeats)
+        return torch.zeros_like(repeats, dtype=kind)
     length = repeats.sum().item()
     aten._assert_scalar(torch.amin(repeats).item() >= 0, "repeat_interleave takes repeats that are not negative")
     aten._assert_scalar(length <= MOST, f"repeat_interleave gives up to {MOST} elements here without output_size")
@@ -46,7 +48,7 @@ def repeated(repeats: torch.Tensor, *, output_size: int | None = None) -> torch.
     torch._check(length <= MOST)
     marks = torch.zeros(MOST + 1, dtype=torch.int64, device=repeats.device)
     marks = marks.scatter_add(0, torch.clamp(ends, 0, MOST), torch.ones_like(ends))
-    return torch.cumsum(marks, 0)[:length]
+    return torch.cumsum(marks, 0)[:length].to(kind)
 
 
 COUNTS: dict[Any, Callable[..., Any]] = {

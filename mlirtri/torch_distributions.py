@@ -147,7 +147,8 @@ def polygamma(order: int, x: Tensor) -> Tensor:
         return in_float64(digamma)(x)
     factor = float(math.factorial(order)) if order <= 170 else math.inf
     factor = factor if order % 2 else -factor
-    return in_float64(lambda x: zeta(torch.full_like(x, order + 1), x) * factor)(x)
+    result = in_float64(lambda x: zeta(torch.full_like(x, order + 1), x) * factor)(x)
+    return torch.where(x == math.inf, 0.0, result).to(result.dtype) if order == 1 else result
 
 
 DISTRIBUTIONS: dict[Any, Callable[..., Any]] = {

@@ -31,7 +31,7 @@ def so_far(operator: Any) -> Callable[..., torch.Tensor]:
 
     def compute(x: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
         if dtype is not None and dtype not in HALVES:
-            return operator(x.to(dtype), dim)
+            return operator(x.to(dtype), dim).to(dtype)
         return in_float32(operator)(x, dim, dtype=dtype)
 
     return compute

@@ -129,3 +129,12 @@ def test_copies_of_a_value_bind_its_names_once(monkeypatch):
     x = torch.randn(1, 8, 6, 7).to(torch.bfloat16)
     kernel = mt.from_torch(net, (x,)).compile(pipeline="relax")
     torch.testing.assert_close(kernel(x), net(x))
+
+
+def test_extrema_of_columns_of_a_run_time_length():
+    """A name of a value that the kernel keeps was bits of memory that TVM took for fp32."""
+    rows = ({0: torch.export.Dim.DYNAMIC},)
+    kernel = mt.from_torch(lambda x: x.amax(0), (torch.randn(5, 6).bfloat16(),), dynamic_shapes=rows).compile()
+    x = torch.randn(9, 6).bfloat16()
+    x[3, 2] = torch.nan
+    assert_same(kernel(x), x.amax(0))

@@ -206,7 +206,9 @@ def test_rows_of_several_axes_of_a_part():
 
     def normed(x):
         part = x[:, :6, :5]
-        return torch.nn.functional.layer_norm(part, (6, 5)) + x[:, :6, 2:], part / part.norm(dim=(1, 2), keepdim=True)
+        pooled = torch.nn.functional.avg_pool2d(x[:, :4, :5], 3)
+        normed = torch.nn.functional.layer_norm(part, (6, 5)) + x[:, :6, 2:]
+        return normed, part / part.norm(dim=(1, 2), keepdim=True), pooled
 
     x = torch.randn(3, 8, 7)
     for found, wanted in zip(mt.from_torch(normed, (x,)).compile()(x), normed(x), strict=True):

@@ -111,7 +111,11 @@ def test_one_of_the_elements_that_a_run_finds(pipeline):
 
 def without_repeats(x):
     places = torch.nonzero_static(x > 1, size=4), torch.nonzero_static(x > 1, size=6, fill_value=7), x[0, 0].argwhere()
-    repeated = x.repeat_interleave(x[0] - 1, 1), x.repeat_interleave(x[1] - 2, 1, output_size=1)
+    repeated = (
+        x.repeat_interleave(x[0] - 1, 1),
+        x.repeat_interleave(x[1] - 2, 1, output_size=1),
+        x[0].int().repeat_interleave(x[1].int()),
+    )
     without = torch.unique(x, return_inverse=True, return_counts=True), torch.unique_consecutive(x, return_counts=True)
     return repeated, without, places, x[:0].argwhere(), x[:0].repeat(2, 2)
 
@@ -160,7 +164,8 @@ def test_writes_at_no_places_and_through_masks_of_another_shape():
 
 def spelled(x, start):
     weights = torch.tensor([1, 2, 0, 1, 3, 1]), torch.tensor([0.5, 0.1, 2.0, 1.5, 0.3, 1.0])
-    moments = x.cov(correction=2, fweights=weights[0], aweights=weights[1]), torch.cov(x[0]), x.corrcoef()
+    named = torch.narrow(input=x, dim=0, start=1, length=2), torch.masked_select(input=x, mask=x > 0)
+    moments = named, x.cov(correction=2, fweights=weights[0], aweights=weights[1]), torch.cov(x[0]), x.corrcoef()
     asked = torch.allclose(x, x + 1e-9), torch.equal(x, x.nan_to_num()), x.equal(x[0])
     return moments, asked, torch.narrow(x, 1, start - 4, 2), torch.combinations(x[0], 3)
 
@@ -176,6 +181,7 @@ def of_integers(x, start):
     n = torch.nan_to_num(x * 4).long()
     at = torch.tensor([[0, 1, 0], [2, 2, 1]])
     means = [n.scatter_reduce(1, at, n[:2, 3:] - 3, "mean", include_self=each) for each in (True, False)]
+    means += [n.cumprod(1, dtype=torch.int8), x.nan_to_num().cumsum(0, dtype=torch.int32)]
     return means, n.clamp_max(n[0] - start), n.clamp(n[0], n[1] + 5), n.angle(), torch.addmv(n[0], n.T, n[:, 0], beta=2)
 
 
