@@ -7,7 +7,7 @@ from typing import Any
 
 from mlirtri.dialect.mlir import ir
 from mlirtri.dialect.ops import Op
-from mlirtri.dialect.sizes import DYNAMIC, is_dynamic
+from mlirtri.dialect.base.sizes import DYNAMIC, is_dynamic
 
 
 def _integer(value) -> ir.Attribute:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import log as logarithm
 
 from mlirtri.dialect import scalar as s
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.mlir import math
 from mlirtri.dialect.scalar import Scalar, create, parts
 

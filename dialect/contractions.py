@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from mlirtri.dialect.ops import Op, add
-from mlirtri.dialect.sizes import fits
-from mlirtri.dialect.types import broadcast_shapes
+from mlirtri.dialect.base.sizes import fits
+from mlirtri.dialect.base.tensor_type import broadcast_shapes
 from mlirtri.errors import KernelTypeError
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlirtri.dialect.dtypes import as_dtype
+from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.ops import Op, add
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelValueError
 
 

@@ -14,11 +14,11 @@ from types import new_class
 from typing import Any, TypeVar
 
 from mlirtri.dialect import attributes, ops
-from mlirtri.dialect.dtypes import find_dtype
+from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.mlir import ext, find_dialects_in, ir, load_torch
 from mlirtri.dialect.ops import Op, dialect_ops
-from mlirtri.dialect.sizes import UNKNOWN, is_dynamic
-from mlirtri.dialect.types import TensorType, same_shape
+from mlirtri.dialect.base.sizes import UNKNOWN, is_dynamic
+from mlirtri.dialect.base.tensor_type import TensorType, same_shape
 from mlirtri.errors import KernelError
 
 IRDL_FILE = Path(__file__).with_name("tri.irdl.mlir")

@@ -10,9 +10,9 @@ import math as python_math
 
 import numpy as np
 
-from mlirtri.dialect.dtypes import DTYPES, as_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.ops import Op, add
-from mlirtri.dialect.types import broadcast_shapes
+from mlirtri.dialect.base.tensor_type import broadcast_shapes
 from mlirtri.errors import KernelTypeError
 
 BOOL = DTYPES["bool"]

@@ -11,10 +11,10 @@ from math import prod
 
 import numpy as np
 
-from mlirtri.dialect.dtypes import DTYPES, as_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.ops import Op, add
-from mlirtri.dialect.sizes import DYNAMIC, is_dynamic, shape_of
-from mlirtri.dialect.types import TensorType, broadcast_shapes, same_shape
+from mlirtri.dialect.base.sizes import DYNAMIC, is_dynamic, shape_of
+from mlirtri.dialect.base.tensor_type import TensorType, broadcast_shapes, same_shape
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 INT64 = DTYPES["int64"]

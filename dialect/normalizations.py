@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlirtri.dialect.ops import Op, add
-from mlirtri.dialect.types import TensorType, same_shape
+from mlirtri.dialect.base.tensor_type import TensorType, same_shape
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 

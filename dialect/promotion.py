@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlirtri.dialect.dtypes import DTYPES, DType
+from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.promotion_numpy import numpy_plan
 from mlirtri.dialect.promotion_plan import BOOL, FLOAT32, INT64, WEAK_DTYPES, Operand, Plan, refuse
 from mlirtri.dialect.promotion_tables import COMPARISONS, LOGICAL, PREDICATES, SCALAR_OPS

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlirtri.dialect.dtypes import DTYPES, DType
+from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.promotion_plan import BOOL, INT64, Operand, Plan, plan, refuse, row
 from mlirtri.dialect.promotion_tables import (
     COMPARISONS,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from mlirtri.dialect.dtypes import DTYPES, DType
+from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.promotion_tables import COMPARISONS, LETTERS, ROUNDINGS
 from mlirtri.errors import KernelTypeError
 

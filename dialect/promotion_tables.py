@@ -7,7 +7,7 @@ like columns; a row that ends before a column refuses it.
 
 from __future__ import annotations
 
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 
 LETTERS = dict(zip("?bhiqBHIQeEfdFD", DTYPES.values(), strict=True))
 LETTER_OF = {dtype.name: letter for letter, dtype in LETTERS.items()}

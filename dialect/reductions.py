@@ -11,10 +11,10 @@ from math import prod
 
 import numpy as np
 
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.ops import Op, add
-from mlirtri.dialect.sizes import is_dynamic
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.sizes import is_dynamic
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 AXES = {"axes": "ints", "keepdims": "bool"}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.dialect import complex_parts
-from mlirtri.dialect.dtypes import DTYPES, DType
+from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.mlir import arith, ir, math
 
 BOOL, INT32, INT64, FLOAT32 = DTYPES["bool"], DTYPES["int32"], DTYPES["int64"], DTYPES["float32"]

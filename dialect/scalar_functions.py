@@ -10,7 +10,7 @@ from functools import partial
 from math import log, pi, sqrt
 
 from mlirtri.dialect import scalar as s
-from mlirtri.dialect.dtypes import DTYPES, as_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.mlir import math
 from mlirtri.dialect.scalar import Scalar
 

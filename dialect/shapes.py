@@ -10,8 +10,8 @@ from math import prod
 import numpy as np
 
 from mlirtri.dialect.ops import Op, add
-from mlirtri.dialect.sizes import fits, is_dynamic, shape_of, total
-from mlirtri.dialect.types import TensorType, broadcast_shapes, same_shape
+from mlirtri.dialect.base.sizes import fits, is_dynamic, shape_of, total
+from mlirtri.dialect.base.tensor_type import TensorType, broadcast_shapes, same_shape
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 

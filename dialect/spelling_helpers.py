@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from mlirtri.dialect.dtypes import DType
+from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.promotion import default_dtype
 from mlirtri.dialect.spellings import Builder
 

@@ -21,7 +21,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, NoReturn, Protocol
 
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.tensor_type import TensorType
 
 
 class Builder(Protocol):

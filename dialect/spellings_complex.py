@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlirtri.dialect import spelling_helpers as helpers
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.spellings import CONSTANTS, Builder, register, share, spelling, unsupported
 from mlirtri.dialect.spellings_numpy import is_complex, strong
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlirtri.dialect import spelling_helpers as helpers
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.spellings import CONSTANTS, Builder, register
 
 FLOAT64, INT64 = DTYPES["float64"], DTYPES["int64"]

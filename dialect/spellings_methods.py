@@ -21,7 +21,7 @@ from mlirtri.dialect import (
     spellings_torch_sequences,
 )
 from mlirtri.dialect import spellings_torch_networks as networks
-from mlirtri.dialect.dtypes import DTYPES, DType, find_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
 from mlirtri.dialect.spellings import Builder, register, share, spelling, unsupported
 from mlirtri.dialect.spellings_numpy import numpy_dtype
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.dialect import spelling_helpers as helpers
-from mlirtri.dialect.dtypes import DTYPES, DType, as_dtype, find_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype, find_dtype
 from mlirtri.dialect.promotion import Operand, default_dtype, result_dtypes
 from mlirtri.dialect.spellings import CONSTANTS, Builder, register, spelling, unsupported
 

@@ -9,7 +9,7 @@ from math import log10
 from typing import Any
 
 from mlirtri.dialect import spelling_helpers as helpers
-from mlirtri.dialect.dtypes import DTYPES, DType
+from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.promotion import Operand, result_dtypes
 from mlirtri.dialect.spellings import Builder, spelling, unsupported
 from mlirtri.dialect.spellings_numpy import FLOAT64, INT64, arrays, is_complex, numpy_dtype

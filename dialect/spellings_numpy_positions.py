@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 
 from mlirtri.dialect import spelling_helpers as helpers
-from mlirtri.dialect.dtypes import as_dtype
+from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.promotion import Operand, common_dtype
 from mlirtri.dialect.spellings import Builder, register, spelling, unsupported
 from mlirtri.dialect.spellings_numpy import INT64, arrays, numpy_dtype

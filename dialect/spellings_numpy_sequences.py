@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.dialect import spelling_helpers as helpers
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.spellings import Builder, spelling, unsupported
 from mlirtri.dialect.spellings_numpy import COMPLEX128, FLOAT64, INT64, arrays, is_complex, numpy_dtype
 from mlirtri.dialect.spellings_numpy_functions import in_floats

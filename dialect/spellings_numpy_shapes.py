@@ -13,7 +13,7 @@ import numpy
 from mlirtri.dialect import spelling_helpers as helpers
 from mlirtri.dialect.spellings import Builder, spelling, unsupported
 from mlirtri.dialect.spellings_numpy import arrays
-from mlirtri.dialect.types import broadcast_shapes
+from mlirtri.dialect.base.tensor_type import broadcast_shapes
 
 
 def known(b: Builder, value: Any, what: str) -> Any:

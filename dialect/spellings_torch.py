@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mlirtri.dialect import spelling_helpers as helpers
-from mlirtri.dialect.dtypes import DTYPES, as_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.spellings import CONSTANTS, register, spelling, unsupported
 
 BOOL, UINT8, FLOAT64 = DTYPES["bool"], DTYPES["uint8"], DTYPES["float64"]

@@ -6,7 +6,7 @@ Results are values: nothing is a view. A kernel runs on one device, so `device=`
 from __future__ import annotations
 
 from mlirtri.dialect import spelling_helpers as helpers
-from mlirtri.dialect.dtypes import DTYPES, as_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.spellings import spelling, unsupported
 
 FLOAT32, INT64 = DTYPES["float32"], DTYPES["int64"]

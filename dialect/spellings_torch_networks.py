@@ -6,7 +6,7 @@ What the table has no op for is composed of others (`linear`, attention, `leaky_
 from __future__ import annotations
 
 from mlirtri.dialect import spelling_helpers as helpers
-from mlirtri.dialect.dtypes import as_dtype
+from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.spellings import register, spelling, unsupported
 from mlirtri.dialect.spellings_torch import scaled
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from mlirtri.dialect import contraction_labels as labelled
 from mlirtri.dialect import spelling_helpers as helpers
-from mlirtri.dialect.dtypes import as_dtype
+from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.spellings import Builder, register, spelling, unsupported
 from mlirtri.dialect.spellings_numpy_functions import numbers_of
 from mlirtri.dialect.spellings_numpy_linalg import vector_norm

@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from mlirtri.dialect import spelling_helpers as helpers
-from mlirtri.dialect.dtypes import DTYPES, as_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.spellings import Builder, spelling, unsupported
 from mlirtri.dialect.spellings_numpy_sequences import BINCOUNT, counted
 from mlirtri.dialect.spellings_torch import ValuesAndIndices

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.dialect import spelling_helpers as helpers
-from mlirtri.dialect.dtypes import DTYPES, as_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.spellings import Builder, spelling, unsupported
 from mlirtri.dialect.spellings_numpy_making import counted, evenly, placed_on_diagonal
 from mlirtri.dialect.spellings_numpy_shapes import TAKEN, at_least_3d, known, rolled, taken, tiled

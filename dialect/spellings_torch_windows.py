@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 
 from mlirtri.dialect import spelling_helpers as helpers
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.spellings import Builder, register, spelling, unsupported
 from mlirtri.dialect.spellings_numpy_shapes import TAKEN, known, taken
 from mlirtri.dialect.windows import windows

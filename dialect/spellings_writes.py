@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from mlirtri.dialect import spelling_helpers as helpers
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.spellings import Builder, register, share_writing, spelling, unsupported
 from mlirtri.dialect.spellings_numpy import INT64, arrays
 from mlirtri.dialect.spellings_numpy_positions import positions_of

@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 
 from mlirtri.dialect.ops import Op, add
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 POOLS = {"max": np.maximum, "min": np.minimum, "sum": np.add}

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.language import describe
 from mlirtri.lowering.tri_builder import Tensor

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from mlirtri.dialect import spellings
-from mlirtri.dialect.dtypes import DType, find_dtype
+from mlirtri.dialect.base.dtypes import DType, find_dtype
 from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import ir
 from mlirtri.errors import (

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect import spellings
-from mlirtri.dialect.dtypes import DType, as_dtype, find_dtype
-from mlirtri.dialect.sizes import Size, is_dynamic
+from mlirtri.dialect.base.dtypes import DType, as_dtype, find_dtype
+from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.errors import (
     KernelTypeError,
     KernelValueError,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from mlirtri.dialect.dtypes import DTYPES
-from mlirtri.dialect.sizes import Size, is_dynamic
+from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.errors import KernelIndexError, KernelTypeError
 from mlirtri.lowering.language import describe
 from mlirtri.lowering.size_alignment import aligned, common_size, cut

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mlirtri.dialect.dtypes import DTYPES
-from mlirtri.dialect.sizes import Size, is_dynamic
+from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.errors import KernelIndexError, KernelTypeError, KernelValueError
 from mlirtri.lowering.ast_gathers import Gathers, is_array
 from mlirtri.lowering.language import describe

@@ -10,8 +10,8 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from mlirtri.dialect.dtypes import DTYPES
-from mlirtri.dialect.sizes import Size
+from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.base.sizes import Size
 from mlirtri.errors import KernelError, KernelValueError, UnsupportedSyntaxError
 from mlirtri.lowering.iterables import Iterable, iterable_of
 from mlirtri.lowering.loop_carried import Again, Carried, LoopPlan

@@ -13,7 +13,7 @@ from typing import Any
 
 from mlirtri.dialect.locations import location_of
 from mlirtri.dialect.mlir import ir
-from mlirtri.dialect.sizes import is_dynamic
+from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.errors import (
     CompilerBugError,
     KernelAssertionError,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mlirtri.dialect.sizes import Size, is_dynamic
+from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.ast_gathers import MaskedAxes, is_array, mask_of, masked_axes, strong
 from mlirtri.lowering.ast_indexing import Indexing

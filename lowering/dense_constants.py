@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect.dtypes import as_dtype
+from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.mlir import arith, ir
 
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import ir
-from mlirtri.dialect.sizes import is_dynamic
+from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.specialization import PrintLog, PrintSite
 from mlirtri.lowering.storage import Step, Storage, View

@@ -17,7 +17,7 @@ from itertools import count
 from mlirtri.dialect.definition import mlir_type, type_of
 from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import func, ir, operations_named
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import Note, UnsupportedSyntaxError
 from mlirtri.lowering.refusals import refuse
 from mlirtri.lowering.tri_builder import Tensor, TriBuilder

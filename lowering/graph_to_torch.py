@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from mlirtri.dialect.definition import new_context
-from mlirtri.dialect.dtypes import find_dtype
+from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.locations import location_of
 from mlirtri.dialect.mlir import ir, load_torch, public_functions, torch_importer
 from mlirtri.errors import KernelError, Span, UnsupportedOperationError

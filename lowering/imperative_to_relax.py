@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.dialect.dtypes import DTYPES, DType
+from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.locations import errors_at, name_of, span_of
 from mlirtri.dialect.mlir import all_operations, ir, operations_named, public_functions
 from mlirtri.errors import Span, UnsupportedOperationError

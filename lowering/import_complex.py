@@ -13,7 +13,7 @@ from mlirtri.dialect import complex_arithmetic as algorithms
 from mlirtri.dialect import scalar
 from mlirtri.dialect.complex_parts import create as create_value
 from mlirtri.dialect.complex_parts import parts as part_values
-from mlirtri.dialect.dtypes import DType, find_dtype
+from mlirtri.dialect.base.dtypes import DType, find_dtype
 from mlirtri.dialect.locations import errors_at
 from mlirtri.dialect.mlir import all_operations_in, arith, ir, operations_named
 from mlirtri.dialect.scalar import Scalar

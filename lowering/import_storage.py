@@ -15,7 +15,7 @@ import re
 
 import numpy as np
 
-from mlirtri.dialect.dtypes import find_stored
+from mlirtri.dialect.base.dtypes import find_stored
 from mlirtri.dialect.locations import errors_at
 from mlirtri.dialect.mlir import all_operations, arith, func, ir, public_functions
 from mlirtri.errors import UnsupportedOperationError

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mlirtri.dialect import scalar
-from mlirtri.dialect.dtypes import find_dtype
+from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.mlir import arith, ir, operations_named
 from mlirtri.dialect.scalar import Scalar
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering import merge_sort
 from mlirtri.lowering.buffer_values import terminator
 from mlirtri.lowering.cloning import inlined, replace

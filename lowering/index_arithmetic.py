@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.mlir import ir
-from mlirtri.dialect.sizes import Size, Symbol
+from mlirtri.dialect.base.sizes import Size, Symbol
 from mlirtri.lowering.tri_builder import Tensor, TriBuilder
 
 INT64 = DTYPES["int64"]

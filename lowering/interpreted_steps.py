@@ -17,7 +17,7 @@ from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.locations import span_of
 from mlirtri.dialect.mlir import ir
 from mlirtri.dialect.ops import Op
-from mlirtri.dialect.types import TensorType, same_shape
+from mlirtri.dialect.base.tensor_type import TensorType, same_shape
 from mlirtri.errors import CompilerBugError
 from mlirtri.lowering.external_calls import declaration_of
 

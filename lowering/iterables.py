@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.dialect.sizes import Size
+from mlirtri.dialect.base.sizes import Size
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.language import describe
 from mlirtri.lowering.python_to_ast import span_of_node

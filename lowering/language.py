@@ -13,11 +13,11 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from mlirtri.dialect import promotion
-from mlirtri.dialect.dtypes import DTYPES, DType, as_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
 from mlirtri.dialect.mlir import ir
 from mlirtri.dialect.promotion import Operand
-from mlirtri.dialect.sizes import UNKNOWN, Size
-from mlirtri.dialect.types import TensorType, broadcast_shapes
+from mlirtri.dialect.base.sizes import UNKNOWN, Size
+from mlirtri.dialect.base.tensor_type import TensorType, broadcast_shapes
 from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError
 from mlirtri.lowering.device_prints import DevicePrints
 from mlirtri.lowering.index_arithmetic import IndexArithmetic

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlirtri.dialect import promotion
-from mlirtri.dialect.dtypes import DTYPES, DType, as_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
 from mlirtri.dialect.promotion import Operand
-from mlirtri.dialect.sizes import Size, is_dynamic
+from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.lowering.language import Language, axis_of, dtype_or_none, integer, integers, language
 from mlirtri.lowering.language_shapes import concatenate, strided
 from mlirtri.lowering.tri_builder import Tensor

@@ -10,8 +10,8 @@ from math import prod
 from typing import Any
 
 from mlirtri.dialect import promotion
-from mlirtri.dialect.dtypes import DTYPES, as_dtype
-from mlirtri.dialect.sizes import is_dynamic
+from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
+from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.language import (
     Language,

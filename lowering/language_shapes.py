@@ -11,9 +11,9 @@ from math import ceil, prod
 from typing import Any
 
 from mlirtri.dialect import promotion
-from mlirtri.dialect.dtypes import DType, as_dtype
-from mlirtri.dialect.sizes import Size, is_dynamic
-from mlirtri.dialect.types import shown_shape
+from mlirtri.dialect.base.dtypes import DType, as_dtype
+from mlirtri.dialect.base.sizes import Size, is_dynamic
+from mlirtri.dialect.base.tensor_type import shown_shape
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.language import Language, axes_of, axis_of, dtype_or_none, integer, integers, language
 from mlirtri.lowering.tri_builder import Tensor

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
-from mlirtri.dialect.dtypes import as_dtype
+from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.lowering.relax_devices import device_of
 from mlirtri.lowering.reshape_views import VIEW
 from mlirtri.lowering.tvm_names import IRModule, ir, relax

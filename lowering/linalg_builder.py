@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from mlirtri.dialect import scalar
-from mlirtri.dialect.dtypes import DType
+from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.mlir import arith, ir, linalg, tensor
 from mlirtri.dialect.scalar import Scalar
-from mlirtri.dialect.sizes import DYNAMIC, UNKNOWN, Size, is_dynamic, shape_of
-from mlirtri.dialect.types import TensorType, same_shape
+from mlirtri.dialect.base.sizes import DYNAMIC, UNKNOWN, Size, is_dynamic, shape_of
+from mlirtri.dialect.base.tensor_type import TensorType, same_shape
 from mlirtri.errors import KernelValueError
 
 

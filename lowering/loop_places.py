@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.mlir import ir
 from mlirtri.lowering.loop_values import Bounds, Scalar, joined
 from mlirtri.lowering.scalar_to_tir import dtype_name

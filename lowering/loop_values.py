@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.mlir import ir
 from mlirtri.lowering.mlir_reading import dtype_of
 from mlirtri.lowering.primfunc import Names, buffer, index, load, store

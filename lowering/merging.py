@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect.dtypes import DTYPES, DType
+from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.promotion_plan import WEAK_DTYPES
-from mlirtri.dialect.sizes import Size, is_dynamic
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.sizes import Size, is_dynamic
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering.language import NUMBERS, Language, describe, kind_of
 from mlirtri.lowering.tri_builder import Tensor
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.lowering.build_modules import cuda_module, host_module
 from mlirtri.lowering.target import Target
 from mlirtri.lowering.tvm_names import PrimFunc, tvm

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect.dtypes import find_stored
+from mlirtri.dialect.base.dtypes import find_stored
 from mlirtri.dialect.mlir import ir
 from mlirtri.errors import ParseError, UnsupportedOperationError
 

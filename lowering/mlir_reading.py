@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mlirtri.dialect.dtypes import find_dtype
+from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from mlirtri.dialect.locations import location_of
 from mlirtri.dialect.mlir import arith, ir, linalg, tensor
-from mlirtri.dialect.sizes import DYNAMIC
+from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.errors import KernelError, UnsupportedOperationError
 from mlirtri.lowering.linalg_builder import generic
 from mlirtri.lowering.primfunc_copies import copied

@@ -15,8 +15,8 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
-from mlirtri.dialect.dtypes import find_dtype
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.dtypes import find_dtype
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError, KernelTypeError, UnknownNameError, did_you_mean
 from mlirtri.lowering.tvm_names import BlockBuilder, relax
 from mlirtri.lowering.tvm_passes import short_message

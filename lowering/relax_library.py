@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect.dtypes import find_dtype
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.dtypes import find_dtype
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.external import External
 

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from mlirtri.dialect.mlir import arith, ir, linalg, scf, tensor
-from mlirtri.dialect.sizes import DYNAMIC
+from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.linalg_builder import generic
 from mlirtri.lowering.relax_types import tensor_type

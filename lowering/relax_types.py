@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.dialect.mlir import ir
-from mlirtri.dialect.sizes import DYNAMIC
+from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.tir_to_scalar import mlir_type
 from mlirtri.lowering.tvm_names import ir as tvm_ir

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.lowering.scalar_to_tir import (
     cast,
     dtype_name,

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.mlir_reading import dtype_of, scalar_constant

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.dialect.sizes import Size, is_dynamic
+from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.errors import KernelValueError
 from mlirtri.lowering.tri_builder import Tensor
 

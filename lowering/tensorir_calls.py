@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.dialect.dtypes import find_dtype
-from mlirtri.dialect.types import TensorType, shown_shape
+from mlirtri.dialect.base.dtypes import find_dtype
+from mlirtri.dialect.base.tensor_type import TensorType, shown_shape
 from mlirtri.errors import KernelError, KernelTypeError
 from mlirtri.lowering.tvm_names import (
     SCRIPT_NAMES,

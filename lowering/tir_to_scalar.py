@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.mlir import arith, ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.tir_functions import FUNCTIONS, NOTHING_TO_DO, OF_C

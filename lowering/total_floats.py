@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mlirtri.dialect import scalar
-from mlirtri.dialect.dtypes import DTYPES, find_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, find_dtype
 from mlirtri.dialect.mlir import arith, ir, math
 from mlirtri.lowering.mlir_reading import scalar_constant
 from mlirtri.lowering.narrow_floats import to_odd_float32

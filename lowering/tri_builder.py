@@ -12,11 +12,11 @@ from typing import Any
 
 from mlirtri.dialect import attributes
 from mlirtri.dialect.definition import mlir_type
-from mlirtri.dialect.dtypes import DTYPES, DType
+from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.mlir import ir
 from mlirtri.dialect.ops import load
-from mlirtri.dialect.sizes import Size
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.sizes import Size
+from mlirtri.dialect.base.tensor_type import TensorType
 
 
 @dataclass(frozen=True)

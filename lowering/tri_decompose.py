@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from mlirtri.dialect import attributes
 from mlirtri.dialect.definition import op_of, type_of
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.locations import errors_at
 from mlirtri.dialect.mlir import ir
 from mlirtri.dialect.ops import Op

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from mlirtri.dialect import attributes
 from mlirtri.dialect.definition import op_of, type_of
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.locations import errors_at
 from mlirtri.dialect.mlir import ir
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering.tri_builder import Tensor, TriBuilder
 from mlirtri.lowering.tri_decompose import tri_operations
 from mlirtri.lowering.tri_to_linalg_reductions import identity

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.definition import type_of
-from mlirtri.dialect.dtypes import DType
+from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.locations import name_of
 from mlirtri.dialect.mlir import ir, public_functions
 from mlirtri.lowering.breakpoints import is_breakpoint

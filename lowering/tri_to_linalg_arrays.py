@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 
 from mlirtri.dialect import attributes, scalar
 from mlirtri.dialect.definition import type_of
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.mlir import arith, ir, scf, tensor
 from mlirtri.dialect.scalar import Scalar
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering import running_totals
 from mlirtri.lowering.linalg_builder import (
     dimensions,

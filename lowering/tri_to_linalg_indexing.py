@@ -11,7 +11,7 @@ from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.indexing import resolved
 from mlirtri.dialect.mlir import arith, ir, linalg, scf, tensor
 from mlirtri.dialect.scalar import Scalar
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering.linalg_builder import (
     as_index,
     cast_to,

@@ -10,11 +10,11 @@ from math import prod
 
 from mlirtri.dialect import scalar
 from mlirtri.dialect.definition import type_of
-from mlirtri.dialect.dtypes import DType
+from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.mlir import ir, linalg
 from mlirtri.dialect.scalar import Scalar
-from mlirtri.dialect.sizes import is_dynamic
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.sizes import is_dynamic
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering.linalg_builder import dimensions, filled, generic, loop_sizes, map_elements, reshape, size_of
 from mlirtri.lowering.tri_to_linalg_reductions import converted, iterators
 from mlirtri.lowering.tri_to_linalg_rules import FLOAT32, axes_walked, rule

@@ -9,12 +9,12 @@ from math import prod
 
 from mlirtri.dialect import attributes, scalar
 from mlirtri.dialect.definition import type_of
-from mlirtri.dialect.dtypes import DTYPES, DType
+from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.mlir import arith, ir
 from mlirtri.dialect.reductions import LONGEST_HALF_SUM, LONGEST_SUM
 from mlirtri.dialect.scalar import Scalar
-from mlirtri.dialect.sizes import is_dynamic
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.sizes import is_dynamic
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering.linalg_builder import (
     dimensions,
     filled,

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 
 from mlirtri.dialect import attributes, scalar
 from mlirtri.dialect.definition import type_of
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.mlir import arith, ir, linalg, tensor
 from mlirtri.dialect.ops import Op
 from mlirtri.dialect.scalar import Scalar
-from mlirtri.dialect.sizes import is_dynamic
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.sizes import is_dynamic
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering.linalg_builder import (
     dimensions,
     empty,

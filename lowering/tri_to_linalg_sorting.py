@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mlirtri.dialect import attributes, scalar
 from mlirtri.dialect.definition import type_of
-from mlirtri.dialect.dtypes import DTYPES, DType
+from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.mlir import arith, ir, tensor
 from mlirtri.dialect.scalar import Scalar
 from mlirtri.lowering import merge_sort

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.lowering.large_memory import empty
 from mlirtri.lowering.launch_plan import Plan, Step, Value
 from mlirtri.lowering.tvm_names import relax, tvm

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.errors import KernelError
 from mlirtri.jit import JitFunction, jit
 from mlirtri.language import LanguageFunction, Macro, Ref, Tensor, device_print, macro, static_range

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from mlirtri.dialect.dtypes import find_dtype
+from mlirtri.dialect.base.dtypes import find_dtype
 
 
 def is_float(array: np.ndarray) -> bool:

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect.dtypes import DTYPES, find_dtype
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.dtypes import DTYPES, find_dtype
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.language import Tensor
 from mlirtri.lowering.target import Target

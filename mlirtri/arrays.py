@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from mlirtri.dialect.dtypes import STORED, DType, find_stored
+from mlirtri.dialect.base.dtypes import STORED, DType, find_stored
 
 _SIGNED = {"uint8": torch.int8, "uint16": torch.int16, "uint32": torch.int32, "uint64": torch.int64}
 _SIGNED |= dict.fromkeys(STORED, torch.int8)

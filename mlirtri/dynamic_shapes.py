@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import astuple
 from typing import Any
 
-from mlirtri.dialect.sizes import is_dynamic
+from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.errors import ArgumentMismatchError, Span
 from mlirtri.imported import error_class
 from mlirtri.lowering.size_program import ELEMENT, SIZE, Condition, SizeProgram, Step

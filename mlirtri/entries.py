@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from mlirtri.arrays import as_torch, is_settled, view_of
-from mlirtri.dialect.dtypes import DType
+from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dynamic_shapes import admits
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
 from mlirtri.lowering.specialization import TensorParameter

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from mlirtri import errors
-from mlirtri.dialect.dtypes import as_dtype, find_stored
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.dtypes import as_dtype, find_stored
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import Span
 from mlirtri.lowering.specialization import Interface, Leaf, RuntimeCheck
 

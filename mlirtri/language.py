@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.dialect.dtypes import DType, as_dtype
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.dtypes import DType, as_dtype
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError, KernelTypeError
 
 

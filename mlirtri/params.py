@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
-from mlirtri.dialect.dtypes import find_stored
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.dtypes import find_stored
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import ArgumentMismatchError, did_you_mean
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering.specialization import PrintLog, PrintSite
 
 

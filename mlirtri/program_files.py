@@ -172,7 +172,7 @@ def report_on_file(spec: str, language: str | None, pipeline: str | None, target
 def random_arguments(kernel: Kernel, device: str) -> list[Any]:
     """Data for each parameter of a program's kernel; raises `KernelTypeError` where a size is open."""
     from mlirtri.arguments import random_tensor
-    from mlirtri.dialect.sizes import is_dynamic
+    from mlirtri.dialect.base.sizes import is_dynamic
 
     for each in kernel.interface.parameters:
         if any(map(is_dynamic, each.type.shape)):

@@ -15,11 +15,11 @@ from typing import Any
 
 import click
 
-from mlirtri.dialect.dtypes import DTYPES, DType
+from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.ops import Op, load
 from mlirtri.dialect.spellings import Spelling
 from mlirtri.dialect.spellings import load as load_spellings
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError, SourceNotAvailableError
 
 PAGE = Path(__file__).parent.parent / "docs" / "operations.md"

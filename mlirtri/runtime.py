@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from mlirtri.arrays import as_array, as_given, as_torch, view_of
-from mlirtri.dialect.dtypes import find_stored
+from mlirtri.dialect.base.dtypes import find_stored
 from mlirtri.direct_calls import General, Type, direct_call, direct_method, is_possible
 from mlirtri.dynamic_shapes import DynamicShapes
 from mlirtri.entries import Entry

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect.dtypes import DTYPES, DType, find_dtype
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import ArgumentMismatchError, KernelTypeError, Span, UnsupportedSyntaxError
 from mlirtri.language import Tensor
 from mlirtri.lowering.specialization import ConstantParameter, Specialization, TensorParameter

@@ -17,9 +17,9 @@ import torch
 from tolerances import within
 
 from mlirtri.dialect import ops, spellings
-from mlirtri.dialect.dtypes import DTYPES, as_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.promotion import Operand, result_dtypes
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelTypeError
 
 each = {

@@ -6,10 +6,10 @@ import numpy as np
 
 import mlirtri as mt
 from mlirtri.dialect.definition import mlir_type, new_context
-from mlirtri.dialect.dtypes import DTYPES, as_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.mlir import func, ir, print_complete, print_module
-from mlirtri.dialect.sizes import DYNAMIC
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.sizes import DYNAMIC
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering import linalg_to_fused, tri_to_linalg
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.target import as_target

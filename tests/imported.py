@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import mlirtri as mt
-from mlirtri.dialect.dtypes import as_dtype
+from mlirtri.dialect.base.dtypes import as_dtype
 
 PIPELINES = ("linalg", "mlir")
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy_kernel_checks import compare
 
 import mlirtri as mt
-from mlirtri.dialect.dtypes import as_dtype
+from mlirtri.dialect.base.dtypes import as_dtype
 
 _COUNT = count()
 

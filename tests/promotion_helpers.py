@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from mlirtri.dialect.dtypes import DTYPES, find_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, find_dtype
 from mlirtri.dialect.promotion import Operand, result_dtypes
 from mlirtri.errors import KernelError
 

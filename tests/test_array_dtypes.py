@@ -10,7 +10,7 @@ import torch
 from eager_builder import call, flat, library_function
 
 import mlirtri as mt
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.errors import KernelError
 
 # NEP 50 does not know ml_dtypes' bfloat16, and complex numbers have tests of their own.

@@ -17,7 +17,7 @@ from tolerances import tolerance
 
 from mlirtri import cli
 from mlirtri.arguments import parse_argument, summary
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.errors import KernelError
 from mlirtri.language import Tensor
 from mlirtri.programs import each_kernel, load_kernel

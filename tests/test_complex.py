@@ -10,10 +10,10 @@ import torch
 
 import mlirtri as mt
 from mlirtri.dialect.definition import mlir_type, new_context
-from mlirtri.dialect.dtypes import as_dtype
+from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.mlir import func, ir
 from mlirtri.dialect.ops import load
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering import (
     bufferized_to_llvmdialect,

@@ -11,8 +11,8 @@ import mlirtri as mt
 from mlirtri.accuracy import absolute_error, is_float, ulp_error
 from mlirtri.arguments import random_tensor, summary
 from mlirtri.cli import commands
-from mlirtri.dialect.dtypes import DTYPES, as_dtype, find_dtype
-from mlirtri.dialect.types import TensorType
+from mlirtri.dialect.base.dtypes import DTYPES, as_dtype, find_dtype
+from mlirtri.dialect.base.tensor_type import TensorType
 
 A = np.linspace(-1, 1, 12).reshape(3, 4) + 1j * np.linspace(2, 0.5, 12).reshape(3, 4)
 

@@ -8,7 +8,7 @@ from imperative_tri import MASK, ONE, PIPELINES, RANDOM, THREE, TWO, A, B, P, V,
 from tolerances import within
 
 from mlirtri.dialect import ops
-from mlirtri.dialect.sizes import DYNAMIC
+from mlirtri.dialect.base.sizes import DYNAMIC
 
 ROWS = [
     ("extract_slice", [X, ONE, THREE], {"offsets": (DYNAMIC, 2), "sizes": (DYNAMIC, 4), "strides": (1, 1), "drop": ()}),

@@ -11,7 +11,7 @@ import torch
 from mlir_room_helpers import ADD_TWICE, SHAPES, SOFTMAX, compiled, elementwise, matmul, run, to_numpy
 from tolerances import tolerance, within
 
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 
 
 def test_add_twice(random):

@@ -22,7 +22,7 @@ from promotion_helpers import (
 )
 
 from mlirtri.dialect import promotion_tables as tables
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.promotion import result_dtypes
 from mlirtri.errors import KernelTypeError
 

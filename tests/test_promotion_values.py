@@ -18,7 +18,7 @@ from promotion_helpers import (
 )
 
 from mlirtri.dialect import promotion_tables as tables
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.promotion import Operand, Plan, common_dtype, default_dtype, result_dtypes
 from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError
 

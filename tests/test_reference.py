@@ -11,7 +11,7 @@ import pytest
 
 from mlirtri import reference
 from mlirtri.dialect import spellings
-from mlirtri.dialect.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.ops import load
 
 OPS = load()

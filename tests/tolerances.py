@@ -6,7 +6,7 @@ import math
 
 import ml_dtypes
 
-from mlirtri.dialect.dtypes import as_dtype
+from mlirtri.dialect.base.dtypes import as_dtype
 
 ROUNDINGS = 32
 """A function of the C library and the handful of operations around it, each off by an ulp or two."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from mlirtri.dialect.dtypes import DType
-from mlirtri.dialect.sizes import UNKNOWN, Size, fits, is_dynamic
+from mlirtri.dialect.base.dtypes import DType
+from mlirtri.dialect.base.sizes import UNKNOWN, Size, fits, is_dynamic
 from mlirtri.errors import KernelTypeError
 
 
