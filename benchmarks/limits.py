@@ -107,7 +107,7 @@ def _lanes() -> int:
 @cache
 def _function(name: str) -> Callable[..., None]:
     """The compiled loop: three addresses, a number of elements, and how often it goes over them."""
-    from mlirtri.dialect.mlir import execution_engine, ir, passmanager
+    from mlirtri.dialect.bindings.mlir import execution_engine, ir, passmanager
 
     with ir.Context():
         module = ir.Module.parse(_text(name))

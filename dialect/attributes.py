@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.ops import Op
 from mlirtri.dialect.base.sizes import DYNAMIC, is_dynamic
 

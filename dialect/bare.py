@@ -5,7 +5,7 @@ Takes a module of any MLIR stage, which it changes in place. Refuses nothing.
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir
 
 PREFIX = "mlirtri."
 _GROUPS = ("arg_attrs", "res_attrs")

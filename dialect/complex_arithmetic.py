@@ -12,7 +12,7 @@ from math import log as logarithm
 
 from mlirtri.dialect import scalar as s
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.mlir import math
+from mlirtri.dialect.bindings.mlir import math
 from mlirtri.dialect.scalar import Scalar, create, parts
 
 REAL = {name: s.unary(getattr(math, name)) for name in (

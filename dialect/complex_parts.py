@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.dialect.mlir import arith, complex, ir
+from mlirtri.dialect.bindings.mlir import arith, complex, ir
 
 
 def create(real: Any, imaginary: Any) -> Any:

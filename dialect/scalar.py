@@ -12,7 +12,7 @@ from typing import Any
 
 from mlirtri.dialect import complex_parts
 from mlirtri.dialect.base.dtypes import DTYPES, DType
-from mlirtri.dialect.mlir import arith, ir, math
+from mlirtri.dialect.bindings.mlir import arith, ir, math
 
 BOOL, INT32, INT64, FLOAT32 = DTYPES["bool"], DTYPES["int32"], DTYPES["int64"], DTYPES["float32"]
 

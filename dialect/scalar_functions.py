@@ -11,7 +11,7 @@ from math import log, pi, sqrt
 
 from mlirtri.dialect import scalar as s
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
-from mlirtri.dialect.mlir import math
+from mlirtri.dialect.bindings.mlir import math
 from mlirtri.dialect.scalar import Scalar
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mlirtri.dialect.mlir import arith, ir, scf
+from mlirtri.dialect.bindings.mlir import arith, ir, scf
 from mlirtri.lowering.buffer_values import terminator
 
 Bits = Sequence[ir.Value | None]

@@ -14,8 +14,8 @@ from typing import Any, cast
 
 from mlirtri.dialect import spellings
 from mlirtri.dialect.base.dtypes import DType, find_dtype
-from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.locations import span_of
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import (
     KernelError,
     KernelLinearAlgebraError,

@@ -11,8 +11,8 @@ import ast
 from collections.abc import Iterable
 from typing import Any
 
-from mlirtri.dialect.locations import location_of
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.locations import location_of
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.errors import (
     CompilerBugError,

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from mlirtri.dialect.definition import mlir_type, new_context
-from mlirtri.dialect.locations import location_of, span_of
-from mlirtri.dialect.mlir import func, ir
+from mlirtri.dialect.bindings.locations import location_of, span_of
+from mlirtri.dialect.bindings.mlir import func, ir
 from mlirtri.errors import (
     KernelTypeError,
 )

@@ -6,7 +6,7 @@ frontend: there is nothing to stop.
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import func, ir
+from mlirtri.dialect.bindings.mlir import func, ir
 
 NAME = "mlirtri.breakpoint"
 

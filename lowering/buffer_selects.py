@@ -8,7 +8,7 @@ leave an array in different buffers. A view of the choice is the choice of two v
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import ir, operations_named, scf
+from mlirtri.dialect.bindings.mlir import ir, operations_named, scf
 from mlirtri.lowering.cloning import replace
 
 

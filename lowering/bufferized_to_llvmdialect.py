@@ -8,8 +8,8 @@ Refuses buffers larger than `memory_limits` allows.
 
 from __future__ import annotations
 
-from mlirtri.dialect.locations import location_of, span_of
-from mlirtri.dialect.mlir import ir, memref, operations_named, public_functions
+from mlirtri.dialect.bindings.locations import location_of, span_of
+from mlirtri.dialect.bindings.mlir import ir, memref, operations_named, public_functions
 from mlirtri.errors import Span
 from mlirtri.lowering import (
     choices_in_steps,

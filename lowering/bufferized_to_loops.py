@@ -10,7 +10,7 @@ Refuses nothing of its own.
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import ir, linalg, operations_named
+from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named
 from mlirtri.lowering import buffer_selects, forwarded_copies, loop_order, structured_to_loops
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.stage import CompileContext

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mlirtri.dialect.mlir import all_operations, ir, operations_named
+from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named
 from mlirtri.errors import PassFailedError
 from mlirtri.lowering.mlir_passes import Pass, run_passes
 from mlirtri.lowering.stage import CompileContext

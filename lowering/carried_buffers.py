@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlirtri.dialect.mlir import (
+from mlirtri.dialect.bindings.mlir import (
     all_operations,
     all_operations_in,
     arith,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from mlirtri.dialect.mlir import arith, ir, linalg, operations_named, tensor
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, tensor
 from mlirtri.lowering.linalg_builder import generic, is_zeros, made_by
 
 CONVOLUTIONS = {

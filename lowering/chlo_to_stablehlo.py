@@ -7,7 +7,7 @@ results in attributes (`imports.py`). Refuses functions that call themselves.
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import all_operations, ir, public_functions
+from mlirtri.dialect.bindings.mlir import all_operations, ir, public_functions
 from mlirtri.lowering import import_entry, stablehlo_trivial
 from mlirtri.lowering.imports import argument_attributes, note_signs, result_attributes, set_signature
 from mlirtri.lowering.isolated_passes import run_isolated

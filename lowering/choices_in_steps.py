@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from mlirtri.dialect.mlir import arith, ir, linalg, operations_named
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named
 from mlirtri.lowering.cloning import clone_all
 from mlirtri.lowering.generic_operations import empty_generic
 

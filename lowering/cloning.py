@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from mlirtri.dialect.mlir import all_operations_in, ir
+from mlirtri.dialect.bindings.mlir import all_operations_in, ir
 
 
 def clone(operation: ir.Operation, known: Mapping[ir.Value, ir.Value]) -> ir.Operation:

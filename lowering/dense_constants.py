@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import as_dtype
-from mlirtri.dialect.mlir import arith, ir
+from mlirtri.dialect.bindings.mlir import arith, ir
 
 
 def constant_of(array: np.ndarray, kind: ir.RankedTensorType) -> ir.Value:

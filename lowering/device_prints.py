@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.locations import span_of
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.specialization import PrintLog, PrintSite

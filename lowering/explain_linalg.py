@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 
 from mlirtri.dialect.definition import new_context
-from mlirtri.dialect.locations import name_of, span_of
-from mlirtri.dialect.mlir import all_operations_in, ir, linalg, operations_named
+from mlirtri.dialect.bindings.locations import name_of, span_of
+from mlirtri.dialect.bindings.mlir import all_operations_in, ir, linalg, operations_named
 from mlirtri.lowering import fusion_guard, linalg_to_fused
 from mlirtri.lowering.fusion_edges import Edge
 from mlirtri.lowering.primfunc_names import name_of_structured

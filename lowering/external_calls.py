@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 
 from mlirtri.dialect.definition import mlir_type, type_of
-from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import func, ir, operations_named
+from mlirtri.dialect.bindings.locations import span_of
+from mlirtri.dialect.bindings.mlir import func, ir, operations_named
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import Note, UnsupportedSyntaxError
 from mlirtri.lowering.refusals import refuse

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import CodegenError
 from mlirtri.lowering.external_calls import KIND, dtypes_of, values_of
 from mlirtri.lowering.external_rules import CALLS

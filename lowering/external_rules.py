@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering import relax_calls, tensorir_calls
 from mlirtri.lowering.external_calls import ISLAND, KIND, declaration_of, dtypes_of, values_of

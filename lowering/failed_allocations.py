@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlirtri.dialect.mlir import ir, operations_named, public_functions
+from mlirtri.dialect.bindings.mlir import ir, operations_named, public_functions
 
 _EQUAL = 0
 """LLVM's comparison of integers and pointers for being equal."""

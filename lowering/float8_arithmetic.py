@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlirtri.dialect.mlir import arith, ir
+from mlirtri.dialect.bindings.mlir import arith, ir
 
 
 @dataclass(frozen=True)

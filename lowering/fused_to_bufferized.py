@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from math import prod
 
-from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import bufferization, func, ir, linalg, memref, operations_named, public_functions
+from mlirtri.dialect.bindings.locations import span_of
+from mlirtri.dialect.bindings.mlir import bufferization, func, ir, linalg, memref, operations_named, public_functions
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering import buffer_reuse, carried_buffers, destinations, shared_memory, while_loops
 from mlirtri.lowering.buffer_values import is_content_of, may_share

@@ -6,7 +6,7 @@ products beside their loops keep those straight, and call the loops as islands (
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering import unread_results
 from mlirtri.lowering.imperative import is_imperative
 from mlirtri.lowering.imperative_to_relax import loops_of, lower_imperative

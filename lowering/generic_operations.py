@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mlirtri.dialect.mlir import arith, ir, linalg, tensor
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg, tensor
 from mlirtri.lowering.cloning import replace
 from mlirtri.lowering.mlir_reading import used_dimensions
 

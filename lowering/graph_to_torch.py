@@ -15,8 +15,8 @@ import torch
 
 from mlirtri.dialect.definition import new_context
 from mlirtri.dialect.base.dtypes import find_dtype
-from mlirtri.dialect.locations import location_of
-from mlirtri.dialect.mlir import ir, load_torch, public_functions, torch_importer
+from mlirtri.dialect.bindings.locations import location_of
+from mlirtri.dialect.bindings.mlir import ir, load_torch, public_functions, torch_importer
 from mlirtri.errors import KernelError, Span, UnsupportedOperationError
 from mlirtri.lowering import torch_carried
 from mlirtri.lowering.imports import BOUND, DTYPE, argument_attributes, result_attributes, set_signature

@@ -9,7 +9,7 @@ Refuses nothing.
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import ir, operations_named
+from mlirtri.dialect.bindings.mlir import ir, operations_named
 
 LEFT = ("scf.for", "scf.while", "scf.if")
 """Operations whose buffers move out."""

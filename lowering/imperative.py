@@ -6,7 +6,7 @@ that straight-line tensor code (one binding per operation, static shapes) does n
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import all_operations, ir, public_functions
+from mlirtri.dialect.bindings.mlir import all_operations, ir, public_functions
 
 UPDATED_BY = "mlirtri.updated_by"
 """Attribute of a function's argument: the index of the result that is the argument's new content."""

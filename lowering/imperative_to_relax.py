@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
-from mlirtri.dialect.locations import errors_at, name_of, span_of
-from mlirtri.dialect.mlir import all_operations, ir, operations_named, public_functions
+from mlirtri.dialect.bindings.locations import errors_at, name_of, span_of
+from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named, public_functions
 from mlirtri.errors import Span, UnsupportedOperationError
 from mlirtri.lowering import bufferized_to_loops, fused_to_bufferized
 from mlirtri.lowering.imperative import updates_of

@@ -8,7 +8,7 @@ Refuses nothing.
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import all_operations, ir, linalg
+from mlirtri.dialect.bindings.mlir import all_operations, ir, linalg
 from mlirtri.lowering import total_floats, total_integers
 from mlirtri.lowering.cloning import replace
 from mlirtri.lowering.generic_operations import generalize

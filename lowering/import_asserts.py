@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import all_operations_in, arith, ir, operations_named, public_functions, tensor
+from mlirtri.dialect.bindings.locations import span_of
+from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, public_functions, tensor
 from mlirtri.errors import ProgramAssertionError, Span, UnsupportedOperationError
 from mlirtri.lowering import asserting_loops
 from mlirtri.lowering.buffer_values import terminator

@@ -14,8 +14,8 @@ from mlirtri.dialect import scalar
 from mlirtri.dialect.complex_parts import create as create_value
 from mlirtri.dialect.complex_parts import parts as part_values
 from mlirtri.dialect.base.dtypes import DType, find_dtype
-from mlirtri.dialect.locations import errors_at
-from mlirtri.dialect.mlir import all_operations_in, arith, ir, operations_named
+from mlirtri.dialect.bindings.locations import errors_at
+from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named
 from mlirtri.dialect.scalar import Scalar
 from mlirtri.dialect.scalar_complex import RULES as COMPLEX
 from mlirtri.errors import UnsupportedOperationError

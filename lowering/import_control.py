@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.complex_parts import constant as complex_constant
-from mlirtri.dialect.locations import errors_at, span_of
-from mlirtri.dialect.mlir import all_operations, arith, ir, operations_named, scf, tensor
+from mlirtri.dialect.bindings.locations import errors_at, span_of
+from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, operations_named, scf, tensor
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.buffer_values import terminator
 from mlirtri.lowering.cloning import clone_all, inlined, replace

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from mlirtri.dialect.mlir import arith, ir, operations_named, tensor
+from mlirtri.dialect.bindings.mlir import arith, ir, operations_named, tensor
 from mlirtri.lowering.cloning import inlined
 from mlirtri.lowering.size_reader import before_views
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
-from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import all_operations_in, ir, public_functions
+from mlirtri.dialect.bindings.locations import span_of
+from mlirtri.dialect.bindings.mlir import all_operations_in, ir, public_functions
 from mlirtri.errors import KernelError, Note, ParseError, UnsupportedOperationError, raise_all
 from mlirtri.lowering.external_calls import KIND
 from mlirtri.lowering.mlir_passes import Pass, run_passes

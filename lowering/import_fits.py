@@ -8,7 +8,7 @@ sizes before the call is checked there (`size_conditions`). Refuses nothing.
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import arith, ir, public_functions, scf
+from mlirtri.dialect.bindings.mlir import arith, ir, public_functions, scf
 from mlirtri.lowering import loop_sizes
 from mlirtri.lowering.size_conditions import EQUAL, conditions_of
 

@@ -14,8 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlirtri.dialect.locations import errors_at, span_of
-from mlirtri.dialect.mlir import all_operations, all_operations_in, arith, ir, operations_named, public_functions
+from mlirtri.dialect.bindings.locations import errors_at, span_of
+from mlirtri.dialect.bindings.mlir import (
+    all_operations,
+    all_operations_in,
+    arith,
+    ir,
+    operations_named,
+    public_functions,
+)
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.imports import BOUND, STATE, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.mlir_constants import operation_constant, resource_key

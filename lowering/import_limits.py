@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from math import prod
 
-from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import all_operations, ir, public_functions
+from mlirtri.dialect.bindings.locations import span_of
+from mlirtri.dialect.bindings.mlir import all_operations, ir, public_functions
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
 from mlirtri.lowering.memory_limits import too_large
 from mlirtri.lowering.refusals import refuse

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlirtri.dialect.mlir import all_operations_in, arith, ir, operations_named, tensor
+from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, tensor
 from mlirtri.lowering.cloning import replace
 from mlirtri.lowering.generic_operations import index_of
 from mlirtri.lowering.loop_nests import loop_nest

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Sequence
 from math import prod
 
-from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import arith, func, ir, operations_named, tensor
+from mlirtri.dialect.bindings.locations import span_of
+from mlirtri.dialect.bindings.mlir import arith, func, ir, operations_named, tensor
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.size_conditions import dim, index
 from mlirtri.lowering.size_function import Numbers, numbers_of

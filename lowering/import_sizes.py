@@ -9,8 +9,8 @@ arithmetic on the arguments' sizes, which are known not to be negative. Refuses 
 
 from __future__ import annotations
 
-from mlirtri.dialect.locations import name_of, span_of
-from mlirtri.dialect.mlir import all_operations, func, ir, operations_named, public_functions, tensor
+from mlirtri.dialect.bindings.locations import name_of, span_of
+from mlirtri.dialect.bindings.mlir import all_operations, func, ir, operations_named, public_functions, tensor
 from mlirtri.errors import ArgumentMismatchError
 from mlirtri.lowering import import_elements, import_fits, import_lengths, import_reshapes, import_slices
 from mlirtri.lowering.imports import argument_attributes, result_attributes, set_signature

@@ -16,8 +16,8 @@ import re
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import find_stored
-from mlirtri.dialect.locations import errors_at
-from mlirtri.dialect.mlir import all_operations, arith, func, ir, public_functions
+from mlirtri.dialect.bindings.locations import errors_at
+from mlirtri.dialect.bindings.mlir import all_operations, arith, func, ir, public_functions
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.cloning import replace
 from mlirtri.lowering.float8_arithmetic import FORMATS, Format, narrowed, widened

@@ -7,8 +7,8 @@ Takes a module of `linalg` and `tensor` on tensors. Gives it, in place, without 
 
 from __future__ import annotations
 
-from mlirtri.dialect.locations import errors_at
-from mlirtri.dialect.mlir import all_operations, apply_transform, ir
+from mlirtri.dialect.bindings.locations import errors_at
+from mlirtri.dialect.bindings.mlir import all_operations, apply_transform, ir
 from mlirtri.lowering.cloning import replace
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.tensor_decompositions import RULES

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from mlirtri.dialect import scalar
 from mlirtri.dialect.base.dtypes import find_dtype
-from mlirtri.dialect.mlir import arith, ir, operations_named
+from mlirtri.dialect.bindings.mlir import arith, ir, operations_named
 from mlirtri.dialect.scalar import Scalar
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering import merge_sort

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mlirtri.dialect.mlir import func, ir
+from mlirtri.dialect.bindings.mlir import func, ir
 
 BOUND = "mlirtri.bound"
 """Attribute of an argument: the name of the parameter that it stands for."""

@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.base.sizes import Size, Symbol
 from mlirtri.lowering.tri_builder import Tensor, TriBuilder
 

@@ -16,8 +16,8 @@ from itertools import groupby
 from types import CodeType
 from typing import Any
 
-from mlirtri.dialect.locations import callers_of, span_of
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.locations import callers_of, span_of
+from mlirtri.dialect.bindings.mlir import ir
 
 Place = tuple[str, int]
 """File and line."""

@@ -14,8 +14,8 @@ import numpy as np
 
 from mlirtri.dialect import attributes
 from mlirtri.dialect.definition import op_of, type_of
-from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.locations import span_of
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.ops import Op
 from mlirtri.dialect.base.tensor_type import TensorType, same_shape
 from mlirtri.errors import CompilerBugError

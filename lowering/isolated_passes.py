@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from mlirtri import settings
 from mlirtri.dialect.definition import new_context
-from mlirtri.dialect.mlir import ir, load_stablehlo, load_torch, print_module
+from mlirtri.dialect.bindings.mlir import ir, load_stablehlo, load_torch, print_module
 from mlirtri.errors import KernelError, Note, PassFailedError, Span
 from mlirtri.lowering.mlir_passes import Pass, explain, in_module, parse_pipeline, save_reproducer
 from mlirtri.lowering.other_process import OTHER, Limits, ProcessDied

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from mlirtri.dialect import promotion
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.promotion import Operand
 from mlirtri.dialect.base.sizes import UNKNOWN, Size
 from mlirtri.dialect.base.tensor_type import TensorType, broadcast_shapes

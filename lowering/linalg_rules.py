@@ -5,7 +5,7 @@ Structured operations become calls of PrimFuncs (`structured_to_primfunc`); cons
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.mlir_constants import array_constant
 from mlirtri.lowering.mlir_reading import dtype_of, scalar_constant, shape_of
 from mlirtri.lowering.relax_builder import RelaxBuilder, Splat, Uninitialized, rule

@@ -14,8 +14,8 @@ import shutil
 import subprocess
 import tempfile
 
-from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import execution_engine, ir, operations_named, public_functions, to_llvm_ir
+from mlirtri.dialect.bindings.locations import span_of
+from mlirtri.dialect.bindings.mlir import execution_engine, ir, operations_named, public_functions, to_llvm_ir
 from mlirtri.errors import CodegenError, Note
 from mlirtri.lowering.bufferized_to_llvmdialect import symbol_of
 from mlirtri.lowering.failed_allocations import gives_status

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.dialect.locations import name_of, span_of
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.locations import name_of, span_of
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.loop_memory import is_number, product, total
 from mlirtri.lowering.loop_places import ANY, LARGEST_COUNT
 from mlirtri.lowering.loop_statements import LoopTranslation, sequence, statement

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.loop_values import part_dtypes
 from mlirtri.lowering.primfunc import index, load, store
 from mlirtri.lowering.scalar_to_tir import same_bits

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mlirtri.dialect.mlir import ir, operations_named
+from mlirtri.dialect.bindings.mlir import ir, operations_named
 
 
 def rewrite(module: ir.Module) -> None:

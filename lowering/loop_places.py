@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.loop_values import Bounds, Scalar, joined
 from mlirtri.lowering.scalar_to_tir import dtype_name
 from mlirtri.lowering.tvm_names import Analyzer, structural_walk, tirx

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mlirtri.dialect.mlir import all_operations, arith, bufferization, ir, operations_named
+from mlirtri.dialect.bindings.mlir import all_operations, arith, bufferization, ir, operations_named
 from mlirtri.lowering.buffer_values import is_inside, terminator
 from mlirtri.lowering.size_conditions import dim
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mlirtri.dialect.locations import errors_at, name_of
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.locations import errors_at, name_of
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering import loop_memory
 from mlirtri.lowering.loop_memory import Memory, mixed

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.mlir_reading import dtype_of
 from mlirtri.lowering.primfunc import Names, buffer, index, load, store
 from mlirtri.lowering.scalar_body import MOST_NODES, mentions

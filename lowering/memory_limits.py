@@ -9,8 +9,8 @@ import os
 from math import prod
 
 from mlirtri import settings
-from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import ir, operations_named
+from mlirtri.dialect.bindings.locations import span_of
+from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.errors import KernelMemoryError, raise_all
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mlirtri.dialect.mlir import arith, ir, scf, tensor
+from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
 from mlirtri.lowering.linalg_builder import index_constant, index_value
 from mlirtri.lowering.loop_nests import loop_nest
 

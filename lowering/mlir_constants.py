@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import find_stored
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import ParseError, UnsupportedOperationError
 
 _BODY = re.compile(r'dense<("0x[0-9A-Fa-f]*"|[^>]*)>')

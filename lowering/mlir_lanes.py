@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlirtri.dialect.mlir import arith, ir, memref, operations_named
+from mlirtri.dialect.bindings.mlir import arith, ir, memref, operations_named
 from mlirtri.lowering.cloning import replace
 from mlirtri.lowering.double_functions import FUNCTIONS
 from mlirtri.lowering.scalar_circles import WHOLE, quarters

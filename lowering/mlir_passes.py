@@ -18,8 +18,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 from mlirtri import settings
-from mlirtri.dialect.locations import callers_of, span_of
-from mlirtri.dialect.mlir import ir, passmanager, print_module
+from mlirtri.dialect.bindings.locations import callers_of, span_of
+from mlirtri.dialect.bindings.mlir import ir, passmanager, print_module
 from mlirtri.errors import Note, PassFailedError, Span, UnknownOptionError
 from mlirtri.lowering.stage import CompileContext
 

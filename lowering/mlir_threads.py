@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import prod
 
-from mlirtri.dialect.mlir import apply_transform, ir, operations_named
+from mlirtri.dialect.bindings.mlir import apply_transform, ir, operations_named
 from mlirtri.lowering.cloning import replace
 from mlirtri.lowering.mlir_passes import Pass
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 
-from mlirtri.dialect.mlir import apply_transform, ir, linalg, memref, operations_named
+from mlirtri.dialect.bindings.mlir import apply_transform, ir, linalg, memref, operations_named
 from mlirtri.lowering.cpu_facts import simd_registers
 from mlirtri.lowering.mlir_windows import order_loops, with_even_columns, with_views
 

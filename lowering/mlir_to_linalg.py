@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mlirtri.dialect.mlir import ir, public_functions
+from mlirtri.dialect.bindings.mlir import ir, public_functions
 from mlirtri.lowering import (
     import_arithmetic,
     import_asserts,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from mlirtri.dialect.locations import errors_at, name_of
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.locations import errors_at, name_of
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering import external_rules, linalg_rules, tensor_rules
 from mlirtri.lowering.external_calls import is_declaration

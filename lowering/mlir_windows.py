@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mlirtri.dialect.mlir import ir, linalg, memref
+from mlirtri.dialect.bindings.mlir import ir, linalg, memref
 from mlirtri.lowering.generic_operations import PARALLEL, empty_generic
 
 Term = tuple[int, int]

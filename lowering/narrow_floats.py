@@ -15,7 +15,7 @@ using rounding to odd", IEEE Transactions on Computers 57(4), 2008.
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import arith, ir, operations_named
+from mlirtri.dialect.bindings.mlir import arith, ir, operations_named
 
 BFLOAT16_ARITHMETIC = tuple(
     f"arith.{name}"

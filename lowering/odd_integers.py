@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mlirtri.dialect.mlir import arith, ir, math
+from mlirtri.dialect.bindings.mlir import arith, ir, math
 from mlirtri.errors import UnsupportedOperationError
 
 WIDTHS = (8, 16, 32, 64)

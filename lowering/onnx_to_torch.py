@@ -7,8 +7,8 @@ operations have the names of the nodes as locations. Refuses, all at once, the n
 from __future__ import annotations
 
 from mlirtri.dialect.definition import new_context
-from mlirtri.dialect.locations import location_of, name_of
-from mlirtri.dialect.mlir import all_operations, ir, load_torch, onnx_importer, public_functions
+from mlirtri.dialect.bindings.locations import location_of, name_of
+from mlirtri.dialect.bindings.mlir import all_operations, ir, load_torch, onnx_importer, public_functions
 from mlirtri.errors import PassFailedError, Span, UnsupportedOperationError
 from mlirtri.lowering.imports import BOUND, SIZES, argument_attributes, note_signs, result_attributes, set_signature
 from mlirtri.lowering.isolated_passes import run_isolated

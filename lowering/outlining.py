@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from mlirtri.dialect.locations import name_of
-from mlirtri.dialect.mlir import all_operations_in, func, ir, public_functions
+from mlirtri.dialect.bindings.locations import name_of
+from mlirtri.dialect.bindings.mlir import all_operations_in, func, ir, public_functions
 from mlirtri.lowering.buffer_values import terminator
 from mlirtri.lowering.cloning import clone_all, needed_by
 from mlirtri.lowering.external_calls import ISLAND, KIND

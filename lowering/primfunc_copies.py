@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.dialect.mlir import ir, tensor
+from mlirtri.dialect.bindings.mlir import ir, tensor
 from mlirtri.lowering.primfunc_nests import Nest, Place, place_of
 from mlirtri.lowering.tir_to_scalar import constant
 from mlirtri.lowering.tvm_names import TensorLoad, tirx

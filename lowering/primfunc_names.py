@@ -5,7 +5,7 @@ Takes an operation. Gives an identifier that depends on nothing but what the ope
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import ir, linalg
+from mlirtri.dialect.bindings.mlir import ir, linalg
 from mlirtri.lowering.mlir_reading import used_dimensions
 
 _REDUCTIONS = {

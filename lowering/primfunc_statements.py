@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from mlirtri.dialect.mlir import arith, ir, scf, tensor
+from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.primfunc_nests import LOOPS
 from mlirtri.lowering.primfunc_to_linalg import Frame, located

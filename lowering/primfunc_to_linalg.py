@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from mlirtri.dialect.locations import location_of
-from mlirtri.dialect.mlir import arith, ir, linalg, tensor
+from mlirtri.dialect.bindings.locations import location_of
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg, tensor
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.errors import KernelError, UnsupportedOperationError
 from mlirtri.lowering.linalg_builder import generic

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.dialect.locations import name_of, span_of
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.locations import name_of, span_of
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.mlir_reading import dtype_of, shape_of
 from mlirtri.lowering.primfunc import Axis, Names, Statements, buffer, build, store

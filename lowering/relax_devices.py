@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.devices import Device
 from mlirtri.lowering.external_calls import KIND, calls_in, values_of
 from mlirtri.lowering.target import Target, as_target

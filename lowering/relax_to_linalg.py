@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlirtri.dialect.definition import new_context
-from mlirtri.dialect.locations import location_of
-from mlirtri.dialect.mlir import arith, func, ir, scf, tensor
+from mlirtri.dialect.bindings.locations import location_of
+from mlirtri.dialect.bindings.mlir import arith, func, ir, scf, tensor
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
 from mlirtri.lowering import mlir_to_linalg
 from mlirtri.lowering.dense_constants import array_of, constant_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.tir_to_scalar import mlir_type

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from mlirtri.dialect import scalar
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.base.dtypes import DTYPES, DType
-from mlirtri.dialect.mlir import arith, ir, linalg, operations_named
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named
 from mlirtri.dialect.scalar import Scalar
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering.linalg_builder import dimensions, filled, generic, map_elements

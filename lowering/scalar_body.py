@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.locations import span_of
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import KernelError, UnsupportedOperationError
 from mlirtri.lowering import scalar_conversions, scalar_floats
 from mlirtri.lowering.mlir_reading import affine_index

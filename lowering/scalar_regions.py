@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import arith, ir, tensor
+from mlirtri.dialect.bindings.locations import span_of
+from mlirtri.dialect.bindings.mlir import arith, ir, tensor
 from mlirtri.errors import UnsupportedOperationError
 
 Scalars = dict[ir.Value, ir.Value]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.mlir_reading import dtype_of, scalar_constant
 from mlirtri.lowering.tir_arithmetic import rounded_to_bfloat16, widened_bfloat16

@@ -10,7 +10,7 @@ from typing import Any
 
 from mlirtri.dialect.definition import mlir_type
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.mlir import arith, ir, scf, tensor
+from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering.tri_builder import Tensor
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from mlirtri.dialect.mlir import bufferization, ir, public_functions
+from mlirtri.dialect.bindings.mlir import bufferization, ir, public_functions
 from mlirtri.lowering.buffer_values import VIEWS, is_block_argument, same_buffer, terminator
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlirtri.dialect.mlir import arith, ir, memref
+from mlirtri.dialect.bindings.mlir import arith, ir, memref
 
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from mlirtri.dialect.mlir import all_operations_in, arith, ir, linalg, tensor
+from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, linalg, tensor
 from mlirtri.lowering.buffer_values import is_inside
 
 EQUAL, NOT_MORE = "==", "<="

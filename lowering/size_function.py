@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import all_operations, arith, func, ir, operations_named, public_functions
+from mlirtri.dialect.bindings.locations import span_of
+from mlirtri.dialect.bindings.mlir import all_operations, arith, func, ir, operations_named, public_functions
 from mlirtri.errors import Span, UnsupportedOperationError
 from mlirtri.lowering import loop_sizes
 from mlirtri.lowering.imports import CHECK, SIZES, argument_attributes, result_attributes

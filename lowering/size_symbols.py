@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.primfunc import index
 from mlirtri.lowering.size_program import CONSTANT, SIZE, SizeProgram
 from mlirtri.lowering.tvm_names import Analyzer, tirx

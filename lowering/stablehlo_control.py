@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mlirtri.dialect.mlir import all_operations, arith, ir, scf, tensor
+from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, scf, tensor
 from mlirtri.lowering.cloning import replace
 
 CONTROL = ("stablehlo.while", "stablehlo.case", "stablehlo.if")

@@ -13,8 +13,8 @@ from math import isqrt
 
 import numpy as np
 
-from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import ir, operations_named
+from mlirtri.dialect.bindings.locations import span_of
+from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.errors import UnsupportedOperationError
 
 LARGEST_MATRIX = 64

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mlirtri.dialect.mlir import arith, ir, operations_named, scatter_dimensions, scf, tensor
+from mlirtri.dialect.bindings.mlir import arith, ir, operations_named, scatter_dimensions, scf, tensor
 from mlirtri.lowering.cloning import replace
 from mlirtri.lowering.scalar_regions import inline_scalars
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlirtri.dialect.mlir import arith, ir, linalg, operations_named, scf, tensor
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, scf, tensor
 from mlirtri.lowering.cloning import replace
 from mlirtri.lowering.linalg_builder import index_constant
 from mlirtri.lowering.scalar_regions import inline_scalars

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from mlirtri.dialect.mlir import all_operations, arith, ir, operations_named, tensor
+from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, operations_named, tensor
 
 ASSERTION = "shape_assertion"
 """The target of JAX's custom calls."""

@@ -9,7 +9,7 @@ adds up fp16 or bf16 along a loop, and the conversion behind. Refuses nothing.
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import all_operations, arith, ir, linalg, tensor
+from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, linalg, tensor
 from mlirtri.lowering.cloning import clone, replace
 from mlirtri.lowering.linalg_builder import dimensions, generic, sizes_of
 

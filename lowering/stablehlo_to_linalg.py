@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mlirtri.dialect.mlir import all_operations, ir
+from mlirtri.dialect.bindings.mlir import all_operations, ir
 from mlirtri.lowering import (
     mlir_to_linalg,
     stablehlo_control,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import gcd, prod
 
-from mlirtri.dialect.mlir import arith, ir, linalg, operations_named, tensor
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, tensor
 from mlirtri.lowering.linalg_builder import generic, is_zeros, made_by
 
 CONVOLUTIONS = {

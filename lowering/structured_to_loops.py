@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlirtri.dialect.mlir import all_operations_in, arith, ir, memref, operations_named, scf
+from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, memref, operations_named, scf
 
 Values = list[ir.Value]
 

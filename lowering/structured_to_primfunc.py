@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.dialect.locations import name_of, span_of
-from mlirtri.dialect.mlir import ir, linalg
+from mlirtri.dialect.bindings.locations import name_of, span_of
+from mlirtri.dialect.bindings.mlir import ir, linalg
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.mlir_reading import affine_index, dtype_of, is_shaped, shape_of, used_dimensions
 from mlirtri.lowering.primfunc import Axis, Names, Statements, buffer, build, index, load, store

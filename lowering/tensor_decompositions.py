@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from math import prod
 
-from mlirtri.dialect.mlir import arith, ir, tensor
+from mlirtri.dialect.bindings.mlir import arith, ir, tensor
 from mlirtri.lowering.generic_operations import elements, generic_of_region, index_of, mixed_sizes
 from mlirtri.lowering.loop_nests import loop_nest
 from mlirtri.lowering.rule_tables import registering

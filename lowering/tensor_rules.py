@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlirtri.dialect.locations import name_of, span_of
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.locations import name_of, span_of
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.mlir_reading import dtype_of, shape_of, static_integers
 from mlirtri.lowering.primfunc import Axis, Names, Statements, buffer, build, index, load, store

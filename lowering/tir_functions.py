@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mlirtri.dialect.mlir import arith, ir, math
+from mlirtri.dialect.bindings.mlir import arith, ir, math
 
 Function = Callable[[str, Sequence[ir.Value]], ir.Value]
 NOTHING_TO_DO = frozenset({"likely", "llvm.arithmetic.fence"})

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.mlir import arith, ir
+from mlirtri.dialect.bindings.mlir import arith, ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.tir_functions import FUNCTIONS, NOTHING_TO_DO, OF_C
 from mlirtri.lowering.tvm_names import Analyzer, TensorLoad, tirx

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir
 
 
 def with_branches(importer: Any) -> Any:

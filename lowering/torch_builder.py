@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mlirtri.dialect.mlir import ir, tensor
+from mlirtri.dialect.bindings.mlir import ir, tensor
 from mlirtri.lowering.linalg_builder import generic, sizes_of
 
 DTYPES = {"si8": 1, "si16": 2, "si32": 3, "si64": 4, "f32": 6, "f64": 7}

@@ -6,8 +6,8 @@ others.
 
 from __future__ import annotations
 
-from mlirtri.dialect.locations import span_of
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.locations import span_of
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.torch_builder import (
     as_type,

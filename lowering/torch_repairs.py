@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mlirtri.dialect.mlir import all_operations, ir
+from mlirtri.dialect.bindings.mlir import all_operations, ir
 from mlirtri.lowering.torch_builder import (
     as_type,
     bare_type,

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from mlirtri import settings
-from mlirtri.dialect.mlir import execution_engine, ir
+from mlirtri.dialect.bindings.mlir import execution_engine, ir
 from mlirtri.lowering.forks import is_forked, renewed
 from mlirtri.lowering.openmp import torch_runtime
 from mlirtri.lowering.tvm_names import tvm_libraries

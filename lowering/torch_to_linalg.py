@@ -6,7 +6,7 @@ Refuses, all at once, the operators that torch-mlir has no lowering for.
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import PassFailedError
 from mlirtri.lowering import mlir_to_linalg, torch_loops, torch_repairs, unsigned_torch
 from mlirtri.lowering.isolated_passes import run_isolated

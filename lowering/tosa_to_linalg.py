@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mlirtri.dialect.mlir import all_operations, ir, operations_named, public_functions
+from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named, public_functions
 from mlirtri.lowering import import_entry, mlir_to_linalg
 from mlirtri.lowering.imports import note_signs
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mlirtri.dialect.mlir import arith, ir
+from mlirtri.dialect.bindings.mlir import arith, ir
 from mlirtri.lowering.mlir_reading import scalar_constant
 from mlirtri.lowering.rule_tables import registering
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from mlirtri.dialect import scalar
 from mlirtri.dialect.base.dtypes import DTYPES, find_dtype
-from mlirtri.dialect.mlir import arith, ir, math
+from mlirtri.dialect.bindings.mlir import arith, ir, math
 from mlirtri.lowering.mlir_reading import scalar_constant
 from mlirtri.lowering.narrow_floats import to_odd_float32
 from mlirtri.lowering.total_arithmetic import compare, number, total, width_of

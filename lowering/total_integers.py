@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mlirtri.dialect.mlir import arith, ir, math
+from mlirtri.dialect.bindings.mlir import arith, ir, math
 from mlirtri.lowering.total_arithmetic import compare, known_integer, number, total, width_of
 
 Binary = Callable[[ir.Value, ir.Value], ir.Value]

@@ -13,7 +13,7 @@ from typing import Any
 from mlirtri.dialect import attributes
 from mlirtri.dialect.definition import mlir_type
 from mlirtri.dialect.base.dtypes import DTYPES, DType
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.ops import load
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.base.tensor_type import TensorType

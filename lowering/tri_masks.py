@@ -13,8 +13,8 @@ from __future__ import annotations
 from mlirtri.dialect import attributes
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.locations import errors_at
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.locations import errors_at
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering.tri_builder import Tensor, TriBuilder
 from mlirtri.lowering.tri_decompose import tri_operations

@@ -9,7 +9,7 @@ from __future__ import annotations
 from mlirtri.dialect import attributes, scalar
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.indexing import resolved
-from mlirtri.dialect.mlir import arith, ir, linalg, scf, tensor
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg, scf, tensor
 from mlirtri.dialect.scalar import Scalar
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering.linalg_builder import (

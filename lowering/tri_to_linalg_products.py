@@ -11,7 +11,7 @@ from math import prod
 from mlirtri.dialect import scalar
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.base.dtypes import DType
-from mlirtri.dialect.mlir import ir, linalg
+from mlirtri.dialect.bindings.mlir import ir, linalg
 from mlirtri.dialect.scalar import Scalar
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType

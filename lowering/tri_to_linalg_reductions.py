@@ -10,7 +10,7 @@ from math import prod
 from mlirtri.dialect import attributes, scalar
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.base.dtypes import DTYPES, DType
-from mlirtri.dialect.mlir import arith, ir
+from mlirtri.dialect.bindings.mlir import arith, ir
 from mlirtri.dialect.reductions import LONGEST_HALF_SUM, LONGEST_SUM
 from mlirtri.dialect.scalar import Scalar
 from mlirtri.dialect.base.sizes import is_dynamic

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from mlirtri.dialect import attributes, scalar
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.mlir import arith, ir, linalg, tensor
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg, tensor
 from mlirtri.dialect.ops import Op
 from mlirtri.dialect.scalar import Scalar
 from mlirtri.dialect.base.sizes import is_dynamic

@@ -8,7 +8,7 @@ from __future__ import annotations
 from mlirtri.dialect import attributes, scalar
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.base.dtypes import DTYPES, DType
-from mlirtri.dialect.mlir import arith, ir, tensor
+from mlirtri.dialect.bindings.mlir import arith, ir, tensor
 from mlirtri.dialect.scalar import Scalar
 from mlirtri.lowering import merge_sort
 from mlirtri.lowering.linalg_builder import element_type, sizes_of

@@ -15,7 +15,7 @@ from typing import Any
 from mlirtri.dialect import attributes, scalar
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.base.dtypes import DType
-from mlirtri.dialect.mlir import ir, linalg, tensor
+from mlirtri.dialect.bindings.mlir import ir, linalg, tensor
 from mlirtri.dialect.scalar import Scalar
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.windows import spread_size

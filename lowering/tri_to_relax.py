@@ -12,8 +12,8 @@ from typing import Any
 
 from mlirtri.dialect import attributes
 from mlirtri.dialect.definition import mlir_type, op_of, type_of
-from mlirtri.dialect.locations import errors_at
-from mlirtri.dialect.mlir import ir, print_module, public_functions, tensor
+from mlirtri.dialect.bindings.locations import errors_at
+from mlirtri.dialect.bindings.mlir import ir, print_module, public_functions, tensor
 from mlirtri.dialect.ops import Op, dialect_ops, load
 from mlirtri.lowering import tri_to_linalg
 from mlirtri.lowering.imperative_to_relax import lower_imperative

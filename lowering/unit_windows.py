@@ -8,7 +8,7 @@ the axis the window's own axis has to be as long as the operand.
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import ir, linalg, operations_named, tensor
+from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named, tensor
 
 
 def rewrite(module: ir.Module) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlirtri.dialect.mlir import ir, linalg, operations_named
+from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named
 from mlirtri.lowering.generic_operations import empty_generic
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from mlirtri.dialect import attributes
 from mlirtri.dialect.definition import op_of, type_of
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.storage import Step, has_memory
 from mlirtri.lowering.tri_builder import Tensor
 

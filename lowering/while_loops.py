@@ -9,7 +9,7 @@ Refuses nothing.
 
 from __future__ import annotations
 
-from mlirtri.dialect.mlir import ir, operations_named, scf
+from mlirtri.dialect.bindings.mlir import ir, operations_named, scf
 from mlirtri.lowering.buffer_values import is_content_of
 
 

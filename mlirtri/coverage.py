@@ -118,7 +118,7 @@ WAYS = (
 
 def page() -> str:
     """The whole page; a row keeps the test that it names as long as that names the operation."""
-    from mlirtri.dialect.mlir import operations_of_dialect
+    from mlirtri.dialect.bindings.mlir import operations_of_dialect
     from mlirtri.lowering.import_tm_tensor import RULES
 
     known = [name for dialect in DIALECTS for name in operations_of_dialect(dialect)] + list(RULES)

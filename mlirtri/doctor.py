@@ -44,7 +44,7 @@ _PROBES = {
     ),
     "MLIR imports": (
         ("torch-mlir",),
-        "from mlirtri.dialect.mlir import ir; ir.Context(); print('the bindings of torch-mlir')",
+        "from mlirtri.dialect.bindings.mlir import ir; ir.Context(); print('the bindings of torch-mlir')",
     ),
     "torch imports": (("torch",), _TORCH_PROBE),
 }

@@ -43,7 +43,7 @@ def exported(text: str, form: Form, params: Mapping[str, Any]) -> str | bytes:
         return text
     from mlirtri.dialect.bare import without_ours
     from mlirtri.dialect.definition import context_for
-    from mlirtri.dialect.mlir import ir, print_complete, print_module
+    from mlirtri.dialect.bindings.mlir import ir, print_complete, print_module
 
     with context_for(text), ir.Location.unknown():
         module = ir.Module.parse(text)
@@ -59,7 +59,7 @@ def exported(text: str, form: Form, params: Mapping[str, Any]) -> str | bytes:
 
 
 def _bytecode(module: Any, bare: bool) -> bytes:
-    from mlirtri.dialect.mlir import passmanager
+    from mlirtri.dialect.bindings.mlir import passmanager
 
     if bare:
         passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
@@ -69,7 +69,7 @@ def _bytecode(module: Any, bare: bool) -> bytes:
 
 
 def _function(module: Any, wanted: str) -> Any:
-    from mlirtri.dialect.mlir import ir, public_functions
+    from mlirtri.dialect.bindings.mlir import ir, public_functions
 
     [function] = public_functions(module)
     kinds = (*function.type.inputs, *function.type.results) if function.operation.name == "func.func" else ()
@@ -82,7 +82,7 @@ def _function(module: Any, wanted: str) -> Any:
 
 def _inline(module: Any, params: Mapping[str, Any]) -> None:
     """Constants in the place of the bound arguments."""
-    from mlirtri.dialect.mlir import ir
+    from mlirtri.dialect.bindings.mlir import ir
     from mlirtri.lowering.dense_constants import constant_of
     from mlirtri.lowering.imports import BOUND, argument_attributes, result_attributes, set_signature
 
@@ -114,7 +114,7 @@ def _array(tensor: Any) -> Any:
 
 def _write_results(module: Any) -> None:
     """Upstream's form of results in the caller's memory: what bufferization computes into such a memref directly."""
-    from mlirtri.dialect.mlir import ir
+    from mlirtri.dialect.bindings.mlir import ir
     from mlirtri.lowering.imports import argument_attributes, result_attributes, set_signature
 
     function = _function(module, "destinations")

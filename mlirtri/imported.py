@@ -60,7 +60,7 @@ def error_class(name: str) -> type[Exception]:
 
 
 def _checks(function: Any, results: Sequence[dict[str, Any]]) -> tuple[RuntimeCheck, ...]:
-    from mlirtri.dialect.locations import span_of
+    from mlirtri.dialect.bindings.locations import span_of
     from mlirtri.lowering.imports import CHECK, PLACE
 
     checks = []

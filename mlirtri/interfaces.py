@@ -85,8 +85,8 @@ def _interface(
 
 
 def _of_mlir(module: Any, path: Path) -> tuple[str, Interface]:
-    from mlirtri.dialect.locations import name_of
-    from mlirtri.dialect.mlir import public_functions
+    from mlirtri.dialect.bindings.locations import name_of
+    from mlirtri.dialect.bindings.mlir import public_functions
 
     functions = public_functions(module)
     if len(functions) != 1:
@@ -107,7 +107,7 @@ def _of_mlir(module: Any, path: Path) -> tuple[str, Interface]:
 
 def _sizes(module: Any, function: Any) -> SizeProgram | None:
     """What the sizes of a function on tensors are, where they are known at run time only."""
-    from mlirtri.dialect.mlir import ir
+    from mlirtri.dialect.bindings.mlir import ir
 
     if function.operation.name != "func.func":
         return None
@@ -134,8 +134,8 @@ def _updates_of_mlir(module: Any, function: Any) -> dict[int, int]:
 def _signature(module: Any, function: Any, path: Path) -> tuple[list[TensorType], list[TensorType]]:
     """Parameters and results as tensors."""
     from mlirtri.dialect.definition import type_of
-    from mlirtri.dialect.locations import span_of
-    from mlirtri.dialect.mlir import ir
+    from mlirtri.dialect.bindings.locations import span_of
+    from mlirtri.dialect.bindings.mlir import ir
 
     of = ir.TypeAttr(function.attributes["function_type"]).value
     is_func = function.operation.name == "func.func"
@@ -150,7 +150,7 @@ def _signature(module: Any, function: Any, path: Path) -> tuple[list[TensorType]
 
 def _signature_before_buffers(module: Any, function: Any, path: Path) -> Any:
     """The function type that bufferization noted on the module."""
-    from mlirtri.dialect.mlir import ir
+    from mlirtri.dialect.bindings.mlir import ir
     from mlirtri.lowering.fused_to_bufferized import SIGNATURE
     from mlirtri.lowering.size_arguments import unknown_sizes
 

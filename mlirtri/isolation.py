@@ -123,8 +123,8 @@ def _converted(convert: Callable[[bytes], bytes], data: bytes) -> bytes:
 
 def _parse_and_print(read: Callable[[str, str], Any], text: str, file: str) -> None:
     """What this process does with a text, as far as it could die of it."""
-    from mlirtri.dialect.locations import give_places
-    from mlirtri.dialect.mlir import print_complete
+    from mlirtri.dialect.bindings.locations import give_places
+    from mlirtri.dialect.bindings.mlir import print_complete
 
     try:
         module = read(text, file)

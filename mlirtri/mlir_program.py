@@ -117,8 +117,8 @@ def _read_source(data: bytes, file: str, operations: Sequence[str], read: Callab
 
 
 def _taken_apart(module: Any, file: str, resources: Mapping[str, bytes], operations: Sequence[str]) -> Source:
-    from mlirtri.dialect.locations import give_places
-    from mlirtri.dialect.mlir import ir, print_complete, public_functions
+    from mlirtri.dialect.bindings.locations import give_places
+    from mlirtri.dialect.bindings.mlir import ir, print_complete, public_functions
     from mlirtri.lowering.import_constants import take_constants
 
     params: dict[str, Any] = {}
@@ -133,8 +133,8 @@ def _taken_apart(module: Any, file: str, resources: Mapping[str, bytes], operati
 
 def _name_arguments(module: Any, text: str) -> None:
     """Give arguments the names that the text has for them: a parser forgets these, but not where they stand."""
-    from mlirtri.dialect.locations import name_of, span_of
-    from mlirtri.dialect.mlir import ir, public_functions
+    from mlirtri.dialect.bindings.locations import name_of, span_of
+    from mlirtri.dialect.bindings.mlir import ir, public_functions
 
     lines = text.encode("utf-8", "surrogateescape").split(b"\n")
     for function in public_functions(module):
@@ -176,7 +176,7 @@ def _is_path(text: str, suffixes: Sequence[str]) -> bool:
 def _parse(text: str, file: str) -> Any:
     """The module of a text. Operations that nobody knows may be in functions that are not meant: rooms refuse them."""
     from mlirtri.dialect.definition import context_for
-    from mlirtri.dialect.locations import locate_implied_bodies, parse_text
+    from mlirtri.dialect.bindings.locations import locate_implied_bodies, parse_text
 
     context = context_for(text)
     context.allow_unregistered_dialects = True
@@ -188,7 +188,7 @@ def _parse(text: str, file: str) -> Any:
 def _bytecode_to_text(data: bytes) -> bytes:
     """The text of bytecode, with the data of its resources."""
     from mlirtri.dialect.definition import context_for
-    from mlirtri.dialect.mlir import ir
+    from mlirtri.dialect.bindings.mlir import ir
 
     try:
         module = ir.Module.parse(data, context_for(data))

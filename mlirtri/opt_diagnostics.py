@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mlirtri.dialect.locations import callers_of, span_of
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.locations import callers_of, span_of
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import Note, Span
 
 _EXPECTED = re.compile(

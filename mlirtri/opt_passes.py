@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from mlirtri.dialect import definition
-from mlirtri.dialect.mlir import ir, load_irdl, passmanager
+from mlirtri.dialect.bindings.mlir import ir, load_irdl, passmanager
 from mlirtri.errors import UnknownOptionError
 from mlirtri.lowering.mlir_passes import in_module, parse_pipeline
 from mlirtri.opt_diagnostics import Report, report_of

@@ -26,7 +26,7 @@ def readable(kind: str, ir: Any) -> str:
 
         return print_tree(ir)
     if kind == "mlir":
-        from mlirtri.dialect.mlir import print_module
+        from mlirtri.dialect.bindings.mlir import print_module
 
         return print_module(ir)
     if kind == "tvmscript":
@@ -39,7 +39,7 @@ def readable(kind: str, ir: Any) -> str:
 def complete(kind: str, ir: Any) -> str:
     """What a dump holds: the readable text where that loses nothing."""
     if kind == "mlir":
-        from mlirtri.dialect.mlir import print_complete
+        from mlirtri.dialect.bindings.mlir import print_complete
 
         return print_complete(ir)
     if kind == "tvmscript":
@@ -52,7 +52,7 @@ def complete(kind: str, ir: Any) -> str:
 def settle(kind: str, ir: Any) -> Any:
     """`ir` without what its text cannot carry, so that a module behaves alike whether it was made or read."""
     if kind == "mlir":
-        from mlirtri.dialect.locations import locate_implied_bodies
+        from mlirtri.dialect.bindings.locations import locate_implied_bodies
 
         locate_implied_bodies(ir)
     if kind == "tvmscript":
@@ -83,6 +83,6 @@ def parse_given(kind: str, text: str, file: str) -> Any:
 
 def _parse_mlir(text: str, file: str) -> Any:
     from mlirtri.dialect.definition import context_for
-    from mlirtri.dialect.locations import parse_text
+    from mlirtri.dialect.bindings.locations import parse_text
 
     return parse_text(text, file, context_for(text))

@@ -113,8 +113,8 @@ def _row(name: str, places: list[Span], problems: dict[str, tuple[Problem, ...]]
 
 def _operations(program: Any, symbol: str, target: Any) -> list[tuple[str, list[Span]]]:
     """The operations of the program's first stage that is MLIR, by name, with their places."""
-    from mlirtri.dialect.locations import span_of
-    from mlirtri.dialect.mlir import all_operations, ir
+    from mlirtri.dialect.bindings.locations import span_of
+    from mlirtri.dialect.bindings.mlir import all_operations, ir
 
     module = program._read()
     if not isinstance(module, ir.Module):
@@ -194,7 +194,7 @@ def _without(program: Any, removed: set[Place]) -> Any:
     other = copy.copy(program)
 
     def read() -> Any:
-        from mlirtri.dialect.mlir import ir
+        from mlirtri.dialect.bindings.mlir import ir
 
         module = program._read()
         if isinstance(module, ir.Module):
@@ -207,8 +207,8 @@ def _without(program: Any, removed: set[Place]) -> Any:
 
 
 def _remove(module: Any, removed: set[Place]) -> None:
-    from mlirtri.dialect.locations import span_of
-    from mlirtri.dialect.mlir import all_operations, ir
+    from mlirtri.dialect.bindings.locations import span_of
+    from mlirtri.dialect.bindings.mlir import all_operations, ir
 
     for operation in reversed(all_operations(module)):
         span = span_of(operation.location)
@@ -225,7 +225,7 @@ def _remove(module: Any, removed: set[Place]) -> None:
 
 def _stand_ins(kinds: Sequence[Any]) -> list[Any] | None:
     """A value of each type; None where there is a type that has none of its own."""
-    from mlirtri.dialect.mlir import arith, ir, tensor
+    from mlirtri.dialect.bindings.mlir import arith, ir, tensor
 
     numbers = (ir.IntegerType, ir.FloatType, ir.IndexType)
     made: list[Any] = []

@@ -62,7 +62,7 @@ def _program(source: str | bytes | Path, file: str | None = None) -> Program:
 
 def _artifact_to_text(data: bytes) -> bytes:
     """The text of bytecode, which is StableHLO's own portable form or a module as it is; with its constants."""
-    from mlirtri.dialect.mlir import read_stablehlo_artifact
+    from mlirtri.dialect.bindings.mlir import read_stablehlo_artifact
 
     try:
         module = read_stablehlo_artifact(data, _context())
@@ -72,14 +72,14 @@ def _artifact_to_text(data: bytes) -> bytes:
 
 
 def _parsed(text: str, file: str) -> Any:
-    from mlirtri.dialect.locations import parse_text
+    from mlirtri.dialect.bindings.locations import parse_text
 
     return parse_text(text, file, _context())
 
 
 def _context() -> Any:
     from mlirtri.dialect.definition import new_context
-    from mlirtri.dialect.mlir import load_stablehlo
+    from mlirtri.dialect.bindings.mlir import load_stablehlo
 
     context = new_context()
     load_stablehlo(context)

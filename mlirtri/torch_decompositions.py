@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from mlirtri import torch_complex, torch_integers, torch_masks
-from mlirtri.dialect.mlir import torch_decompositions
+from mlirtri.dialect.bindings.mlir import torch_decompositions
 from mlirtri.torch_attention import ATTENTION
 from mlirtri.torch_bags import BAGS
 from mlirtri.torch_bits import BITS

@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 
 from mlirtri import torch_items, torch_numbers, torch_places, torch_views
-from mlirtri.dialect.mlir import without_as_strided
+from mlirtri.dialect.bindings.mlir import without_as_strided
 from mlirtri.errors import KernelTypeError, UnsupportedOperationError
 from mlirtri.lowering.graph_to_torch import span_of_node
 from mlirtri.lowering.torch_graph import TorchGraph

@@ -57,8 +57,8 @@ def _complain(stage: Stage, problems: Iterable[Problem]) -> None:
 
 
 def _mlir_problems(module: Any, allowed: tuple[str, ...] | None) -> Iterable[Problem]:
-    from mlirtri.dialect.locations import span_of
-    from mlirtri.dialect.mlir import all_operations
+    from mlirtri.dialect.bindings.locations import span_of
+    from mlirtri.dialect.bindings.mlir import all_operations
 
     if allowed is None:
         return
@@ -68,7 +68,7 @@ def _mlir_problems(module: Any, allowed: tuple[str, ...] | None) -> Iterable[Pro
 
 
 def _verify_mlir(stage: Stage, module: Any) -> None:
-    from mlirtri.dialect.mlir import ir
+    from mlirtri.dialect.bindings.mlir import ir
     from mlirtri.lowering.mlir_passes import explain
 
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering import relax_to_tir
 from mlirtri.lowering.fused_to_relax import lower
 from mlirtri.lowering.stage import CompileContext

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from mlirtri.dialect.mlir import ir, public_functions
+from mlirtri.dialect.bindings.mlir import ir, public_functions
 from mlirtri.lowering import fused_to_relax, relax_to_tir, scheduled_to_llvm, tir_to_scheduled, tvm_text
 from mlirtri.lowering.loops_to_primfunc import build_imperative
 from mlirtri.lowering.stage import CompileContext

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from mlirtri.dialect.mlir import ir, print_module
+from mlirtri.dialect.bindings.mlir import ir, print_module
 from mlirtri.lowering import (
     bufferized_to_llvmdialect,
     bufferized_to_loops,

@@ -7,7 +7,7 @@ import numpy as np
 import mlirtri as mt
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
-from mlirtri.dialect.mlir import func, ir, print_complete, print_module
+from mlirtri.dialect.bindings.mlir import func, ir, print_complete, print_module
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering import linalg_to_fused, tri_to_linalg

@@ -10,7 +10,7 @@ import mlirtri as mt
 from mlirtri.dialect import ops
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.base.dtypes import as_dtype
-from mlirtri.dialect.mlir import func, ir, print_complete
+from mlirtri.dialect.bindings.mlir import func, ir, print_complete
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError
 from mlirtri.lowering.tri_builder import Tensor, TriBuilder

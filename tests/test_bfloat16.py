@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import mlirtri as mt
-from mlirtri.dialect.mlir import ir, print_module
+from mlirtri.dialect.bindings.mlir import ir, print_module
 from mlirtri.lowering import narrow_floats
 
 PIPELINES = ("linalg", "relax", "mlir")

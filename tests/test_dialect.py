@@ -14,7 +14,7 @@ import mlirtri as mt
 from mlirtri.dialect import definition, ops
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.mlir import func, ir, passmanager, print_complete
+from mlirtri.dialect.bindings.mlir import func, ir, passmanager, print_complete
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError
 from mlirtri.lowering import tri_to_linalg

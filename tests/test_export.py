@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mlirtri as mt
-from mlirtri.dialect.mlir import ir
+from mlirtri.dialect.bindings.mlir import ir
 
 RELAX = """
 @I.ir_module
@@ -122,7 +122,7 @@ def test_results_in_the_callers_memory():
     assert text.count("bufferization.materialize_in_destination") == 2
     module = parsed(text)
     with module.context:
-        from mlirtri.dialect.mlir import passmanager
+        from mlirtri.dialect.bindings.mlir import passmanager
 
         passmanager.PassManager.parse(
             "builtin.module(eliminate-empty-tensors,one-shot-bufferize{bufferize-function-boundaries=true})"

@@ -156,7 +156,7 @@ def test_an_onnx_model_with_a_wrong_byte_is_read_or_refused():
 
 
 def bytecode() -> bytes:
-    from mlirtri.dialect.mlir import ir
+    from mlirtri.dialect.bindings.mlir import ir
 
     file = io.BytesIO()
     ir.Module.parse(TEXT, ir.Context()).operation.write_bytecode(file)

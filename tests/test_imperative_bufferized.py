@@ -9,7 +9,7 @@ import imperative_programs as programs
 import pytest
 from imperative_rooms import ROOMS, bufferized, loops, walk
 
-from mlirtri.dialect.mlir import ir, operations_named, print_complete, print_module
+from mlirtri.dialect.bindings.mlir import ir, operations_named, print_complete, print_module
 from mlirtri.lowering import (
     bufferized_to_llvmdialect,
     bufferized_to_loops,

@@ -11,7 +11,7 @@ from tolerances import within
 
 import mlirtri as mt
 from mlirtri.dialect.definition import new_context
-from mlirtri.dialect.mlir import ir, print_complete, print_module, scf
+from mlirtri.dialect.bindings.mlir import ir, print_complete, print_module, scf
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.lowering import fused_to_bufferized, scf_builder, tri_to_linalg
 from mlirtri.lowering.stage import CompileContext

@@ -9,7 +9,7 @@ import pytest
 from imperative_rooms import run, scalar, square, vector
 from tolerances import tolerance
 
-from mlirtri.dialect.mlir import ir, operations_named
+from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.lowering import (
     fused_to_bufferized,
 )

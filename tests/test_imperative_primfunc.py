@@ -11,7 +11,7 @@ from imperative_primfuncs import compiled, relax_module, run
 from imperative_rooms import walk
 
 from mlirtri.dialect.base.dtypes import as_dtype
-from mlirtri.dialect.mlir import ir, public_functions
+from mlirtri.dialect.bindings.mlir import ir, public_functions
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering import tvm_text
 from mlirtri.lowering.imperative import updates_of

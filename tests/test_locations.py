@@ -14,8 +14,8 @@ import pytest
 import torch
 
 import mlirtri as mt
-from mlirtri.dialect.locations import callers_of, name_of, span_of
-from mlirtri.dialect.mlir import ir, operations_named
+from mlirtri.dialect.bindings.locations import callers_of, name_of, span_of
+from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.errors import CodegenError, CompilerBugError, KernelError, PassFailedError, UnsupportedOperationError
 from mlirtri.lowering import (
     build_modules,

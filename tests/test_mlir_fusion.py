@@ -6,7 +6,7 @@ import numpy as np
 from mlir_room_helpers import ADD_TWICE, SOFTMAX, chain, matmul, run, text_after, walk
 from tolerances import tolerance
 
-from mlirtri.dialect.mlir import print_complete
+from mlirtri.dialect.bindings.mlir import print_complete
 
 
 def test_two_adds_become_one_generic():

@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from mlirtri import opt
-from mlirtri.dialect.mlir import ir, print_complete, print_module
+from mlirtri.dialect.bindings.mlir import ir, print_complete, print_module
 from mlirtri.errors import PassFailedError, UnknownOptionError
 from mlirtri.lowering.mlir_passes import Pass, run_passes
 from mlirtri.lowering.stage import CompileContext

@@ -29,7 +29,7 @@ from mlir_room_helpers import (
 from tolerances import tolerance, within
 
 import mlirtri as mt
-from mlirtri.dialect.mlir import ir, print_complete
+from mlirtri.dialect.bindings.mlir import ir, print_complete
 from mlirtri.errors import CodegenError, UnsupportedOperationError
 from mlirtri.lowering import llvmdialect_to_asm
 from mlirtri.lowering.stage import CompileContext

@@ -103,7 +103,7 @@ def test_kernels_of_several_python_threads():
 def test_code_with_threads_is_refused_where_there_is_no_runtime(monkeypatch):
     text = "llvm.func @mlirtri_f() { omp.parallel { omp.terminator } llvm.return }"
     monkeypatch.setattr("mlirtri.lowering.llvmdialect_to_asm.runtime_library", lambda: None)
-    from mlirtri.dialect.mlir import ir
+    from mlirtri.dialect.bindings.mlir import ir
     from mlirtri.lowering import llvmdialect_to_asm
     from mlirtri.lowering.stage import CompileContext
     from mlirtri.lowering.target import as_target

@@ -38,7 +38,7 @@ MAIN = X * np.array([1, 4, 9, 16], np.float32)
 
 
 def module_of(text: str):
-    from mlirtri.dialect.mlir import ir
+    from mlirtri.dialect.bindings.mlir import ir
 
     return ir.Module.parse(text, ir.Context())
 

@@ -18,7 +18,7 @@ from window_calls import REFUSED, WINDOWS
 from mlirtri.dialect import spellings, spellings_numpy, spellings_torch
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.base.dtypes import as_dtype
-from mlirtri.dialect.mlir import func, ir
+from mlirtri.dialect.bindings.mlir import func, ir
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError
 from mlirtri.lowering.language import Language

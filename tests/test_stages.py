@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import mlirtri as mt
-from mlirtri.dialect.mlir import operations_named
+from mlirtri.dialect.bindings.mlir import operations_named
 from mlirtri.errors import KernelError, ParseError, PassFailedError, UnknownOptionError
 from mlirtri.lowering.pipelines import FUSED, LINALG, Pipeline, pipeline_for
 from mlirtri.lowering.stage import Stage

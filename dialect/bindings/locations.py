@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mlirtri.dialect.mlir import all_operations, ir, operations_named
+from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named
 from mlirtri.errors import CompilerBugError, KernelError, Note, ParseError, Span
 
 _KINDS = (ir.FileLineColLoc, ir.NameLoc, ir.CallSiteLoc, ir.FusedLoc)

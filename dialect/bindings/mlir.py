@@ -1,4 +1,4 @@
-"""The only importer of the MLIR bindings. Everything else says ``from mlirtri.dialect.mlir import ir``.
+"""The only importer of the MLIR bindings. Everything else says ``from mlirtri.dialect.bindings.mlir import ir``.
 
 The bindings are those inside the `torch-mlir` wheel: complete upstream MLIR, no torch imported.
 Loaded on the first compile, not on ``import mlirtri``.
