@@ -87,7 +87,7 @@ def _scalar(name):
     """The scalar rule of that name; MLIR loads with it, when the first kernel compiles."""
 
     def apply(*arguments, **attributes):
-        from mlirtri.dialect import scalar_complex, scalar_functions
+        from mlirtri.dialect.scalar import complex_functions as scalar_complex, functions as scalar_functions
 
         # A condition comes first, and its dtype is another.
         rules = (scalar_complex if arguments[-1].dtype.is_complex else scalar_functions).RULES

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mlirtri.dialect.complex_parts import constant as complex_constant
+from mlirtri.dialect.scalar.complex_parts import constant as complex_constant
 from mlirtri.dialect.bindings.locations import errors_at, span_of
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, operations_named, scf, tensor
 from mlirtri.errors import UnsupportedOperationError

@@ -8,7 +8,7 @@ another tensor's, of another call or of another user. Takes and gives a module o
 
 from __future__ import annotations
 
-from mlirtri.dialect import complex_parts
+from mlirtri.dialect.scalar import complex_parts
 from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.total_arithmetic import number

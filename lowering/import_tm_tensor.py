@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mlirtri.dialect import scalar
+from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.bindings.mlir import arith, ir, operations_named
-from mlirtri.dialect.scalar import Scalar
+from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering import merge_sort
 from mlirtri.lowering.buffer_values import terminator

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mlirtri.dialect import scalar
+from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named
-from mlirtri.dialect.scalar import Scalar
+from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering.linalg_builder import dimensions, filled, generic, map_elements
 from mlirtri.lowering.tri_to_linalg_reductions import extreme

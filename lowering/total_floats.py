@@ -1,13 +1,13 @@
 """Floats: conversions to integers that are defined everywhere, rounding in all directions, and rarer functions.
 
-What an integer cannot hold becomes what x86, NumPy and torch make of it (`dialect/scalar.py`).
+What an integer cannot hold becomes what x86, NumPy and torch make of it (`dialect/scalar/algebra.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mlirtri.dialect import scalar
+from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.base.dtypes import DTYPES, find_dtype
 from mlirtri.dialect.bindings.mlir import arith, ir, math
 from mlirtri.lowering.mlir_reading import scalar_constant

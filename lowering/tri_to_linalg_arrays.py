@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mlirtri.dialect import attributes, scalar
+from mlirtri.dialect import attributes
+from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
-from mlirtri.dialect.scalar import Scalar
+from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering import running_totals
 from mlirtri.lowering.linalg_builder import (

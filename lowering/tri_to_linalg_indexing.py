@@ -6,11 +6,12 @@ written in the order of a loop (scatters, masks) is an `scf.for` that carries th
 
 from __future__ import annotations
 
-from mlirtri.dialect import attributes, scalar
+from mlirtri.dialect import attributes
+from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.indexing import resolved
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, scf, tensor
-from mlirtri.dialect.scalar import Scalar
+from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering.linalg_builder import (
     as_index,

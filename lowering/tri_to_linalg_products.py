@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from math import prod
 
-from mlirtri.dialect import scalar
+from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.bindings.mlir import ir, linalg
-from mlirtri.dialect.scalar import Scalar
+from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering.linalg_builder import dimensions, filled, generic, loop_sizes, map_elements, reshape, size_of

@@ -5,11 +5,12 @@ The sort itself, a stable merge sort, is in `merge_sort`.
 
 from __future__ import annotations
 
-from mlirtri.dialect import attributes, scalar
+from mlirtri.dialect import attributes
+from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.bindings.mlir import arith, ir, tensor
-from mlirtri.dialect.scalar import Scalar
+from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering import merge_sort
 from mlirtri.lowering.linalg_builder import element_type, sizes_of
 from mlirtri.lowering.tri_to_linalg_rules import rule

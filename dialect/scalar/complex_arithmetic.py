@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import log as logarithm
 
-from mlirtri.dialect import scalar as s
+from mlirtri.dialect.scalar import algebra as s
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import math
-from mlirtri.dialect.scalar import Scalar, create, parts
+from mlirtri.dialect.scalar.algebra import Scalar, create, parts
 
 REAL = {name: s.unary(getattr(math, name)) for name in (
     "asinh", "cos", "cosh", "exp", "expm1", "log", "log1p", "roundeven", "sin", "sinh", "sqrt", "tan", "tanh",

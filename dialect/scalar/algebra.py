@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.dialect import complex_parts
+from mlirtri.dialect.scalar import complex_parts
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.bindings.mlir import arith, ir, math
 
