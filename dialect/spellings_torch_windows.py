@@ -15,7 +15,7 @@ from mlirtri.dialect import spelling_helpers as helpers
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.spellings import Builder, register, spelling, unsupported
 from mlirtri.dialect.spellings_numpy_shapes import TAKEN, known, taken
-from mlirtri.dialect.windows import windows
+from mlirtri.dialect.ops.windows import windows
 
 FLOAT32 = DTYPES["float32"]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mlirtri.dialect import attributes
+from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.ops import Op
+from mlirtri.dialect.ops.table import Op
 from mlirtri.lowering.tri_builder import Tensor, TriBuilder
 
 

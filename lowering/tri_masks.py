@@ -10,7 +10,7 @@ are independent. What is computed of the others is dropped. Everything else that
 
 from __future__ import annotations
 
-from mlirtri.dialect import attributes
+from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.locations import errors_at

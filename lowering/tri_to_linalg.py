@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
-from mlirtri.dialect.arrays import LOOPS
+from mlirtri.dialect.ops.arrays import LOOPS
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import all_operations, func, ir
-from mlirtri.dialect.ops import Op
+from mlirtri.dialect.ops.table import Op
 from mlirtri.lowering import tri_masks, tri_to_linalg_control, tri_to_linalg_rules
 from mlirtri.lowering.external_calls import declaration_of, is_declaration, refuse_beside_loops, without_signs
 from mlirtri.lowering.imperative import is_imperative

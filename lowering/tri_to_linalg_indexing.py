@@ -6,10 +6,10 @@ written in the order of a loop (scatters, masks) is an `scf.for` that carries th
 
 from __future__ import annotations
 
-from mlirtri.dialect import attributes
+from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.definition import type_of
-from mlirtri.dialect.indexing import resolved
+from mlirtri.dialect.ops.indexing import resolved
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, scf, tensor
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.tensor_type import TensorType

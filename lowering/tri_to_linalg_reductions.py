@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from math import prod
 
-from mlirtri.dialect import attributes
+from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.bindings.mlir import arith, ir
-from mlirtri.dialect.reductions import LONGEST_HALF_SUM, LONGEST_SUM
+from mlirtri.dialect.ops.reductions import LONGEST_HALF_SUM, LONGEST_SUM
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType

@@ -5,7 +5,7 @@ The sort itself, a stable merge sort, is in `merge_sort`.
 
 from __future__ import annotations
 
-from mlirtri.dialect import attributes
+from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.base.dtypes import DTYPES, DType

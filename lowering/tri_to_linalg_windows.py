@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.dialect import attributes
+from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.bindings.mlir import ir, linalg, tensor
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.dialect.windows import spread_size
+from mlirtri.dialect.ops.windows import spread_size
 from mlirtri.lowering.linalg_builder import (
     dimensions,
     empty,

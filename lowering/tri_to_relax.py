@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.dialect import attributes
+from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.definition import mlir_type, op_of, type_of
 from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import ir, print_module, public_functions, tensor
-from mlirtri.dialect.ops import Op, dialect_ops, load
+from mlirtri.dialect.ops.table import Op, dialect_ops, load
 from mlirtri.lowering import tri_to_linalg
 from mlirtri.lowering.imperative_to_relax import lower_imperative
 from mlirtri.lowering.linalg_builder import tensor_type

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mlirtri.dialect import attributes
+from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.storage import Step, has_memory

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
-from mlirtri.dialect.ops import Op, load
+from mlirtri.dialect.ops.table import Op, load
 from mlirtri.dialect.spellings import Spelling
 from mlirtri.dialect.spellings import load as load_spellings
 from mlirtri.dialect.base.tensor_type import TensorType

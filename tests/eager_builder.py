@@ -16,7 +16,8 @@ import pytest
 import torch
 from tolerances import within
 
-from mlirtri.dialect import ops, spellings
+from mlirtri.dialect.ops import table as ops
+from mlirtri.dialect import spellings
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.promotion import Operand, result_dtypes
 from mlirtri.dialect.base.tensor_type import TensorType

@@ -7,7 +7,7 @@ import pytest
 from tolerances import within
 
 import mlirtri as mt
-from mlirtri.dialect import ops
+from mlirtri.dialect.ops import table as ops
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.bindings.mlir import func, ir, print_complete

@@ -12,7 +12,7 @@ import mlirtri as mt
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.bindings.mlir import func, ir
-from mlirtri.dialect.ops import load
+from mlirtri.dialect.ops.table import load
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering import (

@@ -11,7 +11,8 @@ import pytest
 from tolerances import within
 
 import mlirtri as mt
-from mlirtri.dialect import definition, ops
+from mlirtri.dialect import definition
+from mlirtri.dialect.ops import table as ops
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import func, ir, passmanager, print_complete

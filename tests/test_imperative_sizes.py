@@ -7,7 +7,7 @@ import pytest
 from imperative_tri import MASK, ONE, PIPELINES, RANDOM, THREE, TWO, A, B, P, V, X, in_corner, padded, part, run
 from tolerances import within
 
-from mlirtri.dialect import ops
+from mlirtri.dialect.ops import table as ops
 from mlirtri.dialect.base.sizes import DYNAMIC
 
 ROWS = [

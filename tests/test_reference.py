@@ -12,7 +12,7 @@ import pytest
 from mlirtri import reference
 from mlirtri.dialect import spellings
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.ops import load
+from mlirtri.dialect.ops.table import load
 
 OPS = load()
 

@@ -72,7 +72,7 @@ def load() -> Mapping[str, Op]:
     for room in _ROOMS:
         if room not in _LOADED:
             _LOADED.add(room)
-            import_module(f"mlirtri.dialect.{room}").fill()
+            import_module(f"mlirtri.dialect.ops.{room}").fill()
     return TABLE
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.ops import Op
+from mlirtri.dialect.ops.table import Op
 from mlirtri.dialect.base.sizes import DYNAMIC, is_dynamic
 
 

@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.ops import Op, add
+from mlirtri.dialect.ops.table import Op, add
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelTypeError, KernelValueError

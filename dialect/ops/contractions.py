@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlirtri.dialect.ops import Op, add
+from mlirtri.dialect.ops.table import Op, add
 from mlirtri.dialect.base.sizes import fits
 from mlirtri.dialect.base.tensor_type import broadcast_shapes
 from mlirtri.errors import KernelTypeError

@@ -11,7 +11,7 @@ import math as python_math
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
-from mlirtri.dialect.ops import Op, add
+from mlirtri.dialect.ops.table import Op, add
 from mlirtri.dialect.base.tensor_type import broadcast_shapes
 from mlirtri.errors import KernelTypeError
 

@@ -11,7 +11,7 @@ from itertools import product
 
 import numpy as np
 
-from mlirtri.dialect.ops import Op, add
+from mlirtri.dialect.ops.table import Op, add
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelTypeError, KernelValueError
 
