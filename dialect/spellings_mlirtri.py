@@ -11,8 +11,8 @@ from typing import Any
 from mlirtri.dialect import spelling_helpers as helpers
 from mlirtri.dialect import spellings_torch_networks as networks
 from mlirtri.dialect.base.dtypes import as_dtype
-from mlirtri.dialect.promotion import default_dtype
-from mlirtri.dialect.promotion_tables import COMPARISONS, FLOAT_FUNCTIONS, PREDICATES
+from mlirtri.dialect.promotion.rules import default_dtype
+from mlirtri.dialect.promotion.tables import COMPARISONS, FLOAT_FUNCTIONS, PREDICATES
 from mlirtri.dialect.spellings import Builder, register, spelling
 
 _UNARY = (

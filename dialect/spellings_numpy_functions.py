@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from mlirtri.dialect import spelling_helpers as helpers
 from mlirtri.dialect.base.dtypes import DTYPES, DType
-from mlirtri.dialect.promotion import Operand, result_dtypes
+from mlirtri.dialect.promotion.rules import Operand, result_dtypes
 from mlirtri.dialect.spellings import Builder, register, spelling, unsupported
 from mlirtri.dialect.spellings_numpy import COMPLEX128, FLOAT64, computed_in, float_of, numpy_dtype, strong
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from mlirtri.dialect import spelling_helpers as helpers
 from mlirtri.dialect.base.dtypes import DTYPES, DType
-from mlirtri.dialect.promotion import Operand, result_dtypes
+from mlirtri.dialect.promotion.rules import Operand, result_dtypes
 from mlirtri.dialect.spellings import Builder, spelling, unsupported
 from mlirtri.dialect.spellings_numpy import FLOAT64, INT64, arrays, is_complex, numpy_dtype
 from mlirtri.dialect.spellings_numpy_functions import in_floats

@@ -13,7 +13,7 @@ import numpy
 
 from mlirtri.dialect import spelling_helpers as helpers
 from mlirtri.dialect.base.dtypes import as_dtype
-from mlirtri.dialect.promotion import Operand, common_dtype
+from mlirtri.dialect.promotion.rules import Operand, common_dtype
 from mlirtri.dialect.spellings import Builder, register, spelling, unsupported
 from mlirtri.dialect.spellings_numpy import INT64, arrays, numpy_dtype
 from mlirtri.dialect.spellings_numpy_making import array_of

@@ -7,7 +7,7 @@ from typing import Any
 from mlirtri.dialect import contraction_labels as labelled
 from mlirtri.dialect import spelling_helpers as helpers
 from mlirtri.dialect.contraction_labels import Term, contracted
-from mlirtri.dialect.promotion import Operand, common_dtype
+from mlirtri.dialect.promotion.rules import Operand, common_dtype
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.spellings import Builder, spelling, unsupported
 from mlirtri.dialect.spellings_numpy import arrays, computed_in, numpy_dtype

@@ -12,10 +12,10 @@ from functools import partial
 from importlib import import_module
 from typing import Any, NoReturn
 
-from mlirtri.dialect import promotion
+from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.promotion import Operand
+from mlirtri.dialect.promotion.rules import Operand
 from mlirtri.dialect.base.sizes import UNKNOWN, Size
 from mlirtri.dialect.base.tensor_type import TensorType, broadcast_shapes
 from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError

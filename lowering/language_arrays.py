@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.dialect import promotion
+from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
-from mlirtri.dialect.promotion import Operand
+from mlirtri.dialect.promotion.rules import Operand
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.lowering.language import Language, axis_of, dtype_or_none, integer, integers, language
 from mlirtri.lowering.language_shapes import concatenate, strided

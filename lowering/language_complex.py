@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import pi
 from typing import Any
 
-from mlirtri.dialect.promotion import common_dtype
+from mlirtri.dialect.promotion.rules import common_dtype
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.language import Language, language
 from mlirtri.lowering.language_shapes import full

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from mlirtri.dialect import promotion
+from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.errors import KernelTypeError

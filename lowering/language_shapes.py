@@ -10,7 +10,7 @@ from functools import reduce
 from math import ceil, prod
 from typing import Any
 
-from mlirtri.dialect import promotion
+from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.dialect.base.dtypes import DType, as_dtype
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import shown_shape

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.dialect import promotion
+from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.lowering.language import Language, integer, integers, language
 from mlirtri.lowering.tri_builder import Tensor
 

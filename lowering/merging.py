@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
-from mlirtri.dialect.promotion_plan import WEAK_DTYPES
+from mlirtri.dialect.promotion.plan import WEAK_DTYPES
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering.language import NUMBERS, Language, describe, kind_of

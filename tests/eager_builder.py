@@ -19,7 +19,7 @@ from tolerances import within
 from mlirtri.dialect.ops import table as ops
 from mlirtri.dialect import spellings
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
-from mlirtri.dialect.promotion import Operand, result_dtypes
+from mlirtri.dialect.promotion.rules import Operand, result_dtypes
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelTypeError
 

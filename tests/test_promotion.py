@@ -21,9 +21,9 @@ from promotion_helpers import (
     torch_value,
 )
 
-from mlirtri.dialect import promotion_tables as tables
+from mlirtri.dialect.promotion import tables
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.promotion import result_dtypes
+from mlirtri.dialect.promotion.rules import result_dtypes
 from mlirtri.errors import KernelTypeError
 
 # What each op is called in NumPy; ops without a function there follow `exp`.

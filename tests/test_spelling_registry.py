@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from mlirtri.dialect import promotion_tables as tables
+from mlirtri.dialect.promotion import tables
 from mlirtri.dialect import spellings
 
 

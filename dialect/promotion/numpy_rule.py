@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
-from mlirtri.dialect.promotion_plan import BOOL, INT64, Operand, Plan, plan, refuse, row
-from mlirtri.dialect.promotion_tables import (
+from mlirtri.dialect.promotion.plan import BOOL, INT64, Operand, Plan, plan, refuse, row
+from mlirtri.dialect.promotion.tables import (
     COMPARISONS,
     LETTER_OF,
     LETTERS,

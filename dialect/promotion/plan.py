@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
-from mlirtri.dialect.promotion_tables import COMPARISONS, LETTERS, ROUNDINGS
+from mlirtri.dialect.promotion.tables import COMPARISONS, LETTERS, ROUNDINGS
 from mlirtri.errors import KernelTypeError
 
 BOOL, INT64, FLOAT32, FLOAT64 = DTYPES["bool"], DTYPES["int64"], DTYPES["float32"], DTYPES["float64"]

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from functools import reduce
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
-from mlirtri.dialect.promotion_plan import BOOL, FLOAT32, Operand, Plan, listed, plan, refuse, row
-from mlirtri.dialect.promotion_tables import LETTER_OF, LETTERS, TORCH_PROMOTION, TORCH_ROWS
+from mlirtri.dialect.promotion.plan import BOOL, FLOAT32, Operand, Plan, listed, plan, refuse, row
+from mlirtri.dialect.promotion.tables import LETTER_OF, LETTERS, TORCH_PROMOTION, TORCH_ROWS
 from mlirtri.errors import KernelTypeError
 
 UINT8 = DTYPES["uint8"]

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
-from mlirtri.dialect.promotion_numpy import numpy_plan
-from mlirtri.dialect.promotion_plan import BOOL, FLOAT32, INT64, WEAK_DTYPES, Operand, Plan, refuse
-from mlirtri.dialect.promotion_tables import COMPARISONS, LOGICAL, PREDICATES, SCALAR_OPS
-from mlirtri.dialect.promotion_torch import torch_common_dtype, torch_plan
+from mlirtri.dialect.promotion.numpy_rule import numpy_plan
+from mlirtri.dialect.promotion.plan import BOOL, FLOAT32, INT64, WEAK_DTYPES, Operand, Plan, refuse
+from mlirtri.dialect.promotion.tables import COMPARISONS, LOGICAL, PREDICATES, SCALAR_OPS
+from mlirtri.dialect.promotion.torch_rule import torch_common_dtype, torch_plan
 from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError
 
 __all__ = ["Operand", "Plan", "common_dtype", "default_dtype", "result_dtypes"]
