@@ -82,7 +82,7 @@ def read_options() -> argparse.Namespace:
 def import_everything() -> None:
     """What "cold" leaves out: the time to import the compilers."""
     import mlirtri
-    from mlirtri.dialect import spellings
+    from mlirtri.dialect.spellings import registry as spellings
 
     # Their files fill one table in an order of their own.
     spellings.lookup("numpy.sum")

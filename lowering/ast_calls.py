@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, cast
 
-from mlirtri.dialect import spellings
+from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.base.dtypes import DType, find_dtype
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir

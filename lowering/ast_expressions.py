@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect import spellings
+from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.base.dtypes import DType, as_dtype, find_dtype
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.errors import (

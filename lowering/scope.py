@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import find_dtype
-from mlirtri.dialect.spellings import qualified_name
+from mlirtri.dialect.spellings.registry import qualified_name
 from mlirtri.errors import KernelError, KernelTypeError, UnknownNameError, did_you_mean
 from mlirtri.lowering.references import Element
 from mlirtri.lowering.specialization import Capture

@@ -112,6 +112,6 @@ def __getattr__(name: str) -> Any:
 def _is_language_function(name: str) -> bool:
     if name.startswith("_"):
         return False
-    from mlirtri.dialect import spellings
+    from mlirtri.dialect.spellings import registry as spellings
 
     return spellings.lookup(f"mlirtri.{name}") is not None

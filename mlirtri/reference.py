@@ -17,8 +17,8 @@ import click
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.ops.table import Op, load
-from mlirtri.dialect.spellings import Spelling
-from mlirtri.dialect.spellings import load as load_spellings
+from mlirtri.dialect.spellings.registry import Spelling
+from mlirtri.dialect.spellings.registry import load as load_spellings
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError, SourceNotAvailableError
 
@@ -233,7 +233,7 @@ def _spelling(spelling: Spelling) -> tuple[str, ...]:
 
 def _shown_signature(spelling: Spelling) -> str:
     """The signature without the parameters of which mlirtri has the library's default only."""
-    from mlirtri.dialect.spellings import Unsupported
+    from mlirtri.dialect.spellings.registry import Unsupported
 
     signature = spelling.signature
     kept = [each for each in signature.parameters.values() if not isinstance(each.default, Unsupported)]

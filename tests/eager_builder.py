@@ -17,7 +17,7 @@ import torch
 from tolerances import within
 
 from mlirtri.dialect.ops import table as ops
-from mlirtri.dialect import spellings
+from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.promotion.rules import Operand, result_dtypes
 from mlirtri.dialect.base.tensor_type import TensorType

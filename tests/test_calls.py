@@ -21,7 +21,7 @@ from torch_calls import TENSORS
 from window_calls import WINDOWS
 
 import mlirtri as mt
-from mlirtri.dialect import spellings
+from mlirtri.dialect.spellings import registry as spellings
 
 PIPELINES = ("linalg", "relax", "mlir")
 CALLS_PER_KERNEL = 20

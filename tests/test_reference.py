@@ -10,7 +10,7 @@ from functools import reduce
 import pytest
 
 from mlirtri import reference
-from mlirtri.dialect import spellings
+from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.ops.table import load
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from mlirtri.dialect.promotion import tables
-from mlirtri.dialect import spellings
+from mlirtri.dialect.spellings import registry as spellings
 
 
 def library_function(name: str):

@@ -1,0 +1,216 @@
+"""What the spelling tables share: axes, sizes and permutations of compile-time shapes.
+
+Everything here is about Python values at compile time; failures go through the builder's `fail`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from mlirtri.dialect.base.dtypes import DType
+from mlirtri.dialect.promotion.rules import default_dtype
+from mlirtri.dialect.spellings.registry import Builder
+
+
+def shape_of(b: Builder, x: Any) -> tuple[int, ...]:
+    """The shape of a tensor; of a Python scalar, the empty one."""
+    kind = b.type_of(x)
+    return () if kind is None else kind.shape
+
+
+def rank_of(b: Builder, x: Any) -> int:
+    return len(shape_of(b, x))
+
+
+def is_tensor(b: Builder, x: Any) -> bool:
+    """True for tensors, false for Python scalars, known or run-time."""
+    return b.type_of(x) is not None and b.weak_kind(x) is None
+
+
+def require_tensor(b: Builder, name: str, x: Any, way_out: str | None = None) -> None:
+    if not is_tensor(b, x):
+        kind = b.weak_kind(x) or type(x).__name__
+        b.fail(f"{name} takes a tensor here, not a Python {kind}", help=way_out)
+
+
+def require_rank(b: Builder, name: str, x: Any, ranks: Sequence[int]) -> None:
+    if rank_of(b, x) not in ranks:
+        wanted = " or ".join(str(rank) for rank in ranks)
+        b.fail(f"{name} has rank {wanted}, not {rank_of(b, x)}", help=f"it is {b.type_of(x)}")
+
+
+def sizes(values: Sequence[Any]) -> tuple[Any, ...]:
+    """`f(2, 3)` and `f((2, 3))` alike, as methods take shapes and axes."""
+    if len(values) == 1 and isinstance(values[0], (tuple, list)):
+        return tuple(values[0])
+    return tuple(values)
+
+
+def is_integer(value: Any) -> bool:
+    """True for compile-time ints, NumPy's included; false for bools."""
+    return hasattr(type(value), "__index__") and not isinstance(value, bool)
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def one_axis(b: Builder, axis: Any, rank: int) -> int:
+    """`axis` counted from the front; fails unless it is an int in range."""
+    if not is_integer(axis):
+        b.fail(f"an axis is an integer known at compile time, not {_described(b, axis)}")
+    if not -rank <= axis < rank:
+        b.fail(f"axis {axis} is out of range for rank {rank}")
+    return axis % rank
+
+
+def _described(b: Builder, value: Any) -> str:
+    return repr(value) if b.type_of(value) is None else str(b.type_of(value))
+
+
+def many_axes(b: Builder, axes: Any, rank: int) -> tuple[int, ...]:
+    """One axis or several, counted from the front; fails when one comes twice."""
+    result = tuple(one_axis(b, axis, rank) for axis in as_tuple(axes))
+    if len(set(result)) < len(result):
+        b.fail(f"axes {tuple(as_tuple(axes))} name an axis twice")
+    return result
+
+
+def converted(b: Builder, x: Any, dtype: DType) -> Any:
+    """`x.astype(dtype)`: of a complex number the real part, where the dtype is real."""
+    kind = b.type_of(x)
+    loses = kind is not None and kind.dtype.is_complex and not (dtype.is_complex or dtype.is_bool)
+    return b.cast(b.real(x) if loses else x, dtype)
+
+
+def swapped(b: Builder, x: Any, first: Any, second: Any) -> Any:
+    """`x` with two axes exchanged."""
+    rank = rank_of(b, x)
+    first, second = one_axis(b, first, rank), one_axis(b, second, rank)
+    order = list(range(rank))
+    order[first], order[second] = order[second], order[first]
+    return b.transpose(x, tuple(order))
+
+
+def moved(b: Builder, x: Any, source: Any, destination: Any) -> Any:
+    """`x` with the axes `source` at the places `destination` and the others in their order."""
+    rank = rank_of(b, x)
+    source, destination = many_axes(b, source, rank), many_axes(b, destination, rank)
+    if len(source) != len(destination):
+        b.fail(f"{len(source)} axes cannot move to {len(destination)} places")
+    places = dict(zip(destination, source, strict=True))
+    others = iter(axis for axis in range(rank) if axis not in source)
+    return b.transpose(x, tuple(places[axis] if axis in places else next(others) for axis in range(rank)))
+
+
+def matrix_transposed(b: Builder, name: str, x: Any) -> Any:
+    """`x` with its last two axes exchanged."""
+    if rank_of(b, x) < 2:
+        b.fail(f"{name} takes a tensor of rank 2 or more, not {b.type_of(x)}")
+    return swapped(b, x, -2, -1)
+
+
+def split_evenly(b: Builder, x: Any, sections: int, axis: int) -> Any:
+    """`sections` parts of nearly equal size, the larger ones first."""
+    if not is_integer(sections) or sections < 1:
+        b.fail(f"the number of sections is a positive compile-time integer, not {_described(b, sections)}")
+    size, extra = divmod(shape_of(b, x)[axis], sections)
+    ends = [(part + 1) * size + min(part + 1, extra) for part in range(sections - 1)]
+    return b.split(x, ends, axis)
+
+
+def triangle(b: Builder, rows: int, columns: int, diagonal: int, lower: bool) -> Any:
+    """A bool matrix that is true on and below (above) the diagonal."""
+    row = b.reshape(b.arange(0, rows, 1, default_dtype("numpy", "int")), (rows, 1))
+    column = b.reshape(b.arange(0, columns, 1, default_dtype("numpy", "int")), (1, columns))
+    compare = b.less_equal if lower else b.greater_equal
+    return compare(b.subtract(column, row), diagonal)
+
+
+def trimmed(b: Builder, name: str, x: Any, diagonal: int, lower: bool) -> Any:
+    """`tril` and `triu`: `x` with zeros off its triangle; batches go first."""
+    if rank_of(b, x) < 2:
+        b.fail(f"{name} takes a tensor of rank 2 or more, not {b.type_of(x)}")
+    rows, columns = shape_of(b, x)[-2:]
+    return b.where(triangle(b, rows, columns, diagonal, lower), x, b.full((), 0, b.type_of(x).dtype))
+
+
+def diagonal(b: Builder, x: Any, offset: int) -> Any:
+    """The diagonal of the last two axes: every (columns + 1)th element of each matrix in memory order."""
+    *batch, rows, columns = shape_of(b, x)
+    if not b.type_of(x).is_static:
+        return _run_time_diagonal(b, x, offset)
+    start = offset if offset >= 0 else -offset * columns
+    count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    flat = b.reshape(x, (*batch, rows * columns))
+    stop = start + (count - 1) * (columns + 1) + 1
+    return b.cut(flat, len(batch), slice(start, stop, columns + 1) if count else slice(0, 0))
+
+
+def _run_time_diagonal(b: Builder, x: Any, offset: int) -> Any:
+    require_rank(b, "a matrix of run-time size", x, (2,))
+    rows, columns = shape_of(b, x)
+    count = b.smaller_size(rows - max(-offset, 0), columns - max(offset, 0))
+    along = b.arange(0, count, 1, default_dtype("numpy", "int"))
+    return b.pick(x, b.add(along, max(-offset, 0)), b.add(along, max(offset, 0)))
+
+
+def at_least(b: Builder, x: Any, rank: int) -> Any:
+    """`x` with axes of size 1 in front, up to `rank`."""
+    shape = shape_of(b, x)
+    return x if len(shape) >= rank else b.reshape(x, (1,) * (rank - len(shape)) + shape)
+
+
+def flattened(b: Builder, x: Any, first: int = 0, last: int = -1) -> Any:
+    """`x` with the axes from `first` to `last` merged into one."""
+    shape = shape_of(b, x)
+    if not shape:
+        return b.reshape(x, (1,))
+    first, last = one_axis(b, first, len(shape)), one_axis(b, last, len(shape))
+    if first > last:
+        b.fail(f"the first axis {first} of flatten comes after the last one {last}")
+    return b.reshape(x, (*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :]))
+
+
+def filled(b: Builder, shape: Any, value: Any, dtype: Any, library: str) -> Any:
+    """A tensor of one value; without a dtype, the one that `library` gives to such a value."""
+    shape = as_tuple(shape)
+    if (kind := b.weak_kind(value)) is not None:
+        dtype = dtype or default_dtype(library, kind)
+    if b.type_of(value) is None:
+        return b.full(shape, value, dtype)
+    return b.broadcast_to(b.cast(value, dtype) if dtype else value, shape)
+
+
+def unstacked(b: Builder, x: Any, axis: Any) -> tuple[Any, ...]:
+    """The slices of `x` along an axis, without that axis."""
+    axis = one_axis(b, axis, rank_of(b, x))
+    size = shape_of(b, x)[axis]
+    return tuple(b.squeeze(part, axis) for part in b.split(x, size, axis)) if size else ()
+
+
+def size_of(b: Builder, x: Any, axis: Any = None) -> int:
+    """The number of elements of `x`, all or along an axis, as a Python int."""
+    shape = shape_of(b, x)
+    return prod(shape) if axis is None else shape[one_axis(b, axis, len(shape))]
+
+
+def inferred_sizes(b: Builder, parts: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """`parts` of a product `size`, where one -1 stands for the size that is left."""
+    known = prod(part for part in parts if part != -1)
+    if parts.count(-1) == 1 and known and size % known == 0:
+        return tuple(size // known if part == -1 else part for part in parts)
+    if -1 in parts or known != size:
+        b.fail(f"the sizes {parts} do not multiply to {size}")
+    return parts
+
+
+def expanded_shape(b: Builder, x: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of `x.expand(shape)`, where -1 keeps a size of `x`."""
+    own = shape_of(b, x)
+    if len(shape) < len(own) or any(size == -1 for size in shape[: len(shape) - len(own)]):
+        b.fail(f"shape {own} does not expand to {shape}")
+    padded = (-1,) * (len(shape) - len(own)) + own
+    return tuple(mine if size == -1 else size for size, mine in zip(shape, padded, strict=True))

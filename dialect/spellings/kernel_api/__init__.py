@@ -1,0 +1,1 @@
+"""dialect / spellings / kernel_api."""

@@ -1,0 +1,225 @@
+"""Functions, methods and attributes of complex numbers: parts, conjugates, angles; of `cmath` on Python numbers.
+
+Of real numbers they are what the library has: the number itself, 0 or pi, or a refusal.
+"""
+
+from __future__ import annotations
+
+import cmath
+from collections.abc import Callable
+from typing import Any
+
+from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.spellings.registry import CONSTANTS, Builder, register, share, spelling, unsupported
+from mlirtri.dialect.spellings.numpy_api.ufuncs import is_complex, strong
+
+COMPLEX128 = DTYPES["complex128"]
+
+CONSTANTS |= {f"cmath.{name}": getattr(cmath, name) for name in ("pi", "e", "tau", "inf", "nan", "infj", "nanj")}
+
+
+# --- numpy ---------------------------------------------------------------------------------------------------------
+
+
+@spelling("numpy.real", ops="real")
+def _(b, val):
+    return b.real(val)
+
+
+@spelling("numpy.imag", ops="imag")
+def _(b, val):
+    return b.imag(val)
+
+
+@spelling("numpy.conjugate numpy.conj", ops="conj")
+def _(
+    b, x, /, out=unsupported(), *, where=unsupported(True), casting=unsupported("same_kind"), order=unsupported("K"),
+    dtype=unsupported(), subok=unsupported(True), signature=unsupported(),
+):  # fmt: skip
+    return b.conj(*strong(b, x))
+
+
+@spelling("numpy.angle", ops="angle atan2 imag real multiply")
+def _(b, z, deg=False):
+    radians = b.angle(*strong(b, z))
+    return b.multiply(radians, 180 / cmath.pi) if deg else radians
+
+
+@spelling("numpy.iscomplexobj", ops="")
+def _(b, x):
+    return is_complex(b, x)
+
+
+@spelling("numpy.isrealobj", ops="")
+def _(b, x):
+    return not is_complex(b, x)
+
+
+@spelling("numpy.iscomplex", ops="imag not_equal")
+def _(b, x):
+    return b.not_equal(b.imag(*strong(b, x)), 0)
+
+
+@spelling("numpy.isreal", ops="imag equal")
+def _(b, x):
+    return b.equal(b.imag(*strong(b, x)), 0)
+
+
+@spelling("ndarray.conj ndarray.conjugate", ops="conj")
+def _(b, a):
+    return b.conj(a)
+
+
+@spelling("ndarray.real", ops="real", attribute=True)
+def _(b, a):
+    return b.real(a)
+
+
+@spelling("ndarray.imag", ops="imag", attribute=True)
+def _(b, a):
+    return b.imag(a)
+
+
+# --- torch ---------------------------------------------------------------------------------------------------------
+
+
+@spelling("torch.real", ops="real")
+def _(b, input):
+    helpers.require_tensor(b, "torch.real", input)
+    return b.real(input)
+
+
+@spelling("torch.imag", ops="imag")
+def _(b, input):
+    helpers.require_tensor(b, "torch.imag", input)
+    return b.imag(input)
+
+
+@spelling("torch.conj torch.conj_physical", ops="conj")
+def _(b, input):
+    helpers.require_tensor(b, "torch.conj", input)
+    return b.conj(input)
+
+
+@spelling("torch.resolve_conj torch.resolve_neg", ops="")
+def _(b, input):
+    return input
+
+
+@spelling("torch.angle", ops="angle atan2 imag real multiply isnan where less")
+def _(b, input, *, out=unsupported()):
+    helpers.require_tensor(b, "torch.angle", input)
+    return b.angle(input)
+
+
+@spelling("torch.sgn", ops="sign abs divide equal where full")
+def _(b, input, *, out=unsupported()):
+    helpers.require_tensor(b, "torch.sgn", input)
+    if not is_complex(b, input):
+        return b.sign(input)
+    size = b.abs(input)
+    return b.where(b.equal(size, 0), b.full((), 0, b.type_of(input).dtype), b.divide(input, size))
+
+
+@spelling("torch.vdot", ops="dot conj")
+def _(b, input, other, *, out=unsupported()):
+    for x in (input, other):
+        helpers.require_rank(b, "each tensor of torch.vdot", x, (1,))
+    return b.dot(b.conj(input), other)
+
+
+@spelling("torch.is_complex", ops="")
+def _(b, input):
+    return is_complex(b, input)
+
+
+def _require_floats(b: Builder, name: str, *parts: Any) -> None:
+    kinds = [helpers.is_tensor(b, part) and b.type_of(part).dtype for part in parts]
+    if kinds[0] != kinds[1] or not kinds[0] or not kinds[0].is_float or kinds[0].bits < 32:
+        b.fail(f"{name} takes two tensors, both of float32 or both of float64")
+
+
+@spelling("torch.complex", ops="complex")
+def _(b, real, imag, *, out=unsupported()):
+    _require_floats(b, "torch.complex", real, imag)
+    return b.complex(real, imag)
+
+
+@spelling("torch.polar", ops="complex multiply cos sin")
+def _(b, abs, angle, *, out=unsupported()):
+    _require_floats(b, "torch.polar", abs, angle)
+    return b.complex(b.multiply(abs, b.cos(angle)), b.multiply(abs, b.sin(angle)))
+
+
+@spelling("torch.view_as_real", ops="stack real imag")
+def _(b, input):
+    if not is_complex(b, input):
+        b.fail("torch.view_as_real takes a complex tensor")
+    return b.stack((b.real(input), b.imag(input)), -1)
+
+
+@spelling("torch.view_as_complex", ops="complex split squeeze")
+def _(b, input):
+    if helpers.shape_of(b, input)[-1:] != (2,):
+        b.fail("torch.view_as_complex takes a tensor whose last axis has size 2", help=f"it is {b.type_of(input)}")
+    real, imag = (b.squeeze(part, -1) for part in b.split(input, 2, -1))
+    return b.complex(real, imag)
+
+
+share("Tensor", "torch", "conj conj_physical resolve_conj resolve_neg angle is_complex sgn vdot")
+
+
+@spelling("Tensor.real", ops="real", attribute=True)
+def _(b, input):
+    return b.real(input)
+
+
+@spelling("Tensor.imag", ops="imag", attribute=True)
+def _(b, input):
+    return b.imag(input)
+
+
+@spelling("Tensor.cfloat", ops="cast")
+def _(b, input, memory_format=None):
+    return b.cast(input, DTYPES["complex64"])
+
+
+@spelling("Tensor.cdouble", ops="cast")
+def _(b, input, memory_format=None):
+    return b.cast(input, COMPLEX128)
+
+
+# --- mlirtri -------------------------------------------------------------------------------------------------------
+
+for _op in ("real", "imag", "conj", "angle"):
+    register(f"mlirtri.{_op}", lambda b, x, _op=_op: getattr(b, _op)(x), _op)
+register("mlirtri.complex", lambda b, real, imag: b.complex(real, imag), "complex")
+
+# --- cmath ---------------------------------------------------------------------------------------------------------
+
+# function: the table op that it is on complex numbers of run time
+_CMATH = {
+    name: name
+    for name in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "log10", "sin", "sinh",
+                 "sqrt", "tan", "tanh", "isfinite", "isinf", "isnan")
+} | {"log": "log", "phase": "angle"}  # fmt: skip
+
+
+def _cmath(name: str, op: str) -> Callable[..., Any]:
+    def function(b, z, /):
+        if b.type_of(z) is None:
+            try:
+                return getattr(cmath, name)(z)
+            except (ValueError, OverflowError, TypeError) as error:
+                b.fail(f"cmath.{name}: {error}")
+        if helpers.rank_of(b, z):
+            b.fail(f"cmath.{name} takes a scalar, not {b.type_of(z)}", help=f"use numpy.{name}")
+        result = getattr(b, op)(b.cast(z, COMPLEX128))
+        return b.python_scalar(result) if b.type_of(result).dtype.is_inexact else result
+
+    return function
+
+
+for _name, _op in _CMATH.items():
+    register(f"cmath.{_name}", _cmath(_name, _op), f"{_op} cast" + (" atan2 imag real" if _op == "angle" else ""))

@@ -1,0 +1,123 @@
+"""Functions and methods of NumPy and torch that write into their first argument; here they give its new content.
+
+The frontend writes it, so that views and aliases see it. A call of NumPy's gives nothing, one of torch's the tensor.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.spellings.registry import Builder, register, share_writing, spelling, unsupported
+from mlirtri.dialect.spellings.numpy_api.ufuncs import INT64, arrays
+from mlirtri.dialect.spellings.numpy_api.positions import positions_of
+from mlirtri.dialect.spellings.numpy_api.sequences import sorting
+
+BOOL = DTYPES["bool"]
+
+register("ndarray.sort", sorting("sort"), "sort reshape", writes=True)
+
+
+def _everywhere(b: Builder, x: Any, value: Any) -> Any:
+    """One number in place of all elements."""
+    if helpers.rank_of(b, value):
+        b.fail(f"fill takes one number, not {b.type_of(value)}", help="x[...] = values")
+    return b.broadcast_to(b.cast(value, b.type_of(x).dtype), helpers.shape_of(b, x))
+
+
+@spelling("ndarray.fill", ops="broadcast_to cast", writes=True)
+def _(b, a, value):
+    return _everywhere(b, a, value)
+
+
+@spelling("numpy.copyto", ops="broadcast_to cast where", writes=True)
+def _(b, dst, src, casting="same_kind", where=True):
+    (src,) = arrays(b, src)
+    new = b.broadcast_to(b.cast(src, b.type_of(dst).dtype), helpers.shape_of(b, dst))
+    return new if where is True else b.where(where, new, dst)
+
+
+@spelling("numpy.putmask", ops="where cast", writes=True)
+def _(b, a, /, mask, values):
+    if helpers.rank_of(b, values) and helpers.shape_of(b, values) != helpers.shape_of(b, a):
+        b.fail("the values of numpy.putmask are one number or as many as the array has", help="a[mask] = values")
+    return b.where(mask, b.cast(values, b.type_of(a).dtype), a)
+
+
+@spelling("numpy.fill_diagonal", ops="eye where cast reshape", writes=True)
+def _(b, a, val, wrap=unsupported(False)):
+    helpers.require_rank(b, "the array of numpy.fill_diagonal", a, (2,))
+    rows, columns = helpers.shape_of(b, a)
+    (val,) = arrays(b, val)
+    value = b.cast(val, b.type_of(a).dtype)
+    if helpers.rank_of(b, value):
+        count = helpers.shape_of(b, value)[0]
+        if count < min(rows, columns):
+            b.fail(f"{count} values do not fill a diagonal of {min(rows, columns)}")
+        value = b.cut(value, 0, slice(0, rows)) if count > rows else value
+        value = b.reshape(value, (-1, 1))
+        if helpers.shape_of(b, value)[0] != rows:
+            b.fail(f"{count} values do not go with {rows} rows")
+    return b.where(b.eye(rows, columns, 0, BOOL), value, a)
+
+
+# --- ufuncs at positions -------------------------------------------------------------------------------------------
+
+
+def _flat_positions(b: Builder, a: Any, indices: Any) -> Any:
+    """Where elements lie in the flat array: one array of positions for rank 1, or one for each axis."""
+    shape = helpers.shape_of(b, a)
+    parts = indices if isinstance(indices, tuple) else (indices,)
+    if len(parts) != len(shape):
+        b.fail(f"{len(parts)} arrays of positions do not go with the {len(shape)} axes of {b.type_of(a)}")
+    flat: Any = 0
+    for axis, part in enumerate(parts):
+        place = b.cast(positions_of(b, part), INT64)
+        place = b.where(b.less(place, 0), b.add(place, b.number_of(shape[axis])), place)
+        place = b.multiply(place, prod(shape[axis + 1 :]))
+        flat = place if axis == 0 else b.add(flat, place)
+    return flat
+
+
+def _adding_at(sign: int):
+    def function(builder, a, indices, b=None, /):
+        positions = _flat_positions(builder, a, indices)
+        values = builder.cast(*arrays(builder, b), builder.type_of(a).dtype)
+        values = builder.reshape(builder.broadcast_to(values, helpers.shape_of(builder, positions)), (-1,))
+        values = values if sign > 0 else builder.negative(values)
+        added = builder.add_at(builder.reshape(a, (-1,)), builder.reshape(positions, (-1,)), values)
+        return builder.reshape(added, helpers.shape_of(builder, a))
+
+    return function
+
+
+ADDING = "add_at reshape broadcast_to cast where less add multiply literal"
+register("numpy.add.at", _adding_at(1), ADDING, writes=True)
+register("numpy.subtract.at", _adding_at(-1), f"{ADDING} negative", writes=True)
+
+# --- torch.Tensor --------------------------------------------------------------------------------------------------
+
+
+@spelling("Tensor.fill_", ops="broadcast_to cast", writes=True)
+def _(b, input, value):
+    return _everywhere(b, input, value)
+
+
+@spelling("Tensor.zero_", ops="full", writes=True)
+def _(b, input):
+    return b.full(helpers.shape_of(b, input), 0, b.type_of(input).dtype)
+
+
+@spelling("Tensor.copy_", ops="broadcast_to cast", writes=True)
+def _(b, input, src, non_blocking=False):
+    return b.broadcast_to(b.cast(src, b.type_of(input).dtype), helpers.shape_of(b, input))
+
+
+share_writing(
+    """
+    add sub mul div pow clamp clamp_min clamp_max masked_fill neg abs exp log sqrt reciprocal floor ceil round trunc
+    sigmoid relu tanh sin cos remainder floor_divide tril triu cumsum cumprod
+    """
+)

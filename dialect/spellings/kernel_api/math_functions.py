@@ -1,0 +1,110 @@
+"""The functions of `math`, which take Python numbers and scalars and give Python numbers.
+
+Numbers that are known are folded by `math` itself, any function of it. Of run-time scalars (floats, and tensors of
+rank 0, which Python would turn into floats) it takes those the op table has; there, what `math` raises is NaN or inf.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.spellings.registry import CONSTANTS, Builder, register
+
+FLOAT64, INT64 = DTYPES["float64"], DTYPES["int64"]
+
+CONSTANTS |= {f"math.{name}": getattr(math, name) for name in ("pi", "e", "tau", "inf", "nan")}
+
+_UNARY = (
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "exp2", "expm1", "log10", "log1p",
+    "log2", "sin", "sinh", "sqrt", "tan", "tanh",
+)  # fmt: skip
+
+
+def _float(b: Builder, x: Any) -> Any:
+    return b.cast(x, FLOAT64) if b.weak_kind(x) != "float" else x
+
+
+def _log(b: Builder, x: Any, base: Any = None) -> Any:
+    return b.log(_float(b, x)) if base is None else b.divide(b.log(_float(b, x)), b.log(_float(b, base)))
+
+
+def _degrees(b: Builder, x: Any) -> Any:
+    return b.multiply(_float(b, x), 180.0 / math.pi)
+
+
+def _radians(b: Builder, x: Any) -> Any:
+    return b.multiply(_float(b, x), math.pi / 180.0)
+
+
+def _integer_of(op: str) -> Callable[..., Any]:
+    """`math.floor` and its like give a Python int."""
+    return lambda b, x: b.cast(getattr(b, op)(_float(b, x)), INT64)
+
+
+def _of_float(op: str) -> Callable[..., Any]:
+    return lambda b, x: getattr(b, op)(_float(b, x))
+
+
+def _of_floats(op: str) -> Callable[..., Any]:
+    return lambda b, x, y: getattr(b, op)(_float(b, x), _float(b, y))
+
+
+# function: what it does to run-time scalars, and with which ops
+_RUN_TIME: dict[str, tuple[Callable[..., Any], str]] = {
+    **{name: (_of_float(name), name) for name in (*_UNARY, "isnan", "isinf", "isfinite")},
+    **{name: (_integer_of(name), f"{name} cast") for name in ("floor", "ceil", "trunc")},
+    "fabs": (_of_float("abs"), "abs"),
+    "pow": (_of_floats("power"), "power"),
+    "atan2": (_of_floats("atan2"), "atan2"),
+    "log": (_log, "log divide"),
+    "degrees": (_degrees, "multiply"),
+    "radians": (_radians, "multiply"),
+}
+
+
+def _fold(b: Builder, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    try:
+        return getattr(math, name)(*arguments, **keywords)
+    except (ValueError, OverflowError, TypeError) as error:
+        b.fail(f"math.{name}: {error}")
+
+
+def _run(b: Builder, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    if name not in _RUN_TIME:
+        b.fail(f"math.{name} takes numbers that are known at compile time only", help="use tensor operations")
+    for x in arguments:
+        if helpers.rank_of(b, x):
+            b.fail(f"math.{name} takes a scalar, not {b.type_of(x)}", help=f"use numpy.{name} or mlirtri.{name}")
+    result = _RUN_TIME[name][0](b, *arguments, **keywords)
+    # Python's floats are weak; a run-time int or bool stays a tensor of rank 0.
+    return b.python_scalar(result) if b.type_of(result).dtype.is_float else result
+
+
+def _signature(name: str) -> inspect.Signature:
+    """That of `math`, after the builder; `log` and `hypot` have none that Python can tell."""
+    builder = inspect.Parameter("b", inspect.Parameter.POSITIONAL_ONLY)
+    if name == "log":
+        return inspect.Signature([builder, *inspect.signature(lambda x, base=None, /: None).parameters.values()])
+    try:
+        return inspect.Signature([builder, *inspect.signature(getattr(math, name)).parameters.values()])
+    except ValueError:
+        return inspect.Signature([builder, inspect.Parameter("arguments", inspect.Parameter.VAR_POSITIONAL)])
+
+
+def _function(name: str) -> Callable[..., Any]:
+    def function(b, *arguments, **keywords):
+        known = all(b.type_of(x) is None for x in (*arguments, *keywords.values()))
+        return (_fold if known else _run)(b, name, arguments, keywords)
+
+    function.__signature__ = _signature(name)
+    return function
+
+
+for _name in sorted(vars(math)):
+    if not _name.startswith("_") and inspect.isbuiltin(getattr(math, _name)):
+        register(f"math.{_name}", _function(_name), _RUN_TIME[_name][1] if _name in _RUN_TIME else "")

@@ -1,0 +1,1 @@
+"""dialect / spellings / numpy_api."""

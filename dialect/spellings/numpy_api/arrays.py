@@ -1,0 +1,243 @@
+"""The functions of `numpy` that shape arrays or make them, with NumPy 2's signatures and defaults.
+
+Results that NumPy gives as a list or tuple of arrays are tuples. Results are values: nothing is a view.
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.spellings.registry import spelling, unsupported
+from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, numpy_dtype
+
+
+@spelling("numpy.reshape", ops="reshape")
+def _(b, a, /, shape, order=unsupported("C"), *, copy=None):
+    return b.reshape(a, helpers.as_tuple(shape))
+
+
+@spelling("numpy.ravel", ops="reshape")
+def _(b, a, order=unsupported("C")):
+    return b.reshape(a, (-1,))
+
+
+@spelling("numpy.transpose numpy.permute_dims", ops="transpose")
+def _(b, a, axes=None):
+    return b.transpose(a, axes if axes is None else tuple(axes))
+
+
+@spelling("numpy.matrix_transpose", ops="transpose")
+def _(b, x, /):
+    return helpers.matrix_transposed(b, "numpy.matrix_transpose", x)
+
+
+@spelling("numpy.swapaxes", ops="transpose")
+def _(b, a, axis1, axis2):
+    return helpers.swapped(b, a, axis1, axis2)
+
+
+@spelling("numpy.moveaxis", ops="transpose")
+def _(b, a, source, destination):
+    return helpers.moved(b, a, source, destination)
+
+
+@spelling("numpy.broadcast_to", ops="broadcast_to")
+def _(b, array, shape, subok=unsupported(False)):
+    return b.broadcast_to(array, helpers.as_tuple(shape))
+
+
+@spelling("numpy.squeeze", ops="squeeze")
+def _(b, a, axis=None):
+    return b.squeeze(a, axis)
+
+
+@spelling("numpy.expand_dims", ops="unsqueeze")
+def _(b, a, axis):
+    axes = helpers.many_axes(b, axis, helpers.rank_of(b, a) + len(helpers.as_tuple(axis)))
+    for place in sorted(axes):
+        a = b.unsqueeze(a, place)
+    return a
+
+
+@spelling("numpy.flip", ops="flip")
+def _(b, m, axis=None):
+    return b.flip(m, axis)
+
+
+@spelling("numpy.flipud", ops="flip")
+def _(b, m):
+    return b.flip(m, 0)
+
+
+@spelling("numpy.fliplr", ops="flip")
+def _(b, m):
+    return b.flip(m, 1)
+
+
+# --- joining and splitting -----------------------------------------------------------------------------------------
+
+
+def _cast_all(b, arrays, dtype):
+    dtype = numpy_dtype(b, dtype)
+    return tuple(arrays) if dtype is None else tuple(b.cast(x, dtype) for x in arrays)
+
+
+@spelling("numpy.concatenate numpy.concat", ops="concatenate reshape")
+def _(b, arrays, /, axis=0, out=unsupported(), *, dtype=None, casting=unsupported("same_kind")):
+    arrays = _cast_all(b, arrays, dtype)
+    if axis is None:
+        return b.concatenate(tuple(b.reshape(x, (-1,)) for x in arrays), 0)
+    return b.concatenate(arrays, axis)
+
+
+@spelling("numpy.stack", ops="stack")
+def _(b, arrays, axis=0, out=unsupported(), *, dtype=None, casting=unsupported("same_kind")):
+    return b.stack(_cast_all(b, arrays, dtype), axis)
+
+
+@spelling("numpy.vstack", ops="concatenate reshape")
+def _(b, tup, *, dtype=None, casting=unsupported("same_kind")):
+    return b.concatenate(tuple(helpers.at_least(b, x, 2) for x in _cast_all(b, tup, dtype)), 0)
+
+
+@spelling("numpy.hstack", ops="concatenate reshape")
+def _(b, tup, *, dtype=None, casting=unsupported("same_kind")):
+    arrays = tuple(helpers.at_least(b, x, 1) for x in _cast_all(b, tup, dtype))
+    return b.concatenate(arrays, 0 if helpers.rank_of(b, arrays[0]) == 1 else 1)
+
+
+@spelling("numpy.split", ops="split")
+def _(b, ary, indices_or_sections, axis=0):
+    if helpers.is_integer(indices_or_sections):
+        size = helpers.shape_of(b, ary)[helpers.one_axis(b, axis, helpers.rank_of(b, ary))]
+        if indices_or_sections < 1 or size % indices_or_sections:
+            b.fail(
+                f"{size} elements do not split into {indices_or_sections} equal parts",
+                help="numpy.array_split takes unequal parts",
+            )
+        return b.split(ary, indices_or_sections, axis)
+    return b.split(ary, tuple(indices_or_sections), axis)
+
+
+@spelling("numpy.array_split", ops="split")
+def _(b, ary, indices_or_sections, axis=0):
+    if not helpers.is_integer(indices_or_sections):
+        return b.split(ary, tuple(indices_or_sections), axis)
+    return helpers.split_evenly(b, ary, indices_or_sections, helpers.one_axis(b, axis, helpers.rank_of(b, ary)))
+
+
+@spelling("numpy.unstack", ops="split squeeze")
+def _(b, x, /, *, axis=0):
+    return helpers.unstacked(b, x, axis)
+
+
+@spelling("numpy.tril", ops="where arange reshape subtract less_equal full")
+def _(b, m, k=0):
+    return helpers.trimmed(b, "numpy.tril", m, k, lower=True)
+
+
+@spelling("numpy.triu", ops="where arange reshape subtract greater_equal full")
+def _(b, m, k=0):
+    return helpers.trimmed(b, "numpy.triu", m, k, lower=False)
+
+
+# --- making arrays -------------------------------------------------------------------------------------------------
+
+
+@spelling("numpy.full", ops="full broadcast_to cast")
+def _(b, shape, fill_value, dtype=None, order="C", *, device=unsupported(), like=unsupported()):
+    return helpers.filled(b, shape, fill_value, numpy_dtype(b, dtype), "numpy")
+
+
+@spelling("numpy.zeros", ops="full")
+def _(b, shape, dtype=None, order="C", *, device=unsupported(), like=unsupported()):
+    return b.full(helpers.as_tuple(shape), 0, numpy_dtype(b, dtype) or FLOAT64)
+
+
+@spelling("numpy.ones", ops="full")
+def _(b, shape, dtype=None, order="C", *, device=unsupported(), like=unsupported()):
+    return b.full(helpers.as_tuple(shape), 1, numpy_dtype(b, dtype) or FLOAT64)
+
+
+@spelling("numpy.ndarray", ops="empty")
+def _(b, shape, dtype=float, buffer=unsupported(), offset=unsupported(0), strides=unsupported(), order=unsupported()):
+    return b.empty(shape, numpy_dtype(b, dtype))
+
+
+@spelling("numpy.empty", ops="empty")
+def _(b, shape, dtype=None, order="C", *, device=unsupported(), like=unsupported()):
+    return b.empty(helpers.as_tuple(shape), numpy_dtype(b, dtype) or FLOAT64)
+
+
+def _like(b, a, shape, dtype):
+    kind = b.type_of(a)
+    if kind is None:
+        b.fail("the _like functions take an array, not a Python scalar")
+    return kind.shape if shape is None else helpers.as_tuple(shape), numpy_dtype(b, dtype) or kind.dtype
+
+
+@spelling("numpy.full_like", ops="full broadcast_to cast")
+def _(b, a, fill_value, dtype=None, order="K", subok=True, shape=None, *, device=unsupported()):
+    shape, dtype = _like(b, a, shape, dtype)
+    return helpers.filled(b, shape, fill_value, dtype, "numpy")
+
+
+@spelling("numpy.zeros_like", ops="full")
+def _(b, a, dtype=None, order="K", subok=True, shape=None, *, device=unsupported()):
+    shape, dtype = _like(b, a, shape, dtype)
+    return b.full(shape, 0, dtype)
+
+
+@spelling("numpy.ones_like", ops="full")
+def _(b, a, dtype=None, order="K", subok=True, shape=None, *, device=unsupported()):
+    shape, dtype = _like(b, a, shape, dtype)
+    return b.full(shape, 1, dtype)
+
+
+@spelling("numpy.empty_like", ops="empty")
+def _(b, prototype, /, dtype=None, order="K", subok=True, shape=None, *, device=unsupported()):
+    return b.empty(*_like(b, prototype, shape, dtype))
+
+
+@spelling("numpy.arange", ops="arange")
+def _(b, start_or_stop, /, stop=None, step=1, *, dtype=None, device=unsupported(), like=unsupported()):
+    start, stop = (0, start_or_stop) if stop is None else (start_or_stop, stop)
+    integers = all(helpers.is_integer(value) for value in (start, stop, step))
+    return b.arange(start, stop, step, numpy_dtype(b, dtype) or (INT64 if integers else FLOAT64))
+
+
+@spelling("numpy.eye", ops="eye")
+def _(b, N, M=None, k=0, dtype=float, order="C", *, device=unsupported(), like=unsupported()):
+    return b.eye(N, N if M is None else M, k, numpy_dtype(b, dtype) or FLOAT64)
+
+
+@spelling("numpy.identity", ops="eye")
+def _(b, n, dtype=None, *, like=unsupported()):
+    return b.eye(n, n, 0, numpy_dtype(b, dtype) or FLOAT64)
+
+
+@spelling("numpy.astype", ops="cast real")
+def _(b, x, dtype, /, *, copy=True, device=unsupported()):
+    return helpers.converted(b, x, numpy_dtype(b, dtype))
+
+
+@spelling("numpy.copy", ops="")
+def _(b, a, order=unsupported("K"), subok=unsupported(False)):
+    return a
+
+
+# --- what Python knows ---------------------------------------------------------------------------------------------
+
+
+@spelling("numpy.shape", ops="")
+def _(b, a):
+    return helpers.shape_of(b, a)
+
+
+@spelling("numpy.ndim", ops="")
+def _(b, a):
+    return helpers.rank_of(b, a)
+
+
+@spelling("numpy.size", ops="")
+def _(b, a, axis=None):
+    return helpers.size_of(b, a, axis)

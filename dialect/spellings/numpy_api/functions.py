@@ -1,0 +1,204 @@
+"""The functions of `numpy` on each element that are composed of several table ops, with NumPy 2's signatures."""
+
+from __future__ import annotations
+
+from math import pi
+from typing import Any, NamedTuple
+
+from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.base.dtypes import DTYPES, DType
+from mlirtri.dialect.promotion.rules import Operand, result_dtypes
+from mlirtri.dialect.spellings.registry import Builder, register, spelling, unsupported
+from mlirtri.dialect.spellings.numpy_api.ufuncs import COMPLEX128, FLOAT64, computed_in, float_of, numpy_dtype, strong
+
+
+def in_floats(b: Builder, *operands: Any) -> tuple[Any, ...]:
+    """The operands in the one float or complex dtype of NumPy's functions of two."""
+    kinds = [Operand(None, weak) if (weak := b.weak_kind(x)) else Operand(b.type_of(x).dtype) for x in operands]
+    has_complex = any(kind.own.is_complex for kind in kinds)
+    if all(kind.weak for kind in kinds):
+        return tuple(b.cast(x, COMPLEX128 if has_complex else FLOAT64) for x in operands)
+    dtype = result_dtypes("numpy", "divide" if has_complex else "hypot", kinds).result
+    return tuple(b.cast(x, dtype) for x in operands)
+
+
+def inexact_of(b: Builder, x: Any) -> Any:
+    """`x` itself if it is of floats or complex numbers, else in float64: what functions in NumPy's Python do."""
+    (x,) = strong(b, x)
+    return x if b.type_of(x).dtype.is_inexact else b.cast(x, FLOAT64)
+
+
+@spelling("numpy.reciprocal", ops="reciprocal equal where cast")
+def _(b, x, /, out=unsupported(), *, where=unsupported(True), dtype=None):
+    (x,) = computed_in(b, dtype, x)
+    kind = b.type_of(x).dtype
+    if kind.is_inexact:
+        return b.reciprocal(x)
+    x = b.cast(x, DTYPES["int8"]) if kind.is_bool else x
+    kind = b.type_of(x).dtype
+    # 1 // x rounded to zero. NumPy's 1 // 0 is what the C compiler made of an undefined conversion.
+    of_zero = -(1 << (kind.bits - 1)) if kind.kind == "i" and kind.bits >= 32 else 0
+    units = b.where(b.equal(x, 1), 1, b.where(b.equal(x, 0), of_zero, 0))
+    return b.cast(units if kind.is_unsigned else b.where(b.equal(x, -1), -1, units), kind)
+
+
+@spelling("numpy.positive", ops="cast")
+def _(b, x, /, out=unsupported(), *, where=unsupported(True), dtype=None):
+    (x,) = computed_in(b, dtype, x)
+    if b.type_of(x).dtype.is_bool:
+        b.fail("numpy.positive does not take bools, as in NumPy")
+    return x
+
+
+def _scaled(factor: float):
+    def function(b, x, /, out=unsupported(), *, where=unsupported(True), dtype=None):
+        x = float_of(b, x) if dtype is None else b.cast(x, numpy_dtype(b, dtype))
+        return b.multiply(x, b.cast(factor, b.type_of(x).dtype))
+
+    return function
+
+
+register("numpy.deg2rad numpy.radians", _scaled(pi / 180), "multiply")
+register("numpy.rad2deg numpy.degrees", _scaled(180 / pi), "multiply")
+
+
+@spelling("numpy.heaviside", ops="isnan equal less where cast")
+def _(b, x1, x2, /, out=unsupported(), *, where=unsupported(True)):
+    x, at_zero = in_floats(b, x1, x2)
+    step = b.where(b.equal(x, 0), at_zero, b.where(b.less(x, 0), 0.0, 1.0))
+    return b.cast(b.where(b.isnan(x), x, step), b.type_of(x).dtype)
+
+
+@spelling("numpy.sinc", ops="multiply equal where sin divide cast")
+def _(b, x):
+    x = inexact_of(b, x)
+    angle = b.multiply(x, pi)
+    return b.where(b.equal(x, 0), b.cast(1.0, b.type_of(x).dtype), b.divide(b.sin(angle), angle))
+
+
+@spelling("numpy.modf", ops="trunc subtract isinf where copysign cast")
+def _(b, x, /, out=unsupported(), *, where=unsupported(True)):
+    x = float_of(b, x)
+    whole = b.trunc(x)
+    rest = b.where(b.isinf(x), b.cast(0.0, b.type_of(x).dtype), b.subtract(x, whole))
+    return b.copysign(rest, x), whole
+
+
+class FloatInfo(NamedTuple):
+    """What `numpy.finfo` tells, as scalars of the dtype."""
+
+    eps: Any
+    max: Any
+    min: Any
+    tiny: Any
+    smallest_normal: Any
+    smallest_subnormal: Any
+    resolution: Any
+    bits: int
+    dtype: DType
+
+
+class IntegerInfo(NamedTuple):
+    """What `numpy.iinfo` tells, as Python ints."""
+
+    min: int
+    max: int
+    bits: int
+    dtype: DType
+
+
+def _described(b: Builder, of: Any) -> DType:
+    return numpy_dtype(b, of) if b.type_of(of) is None else b.type_of(of).dtype
+
+
+@spelling("numpy.finfo", ops="cast")
+def _(b, dtype):
+    import ml_dtypes
+
+    dtype = _described(b, dtype)
+    dtype = getattr(dtype, "part", dtype)
+    if not dtype.is_float:
+        b.fail(f"numpy.finfo is of floats, not {dtype}", help="numpy.iinfo")
+    found = ml_dtypes.finfo(dtype.numpy)
+    numbers = [b.cast(float(getattr(found, field)), dtype) for field in FloatInfo._fields[:-2]]
+    return FloatInfo(*numbers, dtype.bits, dtype)
+
+
+@spelling("numpy.iinfo", ops="")
+def _(b, int_type):
+    dtype = _described(b, int_type)
+    if not dtype.is_integer:
+        b.fail(f"numpy.iinfo is of integers, not {dtype}", help="numpy.finfo")
+    low = 0 if dtype.is_unsigned else -(1 << (dtype.bits - 1))
+    return IntegerInfo(low, low + (1 << dtype.bits) - 1, dtype.bits, dtype)
+
+
+def largest(dtype: DType) -> float:
+    """The largest finite number of a float dtype."""
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(dtype.numpy).max)
+
+
+def numbers_of(b: Builder, x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
+    """`nan_to_num` in NumPy and torch."""
+    dtype = b.type_of(x).dtype
+    if dtype.is_complex:
+        return b.complex(*(numbers_of(b, part, nan, posinf, neginf) for part in (b.real(x), b.imag(x))))
+    if not dtype.is_float:
+        return x
+    nan = 0.0 if nan is None else nan
+    posinf = largest(dtype) if posinf is None else posinf
+    neginf = -largest(dtype) if neginf is None else neginf
+    numbers = b.where(b.isnan(x), b.cast(nan, dtype), x)
+    numbers = b.where(b.equal(x, float("inf")), b.cast(posinf, dtype), numbers)
+    return b.where(b.equal(x, float("-inf")), b.cast(neginf, dtype), numbers)
+
+
+@spelling("numpy.nan_to_num", ops="isnan equal where cast complex real imag")
+def _(b, x, copy=unsupported(True), nan=0.0, posinf=None, neginf=None):
+    return numbers_of(b, *strong(b, x), nan, posinf, neginf)
+
+
+@spelling("numpy.isposinf", ops="equal")
+def _(b, x, out=unsupported()):
+    return b.equal(*strong(b, x), float("inf"))
+
+
+@spelling("numpy.isneginf", ops="equal")
+def _(b, x, out=unsupported()):
+    return b.equal(*strong(b, x), float("-inf"))
+
+
+# --- closeness -----------------------------------------------------------------------------------------------------
+
+CLOSE = "subtract abs multiply add less_equal isfinite logical_and logical_or equal isnan cast"
+
+
+def close(b: Builder, x: Any, y: Any, rtol: Any, atol: Any, equal_nan: Any) -> Any:
+    """Whether ``|x - y| <= atol + rtol * |y|``; infinities are close to themselves only."""
+    x, y = in_floats(b, x, y)
+    bound = b.add(b.multiply(b.abs(y), rtol), atol)
+    near = b.logical_and(b.less_equal(b.abs(b.subtract(x, y)), bound), b.isfinite(y))
+    result = b.logical_or(near, b.equal(x, y))
+    return b.logical_or(result, b.logical_and(b.isnan(x), b.isnan(y))) if equal_nan else result
+
+
+@spelling("numpy.isclose", ops=CLOSE)
+def _(builder, a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
+    return close(builder, a, b, rtol, atol, equal_nan)
+
+
+@spelling("numpy.allclose", ops=f"all {CLOSE}")
+def _(builder, a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
+    return builder.all(close(builder, a, b, rtol, atol, equal_nan), axis=None, keepdims=False)
+
+
+@spelling("numpy.array_equal", ops="equal all isnan logical_and logical_or")
+def _(b, a1, a2, equal_nan=False):
+    if helpers.shape_of(b, a1) != helpers.shape_of(b, a2):
+        return False
+    same = b.equal(*strong(b, a1, a2))
+    if equal_nan:
+        same = b.logical_or(same, b.logical_and(b.isnan(a1), b.isnan(a2)))
+    return b.all(same, axis=None, keepdims=False)

@@ -1,0 +1,199 @@
+"""The functions of `numpy` about positions: taking elements at them, making them for triangles and flat orders.
+
+Positions count from the end when negative; those out of range are moved into it, as `mode="clip"` does, unless the
+kernel is compiled with checks.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy
+
+from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.base.dtypes import as_dtype
+from mlirtri.dialect.promotion.rules import Operand, common_dtype
+from mlirtri.dialect.spellings.registry import Builder, register, spelling, unsupported
+from mlirtri.dialect.spellings.numpy_api.ufuncs import INT64, arrays, numpy_dtype
+from mlirtri.dialect.spellings.numpy_api.creation import array_of
+from mlirtri.dialect.spellings.numpy_api.shapes import known
+
+TAKE = "pick transpose reshape clip remainder cast literal stack"
+
+
+def positions_of(b: Builder, indices: Any) -> Any:
+    """Integers, or lists of them, as a tensor."""
+    if isinstance(indices, (tuple, list)):
+        found = numpy.array(known(b, indices, "a position"), dtype=int)
+        return b.literal(found.ravel().tolist(), found.shape, INT64)
+    (indices,) = arrays(b, indices)
+    if not b.type_of(indices).dtype.is_integer:
+        b.fail(f"positions are integers, not {b.type_of(indices)}", help="a mask selects as x[mask]")
+    return indices
+
+
+@spelling("numpy.take ndarray.take", ops=TAKE)
+def take(b, a, indices, axis=None, out=unsupported(), mode="raise"):
+    if mode not in ("raise", "wrap", "clip"):
+        b.fail(f"mode is 'raise', 'wrap' or 'clip', not {mode!r}")
+    (a,) = arrays(b, a)
+    a, axis = (b.reshape(a, (-1,)), 0) if axis is None else (a, helpers.one_axis(b, axis, helpers.rank_of(b, a)))
+    positions = positions_of(b, indices)
+    size = helpers.shape_of(b, a)[axis]
+    if mode == "clip":
+        positions = b.clip(positions, 0, size - 1)
+    elif mode == "wrap":
+        positions = b.remainder(b.cast(positions, INT64), size)
+    return taken_along(b, a, positions, axis)
+
+
+def taken_along(b: Builder, x: Any, positions: Any, axis: int) -> Any:
+    """The parts of `x` at positions of an axis, in place of that axis."""
+    rank, lead = helpers.rank_of(b, x), helpers.rank_of(b, positions)
+    order = (axis, *(at for at in range(rank) if at != axis))
+    found = b.pick(b.transpose(x, order), positions)
+    # The axes of the positions come first: the axes before `axis` go before them.
+    before = tuple(range(lead, lead + axis))
+    return b.transpose(found, (*before, *range(lead), *range(lead + axis, lead + rank - 1)))
+
+
+@spelling("numpy.take_along_axis", ops="pick reshape broadcast_to arange add multiply transpose cast less where")
+def take_along_axis(b, arr, indices, axis=-1):
+    if axis is None:
+        arr, axis = b.reshape(arr, (-1,)), 0
+    rank, shape = helpers.rank_of(b, arr), helpers.shape_of(b, arr)
+    axis = helpers.one_axis(b, axis, rank)
+    indices = b.cast(indices, INT64)
+    size = shape[axis]
+    wanted = helpers.shape_of(b, indices)
+    if len(wanted) != rank:
+        b.fail(f"the positions have rank {len(wanted)}, the array has rank {rank}")
+    # Where each element lies in memory.
+    flat = b.multiply(b.where(b.less(indices, 0), b.add(indices, size), indices), prod(shape[axis + 1 :]))
+    for at in range(rank):
+        if at != axis:
+            line = b.arange(0, shape[at], 1, INT64)
+            line = b.reshape(line, tuple(-1 if other == at else 1 for other in range(rank)))
+            flat = b.add(flat, b.multiply(line, prod(shape[at + 1 :])))
+    return b.pick(b.reshape(arr, (-1,)), flat)
+
+
+# --- made at compile time ------------------------------------------------------------------------------------------
+
+
+def _literal(b: Builder, found: numpy.ndarray) -> Any:
+    return b.literal(found.ravel().tolist(), found.shape, as_dtype(found.dtype))
+
+
+def _indices(name: str):
+    def function(b, n, k=0, m=None):
+        sizes = [None if each is None else known(b, each, "a size") for each in (n, k, m)]
+        return tuple(_literal(b, each) for each in getattr(numpy, name)(*sizes))
+
+    return function
+
+
+register("numpy.tril_indices", _indices("tril_indices"), "literal")
+register("numpy.triu_indices", _indices("triu_indices"), "literal")
+
+
+@spelling("numpy.diag_indices", ops="literal")
+def _(b, n, ndim=2):
+    return tuple(_literal(b, each) for each in numpy.diag_indices(known(b, n, "n"), known(b, ndim, "ndim")))
+
+
+def _window(name: str):
+    def function(b, M):
+        return _literal(b, getattr(numpy, name)(known(b, M, "the length of a window")))
+
+    return function
+
+
+for _name in ("hanning", "hamming", "blackman", "bartlett"):
+    register(f"numpy.{_name}", _window(_name), "literal")
+
+
+# --- flat orders ---------------------------------------------------------------------------------------------------
+
+
+@spelling("numpy.unravel_index", ops="floor_divide remainder cast literal")
+def _(b, indices, shape, order=unsupported("C")):
+    rest = b.cast(positions_of(b, indices), INT64)
+    parts = []
+    for size in reversed(helpers.as_tuple(known(b, shape, "a size"))):
+        parts.append(b.remainder(rest, size))
+        rest = b.floor_divide(rest, size)
+    return tuple(reversed(parts))
+
+
+@spelling("numpy.ravel_multi_index", ops="multiply add cast")
+def _(b, multi_index, dims, mode=unsupported("raise"), order=unsupported("C")):
+    sizes = helpers.as_tuple(known(b, dims, "a size"))
+    if len(multi_index) != len(sizes):
+        b.fail(f"{len(multi_index)} positions do not go with {len(sizes)} axes")
+    flat = b.cast(multi_index[0], INT64)
+    for position, size in zip(multi_index[1:], sizes[1:], strict=True):
+        flat = b.add(b.multiply(flat, size), b.cast(position, INT64))
+    return flat
+
+
+@spelling("numpy.isin", ops="equal any reshape logical_not literal stack")
+def _(b, element, test_elements, assume_unique=False, invert=False, *, kind=None):
+    tests = test_elements
+    element, tests = arrays(b, element, array_of(b, tests, None) if isinstance(tests, (tuple, list)) else tests)
+    shape = helpers.shape_of(b, element)
+    found = b.any(b.equal(b.reshape(element, (*shape, 1)), b.reshape(tests, (-1,))), axis=-1)
+    return b.logical_not(found) if invert else found
+
+
+# --- polynomials and phases ----------------------------------------------------------------------------------------
+
+
+@spelling("numpy.polyval", ops="multiply add cut squeeze cast full literal stack")
+def _(b, p, x):
+    """Horner's rule, the highest power first."""
+    p = array_of(b, p, None) if isinstance(p, (tuple, list)) else p
+    helpers.require_rank(b, "the coefficients of numpy.polyval", p, (1,))
+    coefficients = [b.squeeze(b.cut(p, 0, slice(at, at + 1)), 0) for at in range(helpers.shape_of(b, p)[0])]
+    (x,) = arrays(b, x)
+    # As NumPy starts: zeros like x.
+    result = b.full(helpers.shape_of(b, x), 0, b.type_of(x).dtype)
+    for coefficient in coefficients:
+        result = b.add(b.multiply(result, x), coefficient)
+    return result
+
+
+@spelling("numpy.ediff1d", ops="reshape cut subtract")
+def _(b, ary, to_end=unsupported(), to_begin=unsupported()):
+    flat = b.reshape(ary, (-1,))
+    return b.subtract(b.cut(flat, 0, slice(1, None)), b.cut(flat, 0, slice(None, -1)))
+
+
+# --- dtypes --------------------------------------------------------------------------------------------------------
+
+
+@spelling("numpy.result_type", ops="")
+def _(b, *arrays_and_dtypes):
+    def operand(x):
+        weak = b.weak_kind(x)
+        kind = None if weak else b.type_of(x)
+        return Operand(None, weak) if weak else Operand(kind.dtype if kind else numpy_dtype(b, x), rank=1)
+
+    return common_dtype("numpy", [operand(x) for x in arrays_and_dtypes])
+
+
+@spelling("numpy.promote_types", ops="")
+def _(b, type1, type2, /):
+    return common_dtype("numpy", [Operand(numpy_dtype(b, each), rank=1) for each in (type1, type2)])
+
+
+@spelling("numpy.issubdtype", ops="")
+def _(b, arg1, arg2):
+    kind = numpy_dtype(b, arg1).numpy
+    return numpy.issubdtype(kind, arg2 if isinstance(arg2, type) else numpy_dtype(b, arg2).numpy)
+
+
+@spelling("numpy.isscalar", ops="")
+def _(b, element):
+    return b.weak_kind(element) is not None

@@ -1,0 +1,106 @@
+"""The functions of `numpy` that sort and look at a place in between: medians, percentiles, quantiles.
+
+Fractions are known at compile time, and between two elements is interpolated linearly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.spellings.registry import Builder, spelling, unsupported
+from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, arrays
+from mlirtri.dialect.spellings.numpy_api.functions import inexact_of
+
+ORDERED = (
+    "sort reshape transpose cut add subtract multiply divide isnan any where cast stack squeeze unsqueeze "
+    "floor pick minimum less"
+)
+
+
+def _axes_last(b: Builder, x: Any, axis: Any) -> tuple[Any, tuple[int, ...], tuple[Any, ...]]:
+    """`x` with the reduced axes merged into a last one; these axes; the shape that `keepdims` keeps."""
+    rank, shape = helpers.rank_of(b, x), helpers.shape_of(b, x)
+    axes = tuple(range(rank)) if axis is None else helpers.many_axes(b, axis, rank)
+    others = tuple(at for at in range(rank) if at not in axes)
+    moved = b.transpose(x, (*others, *axes))
+    kept = tuple(1 if at in axes else size for at, size in enumerate(shape))
+    return b.reshape(moved, (*(shape[at] for at in others), -1)), axes, kept
+
+
+def quantiles(b: Builder, a: Any, fractions: Any, axis: Any, keepdims: bool) -> Any:
+    """Linear interpolation between sorted elements, at known fractions; NaN where there is one."""
+    (a,) = arrays(b, a)
+    x, _, kept = _axes_last(b, inexact_of(b, a), axis)
+    last = helpers.rank_of(b, x) - 1
+    size = helpers.shape_of(b, x)[last]
+    ordered = b.sort(x, last)
+    # NumPy makes an array of several fractions, whose float64 counts.
+    dtype = FLOAT64 if isinstance(fractions, (tuple, list)) else b.type_of(ordered).dtype
+    has_nan = b.isnan(b.squeeze(b.cut(ordered, last, slice(size - 1, size)), last))
+
+    between = _between if isinstance(size, int) else _between_at_run_time
+
+    def at(fraction: float) -> Any:
+        result = b.where(has_nan, b.cast(float("nan"), dtype), between(b, ordered, fraction, dtype))
+        return b.reshape(result, kept) if keepdims else result
+
+    if isinstance(fractions, (tuple, list)):
+        return b.stack(tuple(at(fraction) for fraction in fractions), 0)
+    return at(fractions)
+
+
+def _between(b: Builder, ordered: Any, fraction: float, dtype: Any) -> Any:
+    """The place of a fraction of the last axis, between the two elements around it; from the nearer one, as NumPy."""
+    last = helpers.rank_of(b, ordered) - 1
+    size = helpers.shape_of(b, ordered)[last]
+    virtual = fraction * (size - 1)
+    low = min(int(virtual), size - 1)
+    share = virtual - low
+    below = b.squeeze(b.cut(ordered, last, slice(low, low + 1)), last)
+    if not share:
+        return b.cast(below, dtype)
+    above = b.squeeze(b.cut(ordered, last, slice(low + 1, low + 2)), last)
+    gap = b.cast(b.subtract(above, below), dtype)
+    return b.add(below, b.multiply(gap, share)) if share < 0.5 else b.subtract(above, b.multiply(gap, 1 - share))
+
+
+def _between_at_run_time(b: Builder, ordered: Any, fraction: float, dtype: Any) -> Any:
+    """The same for a last axis of run-time size."""
+    first = helpers.moved(b, ordered, -1, 0)
+    last = b.subtract(b.number_of(helpers.shape_of(b, first)[0]), 1)
+    virtual = b.multiply(b.cast(last, FLOAT64), fraction)
+    low = b.cast(b.floor(virtual), INT64)
+    share = b.subtract(virtual, b.cast(low, FLOAT64))
+    below, above = b.pick(first, low), b.pick(first, b.minimum(b.add(low, 1), last))
+    gap = b.cast(b.subtract(above, below), dtype)
+    from_below = b.add(below, b.multiply(gap, b.cast(share, dtype)))
+    from_above = b.subtract(above, b.multiply(gap, b.cast(b.subtract(1.0, share), dtype)))
+    return b.where(b.less(share, 0.5), from_below, from_above)
+
+
+def _known_fractions(b: Builder, q: Any, scale: float) -> Any:
+    if isinstance(q, (tuple, list)):
+        return [_known_fractions(b, each, scale) for each in q]
+    if b.type_of(q) is not None or not isinstance(q, (int, float)) or not 0 <= q / scale <= 1:
+        b.fail(f"a quantile is a number from 0 to {scale:g} known at compile time, not {b.type_of(q) or repr(q)}")
+    return q / scale
+
+
+def _quantile(scale: float):
+    def function(
+        b, a, q, axis=None, out=unsupported(), overwrite_input=False, method=unsupported("linear"), keepdims=False, *,
+        weights=unsupported(),
+    ):  # fmt: skip
+        return quantiles(b, a, _known_fractions(b, q, scale), axis, keepdims)
+
+    return function
+
+
+spelling("numpy.quantile", ops=ORDERED)(_quantile(1.0))
+spelling("numpy.percentile", ops=ORDERED)(_quantile(100.0))
+
+
+@spelling("numpy.median", ops=ORDERED)
+def _(b, a, axis=None, out=unsupported(), overwrite_input=False, keepdims=False):
+    return quantiles(b, a, 0.5, axis, keepdims)

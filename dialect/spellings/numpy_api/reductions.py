@@ -1,0 +1,95 @@
+"""The reductions of `numpy`: sums, products, extremes, means and spreads, any and all, with NumPy 2's signatures.
+
+`keepdims` defaults to False where NumPy has "no value", which is the same for arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.dialect.spellings.registry import Builder, register, spelling, unsupported
+from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, numpy_dtype, strong
+
+
+def _chosen(b: Builder, a: Any, where: Any, neutral: Any) -> Any:
+    """`a` with a number that changes nothing in place of what `where` leaves out."""
+    return a if where is None or where is True else b.where(where, a, b.cast(neutral, b.type_of(a).dtype))
+
+
+def _accumulation(op: str, neutral: int, combine: Any):
+    def function(
+        b, a, axis=None, dtype=None, out=unsupported(), keepdims=False, initial=None, where=None
+    ):  # fmt: skip
+        a = _chosen(b, *strong(b, a), where, neutral)
+        result = getattr(b, op)(a, axis=axis, keepdims=keepdims, dtype=numpy_dtype(b, dtype))
+        return result if initial is None else combine(b, result, b.cast(initial, b.type_of(result).dtype))
+
+    return function
+
+
+def _extremum(op: str):
+    def function(b, a, axis=None, out=unsupported(), keepdims=False, initial=None, where=None):
+        (a,) = strong(b, a)
+        if initial is None:
+            if where is not None and where is not True:
+                b.fail(f"numpy.{op} with where= needs initial=, as in NumPy")
+            return getattr(b, op)(a, axis=axis, keepdims=keepdims)
+        initial = b.cast(initial, b.type_of(a).dtype)
+        result = getattr(b, op)(_chosen(b, a, where, initial), axis=axis, keepdims=keepdims)
+        return getattr(b, f"{op}imum")(result, initial)
+
+    return function
+
+
+def _spread(op: str):
+    def function(
+        b, a, axis=None, dtype=None, out=unsupported(), ddof=0, keepdims=False, *, where=unsupported(),
+        mean=unsupported(), correction=None,
+    ):  # fmt: skip
+        if correction is not None and ddof != 0:
+            b.fail("ddof and correction are the same thing: pass one of them")
+        (a,) = strong(b, a) if dtype is None else (b.cast(a, numpy_dtype(b, dtype)),)
+        correction = ddof if correction is None else correction
+        return getattr(b, op)(a, axis=axis, keepdims=keepdims, correction=correction)
+
+    return function
+
+
+register("numpy.sum", _accumulation("sum", 0, lambda b, x, y: b.add(x, y)), "sum where cast add")
+register("numpy.prod", _accumulation("prod", 1, lambda b, x, y: b.multiply(x, y)), "prod where cast multiply")
+for _op in ("max", "min"):
+    register(f"numpy.{_op} numpy.a{_op}", _extremum(_op), f"{_op} where cast {_op}imum")
+for _op in ("var", "std"):
+    register(f"numpy.{_op}", _spread(_op), _op)
+
+
+@spelling("numpy.mean", ops="mean where cast sum divide broadcast_to")
+def _mean(b, a, axis=None, dtype=None, out=unsupported(), keepdims=False, *, where=None):
+    (a,), dtype = strong(b, a), numpy_dtype(b, dtype)
+    if where is None or where is True:
+        return b.mean(a, axis=axis, keepdims=keepdims, dtype=dtype)
+    # In the dtype that the mean of all would have.
+    dtype = dtype or (b.type_of(a).dtype if b.type_of(a).dtype.is_inexact else FLOAT64)
+    total = b.sum(_chosen(b, b.cast(a, dtype), where, 0), axis=axis, keepdims=keepdims)
+    chosen = b.broadcast_to(b.cast(where, INT64), b.type_of(a).shape)
+    return b.divide(total, b.cast(b.sum(chosen, axis=axis, keepdims=keepdims), dtype))
+
+
+@spelling("numpy.any", ops="any where cast")
+def _any(b, a, axis=None, out=unsupported(), keepdims=False, *, where=None):
+    return b.any(_chosen(b, *strong(b, a), where, 0), axis=axis, keepdims=keepdims)
+
+
+@spelling("numpy.all", ops="all where cast")
+def _all(b, a, axis=None, out=unsupported(), keepdims=False, *, where=None):
+    return b.all(_chosen(b, *strong(b, a), where, 1), axis=axis, keepdims=keepdims)
+
+
+@spelling("numpy.argmax", ops="argmax")
+def _argmax(b, a, axis=None, out=unsupported(), *, keepdims=False):
+    return b.argmax(*strong(b, a), axis=axis, keepdims=keepdims)
+
+
+@spelling("numpy.argmin", ops="argmin")
+def _argmin(b, a, axis=None, out=unsupported(), *, keepdims=False):
+    return b.argmin(*strong(b, a), axis=axis, keepdims=keepdims)

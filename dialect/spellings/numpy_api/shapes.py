@@ -1,0 +1,298 @@
+"""The functions of `numpy` that repeat, shift, pad and join arrays, with NumPy 2's signatures and defaults.
+
+Where elements go is known at compile time: a `taken` list of positions becomes slices, flips and broadcasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+
+from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.spellings.registry import Builder, spelling, unsupported
+from mlirtri.dialect.spellings.numpy_api.ufuncs import arrays
+from mlirtri.dialect.base.tensor_type import broadcast_shapes
+
+
+def known(b: Builder, value: Any, what: str) -> Any:
+    """An int or a tuple of them, known at compile time."""
+    if isinstance(value, (tuple, list)):
+        return tuple(known(b, each, what) for each in value)
+    if not helpers.is_integer(value):
+        b.fail(f"{what} has to be an integer known at compile time, got {b.type_of(value) or repr(value)}")
+    return int(value)
+
+
+# --- taking known positions ----------------------------------------------------------------------------------------
+
+
+def _runs(positions: Sequence[int]) -> list[tuple[int, int, int]]:
+    """The positions as runs of (start, step, count) with steps 1, -1 and 0."""
+    runs: list[tuple[int, int, int]] = []
+    for position in positions:
+        if runs:
+            start, step, count = runs[-1]
+            move = position - (start + step * (count - 1))
+            if abs(move) <= 1 and (count == 1 or move == step):
+                runs[-1] = (start, move, count + 1)
+                continue
+        runs.append((position, 0, 1))
+    return runs
+
+
+def _run_of(b: Builder, x: Any, axis: int, run: tuple[int, int, int]) -> Any:
+    start, step, count = run
+    if step == 0:
+        shape = helpers.shape_of(b, x)
+        one = b.cut(x, axis, slice(start, start + 1))
+        return one if count == 1 else b.broadcast_to(one, (*shape[:axis], count, *shape[axis + 1 :]))
+    stop = start + step * count
+    return b.cut(x, axis, slice(start, None if stop < 0 else stop, step))
+
+
+TAKEN = "cut broadcast_to concatenate"
+
+
+def taken(b: Builder, x: Any, positions: Sequence[int], axis: int) -> Any:
+    """The elements of `x` at known positions of an axis."""
+    if list(positions) == list(range(helpers.shape_of(b, x)[axis])):
+        return x
+    if not len(positions):
+        return b.cut(x, axis, slice(0, 0))
+    parts = [_run_of(b, x, axis, run) for run in _runs(positions)]
+    return parts[0] if len(parts) == 1 else b.concatenate(tuple(parts), axis)
+
+
+def rolled(b: Builder, x: Any, shift: Any, axis: Any) -> Any:
+    """`numpy.roll` and `torch.roll`."""
+    shape, shifts = helpers.shape_of(b, x), helpers.as_tuple(shift)
+    if axis is None:
+        x = b.reshape(x, (-1,))
+        for amount in shifts:
+            x = b.roll(x, amount, 0)
+        return b.reshape(x, shape)
+    axes = tuple(helpers.one_axis(b, each, len(shape)) for each in helpers.as_tuple(axis))
+    for amount, at in broadcast_pairs(b, shifts, axes):
+        x = b.roll(x, amount, at)
+    return x
+
+
+def broadcast_pairs(b: Builder, first: tuple[Any, ...], second: tuple[Any, ...]) -> list[tuple[Any, Any]]:
+    """Two tuples side by side; one of length 1 goes with all of the other."""
+    if len(first) != len(second) and 1 not in (len(first), len(second)):
+        b.fail(f"{len(first)} values do not go with {len(second)}")
+    count = max(len(first), len(second))
+    longer = [each * count if len(each) == 1 else each for each in (first, second)]
+    return list(zip(*longer, strict=True))
+
+
+@spelling("numpy.roll", ops="roll reshape")
+def _(b, a, shift, axis=None):
+    return rolled(b, *arrays(b, a), shift, axis)
+
+
+@spelling("numpy.repeat", ops=f"reshape unsqueeze {TAKEN}")
+def repeat(b, a, repeats, axis=None):
+    (a,) = arrays(b, a)
+    if axis is None:
+        a, axis = b.reshape(a, (-1,)), 0
+    shape = helpers.shape_of(b, a)
+    axis, repeats = helpers.one_axis(b, axis, len(shape)), known(b, repeats, "the number of repeats")
+    counts = helpers.as_tuple(repeats)
+    if len(counts) not in (1, shape[axis]) or any(count < 0 for count in counts):
+        b.fail(f"{len(counts)} repeats do not go with the {shape[axis]} elements of axis {axis}")
+    if len(counts) == 1:
+        spread = b.broadcast_to(b.unsqueeze(a, axis + 1), (*shape[: axis + 1], counts[0], *shape[axis + 1 :]))
+        return b.reshape(spread, (*shape[:axis], shape[axis] * counts[0], *shape[axis + 1 :]))
+    return taken(b, a, [at for at, count in enumerate(counts) for _ in range(count)], axis)
+
+
+@spelling("numpy.tile", ops="reshape broadcast_to")
+def _(b, A, reps):
+    (A,) = arrays(b, A)
+    return tiled(b, A, helpers.as_tuple(known(b, reps, "the number of repetitions")))
+
+
+def tiled(b: Builder, x: Any, reps: tuple[int, ...]) -> Any:
+    """`numpy.tile` and `torch.tile`: each axis as often as said, the axes aligned at the end."""
+    shape = helpers.shape_of(b, x)
+    rank = max(len(shape), len(reps))
+    shape = (*[1] * (rank - len(shape)), *shape)
+    reps = (*[1] * (rank - len(reps)), *reps)
+    pairs = list(zip(reps, shape, strict=True))
+    spread = b.reshape(x, tuple(part for _, size in pairs for part in (1, size)))
+    spread = b.broadcast_to(spread, tuple(part for pair in pairs for part in pair))
+    return b.reshape(spread, tuple(count * size for count, size in pairs))
+
+
+@spelling("numpy.delete", ops=f"reshape {TAKEN}")
+def _(b, arr, obj, axis=None):
+    if axis is None:
+        arr, axis = b.reshape(arr, (-1,)), 0
+    axis = helpers.one_axis(b, axis, helpers.rank_of(b, arr))
+    size = helpers.shape_of(b, arr)[axis]
+    dropped = range(size)[obj] if isinstance(obj, slice) else helpers.as_tuple(known(b, obj, "what is deleted"))
+    if any(not -size <= each < size for each in dropped):
+        b.fail(f"{obj} is out of range for axis {axis} of size {size}")
+    gone = {each % size for each in dropped}
+    return taken(b, arr, [at for at in range(size) if at not in gone], axis)
+
+
+@spelling("numpy.append", ops="reshape concatenate")
+def _(b, arr, values, axis=None):
+    arr, values = arrays(b, arr, values)
+    if axis is None:
+        return b.concatenate((b.reshape(arr, (-1,)), b.reshape(values, (-1,))), 0)
+    return b.concatenate((arr, values), axis)
+
+
+# --- padding -------------------------------------------------------------------------------------------------------
+
+_COPYING = ("edge", "reflect", "symmetric", "wrap")
+
+
+def widths_of(b: Builder, pad_width: Any, rank: int) -> list[tuple[int, int]]:
+    """(before, after) for each axis, from NumPy's int, pair, pairs or dict of axes."""
+    if isinstance(pad_width, dict):
+        b.fail("a dict of pad widths is not supported", help="write one pair per axis")
+    pad_width = known(b, pad_width, "a pad width")
+    return [(int(low), int(high)) for low, high in numpy.broadcast_to(numpy.array(pad_width), (rank, 2))]
+
+
+@spelling("numpy.pad", ops=f"pad {TAKEN} cast full")
+def _(b, array, pad_width, mode="constant", *, constant_values=0, reflect_type=unsupported("even")):
+    (array,) = arrays(b, array)
+    shape = helpers.shape_of(b, array)
+    widths = widths_of(b, pad_width, len(shape))
+    if any(width < 0 for pair in widths for width in pair):
+        b.fail("pad widths are 0 or more")
+    if mode == "empty" or (mode == "constant" and b.type_of(constant_values) is None):
+        return _padded_with(b, array, widths, 0 if mode == "empty" else constant_values)
+    if mode == "constant":
+        return _padded_with_value(b, array, widths, constant_values)
+    if mode not in _COPYING:
+        b.fail(f"numpy.pad has the modes constant, {', '.join(_COPYING)} and empty in kernels, not {mode!r}")
+    for axis, (low, high) in enumerate(widths):
+        array = taken(b, array, numpy.pad(numpy.arange(shape[axis]), (low, high), mode).tolist(), axis)
+    return array
+
+
+def _padded_with(b: Builder, x: Any, widths: list[tuple[int, int]], values: Any) -> Any:
+    """Constants known at compile time; several only where they differ, axis by axis as NumPy does."""
+    dtype = b.type_of(x).dtype
+    convert = dtype.python
+    each = numpy.broadcast_to(numpy.array(values), (len(widths), 2)).tolist()
+    if len({value for pair in each for value in pair}) <= 1:
+        return b.pad(x, tuple(widths), convert(each[0][0]) if each else 0)
+    for axis, pair in enumerate(each):
+        for end, value in enumerate(pair):
+            only = [(0, 0)] * len(widths)
+            only[axis] = (widths[axis][0], 0) if end == 0 else (0, widths[axis][1])
+            x = b.pad(x, tuple(only), convert(value))
+    return x
+
+
+def _padded_with_value(b: Builder, x: Any, widths: list[tuple[int, int]], value: Any) -> Any:
+    """One value of run time."""
+    if helpers.rank_of(b, value):
+        b.fail("constant_values is one number, or pairs of numbers known at compile time")
+    value = b.cast(value, b.type_of(x).dtype)
+    for axis, (low, high) in enumerate(widths):
+        shape = helpers.shape_of(b, x)
+        ends = [b.broadcast_to(value, (*shape[:axis], width, *shape[axis + 1 :])) for width in (low, high)]
+        x = b.concatenate((ends[0], x, ends[1]), axis)
+    return x
+
+
+# --- joining and splitting -----------------------------------------------------------------------------------------
+
+
+def at_least_3d(b: Builder, x: Any) -> Any:
+    shape = helpers.shape_of(b, x)
+    return b.reshape(x, {0: (1, 1, 1), 1: (1, *shape, 1), 2: (*shape, 1)}[len(shape)]) if len(shape) < 3 else x
+
+
+def _each(b: Builder, xs: tuple[Any, ...], make: Any) -> Any:
+    made = tuple(make(x) for x in arrays(b, *xs))
+    return made[0] if len(made) == 1 else made
+
+
+@spelling("numpy.atleast_1d", ops="reshape cast")
+def _(b, *arys):
+    return _each(b, arys, lambda x: helpers.at_least(b, x, 1))
+
+
+@spelling("numpy.atleast_2d", ops="reshape cast")
+def _(b, *arys):
+    return _each(b, arys, lambda x: helpers.at_least(b, x, 2))
+
+
+@spelling("numpy.atleast_3d", ops="reshape cast")
+def _(b, *arys):
+    return _each(b, arys, lambda x: at_least_3d(b, x))
+
+
+@spelling("numpy.dstack", ops="concatenate reshape")
+def _(b, tup):
+    return b.concatenate(tuple(at_least_3d(b, x) for x in arrays(b, *tup)), 2)
+
+
+@spelling("numpy.column_stack", ops="concatenate reshape")
+def _(b, tup):
+    columns = [b.reshape(x, (-1, 1)) if helpers.rank_of(b, x) < 2 else x for x in arrays(b, *tup)]
+    return b.concatenate(tuple(columns), 1)
+
+
+def _split_along(axis: int):
+    def function(b, ary, indices_or_sections):
+        at = 0 if axis == 1 and helpers.rank_of(b, ary) == 1 else axis
+        parts = indices_or_sections if helpers.is_integer(indices_or_sections) else tuple(indices_or_sections)
+        return b.split(ary, parts, at)
+
+    return function
+
+
+for _axis, _name in enumerate(("vsplit", "hsplit", "dsplit")):
+    spelling(f"numpy.{_name}", ops="split")(_split_along(_axis))
+
+
+@spelling("numpy.broadcast_arrays", ops="broadcast_to")
+def _(b, *args, subok=unsupported(False)):
+    made = arrays(b, *args)
+    shape = broadcast_shapes(*(helpers.shape_of(b, x) for x in made))
+    return tuple(b.broadcast_to(x, shape) for x in made)
+
+
+@spelling("numpy.broadcast_shapes", ops="")
+def _(b, *args):
+    return broadcast_shapes(*(helpers.as_tuple(known(b, shape, "a size")) for shape in args))
+
+
+@spelling("numpy.rollaxis", ops="transpose")
+def _(b, a, axis, start=0):
+    rank = helpers.rank_of(b, a)
+    axis, start = helpers.one_axis(b, axis, rank), start + rank if start < 0 else start
+    return helpers.moved(b, a, axis, start - 1 if axis < start else start)
+
+
+@spelling("numpy.rot90", ops="flip transpose")
+def _(b, m, k=1, axes=(0, 1)):
+    first, second = helpers.many_axes(b, axes, helpers.rank_of(b, m))
+    turns = known(b, k, "the number of turns") % 4
+    if turns == 2:
+        return b.flip(b.flip(m, first), second)
+    if turns == 1:
+        return helpers.swapped(b, b.flip(m, second), first, second)
+    return b.flip(helpers.swapped(b, m, first, second), second) if turns else m
+
+
+@spelling("numpy.select", ops="where cast")
+def _(b, condlist, choicelist, default=0):
+    if len(condlist) != len(choicelist) or not condlist:
+        b.fail(f"{len(condlist)} conditions do not go with {len(choicelist)} choices")
+    result = default
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        result = b.where(condition, choice, result)
+    return result

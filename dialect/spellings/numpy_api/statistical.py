@@ -1,0 +1,239 @@
+"""The functions of `numpy` that summarise: reductions that leave out NaN, averages, covariances, differences, norms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.spellings.registry import Builder, register, spelling, unsupported
+from mlirtri.dialect.spellings.numpy_api.ufuncs import COMPLEX128, FLOAT64, INT64, arrays, is_complex, numpy_dtype
+from mlirtri.dialect.spellings.numpy_api.functions import inexact_of
+from mlirtri.dialect.spellings.numpy_api.sequences import lined, without_nan
+
+BOOL = DTYPES["bool"]
+
+
+@spelling("numpy.ptp", ops="max min subtract")
+def _(b, a, axis=None, out=unsupported(), keepdims=False):
+    (a,) = arrays(b, a)
+    return b.subtract(b.max(a, axis=axis, keepdims=keepdims), b.min(a, axis=axis, keepdims=keepdims))
+
+
+@spelling("numpy.count_nonzero", ops="not_equal sum cast")
+def _(b, a, axis=None, *, keepdims=False):
+    (a,) = arrays(b, a)
+    truth = a if b.type_of(a).dtype.is_bool else b.not_equal(a, 0)
+    return b.sum(b.cast(truth, INT64), axis=axis, keepdims=keepdims)
+
+
+# --- without NaN ---------------------------------------------------------------------------------------------------
+
+
+def _nan_accumulation(op: str, neutral: int):
+    def function(b, a, axis=None, dtype=None, out=unsupported(), keepdims=False, initial=unsupported(),
+                 where=unsupported()):  # fmt: skip
+        (a,) = arrays(b, a)
+        dtype = numpy_dtype(b, dtype)
+        return getattr(b, op)(without_nan(b, a, neutral), axis=axis, keepdims=keepdims, dtype=dtype)
+
+    return function
+
+
+def _nan_extremum(op: str, neutral: float):
+    def function(b, a, axis=None, out=unsupported(), keepdims=False, initial=unsupported(), where=unsupported()):
+        (a,) = arrays(b, a)
+        result = getattr(b, op)(without_nan(b, a, neutral), axis=axis, keepdims=keepdims)
+        if not b.type_of(a).dtype.is_inexact:
+            return result
+        nothing = b.all(b.isnan(a), axis=axis, keepdims=keepdims)
+        return b.where(nothing, b.cast(float("nan"), b.type_of(result).dtype), result)
+
+    return function
+
+
+def _nan_position(op: str, neutral: float):
+    def function(b, a, axis=None, out=unsupported(), *, keepdims=False):
+        (a,) = arrays(b, a)
+        return getattr(b, op)(without_nan(b, a, neutral), axis=axis, keepdims=keepdims)
+
+    return function
+
+
+def _counted(b: Builder, a: Any, axis: Any, keepdims: bool) -> Any:
+    """How many elements are numbers, as a float of `a`'s dtype."""
+    numbers = b.cast(b.logical_not(b.isnan(a)), INT64)
+    return b.cast(b.sum(numbers, axis=axis, keepdims=keepdims), b.type_of(a).dtype)
+
+
+_PLACES = "sum isnan where cast logical_not divide"
+
+
+@spelling("numpy.nanmean", ops=f"mean {_PLACES}")
+def _(b, a, axis=None, dtype=None, out=unsupported(), keepdims=False, *, where=unsupported()):
+    (a,) = arrays(b, a)
+    dtype = numpy_dtype(b, dtype)
+    if not b.type_of(a).dtype.is_inexact:
+        return b.mean(a, axis=axis, keepdims=keepdims, dtype=dtype)
+    a = a if dtype is None else b.cast(a, dtype)
+    return b.divide(b.sum(without_nan(b, a, 0), axis=axis, keepdims=keepdims), _counted(b, a, axis, keepdims))
+
+
+def _nan_spread(op: str):
+    def function(
+        b, a, axis=None, dtype=None, out=unsupported(), ddof=0, keepdims=False, *, where=unsupported(),
+        mean=unsupported(), correction=unsupported(),
+    ):  # fmt: skip
+        (a,) = arrays(b, a)
+        a = inexact_of(b, a) if dtype is None else b.cast(a, numpy_dtype(b, dtype))
+        mean_ = b.divide(b.sum(without_nan(b, a, 0), axis=axis, keepdims=True), _counted(b, a, axis, True))
+        squares = without_nan(b, b.square(b.subtract(a, mean_)), 0)
+        count = b.subtract(_counted(b, a, axis, keepdims), ddof)
+        variance = b.divide(b.sum(squares, axis=axis, keepdims=keepdims), count)
+        # NumPy gives NaN where nothing is left, never an infinity.
+        variance = b.where(b.greater(count, 0), variance, b.cast(float("nan"), b.type_of(variance).dtype))
+        return b.sqrt(variance) if op == "std" else variance
+
+    return function
+
+
+register("numpy.nansum", _nan_accumulation("sum", 0), "sum isnan where cast")
+register("numpy.nanprod", _nan_accumulation("prod", 1), "prod isnan where cast")
+register("numpy.nanmax", _nan_extremum("max", float("-inf")), "max isnan where all cast")
+register("numpy.nanmin", _nan_extremum("min", float("inf")), "min isnan where all cast")
+register("numpy.nanargmax", _nan_position("argmax", float("-inf")), "argmax isnan where cast")
+register("numpy.nanargmin", _nan_position("argmin", float("inf")), "argmin isnan where cast")
+register("numpy.nanvar", _nan_spread("var"), f"subtract square greater {_PLACES}")
+register("numpy.nanstd", _nan_spread("std"), f"subtract square greater sqrt {_PLACES}")
+
+
+# --- averages ------------------------------------------------------------------------------------------------------
+
+
+@spelling("numpy.average", ops="mean multiply sum divide reshape broadcast_to full cast")
+def _(b, a, axis=None, weights=None, returned=False, *, keepdims=False):
+    (a,) = arrays(b, a)
+    if weights is None:
+        result = b.mean(a, axis=axis, keepdims=keepdims)
+        if not returned:
+            return result
+        count = helpers.size_of(b, a) // max(1, helpers.size_of(b, result))
+        return result, b.full(helpers.shape_of(b, result), count, b.type_of(result).dtype)
+    (weights,) = arrays(b, weights)
+    if helpers.rank_of(b, weights) != helpers.rank_of(b, a):
+        at = helpers.one_axis(b, axis if axis is not None else 0, helpers.rank_of(b, a))
+        line = tuple(-1 if each == at else 1 for each in range(helpers.rank_of(b, a)))
+        weights = b.broadcast_to(b.reshape(weights, line), helpers.shape_of(b, a))
+    is_inexact = any(b.type_of(x).dtype.is_inexact for x in (a, weights))
+    weights = weights if is_inexact else b.cast(weights, FLOAT64)
+    total = b.sum(weights, axis=axis, keepdims=keepdims)
+    result = b.divide(b.sum(b.multiply(a, weights), axis=axis, keepdims=keepdims), total)
+    return (result, b.cast(total, b.type_of(result).dtype)) if returned else result
+
+
+COVARIANCE = "mean subtract matmul transpose conj divide reshape concatenate squeeze cast"
+
+
+def covariance(b: Builder, m: Any, y: Any, rowvar: bool, ddof: int, dtype: Any) -> Any:
+    """The covariances of the rows of `m` (and of `y`), as a matrix or, of one row, as a number."""
+    rows = [_rows(b, x, rowvar, dtype) for x in (m, y) if x is not None]
+    x = rows[0] if len(rows) == 1 else b.concatenate(tuple(rows), 0)
+    centered = b.subtract(x, b.mean(x, axis=1, keepdims=True))
+    count = helpers.shape_of(b, x)[1]
+    freedom = float(max(count - ddof, 0)) if isinstance(count, int) else b.subtract(b.number_of(count), float(ddof))
+    return b.squeeze(b.divide(b.matmul(centered, b.conj(b.transpose(centered))), freedom), None)
+
+
+def _rows(b: Builder, x: Any, rowvar: bool, dtype: Any) -> Any:
+    (x,) = arrays(b, x)
+    helpers.require_rank(b, "an array of observations", x, (0, 1, 2))
+    if helpers.rank_of(b, x) < 2:
+        x = b.reshape(x, (1, -1))
+    elif not rowvar and helpers.shape_of(b, x)[0] != 1:
+        x = b.transpose(x)
+    return b.cast(x, numpy_dtype(b, dtype) or (COMPLEX128 if is_complex(b, x) else FLOAT64))
+
+
+@spelling("numpy.cov", ops=COVARIANCE)
+def _(b, m, y=None, rowvar=True, bias=False, ddof=None, fweights=unsupported(), aweights=unsupported(), *, dtype=None):
+    ddof = (0 if bias else 1) if ddof is None else ddof
+    return covariance(b, m, y, rowvar, ddof, dtype)
+
+
+@spelling("numpy.corrcoef", ops=f"{COVARIANCE} clip sqrt eye where sum full real imag complex")
+def _(b, x, y=None, rowvar=True, *, dtype=None):
+    c = covariance(b, x, y, rowvar, 1, dtype)
+    if helpers.rank_of(b, c) == 0:
+        return b.divide(c, c)
+    size = helpers.shape_of(b, c)[0]
+    on_diagonal = b.where(b.eye(size, size, 0, BOOL), c, b.full((), 0, b.type_of(c).dtype))
+    deviation = b.sqrt(b.real(b.sum(on_diagonal, axis=1)))
+    scaled = b.divide(b.divide(c, b.reshape(deviation, (size, 1))), b.reshape(deviation, (1, size)))
+    if not is_complex(b, scaled):
+        return b.clip(scaled, -1.0, 1.0)
+    return b.complex(*(b.clip(part, -1.0, 1.0) for part in (b.real(scaled), b.imag(scaled))))
+
+
+# --- differences and integrals -------------------------------------------------------------------------------------
+
+
+@spelling("numpy.gradient", ops="cut subtract divide multiply add concatenate reshape cast")
+def _(b, f, *varargs, axis=None, edge_order=1):
+    (f,) = arrays(b, f)
+    if b.type_of(f).dtype.is_bool:
+        b.fail("numpy.gradient does not take bools, as in NumPy", help="cast to a float")
+    f = f if b.type_of(f).dtype.is_inexact else b.cast(f, FLOAT64)
+    rank = helpers.rank_of(b, f)
+    axes = tuple(range(rank)) if axis is None else helpers.many_axes(b, axis, rank)
+    if len(varargs) not in (0, 1, len(axes)):
+        b.fail(f"gradient takes one spacing, or one for each of {len(axes)} axes, not {len(varargs)}")
+    if edge_order not in (1, 2):
+        b.fail(f"edge_order is 1 or 2, not {edge_order!r}")
+    spacings = varargs * len(axes) if len(varargs) == 1 else varargs or (1.0,) * len(axes)
+    parts = tuple(_gradient(b, f, at, h, edge_order) for at, h in zip(axes, spacings, strict=True))
+    return parts[0] if len(parts) == 1 else parts
+
+
+def _gradient(b: Builder, f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
+    """Central differences inside; of first or second order at the ends. The spacing is one number."""
+    if helpers.rank_of(b, spacing):
+        b.fail("numpy.gradient takes a number for the spacing of an axis", help="write the differences out")
+    size = helpers.shape_of(b, f)[axis]
+    if isinstance(size, int) and size < edge_order + 1:
+        b.fail(f"a gradient along axis {axis} needs {edge_order + 1} elements, not {size}")
+
+    def at(start: int, stop: int | None) -> Any:
+        return b.cut(f, axis, slice(start, stop))
+
+    both = 2.0 * spacing if b.type_of(spacing) is None else b.multiply(spacing, 2.0)
+    inner = b.divide(b.subtract(at(2, None), at(0, size - 2)), both)
+    if edge_order == 1:
+        first = b.divide(b.subtract(at(1, 2), at(0, 1)), spacing)
+        last = b.divide(b.subtract(at(size - 1, None), at(size - 2, size - 1)), spacing)
+    else:
+        first = _one_sided(b, (at(0, 1), at(1, 2), at(2, 3)), spacing, -1.0)
+        last = _one_sided(b, (at(size - 1, None), at(size - 2, size - 1), at(size - 3, size - 2)), spacing, 1.0)
+    return b.concatenate((first, inner, last), axis)
+
+
+def _one_sided(b: Builder, near: tuple[Any, Any, Any], spacing: Any, sign: float) -> Any:
+    """(3 f0 - 4 f1 + f2) / 2h, from an end inwards."""
+    total = b.add(b.multiply(near[0], 1.5 * sign), b.multiply(near[1], -2.0 * sign))
+    return b.divide(b.add(total, b.multiply(near[2], 0.5 * sign)), spacing)
+
+
+@spelling("numpy.trapezoid", ops="cut subtract add multiply divide sum reshape cast")
+def _(b, y, x=None, dx=1.0, axis=-1):
+    y, axis = lined(b, y, axis)
+
+    def between(values: Any, at: int, combine: Any) -> Any:
+        return combine(b.cut(values, at, slice(1, None)), b.cut(values, at, slice(None, -1)))
+
+    width = dx
+    if x is not None:
+        line = tuple(-1 if each == axis else 1 for each in range(helpers.rank_of(b, y)))
+        of_rank_1 = helpers.rank_of(b, x) == 1
+        width = between(x, 0 if of_rank_1 else axis, b.subtract)
+        width = b.reshape(width, line) if of_rank_1 else width
+    areas = b.divide(b.multiply(width, between(y, axis, b.add)), 2.0)
+    return b.sum(areas, axis=axis)

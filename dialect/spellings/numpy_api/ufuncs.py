@@ -1,0 +1,250 @@
+"""The functions of `numpy`, each with NumPy 2's signature, defaults and result.
+
+Uniform ones (the ufuncs) are rows of name and op; the others are functions. `keepdims` defaults to False where NumPy
+has "no value", which is the same for arrays. Needs no import of what it spells.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype, find_dtype
+from mlirtri.dialect.promotion.rules import Operand, default_dtype, result_dtypes
+from mlirtri.dialect.spellings.registry import CONSTANTS, Builder, register, spelling, unsupported
+
+FLOAT64, INT64, COMPLEX128 = DTYPES["float64"], DTYPES["int64"], DTYPES["complex128"]
+
+CONSTANTS |= {
+    "numpy.pi": 3.141592653589793,
+    "numpy.e": 2.718281828459045,
+    "numpy.euler_gamma": 0.5772156649015329,
+    "numpy.inf": float("inf"),
+    "numpy.nan": float("nan"),
+    "numpy.newaxis": None,
+}
+
+# op: names in NumPy
+_UNARY = {
+    "negative": "negative", "abs": "absolute abs", "sign": "sign", "square": "square",
+    "floor": "floor", "ceil": "ceil", "trunc": "trunc", "exp": "exp", "exp2": "exp2", "log": "log", "log2": "log2",
+    "log10": "log10", "log1p": "log1p", "expm1": "expm1", "sqrt": "sqrt", "sin": "sin", "cos": "cos", "tan": "tan",
+    "asin": "arcsin asin", "acos": "arccos acos", "atan": "arctan atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
+    "asinh": "arcsinh asinh", "acosh": "arccosh acosh", "atanh": "arctanh atanh", "cbrt": "cbrt",
+    "bitwise_not": "invert bitwise_not bitwise_invert",
+}  # fmt: skip
+_TESTS = {
+    "isnan": "isnan", "isinf": "isinf", "isfinite": "isfinite", "signbit": "signbit", "logical_not": "logical_not",
+}  # fmt: skip
+_BINARY = {
+    "add": "add", "subtract": "subtract", "multiply": "multiply", "divide": "divide true_divide",
+    "floor_divide": "floor_divide", "remainder": "remainder mod", "power": "power pow", "minimum": "minimum",
+    "maximum": "maximum", "atan2": "arctan2 atan2", "bitwise_and": "bitwise_and", "bitwise_or": "bitwise_or",
+    "bitwise_xor": "bitwise_xor", "left_shift": "left_shift bitwise_left_shift",
+    "right_shift": "right_shift bitwise_right_shift", "fmod": "fmod", "hypot": "hypot", "copysign": "copysign",
+    "logaddexp": "logaddexp", "logaddexp2": "logaddexp2", "fmin": "fmin", "fmax": "fmax",
+}  # fmt: skip
+_COMPARISONS = (
+    "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
+)  # fmt: skip
+
+
+def numpy_dtype(b: Builder, dtype: Any) -> DType | None:
+    """NumPy reads a string in its own way: ``i8`` is int64 there, and int8 in mlirtri."""
+    import numpy
+
+    if dtype is None:
+        return None
+    if isinstance(dtype, str):
+        try:
+            dtype = numpy.dtype(dtype)
+        except TypeError:
+            return as_dtype(dtype)
+    found = find_dtype(dtype)
+    return found if found is not None else b.fail(f"numpy's dtype {dtype!s} is not one of kernels")
+
+
+def strong(b: Builder, *operands: Any) -> tuple[Any, ...]:
+    """NumPy's functions give NumPy scalars, which are strong, even when all operands are Python scalars."""
+    kinds = [kind for x in operands if (kind := b.weak_kind(x)) is not None]
+    if b.semantics != "numpy" or len(kinds) < len(operands):
+        return operands
+    return tuple(b.cast(x, default_dtype("numpy", kind)) for x, kind in zip(operands, kinds, strict=True))
+
+
+def arrays(b: Builder, *operands: Any) -> tuple[Any, ...]:
+    """Functions that are no ufuncs make arrays of Python scalars, even beside arrays."""
+    return tuple(strong(b, x)[0] for x in operands)
+
+
+def computed_in(b: Builder, dtype: Any, *operands: Any) -> tuple[Any, ...]:
+    """The operands of a ufunc that is called with `dtype=`."""
+    if dtype is None:
+        return strong(b, *operands)
+    dtype = numpy_dtype(b, dtype)
+    for x in operands:
+        if (kind := b.type_of(x)) and _is_lossy(kind.dtype, dtype):
+            b.fail(f"dtype={dtype} cannot hold {kind} (casting='same_kind')", help="cast the operand with astype")
+    return tuple(b.cast(x, dtype) for x in operands)
+
+
+def is_complex(b: Builder, x: Any) -> bool:
+    """Whether x is a complex tensor, or a Python complex number."""
+    kind = b.type_of(x)
+    return isinstance(x, complex) if kind is None else kind.dtype.is_complex
+
+
+def _is_lossy(source: DType, target: DType) -> bool:
+    """Whether a cast leaves out fractions or imaginary parts, which `casting="same_kind"` does not allow."""
+    return (source.is_inexact and not target.is_inexact) or (source.is_complex and not target.is_complex)
+
+
+def float_of(b: Builder, x: Any) -> Any:
+    """`x` in the float dtype that NumPy's float functions compute it in."""
+    if (kind := b.type_of(x)) is None or b.weak_kind(x):
+        return b.cast(x, FLOAT64)
+    return b.cast(x, result_dtypes("numpy", "exp", [Operand(kind.dtype, rank=kind.rank)]).result)
+
+
+# --- ufuncs --------------------------------------------------------------------------------------------------------
+
+
+def _unary(op: str):
+    def function(
+        b, x, /, out=unsupported(), *, where=unsupported(True), casting=unsupported("same_kind"),
+        order=unsupported("K"), dtype=None, subok=unsupported(True), signature=unsupported(),
+    ):  # fmt: skip
+        return getattr(b, op)(*computed_in(b, dtype, x))
+
+    return function
+
+
+def _unary_test(op: str):
+    def function(
+        b, x, /, out=unsupported(), *, where=unsupported(True), casting=unsupported("same_kind"),
+        order=unsupported("K"), dtype=unsupported(), subok=unsupported(True), signature=unsupported(),
+    ):  # fmt: skip
+        return getattr(b, op)(*strong(b, x))
+
+    return function
+
+
+def _binary(op: str):
+    def function(
+        b, x1, x2, /, out=unsupported(), *, where=unsupported(True), casting=unsupported("same_kind"),
+        order=unsupported("K"), dtype=None, subok=unsupported(True), signature=unsupported(),
+    ):  # fmt: skip
+        return getattr(b, op)(*computed_in(b, dtype, x1, x2))
+
+    return function
+
+
+def _comparison(op: str):
+    def function(
+        b, x1, x2, /, out=unsupported(), *, where=unsupported(True), casting=unsupported("same_kind"),
+        order=unsupported("K"), dtype=unsupported(), subok=unsupported(True), signature=unsupported(),
+    ):  # fmt: skip
+        return getattr(b, op)(*strong(b, x1, x2))
+
+    return function
+
+
+def _names(words: str) -> str:
+    return " ".join(f"numpy.{word}" for word in words.split())
+
+
+for _op, _words in _UNARY.items():
+    register(_names(_words), _unary(_op), _op)
+for _op, _words in _TESTS.items():
+    register(_names(_words), _unary_test(_op), _op)
+for _op, _words in _BINARY.items():
+    register(_names(_words), _binary(_op), _op)
+for _op in _COMPARISONS:
+    register(_names(_op), _comparison(_op), _op)
+
+
+@spelling("numpy.rint", ops="round")
+def _(b, x, /, out=unsupported(), *, where=unsupported(True), dtype=None):
+    return b.round(float_of(b, x) if dtype is None else b.cast(x, numpy_dtype(b, dtype)))
+
+
+@spelling("numpy.fabs", ops="abs")
+def _(b, x, /, out=unsupported(), *, where=unsupported(True), dtype=None):
+    return b.abs(float_of(b, x) if dtype is None else b.cast(x, numpy_dtype(b, dtype)))
+
+
+@spelling("numpy.fix", ops="trunc")
+def _(b, x, out=unsupported()):
+    return b.trunc(*strong(b, x))
+
+
+@spelling("numpy.float_power", ops="power")
+def _(b, x1, x2, /, out=unsupported(), *, where=unsupported(True)):
+    dtype = COMPLEX128 if is_complex(b, x1) or is_complex(b, x2) else FLOAT64
+    return b.power(b.cast(x1, dtype), b.cast(x2, dtype))
+
+
+@spelling("numpy.divmod", ops="floor_divide remainder")
+def _(b, x1, x2, /, out=unsupported(), *, where=unsupported(True)):
+    x1, x2 = strong(b, x1, x2)
+    return b.floor_divide(x1, x2), b.remainder(x1, x2)
+
+
+@spelling("numpy.round numpy.around", ops="round multiply divide cast")
+def _round(b, a, decimals=0, out=unsupported()):
+    (a,) = strong(b, a)
+    kind = b.type_of(a)
+    if decimals == 0 or (kind.dtype.is_integer and decimals > 0):
+        return b.round(a)
+    # As NumPy: scaled by a power of ten, in float64 for integers, and back.
+    first, last = (b.multiply, b.divide) if decimals > 0 else (b.divide, b.multiply)
+    scale = 10 ** abs(decimals)
+    return b.cast(last(b.round(first(a, scale)), scale), kind.dtype)
+
+
+@spelling("numpy.where", ops="where")
+def _(b, condition, x=None, y=None, /):
+    if x is None or y is None:
+        b.fail("numpy.where with one argument gives a result of unknown size", help="numpy.where(condition, x, y)")
+    return b.where(condition, x, y)
+
+
+@spelling("numpy.clip", ops="clip minimum maximum")
+def clip(b, a, a_min=None, a_max=None, out=unsupported(), *, min=None, max=None):
+    """The method passes its bounds in the places of `a_min` and `a_max`."""
+    low, high = (a_min if min is None else min), (a_max if max is None else max)
+    (a,) = strong(b, a)
+    dtype = b.type_of(a).dtype
+    if dtype.is_integer:
+        # NumPy drops Python ints that bound nothing, so that they need not fit the dtype.
+        limits = (0, 2**dtype.bits - 1) if dtype.is_unsigned else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
+        low = None if type(low) is int and low <= limits[0] else low
+        high = None if type(high) is int and high >= limits[1] else high
+    return a if low is None and high is None else b.clip(a, low, high)
+
+
+# --- products ------------------------------------------------------------------------------------------------------
+
+
+@spelling("numpy.matmul", ops="matmul")
+def _(b, x1, x2, /, out=unsupported(), *, dtype=None):
+    return b.matmul(*computed_in(b, dtype, x1, x2))
+
+
+@spelling("numpy.dot", ops="dot multiply")
+def _dot(builder, a, b, out=unsupported()):
+    if not helpers.shape_of(builder, a) or not helpers.shape_of(builder, b):
+        return builder.multiply(*arrays(builder, a, b))
+    return builder.dot(a, b)
+
+
+@spelling("numpy.vdot", ops="dot reshape conj")
+def _(builder, a, b, /):
+    a, b = (builder.reshape(x, (-1,)) for x in arrays(builder, a, b))
+    # The conjugate of a bool is an integer.
+    return builder.dot(builder.conj(a) if builder.type_of(a).dtype.is_complex else a, b)
+
+
+@spelling("numpy.outer", ops="multiply reshape")
+def _(builder, a, b, out=unsupported()):
+    return builder.multiply(builder.reshape(a, (-1, 1)), builder.reshape(b, (1, -1)))

@@ -1,0 +1,1 @@
+"""dialect / spellings / torch_api."""

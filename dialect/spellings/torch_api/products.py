@@ -1,0 +1,146 @@
+"""The functions of `torch` and `torch.linalg` that sum products or measure, and those composed of elementwise ones."""
+
+from __future__ import annotations
+
+from math import pi
+from typing import Any
+
+from mlirtri.dialect.spellings import einsum as labelled
+from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.base.dtypes import as_dtype
+from mlirtri.dialect.spellings.registry import Builder, register, spelling, unsupported
+from mlirtri.dialect.spellings.numpy_api.functions import numbers_of
+from mlirtri.dialect.spellings.numpy_api.linear_algebra import vector_norm
+from mlirtri.dialect.spellings.numpy_api.products import cross, einsum, kron, tensordot
+
+
+@spelling("torch.einsum", ops=labelled.OPS)
+def _(b, equation, *operands):
+    values = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], (tuple, list)) else list(operands)
+    return einsum(b, equation, values)
+
+
+@spelling("torch.tensordot", ops=labelled.OPS)
+def _(builder, a, b, dims=2, out=unsupported()):
+    return tensordot(builder, a, b, dims)
+
+
+@spelling("torch.kron", ops="multiply reshape")
+def _(b, input, other, *, out=unsupported()):
+    return kron(b, input, other)
+
+
+@spelling("torch.linalg.cross", ops="cut squeeze multiply subtract stack")
+def _(b, input, other, *, dim=-1, out=unsupported()):
+    return _space_cross(b, input, other, dim)
+
+
+@spelling("torch.cross", ops="cut squeeze multiply subtract stack")
+def _(b, input, other, dim=None, *, out=unsupported()):
+    if dim is None:
+        shape = helpers.shape_of(b, input)
+        if 3 not in shape:
+            b.fail(f"torch.cross needs a dimension of size 3, and {b.type_of(input)} has none")
+        dim = shape.index(3)
+    return _space_cross(b, input, other, dim)
+
+
+def _space_cross(b: Builder, x: Any, y: Any, dim: Any) -> Any:
+    parts = []
+    for each in (x, y):
+        at = helpers.one_axis(b, dim, helpers.rank_of(b, each))
+        if helpers.shape_of(b, each)[at] != 3:
+            b.fail(f"a cross product is of vectors of 3 numbers: dimension {dim} of {b.type_of(each)}")
+        parts.append([b.squeeze(b.cut(each, at, slice(place, place + 1)), at) for place in range(3)])
+    return cross(b, *parts, helpers.one_axis(b, dim, helpers.rank_of(b, x)))
+
+
+# --- norms ---------------------------------------------------------------------------------------------------------
+
+NORM = "abs square sum sqrt max min not_equal power cast"
+
+
+def _norm(b: Builder, x: Any, order: Any, dim: Any, keepdim: Any, dtype: Any) -> Any:
+    x = x if dtype is None else b.cast(x, as_dtype(dtype))
+    if not (kind := b.type_of(x).dtype).is_float and kind.kind != "c":
+        b.fail(f"a norm is of floats, not {kind}", help="cast with .to(dtype)")
+    axis = None if dim is None else helpers.many_axes(b, dim, helpers.rank_of(b, x))
+    return vector_norm(b, b.abs(x), order, axis, keepdim)
+
+
+@spelling("torch.linalg.vector_norm", ops=NORM)
+def _(b, x, ord=2, dim=None, keepdim=False, *, dtype=None, out=unsupported()):
+    return _norm(b, x, ord, dim, keepdim, dtype)
+
+
+@spelling("torch.norm Tensor.norm", ops=NORM)
+def _(b, input, p="fro", dim=None, keepdim=False, out=unsupported(), dtype=None):
+    if isinstance(p, str) and p != "fro":
+        b.fail(f"torch.norm of order {p!r} needs singular values", help="orders that are numbers, and 'fro'")
+    return _norm(b, input, 2 if p in ("fro", None) else p, dim, keepdim, dtype)
+
+
+@spelling("torch.linalg.norm", ops=NORM)
+def _(b, A, ord=None, dim=None, keepdim=False, *, out=unsupported(), dtype=None):
+    axes = helpers.rank_of(b, A) if dim is None else len(helpers.as_tuple(dim))
+    if ord is not None and axes != 1 and ord != "fro":
+        b.fail(f"torch.linalg.norm of order {ord!r} of matrices is not supported", help="torch.linalg.vector_norm")
+    return _norm(b, A, 2 if ord in (None, "fro") else ord, dim, keepdim, dtype)
+
+
+# --- elementwise ---------------------------------------------------------------------------------------------------
+
+
+def _scaled(factor: float):
+    def function(b, input, *, out=unsupported()):
+        kind = b.type_of(input).dtype
+        return b.multiply(input if kind.is_float else b.cast(input, as_dtype("float32")), factor)
+
+    return function
+
+
+register("torch.deg2rad Tensor.deg2rad", _scaled(pi / 180), "multiply cast")
+register("torch.rad2deg Tensor.rad2deg", _scaled(180 / pi), "multiply cast")
+
+
+@spelling("torch.nan_to_num Tensor.nan_to_num", ops="isnan equal where cast")
+def _(b, input, nan=0.0, posinf=None, neginf=None, *, out=unsupported()):
+    return numbers_of(b, input, nan, posinf, neginf)
+
+
+CLOSE = "subtract abs multiply add less_equal isfinite logical_and logical_or equal isnan"
+
+
+def _close(b: Builder, x: Any, y: Any, rtol: Any, atol: Any, equal_nan: Any) -> Any:
+    if b.type_of(x).dtype != b.type_of(y).dtype:
+        b.fail(f"torch.isclose takes tensors of one dtype, not {b.type_of(x)} and {b.type_of(y)}")
+    near = b.less_equal(b.abs(b.subtract(x, y)), b.add(b.abs(b.multiply(y, rtol)), atol))
+    result = b.logical_or(b.logical_and(near, b.isfinite(y)), b.equal(x, y))
+    return b.logical_or(result, b.logical_and(b.isnan(x), b.isnan(y))) if equal_nan else result
+
+
+@spelling("torch.isclose Tensor.isclose", ops=CLOSE)
+def _(b, input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    return _close(b, input, other, rtol, atol, equal_nan)
+
+
+@spelling("torch.allclose Tensor.allclose", ops=f"all {CLOSE}")
+def _(b, input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    return b.all(_close(b, input, other, rtol, atol, equal_nan), axis=None, keepdims=False)
+
+
+@spelling("torch.nansum Tensor.nansum", ops="sum isnan where cast")
+def _(b, input, dim=None, keepdim=False, *, dtype=None):
+    return b.sum(_without_nan(b, input), axis=dim, keepdims=keepdim, dtype=None if dtype is None else as_dtype(dtype))
+
+
+def _without_nan(b: Builder, x: Any) -> Any:
+    kind = b.type_of(x).dtype
+    return b.where(b.isnan(x), b.cast(0, kind), x) if kind.is_float else x
+
+
+@spelling("torch.nanmean Tensor.nanmean", ops="sum isnan where cast divide logical_not")
+def _(b, input, dim=None, keepdim=False, *, dtype=None, out=unsupported()):
+    x = input if dtype is None else b.cast(input, as_dtype(dtype))
+    count = b.sum(b.logical_not(b.isnan(x)), axis=dim, keepdims=keepdim)
+    return b.divide(b.sum(_without_nan(b, x), axis=dim, keepdims=keepdim), b.cast(count, b.type_of(x).dtype))

@@ -1,0 +1,166 @@
+"""The functions of `torch` that go along a dimension in order, look positions up, or count, with torch's signatures."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
+from mlirtri.dialect.spellings.registry import Builder, spelling, unsupported
+from mlirtri.dialect.spellings.numpy_api.sequences import BINCOUNT, counted
+from mlirtri.dialect.spellings.torch_api.elementwise import ValuesAndIndices
+
+FLOAT64, INT32, INT64 = DTYPES["float64"], DTYPES["int32"], DTYPES["int64"]
+
+
+def _running(kind: str):
+    def function(b, input, dim, *, dtype=None, out=unsupported()):
+        helpers.require_tensor(b, f"torch.cum{kind}", input)
+        dtype = None if dtype is None else as_dtype(dtype)
+        if not helpers.rank_of(b, input):
+            return getattr(b, kind)(input, axis=None, dtype=dtype)
+        return b.scan(input, kind, helpers.one_axis(b, dim, helpers.rank_of(b, input)), dtype)
+
+    return function
+
+
+spelling("torch.cumsum", ops="scan sum")(_running("sum"))
+spelling("torch.cumprod", ops="scan prod")(_running("prod"))
+
+
+@spelling("torch.diff", ops="cut subtract not_equal concatenate")
+def _(b, input, n=1, dim=-1, prepend=None, append=None, *, out=unsupported()):
+    axis = helpers.one_axis(b, dim, helpers.rank_of(b, input))
+    parts = tuple(each for each in (prepend, input, append) if each is not None)
+    x = parts[0] if len(parts) == 1 else b.concatenate(parts, axis)
+    for _ in range(n):
+        later, earlier = b.cut(x, axis, slice(1, None)), b.cut(x, axis, slice(None, -1))
+        x = (b.not_equal if b.type_of(x).dtype.is_bool else b.subtract)(later, earlier)
+    return x
+
+
+# --- sorting -------------------------------------------------------------------------------------------------------
+
+
+def _order(b: Builder, x: Any, axis: int, descending: bool) -> Any:
+    """The positions of the sorted elements, stable in both directions; NaN is the greatest."""
+    if not descending:
+        return b.argsort(x, axis)
+    # Backwards twice, so that equal elements keep their order.
+    backwards = b.flip(b.argsort(b.flip(x, axis), axis), axis)
+    return b.subtract(helpers.shape_of(b, x)[axis] - 1, backwards)
+
+
+def _sorted(b: Builder, x: Any, dim: Any, descending: bool) -> ValuesAndIndices:
+    helpers.require_tensor(b, "torch.sort", x)
+    if not helpers.rank_of(b, x):
+        return ValuesAndIndices(x, b.full((), 0, INT64))
+    axis = helpers.one_axis(b, dim, helpers.rank_of(b, x))
+    values = b.sort(x, axis)
+    return ValuesAndIndices(b.flip(values, axis) if descending else values, _order(b, x, axis, descending))
+
+
+SORTING = "sort argsort flip subtract full"
+
+
+@spelling("torch.sort", ops=SORTING)
+def _(b, input, dim=-1, descending=False, stable=False, *, out=unsupported()):
+    return _sorted(b, input, dim, descending)
+
+
+@spelling("torch.argsort", ops=SORTING)
+def _(b, input, dim=-1, descending=False, stable=False):
+    if not helpers.rank_of(b, input):
+        return b.full((), 0, INT64)
+    return _order(b, input, helpers.one_axis(b, dim, helpers.rank_of(b, input)), descending)
+
+
+@spelling("torch.topk", ops=f"{SORTING} cut")
+def _(b, input, k, dim=-1, largest=True, sorted=True, *, out=unsupported()):
+    axis = helpers.one_axis(b, dim, helpers.rank_of(b, input))
+    if not helpers.is_integer(k) or not 0 <= k <= helpers.shape_of(b, input)[axis]:
+        b.fail(f"k of torch.topk is known at compile time and at most the size of dimension {dim}, not {k!r}")
+    return ValuesAndIndices(*(b.cut(each, axis, slice(0, k)) for each in _sorted(b, input, axis, largest)))
+
+
+@spelling("torch.median", ops="sort reshape cut isnan any where cast")
+def _(b, input, dim=None, keepdim=False, *, out=unsupported()):
+    if dim is not None:
+        b.fail("torch.median(dim=…) is not supported", help="torch.sort gives values and positions")
+    size = helpers.size_of(b, input)
+    ordered = b.sort(b.reshape(input, (-1,)), 0)
+    middle = b.reshape(b.cut(ordered, 0, slice((size - 1) // 2, (size + 1) // 2)), ())
+    dtype = b.type_of(input).dtype
+    if not dtype.is_float:
+        return middle
+    return b.where(b.any(b.isnan(input), axis=None), b.cast(float("nan"), dtype), middle)
+
+
+# --- looking up ----------------------------------------------------------------------------------------------------
+
+
+def _looked_up(b: Builder, x: Any, values: Any, right: bool, narrow: bool) -> Any:
+    helpers.require_rank(b, "what is searched", x, (1,))
+    places = b.searchsorted(x, values, right)
+    return b.cast(places, INT32) if narrow else places
+
+
+@spelling("torch.searchsorted", ops="searchsorted cast")
+def _(
+    b, sorted_sequence, input, *, out_int32=False, right=False, side=None, out=unsupported(), sorter=unsupported()
+):  # fmt: skip
+    return _looked_up(b, sorted_sequence, input, right or side == "right", out_int32)
+
+
+@spelling("torch.bucketize", ops="searchsorted cast")
+def _(b, input, boundaries, *, out_int32=False, right=False, out=unsupported()):
+    return _looked_up(b, boundaries, input, right, out_int32)
+
+
+def _along(b: Builder, input: Any, dim: Any, index: Any) -> Any:
+    helpers.require_rank(b, "the positions", index, (1,))
+    axis = helpers.one_axis(b, dim, helpers.rank_of(b, input))
+    others = tuple(at for at in range(helpers.rank_of(b, input)) if at != axis)
+    found = b.pick(b.transpose(input, (axis, *others)), index)
+    return helpers.moved(b, found, 0, axis)
+
+
+@spelling("torch.index_select", ops="pick transpose")
+def _(b, input, dim, index, *, out=unsupported()):
+    return _along(b, input, dim, index)
+
+
+@spelling("torch.take", ops="pick reshape")
+def _(b, input, index, *, out=unsupported()):
+    return b.pick(b.reshape(input, (-1,)), index)
+
+
+@spelling("torch.gather", ops="pick reshape arange add multiply cast")
+def _(b, input, dim, index, *, sparse_grad=unsupported(False), out=unsupported()):
+    shape, wanted = helpers.shape_of(b, input), helpers.shape_of(b, index)
+    axis = helpers.one_axis(b, dim, len(shape))
+    if len(shape) != len(wanted):
+        b.fail(f"the positions have rank {len(wanted)}, the tensor has rank {len(shape)}")
+    flat = b.multiply(b.cast(index, INT64), prod(shape[axis + 1 :]))
+    for at, size in enumerate(wanted):
+        if at != axis:
+            line = b.reshape(b.arange(0, size, 1, INT64), tuple(-1 if each == at else 1 for each in range(len(shape))))
+            flat = b.add(flat, b.multiply(line, prod(shape[at + 1 :])))
+    return b.pick(b.reshape(input, (-1,)), flat)
+
+
+# --- counting ------------------------------------------------------------------------------------------------------
+
+
+@spelling("torch.bincount", ops=BINCOUNT)
+def _(b, input, weights=None, minlength=0):
+    dtype = INT64 if weights is None else b.type_of(weights).dtype
+    dtype = dtype if weights is None or dtype.name == "float32" else FLOAT64
+    return counted(b, input, weights, minlength, dtype, "torch.bincount")
+
+
+@spelling("torch.count_nonzero", ops="not_equal sum cast")
+def _(b, input, dim=None):
+    truth = input if b.type_of(input).dtype.is_bool else b.not_equal(input, 0)
+    return b.sum(b.cast(truth, INT64), axis=dim)

@@ -1,0 +1,146 @@
+"""The functions of `torch` that repeat, shift and join tensors or make them by a rule, with torch's signatures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
+from mlirtri.dialect.spellings.registry import Builder, spelling, unsupported
+from mlirtri.dialect.spellings.numpy_api.creation import counted, evenly, placed_on_diagonal
+from mlirtri.dialect.spellings.numpy_api.shapes import TAKEN, at_least_3d, known, rolled, taken, tiled
+
+FLOAT32, FLOAT64 = DTYPES["float32"], DTYPES["float64"]
+
+
+@spelling("torch.roll Tensor.roll", ops="roll reshape")
+def _(b, input, shifts, dims=None):
+    return rolled(b, input, shifts, dims)
+
+
+@spelling("torch.tile", ops="reshape broadcast_to")
+def _(b, input, dims):
+    return tiled(b, input, helpers.as_tuple(known(b, dims, "the number of repetitions")))
+
+
+@spelling("Tensor.repeat Tensor.tile", ops="reshape broadcast_to")
+def _(b, input, *repeats):
+    return tiled(b, input, helpers.as_tuple(known(b, helpers.sizes(repeats), "the number of repetitions")))
+
+
+@spelling("torch.repeat_interleave Tensor.repeat_interleave", ops=f"reshape {TAKEN}")
+def _(b, input, repeats, dim=None, *, output_size=unsupported()):
+    input, dim = (b.reshape(input, (-1,)), 0) if dim is None else (input, dim)
+    axis = helpers.one_axis(b, dim, helpers.rank_of(b, input))
+    count, size = known(b, repeats, "the number of repeats"), helpers.shape_of(b, input)[axis]
+    return taken(b, input, [at for at in range(size) for _ in range(count)], axis)
+
+
+@spelling("torch.rot90 Tensor.rot90", ops="flip transpose")
+def _(b, input, k=1, dims=(0, 1)):
+    first, second = helpers.many_axes(b, tuple(dims), helpers.rank_of(b, input))
+    turns = known(b, k, "the number of turns") % 4
+    if turns == 2:
+        return b.flip(b.flip(input, first), second)
+    if turns == 1:
+        return helpers.swapped(b, b.flip(input, second), first, second)
+    return b.flip(helpers.swapped(b, input, first, second), second) if turns else input
+
+
+# --- diagonals -----------------------------------------------------------------------------------------------------
+
+
+@spelling("torch.diag Tensor.diag", ops="eye where full pad reshape cut")
+def _(b, input, diagonal=0):
+    helpers.require_rank(b, "the operand of torch.diag", input, (1, 2))
+    if helpers.rank_of(b, input) == 1:
+        return placed_on_diagonal(b, input, diagonal)
+    return helpers.diagonal(b, input, diagonal)
+
+
+@spelling("torch.diagonal Tensor.diagonal", ops="transpose reshape cut")
+def _(b, input, offset=0, dim1=0, dim2=1):
+    axes = helpers.many_axes(b, (dim1, dim2), helpers.rank_of(b, input))
+    return helpers.diagonal(b, helpers.moved(b, input, axes, (-2, -1)), offset)
+
+
+@spelling("torch.trace Tensor.trace", ops="reshape cut sum")
+def _(b, input):
+    helpers.require_rank(b, "the operand of torch.trace", input, (2,))
+    return b.sum(helpers.diagonal(b, input, 0), axis=None)
+
+
+# --- joining and splitting -----------------------------------------------------------------------------------------
+
+
+def _each(b: Builder, tensors: tuple[Any, ...], make: Any) -> Any:
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+    made = tuple(make(x) for x in given)
+    return made[0] if len(made) == 1 and given is tensors else made
+
+
+@spelling("torch.atleast_1d", ops="reshape")
+def _(b, *tensors):
+    return _each(b, tensors, lambda x: helpers.at_least(b, x, 1))
+
+
+@spelling("torch.atleast_2d", ops="reshape")
+def _(b, *tensors):
+    return _each(b, tensors, lambda x: helpers.at_least(b, x, 2))
+
+
+@spelling("torch.atleast_3d", ops="reshape")
+def _(b, *tensors):
+    return _each(b, tensors, lambda x: at_least_3d(b, x))
+
+
+@spelling("torch.dstack", ops="concatenate reshape")
+def _(b, tensors, *, out=unsupported()):
+    return b.concatenate(tuple(at_least_3d(b, x) for x in tensors), 2)
+
+
+@spelling("torch.column_stack", ops="concatenate reshape")
+def _(b, tensors, *, out=unsupported()):
+    columns = [b.reshape(x, (-1, 1)) if helpers.rank_of(b, x) < 2 else x for x in tensors]
+    return b.concatenate(tuple(columns), 1)
+
+
+# --- made by a rule ------------------------------------------------------------------------------------------------
+
+
+def _range(b: Builder, start: Any, end: Any, steps: Any, name: str) -> Any:
+    if any(b.type_of(x) is not None and helpers.rank_of(b, x) for x in (start, end)):
+        b.fail(f"{name} takes numbers, not tensors of rank 1 and more")
+    return evenly(b, start, end, counted(b, steps, name), True)[0]
+
+
+RANGE = "arange reshape cast add multiply subtract divide equal where broadcast_to"
+
+
+@spelling("torch.linspace", ops=RANGE)
+def _(
+    b, start, end, steps, *, out=unsupported(), dtype=None, layout=unsupported(), device=unsupported(),
+    requires_grad=unsupported(False),
+):  # fmt: skip
+    return b.cast(_range(b, start, end, steps, "torch.linspace"), FLOAT32 if dtype is None else as_dtype(dtype))
+
+
+@spelling("torch.logspace", ops=f"{RANGE} power")
+def _(
+    b, start, end, steps, base=10.0, *, out=unsupported(), dtype=None, layout=unsupported(), device=unsupported(),
+    requires_grad=unsupported(False),
+):  # fmt: skip
+    exponents = _range(b, start, end, steps, "torch.logspace")
+    return b.cast(b.power(b.cast(base, FLOAT64), exponents), FLOAT32 if dtype is None else as_dtype(dtype))
+
+
+@spelling("torch.meshgrid", ops="reshape broadcast_to")
+def _(b, *tensors, indexing=None):
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+    lines = [b.reshape(x, (-1,)) for x in given]
+    order = list(range(len(lines)))
+    if indexing == "xy" and len(lines) > 1:
+        order[:2] = [1, 0]
+    shape = tuple(helpers.shape_of(b, lines[at])[0] for at in order)
+    places = [tuple(-1 if each == order.index(at) else 1 for each in range(len(lines))) for at in range(len(lines))]
+    return tuple(b.broadcast_to(b.reshape(line, place), shape) for line, place in zip(lines, places, strict=True))
