@@ -20,7 +20,7 @@ from mlirtri.lowering.scf_builder import Arms, condition_of
 from mlirtri.lowering.scope import Poisoned, Unavailable
 from mlirtri.lowering.storage import Storage, current, has_memory, own
 from mlirtri.lowering.structured_exits import CHOSEN, VALUE, stored
-from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.dialect.builder import Tensor
 
 
 class Returned:

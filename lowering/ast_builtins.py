@@ -14,7 +14,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.language import describe
-from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.dialect.builder import Tensor
 
 
 def _len(visitor: Any, x: Tensor) -> Any:

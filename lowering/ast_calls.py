@@ -38,7 +38,7 @@ from mlirtri.lowering.references import Variable, reference_to
 from mlirtri.lowering.scope import BUILTINS, Scope, check_constant
 from mlirtri.lowering.specialization import Capture
 from mlirtri.lowering.storage import current, has_memory, own
-from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.dialect.builder import Tensor
 from mlirtri.lowering.views import fresh, is_einsum_view, is_view_function, returns_itself, viewed
 
 INLINE_LIMIT = 64

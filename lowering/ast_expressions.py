@@ -31,7 +31,7 @@ from mlirtri.lowering.external import External
 from mlirtri.lowering.iterables import iterable_of
 from mlirtri.lowering.language import describe
 from mlirtri.lowering.python_to_ast import span_of_node
-from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.dialect.builder import Tensor
 
 BINARY = {
     ast.Add: ("add", operator.add), ast.Sub: ("subtract", operator.sub), ast.Mult: ("multiply", operator.mul),

@@ -16,7 +16,7 @@ from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.errors import KernelIndexError, KernelTypeError
 from mlirtri.lowering.language import describe
 from mlirtri.lowering.size_alignment import aligned, common_size, cut
-from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.dialect.builder import Tensor
 
 INT64 = DTYPES["int64"]
 

@@ -20,7 +20,7 @@ from mlirtri.lowering.ast_gathers import Gathers, is_array
 from mlirtri.lowering.language import describe
 from mlirtri.lowering.language_shapes import reshape, spaced, strided
 from mlirtri.lowering.storage import Step, has_memory
-from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.dialect.builder import Tensor
 from mlirtri.lowering.views import fresh
 
 INT64 = DTYPES["int64"]

@@ -18,7 +18,7 @@ from mlirtri.lowering.loop_carried import Again, Carried, LoopPlan
 from mlirtri.lowering.python_to_ast import span_of_node
 from mlirtri.lowering.scf_builder import for_loop, index_constant, index_of, tensor_of_index, while_loop
 from mlirtri.lowering.scope import Poisoned
-from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.dialect.builder import Tensor
 
 INT64, BOOL = DTYPES["int64"], DTYPES["bool"]
 ATTEMPTS = 12

@@ -37,7 +37,7 @@ from mlirtri.lowering.references import Element
 from mlirtri.lowering.scope import POISON, Poisoned, Scope
 from mlirtri.lowering.storage import current, has_memory, own
 from mlirtri.lowering.structured_exits import structured
-from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.dialect.builder import Tensor
 from mlirtri.lowering.views import viewed
 
 # Statements that kernels do not have, with the way out; the rest is refused without one.

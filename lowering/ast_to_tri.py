@@ -28,7 +28,7 @@ from mlirtri.lowering.scope import Scope
 from mlirtri.lowering.specialization import ConstantParameter, Interface, Leaf, RuntimeCheck, TensorParameter, like
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.storage import Storage, View, has_memory
-from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.dialect.builder import Tensor
 
 
 def lower(tree: KernelTree, context: CompileContext) -> ir.Module:

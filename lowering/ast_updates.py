@@ -16,7 +16,7 @@ from mlirtri.lowering.ast_indexing import Indexing
 from mlirtri.lowering.language import describe
 from mlirtri.lowering.size_alignment import common_size, cut
 from mlirtri.lowering.storage import Step, has_memory
-from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.dialect.builder import Tensor
 
 
 class Updates(Indexing):

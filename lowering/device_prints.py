@@ -17,7 +17,7 @@ from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.specialization import PrintLog, PrintSite
 from mlirtri.lowering.storage import Step, Storage, View
-from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.dialect.builder import Tensor
 
 ROWS, WIDTH = 1000, 33
 """Prints kept per call, and values per print, with the number of the statement."""

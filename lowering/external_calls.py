@@ -20,7 +20,7 @@ from mlirtri.dialect.bindings.mlir import func, ir, operations_named
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import Note, UnsupportedSyntaxError
 from mlirtri.lowering.refusals import refuse
-from mlirtri.lowering.tri_builder import Tensor, TriBuilder
+from mlirtri.dialect.builder import Tensor, TriBuilder
 
 KIND = "mlirtri.external"
 """Attribute of a declaration: one of `NAMES`."""

@@ -13,7 +13,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.base.sizes import Size, Symbol
-from mlirtri.lowering.tri_builder import Tensor, TriBuilder
+from mlirtri.dialect.builder import Tensor, TriBuilder
 
 INT64 = DTYPES["int64"]
 _PURE = ("tri.", "arith.", "tensor.from_elements", "tensor.extract")

@@ -15,7 +15,7 @@ from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.language import describe
 from mlirtri.lowering.python_to_ast import span_of_node
 from mlirtri.lowering.storage import current
-from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.dialect.builder import Tensor
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from mlirtri.lowering.device_prints import DevicePrints
 from mlirtri.lowering.index_arithmetic import IndexArithmetic
 from mlirtri.lowering.size_alignment import aligned
 from mlirtri.lowering.storage import Memory, Storage
-from mlirtri.lowering.tri_builder import Tensor, TriBuilder
+from mlirtri.dialect.builder import Tensor, TriBuilder
 
 NUMBERS = (bool, int, float, complex)
 """Python's."""

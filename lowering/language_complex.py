@@ -12,7 +12,7 @@ from mlirtri.dialect.promotion.rules import common_dtype
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.language import Language, language
 from mlirtri.lowering.language_shapes import full
-from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.dialect.builder import Tensor
 
 LARGEST_POWER = 100
 """NumPy multiplies for integer exponents below this one and takes logarithms from there on."""

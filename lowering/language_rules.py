@@ -24,7 +24,7 @@ from mlirtri.lowering.language import (
 from mlirtri.lowering.language_complex import integer_power, known_exponent
 from mlirtri.lowering.language_shapes import full, reshape
 from mlirtri.lowering.size_alignment import common_size, cut
-from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.dialect.builder import Tensor
 
 # --- elementwise with a shape of their own -------------------------------------------------------------------------
 

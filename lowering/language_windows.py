@@ -10,7 +10,7 @@ from typing import Any
 
 from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.lowering.language import Language, integer, integers, language
-from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.dialect.builder import Tensor
 
 
 @language

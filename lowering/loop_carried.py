@@ -18,7 +18,7 @@ from mlirtri.lowering.python_to_ast import span_of_node
 from mlirtri.lowering.scope import POISON, Unavailable
 from mlirtri.lowering.storage import Storage, current, has_memory, own
 from mlirtri.lowering.structured_exits import VALUE, rebound, stored, written
-from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.dialect.builder import Tensor
 
 
 class Again(Exception):

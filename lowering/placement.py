@@ -16,7 +16,7 @@ from mlirtri.errors import UnsupportedSyntaxError
 from mlirtri.lowering import external_calls
 from mlirtri.lowering.devices import Device
 from mlirtri.lowering.target import DEFAULT_CUDA_ARCHITECTURE, Target
-from mlirtri.lowering.tri_builder import Tensor, TriBuilder
+from mlirtri.dialect.builder import Tensor, TriBuilder
 
 
 class Placement:

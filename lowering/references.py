@@ -12,7 +12,7 @@ from typing import Any
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.python_to_ast import span_of_node
 from mlirtri.lowering.storage import own
-from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.dialect.builder import Tensor
 
 
 @dataclass(frozen=True, eq=False)

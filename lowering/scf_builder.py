@@ -12,7 +12,7 @@ from mlirtri.dialect.definition import mlir_type
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.dialect.builder import Tensor
 
 INT64 = DTYPES["int64"]
 

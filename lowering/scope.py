@@ -20,7 +20,7 @@ from mlirtri.errors import KernelError, KernelTypeError, UnknownNameError, did_y
 from mlirtri.lowering.references import Element
 from mlirtri.lowering.specialization import Capture
 from mlirtri.lowering.storage import current
-from mlirtri.lowering.tri_builder import TriBuilder
+from mlirtri.dialect.builder import TriBuilder
 
 BUILTINS: dict[str, Any] = {
     name: getattr(builtins, name)

@@ -11,7 +11,7 @@ from typing import Any
 
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.errors import KernelValueError
-from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.dialect.builder import Tensor
 
 
 def aligned(b: Any, tensors: Sequence[Tensor]) -> list[Tensor]:

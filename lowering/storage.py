@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any
 
 from mlirtri.errors import UnsupportedSyntaxError
-from mlirtri.lowering.tri_builder import Tensor, TriBuilder
+from mlirtri.dialect.builder import Tensor, TriBuilder
 
 _SERIAL = count(1)
 _VERSION = count(1)

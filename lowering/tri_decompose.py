@@ -14,7 +14,7 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.ops.table import Op
-from mlirtri.lowering.tri_builder import Tensor, TriBuilder
+from mlirtri.dialect.builder import Tensor, TriBuilder
 
 
 def tri_operations(module: ir.Module) -> list[ir.Operation]:

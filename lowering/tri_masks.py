@@ -16,7 +16,7 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.lowering.tri_builder import Tensor, TriBuilder
+from mlirtri.dialect.builder import Tensor, TriBuilder
 from mlirtri.lowering.tri_decompose import tri_operations
 from mlirtri.lowering.tri_to_linalg_reductions import identity
 

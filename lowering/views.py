@@ -9,7 +9,7 @@ from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.storage import Step, has_memory
-from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.dialect.builder import Tensor
 
 VIEWS = frozenset(
     """reshape ravel transpose T mT swapaxes moveaxis rollaxis squeeze expand_dims view asarray ascontiguousarray

@@ -13,7 +13,7 @@ from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering import linalg_to_fused, tri_to_linalg
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.target import as_target
-from mlirtri.lowering.tri_builder import Tensor, TriBuilder
+from mlirtri.dialect.builder import Tensor, TriBuilder
 
 PIPELINES = ("linalg", "mlir")
 FLOAT64, INT64 = DTYPES["float64"], DTYPES["int64"]

@@ -13,7 +13,7 @@ from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.bindings.mlir import func, ir, print_complete
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError
-from mlirtri.lowering.tri_builder import Tensor, TriBuilder
+from mlirtri.dialect.builder import Tensor, TriBuilder
 
 PIPELINES = ("linalg", "relax", "mlir")
 random = np.random.default_rng(5)

@@ -24,7 +24,7 @@ from mlirtri.lowering import (
 )
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.target import as_target
-from mlirtri.lowering.tri_builder import Tensor, TriBuilder
+from mlirtri.dialect.builder import Tensor, TriBuilder
 
 ROOMS = (tri_to_linalg, linalg_to_fused, fused_to_bufferized, bufferized_to_llvmdialect, llvmdialect_to_asm)
 EPSILON = {np.dtype(np.complex64): 2.0**-23, np.dtype(np.complex128): 2.0**-52}

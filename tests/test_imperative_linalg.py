@@ -16,7 +16,7 @@ from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.lowering import fused_to_bufferized, scf_builder, tri_to_linalg
 from mlirtri.lowering.stage import CompileContext
 from mlirtri.lowering.target import as_target
-from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.dialect.builder import Tensor
 
 
 def _range(stop: Tensor):

@@ -99,7 +99,7 @@ def boom(*_arguments, **_keywords):
 
 def test_a_failure_in_ast_to_tri(monkeypatch):
     monkeypatch.setattr("mlirtri.lowering.language.Language.matmul", boom, raising=False)
-    monkeypatch.setattr("mlirtri.lowering.tri_builder.TriBuilder.emit", boom)
+    monkeypatch.setattr("mlirtri.dialect.builder.TriBuilder.emit", boom)
     error = failure(kind=CompilerBugError)
     check_shown(error, "mt.exp(a)")
     assert "RuntimeError: injected" in str(error)

@@ -24,7 +24,7 @@ from mlirtri.dialect.bindings.mlir import func, ir
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError
 from mlirtri.lowering.language import Language
-from mlirtri.lowering.tri_builder import Tensor
+from mlirtri.dialect.builder import Tensor
 
 CASES = [*NUMPY, *ARRAYS, *TORCH, *TENSORS, *NETWORKS, *WINDOWS]
 
