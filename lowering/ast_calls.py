@@ -36,7 +36,7 @@ from mlirtri.lowering.local_functions import LocalFunction
 from mlirtri.lowering.python_to_ast import parse_function, span_of_node
 from mlirtri.lowering.references import Variable, reference_to
 from mlirtri.lowering.scope import BUILTINS, Scope, check_constant
-from mlirtri.lowering.specialization import Capture
+from mlirtri.lowering.core.interface import Capture
 from mlirtri.lowering.storage import current, has_memory, own
 from mlirtri.dialect.builder import Tensor
 from mlirtri.lowering.views import fresh, is_einsum_view, is_view_function, returns_itself, viewed

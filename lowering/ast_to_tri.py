@@ -25,8 +25,8 @@ from mlirtri.lowering.merging import Differs, kind, packed
 from mlirtri.lowering.placement import Placement
 from mlirtri.lowering.python_to_ast import KernelTree, span_of_node
 from mlirtri.lowering.scope import Scope
-from mlirtri.lowering.specialization import ConstantParameter, Interface, Leaf, RuntimeCheck, TensorParameter, like
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.interface import ConstantParameter, Interface, Leaf, RuntimeCheck, TensorParameter, like
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.storage import Storage, View, has_memory
 from mlirtri.dialect.builder import Tensor
 

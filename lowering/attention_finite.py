@@ -13,7 +13,7 @@ from mlirtri.lowering.contraction import Axis, Values, size_of
 from mlirtri.lowering.cpu_tiles import lanes_for, loop_kind
 from mlirtri.lowering.products import Product
 from mlirtri.lowering.row_statements import INFINITY_BITS, integers_of
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tile_statements import counted, in_vectors, nested, replaced, spread, temporary
 from mlirtri.lowering.tir_statements import index, sequence
 from mlirtri.lowering.tvm_names import TensorLoad, tirx

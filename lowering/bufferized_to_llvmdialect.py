@@ -26,10 +26,10 @@ from mlirtri.lowering import (
 )
 from mlirtri.lowering.bufferized_to_loops import TO_GENERIC, lower_to_loops
 from mlirtri.lowering.imperative import is_imperative
-from mlirtri.lowering.memory_limits import refuse_large_buffers
+from mlirtri.lowering.core.memory_limits import refuse_large_buffers
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.openmp import runtime_library
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 
 _PREFIX = "mlirtri_"
 

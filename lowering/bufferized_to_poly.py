@@ -15,7 +15,7 @@ from dataclasses import replace
 from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named
 from mlirtri.errors import PassFailedError
 from mlirtri.lowering.mlir_passes import Pass, run_passes
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 
 PLAIN = ("memref.alloc", "memref.alloca", "memref.dealloc", "memref.dim")
 """Operations on memory that say nothing of its elements."""

@@ -12,7 +12,7 @@ from mlirtri.lowering import import_entry, stablehlo_trivial
 from mlirtri.lowering.imports import argument_attributes, note_signs, result_attributes, set_signature
 from mlirtri.lowering.isolated_passes import run_isolated
 from mlirtri.lowering.mlir_passes import Pass, run_rewrite
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 
 COMPOSITES = (
     Pass("func.func(stablehlo-legalize-composite-to-call)", "a composite operation names the function that it means"),

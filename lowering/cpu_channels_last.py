@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlirtri.lowering.contraction import Axis, Contraction, Values, size_of
-from mlirtri.lowering.cpu_facts import cache_bytes
+from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.cpu_matmul import in_tiles
 from mlirtri.lowering.cpu_packing import packed_right
 from mlirtri.lowering.cpu_tile_body import ReductionBlock, Tile, TilePlace, has_long_stores
@@ -26,7 +26,7 @@ from mlirtri.lowering.image_pieces import Pieces, pieces_of
 from mlirtri.lowering.loop_ranges import linear
 from mlirtri.lowering.padded_images import padded
 from mlirtri.lowering.products import Product, only_product
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tile_statements import counted, nested, replaced, spread, temporary
 from mlirtri.lowering.tir_statements import index, plus, sequence
 from mlirtri.lowering.tvm_names import PrimFunc, Schedule, TensorLoad, tirx

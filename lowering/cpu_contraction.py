@@ -21,7 +21,7 @@ from mlirtri.lowering.contraction import Contraction, Values, Way, size_of
 from mlirtri.lowering.cpu_column_sums import column_sums
 from mlirtri.lowering.cpu_dot_tile import MOST_ROWS as MOST_DOT_ROWS
 from mlirtri.lowering.cpu_dot_tile import DotTile
-from mlirtri.lowering.cpu_facts import cache_bytes
+from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.cpu_packing import packed_left, packed_right, packed_terms, turned_right
 from mlirtri.lowering.cpu_tile_body import ReductionBlock, Tile, TilePlace, has_long_stores
 from mlirtri.lowering.cpu_tiles import (
@@ -35,7 +35,7 @@ from mlirtri.lowering.cpu_tiles import (
     sizes_of,
     tiles_for,
 )
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tile_statements import (
     at_least,
     at_most,

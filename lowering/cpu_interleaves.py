@@ -17,7 +17,7 @@ from mlirtri.lowering.cpu_parallel import Outer, outer_loops
 from mlirtri.lowering.cpu_ranges import parts_of, within
 from mlirtri.lowering.loop_strips import Shape, strip
 from mlirtri.lowering.schedule_blocks import PartedLanesError
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tile_statements import in_lanes, ramp, replaced
 from mlirtri.lowering.tir_statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tvm_names import structural_map, tirx

@@ -14,7 +14,7 @@ from typing import Any
 from mlirtri.lowering.contraction import Axis, Contraction, Way, depends, lies_along, shortened, size_of, without_units
 from mlirtri.lowering.cpu_column_sums import MOST_ROWS
 from mlirtri.lowering.cpu_contraction import contraction_loops
-from mlirtri.lowering.cpu_facts import cache_bytes
+from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.cpu_loops import spatial
 from mlirtri.lowering.cpu_tiles import lanes_for
 from mlirtri.lowering.dot_instructions import add_halves, with_functions
@@ -22,7 +22,7 @@ from mlirtri.lowering.dot_products import in_groups
 from mlirtri.lowering.named_stores import with_names_kept
 from mlirtri.lowering.products import Product, only_product
 from mlirtri.lowering.schedule_blocks import BlockFacts, leaf_blocks
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tile_statements import replaced
 from mlirtri.lowering.tir_statements import index, sequence
 from mlirtri.lowering.tvm_names import (

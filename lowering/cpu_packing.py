@@ -12,7 +12,7 @@ from typing import Any
 from mlirtri.lowering.contraction import Axis, Contraction, Values, depends, lies_along, size_of
 from mlirtri.lowering.cpu_tiles import MOST_VECTORS, lanes_for, shared
 from mlirtri.lowering.cpu_transposes import transposed
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tile_statements import (
     counted,
     flat,

@@ -12,7 +12,7 @@ from typing import Any
 
 from mlirtri import settings
 from mlirtri.lowering.cpu_nests import NestAxis
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir_statements import index
 from mlirtri.lowering.tvm_names import structural_map, tirx
 

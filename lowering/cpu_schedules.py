@@ -25,7 +25,7 @@ from mlirtri.lowering.loop_schedules import loops
 from mlirtri.lowering.lowered_functions import attempt
 from mlirtri.lowering.reshape_views import VIEW
 from mlirtri.lowering.schedule_blocks import BlockFacts, divide_loops, inline_cheap, leaf_blocks, loop_of
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir_statements import fresh, sequence
 from mlirtri.lowering.tvm_names import SCHEDULE_ERRORS, PrimFunc, Schedule, tvm
 

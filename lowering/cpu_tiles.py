@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlirtri.lowering.cpu_parallel import worth
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tile_statements import counted, parts_of
 from mlirtri.lowering.tir_statements import fresh, index
 from mlirtri.lowering.tvm_names import tirx

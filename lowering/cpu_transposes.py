@@ -20,7 +20,7 @@ from mlirtri.lowering.cpu_parallel import Outer, outer_loops
 from mlirtri.lowering.loop_pairs import vector_store
 from mlirtri.lowering.loop_strips import Shape, strip
 from mlirtri.lowering.schedule_blocks import PartedLanesError
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir_statements import fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
 

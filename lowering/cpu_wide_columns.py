@@ -24,7 +24,7 @@ from mlirtri.lowering.cpu_nests import Nest, NestAxis
 from mlirtri.lowering.cpu_parallel import Outer, outer_loops
 from mlirtri.lowering.cpu_tiles import Cut
 from mlirtri.lowering.cpu_wide_sums import add_half, is_special, vector_of
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tile_statements import counted, temporary
 from mlirtri.lowering.tir_statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tvm_names import tirx

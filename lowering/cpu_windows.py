@@ -21,7 +21,7 @@ from mlirtri.lowering.cpu_parallel import Outer, outer_loops
 from mlirtri.lowering.loop_ranges import linear
 from mlirtri.lowering.loop_strips import Room, Shape, strip
 from mlirtri.lowering.schedule_blocks import PartedLanesError
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tile_statements import in_lanes, replaced
 from mlirtri.lowering.tir_statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tvm_names import TensorLoad, structural_map, tirx

@@ -14,7 +14,7 @@ from typing import Any
 
 from mlirtri.lowering.cuda_phases import Phases, Place, Thread, load, own, shape_for, store, stored
 from mlirtri.lowering.schedule_blocks import BlockFacts, leaf_blocks
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir_statements import index
 from mlirtri.lowering.tvm_names import (
     PrimFunc,

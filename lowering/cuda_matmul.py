@@ -16,7 +16,7 @@ from mlirtri.lowering.cuda_instructions import FIRST_ARCHITECTURE, MULTIPLICATIO
 from mlirtri.lowering.cuda_operands import narrow
 from mlirtri.lowering.cuda_tensor_cores import BlockTile, TensorCoreKernel
 from mlirtri.lowering.products import Product, only_product
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tvm_names import PrimFunc, SBlock, Schedule, structural_walk
 
 TILES = (

@@ -13,7 +13,7 @@ from mlirtri.lowering.launch_plan import make_plan
 from mlirtri.lowering.relax_devices import targets_in
 from mlirtri.lowering.scheduled_to_cuda import CudaExecutable
 from mlirtri.lowering.scheduled_to_llvm import build, stable_text
-from mlirtri.lowering.stage import Code, CompileContext
+from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.torch_threads import loading, use_threads
 from mlirtri.lowering.tvm_passes import prim_funcs
 from mlirtri.lowering.tvm_targets import tvm_target

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from mlirtri.errors import CodegenError, DeviceError, Span
-from mlirtri.lowering.stage import Code, CompileContext
+from mlirtri.lowering.core.stage import Code, CompileContext
 
 
 def lower(code: Code, context: CompileContext) -> Code:

@@ -17,7 +17,7 @@ from mlirtri.lowering.cuda_phases import WARP, Phases, Shape, Thread, load, own,
 from mlirtri.lowering.row_nests import Axis, Nest, NotRows, nests_of
 from mlirtri.lowering.row_reducers import Reducer, reducer_of
 from mlirtri.lowering.schedule_blocks import leaf_blocks
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir_statements import index, sequence
 from mlirtri.lowering.tvm_names import (
     PrimFunc,

@@ -11,7 +11,7 @@ from typing import Any
 
 from mlirtri.lowering.devices import Device
 from mlirtri.lowering.pipelines import ASM, CUDA, LLVM, SCHEDULED, Pipeline, Room
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 
 BOTH = (CUDA, replace(LLVM, run=Room("cuda_to_llvm")), ASM)
 

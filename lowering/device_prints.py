@@ -15,7 +15,7 @@ from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.errors import KernelTypeError
-from mlirtri.lowering.specialization import PrintLog, PrintSite
+from mlirtri.lowering.core.interface import PrintLog, PrintSite
 from mlirtri.lowering.storage import Step, Storage, View
 from mlirtri.dialect.builder import Tensor
 

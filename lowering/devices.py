@@ -11,7 +11,7 @@ from typing import Any
 
 from mlirtri.errors import KernelError, KernelValueError, did_you_mean
 from mlirtri.lowering.external import External
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 
 KINDS = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda"}
 

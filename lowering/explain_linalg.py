@@ -13,9 +13,9 @@ from mlirtri.dialect.definition import new_context
 from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, linalg, operations_named
 from mlirtri.lowering import fusion_guard, linalg_to_fused
-from mlirtri.lowering.fusion_edges import Edge
+from mlirtri.lowering.core.fusion_edges import Edge
 from mlirtri.lowering.primfunc_names import name_of_structured
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 
 _NUMBER = re.compile(r'"fusion:(\d+)"')
 _SILENT = ("tensor.empty", "arith.constant", "linalg.fill", "func.return", "tensor.dim", *fusion_guard.RESHAPES)

@@ -19,7 +19,7 @@ from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import func, ir, operations_named
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import Note, UnsupportedSyntaxError
-from mlirtri.lowering.refusals import refuse
+from mlirtri.lowering.core.refusals import refuse
 from mlirtri.dialect.builder import Tensor, TriBuilder
 
 KIND = "mlirtri.external"

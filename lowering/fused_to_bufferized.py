@@ -24,7 +24,7 @@ from mlirtri.lowering.external_calls import refuse_without_tvm
 from mlirtri.lowering.fusion_guard import RESHAPES
 from mlirtri.lowering.imperative import UPDATED_BY, is_imperative, updates_of
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 
 SIGNATURE = "mlirtri.signature"
 """Attribute of the module: the type that its function had while it was one of tensors."""

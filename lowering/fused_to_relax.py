@@ -13,7 +13,7 @@ from mlirtri.lowering.imperative_to_relax import loops_of, lower_imperative
 from mlirtri.lowering.mlir_passes import run_rewrite
 from mlirtri.lowering.mlir_to_relax import translate
 from mlirtri.lowering.outlining import outline
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.tvm_names import IRModule
 
 

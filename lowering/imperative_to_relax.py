@@ -26,7 +26,7 @@ from mlirtri.lowering.primfunc import Names
 from mlirtri.lowering.relax_builder import Loops
 from mlirtri.lowering.size_function import is_static, size_program
 from mlirtri.lowering.size_symbols import Symbols
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, PrimFunc, TensorType, relax
 from mlirtri.lowering.tvm_passes import BINDING_LOCATIONS
 

@@ -13,7 +13,7 @@ from mlirtri.lowering import total_floats, total_integers
 from mlirtri.lowering.cloning import replace
 from mlirtri.lowering.generic_operations import generalize
 from mlirtri.lowering.mlir_passes import Pass, run_passes
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.total_arithmetic import RULES
 
 __all__ = ["rewrite", "total_floats", "total_integers"]

@@ -25,7 +25,7 @@ from mlirtri.lowering.imports import CHECK, PLACE, argument_attributes, result_a
 from mlirtri.lowering.linalg_builder import generic, index_value, size_of
 from mlirtri.lowering.mlir_passes import Pass, run_passes
 from mlirtri.lowering.mlir_reading import used_dimensions
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 
 MOST_CHECKS = 8
 """Messages with a result of their own; further ones share the last."""

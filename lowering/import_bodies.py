@@ -16,7 +16,7 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, tensor
 from mlirtri.lowering.generic_operations import REDUCTION, index_of
 from mlirtri.lowering.index_bounds import bounds_of
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.total_arithmetic import number
 
 PURE = ("arith.", "math.", "complex.", "affine.", "tensor.extract", "tensor.dim", "linalg.index")

@@ -15,7 +15,7 @@ from mlirtri.dialect.bindings.mlir import arith, ir, public_functions, tensor
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
 from mlirtri.lowering.imports import NUMBER, STATE, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.mlir_constants import numpy_dtype
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 
 OURS = "mlirtri."
 _HELP = {

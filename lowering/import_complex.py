@@ -20,7 +20,7 @@ from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.scalar.complex_functions import RULES as COMPLEX
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.generic_operations import generalize
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 
 KEPT = ("complex.create", "complex.re", "complex.im")
 """What later rooms read."""

@@ -25,7 +25,7 @@ from mlirtri.errors import ParseError
 from mlirtri.lowering.imports import BOUND, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.mlir_constants import odd_constant, operation_constant, resource_constant, resource_key
 from mlirtri.lowering.odd_integers import holder
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 
 LARGEST_LITERAL = 64
 """Elements of a constant that stays in the text."""

@@ -20,7 +20,7 @@ from mlirtri.lowering.cloning import clone_all, inlined, replace
 from mlirtri.lowering.index_bounds import bounds_of
 from mlirtri.lowering.linalg_builder import index_constant, index_value
 from mlirtri.lowering.mlir_passes import Pass, run_passes
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 
 LONGEST = 2**62
 """Turns of a loop that nobody waits for: what a tool writes for a loop whose end it does not know."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir, tensor
 from mlirtri.lowering.cloning import replace
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 
 PURE = ("linalg.", "tensor.", "arith.", "math.", "complex.")
 """Dialects whose operations on tensors do nothing but give their results."""

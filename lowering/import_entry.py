@@ -15,8 +15,8 @@ from mlirtri.dialect.bindings.mlir import all_operations_in, ir, public_function
 from mlirtri.errors import KernelError, Note, ParseError, UnsupportedOperationError, raise_all
 from mlirtri.lowering.external_calls import KIND
 from mlirtri.lowering.mlir_passes import Pass, run_passes
-from mlirtri.lowering.stage import CompileContext
-from mlirtri.lowering.symbols import kernel_names
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.symbols import kernel_names
 
 DROP = (Pass("symbol-dce", "what the entry does not need may be anything"),)
 STRUCTURED = (Pass("lift-cf-to-scf", "branches between blocks become loops and ifs"),)

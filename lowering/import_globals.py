@@ -26,7 +26,7 @@ from mlirtri.dialect.bindings.mlir import (
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.imports import BOUND, STATE, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.mlir_constants import operation_constant, resource_key
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 
 LOADS = ("ml_program.global_load", "ml_program.global_load_const")
 STORE = "ml_program.global_store"

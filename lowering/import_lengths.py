@@ -15,7 +15,7 @@ from mlirtri.lowering.imports import LENGTHS, argument_attributes, result_attrib
 from mlirtri.lowering.loop_sizes import DESTINATION_STYLE
 from mlirtri.lowering.size_conditions import dim, index
 from mlirtri.lowering.size_function import numbers_of
-from mlirtri.lowering.size_program import OPERATIONS
+from mlirtri.lowering.core.size_program import OPERATIONS
 
 Axis = tuple[int, int]
 """A result and an axis of it."""

@@ -16,7 +16,7 @@ from mlirtri.lowering.cloning import replace
 from mlirtri.lowering.generic_operations import index_of
 from mlirtri.lowering.loop_nests import loop_nest
 from mlirtri.lowering.mlir_reading import affine_index
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:

@@ -16,8 +16,8 @@ from mlirtri.lowering.dense_constants import array_of
 from mlirtri.lowering.import_constants import LARGEST_LITERAL
 from mlirtri.lowering.imports import BOUND
 from mlirtri.lowering.relax_types import sizes_in
-from mlirtri.lowering.stage import CompileContext
-from mlirtri.lowering.symbols import kernel_names
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.symbols import kernel_names
 from mlirtri.lowering.tvm_names import GlobalVar, IRModule, PrimFunc, relax, structural_map, structural_walk, tirx
 from mlirtri.lowering.tvm_names import ir as tvm_ir
 from mlirtri.lowering.tvm_passes import Pass, bindings_of, operator_of, relax_functions, run_pass, run_passes

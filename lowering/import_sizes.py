@@ -15,7 +15,7 @@ from mlirtri.errors import ArgumentMismatchError
 from mlirtri.lowering import import_elements, import_fits, import_lengths, import_reshapes, import_slices
 from mlirtri.lowering.imports import argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.mlir_passes import Pass, run_passes
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 
 FACTS = (
     Pass("canonicalize", "sizes of arrays become those of what they are made of"),

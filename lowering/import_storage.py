@@ -26,7 +26,7 @@ from mlirtri.lowering.imports import DTYPE, argument_attributes, note_signs, res
 from mlirtri.lowering.mlir_constants import odd_constant, operation_constant
 from mlirtri.lowering.mlir_passes import Pass, run_passes
 from mlirtri.lowering.odd_integers import computed, holder
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 
 INTO_BODIES = (Pass("func.func(convert-elementwise-to-linalg)", "arithmetic on tensors is that of their elements"),)
 _FLOAT8 = re.compile(r"f8E\w+|f4E\w+|f6E\w+")

@@ -19,7 +19,7 @@ from mlirtri.lowering.buffer_values import terminator
 from mlirtri.lowering.cloning import inlined, replace
 from mlirtri.lowering.linalg_builder import sizes_of
 from mlirtri.lowering.running_totals import kind_of, totals
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.tm_tensor_attention import attention
 from mlirtri.lowering.tm_tensor_loops import best, scan, scatter
 from mlirtri.lowering.tri_to_linalg_sorting import less

@@ -17,7 +17,7 @@ from mlirtri.dialect.bindings.mlir import ir, load_stablehlo, load_torch, print_
 from mlirtri.errors import KernelError, Note, PassFailedError, Span
 from mlirtri.lowering.mlir_passes import Pass, explain, in_module, parse_pipeline, save_reproducer
 from mlirtri.lowering.other_process import OTHER, Limits, ProcessDied
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 
 SECONDS = 600.0
 """After which a process counts as hanging."""

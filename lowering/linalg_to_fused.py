@@ -13,7 +13,7 @@ from dataclasses import replace
 from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.lowering import channels_innermost, fusion_guard, initial_sums, stride_phases, unit_windows
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 
 PREPARE = (
     Pass("canonicalize", "folds what is known now, drops dead operations"),

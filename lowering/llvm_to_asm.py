@@ -5,7 +5,7 @@ Takes the `Code` of `llvm`. Gives `Code` with the assembly text and the same exe
 
 from __future__ import annotations
 
-from mlirtri.lowering.stage import Code, CompileContext
+from mlirtri.lowering.core.stage import Code, CompileContext
 
 
 def lower(code: Code, context: CompileContext) -> Code:

@@ -23,7 +23,7 @@ from mlirtri.lowering.fused_to_bufferized import COUNTS, SIGNATURE, UPDATES
 from mlirtri.lowering.mlir_executable import MlirExecutable
 from mlirtri.lowering.openmp import INSTALL, runtime_library
 from mlirtri.lowering.size_arguments import unknown_sizes
-from mlirtri.lowering.stage import Code, CompileContext
+from mlirtri.lowering.core.stage import Code, CompileContext
 
 
 def lower(module: ir.Module, context: CompileContext) -> Code:

@@ -18,7 +18,7 @@ from typing import Any
 from mlirtri.lowering.contraction import Contraction
 from mlirtri.lowering.cpu_convolution import convolution_loops, reads_image, reads_padded
 from mlirtri.lowering.products import Product
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir_statements import index, plus
 from mlirtri.lowering.tvm_names import TensorLoad, structural_equal, structural_map, tirx
 

@@ -24,7 +24,7 @@ from mlirtri.lowering.loop_interchange import FINISHED
 from mlirtri.lowering.padded_images import core_of, with_core
 from mlirtri.lowering.products import Product, product_of
 from mlirtri.lowering.schedule_blocks import CHEAP_CALLS
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tile_statements import replaced
 from mlirtri.lowering.tir_statements import depends_on, index, new_buffer, sequence
 from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx

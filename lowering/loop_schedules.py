@@ -32,7 +32,7 @@ from mlirtri.lowering.loop_reductions import in_vectors
 from mlirtri.lowering.loop_strips import Shape, last_strip, rest_loop, strip_loop
 from mlirtri.lowering.loop_threads import on_threads, work_of
 from mlirtri.lowering.loop_transposes import squares_of
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir_statements import fresh, index, sequence, whole, with_body
 from mlirtri.lowering.tvm_names import PrimFunc, SBlock, SBlockRealize, Schedule, structural_map, tirx
 

@@ -24,7 +24,7 @@ from mlirtri.lowering import loop_control
 from mlirtri.lowering.loop_statements import STATEMENTS, LoopTranslation, sequence
 from mlirtri.lowering.mlir_reading import dtype_of, is_shaped
 from mlirtri.lowering.primfunc import index
-from mlirtri.lowering.refusals import refuse
+from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.scalar_to_tir import SCALAR_RULES
 from mlirtri.lowering.tvm_names import PrimFunc, Range, SBlock, SBlockRealize, tirx
 from mlirtri.lowering.tvm_passes import LOCATION

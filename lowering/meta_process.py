@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from mlirtri.lowering.schedules import Budget
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.schedule_option import Budget
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tvm_names import PrimFunc, ir
 
 SERVE = "from mlirtri.lowering.meta_search import serve; serve()"

@@ -19,9 +19,9 @@ from mlirtri.errors import CodegenError, DeviceError
 from mlirtri.lowering.device_functions import is_for
 from mlirtri.lowering.meta_process import Found, Tuner
 from mlirtri.lowering.schedule_blocks import leaf_blocks
-from mlirtri.lowering.schedules import Budget, budget_of
-from mlirtri.lowering.stage import CompileContext
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.schedule_option import Budget, budget_of
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tuning_file import recall, remember
 from mlirtri.lowering.tvm_names import (
     PINNED,

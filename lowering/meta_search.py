@@ -16,7 +16,7 @@ from typing import Any
 
 from mlirtri.lowering.meta_schedule import MAIN
 from mlirtri.lowering.meta_trials import Built, Trials, agree
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir_to_scheduled import schedule_one
 from mlirtri.lowering.torch_threads import use_threads
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, ir, meta_schedule, tune_context

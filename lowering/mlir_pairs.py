@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, memref, operations_named, scf, vector
-from mlirtri.lowering.cpu_facts import cpu_words, simd_registers
+from mlirtri.lowering.core.cpu import cpu_words, simd_registers
 from mlirtri.lowering.generic_operations import PARALLEL, empty_generic
 from mlirtri.lowering.linalg_builder import index_constant
 from mlirtri.lowering.loop_nests import loop_nest

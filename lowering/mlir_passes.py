@@ -21,7 +21,7 @@ from mlirtri import settings
 from mlirtri.dialect.bindings.locations import callers_of, span_of
 from mlirtri.dialect.bindings.mlir import ir, passmanager, print_module
 from mlirtri.errors import Note, PassFailedError, Span, UnknownOptionError
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 
 MODULE_ONLY_PIPELINES = (
     "gpu-lower-to-nvvm-pipeline", "gpu-lower-to-rocdl-pipeline", "gpu-lower-to-xevm-pipeline", "sparsifier",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import apply_transform, ir, linalg, memref, operations_named
-from mlirtri.lowering.cpu_facts import simd_registers
+from mlirtri.lowering.core.cpu import simd_registers
 from mlirtri.lowering.mlir_windows import order_loops, with_even_columns, with_views
 
 MARK = "mlirtri.contraction"

@@ -32,7 +32,7 @@ from mlirtri.lowering import (
 )
 from mlirtri.lowering.imports import IMPORTED
 from mlirtri.lowering.mlir_passes import run_rewrite
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 
 Step = Callable[[ir.Module, CompileContext], None]
 

@@ -17,7 +17,7 @@ from mlirtri.lowering.external_calls import is_declaration
 from mlirtri.lowering.linalg_rules import elementwise, structured
 from mlirtri.lowering.mlir_reading import dtype_of, shape_of
 from mlirtri.lowering.primfunc import Names
-from mlirtri.lowering.refusals import refuse
+from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.relax_builder import RULES, Loops, RelaxBuilder, Rule
 from mlirtri.lowering.relax_devices import devices_of
 from mlirtri.lowering.scalar_body import BODY_OPERATIONS

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, memref, operations_named, vector
-from mlirtri.lowering.cpu_facts import simd_registers
+from mlirtri.lowering.core.cpu import simd_registers
 from mlirtri.lowering.generic_operations import PARALLEL, empty_generic
 from mlirtri.lowering.linalg_builder import index_constant
 from mlirtri.lowering.loop_nests import loop_nest

@@ -14,7 +14,7 @@ from mlirtri.lowering.imports import BOUND, SIZES, argument_attributes, note_sig
 from mlirtri.lowering.isolated_passes import run_isolated
 from mlirtri.lowering.mlir_passes import Pass
 from mlirtri.lowering.onnx_graph import OnnxGraph
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.torch_refusals import refuse_operators
 
 TO_TORCH = (Pass("torch-onnx-to-torch-backend-pipeline", "ONNX's operators become torch's"),)

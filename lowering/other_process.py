@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from mlirtri.errors import CompilerBugError, KernelError
-from mlirtri.lowering.forks import renewed
+from mlirtri.lowering.core.forks import renewed
 
 _HEADER = struct.Struct("<Q")
 

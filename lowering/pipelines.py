@@ -18,8 +18,8 @@ from types import ModuleType
 from typing import Any
 
 from mlirtri.errors import UnknownOptionError, did_you_mean
-from mlirtri.lowering.stage import CompileContext, Stage
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.stage import CompileContext, Stage
+from mlirtri.lowering.core.target import Target
 
 
 @dataclass(frozen=True)

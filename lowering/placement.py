@@ -15,7 +15,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedSyntaxError
 from mlirtri.lowering import external_calls
 from mlirtri.lowering.devices import Device
-from mlirtri.lowering.target import DEFAULT_CUDA_ARCHITECTURE, Target
+from mlirtri.lowering.core.target import DEFAULT_CUDA_ARCHITECTURE, Target
 from mlirtri.dialect.builder import Tensor, TriBuilder
 
 

@@ -14,9 +14,9 @@ from functools import lru_cache
 from typing import Any, cast
 
 from mlirtri.errors import SourceNotAvailableError, Span, UnsupportedSyntaxError
-from mlirtri.lowering.specialization import KernelSource, Specialization
-from mlirtri.lowering.stage import CompileContext
-from mlirtri.lowering.symbols import identifier_of
+from mlirtri.lowering.core.interface import KernelSource, Specialization
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.symbols import identifier_of
 
 
 @dataclass(frozen=True)

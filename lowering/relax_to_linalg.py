@@ -23,7 +23,7 @@ from mlirtri.lowering.mlir_passes import Pass, run_passes
 from mlirtri.lowering.primfunc_to_linalg import Size, inline
 from mlirtri.lowering.relax_operators import LEFT_ALONE, OPERATORS
 from mlirtri.lowering.relax_types import flat_dtypes, flat_types, sizes_in, tensor_type
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.tir_to_scalar import Scalars, mlir_type
 from mlirtri.lowering.tvm_names import Analyzer, GlobalVar, IRModule, Target, relax, tirx
 from mlirtri.lowering.tvm_names import ir as tvm_ir

@@ -17,7 +17,7 @@ from mlirtri.lowering.products import mark_products
 from mlirtri.lowering.protected_arithmetic import protect_arithmetic
 from mlirtri.lowering.reshape_views import mark_views
 from mlirtri.lowering.row_fusion import fuse_rows
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.tir_locations import locate_blocks
 from mlirtri.lowering.tvm_names import IRModule, relax
 from mlirtri.lowering.tvm_passes import (

@@ -18,7 +18,7 @@ from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.spellings.registry import qualified_name
 from mlirtri.errors import KernelError, KernelTypeError, UnknownNameError, did_you_mean
 from mlirtri.lowering.references import Element
-from mlirtri.lowering.specialization import Capture
+from mlirtri.lowering.core.interface import Capture
 from mlirtri.lowering.storage import current
 from mlirtri.dialect.builder import TriBuilder
 

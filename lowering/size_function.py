@@ -19,10 +19,10 @@ from mlirtri.lowering import loop_sizes
 from mlirtri.lowering.imports import CHECK, SIZES, argument_attributes, result_attributes
 from mlirtri.lowering.mlir_passes import Pass, run_passes
 from mlirtri.lowering.size_conditions import EQUAL, NOT_MORE, Needed, conditions_of, dim
-from mlirtri.lowering.size_program import CONSTANT, ELEMENT, SIZE, Condition, SizeProgram, Step
+from mlirtri.lowering.core.size_program import CONSTANT, ELEMENT, SIZE, Condition, SizeProgram, Step
 from mlirtri.lowering.size_reader import SizeReader
-from mlirtri.lowering.stage import CompileContext
-from mlirtri.lowering.target import as_target
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.target import as_target
 
 TO_ARGUMENTS = (
     Pass("canonicalize", "sizes of arrays become those of what they are made of"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.size_conditions import kept_axes
-from mlirtri.lowering.size_program import CONSTANT, ELEMENT, OPERATIONS, SIZE, Step
+from mlirtri.lowering.core.size_program import CONSTANT, ELEMENT, OPERATIONS, SIZE, Step
 
 
 class SizeReader:

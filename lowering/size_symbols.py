@@ -11,7 +11,7 @@ from typing import Any
 
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.primfunc import index
-from mlirtri.lowering.size_program import CONSTANT, SIZE, SizeProgram
+from mlirtri.lowering.core.size_program import CONSTANT, SIZE, SizeProgram
 from mlirtri.lowering.tvm_names import Analyzer, tirx
 
 _NAMES = ("n", "m", "k", "p", "q")

@@ -22,8 +22,8 @@ from mlirtri.lowering import (
 )
 from mlirtri.lowering.isolated_passes import run_isolated
 from mlirtri.lowering.mlir_passes import Pass, run_rewrite
-from mlirtri.lowering.refusals import refuse
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.refusals import refuse
+from mlirtri.lowering.core.stage import CompileContext
 
 TO_LINALG = (
     Pass("stablehlo-legalize-to-linalg", "operations on tensors become structured ones"),

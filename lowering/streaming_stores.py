@@ -12,7 +12,7 @@ from collections import Counter
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.cpu_facts import cache_bytes
+from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.large_memory import LINE
 from mlirtri.lowering.tvm_names import PrimFunc, TensorLoad, ir, structural_map, structural_walk, tirx
 

@@ -15,7 +15,7 @@ from math import prod
 from mlirtri.dialect.bindings.mlir import arith, ir, tensor
 from mlirtri.lowering.generic_operations import elements, generic_of_region, index_of, mixed_sizes
 from mlirtri.lowering.loop_nests import loop_nest
-from mlirtri.lowering.rule_tables import registering
+from mlirtri.lowering.core.registry import registering
 from mlirtri.lowering.total_arithmetic import compare, number
 
 Rule = Callable[[ir.Operation], Sequence[ir.Value] | None]

@@ -19,9 +19,9 @@ from mlirtri.lowering.cuda_schedules import CUDA_RULES
 from mlirtri.lowering.device_functions import is_for
 from mlirtri.lowering.relax_devices import targets_in
 from mlirtri.lowering.schedule_blocks import NotStaticLoopsError, PartedLanesError
-from mlirtri.lowering.schedules import budget_of
-from mlirtri.lowering.stage import CompileContext
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.schedule_option import budget_of
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Schedule
 from mlirtri.lowering.tvm_passes import (
     KERNEL_LOCATIONS,

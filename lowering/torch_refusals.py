@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import all_operations_in, func, ir
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 
 Lower = Callable[[ir.Module, CompileContext], Any]
 """What fails for a module that cannot be lowered."""

@@ -22,7 +22,7 @@ from typing import Any
 
 from mlirtri import settings
 from mlirtri.dialect.bindings.mlir import execution_engine, ir
-from mlirtri.lowering.forks import is_forked, renewed
+from mlirtri.lowering.core.forks import is_forked, renewed
 from mlirtri.lowering.openmp import torch_runtime
 from mlirtri.lowering.tvm_names import tvm_libraries
 

@@ -11,7 +11,7 @@ from mlirtri.errors import PassFailedError
 from mlirtri.lowering import mlir_to_linalg, torch_loops, torch_repairs, unsigned_torch
 from mlirtri.lowering.isolated_passes import run_isolated
 from mlirtri.lowering.mlir_passes import Pass, run_rewrite
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.torch_refusals import refuse_operators
 
 TO_BACKEND = (

@@ -12,8 +12,8 @@ from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named, 
 from mlirtri.lowering import import_entry, mlir_to_linalg
 from mlirtri.lowering.imports import note_signs
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
-from mlirtri.lowering.refusals import refuse
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.refusals import refuse
+from mlirtri.lowering.core.stage import CompileContext
 
 TO_LINALG = (
     Pass("func.func(tosa-convert-integer-type-to-signless)", "linalg has no signs"),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.bindings.mlir import arith, ir
 from mlirtri.lowering.mlir_reading import scalar_constant
-from mlirtri.lowering.rule_tables import registering
+from mlirtri.lowering.core.registry import registering
 
 Rule = Callable[[ir.Operation], Sequence[ir.Value] | None]
 RULES: dict[str, Rule] = {}

@@ -24,7 +24,7 @@ from mlirtri.lowering.linalg_builder import tensor_type
 from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.running_totals import is_marked
 from mlirtri.lowering.running_totals import mark as mark_totals
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.tri_decompose import decompose, tri_operations
 
 RULE_MODULES = ("arrays", "indexing", "products", "reductions", "windows")

@@ -21,7 +21,7 @@ from mlirtri.lowering.linalg_builder import tensor_type
 from mlirtri.lowering.mlir_to_relax import translate
 from mlirtri.lowering.relax_builder import RelaxBuilder, Splat, rule
 from mlirtri.lowering.scalar_to_tir import literal
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.tri_decompose import decompose, tri_operations
 from mlirtri.lowering.tri_to_linalg import copied, has_control, rule_of
 from mlirtri.lowering.tvm_names import IRModule, relax

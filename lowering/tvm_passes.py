@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.errors import KernelError, PassFailedError, Span
-from mlirtri.lowering.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, PrimFunc, SBlock, ir, relax, structural_walk
 
 LOCATION = "mlirtri.loc"

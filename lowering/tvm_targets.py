@@ -7,7 +7,7 @@ from functools import lru_cache
 from mlirtri.lowering import tvm_names, vector_math, wrapping_integers
 from mlirtri.lowering.exact_products import fence_products
 from mlirtri.lowering.index_bits import cast_index_bits
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 
 IMPERATIVE = "mlirtri.imperative"
 """Attribute of a PrimFunc that is statements, not a loop nest around one block."""

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, math
-from mlirtri.lowering.refusals import refuse
+from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.torch_builder import as_type, bare_type, cast, compute, element_of, integer, shape_of, tensor_op
 
 SIGNLESS = frozenset(

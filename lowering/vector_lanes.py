@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.lowering.cpu_facts import simd_registers
+from mlirtri.lowering.core.cpu import simd_registers
 from mlirtri.lowering.tvm_names import tirx
 
 Expr = Any

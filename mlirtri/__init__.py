@@ -17,7 +17,7 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.errors import KernelError
 from mlirtri.jit import JitFunction, jit
 from mlirtri.language import LanguageFunction, Macro, Ref, Tensor, device_print, macro, static_range
-from mlirtri.lowering.forks import watch as _watch_forks
+from mlirtri.lowering.core.forks import watch as _watch_forks
 
 __version__ = "0.1.0"
 

@@ -14,7 +14,7 @@ import click
 
 from mlirtri.errors import KernelError, UnknownOptionError
 from mlirtri.lowering.pipelines import COMPARED, STAGES
-from mlirtri.lowering.schedules import checked_schedule
+from mlirtri.lowering.core.schedule_option import checked_schedule
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

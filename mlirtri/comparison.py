@@ -23,7 +23,7 @@ from mlirtri.errors import KernelError, KernelTypeError
 from mlirtri.jit import JitFunction
 from mlirtri.language import Tensor
 from mlirtri.lowering.pipelines import COMPARED, MLIR_ALONE
-from mlirtri.lowering.specialization import ConstantParameter, Specialization
+from mlirtri.lowering.core.interface import ConstantParameter, Specialization
 from mlirtri.options import Options, resolved
 from mlirtri.signature import shown_type, tensor_type
 from mlirtri.timing import samples, wait_for

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlirtri.errors import CompilerBugError, KernelError, KernelValueError, UnknownOptionError
-from mlirtri.lowering.forks import awaited
+from mlirtri.lowering.core.forks import awaited
 from mlirtri.lowering.pipelines import Pipeline, Room
-from mlirtri.lowering.stage import Code, CompileContext, Executable, PassRecord, Stage
+from mlirtri.lowering.core.stage import Code, CompileContext, Executable, PassRecord, Stage
 from mlirtri.printing import complete, readable, settle
 from mlirtri.tuning_bar import TuningBar
 

@@ -196,7 +196,7 @@ def _cpu_facts() -> dict[str, str]:
 
 
 def _check_cpu() -> list[Check]:
-    from mlirtri.lowering.target import host_threads
+    from mlirtri.lowering.core.target import host_threads
 
     facts = _cpu_facts()
     flags = set((facts.get("flags") or facts.get("Features") or facts.get("isa") or "").split())

@@ -26,7 +26,7 @@ from typing import Any
 from mlirtri.compiler import StageRecord, Walk
 from mlirtri.errors import DumpError, ParseError, Span
 from mlirtri.lowering.pipelines import Pipeline
-from mlirtri.lowering.stage import PassRecord, Stage
+from mlirtri.lowering.core.stage import PassRecord, Stage
 from mlirtri.printing import SUFFIXES
 from mlirtri.stored_params import write_params
 

@@ -19,7 +19,7 @@ from mlirtri.arrays import as_torch, is_settled, view_of
 from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dynamic_shapes import admits
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
-from mlirtri.lowering.specialization import TensorParameter
+from mlirtri.lowering.core.interface import TensorParameter
 from mlirtri.signature import OTHER_ARRAYS, shown_type
 
 _NUMBERS = {bool: (bool,), int: (bool, int), float: (bool, int, float)}

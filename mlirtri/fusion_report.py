@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from mlirtri.compiler import COMPILING
-from mlirtri.lowering.fusion_edges import Edge
+from mlirtri.lowering.core.fusion_edges import Edge
 
 if TYPE_CHECKING:
     from mlirtri.kernel import Kernel

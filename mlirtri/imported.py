@@ -15,7 +15,7 @@ from mlirtri import errors
 from mlirtri.dialect.base.dtypes import as_dtype, find_stored
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import Span
-from mlirtri.lowering.specialization import Interface, Leaf, RuntimeCheck
+from mlirtri.lowering.core.interface import Interface, Leaf, RuntimeCheck
 
 
 def with_facts(function: Any, interface: Interface) -> Interface:

@@ -20,8 +20,8 @@ from mlirtri.dumps import MANIFEST, read_manifest
 from mlirtri.dynamic_shapes import size_program_json, size_program_of_json
 from mlirtri.errors import KernelError, ParseError, Span
 from mlirtri.imported import error_class, with_facts
-from mlirtri.lowering.size_program import SizeProgram
-from mlirtri.lowering.specialization import Interface, Leaf, PrintLog, PrintSite, RuntimeCheck, TensorParameter
+from mlirtri.lowering.core.size_program import SizeProgram
+from mlirtri.lowering.core.interface import Interface, Leaf, PrintLog, PrintSite, RuntimeCheck, TensorParameter
 
 
 def interface_of(kind: str, ir: Any, path: Path) -> tuple[str, Interface, str]:

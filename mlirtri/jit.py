@@ -16,7 +16,7 @@ from mlirtri.compiler import COMPILING
 from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError
 from mlirtri.kernel import Kernel
 from mlirtri.lowering.pipelines import INTERPRETER
-from mlirtri.lowering.specialization import Capture, ConstantParameter
+from mlirtri.lowering.core.interface import Capture, ConstantParameter
 from mlirtri.options import Options, language_options, resolved
 from mlirtri.session import compile_function
 from mlirtri.signature import Signature, key_of

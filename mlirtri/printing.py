@@ -10,7 +10,7 @@ from typing import Any
 
 from mlirtri.errors import ParseError, Span
 from mlirtri.isolation import text_of, try_parsing
-from mlirtri.lowering.stage import Code
+from mlirtri.lowering.core.stage import Code
 
 SUFFIXES = {
     "python": "txt", "mlir": "mlir", "tvmscript": "py", "llvm": "ll", "cuda": "cu", "asm": "s", "ptx": "ptx",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.lowering.specialization import PrintLog, PrintSite
+from mlirtri.lowering.core.interface import PrintLog, PrintSite
 
 
 def print_log(log: PrintLog, results: Sequence[Any]) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 from mlirtri.dumps import read_text
 from mlirtri.errors import ArgumentMismatchError, KernelError, KernelTypeError, ParseError, Span, did_you_mean
 from mlirtri.interfaces import function_of
-from mlirtri.lowering.specialization import Interface, Leaf
-from mlirtri.lowering.symbols import kernel_names
+from mlirtri.lowering.core.interface import Interface, Leaf
+from mlirtri.lowering.core.symbols import kernel_names
 from mlirtri.printing import parse
 from mlirtri.program import Program
 from mlirtri.tracebacks import shown_to_user

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from mlirtri.errors import UnknownOptionError
 from mlirtri.lowering.pipelines import AKG_ALIASES, Room, pipeline_for
-from mlirtri.lowering.target import as_target
+from mlirtri.lowering.core.target import as_target
 from mlirtri.settings import SETTINGS, get
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.errors import ParseError, Span
-from mlirtri.lowering.specialization import TensorParameter
+from mlirtri.lowering.core.interface import TensorParameter
 
 FILE = "params.npz"
 

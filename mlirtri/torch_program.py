@@ -25,7 +25,7 @@ from mlirtri.errors import (
     UnsupportedOperationError,
 )
 from mlirtri.kernel import Kernel
-from mlirtri.lowering.forks import renewed
+from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.graph_to_torch import span_of_node
 from mlirtri.lowering.torch_graph import TorchGraph
 from mlirtri.params import why_not_held

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from mlirtri.arguments import device_for, random_tensor
 from mlirtri.errors import DeviceError, KernelTypeError
 from mlirtri.jit import JitFunction
-from mlirtri.lowering.schedules import Budget
+from mlirtri.lowering.core.schedule_option import Budget
 from mlirtri.timing import samples, wait_for
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from mlirtri.errors import ArgumentMismatchError
-from mlirtri.lowering.specialization import Interface
+from mlirtri.lowering.core.interface import Interface
 
 EXACT_WORK = 10_000
 """How long NumPy may look for a common element of two strided arrays before they count as overlapping."""

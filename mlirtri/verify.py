@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mlirtri.errors import Note, PassFailedError, Span
-from mlirtri.lowering.stage import CompileContext, Stage
+from mlirtri.lowering.core.stage import CompileContext, Stage
 
 _TENSORS = ("builtin.module", "func", "linalg", "tensor", "arith", "math", "complex", "scf")
 _BUFFERS = ("builtin.module", "func", "linalg", "memref", "arith", "math", "complex", "scf")

@@ -13,8 +13,8 @@ from mlirtri.lowering import (
     linalg_to_fused,
     llvmdialect_to_asm,
 )
-from mlirtri.lowering.stage import CompileContext
-from mlirtri.lowering.target import as_target
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.target import as_target
 
 ROOMS = {
     "fused": linalg_to_fused.lower,

@@ -9,8 +9,8 @@ import torch
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import ir, print_module
 from mlirtri.lowering import bufferized_to_llvmdialect, fused_to_bufferized, linalg_to_fused, llvmdialect_to_asm
-from mlirtri.lowering.stage import CompileContext
-from mlirtri.lowering.target import as_target
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.target import as_target
 
 ROOMS = {
     "fused": linalg_to_fused,

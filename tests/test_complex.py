@@ -22,8 +22,8 @@ from mlirtri.lowering import (
     llvmdialect_to_asm,
     tri_to_linalg,
 )
-from mlirtri.lowering.stage import CompileContext
-from mlirtri.lowering.target import as_target
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.target import as_target
 from mlirtri.dialect.builder import Tensor, TriBuilder
 
 ROOMS = (tri_to_linalg, linalg_to_fused, fused_to_bufferized, bufferized_to_llvmdialect, llvmdialect_to_asm)

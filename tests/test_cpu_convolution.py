@@ -12,7 +12,7 @@ from tvm_room_helpers import context_for, module, op, random, rules_of, run, tir
 
 import mlirtri
 from mlirtri.lowering import tir_to_scheduled
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 
 CASES = {
     "plain": ((1, 8, 14, 14), (16, 8, 3, 3), {}),

@@ -15,8 +15,8 @@ from mlirtri.lowering import (
     bufferized_to_loops,
 )
 from mlirtri.lowering.imperative import is_imperative
-from mlirtri.lowering.stage import CompileContext
-from mlirtri.lowering.target import as_target
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.target import as_target
 
 
 @pytest.mark.parametrize("name", ["LU", "SEIDEL", "JACOBI", "TRIANGLE"])

@@ -14,8 +14,8 @@ from mlirtri.dialect.definition import new_context
 from mlirtri.dialect.bindings.mlir import ir, print_complete, print_module, scf
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.lowering import fused_to_bufferized, scf_builder, tri_to_linalg
-from mlirtri.lowering.stage import CompileContext
-from mlirtri.lowering.target import as_target
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.target import as_target
 from mlirtri.dialect.builder import Tensor
 
 

@@ -13,8 +13,8 @@ from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.lowering import (
     fused_to_bufferized,
 )
-from mlirtri.lowering.stage import CompileContext
-from mlirtri.lowering.target import as_target
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.target import as_target
 
 
 def test_lu():

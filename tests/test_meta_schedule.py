@@ -16,8 +16,8 @@ from mlirtri.errors import DeviceError, KernelTypeError, UnknownOptionError
 from mlirtri.lowering import meta_process, meta_schedule, tir_to_scheduled
 from mlirtri.lowering.meta_process import Found, Tuner
 from mlirtri.lowering.meta_trials import agree
-from mlirtri.lowering.schedules import Budget, budget_of
-from mlirtri.lowering.target import as_target
+from mlirtri.lowering.core.schedule_option import Budget, budget_of
+from mlirtri.lowering.core.target import as_target
 from mlirtri.lowering.tuning_file import recall, remember, tuning_file
 from mlirtri.lowering.tvm_passes import prim_funcs
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mlirtri as mt
-from mlirtri.lowering.cpu_facts import cpu_words
+from mlirtri.lowering.core.cpu import cpu_words
 
 IN_PAIRS = "llvm.call_intrinsic"
 

@@ -10,8 +10,8 @@ from mlirtri import opt
 from mlirtri.dialect.bindings.mlir import ir, print_complete, print_module
 from mlirtri.errors import PassFailedError, UnknownOptionError
 from mlirtri.lowering.mlir_passes import Pass, run_passes
-from mlirtri.lowering.stage import CompileContext
-from mlirtri.lowering.target import as_target
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.target import as_target
 
 TWO_EQUAL = """
 func.func @f(%a: f32) -> f32 {

@@ -105,8 +105,8 @@ def test_code_with_threads_is_refused_where_there_is_no_runtime(monkeypatch):
     monkeypatch.setattr("mlirtri.lowering.llvmdialect_to_asm.runtime_library", lambda: None)
     from mlirtri.dialect.bindings.mlir import ir
     from mlirtri.lowering import llvmdialect_to_asm
-    from mlirtri.lowering.stage import CompileContext
-    from mlirtri.lowering.target import as_target
+    from mlirtri.lowering.core.stage import CompileContext
+    from mlirtri.lowering.core.target import as_target
 
     with ir.Context(), ir.Location.unknown():
         module = ir.Module.parse(text)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import mlirtri as mt
-from mlirtri.lowering.cpu_facts import simd_registers
+from mlirtri.lowering.core.cpu import simd_registers
 
 
 @mt.jit(pipeline="mlir")

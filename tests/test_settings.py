@@ -11,7 +11,7 @@ import pytest
 
 from mlirtri import settings
 from mlirtri.errors import UnknownOptionError
-from mlirtri.lowering.target import as_target
+from mlirtri.lowering.core.target import as_target
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,8 @@ import mlirtri as mt
 from mlirtri.dialect.bindings.mlir import operations_named
 from mlirtri.errors import KernelError, ParseError, PassFailedError, UnknownOptionError
 from mlirtri.lowering.pipelines import FUSED, LINALG, Pipeline, pipeline_for
-from mlirtri.lowering.stage import Stage
-from mlirtri.lowering.target import as_target
+from mlirtri.lowering.core.stage import Stage
+from mlirtri.lowering.core.target import as_target
 from mlirtri.printing import RESUMABLE
 
 PIPELINES = ("linalg", "relax", "mlir")

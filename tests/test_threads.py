@@ -17,7 +17,7 @@ import mlirtri as mt
 from mlirtri.lowering import torch_threads
 from mlirtri.lowering.even_tasks import in_even_tasks
 from mlirtri.lowering.openmp import torch_runtime
-from mlirtri.lowering.target import host_threads
+from mlirtri.lowering.core.target import host_threads
 from mlirtri.lowering.tile_statements import replaced
 from mlirtri.lowering.tir_statements import simplified
 from mlirtri.lowering.tvm_names import SCRIPT_NAMES, from_source, tirx, tvm

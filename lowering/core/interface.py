@@ -12,7 +12,7 @@ from typing import Any
 
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import Span
-from mlirtri.lowering.size_program import SizeProgram
+from mlirtri.lowering.core.size_program import SizeProgram
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
-from mlirtri.lowering.target import Target
+from mlirtri.lowering.core.target import Target
 
 
 class Executable(Protocol):
