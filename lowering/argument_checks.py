@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from mlirtri.errors import CodegenError
-from mlirtri.lowering.tvm_names import PrimFunc, ir, tirx
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, ir, tirx
 
 _SCOPE = "compute_scope"
 """Attribute of the statement between what looks at the arguments and what returns."""

@@ -19,7 +19,7 @@ from mlirtri.lowering.row_plan import RowPlan, make_plan
 from mlirtri.lowering.schedule_blocks import leaf_blocks
 from mlirtri.lowering.tile_statements import replaced
 from mlirtri.lowering.tir_statements import index
-from mlirtri.lowering.tvm_names import PrimFunc, Schedule, TensorLoad, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Schedule, TensorLoad, structural_map, structural_walk, tirx
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from mlirtri.lowering.row_statements import INFINITY_BITS, integers_of
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tile_statements import counted, in_vectors, nested, replaced, spread, temporary
 from mlirtri.lowering.tir_statements import index, sequence
-from mlirtri.lowering.tvm_names import TensorLoad, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, tirx
 
 _HALF_OF_LARGEST = {"float32": 1.5e38, "float64": 8e307}
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlirtri.lowering.tir_arithmetic import rounded_to_bfloat16, widened_bfloat16
-from mlirtri.lowering.tvm_names import PrimFunc, SBlock, TensorLoad, ir, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, TensorLoad, ir, structural_map, structural_walk, tirx
 
 HALF, BITS = "bfloat16", "uint16"
 USE = 0

@@ -6,7 +6,7 @@ bytes otherwise, and the vector loads made from that end the process.
 
 from __future__ import annotations
 
-from mlirtri.lowering.tvm_names import PrimFunc, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, structural_map, tirx
 
 
 def without_alignment(function: PrimFunc) -> PrimFunc:

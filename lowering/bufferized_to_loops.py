@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named
 from mlirtri.lowering import buffer_selects, forwarded_copies, loop_order, structured_to_loops
-from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
+from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.core.stage import CompileContext
 
 TO_GENERIC = (Pass("func.func(linalg-generalize-named-ops)", "named operations become generic ones"),)

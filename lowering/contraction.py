@@ -12,7 +12,7 @@ from enum import Enum
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.tvm_names import Analyzer, Range, TensorLoad, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import Analyzer, Range, TensorLoad, structural_map, structural_walk, tirx
 
 Values = dict[Any, Any]
 """What stands for an axis's variable."""

@@ -29,7 +29,7 @@ from mlirtri.lowering.row_statements import INFINITY_BITS
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tile_statements import counted, flat, replaced, spread, temporary
 from mlirtri.lowering.tir_statements import index, sequence
-from mlirtri.lowering.tvm_names import PrimFunc, Schedule, TensorLoad, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Schedule, TensorLoad, structural_map, tirx
 from mlirtri.lowering.tvm_targets import EXACT_BUFFERS
 
 LEAST_ROWS = 8

@@ -11,7 +11,7 @@ from typing import Any
 
 from mlirtri.lowering.tir_arithmetic import widened_bfloat16
 from mlirtri.lowering.tir_statements import depends_on, index, sequence
-from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
 
 INT32_MAX = 2**31 - 1
 _JOINED = {"BitwiseOr": tirx.bitwise_or, "Or": tirx.bitwise_or, "BitwiseAnd": tirx.bitwise_and,

@@ -29,7 +29,7 @@ from mlirtri.lowering.products import Product, only_product
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tile_statements import counted, nested, replaced, spread, temporary
 from mlirtri.lowering.tir_statements import index, plus, sequence
-from mlirtri.lowering.tvm_names import PrimFunc, Schedule, TensorLoad, tirx
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Schedule, TensorLoad, tirx
 from mlirtri.lowering.tvm_targets import vector_bits, vector_registers
 
 FEW_PIXELS = 4

@@ -19,7 +19,7 @@ from mlirtri.lowering.cpu_tiles import Cut, loop_kind
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tile_statements import counted, in_lanes, nested, ramp, replaced, spread, temporary, zero_of
 from mlirtri.lowering.tir_statements import index, new_buffer, sequence
-from mlirtri.lowering.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import tirx
 
 MOST_ROWS = 3
 STRETCH = 32

@@ -48,7 +48,7 @@ from mlirtri.lowering.tile_statements import (
     temporary,
 )
 from mlirtri.lowering.tir_statements import index, sequence
-from mlirtri.lowering.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import tirx
 from mlirtri.lowering.tvm_targets import vector_registers
 
 

@@ -28,7 +28,7 @@ from mlirtri.lowering.products import Product, only_product
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tile_statements import counted, in_lanes, nested, ramp, replaced, spread, temporary, zero_of
 from mlirtri.lowering.tir_statements import fresh, index, new_buffer, plus, sequence
-from mlirtri.lowering.tvm_names import PrimFunc, Schedule, TensorLoad, tirx
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Schedule, TensorLoad, tirx
 from mlirtri.lowering.tvm_targets import vector_registers
 
 MOST_PIXELS = 512

@@ -29,7 +29,7 @@ from mlirtri.lowering.products import Product, only_product
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tile_statements import counted, nested, replaced, spread, temporary
 from mlirtri.lowering.tir_statements import fresh, index, new_buffer, plus, sequence
-from mlirtri.lowering.tvm_names import PrimFunc, Schedule, TensorLoad, tirx
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Schedule, TensorLoad, tirx
 
 MOST_TAPS = 2048
 """Places of a window: what a tile reads of the filter stays in the first cache."""

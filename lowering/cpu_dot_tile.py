@@ -28,7 +28,7 @@ from mlirtri.lowering.tile_statements import (
     zero_of,
 )
 from mlirtri.lowering.tir_statements import index, new_buffer, sequence
-from mlirtri.lowering.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import tirx
 
 MOST_ROWS = 6
 """Rows of a tile: with four columns, their vectors and those of both operands are all registers that there are."""

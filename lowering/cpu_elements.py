@@ -21,7 +21,7 @@ from mlirtri.lowering.loop_strips import Shape, strip
 from mlirtri.lowering.schedule_blocks import PartedLanesError
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir_statements import fresh, index, plus, sequence, substituted
-from mlirtri.lowering.tvm_names import ir, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import ir, structural_walk, tirx
 from mlirtri.lowering.tvm_targets import vector_bits
 
 CHUNK = 64

@@ -18,7 +18,7 @@ from mlirtri.lowering.cpu_cells import INT32_MAX
 from mlirtri.lowering.cpu_nests import NestAxis
 from mlirtri.lowering.loop_ranges import linear
 from mlirtri.lowering.tir_statements import depends_on
-from mlirtri.lowering.tvm_names import ir, structural_equal, tirx
+from mlirtri.lowering.toolchain.tvm_names import ir, structural_equal, tirx
 
 _PLACES = [(3, 7), (7, 3), (5, 5)]
 

@@ -20,7 +20,7 @@ from mlirtri.lowering.schedule_blocks import PartedLanesError
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tile_statements import in_lanes, ramp, replaced
 from mlirtri.lowering.tir_statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
-from mlirtri.lowering.tvm_names import structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import structural_map, tirx
 
 MOST_PLACES = 8
 """Elements along the short axis: each is the whole work once more as code."""

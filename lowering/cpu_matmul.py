@@ -25,7 +25,7 @@ from mlirtri.lowering.schedule_blocks import BlockFacts, leaf_blocks
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tile_statements import replaced
 from mlirtri.lowering.tir_statements import index, sequence
-from mlirtri.lowering.tvm_names import (
+from mlirtri.lowering.toolchain.tvm_names import (
     IRModule,
     PrimFunc,
     SBlock,

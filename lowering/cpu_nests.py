@@ -18,7 +18,7 @@ from typing import Any
 from mlirtri.lowering.loop_ranges import linear
 from mlirtri.lowering.schedule_blocks import BlockFacts, stores_bf16_constant
 from mlirtri.lowering.tir_statements import depends_on, fresh, index, sequence
-from mlirtri.lowering.tvm_names import (
+from mlirtri.lowering.toolchain.tvm_names import (
     Analyzer,
     PrimFunc,
     Range,

@@ -30,7 +30,7 @@ from mlirtri.lowering.tile_statements import (
     zero_of,
 )
 from mlirtri.lowering.tir_statements import index, new_buffer, sequence
-from mlirtri.lowering.tvm_names import TensorLoad, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_walk, tirx
 
 VECTORS_TOGETHER = 8
 """Neighbouring vectors that are read one after the other: one line of memory at a time is too little for a page."""

@@ -14,7 +14,7 @@ from mlirtri import settings
 from mlirtri.lowering.cpu_nests import NestAxis
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir_statements import index
-from mlirtri.lowering.tvm_names import structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import structural_map, tirx
 
 PARALLEL_POINTS = 32768
 """Loop bodies below which a second thread costs more than it saves: a launch takes about 3 µs."""

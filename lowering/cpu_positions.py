@@ -22,7 +22,7 @@ from mlirtri.lowering.cpu_nests import Nest, NestAxis
 from mlirtri.lowering.loop_strips import Shape, strip
 from mlirtri.lowering.schedule_blocks import PartedLanesError
 from mlirtri.lowering.tir_statements import fresh, index, new_buffer, sequence, substituted
-from mlirtri.lowering.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import tirx
 
 VECTORS = 4
 """Vectors of extrema: each waits for the one before it."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from mlirtri.lowering.cpu_nests import COMPARISONS
 from mlirtri.lowering.loop_ranges import linear
-from mlirtri.lowering.tvm_names import ir, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import ir, structural_map, structural_walk, tirx
 
 MOST_PARTS = 8
 _FALSE, _TRUE = 0, 1

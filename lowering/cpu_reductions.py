@@ -27,7 +27,7 @@ from mlirtri.lowering.schedule_blocks import PartedLanesError
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tile_statements import temporary
 from mlirtri.lowering.tir_statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
-from mlirtri.lowering.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import tirx
 from mlirtri.lowering.tvm_targets import vector_bits, vector_registers
 
 PARTIAL_VECTORS = 4

@@ -27,7 +27,7 @@ from mlirtri.lowering.reshape_views import VIEW
 from mlirtri.lowering.schedule_blocks import BlockFacts, divide_loops, inline_cheap, leaf_blocks, loop_of
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir_statements import fresh, sequence
-from mlirtri.lowering.tvm_names import SCHEDULE_ERRORS, PrimFunc, Schedule, tvm
+from mlirtri.lowering.toolchain.tvm_names import SCHEDULE_ERRORS, PrimFunc, Schedule, tvm
 
 COLUMN_CHUNK = 256
 """Columns that a column reduction keeps in the first cache level while it runs down the rows."""

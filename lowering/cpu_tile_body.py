@@ -30,7 +30,7 @@ from mlirtri.lowering.tile_statements import (
     zero_of,
 )
 from mlirtri.lowering.tir_statements import index, new_buffer, sequence
-from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_map, structural_walk, tirx
 
 UNROLLED_STORES = 3
 """More stores than that, or a call, stand once in a loop over the rows of a tile, not once per row."""

@@ -22,7 +22,7 @@ from mlirtri.lowering.loop_strips import Shape, strip
 from mlirtri.lowering.schedule_blocks import PartedLanesError
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir_statements import fresh, index, new_buffer, plus, sequence, substituted
-from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
 
 STRETCH = 2
 """Squares side by side: neighbouring lines of each row of the operand are read soon after each other."""

@@ -27,7 +27,7 @@ from mlirtri.lowering.cpu_wide_sums import add_half, is_special, vector_of
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tile_statements import counted, temporary
 from mlirtri.lowering.tir_statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
-from mlirtri.lowering.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import tirx
 
 ROWS = 8
 """Rows that are read side by side: as many streams as a CPU follows, and more."""

@@ -25,7 +25,7 @@ from mlirtri.lowering.cpu_nests import Nest, NestAxis
 from mlirtri.lowering.loop_strips import Shape, strip
 from mlirtri.lowering.schedule_blocks import PartedLanesError
 from mlirtri.lowering.tir_statements import fresh, index, new_buffer, plus, sequence, substituted
-from mlirtri.lowering.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import tirx
 
 STEPS = 16
 """Terms that are added one after the other."""

@@ -24,7 +24,7 @@ from mlirtri.lowering.schedule_blocks import PartedLanesError
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tile_statements import in_lanes, replaced
 from mlirtri.lowering.tir_statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
-from mlirtri.lowering.tvm_names import TensorLoad, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, tirx
 
 MOST_TAPS = 64
 """Places of a window that are written out."""

@@ -16,7 +16,7 @@ from mlirtri.lowering.cuda_phases import Phases, Place, Thread, load, own, shape
 from mlirtri.lowering.schedule_blocks import BlockFacts, leaf_blocks
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir_statements import index
-from mlirtri.lowering.tvm_names import (
+from mlirtri.lowering.toolchain.tvm_names import (
     PrimFunc,
     SBlock,
     SBlockRealize,

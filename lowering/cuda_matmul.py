@@ -17,7 +17,7 @@ from mlirtri.lowering.cuda_operands import narrow
 from mlirtri.lowering.cuda_tensor_cores import BlockTile, TensorCoreKernel
 from mlirtri.lowering.products import Product, only_product
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tvm_names import PrimFunc, SBlock, Schedule, structural_walk
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, Schedule, structural_walk
 
 TILES = (
     BlockTile(128, 128, 2, 2),

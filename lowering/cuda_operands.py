@@ -16,7 +16,7 @@ from mlirtri.lowering.contraction import Axis, Values, depends, size_of
 from mlirtri.lowering.cuda_instructions import NARROW, Multiplication, copy, place, put
 from mlirtri.lowering.tile_statements import counted, replaced, spread
 from mlirtri.lowering.tir_statements import index
-from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_walk, tirx
 
 PADDING = 16
 """Bytes between the lines of a tile, with which eight lines are in different banks."""

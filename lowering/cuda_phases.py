@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlirtri.lowering.tir_statements import index, sequence
-from mlirtri.lowering.tvm_names import Range, tirx
+from mlirtri.lowering.toolchain.tvm_names import Range, tirx
 
 WARP = 32
 ELEMENTS = 4

@@ -13,7 +13,7 @@ from mlirtri.lowering.cuda_phases import Phases, Place, Shape, Thread, load, own
 from mlirtri.lowering.row_nests import Nest
 from mlirtri.lowering.row_plan import RowPlan, Step
 from mlirtri.lowering.tir_statements import index, sequence
-from mlirtri.lowering.tvm_names import TensorLoad, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, tirx
 
 Point = dict[Any, Any]
 """What each axis of a nest is, and what variables of its statements are."""

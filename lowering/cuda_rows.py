@@ -19,7 +19,7 @@ from mlirtri.lowering.cuda_totals import totals_of
 from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of
 from mlirtri.lowering.row_plan import RowPlan, make_plan
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tvm_names import PrimFunc, SBlock, SBlockRealize, Schedule, tirx
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, SBlockRealize, Schedule, tirx
 from mlirtri.lowering.tvm_targets import MOST_THREADS
 
 MOST_ROW_BYTES = 88 * 1024

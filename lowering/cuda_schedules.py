@@ -20,7 +20,7 @@ from mlirtri.lowering.cuda_totals import running_totals
 from mlirtri.lowering.schedule_blocks import inlined, leaf_blocks
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir_statements import with_body
-from mlirtri.lowering.tvm_names import (
+from mlirtri.lowering.toolchain.tvm_names import (
     PrimFunc,
     SBlock,
     Schedule,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from mlirtri.lowering.build_modules import cuda_module
-from mlirtri.lowering.tvm_names import IRModule, PrimFunc, tirx, tvm
+from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, tirx, tvm
 from mlirtri.lowering.tvm_targets import BUILD_PIPELINE
 
 DEVICE_FUNCTION = 2

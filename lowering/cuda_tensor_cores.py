@@ -34,7 +34,7 @@ from mlirtri.lowering.cuda_operands import Operand
 from mlirtri.lowering.cuda_phases import WARP, bound
 from mlirtri.lowering.tile_statements import counted, replaced, spread, zero_of
 from mlirtri.lowering.tir_statements import index, sequence
-from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_map, tirx
 
 TOGETHER = 8
 """Rows of tiles that are gone through column by column, so that blocks at work at once read the same operands."""

@@ -15,7 +15,7 @@ from mlirtri.lowering.scheduled_to_cuda import CudaExecutable
 from mlirtri.lowering.scheduled_to_llvm import build, stable_text
 from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.torch_threads import loading, use_threads
-from mlirtri.lowering.tvm_passes import prim_funcs
+from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 from mlirtri.lowering.tvm_targets import tvm_target
 
 

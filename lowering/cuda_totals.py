@@ -19,7 +19,7 @@ from mlirtri.lowering.row_reducers import Reducer, reducer_of
 from mlirtri.lowering.schedule_blocks import leaf_blocks
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir_statements import index, sequence
-from mlirtri.lowering.tvm_names import (
+from mlirtri.lowering.toolchain.tvm_names import (
     PrimFunc,
     SBlock,
     SBlockRealize,

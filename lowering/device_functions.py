@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.lowering.relax_devices import kind_of, vdevice_of, vdevices_in
-from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, PrimFunc, relax, structural_map
-from mlirtri.lowering.tvm_passes import operator_of, relax_functions
+from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, relax, structural_map
+from mlirtri.lowering.toolchain.tvm_passes import operator_of, relax_functions
 
 DEVICE_KIND = "mlirtri.device"
 """Attribute of a PrimFunc in a module with devices: ``"cpu"`` or ``"cuda"``."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.tvm_names import ir, tirx
+from mlirtri.lowering.toolchain.tvm_names import ir, tirx
 
 _ADD_BYTES = {512: "llvm.x86.avx512.vpdpbusd.512", 256: "llvm.x86.avx512.vpdpbusd.256"}
 _HALVES = "mlirtri_add_bfloat16_products"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.tvm_names import PrimFunc, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, structural_map, tirx
 
 
 def in_even_tasks(function: PrimFunc, tasks: int) -> PrimFunc:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.lowering.tir_arithmetic import is_update
-from mlirtri.lowering.tvm_names import IRModule, PrimFunc, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, structural_map, tirx
 
 _FENCE = "llvm.arithmetic.fence"
 _SUMS = (tirx.Add, tirx.Sub)

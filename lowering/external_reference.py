@@ -18,8 +18,8 @@ from mlirtri.lowering.external_rules import CALLS
 from mlirtri.lowering.library_sorts import implement_sorts
 from mlirtri.lowering.primfunc import Names
 from mlirtri.lowering.relax_builder import RelaxBuilder
-from mlirtri.lowering.tvm_names import BlockBuilder, TensorType, relax, tvm
-from mlirtri.lowering.tvm_passes import short_message
+from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, TensorType, relax, tvm
+from mlirtri.lowering.toolchain.tvm_passes import short_message
 
 Step = Callable[..., Sequence[Any]]
 

@@ -23,7 +23,7 @@ from mlirtri.lowering.buffer_values import is_content_of, may_share
 from mlirtri.lowering.external_calls import refuse_without_tvm
 from mlirtri.lowering.fusion_guard import RESHAPES
 from mlirtri.lowering.imperative import UPDATED_BY, is_imperative, updates_of
-from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
+from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.core.stage import CompileContext
 
 SIGNATURE = "mlirtri.signature"

@@ -17,7 +17,7 @@ from mlirtri.lowering.loop_ranges import Linear, linear
 from mlirtri.lowering.padded_images import Padded, padded
 from mlirtri.lowering.tile_statements import counted, in_vectors, replaced, temporary
 from mlirtri.lowering.tir_statements import index, plus, sequence
-from mlirtri.lowering.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import tirx
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from mlirtri.lowering.relax_builder import Loops
 from mlirtri.lowering.size_function import is_static, size_program
 from mlirtri.lowering.size_symbols import Symbols
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, PrimFunc, TensorType, relax
-from mlirtri.lowering.tvm_passes import BINDING_LOCATIONS
+from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, TensorType, relax
+from mlirtri.lowering.toolchain.tvm_passes import BINDING_LOCATIONS
 
 _NEW = -1
 """How `call_tir_inplace` says that a result has memory of its own."""

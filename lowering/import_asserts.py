@@ -23,7 +23,7 @@ from mlirtri.lowering.cloning import clone_all, leading_to, needed_by
 from mlirtri.lowering.generic_operations import generalize
 from mlirtri.lowering.imports import CHECK, PLACE, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.linalg_builder import generic, index_value, size_of
-from mlirtri.lowering.mlir_passes import Pass, run_passes
+from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 from mlirtri.lowering.mlir_reading import used_dimensions
 from mlirtri.lowering.core.stage import CompileContext
 

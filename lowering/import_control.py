@@ -19,7 +19,7 @@ from mlirtri.lowering.buffer_values import terminator
 from mlirtri.lowering.cloning import clone_all, inlined, replace
 from mlirtri.lowering.index_bounds import bounds_of
 from mlirtri.lowering.linalg_builder import index_constant, index_value
-from mlirtri.lowering.mlir_passes import Pass, run_passes
+from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 from mlirtri.lowering.core.stage import CompileContext
 
 LONGEST = 2**62

@@ -18,9 +18,17 @@ from mlirtri.lowering.imports import BOUND
 from mlirtri.lowering.relax_types import sizes_in
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.symbols import kernel_names
-from mlirtri.lowering.tvm_names import GlobalVar, IRModule, PrimFunc, relax, structural_map, structural_walk, tirx
-from mlirtri.lowering.tvm_names import ir as tvm_ir
-from mlirtri.lowering.tvm_passes import Pass, bindings_of, operator_of, relax_functions, run_pass, run_passes
+from mlirtri.lowering.toolchain.tvm_names import (
+    GlobalVar,
+    IRModule,
+    PrimFunc,
+    relax,
+    structural_map,
+    structural_walk,
+    tirx,
+)
+from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
+from mlirtri.lowering.toolchain.tvm_passes import Pass, bindings_of, operator_of, relax_functions, run_pass, run_passes
 
 MOST_CALLS_DEEP = 32
 

@@ -24,7 +24,7 @@ from mlirtri.lowering.float8_arithmetic import FORMATS, Format, narrowed, widene
 from mlirtri.lowering.generic_operations import generalize
 from mlirtri.lowering.imports import DTYPE, argument_attributes, note_signs, result_attributes, set_signature
 from mlirtri.lowering.mlir_constants import odd_constant, operation_constant
-from mlirtri.lowering.mlir_passes import Pass, run_passes
+from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 from mlirtri.lowering.odd_integers import computed, holder
 from mlirtri.lowering.core.stage import CompileContext
 

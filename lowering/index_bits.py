@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.lowering.tir_arithmetic import reads_memory
-from mlirtri.lowering.tvm_names import IRModule, PrimFunc, ir, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, ir, structural_map, tirx
 
 
 def cast_index_bits(mod: IRModule) -> IRModule:

@@ -14,8 +14,8 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.lowering.relax_devices import device_of
 from mlirtri.lowering.reshape_views import VIEW
-from mlirtri.lowering.tvm_names import IRModule, ir, relax
-from mlirtri.lowering.tvm_passes import bindings_of, relax_functions
+from mlirtri.lowering.toolchain.tvm_names import IRModule, ir, relax
+from mlirtri.lowering.toolchain.tvm_passes import bindings_of, relax_functions
 
 PARTS = "mlirtri.complex_as_parts"
 """Attribute of a Relax function whose complex tensors are tensors of real and imaginary parts."""

@@ -11,7 +11,7 @@ from mlirtri.lowering.mlir_reading import dtype_of, scalar_constant, shape_of
 from mlirtri.lowering.relax_builder import RelaxBuilder, Splat, Uninitialized, rule
 from mlirtri.lowering.scalar_to_tir import literal
 from mlirtri.lowering.structured_to_primfunc import build_elementwise, build_structured
-from mlirtri.lowering.tvm_names import relax
+from mlirtri.lowering.toolchain.tvm_names import relax
 
 
 @rule("arith.constant")

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.lowering import channels_innermost, fusion_guard, initial_sums, stride_phases, unit_windows
-from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
+from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.core.stage import CompileContext
 
 PREPARE = (

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlirtri.lowering.loop_ranges import Linear, LoopRange, linear, range_of, variable
-from mlirtri.lowering.tvm_names import SBlockRealize, TensorLoad, ir, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import SBlockRealize, TensorLoad, ir, structural_walk, tirx
 
 _PURE = 1
 """TVM's number for calls that only compute; larger ones read or change something."""

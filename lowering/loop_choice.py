@@ -13,7 +13,7 @@ from mlirtri.lowering.cpu_parallel import worth
 from mlirtri.lowering.loop_accesses import Access, Accesses, accesses_of
 from mlirtri.lowering.loop_dependence import PARALLEL
 from mlirtri.lowering.loop_pairs import PARTS
-from mlirtri.lowering.tvm_names import structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import structural_walk, tirx
 from mlirtri.lowering.tvm_targets import vector_bits
 
 GOOD = 0.6

@@ -20,9 +20,9 @@ from mlirtri.lowering.loop_statements import LoopTranslation, sequence, statemen
 from mlirtri.lowering.loop_values import Cell, Scalar, part_dtypes
 from mlirtri.lowering.primfunc import index
 from mlirtri.lowering.scalar_to_tir import literal
-from mlirtri.lowering.tvm_names import Analyzer, tirx
-from mlirtri.lowering.tvm_names import ir as tvm_ir
-from mlirtri.lowering.tvm_passes import LOCATION
+from mlirtri.lowering.toolchain.tvm_names import Analyzer, tirx
+from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
+from mlirtri.lowering.toolchain.tvm_passes import LOCATION
 
 PARALLEL = "mlirtri.parallel"
 """Annotation of a For whose iterations are independent of each other."""

@@ -20,7 +20,7 @@ from mlirtri.lowering.cpu_convolution import convolution_loops, reads_image, rea
 from mlirtri.lowering.products import Product
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir_statements import index, plus
-from mlirtri.lowering.tvm_names import TensorLoad, structural_equal, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
 
 
 def without_cell(statement: Any) -> Any:

@@ -22,7 +22,7 @@ from mlirtri.lowering.loop_dependence import PARALLEL, are_apart
 from mlirtri.lowering.loop_interchange import with_parts
 from mlirtri.lowering.loop_ranges import LoopRange, range_of
 from mlirtri.lowering.tir_statements import depends_on, index, new_buffer, plus, sequence, substituted, with_body
-from mlirtri.lowering.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
 
 Ranges = tuple[LoopRange, ...]
 MOST_ACCESSES = 64

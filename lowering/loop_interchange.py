@@ -21,7 +21,7 @@ from mlirtri.lowering.loop_dependence import PARALLEL, are_disjoint, is_parallel
 from mlirtri.lowering.loop_ranges import LoopRange, range_of
 from mlirtri.lowering.tir_arithmetic import reads_memory
 from mlirtri.lowering.tir_statements import depends_on, index, new_buffer, sequence, with_body
-from mlirtri.lowering.tvm_names import TensorLoad, structural_equal, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
 
 Ranges = tuple[LoopRange, ...]
 FINISHED = "mlirtri.finished"

@@ -14,7 +14,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.loop_values import part_dtypes
 from mlirtri.lowering.primfunc import index, load, store
 from mlirtri.lowering.scalar_to_tir import same_bits
-from mlirtri.lowering.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import tirx
 
 Indices = list[Any]
 

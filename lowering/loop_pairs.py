@@ -15,7 +15,7 @@ from typing import Any
 
 from mlirtri.lowering.loop_ranges import linear
 from mlirtri.lowering.tir_statements import depends_on, index, new_buffer, plus, sequence, substituted
-from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_equal, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_equal, structural_map, tirx
 
 PARTS = 2
 

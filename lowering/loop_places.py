@@ -14,7 +14,7 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.loop_values import Bounds, Scalar, joined
 from mlirtri.lowering.scalar_to_tir import dtype_name
-from mlirtri.lowering.tvm_names import Analyzer, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import Analyzer, structural_walk, tirx
 
 LARGEST_COUNT = 1 << 48
 """No loop runs more often, and no array has more elements."""

@@ -27,7 +27,7 @@ from mlirtri.lowering.schedule_blocks import CHEAP_CALLS
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tile_statements import replaced
 from mlirtri.lowering.tir_statements import depends_on, index, new_buffer, sequence
-from mlirtri.lowering.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
 
 
 def with_products(statement: Any, target: Target) -> Any:

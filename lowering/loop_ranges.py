@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlirtri.lowering.tvm_names import TensorLoad, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, tirx
 
 
 @dataclass(frozen=True)

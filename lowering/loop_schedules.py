@@ -34,7 +34,7 @@ from mlirtri.lowering.loop_threads import on_threads, work_of
 from mlirtri.lowering.loop_transposes import squares_of
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir_statements import fresh, index, sequence, whole, with_body
-from mlirtri.lowering.tvm_names import PrimFunc, SBlock, SBlockRealize, Schedule, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, SBlockRealize, Schedule, structural_map, tirx
 
 IMPERATIVE = "mlirtri.imperative"
 """Attribute of a PrimFunc that is statements, not a loop nest around one block."""

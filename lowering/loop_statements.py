@@ -21,7 +21,7 @@ from mlirtri.lowering.core.registry import registering
 from mlirtri.lowering.scalar_body import mentions
 from mlirtri.lowering.scalar_integers import integer_power
 from mlirtri.lowering.scalar_to_tir import SCALAR_RULES, literal
-from mlirtri.lowering.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import tirx
 
 Statement = Callable[["LoopTranslation", ir.Operation], None]
 STATEMENTS: dict[str, Statement] = {}

@@ -34,7 +34,7 @@ from mlirtri.lowering.tir_statements import (
     substituted,
     with_body,
 )
-from mlirtri.lowering.tvm_names import TensorLoad, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, structural_walk, tirx
 
 Room = dict[Any, Any]
 MOST_ELEMENTS = 64

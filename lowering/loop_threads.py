@@ -11,7 +11,7 @@ from typing import Any
 from mlirtri.lowering.cpu_parallel import worth
 from mlirtri.lowering.schedule_blocks import CHEAP_CALLS
 from mlirtri.lowering.tir_statements import depends_on, fresh, index, sequence, substituted, with_body
-from mlirtri.lowering.tvm_names import ir, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import ir, structural_walk, tirx
 
 PARALLEL_POINTS = 65536
 """Plain steps below which a second thread costs more than it saves."""

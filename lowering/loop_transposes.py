@@ -22,7 +22,7 @@ from mlirtri.lowering.loop_pairs import vector_store
 from mlirtri.lowering.loop_ranges import linear
 from mlirtri.lowering.loop_strips import Shape, strip
 from mlirtri.lowering.tir_statements import depends_on, index, minus, new_buffer, plus, sequence, substituted
-from mlirtri.lowering.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
 
 
 @dataclass(frozen=True)

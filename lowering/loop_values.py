@@ -20,7 +20,7 @@ from mlirtri.lowering.mlir_reading import dtype_of
 from mlirtri.lowering.primfunc import Names, buffer, index, load, store
 from mlirtri.lowering.scalar_body import MOST_NODES, mentions
 from mlirtri.lowering.scalar_to_tir import dtype_name, same_bits
-from mlirtri.lowering.tvm_names import structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import structural_map, structural_walk, tirx
 
 Bounds = tuple[int, int]
 _FREE_SIZE = 12

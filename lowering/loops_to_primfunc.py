@@ -26,8 +26,8 @@ from mlirtri.lowering.mlir_reading import dtype_of, is_shaped
 from mlirtri.lowering.primfunc import index
 from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.scalar_to_tir import SCALAR_RULES
-from mlirtri.lowering.tvm_names import PrimFunc, Range, SBlock, SBlockRealize, tirx
-from mlirtri.lowering.tvm_passes import LOCATION
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Range, SBlock, SBlockRealize, tirx
+from mlirtri.lowering.toolchain.tvm_passes import LOCATION
 from mlirtri.lowering.tvm_targets import IMPERATIVE
 
 __all__ = ["ImperativeFunction", "build_imperative", "loop_control"]

@@ -15,7 +15,7 @@ from mlirtri.lowering.build_modules import Named, host_module
 from mlirtri.lowering.even_tasks import in_even_tasks
 from mlirtri.lowering.streaming_stores import with_streaming_stores
 from mlirtri.lowering.torch_threads import TASKS
-from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Target, tirx, tvm
+from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Target, tirx, tvm
 from mlirtri.lowering.tvm_targets import BUILD_PIPELINE, LOWERED_PIPELINE
 
 _REMEMBERED = 256

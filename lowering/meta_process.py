@@ -21,7 +21,7 @@ from typing import Any
 
 from mlirtri.lowering.core.schedule_option import Budget
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tvm_names import PrimFunc, ir
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, ir
 
 SERVE = "from mlirtri.lowering.meta_search import serve; serve()"
 STARTS = 3

@@ -15,7 +15,7 @@ import torch
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.lowering.build_modules import cuda_module, host_module
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tvm_names import PrimFunc, tvm
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, tvm
 from mlirtri.lowering.tvm_targets import BUILD_PIPELINE, tvm_target
 
 _SLOW = 4

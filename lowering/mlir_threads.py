@@ -10,7 +10,7 @@ from math import prod
 
 from mlirtri.dialect.bindings.mlir import apply_transform, ir, operations_named
 from mlirtri.lowering.cloning import replace
-from mlirtri.lowering.mlir_passes import Pass
+from mlirtri.lowering.toolchain.mlir_passes import Pass
 
 MARK = "mlirtri.chunks"
 WORTH = 1 << 16

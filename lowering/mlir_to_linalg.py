@@ -31,7 +31,7 @@ from mlirtri.lowering import (
     import_tm_tensor,
 )
 from mlirtri.lowering.imports import IMPORTED
-from mlirtri.lowering.mlir_passes import run_rewrite
+from mlirtri.lowering.toolchain.mlir_passes import run_rewrite
 from mlirtri.lowering.core.stage import CompileContext
 
 Step = Callable[[ir.Module, CompileContext], None]

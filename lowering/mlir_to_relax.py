@@ -23,8 +23,8 @@ from mlirtri.lowering.relax_devices import devices_of
 from mlirtri.lowering.scalar_body import BODY_OPERATIONS
 from mlirtri.lowering.scalar_to_tir import SCALAR_RULES
 from mlirtri.lowering.structured_to_primfunc import is_structured
-from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, TensorType, relax
-from mlirtri.lowering.tvm_passes import BINDING_LOCATIONS
+from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, TensorType, relax
+from mlirtri.lowering.toolchain.tvm_passes import BINDING_LOCATIONS
 
 __all__ = ["external_rules", "linalg_rules", "tensor_rules", "translate"]
 

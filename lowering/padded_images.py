@@ -16,7 +16,7 @@ from mlirtri.lowering.contraction import Axis, Values
 from mlirtri.lowering.loop_ranges import Linear, linear
 from mlirtri.lowering.tile_statements import counted, in_vectors, replaced, temporary
 from mlirtri.lowering.tir_statements import index, plus
-from mlirtri.lowering.tvm_names import TensorLoad, structural_equal, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
 
 
 @dataclass(frozen=True)

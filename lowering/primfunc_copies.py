@@ -13,8 +13,8 @@ from typing import Any
 from mlirtri.dialect.bindings.mlir import ir, tensor
 from mlirtri.lowering.primfunc_nests import Nest, Place, place_of
 from mlirtri.lowering.tir_to_scalar import constant
-from mlirtri.lowering.tvm_names import TensorLoad, tirx
-from mlirtri.lowering.tvm_names import ir as tvm_ir
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, tirx
+from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 
 Bound = tuple[int, str, int]
 """An axis that is ``>=`` or ``<`` a number."""

@@ -15,8 +15,8 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.primfunc_nests import LOOPS
 from mlirtri.lowering.primfunc_to_linalg import Frame, located
 from mlirtri.lowering.tir_to_scalar import mlir_type
-from mlirtri.lowering.tvm_names import Range, SBlockRealize, structural_walk, tirx
-from mlirtri.lowering.tvm_names import ir as tvm_ir
+from mlirtri.lowering.toolchain.tvm_names import Range, SBlockRealize, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 
 HARMLESS = frozenset({"assume", "undef"})
 """Functions called for an effect that is none here."""

@@ -20,8 +20,8 @@ from mlirtri.lowering.linalg_builder import generic
 from mlirtri.lowering.primfunc_copies import copied
 from mlirtri.lowering.primfunc_nests import Nest, Place, bind_axes, flat, loads_in, nest_of, place_of
 from mlirtri.lowering.tir_to_scalar import Scalars, dtype_of, mlir_type
-from mlirtri.lowering.tvm_names import Analyzer, PrimFunc, SBlockRealize, TensorLoad, tirx
-from mlirtri.lowering.tvm_passes import LOCATION, span_of
+from mlirtri.lowering.toolchain.tvm_names import Analyzer, PrimFunc, SBlockRealize, TensorLoad, tirx
+from mlirtri.lowering.toolchain.tvm_passes import LOCATION, span_of
 
 Size = int | ir.Value
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from mlirtri.lowering.products import OP_PATTERN
 from mlirtri.lowering.schedule_blocks import BlockFacts, NotStaticLoopsError, leaf_blocks
-from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Schedule
+from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Schedule
 
 ELEMENTWISE, BROADCAST, OPAQUE = 0, 1, 8
 """TVM's kinds of a PrimFunc for fusion."""

@@ -19,7 +19,7 @@ from mlirtri.lowering.products import OP_PATTERN, PRODUCT, find_product
 from mlirtri.lowering.schedule_blocks import leaf_blocks
 from mlirtri.lowering.tile_statements import replaced
 from mlirtri.lowering.tir_statements import index
-from mlirtri.lowering.tvm_names import (
+from mlirtri.lowering.toolchain.tvm_names import (
     SCHEDULE_ERRORS,
     Analyzer,
     BlockBuilder,
@@ -35,7 +35,7 @@ from mlirtri.lowering.tvm_names import (
     structural_map,
     tirx,
 )
-from mlirtri.lowering.tvm_passes import bindings_of, operator_of, relax_functions
+from mlirtri.lowering.toolchain.tvm_passes import bindings_of, operator_of, relax_functions
 
 
 def fold_operands(mod: IRModule) -> IRModule:

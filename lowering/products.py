@@ -13,7 +13,15 @@ from typing import Any
 from mlirtri.lowering.contraction import Axis, multiply_add
 from mlirtri.lowering.schedule_blocks import BlockFacts, leaf_blocks
 from mlirtri.lowering.tir_arithmetic import TWICE_AS_WIDE
-from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Schedule, TensorLoad, structural_equal, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    IRModule,
+    PrimFunc,
+    Schedule,
+    TensorLoad,
+    structural_equal,
+    structural_walk,
+    tirx,
+)
 
 OP_PATTERN = "op_pattern"
 REDUCTION, PRODUCT = 3, 4

@@ -24,7 +24,7 @@ from mlirtri.lowering.primfunc import Axis, Names, Statements, buffer, build, st
 from mlirtri.lowering.relax_devices import VDevices, vdevice_of
 from mlirtri.lowering.core.registry import registering
 from mlirtri.lowering.scalar_to_tir import literal as scalar_literal
-from mlirtri.lowering.tvm_names import BlockBuilder, GlobalVar, PrimFunc, TensorType, relax, structural_equal
+from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, GlobalVar, PrimFunc, TensorType, relax, structural_equal
 
 Rule = Callable[["RelaxBuilder", ir.Operation], None]
 RULES: dict[str, Rule] = {}

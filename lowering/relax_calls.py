@@ -18,8 +18,8 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError, KernelTypeError, UnknownNameError, did_you_mean
-from mlirtri.lowering.tvm_names import BlockBuilder, relax
-from mlirtri.lowering.tvm_passes import short_message
+from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, relax
+from mlirtri.lowering.toolchain.tvm_passes import short_message
 
 
 def function_of(path: str) -> Any:

@@ -12,7 +12,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.devices import Device
 from mlirtri.lowering.external_calls import KIND, calls_in, values_of
 from mlirtri.lowering.core.target import Target, as_target
-from mlirtri.lowering.tvm_names import IRModule, relax
+from mlirtri.lowering.toolchain.tvm_names import IRModule, relax
 
 GLOBAL_INFO = "vdevice"
 """Where an IRModule has its devices."""

@@ -19,16 +19,16 @@ from mlirtri.lowering import mlir_to_linalg
 from mlirtri.lowering.dense_constants import array_of, constant_of
 from mlirtri.lowering.imperative import UPDATED_BY
 from mlirtri.lowering.imports import BOUND, DTYPE, set_signature
-from mlirtri.lowering.mlir_passes import Pass, run_passes
+from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 from mlirtri.lowering.primfunc_to_linalg import Size, inline
 from mlirtri.lowering.relax_operators import LEFT_ALONE, OPERATORS
 from mlirtri.lowering.relax_types import flat_dtypes, flat_types, sizes_in, tensor_type
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.tir_to_scalar import Scalars, mlir_type
-from mlirtri.lowering.tvm_names import Analyzer, GlobalVar, IRModule, Target, relax, tirx
-from mlirtri.lowering.tvm_names import ir as tvm_ir
-from mlirtri.lowering.tvm_passes import BINDING_LOCATIONS, relax_functions, run_pass, span_of
-from mlirtri.lowering.tvm_passes import Pass as TvmPass
+from mlirtri.lowering.toolchain.tvm_names import Analyzer, GlobalVar, IRModule, Target, relax, tirx
+from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
+from mlirtri.lowering.toolchain.tvm_passes import BINDING_LOCATIONS, relax_functions, run_pass, span_of
+from mlirtri.lowering.toolchain.tvm_passes import Pass as TvmPass
 
 CLEANING = (
     Pass("canonicalize", "TIR computes every index anew"),

@@ -19,8 +19,8 @@ from mlirtri.lowering.reshape_views import mark_views
 from mlirtri.lowering.row_fusion import fuse_rows
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.tir_locations import locate_blocks
-from mlirtri.lowering.tvm_names import IRModule, relax
-from mlirtri.lowering.tvm_passes import (
+from mlirtri.lowering.toolchain.tvm_names import IRModule, relax
+from mlirtri.lowering.toolchain.tvm_passes import (
     BINDING_LOCATIONS,
     CALLS,
     Pass,

@@ -8,8 +8,8 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.tir_to_scalar import mlir_type
-from mlirtri.lowering.tvm_names import ir as tvm_ir
-from mlirtri.lowering.tvm_names import relax, tirx
+from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
+from mlirtri.lowering.toolchain.tvm_names import relax, tirx
 
 
 def tensor_type(kind: Any) -> ir.RankedTensorType:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import prod
 
-from mlirtri.lowering.tvm_names import IRModule, PrimFunc, relax, tirx
+from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, relax, tirx
 
 VIEW = "mlirtri.view"
 

@@ -23,7 +23,7 @@ from mlirtri.lowering.row_passes import RowWriter
 from mlirtri.lowering.row_plan import RowPlan, Step
 from mlirtri.lowering.row_statements import in_order, lanewise, stored
 from mlirtri.lowering.tir_statements import index, plus
-from mlirtri.lowering.tvm_names import TensorLoad, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_walk, tirx
 
 LEAST_STRIPS = 2
 """Terms of a lane for which a block is worth its end."""

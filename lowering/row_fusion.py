@@ -18,8 +18,8 @@ from mlirtri.lowering.row_merging import Launch, Merged, merged, merged_name
 from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of, says_positions
 from mlirtri.lowering.row_plan import make_plan
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, PrimFunc, ir, relax, structural_walk, tirx
-from mlirtri.lowering.tvm_passes import operator_of
+from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, ir, relax, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_passes import operator_of
 
 Group = tuple[int, ...]
 """Places of bindings in a dataflow block."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.tvm_names import (
+from mlirtri.lowering.toolchain.tvm_names import (
     PrimFunc,
     SBlock,
     SBlockRealize,

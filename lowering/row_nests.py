@@ -16,7 +16,7 @@ from typing import Any
 
 from mlirtri.lowering.schedule_blocks import CHEAP_CALLS
 from mlirtri.lowering.tir_arithmetic import reads_memory
-from mlirtri.lowering.tvm_names import (
+from mlirtri.lowering.toolchain.tvm_names import (
     Analyzer,
     PrimFunc,
     Range,
@@ -28,7 +28,7 @@ from mlirtri.lowering.tvm_names import (
     structural_walk,
     tirx,
 )
-from mlirtri.lowering.tvm_passes import LOCATION
+from mlirtri.lowering.toolchain.tvm_passes import LOCATION
 
 
 class NotRows(Exception):

@@ -31,7 +31,7 @@ from mlirtri.lowering.row_statements import (
     vectorizable,
 )
 from mlirtri.lowering.tir_statements import index, plus
-from mlirtri.lowering.tvm_names import TensorLoad, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, tirx
 from mlirtri.lowering.tvm_targets import vector_bits
 
 STRIP_VECTORS = 4

@@ -17,7 +17,7 @@ from typing import Any
 from mlirtri.lowering.row_nests import Axis, Nest, NotRows, Rows
 from mlirtri.lowering.row_reducers import Reducer, reducer_of
 from mlirtri.lowering.schedule_blocks import CHEAP_CALLS
-from mlirtri.lowering.tvm_names import ir, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import ir, structural_walk, tirx
 
 DEAR = 100
 """What a function such as `exp` counts, in plain operations."""

@@ -20,7 +20,7 @@ from mlirtri.lowering.mlir_reading import affine_index
 from mlirtri.lowering.primfunc import buffer, index, load, store
 from mlirtri.lowering.scalar_integers import integer_power
 from mlirtri.lowering.scalar_to_tir import SCALAR_RULES, ScalarRule, dtype_name, literal
-from mlirtri.lowering.tvm_names import structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import structural_map, structural_walk, tirx
 
 __all__ = ["BODY_OPERATIONS", "ScalarBody", "scalar_conversions", "scalar_floats"]
 Expr = Any

@@ -13,7 +13,7 @@ from mlirtri.lowering.scalar_to_tir import (
     signed,
     unsigned,
 )  # fmt: skip
-from mlirtri.lowering.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import tirx
 
 
 @scalar_rule("arith.extf", "arith.fptosi", "arith.index_cast")

@@ -22,8 +22,8 @@ from mlirtri.lowering.scalar_to_tir import (
     scalar_rule,
 )  # fmt: skip
 from mlirtri.lowering.tir_arithmetic import difference
-from mlirtri.lowering.tvm_names import ir as tvm_ir
-from mlirtri.lowering.tvm_names import structural_equal, tirx
+from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
+from mlirtri.lowering.toolchain.tvm_names import structural_equal, tirx
 
 
 def hide_zero(expression: Expr) -> Expr:

@@ -23,7 +23,7 @@ from mlirtri.lowering.scalar_to_tir import (
     unsigned,
 )  # fmt: skip
 from mlirtri.lowering.tir_arithmetic import wrapped
-from mlirtri.lowering.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import tirx
 
 
 def _is_index(operation: ir.Operation) -> bool:

@@ -21,8 +21,8 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.mlir_reading import dtype_of, scalar_constant
 from mlirtri.lowering.tir_arithmetic import rounded_to_bfloat16, widened_bfloat16
-from mlirtri.lowering.tvm_names import ir as tvm_ir
-from mlirtri.lowering.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
+from mlirtri.lowering.toolchain.tvm_names import tirx
 
 Expr = Any
 Build = Callable[[ir.Operation, Sequence[Expr]], Expr]

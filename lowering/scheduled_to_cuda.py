@@ -22,8 +22,8 @@ from mlirtri.lowering.launch_plan import Plan, make_plan
 from mlirtri.lowering.relax_devices import targets_in
 from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.tvm_executable import KernelExecutable, make_executable
-from mlirtri.lowering.tvm_names import IRModule, PrimFunc, tirx, tvm
-from mlirtri.lowering.tvm_passes import first_failing, locations_of, prim_funcs, short_message, span_of
+from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, tirx, tvm
+from mlirtri.lowering.toolchain.tvm_passes import first_failing, locations_of, prim_funcs, short_message, span_of
 from mlirtri.lowering.tvm_targets import BUILD_PIPELINE, tvm_target
 
 ALIGNMENT = 16

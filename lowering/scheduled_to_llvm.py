@@ -16,8 +16,8 @@ from mlirtri.lowering.reshape_views import VIEW
 from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.torch_threads import loading, use_threads
 from mlirtri.lowering.tvm_executable import MachineExecutable, make_executable, separate_results
-from mlirtri.lowering.tvm_names import IRModule, PrimFunc, relax, tvm
-from mlirtri.lowering.tvm_passes import first_failing, prim_funcs, relax_functions, short_message
+from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, relax, tvm
+from mlirtri.lowering.toolchain.tvm_passes import first_failing, prim_funcs, relax_functions, short_message
 from mlirtri.lowering.tvm_targets import IMPERATIVE, tvm_target
 
 

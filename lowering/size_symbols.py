@@ -12,7 +12,7 @@ from typing import Any
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.primfunc import index
 from mlirtri.lowering.core.size_program import CONSTANT, SIZE, SizeProgram
-from mlirtri.lowering.tvm_names import Analyzer, tirx
+from mlirtri.lowering.toolchain.tvm_names import Analyzer, tirx
 
 _NAMES = ("n", "m", "k", "p", "q")
 _WHOLE = {"arith.addi": lambda x, y: x + y, "arith.subi": lambda x, y: x - y, "arith.muli": lambda x, y: x * y}

@@ -20,8 +20,8 @@ from mlirtri.lowering import (
     stablehlo_sorting,
     stablehlo_sums,
 )
-from mlirtri.lowering.isolated_passes import run_isolated
-from mlirtri.lowering.mlir_passes import Pass, run_rewrite
+from mlirtri.lowering.toolchain.isolated_passes import run_isolated
+from mlirtri.lowering.toolchain.mlir_passes import Pass, run_rewrite
 from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.core.stage import CompileContext
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.tvm_names import PrimFunc, SBlock, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, structural_map, structural_walk, tirx
 
 
 def on_stack(function: PrimFunc) -> PrimFunc:

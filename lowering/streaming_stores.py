@@ -14,7 +14,7 @@ from typing import Any
 
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.large_memory import LINE
-from mlirtri.lowering.tvm_names import PrimFunc, TensorLoad, ir, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, TensorLoad, ir, structural_map, structural_walk, tirx
 
 _IN_LLVM = """
 define linkonce_odr void @{name}(ptr %place, {vector} %value) alwaysinline {{

@@ -21,7 +21,7 @@ from mlirtri.lowering.mlir_reading import affine_index, dtype_of, is_shaped, sha
 from mlirtri.lowering.primfunc import Axis, Names, Statements, buffer, build, index, load, store
 from mlirtri.lowering.primfunc_names import name_of_scalar, name_of_structured
 from mlirtri.lowering.scalar_body import ScalarBody
-from mlirtri.lowering.tvm_names import PrimFunc, tirx
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, tirx
 
 Literal = Callable[[ir.Value], Any]
 

@@ -14,7 +14,7 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.mlir_reading import dtype_of, shape_of, static_integers
 from mlirtri.lowering.primfunc import Axis, Names, Statements, buffer, build, index, load, store
 from mlirtri.lowering.relax_builder import RULES, RelaxBuilder, Splat, Uninitialized, rule
-from mlirtri.lowering.tvm_names import relax, tirx
+from mlirtri.lowering.toolchain.tvm_names import relax, tirx
 
 
 @rule("tensor.expand_shape", "tensor.collapse_shape", "tensor.reshape")

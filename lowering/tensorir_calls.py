@@ -15,7 +15,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.base.tensor_type import TensorType, shown_shape
 from mlirtri.errors import KernelError, KernelTypeError
-from mlirtri.lowering.tvm_names import (
+from mlirtri.lowering.toolchain.tvm_names import (
     SCRIPT_NAMES,
     IRModule,
     PrimFunc,
@@ -25,8 +25,8 @@ from mlirtri.lowering.tvm_names import (
     structural_walk,
     tirx,
 )
-from mlirtri.lowering.tvm_passes import short_message
-from mlirtri.lowering.tvm_text import without_places
+from mlirtri.lowering.toolchain.tvm_passes import short_message
+from mlirtri.lowering.toolchain.tvm_text import without_places
 
 OPAQUE = 8
 """TVM's `op_pattern` of a function that fuses with nothing."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from mlirtri.lowering.contraction import Axis, Values, size_of
 from mlirtri.lowering.tir_statements import index, sequence
-from mlirtri.lowering.tvm_names import structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import structural_map, tirx
 
 
 def replaced(node: Any, values: Values) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mlirtri.lowering.tvm_names import TensorLoad, structural_equal, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_walk, tirx
 
 TWICE_AS_WIDE = {"int32": "int64", "int64": "int128"}
 """Integers of which TVM takes overflow for impossible, and what holds every sum and product of two of them."""

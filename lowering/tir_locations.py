@@ -7,8 +7,8 @@ two lines is cloned, one per line, since its blocks can carry only one.
 
 from __future__ import annotations
 
-from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, PrimFunc, SBlock, ir, relax, structural_map
-from mlirtri.lowering.tvm_passes import BINDING_LOCATIONS, LOCATION, relax_functions
+from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, SBlock, ir, relax, structural_map
+from mlirtri.lowering.toolchain.tvm_passes import BINDING_LOCATIONS, LOCATION, relax_functions
 
 CALL_TIR = ir.Op.get("relax.call_tir")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.lowering.tvm_names import structural_map, structural_walk, tirx, tvm
+from mlirtri.lowering.toolchain.tvm_names import structural_map, structural_walk, tirx, tvm
 
 
 def index(value: int) -> Any:

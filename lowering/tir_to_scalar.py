@@ -15,8 +15,8 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import arith, ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.tir_functions import FUNCTIONS, NOTHING_TO_DO, OF_C
-from mlirtri.lowering.tvm_names import Analyzer, TensorLoad, tirx
-from mlirtri.lowering.tvm_names import ir as tvm_ir
+from mlirtri.lowering.toolchain.tvm_names import Analyzer, TensorLoad, tirx
+from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 
 Load = Callable[[Any, Sequence[Any]], ir.Value]
 _WIDE = {"int128": 128, "uint128": 128}

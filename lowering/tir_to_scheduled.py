@@ -22,8 +22,8 @@ from mlirtri.lowering.schedule_blocks import NotStaticLoopsError, PartedLanesErr
 from mlirtri.lowering.core.schedule_option import budget_of
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tvm_names import IRModule, PrimFunc, Schedule
-from mlirtri.lowering.tvm_passes import (
+from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Schedule
+from mlirtri.lowering.toolchain.tvm_passes import (
     KERNEL_LOCATIONS,
     Pass,
     locations_of,

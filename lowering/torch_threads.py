@@ -24,7 +24,7 @@ from mlirtri import settings
 from mlirtri.dialect.bindings.mlir import execution_engine, ir
 from mlirtri.lowering.core.forks import is_forked, renewed
 from mlirtri.lowering.openmp import torch_runtime
-from mlirtri.lowering.tvm_names import tvm_libraries
+from mlirtri.lowering.toolchain.tvm_names import tvm_libraries
 
 TASKS = 16
 """Tasks of a loop per thread: one that comes late, or has the slower CPU, does fewer of them."""

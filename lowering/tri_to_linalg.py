@@ -21,7 +21,7 @@ from mlirtri.lowering import tri_masks, tri_to_linalg_control, tri_to_linalg_rul
 from mlirtri.lowering.external_calls import declaration_of, is_declaration, refuse_beside_loops, without_signs
 from mlirtri.lowering.imperative import is_imperative
 from mlirtri.lowering.linalg_builder import tensor_type
-from mlirtri.lowering.mlir_passes import Pass, run_passes, run_rewrite
+from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.running_totals import is_marked
 from mlirtri.lowering.running_totals import mark as mark_totals
 from mlirtri.lowering.core.stage import CompileContext

@@ -24,7 +24,7 @@ from mlirtri.lowering.scalar_to_tir import literal
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.tri_decompose import decompose, tri_operations
 from mlirtri.lowering.tri_to_linalg import copied, has_control, rule_of
-from mlirtri.lowering.tvm_names import IRModule, relax
+from mlirtri.lowering.toolchain.tvm_names import IRModule, relax
 
 
 def lower(module: ir.Module, context: CompileContext) -> IRModule:

@@ -18,7 +18,7 @@ import torch
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.lowering.large_memory import empty
 from mlirtri.lowering.launch_plan import Plan, Step, Value
-from mlirtri.lowering.tvm_names import relax, tvm
+from mlirtri.lowering.toolchain.tvm_names import relax, tvm
 
 Launch = Callable[[Sequence[Any], Sequence[Any]], None]
 LITTLE = 1 << 12

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlirtri.lowering.core.cpu import simd_registers
-from mlirtri.lowering.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import tirx
 
 Expr = Any
 _MANTISSA = {"float32": 23, "float64": 52}

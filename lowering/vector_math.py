@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from mlirtri.lowering.double_functions import FUNCTIONS
-from mlirtri.lowering.tvm_names import (
+from mlirtri.lowering.toolchain.tvm_names import (
     IRModule,
     PrimFunc,
     ir,

@@ -40,7 +40,7 @@ print("kernels run on its threads,", torch_runtime()) if torch_runtime() else pr
 _PROBES = {
     "TVM imports": (
         ("apache-tvm", "apache-tvm-ffi"),
-        "from mlirtri.lowering.tvm_names import target; print('LLVM', target.codegen.llvm_version_major())",
+        "from mlirtri.lowering.toolchain.tvm_names import target; print('LLVM', target.codegen.llvm_version_major())",
     ),
     "MLIR imports": (
         ("torch-mlir",),

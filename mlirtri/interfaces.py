@@ -176,8 +176,8 @@ def _signature_before_buffers(module: Any, function: Any, path: Path) -> Any:
 
 
 def _of_relax(module: Any, path: Path) -> tuple[str, Interface]:
-    from mlirtri.lowering.tvm_names import relax
-    from mlirtri.lowering.tvm_passes import relax_functions
+    from mlirtri.lowering.toolchain.tvm_names import relax
+    from mlirtri.lowering.toolchain.tvm_passes import relax_functions
 
     functions = relax_functions(module)
     if len(functions) != 1:
@@ -194,7 +194,7 @@ def _of_relax(module: Any, path: Path) -> tuple[str, Interface]:
 
 def _updates(function: Any) -> dict[int, int]:
     """The arguments that a call in place writes, with the results that are their new contents."""
-    from mlirtri.lowering.tvm_passes import bindings_of, operator_of
+    from mlirtri.lowering.toolchain.tvm_passes import bindings_of, operator_of
 
     found: dict[int, int] = {}
     for binding in bindings_of(function):
@@ -205,7 +205,7 @@ def _updates(function: Any) -> dict[int, int]:
 
 
 def _relax_type(of: Any, name: str, path: Path) -> TensorType:
-    from mlirtri.lowering.tvm_names import tirx
+    from mlirtri.lowering.toolchain.tvm_names import tirx
 
     try:
         sizes = (int(size) if isinstance(size, tirx.IntImm) else UNKNOWN for size in of.shape)

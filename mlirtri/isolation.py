@@ -49,7 +49,7 @@ def try_parsing(read: Callable[[str, str], Any], text: str, file: str) -> None:
 
     `read` is a function of a module: it parses a text, and raises `KernelError` for what this process can find too.
     """
-    from mlirtri.lowering.other_process import OTHER, ProcessDied
+    from mlirtri.lowering.toolchain.worker_process import OTHER, ProcessDied
 
     try:
         OTHER.ask(_limits(len(text)), _parse_and_print, read, text, file)
@@ -62,7 +62,7 @@ def text_of_bytecode(data: bytes, file: str, convert: Callable[[bytes], bytes]) 
 
     `convert`, a function of a module, makes it in another process, and raises `KernelError` for what it cannot read.
     """
-    from mlirtri.lowering.other_process import OTHER, ProcessDied
+    from mlirtri.lowering.toolchain.worker_process import OTHER, ProcessDied
 
     try:
         return OTHER.ask(_limits(len(data)), _converted, convert, data)
@@ -103,7 +103,7 @@ def _place(data: bytes, position: int, file: str) -> Span:
 
 
 def _limits(size: int) -> Any:
-    from mlirtri.lowering.other_process import Limits
+    from mlirtri.lowering.toolchain.worker_process import Limits
 
     return Limits(SECONDS + SECONDS_PER_MEGABYTE * size / 2**20, BYTES + BYTES_PER_BYTE * size)
 

@@ -30,7 +30,7 @@ def readable(kind: str, ir: Any) -> str:
 
         return print_module(ir)
     if kind == "tvmscript":
-        from mlirtri.lowering.tvm_text import print_readable
+        from mlirtri.lowering.toolchain.tvm_text import print_readable
 
         return print_readable(ir)
     return ir.text if isinstance(ir, Code) else str(ir)
@@ -43,7 +43,7 @@ def complete(kind: str, ir: Any) -> str:
 
         return print_complete(ir)
     if kind == "tvmscript":
-        from mlirtri.lowering.tvm_text import print_complete as print_tvm
+        from mlirtri.lowering.toolchain.tvm_text import print_complete as print_tvm
 
         return print_tvm(ir)
     return readable(kind, ir)
@@ -56,7 +56,7 @@ def settle(kind: str, ir: Any) -> Any:
 
         locate_implied_bodies(ir)
     if kind == "tvmscript":
-        from mlirtri.lowering.tvm_text import with_names_as_printed
+        from mlirtri.lowering.toolchain.tvm_text import with_names_as_printed
 
         return with_names_as_printed(ir)
     return ir
@@ -67,7 +67,7 @@ def parse(kind: str, text: str, file: str = "<text>") -> Any:
     if kind == "mlir":
         return settle(kind, _parse_mlir(text, file))
     if kind == "tvmscript":
-        from mlirtri.lowering.tvm_text import parse as parse_tvm
+        from mlirtri.lowering.toolchain.tvm_text import parse as parse_tvm
 
         return parse_tvm(text, file)
     raise ParseError(f"a stage of kind {kind} cannot be resumed from text", Span(file, 1, 1))

@@ -34,7 +34,7 @@ class RelaxProgram(Program):
     """A Relax module as a program."""
 
     def __init__(self, module: Any, file: str, params: Mapping[Any, Any]):
-        from mlirtri.lowering.tvm_passes import relax_functions
+        from mlirtri.lowering.toolchain.tvm_passes import relax_functions
 
         self.module = module
         functions = dict(relax_functions(module))
@@ -44,7 +44,7 @@ class RelaxProgram(Program):
 
     def _interface(self, module: Any) -> Interface:
         """How Python meets the function: results nest as Relax says, where the module's own stage is the first."""
-        from mlirtri.lowering.tvm_names import IRModule
+        from mlirtri.lowering.toolchain.tvm_names import IRModule
 
         if not isinstance(module, IRModule):
             symbol, interface = function_of("mlir", module, Path(self.file))
@@ -69,7 +69,7 @@ def _sizes(module: Any, symbol: str) -> Any:
 
 
 def _tree(kind: Any, numbers: Any, leaves: Mapping[int, Leaf]) -> Any:
-    from mlirtri.lowering.tvm_names import relax
+    from mlirtri.lowering.toolchain.tvm_names import relax
 
     if isinstance(kind, relax.TupleType):
         return tuple(_tree(field, numbers, leaves) for field in kind.fields)
@@ -88,7 +88,7 @@ def _read(module: Any) -> tuple[Any, str]:
         is_path = isinstance(module, Path) or "\n" not in module
         text, file = (read_text(Path(module)), str(module)) if is_path else (str(module), "<text>")
         return parse("tvmscript", text, file), file
-    from mlirtri.lowering.tvm_names import IRModule
+    from mlirtri.lowering.toolchain.tvm_names import IRModule
 
     if not isinstance(module, IRModule):
         raise KernelTypeError(
@@ -128,7 +128,7 @@ def _last_parameters(functions: Mapping[str, Any], name: str, values: Sequence[A
 
 def _as_array(value: Any) -> Any:
     """A tensor that the runtime takes; TVM's own come as arrays."""
-    from mlirtri.lowering.tvm_names import tvm
+    from mlirtri.lowering.toolchain.tvm_names import tvm
 
     if not isinstance(value, tvm.runtime.Tensor):
         return value

@@ -120,7 +120,7 @@ def tune(
 def _rules(kernel: Kernel) -> dict[str, str]:
     """The rule that scheduled each function of a kernel."""
     from mlirtri.lowering.tir_to_scheduled import RULE
-    from mlirtri.lowering.tvm_passes import prim_funcs
+    from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 
     functions = prim_funcs(kernel.walked.records["scheduled"].ir)
     return {name: str((function.attrs or {}).get(RULE, "none")) for name, function in functions}

@@ -69,7 +69,7 @@ def _mlir_problems(module: Any, allowed: tuple[str, ...] | None) -> Iterable[Pro
 
 def _verify_mlir(stage: Stage, module: Any) -> None:
     from mlirtri.dialect.bindings.mlir import ir
-    from mlirtri.lowering.mlir_passes import explain
+    from mlirtri.lowering.toolchain.mlir_passes import explain
 
     try:
         module.operation.verify()
@@ -80,7 +80,7 @@ def _verify_mlir(stage: Stage, module: Any) -> None:
 
 def _relax_problems(mod: Any, stage: str, context: CompileContext) -> Iterable[Problem]:
     from mlirtri.lowering.tir_to_scheduled import SCHEDULED
-    from mlirtri.lowering.tvm_passes import (
+    from mlirtri.lowering.toolchain.tvm_passes import (
         BINDING_LOCATIONS,
         CALLS,
         bindings_of,
@@ -107,8 +107,8 @@ def _relax_problems(mod: Any, stage: str, context: CompileContext) -> Iterable[P
 
 
 def _verify_tvm(stage: Stage, mod: Any) -> None:
-    from mlirtri.lowering.tvm_names import relax
-    from mlirtri.lowering.tvm_passes import short_message
+    from mlirtri.lowering.toolchain.tvm_names import relax
+    from mlirtri.lowering.toolchain.tvm_passes import short_message
 
     try:
         relax.analysis.well_formed(mod)

@@ -10,7 +10,7 @@ from mlirtri.lowering import relax_to_tir
 from mlirtri.lowering.fused_to_relax import lower
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
-from mlirtri.lowering.tvm_names import PrimFunc, relax, tvm
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, relax, tvm
 
 BF16 = ml_dtypes.bfloat16
 MAPS = {1: "affine_map<(d0) -> (d0)>", 2: "affine_map<(d0, d1) -> (d0, d1)>"}

@@ -11,8 +11,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from mlirtri.lowering.tvm_names import structural_walk, tirx
-from mlirtri.lowering.tvm_passes import prim_funcs
+from mlirtri.lowering.toolchain.tvm_names import structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 
 HEADER = Path(__file__).with_name("cuda_emulation.hpp")
 AXES = [f"{kind}Idx.{axis}" for kind in ("block", "thread") for axis in "xyz"]

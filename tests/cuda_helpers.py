@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mlirtri.lowering.tvm_names import PrimFunc, SBlock, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, structural_map, structural_walk, tirx
 
 
 def kernels_in(source):

@@ -6,11 +6,12 @@ import numpy as np
 import torch
 
 from mlirtri.dialect.bindings.mlir import ir, public_functions
-from mlirtri.lowering import fused_to_relax, relax_to_tir, scheduled_to_llvm, tir_to_scheduled, tvm_text
+from mlirtri.lowering import fused_to_relax, relax_to_tir, scheduled_to_llvm, tir_to_scheduled
+from mlirtri.lowering.toolchain import tvm_text
 from mlirtri.lowering.loops_to_primfunc import build_imperative
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
-from mlirtri.lowering.tvm_names import IRModule, structural_equal
+from mlirtri.lowering.toolchain.tvm_names import IRModule, structural_equal
 from mlirtri.lowering.tvm_targets import tvm_target
 
 ROOMS = (("tir", relax_to_tir), ("scheduled", tir_to_scheduled), ("llvm", scheduled_to_llvm))

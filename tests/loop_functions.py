@@ -13,7 +13,7 @@ from mlirtri.lowering.loop_interchange import prepare
 from mlirtri.lowering.loop_schedules import IMPERATIVE
 from mlirtri.lowering.scheduled_to_llvm import build
 from mlirtri.lowering.core.target import Target, as_target
-from mlirtri.lowering.tvm_names import (
+from mlirtri.lowering.toolchain.tvm_names import (
     SCRIPT_NAMES,
     PrimFunc,
     SBlock,

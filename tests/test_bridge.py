@@ -8,7 +8,7 @@ from bridge_helpers import BF16, MAPS, ROWS, bridge, elementwise, function, fuse
 from tolerances import tolerance, within
 
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.tvm_names import relax
+from mlirtri.lowering.toolchain.tvm_names import relax
 
 # --- structured operations ------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import mlirtri as mt
 from mlirtri.lowering import cpu_tiles, tir_to_scheduled
 from mlirtri.lowering.cpu_tiles import Cut, choose_tiles, sizes_of
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tvm_passes import prim_funcs
+from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 
 
 def plain(emit, a, b):

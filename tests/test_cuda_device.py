@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import mlirtri as mt
-from mlirtri.lowering.tvm_names import tvm
+from mlirtri.lowering.toolchain.tvm_names import tvm
 
 
 def has_device() -> bool:

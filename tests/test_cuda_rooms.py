@@ -14,7 +14,7 @@ from tvm_room_helpers import FILE, add_chain, context_for, cuda_code, module, op
 
 from mlirtri.errors import DeviceError, KernelError
 from mlirtri.lowering import cuda_to_ptx, scheduled_to_llvm, tir_to_scheduled
-from mlirtri.lowering.tvm_names import relax
+from mlirtri.lowering.toolchain.tvm_names import relax
 
 CUDA_CASES = {
     "add": (add_chain, [(37, 50), (37, 50)], lambda a, b: a + b + a),

@@ -175,7 +175,7 @@ def test_modules_paths_and_parameters(tmp_path):
 
 def test_large_constants_are_parameters():
     text = RELAX.replace("return (R.add(y", "return (R.add(R.add(y, R.sum(C))")
-    from mlirtri.lowering.tvm_names import relax
+    from mlirtri.lowering.toolchain.tvm_names import relax
 
     module = mt.from_relax(text.replace("R.sum(C)", "R.sum(w)")).module
     [(callee, function)] = [each for each in module.functions_items() if isinstance(each[1], relax.Function)]

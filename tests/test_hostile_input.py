@@ -17,8 +17,8 @@ import mlirtri as mt
 from mlirtri import isolation
 from mlirtri.errors import KernelMemoryError, KernelValueError, ParseError, PassFailedError, UnsupportedOperationError
 from mlirtri.isolation import DEEPEST
-from mlirtri.lowering import isolated_passes
-from mlirtri.lowering.other_process import OTHER
+from mlirtri.lowering.toolchain import isolated_passes
+from mlirtri.lowering.toolchain.worker_process import OTHER
 
 TEXT = """
 #map = affine_map<(d0) -> (d0)>

@@ -13,10 +13,10 @@ from imperative_rooms import walk
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.bindings.mlir import ir, public_functions
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering import tvm_text
+from mlirtri.lowering.toolchain import tvm_text
 from mlirtri.lowering.imperative import updates_of
 from mlirtri.lowering.mlir_reading import dtype_of, shape_of
-from mlirtri.lowering.tvm_names import structural_equal
+from mlirtri.lowering.toolchain.tvm_names import structural_equal
 
 PRELUDE = """
   %c0 = arith.constant 0 : index

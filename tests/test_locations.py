@@ -20,18 +20,18 @@ from mlirtri.errors import CodegenError, CompilerBugError, KernelError, PassFail
 from mlirtri.lowering import (
     build_modules,
     linalg_to_fused,
-    mlir_passes,
     mlir_to_relax,
     relax_to_tir,
     scheduled_to_cuda,
     tri_decompose,
     tri_to_relax,
 )
+from mlirtri.lowering.toolchain import mlir_passes
 from mlirtri.lowering import tri_to_linalg_rules as linalg_rules
-from mlirtri.lowering.mlir_passes import Pass as MlirPass
+from mlirtri.lowering.toolchain.mlir_passes import Pass as MlirPass
 from mlirtri.lowering.relax_builder import RULES
-from mlirtri.lowering.tvm_names import SBlock, structural_walk
-from mlirtri.lowering.tvm_passes import LOCATION, Pass, locations_of, prim_funcs
+from mlirtri.lowering.toolchain.tvm_names import SBlock, structural_walk
+from mlirtri.lowering.toolchain.tvm_passes import LOCATION, Pass, locations_of, prim_funcs
 from mlirtri.printing import parse
 
 
@@ -184,7 +184,7 @@ def test_a_failure_in_relax_to_tir(monkeypatch, pipeline):
 
 
 def test_a_failure_before_blocks_have_lines(monkeypatch):
-    from mlirtri.lowering.tvm_passes import bindings_of, relax_functions
+    from mlirtri.lowering.toolchain.tvm_passes import bindings_of, relax_functions
 
     def run(mod):
         for _, function in relax_functions(mod):

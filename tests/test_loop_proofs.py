@@ -11,10 +11,7 @@ from loop_functions import CUBE, MATRIX, VECTOR, arguments_of, body_of, function
 from mlirtri.lowering.loop_fusion import fused
 from mlirtri.lowering.loop_interchange import prepare
 from mlirtri.lowering.loop_schedules import IMPERATIVE, loops, scheduled
-from mlirtri.lowering.tvm_names import (
-    structural_walk,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import structural_walk, tirx
 
 PROOFS = {
     "rows and columns": ("for i in range(32):\n  for j in range(32):\n    A[i, j] = A[i, j] + x[j]", {"i", "j"}),

@@ -13,10 +13,8 @@ from tolerances import tolerance
 import mlirtri as mt
 from mlirtri.lowering import loop_threads
 from mlirtri.lowering.loop_schedules import scheduled
-from mlirtri.lowering.tvm_names import (
-    IRModule,
-)
-from mlirtri.lowering.tvm_text import parse, print_complete
+from mlirtri.lowering.toolchain.tvm_names import IRModule
+from mlirtri.lowering.toolchain.tvm_text import parse, print_complete
 
 STENCIL = """
 for i in range({rows} - 2):

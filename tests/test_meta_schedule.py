@@ -19,7 +19,7 @@ from mlirtri.lowering.meta_trials import agree
 from mlirtri.lowering.core.schedule_option import Budget, budget_of
 from mlirtri.lowering.core.target import as_target
 from mlirtri.lowering.tuning_file import recall, remember, tuning_file
-from mlirtri.lowering.tvm_passes import prim_funcs
+from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 
 
 @pytest.fixture(autouse=True)

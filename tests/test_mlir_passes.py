@@ -9,7 +9,7 @@ import pytest
 from mlirtri import opt
 from mlirtri.dialect.bindings.mlir import ir, print_complete, print_module
 from mlirtri.errors import PassFailedError, UnknownOptionError
-from mlirtri.lowering.mlir_passes import Pass, run_passes
+from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
 

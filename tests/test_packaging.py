@@ -86,7 +86,7 @@ def test_the_installed_versions_are_the_pinned_ones():
 
 
 def test_tvm_names_knows_the_pinned_versions():
-    from mlirtri.lowering.tvm_names import PINNED
+    from mlirtri.lowering.toolchain.tvm_names import PINNED
 
     requirements = metadata.requires("mlirtri") or []
     assert {f"{name}=={known[0]}" for name, known in PINNED.items()} <= set(requirements)

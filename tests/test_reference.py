@@ -71,7 +71,7 @@ def test_relax_operators_and_their_dtypes(name, cell):
 
 
 def test_relax_has_every_operator_that_the_page_names():
-    from mlirtri.lowering.tvm_names import relax
+    from mlirtri.lowering.toolchain.tvm_names import relax
 
     names = [name for op in OPS.values() if (name := reference.relax_operator(op))]
     assert len(names) > 50

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import mlirtri as mt
-from mlirtri.lowering.tvm_names import relax
+from mlirtri.lowering.toolchain.tvm_names import relax
 
 PIPELINES = ("linalg", "mlir")
 

@@ -91,7 +91,7 @@ def test_every_text_stage_resumes_to_the_same_text_and_numbers(dumped):
 
 
 def test_a_relax_module_read_back_is_structurally_equal():
-    from mlirtri.lowering.tvm_names import structural_equal
+    from mlirtri.lowering.toolchain.tvm_names import structural_equal
     from mlirtri.printing import complete, parse
 
     kernel = mixed.compile(*mixed_arguments(), pipeline="relax")

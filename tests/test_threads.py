@@ -20,7 +20,7 @@ from mlirtri.lowering.openmp import torch_runtime
 from mlirtri.lowering.core.target import host_threads
 from mlirtri.lowering.tile_statements import replaced
 from mlirtri.lowering.tir_statements import simplified
-from mlirtri.lowering.tvm_names import SCRIPT_NAMES, from_source, tirx, tvm
+from mlirtri.lowering.toolchain.tvm_names import SCRIPT_NAMES, from_source, tirx, tvm
 
 SIZE = 1 << 20
 

@@ -11,7 +11,7 @@ from tolerances import within
 from tvm_room_helpers import add_chain, compiled, context_for, module, op, random, run
 
 from mlirtri.lowering import llvm_to_asm
-from mlirtri.lowering.tvm_names import BlockBuilder, TensorType, relax
+from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, TensorType, relax
 
 
 def test_results_may_be_arguments_constants_views_and_repeated():

@@ -11,7 +11,7 @@ import torch
 from loop_functions import function
 
 import mlirtri as mt
-from mlirtri.lowering.tvm_names import IRModule, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import IRModule, structural_walk, tirx
 from mlirtri.lowering.vector_math import expand, mark
 
 FUNCTIONS = {

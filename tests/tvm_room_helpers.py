@@ -9,8 +9,8 @@ import torch
 from mlirtri.lowering import relax_to_tir, scheduled_to_cuda, scheduled_to_llvm, tir_to_scheduled
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
-from mlirtri.lowering.tvm_names import BlockBuilder, TensorType, relax
-from mlirtri.lowering.tvm_passes import prim_funcs
+from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, TensorType, relax
+from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 
 op = relax.op
 FILE = os.path.abspath("kernel.py")

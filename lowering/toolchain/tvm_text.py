@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from mlirtri.errors import ParseError, Span
-from mlirtri.lowering.tvm_names import (
+from mlirtri.lowering.toolchain.tvm_names import (
     SCRIPT_NAMES,
     IRModule,
     PrimFunc,
@@ -24,7 +24,7 @@ from mlirtri.lowering.tvm_names import (
     structural_walk,
     tirx,
 )
-from mlirtri.lowering.tvm_passes import module_text, respelled, short_message
+from mlirtri.lowering.toolchain.tvm_passes import module_text, respelled, short_message
 
 _PLACES = ("ir.Span", "ir.SequentialSpan", "ir.SourceName")
 

@@ -15,8 +15,8 @@ from mlirtri import settings
 from mlirtri.dialect.definition import new_context
 from mlirtri.dialect.bindings.mlir import ir, load_stablehlo, load_torch, print_module
 from mlirtri.errors import KernelError, Note, PassFailedError, Span
-from mlirtri.lowering.mlir_passes import Pass, explain, in_module, parse_pipeline, save_reproducer
-from mlirtri.lowering.other_process import OTHER, Limits, ProcessDied
+from mlirtri.lowering.toolchain.mlir_passes import Pass, explain, in_module, parse_pipeline, save_reproducer
+from mlirtri.lowering.toolchain.worker_process import OTHER, Limits, ProcessDied
 from mlirtri.lowering.core.stage import CompileContext
 
 SECONDS = 600.0

@@ -14,7 +14,7 @@ from typing import Any
 
 from mlirtri.errors import KernelError, PassFailedError, Span
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.tvm_names import BlockBuilder, IRModule, PrimFunc, SBlock, ir, relax, structural_walk
+from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, SBlock, ir, relax, structural_walk
 
 LOCATION = "mlirtri.loc"
 """Annotation of an SBlock: ``"/abs/file.py:line:column"`` of the user's expression that it computes."""
