@@ -27,10 +27,11 @@ from mlirtri.errors import (
     UnsupportedSyntaxError,
     offer,
 )  # fmt: skip
-from mlirtri.lowering import breakpoints, linear_algebra, relax_library
+from mlirtri.lowering import breakpoints, linear_algebra
+from mlirtri.lowering.external import relax_library
 from mlirtri.lowering.ast_builtins import RUN_TIME_BUILTINS
 from mlirtri.lowering.ast_expressions import Method, fold
-from mlirtri.lowering.external import External
+from mlirtri.lowering.external.base import External
 from mlirtri.lowering.language import describe
 from mlirtri.lowering.local_functions import LocalFunction
 from mlirtri.lowering.python_to_ast import parse_function, span_of_node

@@ -10,7 +10,7 @@ import ast
 from typing import Any
 
 from mlirtri.errors import UnsupportedSyntaxError
-from mlirtri.lowering.devices import Device
+from mlirtri.lowering.external.devices import Device
 from mlirtri.lowering.language import describe
 from mlirtri.lowering.python_to_ast import span_of_node
 

@@ -27,7 +27,7 @@ from mlirtri.errors import (
     did_you_mean,
     offer,
 )  # fmt: skip
-from mlirtri.lowering.external import External
+from mlirtri.lowering.external.base import External
 from mlirtri.lowering.iterables import iterable_of
 from mlirtri.lowering.language import describe
 from mlirtri.lowering.python_to_ast import span_of_node

@@ -8,9 +8,9 @@ built at the first call, and refused where there is no device (`DeviceError`).
 from __future__ import annotations
 
 from mlirtri.errors import CodegenError
-from mlirtri.lowering.device_functions import is_for
+from mlirtri.lowering.external.device_functions import is_for
 from mlirtri.lowering.launch_plan import make_plan
-from mlirtri.lowering.relax_devices import targets_in
+from mlirtri.lowering.external.vdevices import targets_in
 from mlirtri.lowering.scheduled_to_cuda import CudaExecutable
 from mlirtri.lowering.scheduled_to_llvm import build, stable_text
 from mlirtri.lowering.core.stage import Code, CompileContext

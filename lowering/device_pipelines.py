@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mlirtri.lowering.devices import Device
+from mlirtri.lowering.external.devices import Device
 from mlirtri.lowering.pipelines import ASM, CUDA, LLVM, SCHEDULED, Pipeline, Room
 from mlirtri.lowering.core.target import Target
 
@@ -27,12 +27,12 @@ def for_devices(pipeline: Pipeline, target: Target, kind: str, ir: Any) -> Pipel
 def _kinds(kind: str, ir: Any) -> set[str]:
     """The kinds of devices, ``"cpu"`` and ``"cuda"``, that the IR names."""
     if kind == "mlir":
-        from mlirtri.lowering.external_calls import KIND, calls_in, values_of  # imports MLIR
+        from mlirtri.lowering.external.calls import KIND, calls_in, values_of  # imports MLIR
 
         regions = [values_of(each) for _, each in calls_in(ir) if each.attributes[KIND].value == "device"]
         return {Device.named(values["device"]).kind for values in regions}
     if kind == "tvmscript":
-        from mlirtri.lowering.relax_devices import kind_of, vdevices_in  # imports TVM
+        from mlirtri.lowering.external.vdevices import kind_of, vdevices_in  # imports TVM
 
         return {kind_of(each) for each in vdevices_in(ir)}
     return set()

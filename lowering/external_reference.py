@@ -13,7 +13,7 @@ import numpy as np
 
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import CodegenError
-from mlirtri.lowering.external_calls import KIND, dtypes_of, values_of
+from mlirtri.lowering.external.calls import KIND, dtypes_of, values_of
 from mlirtri.lowering.external_rules import CALLS
 from mlirtri.lowering.library_sorts import implement_sorts
 from mlirtri.lowering.primfunc import Names

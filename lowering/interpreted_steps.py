@@ -19,7 +19,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.ops.table import Op
 from mlirtri.dialect.base.tensor_type import TensorType, same_shape
 from mlirtri.errors import CompilerBugError
-from mlirtri.lowering.external_calls import declaration_of
+from mlirtri.lowering.external.calls import declaration_of
 
 Step = Callable[..., Sequence[Any]]
 """Values of operands in, a value for each result out. Elements and indices are arrays of rank 0 as well."""

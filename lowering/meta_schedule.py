@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import Any
 
 from mlirtri.errors import CodegenError, DeviceError
-from mlirtri.lowering.device_functions import is_for
+from mlirtri.lowering.external.device_functions import is_for
 from mlirtri.lowering.meta_process import Found, Tuner
 from mlirtri.lowering.schedule_blocks import leaf_blocks
 from mlirtri.lowering.core.schedule_option import Budget, budget_of

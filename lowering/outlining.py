@@ -19,7 +19,7 @@ from mlirtri.dialect.bindings.locations import name_of
 from mlirtri.dialect.bindings.mlir import all_operations_in, func, ir, public_functions
 from mlirtri.lowering.buffer_values import terminator
 from mlirtri.lowering.cloning import clone_all, needed_by
-from mlirtri.lowering.external_calls import ISLAND, KIND
+from mlirtri.lowering.external.calls import ISLAND, KIND
 from mlirtri.lowering.imperative import is_imperative_operation, updates_of
 from mlirtri.lowering.imports import IMPORTED
 

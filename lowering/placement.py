@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedSyntaxError
-from mlirtri.lowering import external_calls
-from mlirtri.lowering.devices import Device
+from mlirtri.lowering.external import calls as external_calls
+from mlirtri.lowering.external.devices import Device
 from mlirtri.lowering.core.target import DEFAULT_CUDA_ARCHITECTURE, Target
 from mlirtri.dialect.builder import Tensor, TriBuilder
 

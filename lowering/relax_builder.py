@@ -21,7 +21,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.mlir_reading import dtype_of, shape_of
 from mlirtri.lowering.primfunc import Axis, Names, Statements, buffer, build, store
-from mlirtri.lowering.relax_devices import VDevices, vdevice_of
+from mlirtri.lowering.external.vdevices import VDevices, vdevice_of
 from mlirtri.lowering.core.registry import registering
 from mlirtri.lowering.scalar_to_tir import literal as scalar_literal
 from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, GlobalVar, PrimFunc, TensorType, relax, structural_equal

@@ -8,7 +8,7 @@ Refuses operators that TVM cannot legalise (`PassFailedError` on their line).
 from __future__ import annotations
 
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.device_functions import has_devices, mark_devices
+from mlirtri.lowering.external.device_functions import has_devices, mark_devices
 from mlirtri.lowering.empty_reductions import fold_empty_loops
 from mlirtri.lowering.library_sorts import has_sorts, implement_sorts
 from mlirtri.lowering.private_elements import mark_elements

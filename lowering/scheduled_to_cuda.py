@@ -17,9 +17,9 @@ from typing import Any
 from mlirtri.errors import CodegenError, DeviceError, KernelError
 from mlirtri.lowering.build_modules import cuda_module
 from mlirtri.lowering.cuda_source import device_module, source_of
-from mlirtri.lowering.device_functions import is_for
+from mlirtri.lowering.external.device_functions import is_for
 from mlirtri.lowering.launch_plan import Plan, make_plan
-from mlirtri.lowering.relax_devices import targets_in
+from mlirtri.lowering.external.vdevices import targets_in
 from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.tvm_executable import KernelExecutable, make_executable
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, tirx, tvm

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from mlirtri.comparison import compare
     from mlirtri.configurations import Config
     from mlirtri.kernel import Kernel
-    from mlirtri.lowering.devices import device
-    from mlirtri.lowering.user_tensorir import tensorir
+    from mlirtri.lowering.external.devices import device
+    from mlirtri.lowering.external.tensorir import tensorir
     from mlirtri.mlir_program import from_mlir
     from mlirtri.onnx_program import from_onnx
     from mlirtri.relax_program import from_relax
@@ -84,8 +84,8 @@ _LAZY = {
     "Kernel": "mlirtri.kernel",
     "resume": "mlirtri.session",
     "Pipeline": "mlirtri.lowering.pipelines",
-    "tensorir": "mlirtri.lowering.user_tensorir",
-    "device": "mlirtri.lowering.devices",
+    "tensorir": "mlirtri.lowering.external.tensorir",
+    "device": "mlirtri.lowering.external.devices",
 }
 _MODULES = ("relax",)
 _STATIC = ("static_print", "static_assert")

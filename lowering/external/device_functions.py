@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.relax_devices import kind_of, vdevice_of, vdevices_in
+from mlirtri.lowering.external.vdevices import kind_of, vdevice_of, vdevices_in
 from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, relax, structural_map
 from mlirtri.lowering.toolchain.tvm_passes import operator_of, relax_functions
 

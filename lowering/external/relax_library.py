@@ -19,7 +19,7 @@ import numpy as np
 from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelTypeError
-from mlirtri.lowering.external import External
+from mlirtri.lowering.external.base import External
 
 ELSEWHERE = {
     "to_vdevice": "write `with mlirtri.device(…):`", "hint_on_device": "write `with mlirtri.device(…):`",
@@ -47,7 +47,7 @@ class RelaxFunction(External):
         return getattr(self, name)
 
     def emit(self, language: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
-        from mlirtri.lowering import external_calls, relax_calls
+        from mlirtri.lowering.external import calls as external_calls, relax_calls
 
         if self.path in ELSEWHERE:
             raise KernelTypeError(f"{self.__name__} is not for kernels", help=ELSEWHERE[self.path])
@@ -72,7 +72,7 @@ def of_tvm(function: Any) -> RelaxFunction | None:
 
 def _inferred(path: str, bound: dict[str, Any], language: Any) -> tuple[Call, list[TensorType]]:
     """The call and the types of its results; Python numbers become tensors where Relax takes nothing else."""
-    from mlirtri.lowering import relax_calls
+    from mlirtri.lowering.external import relax_calls
 
     attempt = Call.of(bound)
     try:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlirtri.errors import KernelTypeError, UnknownOptionError
-from mlirtri.lowering.external import External
+from mlirtri.lowering.external.base import External
 
 
 class TensorIRFunction(External):
@@ -32,7 +32,7 @@ class TensorIRFunction(External):
         self.__name__ = str(symbol or getattr(function, "__name__", "tensorir"))
 
     def emit(self, language: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
-        from mlirtri.lowering import external_calls, tensorir_calls
+        from mlirtri.lowering.external import calls as external_calls, tensorir_calls
 
         call = tensorir_calls.specialized(self, arguments, keywords)
         values = {"function": call.name, "source": call.source}
