@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.bindings.mlir import arith, ir, scf
-from mlirtri.lowering.buffer_values import terminator
+from mlirtri.lowering.mlir.aliasing import terminator
 
 Bits = Sequence[ir.Value | None]
 Rule = Callable[[ir.Operation, Sequence[Bits], int], list[ir.Value]]

@@ -19,7 +19,7 @@ from mlirtri.errors import (
 )
 from mlirtri.lowering.ast_statements import FunctionVisitor
 from mlirtri.lowering.external.calls import declaration_of, drop_unused
-from mlirtri.lowering.imperative import UPDATED_BY
+from mlirtri.lowering.mlir.imperative import UPDATED_BY
 from mlirtri.lowering.language import Language, describe
 from mlirtri.lowering.merging import Differs, kind, packed
 from mlirtri.lowering.placement import Placement

@@ -9,7 +9,7 @@ are of no value so far (``tensor.empty``) become ones whose buffer is there anyw
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import arith, bufferization, ir, linalg, operations_named, tensor
-from mlirtri.lowering.buffer_values import PLACE, VIEWS, ends_in, is_block_argument, is_inside, is_read_only, terminator
+from mlirtri.lowering.mlir.aliasing import PLACE, VIEWS, ends_in, is_block_argument, is_inside, is_read_only, terminator
 
 
 def splats_to_fills(module: ir.Module) -> None:

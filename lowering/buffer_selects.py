@@ -9,7 +9,7 @@ leave an array in different buffers. A view of the choice is the choice of two v
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named, scf
-from mlirtri.lowering.cloning import replace
+from mlirtri.lowering.mlir.cloning import replace
 
 
 def rewrite(module: ir.Module) -> None:

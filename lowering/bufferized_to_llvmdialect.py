@@ -21,11 +21,11 @@ from mlirtri.lowering import (
     mlir_threads,
     mlir_tiles,
     mlir_transposes,
-    narrow_floats,
     size_arguments,
 )
+from mlirtri.lowering.mlir import narrow_floats
 from mlirtri.lowering.bufferized_to_loops import TO_GENERIC, lower_to_loops
-from mlirtri.lowering.imperative import is_imperative
+from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.core.memory_limits import refuse_large_buffers
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.openmp import runtime_library

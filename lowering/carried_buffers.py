@@ -21,7 +21,7 @@ from mlirtri.dialect.bindings.mlir import (
     scf,
     tensor,
 )
-from mlirtri.lowering.buffer_values import (
+from mlirtri.lowering.mlir.aliasing import (
     ends_in,
     is_block_argument,
     is_content_of,

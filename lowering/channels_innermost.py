@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, tensor
-from mlirtri.lowering.linalg_builder import generic, is_zeros, made_by
+from mlirtri.lowering.mlir.linalg_builder import generic, is_zeros, made_by
 
 CONVOLUTIONS = {
     "linalg.conv_1d_ncw_fcw": linalg.conv_1d_nwc_wcf,

@@ -11,7 +11,7 @@ is written in between, its destination becomes an allocation, which upstream lea
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, bufferization, ir, operations_named
-from mlirtri.lowering.buffer_values import PLACE, VIEWS, is_block_argument, root_of
+from mlirtri.lowering.mlir.aliasing import PLACE, VIEWS, is_block_argument, root_of
 
 
 def fill_at_use(module: ir.Module) -> None:

@@ -14,7 +14,7 @@ from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, linalg, operations_named
 from mlirtri.lowering import fusion_guard, linalg_to_fused
 from mlirtri.lowering.core.fusion_edges import Edge
-from mlirtri.lowering.primfunc_names import name_of_structured
+from mlirtri.lowering.mlir.readable_names import name_of_structured
 from mlirtri.lowering.core.stage import CompileContext
 
 _NUMBER = re.compile(r'"fusion:(\d+)"')

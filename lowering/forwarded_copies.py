@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, memref, operations_named
-from mlirtri.lowering.buffer_values import is_block_argument
+from mlirtri.lowering.mlir.aliasing import is_block_argument
 
 FREE = ("memref.alloc", "memref.alloca", "memref.dealloc", "memref.load", "memref.dim")
 """Operations besides arithmetic that may stand between the copy and its reader."""

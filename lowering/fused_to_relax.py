@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering import unread_results
-from mlirtri.lowering.imperative import is_imperative
+from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.imperative_to_relax import loops_of, lower_imperative
 from mlirtri.lowering.toolchain.mlir_passes import run_rewrite
 from mlirtri.lowering.mlir_to_relax import translate

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mlirtri.dialect.bindings.mlir import all_operations, bufferization, ir, linalg, operations_named
-from mlirtri.lowering.imperative import is_imperative
+from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.overwrites import Overwrites
 
 KEPT = "mlirtri.kept"

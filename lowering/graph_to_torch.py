@@ -19,7 +19,7 @@ from mlirtri.dialect.bindings.locations import location_of
 from mlirtri.dialect.bindings.mlir import ir, load_torch, public_functions, torch_importer
 from mlirtri.errors import KernelError, Span, UnsupportedOperationError
 from mlirtri.lowering import torch_carried
-from mlirtri.lowering.imports import BOUND, DTYPE, argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.mlir.attributes import BOUND, DTYPE, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.torch_branches import with_branches
 from mlirtri.lowering.torch_graph import TorchGraph

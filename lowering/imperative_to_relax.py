@@ -17,11 +17,11 @@ from mlirtri.dialect.bindings.locations import errors_at, name_of, span_of
 from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named, public_functions
 from mlirtri.errors import Span, UnsupportedOperationError
 from mlirtri.lowering import bufferized_to_loops, fused_to_bufferized
-from mlirtri.lowering.imperative import updates_of
+from mlirtri.lowering.mlir.imperative import updates_of
 from mlirtri.lowering.launch_plan import PARTS
 from mlirtri.lowering.loops_to_primfunc import build_imperative
-from mlirtri.lowering.mlir_constants import global_constant
-from mlirtri.lowering.mlir_reading import dtype_of
+from mlirtri.lowering.mlir.constants import global_constant
+from mlirtri.lowering.mlir.reading import dtype_of
 from mlirtri.lowering.primfunc import Names
 from mlirtri.lowering.relax_builder import Loops
 from mlirtri.lowering.size_function import is_static, size_program

@@ -14,8 +14,8 @@ Leaves loops inside bodies, whose functions are compiled as imperative ones. Ref
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, tensor
-from mlirtri.lowering.generic_operations import REDUCTION, index_of
-from mlirtri.lowering.index_bounds import bounds_of
+from mlirtri.lowering.mlir.generics import REDUCTION, index_of
+from mlirtri.lowering.mlir.index_bounds import bounds_of
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.total_arithmetic import number
 

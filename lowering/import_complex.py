@@ -19,7 +19,7 @@ from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operatio
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.scalar.complex_functions import RULES as COMPLEX
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.generic_operations import generalize
+from mlirtri.lowering.mlir.generics import generalize
 from mlirtri.lowering.core.stage import CompileContext
 
 KEPT = ("complex.create", "complex.re", "complex.im")

@@ -10,7 +10,7 @@ memory that upstream's bufferization and verifier then find out of bounds. Refus
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir, tensor
-from mlirtri.lowering.cloning import replace
+from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.core.stage import CompileContext
 
 PURE = ("linalg.", "tensor.", "arith.", "math.", "complex.")

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import arith, ir, operations_named, tensor
-from mlirtri.lowering.cloning import inlined
+from mlirtri.lowering.mlir.cloning import inlined
 from mlirtri.lowering.size_reader import before_views
 
 MOST_ELEMENTS = 64

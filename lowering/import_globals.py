@@ -24,8 +24,8 @@ from mlirtri.dialect.bindings.mlir import (
     public_functions,
 )
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.imports import BOUND, STATE, argument_attributes, result_attributes, set_signature
-from mlirtri.lowering.mlir_constants import operation_constant, resource_key
+from mlirtri.lowering.mlir.attributes import BOUND, STATE, argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.mlir.constants import operation_constant, resource_key
 from mlirtri.lowering.core.stage import CompileContext
 
 LOADS = ("ml_program.global_load", "ml_program.global_load_const")
@@ -118,7 +118,7 @@ def _content(made: ir.Operation) -> np.ndarray:
     if isinstance(value, ir.DenseElementsAttr):
         return operation_constant(made)
     if isinstance(value, (ir.IntegerAttr, ir.FloatAttr, ir.BoolAttr)):
-        from mlirtri.lowering.mlir_constants import numpy_dtype
+        from mlirtri.lowering.mlir.constants import numpy_dtype
 
         return np.array(value.value).astype(numpy_dtype(value.type))
     raise UnsupportedOperationError("the value of this global is out of reach", help="make it an argument")

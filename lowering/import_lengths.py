@@ -10,8 +10,8 @@ than what it was cut from, nor than what it was compared with by `minsi`. Leaves
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import arith, func, ir, public_functions, tensor
-from mlirtri.lowering.buffer_values import terminator
-from mlirtri.lowering.imports import LENGTHS, argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.mlir.aliasing import terminator
+from mlirtri.lowering.mlir.attributes import LENGTHS, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.loop_sizes import DESTINATION_STYLE
 from mlirtri.lowering.size_conditions import dim, index
 from mlirtri.lowering.size_function import numbers_of

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, tensor
-from mlirtri.lowering.cloning import replace
-from mlirtri.lowering.generic_operations import index_of
-from mlirtri.lowering.loop_nests import loop_nest
-from mlirtri.lowering.mlir_reading import affine_index
+from mlirtri.lowering.mlir.cloning import replace
+from mlirtri.lowering.mlir.generics import index_of
+from mlirtri.lowering.mlir.loop_nests import loop_nest
+from mlirtri.lowering.mlir.reading import affine_index
 from mlirtri.lowering.core.stage import CompileContext
 
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlirtri.errors import ArgumentMismatchError, UnsupportedOperationError
-from mlirtri.lowering.dense_constants import array_of
+from mlirtri.lowering.mlir.dense_constants import array_of
 from mlirtri.lowering.import_constants import LARGEST_LITERAL
-from mlirtri.lowering.imports import BOUND
+from mlirtri.lowering.mlir.attributes import BOUND
 from mlirtri.lowering.relax_types import sizes_in
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.symbols import kernel_names

@@ -10,7 +10,7 @@ and those in loops and branches. The others are checked before the call (`size_c
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import arith, func, ir, operations_named, tensor
-from mlirtri.lowering.index_bounds import bounds_of
+from mlirtri.lowering.mlir.index_bounds import bounds_of
 from mlirtri.lowering.size_conditions import dim, index, kept_axes, slice_of
 from mlirtri.lowering.size_function import numbers_of
 

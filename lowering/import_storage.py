@@ -19,11 +19,11 @@ from mlirtri.dialect.base.dtypes import find_stored
 from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import all_operations, arith, func, ir, public_functions
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.cloning import replace
+from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.float8_arithmetic import FORMATS, Format, narrowed, widened
-from mlirtri.lowering.generic_operations import generalize
-from mlirtri.lowering.imports import DTYPE, argument_attributes, note_signs, result_attributes, set_signature
-from mlirtri.lowering.mlir_constants import odd_constant, operation_constant
+from mlirtri.lowering.mlir.generics import generalize
+from mlirtri.lowering.mlir.attributes import DTYPE, argument_attributes, note_signs, result_attributes, set_signature
+from mlirtri.lowering.mlir.constants import odd_constant, operation_constant
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 from mlirtri.lowering.odd_integers import computed, holder
 from mlirtri.lowering.core.stage import CompileContext

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import all_operations, apply_transform, ir
-from mlirtri.lowering.cloning import replace
+from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.tensor_decompositions import RULES
 

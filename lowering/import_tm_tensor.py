@@ -14,10 +14,10 @@ from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.bindings.mlir import arith, ir, operations_named
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.lowering import merge_sort
-from mlirtri.lowering.buffer_values import terminator
-from mlirtri.lowering.cloning import inlined, replace
-from mlirtri.lowering.linalg_builder import sizes_of
+from mlirtri.lowering.mlir import merge_sort
+from mlirtri.lowering.mlir.aliasing import terminator
+from mlirtri.lowering.mlir.cloning import inlined, replace
+from mlirtri.lowering.mlir.linalg_builder import sizes_of
 from mlirtri.lowering.running_totals import kind_of, totals
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.tm_tensor_attention import attention

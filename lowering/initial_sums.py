@@ -9,7 +9,7 @@ spread out only to start from it is read as it is. Loops keep theirs: there the 
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, tensor
-from mlirtri.lowering.linalg_builder import generic
+from mlirtri.lowering.mlir.linalg_builder import generic
 
 PRODUCTS = ("linalg.conv_", "linalg.depthwise_conv_", "linalg.matmul", "linalg.batch_matmul", "linalg.matvec")
 STARTS = ("linalg.fill", "tensor.empty")

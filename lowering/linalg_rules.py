@@ -6,8 +6,8 @@ Structured operations become calls of PrimFuncs (`structured_to_primfunc`); cons
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering.mlir_constants import array_constant
-from mlirtri.lowering.mlir_reading import dtype_of, scalar_constant, shape_of
+from mlirtri.lowering.mlir.constants import array_constant
+from mlirtri.lowering.mlir.reading import dtype_of, scalar_constant, shape_of
 from mlirtri.lowering.relax_builder import RelaxBuilder, Splat, Uninitialized, rule
 from mlirtri.lowering.scalar_to_tir import literal
 from mlirtri.lowering.structured_to_primfunc import build_elementwise, build_structured

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mlirtri.dialect.bindings.mlir import all_operations, arith, bufferization, ir, operations_named
-from mlirtri.lowering.buffer_values import is_inside, terminator
+from mlirtri.lowering.mlir.aliasing import is_inside, terminator
 from mlirtri.lowering.size_conditions import dim
 
 Truth = tuple[ir.Value, bool]

@@ -22,7 +22,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering import loop_control
 from mlirtri.lowering.loop_statements import STATEMENTS, LoopTranslation, sequence
-from mlirtri.lowering.mlir_reading import dtype_of, is_shaped
+from mlirtri.lowering.mlir.reading import dtype_of, is_shaped
 from mlirtri.lowering.primfunc import index
 from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.scalar_to_tir import SCALAR_RULES

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mlirtri.dialect.bindings.mlir import arith, ir, memref, operations_named
-from mlirtri.lowering.cloning import replace
+from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.double_functions import FUNCTIONS
 from mlirtri.lowering.scalar_circles import WHOLE, quarters
 

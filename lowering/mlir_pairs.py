@@ -17,9 +17,9 @@ import numpy as np
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, memref, operations_named, scf, vector
 from mlirtri.lowering.core.cpu import cpu_words, simd_registers
-from mlirtri.lowering.generic_operations import PARALLEL, empty_generic
-from mlirtri.lowering.linalg_builder import index_constant
-from mlirtri.lowering.loop_nests import loop_nest
+from mlirtri.lowering.mlir.generics import PARALLEL, empty_generic
+from mlirtri.lowering.mlir.linalg_builder import index_constant
+from mlirtri.lowering.mlir.loop_nests import loop_nest
 from mlirtri.lowering.mlir_tiles import WIDENING, WORTH, Contraction, contraction, parts, widths
 
 _PRODUCTS = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import apply_transform, ir, operations_named
-from mlirtri.lowering.cloning import replace
+from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.toolchain.mlir_passes import Pass
 
 MARK = "mlirtri.chunks"

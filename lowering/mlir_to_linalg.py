@@ -30,7 +30,7 @@ from mlirtri.lowering import (
     import_structured,
     import_tm_tensor,
 )
-from mlirtri.lowering.imports import IMPORTED
+from mlirtri.lowering.mlir.attributes import IMPORTED
 from mlirtri.lowering.toolchain.mlir_passes import run_rewrite
 from mlirtri.lowering.core.stage import CompileContext
 

@@ -10,7 +10,14 @@ from mlirtri.dialect.definition import new_context
 from mlirtri.dialect.bindings.locations import location_of, name_of
 from mlirtri.dialect.bindings.mlir import all_operations, ir, load_torch, onnx_importer, public_functions
 from mlirtri.errors import PassFailedError, Span, UnsupportedOperationError
-from mlirtri.lowering.imports import BOUND, SIZES, argument_attributes, note_signs, result_attributes, set_signature
+from mlirtri.lowering.mlir.attributes import (
+    BOUND,
+    SIZES,
+    argument_attributes,
+    note_signs,
+    result_attributes,
+    set_signature,
+)
 from mlirtri.lowering.toolchain.isolated_passes import run_isolated
 from mlirtri.lowering.toolchain.mlir_passes import Pass
 from mlirtri.lowering.onnx_graph import OnnxGraph

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir
-from mlirtri.lowering.imperative import updates_of
+from mlirtri.lowering.mlir.imperative import updates_of
 
 VIEWS = ("tensor.extract_slice", "tensor.collapse_shape", "tensor.expand_shape", "tensor.cast")
 WRITTEN = {"tensor.insert_slice": 1, "tensor.insert": 1}

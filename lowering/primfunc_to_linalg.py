@@ -16,7 +16,7 @@ from mlirtri.dialect.bindings.locations import location_of
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, tensor
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.errors import KernelError, UnsupportedOperationError
-from mlirtri.lowering.linalg_builder import generic
+from mlirtri.lowering.mlir.linalg_builder import generic
 from mlirtri.lowering.primfunc_copies import copied
 from mlirtri.lowering.primfunc_nests import Nest, Place, bind_axes, flat, loads_in, nest_of, place_of
 from mlirtri.lowering.tir_to_scalar import Scalars, dtype_of, mlir_type

@@ -13,7 +13,7 @@ from typing import Any
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, scf, tensor
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.linalg_builder import generic
+from mlirtri.lowering.mlir.linalg_builder import generic
 from mlirtri.lowering.relax_types import tensor_type
 from mlirtri.lowering.tir_to_scalar import constant, converted, is_float, mlir_type
 

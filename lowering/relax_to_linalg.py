@@ -16,9 +16,9 @@ from mlirtri.dialect.bindings.locations import location_of
 from mlirtri.dialect.bindings.mlir import arith, func, ir, scf, tensor
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
 from mlirtri.lowering import mlir_to_linalg
-from mlirtri.lowering.dense_constants import array_of, constant_of
-from mlirtri.lowering.imperative import UPDATED_BY
-from mlirtri.lowering.imports import BOUND, DTYPE, set_signature
+from mlirtri.lowering.mlir.dense_constants import array_of, constant_of
+from mlirtri.lowering.mlir.imperative import UPDATED_BY
+from mlirtri.lowering.mlir.attributes import BOUND, DTYPE, set_signature
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 from mlirtri.lowering.primfunc_to_linalg import Size, inline
 from mlirtri.lowering.relax_operators import LEFT_ALONE, OPERATORS

@@ -12,7 +12,7 @@ from __future__ import annotations
 from itertools import combinations
 
 from mlirtri.dialect.bindings.mlir import bufferization, ir, public_functions
-from mlirtri.lowering.buffer_values import VIEWS, is_block_argument, same_buffer, terminator
+from mlirtri.lowering.mlir.aliasing import VIEWS, is_block_argument, same_buffer, terminator
 
 
 def rewrite(module: ir.Module) -> None:

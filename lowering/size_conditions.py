@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, linalg, tensor
-from mlirtri.lowering.buffer_values import is_inside
+from mlirtri.lowering.mlir.aliasing import is_inside
 
 EQUAL, NOT_MORE = "==", "<="
 Values = list[ir.Value]

@@ -16,7 +16,7 @@ from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import all_operations, arith, func, ir, operations_named, public_functions
 from mlirtri.errors import Span, UnsupportedOperationError
 from mlirtri.lowering import loop_sizes
-from mlirtri.lowering.imports import CHECK, SIZES, argument_attributes, result_attributes
+from mlirtri.lowering.mlir.attributes import CHECK, SIZES, argument_attributes, result_attributes
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 from mlirtri.lowering.size_conditions import EQUAL, NOT_MORE, Needed, conditions_of, dim
 from mlirtri.lowering.core.size_program import CONSTANT, ELEMENT, SIZE, Condition, SizeProgram, Step

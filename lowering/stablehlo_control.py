@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, scf, tensor
-from mlirtri.lowering.cloning import replace
+from mlirtri.lowering.mlir.cloning import replace
 
 CONTROL = ("stablehlo.while", "stablehlo.case", "stablehlo.if")
 

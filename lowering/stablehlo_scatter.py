@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlirtri.dialect.bindings.mlir import arith, ir, operations_named, scatter_dimensions, scf, tensor
-from mlirtri.lowering.cloning import replace
+from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.scalar_regions import inline_scalars
 
 Body = Callable[[list[ir.Value], list[ir.Value]], Sequence[ir.Value]]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, scf, tensor
-from mlirtri.lowering.cloning import replace
-from mlirtri.lowering.linalg_builder import index_constant
+from mlirtri.lowering.mlir.cloning import replace
+from mlirtri.lowering.mlir.linalg_builder import index_constant
 from mlirtri.lowering.scalar_regions import inline_scalars
 from mlirtri.lowering.stablehlo_scatter import inside_of, loops
 

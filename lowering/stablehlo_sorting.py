@@ -6,7 +6,7 @@ Takes a module after upstream's lowering, which left the sorts alone and turned 
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import arith, ir, operations_named
-from mlirtri.lowering.cloning import replace
+from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.scalar_regions import inline_scalars
 
 

@@ -10,8 +10,8 @@ adds up fp16 or bf16 along a loop, and the conversion behind. Refuses nothing.
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, linalg, tensor
-from mlirtri.lowering.cloning import clone, replace
-from mlirtri.lowering.linalg_builder import dimensions, generic, sizes_of
+from mlirtri.lowering.mlir.cloning import clone, replace
+from mlirtri.lowering.mlir.linalg_builder import dimensions, generic, sizes_of
 
 NAMED = ("linalg.dot", "linalg.matvec", "linalg.vecmat", "linalg.matmul", "linalg.batch_matmul")
 CONVOLUTIONS = ("linalg.conv_", "linalg.depthwise_conv_")

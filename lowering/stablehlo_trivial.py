@@ -8,7 +8,7 @@ was reduced from none, and the operands of barriers in their place: upstream's l
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named, tensor
-from mlirtri.lowering.cloning import replace
+from mlirtri.lowering.mlir.cloning import replace
 
 KEPT = ("stablehlo.while", "stablehlo.if", "stablehlo.case", "stablehlo.return", "stablehlo.custom_call")
 

@@ -13,8 +13,8 @@ from functools import reduce
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import arith, ir, tensor
-from mlirtri.lowering.generic_operations import elements, generic_of_region, index_of, mixed_sizes
-from mlirtri.lowering.loop_nests import loop_nest
+from mlirtri.lowering.mlir.generics import elements, generic_of_region, index_of, mixed_sizes
+from mlirtri.lowering.mlir.loop_nests import loop_nest
 from mlirtri.lowering.core.registry import registering
 from mlirtri.lowering.total_arithmetic import compare, number
 

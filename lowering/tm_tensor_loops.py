@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, tensor
-from mlirtri.lowering.linalg_builder import generic, index_constant, index_value, size_of, sizes_of
-from mlirtri.lowering.loop_nests import loop_nest
+from mlirtri.lowering.mlir.linalg_builder import generic, index_constant, index_value, size_of, sizes_of
+from mlirtri.lowering.mlir.loop_nests import loop_nest
 
 Values = list[ir.Value]
 Combine = Callable[[ir.Value, ir.Value], ir.Value]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.bindings.mlir import arith, ir
-from mlirtri.lowering.mlir_reading import scalar_constant
+from mlirtri.lowering.mlir.reading import scalar_constant
 from mlirtri.lowering.core.registry import registering
 
 Rule = Callable[[ir.Operation], Sequence[ir.Value] | None]

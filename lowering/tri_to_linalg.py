@@ -19,8 +19,8 @@ from mlirtri.dialect.bindings.mlir import all_operations, func, ir
 from mlirtri.dialect.ops.table import Op
 from mlirtri.lowering import tri_masks, tri_to_linalg_control, tri_to_linalg_rules
 from mlirtri.lowering.external.calls import declaration_of, is_declaration, refuse_beside_loops, without_signs
-from mlirtri.lowering.imperative import is_imperative
-from mlirtri.lowering.linalg_builder import tensor_type
+from mlirtri.lowering.mlir.imperative import is_imperative
+from mlirtri.lowering.mlir.linalg_builder import tensor_type
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.running_totals import is_marked
 from mlirtri.lowering.running_totals import mark as mark_totals

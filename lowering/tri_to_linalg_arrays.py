@@ -16,7 +16,7 @@ from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering import running_totals
-from mlirtri.lowering.linalg_builder import (
+from mlirtri.lowering.mlir.linalg_builder import (
     dimensions,
     element_type,
     empty,
@@ -29,7 +29,7 @@ from mlirtri.lowering.linalg_builder import (
     sizes_of,
     tensor_type,
 )  # fmt: skip
-from mlirtri.lowering.loop_nests import loop_nest
+from mlirtri.lowering.mlir.loop_nests import loop_nest
 from mlirtri.lowering.tri_to_linalg_rules import INT64, insert_slice, rule
 from mlirtri.lowering.tri_to_linalg_sorting import less
 

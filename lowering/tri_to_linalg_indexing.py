@@ -13,7 +13,7 @@ from mlirtri.dialect.ops.indexing import resolved
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, scf, tensor
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.lowering.linalg_builder import (
+from mlirtri.lowering.mlir.linalg_builder import (
     as_index,
     cast_to,
     dimensions,
@@ -29,7 +29,7 @@ from mlirtri.lowering.linalg_builder import (
     split_sizes,
     tensor_type,
 )  # fmt: skip
-from mlirtri.lowering.loop_nests import loop_nest
+from mlirtri.lowering.mlir.loop_nests import loop_nest
 from mlirtri.lowering.tri_to_linalg_rules import INT64, aligned, index, insert_slice, moved, rule, scalar_rule
 
 

@@ -15,7 +15,7 @@ from mlirtri.dialect.bindings.mlir import ir, linalg
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.lowering.linalg_builder import dimensions, filled, generic, loop_sizes, map_elements, reshape, size_of
+from mlirtri.lowering.mlir.linalg_builder import dimensions, filled, generic, loop_sizes, map_elements, reshape, size_of
 from mlirtri.lowering.tri_to_linalg_reductions import converted, iterators
 from mlirtri.lowering.tri_to_linalg_rules import FLOAT32, axes_walked, rule
 

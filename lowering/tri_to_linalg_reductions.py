@@ -16,7 +16,7 @@ from mlirtri.dialect.ops.reductions import LONGEST_HALF_SUM, LONGEST_SUM
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.lowering.linalg_builder import (
+from mlirtri.lowering.mlir.linalg_builder import (
     dimensions,
     filled,
     generic,

@@ -11,8 +11,8 @@ from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.bindings.mlir import arith, ir, tensor
 from mlirtri.dialect.scalar.algebra import Scalar
-from mlirtri.lowering import merge_sort
-from mlirtri.lowering.linalg_builder import element_type, sizes_of
+from mlirtri.lowering.mlir import merge_sort
+from mlirtri.lowering.mlir.linalg_builder import element_type, sizes_of
 from mlirtri.lowering.tri_to_linalg_rules import rule
 
 INT64 = DTYPES["int64"]

@@ -20,7 +20,7 @@ from mlirtri.dialect.bindings.mlir import ir, linalg, tensor
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.ops.windows import spread_size
-from mlirtri.lowering.linalg_builder import (
+from mlirtri.lowering.mlir.linalg_builder import (
     dimensions,
     empty,
     filled,

@@ -17,7 +17,7 @@ from mlirtri.dialect.bindings.mlir import ir, print_module, public_functions, te
 from mlirtri.dialect.ops.table import Op, dialect_ops, load
 from mlirtri.lowering import tri_to_linalg
 from mlirtri.lowering.imperative_to_relax import lower_imperative
-from mlirtri.lowering.linalg_builder import tensor_type
+from mlirtri.lowering.mlir.linalg_builder import tensor_type
 from mlirtri.lowering.mlir_to_relax import translate
 from mlirtri.lowering.relax_builder import RelaxBuilder, Splat, rule
 from mlirtri.lowering.scalar_to_tir import literal

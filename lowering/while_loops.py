@@ -10,7 +10,7 @@ Refuses nothing.
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named, scf
-from mlirtri.lowering.buffer_values import is_content_of
+from mlirtri.lowering.mlir.aliasing import is_content_of
 
 
 def rewrite(module: ir.Module) -> None:

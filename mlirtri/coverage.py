@@ -85,7 +85,7 @@ def _complex() -> Collection[str]:
 
 def _loops() -> Collection[str]:
     from mlirtri.lowering import import_control, import_tm_tensor, loops_to_primfunc
-    from mlirtri.lowering.imperative import ELEMENTS
+    from mlirtri.lowering.mlir.imperative import ELEMENTS
 
     forall = ("scf.forall.in_parallel", "tensor.parallel_insert_slice", "tensor.yield")
     inner = (*loops_to_primfunc.STATEMENTS, *loops_to_primfunc._TERMINATORS)

@@ -83,8 +83,8 @@ def _function(module: Any, wanted: str) -> Any:
 def _inline(module: Any, params: Mapping[str, Any]) -> None:
     """Constants in the place of the bound arguments."""
     from mlirtri.dialect.bindings.mlir import ir
-    from mlirtri.lowering.dense_constants import constant_of
-    from mlirtri.lowering.imports import BOUND, argument_attributes, result_attributes, set_signature
+    from mlirtri.lowering.mlir.dense_constants import constant_of
+    from mlirtri.lowering.mlir.attributes import BOUND, argument_attributes, result_attributes, set_signature
 
     function = _function(module, 'params="inline"')
     arguments, block = argument_attributes(function), function.regions[0].blocks[0]
@@ -115,7 +115,7 @@ def _array(tensor: Any) -> Any:
 def _write_results(module: Any) -> None:
     """Upstream's form of results in the caller's memory: what bufferization computes into such a memref directly."""
     from mlirtri.dialect.bindings.mlir import ir
-    from mlirtri.lowering.imports import argument_attributes, result_attributes, set_signature
+    from mlirtri.lowering.mlir.attributes import argument_attributes, result_attributes, set_signature
 
     function = _function(module, "destinations")
     arguments, results = argument_attributes(function), result_attributes(function)

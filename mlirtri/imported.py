@@ -1,4 +1,4 @@
-"""What an imported function says of itself in attributes (`lowering/imports.py`), as part of its `Interface`.
+"""What an imported function says of itself in attributes (`lowering/mlir/attributes.py`), as part of its `Interface`.
 
 Takes the function and the interface of its bare types. Gives it with bound arguments apart, without checks and states
 among the results, and with the dtypes that Python sees. Refuses nothing: the rooms of importers wrote the attributes.
@@ -20,7 +20,15 @@ from mlirtri.lowering.core.interface import Interface, Leaf, RuntimeCheck
 
 def with_facts(function: Any, interface: Interface) -> Interface:
     """The interface of `function`, a `func.func` or what became of one; others say nothing."""
-    from mlirtri.lowering.imports import BOUND, DTYPE, LENGTHS, NUMBER, STATE, argument_attributes, result_attributes
+    from mlirtri.lowering.mlir.attributes import (
+        BOUND,
+        DTYPE,
+        LENGTHS,
+        NUMBER,
+        STATE,
+        argument_attributes,
+        result_attributes,
+    )
 
     if function.operation.name != "func.func":
         return interface
@@ -61,7 +69,7 @@ def error_class(name: str) -> type[Exception]:
 
 def _checks(function: Any, results: Sequence[dict[str, Any]]) -> tuple[RuntimeCheck, ...]:
     from mlirtri.dialect.bindings.locations import span_of
-    from mlirtri.lowering.imports import CHECK, PLACE
+    from mlirtri.lowering.mlir.attributes import CHECK, PLACE
 
     checks = []
     for at, each in enumerate(results):

@@ -113,7 +113,7 @@ def _sizes(module: Any, function: Any) -> SizeProgram | None:
         return None
     if not all(isinstance(kind, ir.RankedTensorType) for kind in (*function.type.inputs, *function.type.results)):
         return None
-    from mlirtri.lowering.imports import IMPORTED
+    from mlirtri.lowering.mlir.attributes import IMPORTED
     from mlirtri.lowering.size_function import is_static, size_program
 
     # Of Python's functions the frontend has seen to sizes inside.
@@ -123,7 +123,7 @@ def _sizes(module: Any, function: Any) -> SizeProgram | None:
 def _updates_of_mlir(module: Any, function: Any) -> dict[int, int]:
     """The arguments that the function writes, with the results that are their new contents."""
     from mlirtri.lowering.fused_to_bufferized import UPDATES
-    from mlirtri.lowering.imperative import updates_of
+    from mlirtri.lowering.mlir.imperative import updates_of
 
     if UPDATES not in module.operation.attributes:
         return updates_of(function)

@@ -14,7 +14,7 @@ from mlirtri.lowering import (
     bufferized_to_llvmdialect,
     bufferized_to_loops,
 )
-from mlirtri.lowering.imperative import is_imperative
+from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.bindings.mlir import ir, scf
-from mlirtri.lowering.linalg_builder import index_constant, index_value
+from mlirtri.lowering.mlir.linalg_builder import index_constant, index_value
 
 Step = Callable[[list[ir.Value], list[ir.Value]], list[ir.Value]]
 

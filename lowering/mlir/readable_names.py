@@ -6,7 +6,7 @@ Takes an operation. Gives an identifier that depends on nothing but what the ope
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir, linalg
-from mlirtri.lowering.mlir_reading import used_dimensions
+from mlirtri.lowering.mlir.reading import used_dimensions
 
 _REDUCTIONS = {
     "addf": "sum", "addi": "sum", "mulf": "prod", "muli": "prod", "maximumf": "max", "maxsi": "max", "maxui": "max",

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, tensor
-from mlirtri.lowering.cloning import replace
-from mlirtri.lowering.mlir_reading import used_dimensions
+from mlirtri.lowering.mlir.cloning import replace
+from mlirtri.lowering.mlir.reading import used_dimensions
 
 PARALLEL, REDUCTION = "#linalg.iterator_type<parallel>", "#linalg.iterator_type<reduction>"
 
