@@ -17,7 +17,7 @@ from typing import Any
 
 from mlirtri.lowering.attention_chains import Chain
 from mlirtri.lowering.row_nests import Nest
-from mlirtri.lowering.tir_statements import index
+from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, tirx
 
 _COMPARISONS = {"LE": (1, 0), "LT": (1, 1), "GE": (-1, 0), "GT": (-1, 1)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.tir_statements import depends_on, sequence, substituted
+from mlirtri.lowering.tir.statements import depends_on, sequence, substituted
 from mlirtri.lowering.toolchain.tvm_names import ir, structural_equal, structural_map, structural_walk, tirx
 
 

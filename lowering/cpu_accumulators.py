@@ -14,7 +14,7 @@ from typing import Any
 
 from mlirtri.lowering.cpu_cells import INT32_MAX, cell_dtype, on_cells, result_of, stored_at_once
 from mlirtri.lowering.cpu_nests import Nest
-from mlirtri.lowering.tir_statements import depends_on, new_buffer, sequence
+from mlirtri.lowering.tir.statements import depends_on, new_buffer, sequence
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
 
 Values = Mapping[Any, Any]

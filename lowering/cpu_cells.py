@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mlirtri.lowering.tir_arithmetic import widened_bfloat16
-from mlirtri.lowering.tir_statements import depends_on, index, sequence
+from mlirtri.lowering.tir.arithmetic import widened_bfloat16
+from mlirtri.lowering.tir.statements import depends_on, index, sequence
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
 
 INT32_MAX = 2**31 - 1

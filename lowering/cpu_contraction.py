@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlirtri.lowering.contraction import Contraction, Values, Way, size_of
+from mlirtri.lowering.tir.contraction import Contraction, Values, Way, size_of
 from mlirtri.lowering.cpu_column_sums import column_sums
 from mlirtri.lowering.cpu_dot_tile import MOST_ROWS as MOST_DOT_ROWS
 from mlirtri.lowering.cpu_dot_tile import DotTile
@@ -36,7 +36,7 @@ from mlirtri.lowering.cpu_tiles import (
     tiles_for,
 )
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tile_statements import (
+from mlirtri.lowering.tir.tiles import (
     at_least,
     at_most,
     counted,
@@ -47,7 +47,7 @@ from mlirtri.lowering.tile_statements import (
     spread,
     temporary,
 )
-from mlirtri.lowering.tir_statements import index, sequence
+from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.toolchain.tvm_names import tirx
 from mlirtri.lowering.tvm_targets import vector_registers
 

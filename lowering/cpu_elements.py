@@ -18,9 +18,9 @@ from mlirtri.lowering.cpu_parallel import Outer, outer_loops
 from mlirtri.lowering.cpu_ranges import parts_of, within
 from mlirtri.lowering.cpu_transposes import turned
 from mlirtri.lowering.loop_strips import Shape, strip
-from mlirtri.lowering.schedule_blocks import PartedLanesError
+from mlirtri.lowering.tir.blocks import PartedLanesError
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tir_statements import fresh, index, plus, sequence, substituted
+from mlirtri.lowering.tir.statements import fresh, index, plus, sequence, substituted
 from mlirtri.lowering.toolchain.tvm_names import ir, structural_walk, tirx
 from mlirtri.lowering.tvm_targets import vector_bits
 

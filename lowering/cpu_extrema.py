@@ -16,8 +16,8 @@ from typing import Any
 from mlirtri.lowering.cpu_accumulators import Accumulators, final_values, is_load, loads_of
 from mlirtri.lowering.cpu_cells import INT32_MAX
 from mlirtri.lowering.cpu_nests import NestAxis
-from mlirtri.lowering.loop_ranges import linear
-from mlirtri.lowering.tir_statements import depends_on
+from mlirtri.lowering.tir.linear_forms import linear
+from mlirtri.lowering.tir.statements import depends_on
 from mlirtri.lowering.toolchain.tvm_names import ir, structural_equal, tirx
 
 _PLACES = [(3, 7), (7, 3), (5, 5)]

@@ -13,7 +13,7 @@ from typing import Any
 from mlirtri import settings
 from mlirtri.lowering.cpu_nests import NestAxis
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tir_statements import index
+from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import structural_map, tirx
 
 PARALLEL_POINTS = 32768

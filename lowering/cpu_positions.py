@@ -20,8 +20,8 @@ from mlirtri.lowering.cpu_cells import INT32_MAX
 from mlirtri.lowering.cpu_extrema import Extremum, extremum_of, lowest
 from mlirtri.lowering.cpu_nests import Nest, NestAxis
 from mlirtri.lowering.loop_strips import Shape, strip
-from mlirtri.lowering.schedule_blocks import PartedLanesError
-from mlirtri.lowering.tir_statements import fresh, index, new_buffer, sequence, substituted
+from mlirtri.lowering.tir.blocks import PartedLanesError
+from mlirtri.lowering.tir.statements import fresh, index, new_buffer, sequence, substituted
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 VECTORS = 4

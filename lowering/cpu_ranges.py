@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from mlirtri.lowering.cpu_nests import COMPARISONS
-from mlirtri.lowering.loop_ranges import linear
+from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.toolchain.tvm_names import ir, structural_map, structural_walk, tirx
 
 MOST_PARTS = 8

@@ -23,10 +23,10 @@ from mlirtri.lowering.cpu_wide_sums import PARTIAL_SUMS, add_blocks, fp32_term, 
 from mlirtri.lowering.cpu_windows import window_loops
 from mlirtri.lowering.loop_pairs import vector_store
 from mlirtri.lowering.loop_strips import Room, Shape, strip
-from mlirtri.lowering.schedule_blocks import PartedLanesError
+from mlirtri.lowering.tir.blocks import PartedLanesError
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tile_statements import temporary
-from mlirtri.lowering.tir_statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
+from mlirtri.lowering.tir.tiles import temporary
+from mlirtri.lowering.tir.statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.toolchain.tvm_names import tirx
 from mlirtri.lowering.tvm_targets import vector_bits, vector_registers
 

@@ -17,8 +17,8 @@ from mlirtri.lowering.cpu_accumulators import Accumulators, extremum_term
 from mlirtri.lowering.cpu_nests import Nest, NestAxis
 from mlirtri.lowering.cpu_positions import PAIR, some_nan
 from mlirtri.lowering.loop_strips import Shape, strip
-from mlirtri.lowering.schedule_blocks import PartedLanesError
-from mlirtri.lowering.tir_statements import fresh, index, new_buffer, plus, sequence, substituted
+from mlirtri.lowering.tir.blocks import PartedLanesError
+from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 VECTORS = 8

@@ -20,7 +20,7 @@ from mlirtri.lowering.row_columns import ColumnWriter, columns_of, lanes_of_rows
 from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of
 from mlirtri.lowering.row_plan import DEAR, RowPlan, make_plan
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tir_statements import index
+from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Range, SBlock, SBlockRealize, Schedule, tirx
 
 ROW_BLOCK_POINTS = 16384

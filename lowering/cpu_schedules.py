@@ -23,10 +23,10 @@ from mlirtri.lowering.cpu_rows import rows
 from mlirtri.lowering.cpu_windows import is_window
 from mlirtri.lowering.loop_schedules import loops
 from mlirtri.lowering.lowered_functions import attempt
-from mlirtri.lowering.reshape_views import VIEW
-from mlirtri.lowering.schedule_blocks import BlockFacts, divide_loops, inline_cheap, leaf_blocks, loop_of
+from mlirtri.lowering.tir.reshape_views import VIEW
+from mlirtri.lowering.tir.blocks import BlockFacts, divide_loops, inline_cheap, leaf_blocks, loop_of
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tir_statements import fresh, sequence
+from mlirtri.lowering.tir.statements import fresh, sequence
 from mlirtri.lowering.toolchain.tvm_names import SCHEDULE_ERRORS, PrimFunc, Schedule, tvm
 
 COLUMN_CHUNK = 256

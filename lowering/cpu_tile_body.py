@@ -15,21 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.bfloat16_storage import BITS, HALF
-from mlirtri.lowering.contraction import Contraction, Values
-from mlirtri.lowering.row_statements import vectorizable
-from mlirtri.lowering.tile_statements import (
-    counted,
-    groups_of,
-    in_lanes,
-    nested,
-    ramp,
-    replaced,
-    sized,
-    spread,
-    zero_of,
-)
-from mlirtri.lowering.tir_statements import index, new_buffer, sequence
+from mlirtri.lowering.tir.bfloat16_storage import BITS, HALF
+from mlirtri.lowering.tir.contraction import Contraction, Values
+from mlirtri.lowering.tir.vectors import vectorizable
+from mlirtri.lowering.tir.tiles import counted, groups_of, in_lanes, nested, ramp, replaced, sized, spread, zero_of
+from mlirtri.lowering.tir.statements import index, new_buffer, sequence
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_map, structural_walk, tirx
 
 UNROLLED_STORES = 3

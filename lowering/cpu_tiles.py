@@ -13,8 +13,8 @@ from typing import Any
 
 from mlirtri.lowering.cpu_parallel import worth
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tile_statements import counted, parts_of
-from mlirtri.lowering.tir_statements import fresh, index
+from mlirtri.lowering.tir.tiles import counted, parts_of
+from mlirtri.lowering.tir.statements import fresh, index
 from mlirtri.lowering.toolchain.tvm_names import tirx
 from mlirtri.lowering.tvm_targets import vector_bits
 

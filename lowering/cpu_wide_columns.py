@@ -25,8 +25,8 @@ from mlirtri.lowering.cpu_parallel import Outer, outer_loops
 from mlirtri.lowering.cpu_tiles import Cut
 from mlirtri.lowering.cpu_wide_sums import add_half, is_special, vector_of
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tile_statements import counted, temporary
-from mlirtri.lowering.tir_statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
+from mlirtri.lowering.tir.tiles import counted, temporary
+from mlirtri.lowering.tir.statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 ROWS = 8

@@ -23,8 +23,8 @@ from typing import Any
 from mlirtri.lowering.cpu_accumulators import Accumulators, is_load
 from mlirtri.lowering.cpu_nests import Nest, NestAxis
 from mlirtri.lowering.loop_strips import Shape, strip
-from mlirtri.lowering.schedule_blocks import PartedLanesError
-from mlirtri.lowering.tir_statements import fresh, index, new_buffer, plus, sequence, substituted
+from mlirtri.lowering.tir.blocks import PartedLanesError
+from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 STEPS = 16

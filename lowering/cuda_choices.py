@@ -13,9 +13,9 @@ from math import prod
 from typing import Any
 
 from mlirtri.lowering.cuda_phases import Phases, Place, Thread, load, own, shape_for, store, stored
-from mlirtri.lowering.schedule_blocks import BlockFacts, leaf_blocks
+from mlirtri.lowering.tir.blocks import BlockFacts, leaf_blocks
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tir_statements import index
+from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import (
     PrimFunc,
     SBlock,

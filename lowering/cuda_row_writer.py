@@ -12,7 +12,7 @@ from typing import Any
 from mlirtri.lowering.cuda_phases import Phases, Place, Shape, Thread, load, own, power_above, store
 from mlirtri.lowering.row_nests import Nest
 from mlirtri.lowering.row_plan import RowPlan, Step
-from mlirtri.lowering.tir_statements import index, sequence
+from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, tirx
 
 Point = dict[Any, Any]

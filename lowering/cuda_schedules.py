@@ -17,9 +17,9 @@ from mlirtri.lowering.cuda_matmul import tensor_cores
 from mlirtri.lowering.cuda_rows import rows
 from mlirtri.lowering.cuda_source import device_module, source_of
 from mlirtri.lowering.cuda_totals import running_totals
-from mlirtri.lowering.schedule_blocks import inlined, leaf_blocks
+from mlirtri.lowering.tir.blocks import inlined, leaf_blocks
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tir_statements import with_body
+from mlirtri.lowering.tir.statements import with_body
 from mlirtri.lowering.toolchain.tvm_names import (
     PrimFunc,
     SBlock,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.tir_arithmetic import is_update
+from mlirtri.lowering.tir.arithmetic import is_update
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, structural_map, tirx
 
 _FENCE = "llvm.arithmetic.fence"

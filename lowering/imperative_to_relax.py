@@ -22,7 +22,7 @@ from mlirtri.lowering.launch_plan import PARTS
 from mlirtri.lowering.loops_to_primfunc import build_imperative
 from mlirtri.lowering.mlir.constants import global_constant
 from mlirtri.lowering.mlir.reading import dtype_of
-from mlirtri.lowering.primfunc import Names
+from mlirtri.lowering.tir.primfunc import Names
 from mlirtri.lowering.relax_builder import Loops
 from mlirtri.lowering.size_function import is_static, size_program
 from mlirtri.lowering.size_symbols import Symbols

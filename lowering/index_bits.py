@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.tir_arithmetic import reads_memory
+from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, ir, structural_map, tirx
 
 

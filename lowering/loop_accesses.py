@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlirtri.lowering.loop_ranges import Linear, LoopRange, linear, range_of, variable
+from mlirtri.lowering.tir.linear_forms import Linear, LoopRange, linear, range_of, variable
 from mlirtri.lowering.toolchain.tvm_names import SBlockRealize, TensorLoad, ir, structural_walk, tirx
 
 _PURE = 1

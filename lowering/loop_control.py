@@ -18,7 +18,7 @@ from mlirtri.lowering.loop_memory import is_number, product, total
 from mlirtri.lowering.loop_places import ANY, LARGEST_COUNT
 from mlirtri.lowering.loop_statements import LoopTranslation, sequence, statement
 from mlirtri.lowering.loop_values import Cell, Scalar, part_dtypes
-from mlirtri.lowering.primfunc import index
+from mlirtri.lowering.tir.primfunc import index
 from mlirtri.lowering.scalar_to_tir import literal
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir

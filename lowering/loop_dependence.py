@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from mlirtri.lowering.loop_accesses import Access, Accesses, accesses_of
-from mlirtri.lowering.loop_ranges import Linear, LoopRange, least, range_of, variable
+from mlirtri.lowering.tir.linear_forms import Linear, LoopRange, least, range_of, variable
 
 PARALLEL = "mlirtri.parallel"
 """Annotation of a `For` whose iterations are independent."""

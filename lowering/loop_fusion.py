@@ -20,8 +20,8 @@ from mlirtri.lowering.loop_accesses import Access, Accesses, accesses_of, is_cel
 from mlirtri.lowering.loop_choice import contains_loops, fit_of
 from mlirtri.lowering.loop_dependence import PARALLEL, are_apart
 from mlirtri.lowering.loop_interchange import with_parts
-from mlirtri.lowering.loop_ranges import LoopRange, range_of
-from mlirtri.lowering.tir_statements import depends_on, index, new_buffer, plus, sequence, substituted, with_body
+from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
+from mlirtri.lowering.tir.statements import depends_on, index, new_buffer, plus, sequence, substituted, with_body
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
 
 Ranges = tuple[LoopRange, ...]

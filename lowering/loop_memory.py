@@ -12,7 +12,7 @@ from typing import Any
 
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.loop_values import part_dtypes
-from mlirtri.lowering.primfunc import index, load, store
+from mlirtri.lowering.tir.primfunc import index, load, store
 from mlirtri.lowering.scalar_to_tir import same_bits
 from mlirtri.lowering.toolchain.tvm_names import tirx
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.loop_ranges import linear
-from mlirtri.lowering.tir_statements import depends_on, index, new_buffer, plus, sequence, substituted
+from mlirtri.lowering.tir.linear_forms import linear
+from mlirtri.lowering.tir.statements import depends_on, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_equal, structural_map, tirx
 
 PARTS = 2

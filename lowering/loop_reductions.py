@@ -13,7 +13,7 @@ from typing import Any
 
 from mlirtri.lowering.loop_accesses import Accesses, accesses_of, is_cell
 from mlirtri.lowering.loop_strips import Shape, rest_loop, strip_loop
-from mlirtri.lowering.tir_statements import depends_on, fresh, index, new_buffer, plus, sequence, whole
+from mlirtri.lowering.tir.statements import depends_on, fresh, index, new_buffer, plus, sequence, whole
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
 
 PARTIAL_VECTORS = 4

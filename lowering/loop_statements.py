@@ -16,7 +16,7 @@ from mlirtri.lowering import loop_memory
 from mlirtri.lowering.loop_memory import Memory, mixed
 from mlirtri.lowering.loop_places import LARGEST_COUNT, bounds_of, decided, is_plain, place
 from mlirtri.lowering.loop_values import LoopValues, Scalar, joined, kept_as, part_dtypes
-from mlirtri.lowering.primfunc import Names, index
+from mlirtri.lowering.tir.primfunc import Names, index
 from mlirtri.lowering.core.registry import registering
 from mlirtri.lowering.scalar_body import mentions
 from mlirtri.lowering.scalar_integers import integer_power

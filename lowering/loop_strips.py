@@ -20,7 +20,7 @@ from typing import Any
 
 from mlirtri.lowering.bfloat16_names import named_before
 from mlirtri.lowering.loop_pairs import vector_store
-from mlirtri.lowering.tir_statements import (
+from mlirtri.lowering.tir.statements import (
     buffer_like,
     depends_on,
     fresh,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.lowering.cpu_parallel import worth
-from mlirtri.lowering.schedule_blocks import CHEAP_CALLS
-from mlirtri.lowering.tir_statements import depends_on, fresh, index, sequence, substituted, with_body
+from mlirtri.lowering.tir.blocks import CHEAP_CALLS
+from mlirtri.lowering.tir.statements import depends_on, fresh, index, sequence, substituted, with_body
 from mlirtri.lowering.toolchain.tvm_names import ir, structural_walk, tirx
 
 PARALLEL_POINTS = 65536

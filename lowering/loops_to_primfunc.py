@@ -23,7 +23,7 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering import loop_control
 from mlirtri.lowering.loop_statements import STATEMENTS, LoopTranslation, sequence
 from mlirtri.lowering.mlir.reading import dtype_of, is_shaped
-from mlirtri.lowering.primfunc import index
+from mlirtri.lowering.tir.primfunc import index
 from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.scalar_to_tir import SCALAR_RULES
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Range, SBlock, SBlockRealize, tirx

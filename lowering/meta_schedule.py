@@ -18,7 +18,7 @@ from typing import Any
 from mlirtri.errors import CodegenError, DeviceError
 from mlirtri.lowering.external.device_functions import is_for
 from mlirtri.lowering.meta_process import Found, Tuner
-from mlirtri.lowering.schedule_blocks import leaf_blocks
+from mlirtri.lowering.tir.blocks import leaf_blocks
 from mlirtri.lowering.core.schedule_option import Budget, budget_of
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target

@@ -16,7 +16,7 @@ from mlirtri.lowering import external_rules, linalg_rules, tensor_rules
 from mlirtri.lowering.external.calls import is_declaration
 from mlirtri.lowering.linalg_rules import elementwise, structured
 from mlirtri.lowering.mlir.reading import dtype_of, shape_of
-from mlirtri.lowering.primfunc import Names
+from mlirtri.lowering.tir.primfunc import Names
 from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.relax_builder import RULES, Loops, RelaxBuilder, Rule
 from mlirtri.lowering.external.vdevices import devices_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.bfloat16_storage import HALF
+from mlirtri.lowering.tir.bfloat16_storage import HALF
 from mlirtri.lowering.toolchain.tvm_names import tirx
 from mlirtri.lowering.vector_math import always_bound, with_places
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.contraction import Axis, Values
-from mlirtri.lowering.loop_ranges import Linear, linear
-from mlirtri.lowering.tile_statements import counted, in_vectors, replaced, temporary
-from mlirtri.lowering.tir_statements import index, plus
+from mlirtri.lowering.tir.contraction import Axis, Values
+from mlirtri.lowering.tir.linear_forms import Linear, linear
+from mlirtri.lowering.tir.tiles import counted, in_vectors, replaced, temporary
+from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
 
 

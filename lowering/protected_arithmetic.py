@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.tir_arithmetic import TWICE_AS_WIDE, difference, is_exact, is_update, reads_memory, wrapped
+from mlirtri.lowering.tir.arithmetic import TWICE_AS_WIDE, difference, is_exact, is_update, reads_memory, wrapped
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, structural_map, tirx
 
 _OPERATORS = (tirx.Add, tirx.Sub, tirx.Mul)

@@ -13,9 +13,9 @@ from mlirtri.lowering.empty_reductions import fold_empty_loops
 from mlirtri.lowering.library_sorts import has_sorts, implement_sorts
 from mlirtri.lowering.private_elements import mark_elements
 from mlirtri.lowering.product_operands import fold_operands, fold_padding
-from mlirtri.lowering.products import mark_products
+from mlirtri.lowering.tir.products import mark_products
 from mlirtri.lowering.protected_arithmetic import protect_arithmetic
-from mlirtri.lowering.reshape_views import mark_views
+from mlirtri.lowering.tir.reshape_views import mark_views
 from mlirtri.lowering.row_fusion import fuse_rows
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.tir_locations import locate_blocks

@@ -14,7 +14,7 @@ from typing import Any
 
 from mlirtri.lowering.row_nests import Nest
 from mlirtri.lowering.row_plan import DEAR, RowPlan, Step
-from mlirtri.lowering.row_statements import (
+from mlirtri.lowering.tir.vectors import (
     INFINITY_BITS,
     Joined,
     doubled_up_to,
@@ -30,7 +30,7 @@ from mlirtri.lowering.row_statements import (
     together,
     vectorizable,
 )
-from mlirtri.lowering.tir_statements import index, plus
+from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, tirx
 from mlirtri.lowering.tvm_targets import vector_bits
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from mlirtri.lowering.row_nests import Axis, Nest, NotRows, Rows
 from mlirtri.lowering.row_reducers import Reducer, reducer_of
-from mlirtri.lowering.schedule_blocks import CHEAP_CALLS
+from mlirtri.lowering.tir.blocks import CHEAP_CALLS
 from mlirtri.lowering.toolchain.tvm_names import ir, structural_walk, tirx
 
 DEAR = 100

@@ -21,7 +21,7 @@ from mlirtri.lowering.scalar_to_tir import (
     literal,
     scalar_rule,
 )  # fmt: skip
-from mlirtri.lowering.tir_arithmetic import difference
+from mlirtri.lowering.tir.arithmetic import difference
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 from mlirtri.lowering.toolchain.tvm_names import structural_equal, tirx
 

@@ -22,7 +22,7 @@ from mlirtri.lowering.scalar_to_tir import (
     signed,
     unsigned,
 )  # fmt: skip
-from mlirtri.lowering.tir_arithmetic import wrapped
+from mlirtri.lowering.tir.arithmetic import wrapped
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 

@@ -12,7 +12,7 @@ from mlirtri.errors import CodegenError, KernelError
 from mlirtri.lowering.build_modules import host_ready
 from mlirtri.lowering.launch_plan import make_plan
 from mlirtri.lowering.lowered_functions import built
-from mlirtri.lowering.reshape_views import VIEW
+from mlirtri.lowering.tir.reshape_views import VIEW
 from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.torch_threads import loading, use_threads
 from mlirtri.lowering.tvm_executable import MachineExecutable, make_executable, separate_results

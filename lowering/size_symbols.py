@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering.primfunc import index
+from mlirtri.lowering.tir.primfunc import index
 from mlirtri.lowering.core.size_program import CONSTANT, SIZE, SizeProgram
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, tirx
 

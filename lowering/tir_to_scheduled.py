@@ -18,7 +18,7 @@ from mlirtri.lowering.cpu_schedules import CPU_RULES
 from mlirtri.lowering.cuda_schedules import CUDA_RULES
 from mlirtri.lowering.external.device_functions import is_for
 from mlirtri.lowering.external.vdevices import targets_in
-from mlirtri.lowering.schedule_blocks import NotStaticLoopsError, PartedLanesError
+from mlirtri.lowering.tir.blocks import NotStaticLoopsError, PartedLanesError
 from mlirtri.lowering.core.schedule_option import budget_of
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target

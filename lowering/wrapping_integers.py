@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from mlirtri.lowering.tir_arithmetic import TWICE_AS_WIDE
+from mlirtri.lowering.tir.arithmetic import TWICE_AS_WIDE
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, ir, register_pure_operator, structural_map, tirx
 from mlirtri.lowering.vector_math import is_for_cpu
 

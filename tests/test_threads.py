@@ -18,8 +18,8 @@ from mlirtri.lowering import torch_threads
 from mlirtri.lowering.even_tasks import in_even_tasks
 from mlirtri.lowering.openmp import torch_runtime
 from mlirtri.lowering.core.target import host_threads
-from mlirtri.lowering.tile_statements import replaced
-from mlirtri.lowering.tir_statements import simplified
+from mlirtri.lowering.tir.tiles import replaced
+from mlirtri.lowering.tir.statements import simplified
 from mlirtri.lowering.toolchain.tvm_names import SCRIPT_NAMES, from_source, tirx, tvm
 
 SIZE = 1 << 20

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from mlirtri.lowering.tir_arithmetic import rounded_to_bfloat16, widened_bfloat16
+from mlirtri.lowering.tir.arithmetic import rounded_to_bfloat16, widened_bfloat16
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, TensorLoad, ir, structural_map, structural_walk, tirx
 
 HALF, BITS = "bfloat16", "uint16"

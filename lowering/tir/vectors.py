@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.tir_statements import index, plus
+from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.toolchain.tvm_names import ir, structural_map, tirx
 
 INFINITY_BITS = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mlirtri.lowering.contraction import Axis, Values, size_of
-from mlirtri.lowering.tir_statements import index, sequence
+from mlirtri.lowering.tir.contraction import Axis, Values, size_of
+from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.toolchain.tvm_names import structural_map, tirx
 
 
