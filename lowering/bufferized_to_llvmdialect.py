@@ -21,8 +21,8 @@ from mlirtri.lowering import (
     mlir_threads,
     mlir_tiles,
     mlir_transposes,
-    size_arguments,
 )
+from mlirtri.lowering.sizes import arguments as size_arguments
 from mlirtri.lowering.mlir import narrow_floats
 from mlirtri.lowering.bufferized_to_loops import TO_GENERIC, lower_to_loops
 from mlirtri.lowering.mlir.imperative import is_imperative

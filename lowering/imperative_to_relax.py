@@ -24,7 +24,7 @@ from mlirtri.lowering.mlir.constants import global_constant
 from mlirtri.lowering.mlir.reading import dtype_of
 from mlirtri.lowering.tir.primfunc import Names
 from mlirtri.lowering.relax_builder import Loops
-from mlirtri.lowering.size_function import is_static, size_program
+from mlirtri.lowering.sizes.function import is_static, size_program
 from mlirtri.lowering.size_symbols import Symbols
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, TensorType, relax

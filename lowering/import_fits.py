@@ -9,8 +9,8 @@ sizes before the call is checked there (`size_conditions`). Refuses nothing.
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import arith, ir, public_functions, scf
-from mlirtri.lowering import loop_sizes
-from mlirtri.lowering.size_conditions import EQUAL, conditions_of
+from mlirtri.lowering.sizes import loops as loop_sizes
+from mlirtri.lowering.sizes.conditions import EQUAL, conditions_of
 
 MESSAGE = "the sizes of the operands do not fit each other"
 PREDICATES = {True: arith.CmpIPredicate.eq, False: arith.CmpIPredicate.sle}

@@ -12,9 +12,9 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.mlir import arith, func, ir, public_functions, tensor
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.attributes import LENGTHS, argument_attributes, result_attributes, set_signature
-from mlirtri.lowering.loop_sizes import DESTINATION_STYLE
-from mlirtri.lowering.size_conditions import dim, index
-from mlirtri.lowering.size_function import numbers_of
+from mlirtri.lowering.sizes.loops import DESTINATION_STYLE
+from mlirtri.lowering.sizes.conditions import dim, index
+from mlirtri.lowering.sizes.function import numbers_of
 from mlirtri.lowering.core.size_program import OPERATIONS
 
 Axis = tuple[int, int]

@@ -16,8 +16,8 @@ from math import prod
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import arith, func, ir, operations_named, tensor
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.size_conditions import dim, index
-from mlirtri.lowering.size_function import Numbers, numbers_of
+from mlirtri.lowering.sizes.conditions import dim, index
+from mlirtri.lowering.sizes.function import Numbers, numbers_of
 from mlirtri.lowering.core.size_program import CONSTANT
 
 Size = tuple[int, Counter]

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import arith, func, ir, operations_named, tensor
 from mlirtri.lowering.mlir.index_bounds import bounds_of
-from mlirtri.lowering.size_conditions import dim, index, kept_axes, slice_of
-from mlirtri.lowering.size_function import numbers_of
+from mlirtri.lowering.sizes.conditions import dim, index, kept_axes, slice_of
+from mlirtri.lowering.sizes.function import numbers_of
 
 NAMES = ("tensor.extract_slice", "tensor.insert_slice")
 MESSAGE = "a slice is out of bounds"

@@ -22,7 +22,7 @@ from mlirtri.lowering.failed_allocations import gives_status
 from mlirtri.lowering.fused_to_bufferized import COUNTS, SIGNATURE, UPDATES
 from mlirtri.lowering.mlir_executable import MlirExecutable
 from mlirtri.lowering.openmp import INSTALL, runtime_library
-from mlirtri.lowering.size_arguments import unknown_sizes
+from mlirtri.lowering.sizes.arguments import unknown_sizes
 from mlirtri.lowering.core.stage import Code, CompileContext
 
 

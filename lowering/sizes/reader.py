@@ -7,7 +7,7 @@ where it is not arithmetic on the sizes of the arguments and on elements at know
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering.size_conditions import kept_axes
+from mlirtri.lowering.sizes.conditions import kept_axes
 from mlirtri.lowering.core.size_program import CONSTANT, ELEMENT, OPERATIONS, SIZE, Step
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from mlirtri.dialect.bindings.mlir import all_operations, arith, bufferization, ir, operations_named
 from mlirtri.lowering.mlir.aliasing import is_inside, terminator
-from mlirtri.lowering.size_conditions import dim
+from mlirtri.lowering.sizes.conditions import dim
 
 Truth = tuple[ir.Value, bool]
 """A value of i1, and what it has to be."""
