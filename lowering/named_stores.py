@@ -11,7 +11,7 @@ from typing import Any
 
 from mlirtri.lowering.tir.bfloat16_storage import HALF
 from mlirtri.lowering.toolchain.tvm_names import tirx
-from mlirtri.lowering.vector_math import always_bound, with_places
+from mlirtri.lowering.elementary.tir_pass import always_bound, with_places
 
 
 def with_names_kept(stores: list[Any]) -> tuple[list[Any], list[Any]]:

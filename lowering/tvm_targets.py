@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from mlirtri.lowering.toolchain import tvm_names
-from mlirtri.lowering import vector_math, wrapping_integers
+from mlirtri.lowering.elementary import tir_pass as vector_math
+from mlirtri.lowering import wrapping_integers
 from mlirtri.lowering.exact_products import fence_products
 from mlirtri.lowering.index_bits import cast_index_bits
 from mlirtri.lowering.core.target import Target

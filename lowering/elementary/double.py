@@ -6,9 +6,9 @@ Takes and gives what `vector_functions` does. Imported for the table `FUNCTIONS`
 
 from __future__ import annotations
 
-from mlirtri.lowering.circular_functions import is_near, sine_and_cosine
-from mlirtri.lowering.vector_functions import HALF_PI, LN2, Expr, Lanes, exponential, function, natural_logarithm
-from mlirtri.lowering.wide_functions import FUNCTIONS
+from mlirtri.lowering.elementary.circular import is_near, sine_and_cosine
+from mlirtri.lowering.elementary.functions import HALF_PI, LN2, Expr, Lanes, exponential, function, natural_logarithm
+from mlirtri.lowering.elementary.wide import FUNCTIONS
 
 __all__ = ["FUNCTIONS"]
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from mlirtri.lowering.circular_functions import circular_polynomials
-from mlirtri.lowering.vector_functions import FUNCTIONS, HALF_PI
+from mlirtri.lowering.elementary.circular import circular_polynomials
+from mlirtri.lowering.elementary.functions import FUNCTIONS, HALF_PI
 
 TWO_OVER_PI = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE5163ABDEBBC561B7246E3A
 """2 / pi times 2**288."""

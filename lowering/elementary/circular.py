@@ -5,7 +5,7 @@ Takes and gives what `vector_functions` does, in whose table they are.
 
 from __future__ import annotations
 
-from mlirtri.lowering.vector_functions import HALF_PI, TWO_OVER_PI, Expr, Lanes, function
+from mlirtri.lowering.elementary.functions import HALF_PI, TWO_OVER_PI, Expr, Lanes, function
 
 _SIN = {
     "float32": (-0.1666666716337204, 0.008333330042660236, -0.00019839480228256434, 2.7194739686819958e-06),

@@ -7,8 +7,8 @@ they are the latter's.
 
 from __future__ import annotations
 
-from mlirtri.lowering.circular_functions import circular_polynomials, is_near, quarters_of
-from mlirtri.lowering.vector_functions import (
+from mlirtri.lowering.elementary.circular import circular_polynomials, is_near, quarters_of
+from mlirtri.lowering.elementary.functions import (
     FUNCTIONS,
     HALF_PI,
     Expr,
