@@ -28,7 +28,7 @@ from mlirtri.lowering.bufferized_to_loops import TO_GENERIC, lower_to_loops
 from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.core.memory_limits import refuse_large_buffers
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
-from mlirtri.lowering.openmp import runtime_library
+from mlirtri.lowering.runtime.openmp import runtime_library
 from mlirtri.lowering.core.stage import CompileContext
 
 _PREFIX = "mlirtri_"

@@ -18,7 +18,7 @@ from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named, 
 from mlirtri.errors import Span, UnsupportedOperationError
 from mlirtri.lowering import bufferized_to_loops, fused_to_bufferized
 from mlirtri.lowering.mlir.imperative import updates_of
-from mlirtri.lowering.launch_plan import PARTS
+from mlirtri.lowering.runtime.launch_plan import PARTS
 from mlirtri.lowering.loops_to_primfunc import build_imperative
 from mlirtri.lowering.mlir.constants import global_constant
 from mlirtri.lowering.mlir.reading import dtype_of

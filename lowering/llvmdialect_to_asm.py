@@ -20,8 +20,8 @@ from mlirtri.errors import CodegenError, Note
 from mlirtri.lowering.bufferized_to_llvmdialect import symbol_of
 from mlirtri.lowering.failed_allocations import gives_status
 from mlirtri.lowering.fused_to_bufferized import COUNTS, SIGNATURE, UPDATES
-from mlirtri.lowering.mlir_executable import MlirExecutable
-from mlirtri.lowering.openmp import INSTALL, runtime_library
+from mlirtri.lowering.runtime.mlir_executable import MlirExecutable
+from mlirtri.lowering.runtime.openmp import INSTALL, runtime_library
 from mlirtri.lowering.sizes.arguments import unknown_sizes
 from mlirtri.lowering.core.stage import Code, CompileContext
 

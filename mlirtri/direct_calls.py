@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from mlirtri.lowering.large_memory import LARGE, empty_array
+from mlirtri.lowering.runtime.large_memory import LARGE, empty_array
 
 if TYPE_CHECKING:
-    from mlirtri.lowering.tvm_executable import Direct
+    from mlirtri.lowering.runtime.tvm_executable import Direct
 
 General = Callable[[Sequence[Any], Any], Any]
 """The arguments, and `out` or None."""

@@ -33,7 +33,7 @@ import torch
 print(f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built for CPUs only")
 for index in range(torch.cuda.device_count()):
     print(torch.cuda.get_device_name(index), "sm_%d%d" % torch.cuda.get_device_capability(index))
-from mlirtri.lowering.openmp import torch_runtime
+from mlirtri.lowering.runtime.openmp import torch_runtime
 print("kernels run on its threads,", torch_runtime()) if torch_runtime() else print("kernels run on TVM's threads")
 """
 
@@ -229,7 +229,7 @@ def _check_nvcc() -> Check:
 
 
 def _check_openmp() -> Check:
-    from mlirtri.lowering.openmp import INSTALL, runtime_library
+    from mlirtri.lowering.runtime.openmp import INSTALL, runtime_library
 
     found = runtime_library()
     return Check("OpenMP", found or "no runtime: pipeline mlir runs on one thread", fix="" if found else INSTALL)

@@ -15,7 +15,7 @@ import torch
 
 from mlirtri.arrays import is_settled
 from mlirtri.direct_calls import General, Type, plain_checker, shortest_empty
-from mlirtri.lowering.large_memory import LARGE, empty_array
+from mlirtri.lowering.runtime.large_memory import LARGE, empty_array
 from mlirtri.lowering.core.stage import Executable
 
 MOST_SHAPES = 4096

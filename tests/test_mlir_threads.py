@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mlirtri as mt
-from mlirtri.lowering import openmp
+from mlirtri.lowering.runtime import openmp
 
 needs_runtime = pytest.mark.skipif(openmp.runtime_library() is None, reason="there is no OpenMP runtime")
 
@@ -116,7 +116,7 @@ def test_code_with_threads_is_refused_where_there_is_no_runtime(monkeypatch):
 
 
 def test_the_runtime_is_looked_for_once_and_is_no_gnu_one():
-    program = "from mlirtri.lowering.openmp import runtime_library; print(runtime_library())"
+    program = "from mlirtri.lowering.runtime.openmp import runtime_library; print(runtime_library())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(openmp.runtime_library())
     assert "gomp" not in done.stdout

@@ -23,7 +23,7 @@ from typing import Any
 from mlirtri import settings
 from mlirtri.dialect.bindings.mlir import execution_engine, ir
 from mlirtri.lowering.core.forks import is_forked, renewed
-from mlirtri.lowering.openmp import torch_runtime
+from mlirtri.lowering.runtime.openmp import torch_runtime
 from mlirtri.lowering.toolchain.tvm_names import tvm_libraries
 
 TASKS = 16

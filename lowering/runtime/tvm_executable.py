@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.lowering.large_memory import empty
-from mlirtri.lowering.launch_plan import Plan, Step, Value
+from mlirtri.lowering.runtime.large_memory import empty
+from mlirtri.lowering.runtime.launch_plan import Plan, Step, Value
 from mlirtri.lowering.toolchain.tvm_names import relax, tvm
 
 Launch = Callable[[Sequence[Any], Sequence[Any]], None]
