@@ -35,8 +35,8 @@ class Room:
         return self.load().lower(ir, context)
 
 
-AST = Stage("ast", "python", Room("python_to_ast"))
-TRI = Stage("tri", "mlir", Room("ast_to_tri"))
+AST = Stage("ast", "python", Room("frontend.python_to_ast"))
+TRI = Stage("tri", "mlir", Room("frontend.ast_to_tri"))
 LINALG = Stage("linalg", "mlir", Room("tri_to_linalg"))
 FUSED = Stage("fused", "mlir", Room("linalg_to_fused"))
 RELAX_FROM_FUSED = Stage("relax", "tvmscript", Room("fused_to_relax"))

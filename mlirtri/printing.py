@@ -22,7 +22,7 @@ RESUMABLE = ("mlir", "tvmscript")
 def readable(kind: str, ir: Any) -> str:
     """What `kernel.ir` shows."""
     if kind == "python":
-        from mlirtri.lowering.python_to_ast import print_tree
+        from mlirtri.lowering.frontend.python_to_ast import print_tree
 
         return print_tree(ir)
     if kind == "mlir":

@@ -257,7 +257,7 @@ def _sign_rows() -> list[tuple[str, ...]]:
 
 def _all_signs() -> list[tuple[str, str]]:
     """Python's operators as text, each with its operation."""
-    from mlirtri.lowering.ast_expressions import BINARY, COMPARE, UNARY
+    from mlirtri.lowering.frontend.expressions import BINARY, COMPARE, UNARY
 
     x, y = ast.Name("x"), ast.Name("y")
     binary = [(ast.BinOp(x, sign(), y), name) for sign, (name, _) in BINARY.items()]

@@ -15,7 +15,7 @@ from mlirtri.interfaces import interface_of, to_json
 from mlirtri.kernel import Kernel
 from mlirtri.lowering.device_pipelines import for_devices
 from mlirtri.lowering.pipelines import IMPORTS, INTERPRETER, STAGES, Pipeline, pipeline_of_import
-from mlirtri.lowering.python_to_ast import symbol_of
+from mlirtri.lowering.frontend.python_to_ast import symbol_of
 from mlirtri.lowering.core.interface import Capture, KernelSource, Specialization
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target

@@ -23,7 +23,7 @@ from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.bindings.mlir import func, ir
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError
-from mlirtri.lowering.language import Language
+from mlirtri.lowering.frontend.language.builder import Language
 from mlirtri.dialect.builder import Tensor
 
 CASES = [*NUMPY, *ARRAYS, *TORCH, *TENSORS, *NETWORKS, *WINDOWS]

@@ -28,9 +28,9 @@ from mlirtri.errors import (
     offer,
 )  # fmt: skip
 from mlirtri.lowering.external.base import External
-from mlirtri.lowering.iterables import iterable_of
-from mlirtri.lowering.language import describe
-from mlirtri.lowering.python_to_ast import span_of_node
+from mlirtri.lowering.frontend.iterables import iterable_of
+from mlirtri.lowering.frontend.language.builder import describe
+from mlirtri.lowering.frontend.python_to_ast import span_of_node
 from mlirtri.dialect.builder import Tensor
 
 BINARY = {

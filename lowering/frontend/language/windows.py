@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlirtri.dialect.promotion import rules as promotion
-from mlirtri.lowering.language import Language, integer, integers, language
+from mlirtri.lowering.frontend.language.builder import Language, integer, integers, language
 from mlirtri.dialect.builder import Tensor
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from mlirtri.dialect.promotion.rules import common_dtype
 from mlirtri.errors import KernelTypeError
-from mlirtri.lowering.language import Language, language
-from mlirtri.lowering.language_shapes import full
+from mlirtri.lowering.frontend.language.builder import Language, language
+from mlirtri.lowering.frontend.language.shapes import full
 from mlirtri.dialect.builder import Tensor
 
 LARGEST_POWER = 100

@@ -11,11 +11,11 @@ from typing import Any
 
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.errors import KernelTypeError
-from mlirtri.lowering.ast_gathers import MaskedAxes, is_array, mask_of, masked_axes, strong
-from mlirtri.lowering.ast_indexing import Indexing
-from mlirtri.lowering.language import describe
-from mlirtri.lowering.size_alignment import common_size, cut
-from mlirtri.lowering.storage import Step, has_memory
+from mlirtri.lowering.frontend.gathers import MaskedAxes, is_array, mask_of, masked_axes, strong
+from mlirtri.lowering.frontend.indexing import Indexing
+from mlirtri.lowering.frontend.language.builder import describe
+from mlirtri.lowering.frontend.language.size_alignment import common_size, cut
+from mlirtri.lowering.frontend.language.storage import Step, has_memory
 from mlirtri.dialect.builder import Tensor
 
 

@@ -13,7 +13,7 @@ from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.errors import KernelTypeError
-from mlirtri.lowering.language import (
+from mlirtri.lowering.frontend.language.builder import (
     Language,
     axes_of,
     axis_of,
@@ -21,9 +21,9 @@ from mlirtri.lowering.language import (
     integer,
     language,
 )  # fmt: skip
-from mlirtri.lowering.language_complex import integer_power, known_exponent
-from mlirtri.lowering.language_shapes import full, reshape
-from mlirtri.lowering.size_alignment import common_size, cut
+from mlirtri.lowering.frontend.language.complex_numbers import integer_power, known_exponent
+from mlirtri.lowering.frontend.language.shapes import full, reshape
+from mlirtri.lowering.frontend.language.size_alignment import common_size, cut
 from mlirtri.dialect.builder import Tensor
 
 # --- elementwise with a shape of their own -------------------------------------------------------------------------

@@ -27,20 +27,21 @@ from mlirtri.errors import (
     UnsupportedSyntaxError,
     offer,
 )  # fmt: skip
-from mlirtri.lowering import breakpoints, linear_algebra
+from mlirtri.lowering.frontend import breakpoints
+from mlirtri.lowering.frontend.language import linear_algebra
 from mlirtri.lowering.external import relax_library
-from mlirtri.lowering.ast_builtins import RUN_TIME_BUILTINS
-from mlirtri.lowering.ast_expressions import Method, fold
+from mlirtri.lowering.frontend.builtin_calls import RUN_TIME_BUILTINS
+from mlirtri.lowering.frontend.expressions import Method, fold
 from mlirtri.lowering.external.base import External
-from mlirtri.lowering.language import describe
-from mlirtri.lowering.local_functions import LocalFunction
-from mlirtri.lowering.python_to_ast import parse_function, span_of_node
-from mlirtri.lowering.references import Variable, reference_to
-from mlirtri.lowering.scope import BUILTINS, Scope, check_constant
+from mlirtri.lowering.frontend.language.builder import describe
+from mlirtri.lowering.frontend.closures import LocalFunction
+from mlirtri.lowering.frontend.python_to_ast import parse_function, span_of_node
+from mlirtri.lowering.frontend.macro_references import Variable, reference_to
+from mlirtri.lowering.frontend.scope import BUILTINS, Scope, check_constant
 from mlirtri.lowering.core.interface import Capture
-from mlirtri.lowering.storage import current, has_memory, own
+from mlirtri.lowering.frontend.language.storage import current, has_memory, own
 from mlirtri.dialect.builder import Tensor
-from mlirtri.lowering.views import fresh, is_einsum_view, is_view_function, returns_itself, viewed
+from mlirtri.lowering.frontend.language.views import fresh, is_einsum_view, is_view_function, returns_itself, viewed
 
 INLINE_LIMIT = 64
 _BUILTINS = set(BUILTINS.values())

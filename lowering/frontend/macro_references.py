@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.errors import KernelTypeError
-from mlirtri.lowering.python_to_ast import span_of_node
-from mlirtri.lowering.storage import own
+from mlirtri.lowering.frontend.python_to_ast import span_of_node
+from mlirtri.lowering.frontend.language.storage import own
 from mlirtri.dialect.builder import Tensor
 
 

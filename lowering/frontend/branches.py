@@ -13,13 +13,24 @@ from typing import Any
 
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import KernelTypeError, Note, Span, UnknownNameError
-from mlirtri.lowering.language import describe
-from mlirtri.lowering.merging import Differs, Kind, common, flat, is_value, kind, packed, rebuilt, same, unpacked
-from mlirtri.lowering.python_to_ast import span_of_node
-from mlirtri.lowering.scf_builder import Arms, condition_of
-from mlirtri.lowering.scope import Poisoned, Unavailable
-from mlirtri.lowering.storage import Storage, current, has_memory, own
-from mlirtri.lowering.structured_exits import CHOSEN, VALUE, stored
+from mlirtri.lowering.frontend.language.builder import describe
+from mlirtri.lowering.frontend.language.merging import (
+    Differs,
+    Kind,
+    common,
+    flat,
+    is_value,
+    kind,
+    packed,
+    rebuilt,
+    same,
+    unpacked,
+)
+from mlirtri.lowering.frontend.python_to_ast import span_of_node
+from mlirtri.lowering.frontend.language.scf import Arms, condition_of
+from mlirtri.lowering.frontend.scope import Poisoned, Unavailable
+from mlirtri.lowering.frontend.language.storage import Storage, current, has_memory, own
+from mlirtri.lowering.frontend.early_exits import CHOSEN, VALUE, stored
 from mlirtri.dialect.builder import Tensor
 
 

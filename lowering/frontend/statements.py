@@ -23,22 +23,22 @@ from mlirtri.errors import (
     UnsupportedSyntaxError,
     raise_all,
 )
-from mlirtri.lowering.ast_branches import Branches, Returned
-from mlirtri.lowering.ast_calls import Calls
-from mlirtri.lowering.ast_devices import DeviceRegions
-from mlirtri.lowering.ast_expressions import Expressions
-from mlirtri.lowering.ast_loops import Loops
-from mlirtri.lowering.ast_updates import Updates
-from mlirtri.lowering.language import Language, describe
-from mlirtri.lowering.local_functions import local_function
-from mlirtri.lowering.loop_carried import Again, LoopPlan
-from mlirtri.lowering.python_to_ast import span_of_node
-from mlirtri.lowering.references import Element
-from mlirtri.lowering.scope import POISON, Poisoned, Scope
-from mlirtri.lowering.storage import current, has_memory, own
-from mlirtri.lowering.structured_exits import structured
+from mlirtri.lowering.frontend.branches import Branches, Returned
+from mlirtri.lowering.frontend.calls import Calls
+from mlirtri.lowering.frontend.device_regions import DeviceRegions
+from mlirtri.lowering.frontend.expressions import Expressions
+from mlirtri.lowering.frontend.loops import Loops
+from mlirtri.lowering.frontend.updates import Updates
+from mlirtri.lowering.frontend.language.builder import Language, describe
+from mlirtri.lowering.frontend.closures import local_function
+from mlirtri.lowering.frontend.loop_state import Again, LoopPlan
+from mlirtri.lowering.frontend.python_to_ast import span_of_node
+from mlirtri.lowering.frontend.macro_references import Element
+from mlirtri.lowering.frontend.scope import POISON, Poisoned, Scope
+from mlirtri.lowering.frontend.language.storage import current, has_memory, own
+from mlirtri.lowering.frontend.early_exits import structured
 from mlirtri.dialect.builder import Tensor
-from mlirtri.lowering.views import viewed
+from mlirtri.lowering.frontend.language.views import viewed
 
 # Statements that kernels do not have, with the way out; the rest is refused without one.
 INSTEAD = {

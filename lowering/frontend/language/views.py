@@ -8,7 +8,7 @@ from typing import Any
 from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering.storage import Step, has_memory
+from mlirtri.lowering.frontend.language.storage import Step, has_memory
 from mlirtri.dialect.builder import Tensor
 
 VIEWS = frozenset(

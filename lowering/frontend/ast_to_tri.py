@@ -17,17 +17,17 @@ from mlirtri.dialect.bindings.mlir import func, ir
 from mlirtri.errors import (
     KernelTypeError,
 )
-from mlirtri.lowering.ast_statements import FunctionVisitor
+from mlirtri.lowering.frontend.statements import FunctionVisitor
 from mlirtri.lowering.external.calls import declaration_of, drop_unused
 from mlirtri.lowering.mlir.imperative import UPDATED_BY
-from mlirtri.lowering.language import Language, describe
-from mlirtri.lowering.merging import Differs, kind, packed
-from mlirtri.lowering.placement import Placement
-from mlirtri.lowering.python_to_ast import KernelTree, span_of_node
-from mlirtri.lowering.scope import Scope
+from mlirtri.lowering.frontend.language.builder import Language, describe
+from mlirtri.lowering.frontend.language.merging import Differs, kind, packed
+from mlirtri.lowering.frontend.device_placement import Placement
+from mlirtri.lowering.frontend.python_to_ast import KernelTree, span_of_node
+from mlirtri.lowering.frontend.scope import Scope
 from mlirtri.lowering.core.interface import ConstantParameter, Interface, Leaf, RuntimeCheck, TensorParameter, like
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.storage import Storage, View, has_memory
+from mlirtri.lowering.frontend.language.storage import Storage, View, has_memory
 from mlirtri.dialect.builder import Tensor
 
 

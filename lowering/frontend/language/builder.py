@@ -19,10 +19,10 @@ from mlirtri.dialect.promotion.rules import Operand
 from mlirtri.dialect.base.sizes import UNKNOWN, Size
 from mlirtri.dialect.base.tensor_type import TensorType, broadcast_shapes
 from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError
-from mlirtri.lowering.device_prints import DevicePrints
-from mlirtri.lowering.index_arithmetic import IndexArithmetic
-from mlirtri.lowering.size_alignment import aligned
-from mlirtri.lowering.storage import Memory, Storage
+from mlirtri.lowering.frontend.language.device_prints import DevicePrints
+from mlirtri.lowering.frontend.language.dynamic_sizes import IndexArithmetic
+from mlirtri.lowering.frontend.language.size_alignment import aligned
+from mlirtri.lowering.frontend.language.storage import Memory, Storage
 from mlirtri.dialect.builder import Tensor, TriBuilder
 
 NUMBERS = (bool, int, float, complex)
@@ -42,9 +42,9 @@ class Language:
 
     def __init__(self, semantics: str, unroll: int = 0, debug: bool = False, stops: bool = False):
         # The rules are written with this module, and register their functions when they are imported.
-        import_module("mlirtri.lowering.language_rules")
-        import_module("mlirtri.lowering.language_arrays")
-        import_module("mlirtri.lowering.language_windows")
+        import_module("mlirtri.lowering.frontend.language.reductions")
+        import_module("mlirtri.lowering.frontend.language.arrays")
+        import_module("mlirtri.lowering.frontend.language.windows")
         self.semantics = semantics
         self.tri = TriBuilder()
         self.memory = Memory()

@@ -16,7 +16,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.core.interface import PrintLog, PrintSite
-from mlirtri.lowering.storage import Step, Storage, View
+from mlirtri.lowering.frontend.language.storage import Step, Storage, View
 from mlirtri.dialect.builder import Tensor
 
 ROWS, WIDTH = 1000, 33

@@ -12,9 +12,9 @@ from typing import Any
 
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.errors import KernelTypeError, KernelValueError
-from mlirtri.lowering.language import describe
-from mlirtri.lowering.python_to_ast import span_of_node
-from mlirtri.lowering.storage import current
+from mlirtri.lowering.frontend.language.builder import describe
+from mlirtri.lowering.frontend.python_to_ast import span_of_node
+from mlirtri.lowering.frontend.language.storage import current
 from mlirtri.dialect.builder import Tensor
 
 

@@ -12,12 +12,23 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from mlirtri.errors import KernelTypeError, UnknownNameError
-from mlirtri.lowering.language import describe
-from mlirtri.lowering.merging import Differs, Kind, common, flat, is_value, kind, packed, rebuilt, same, unpacked
-from mlirtri.lowering.python_to_ast import span_of_node
-from mlirtri.lowering.scope import POISON, Unavailable
-from mlirtri.lowering.storage import Storage, current, has_memory, own
-from mlirtri.lowering.structured_exits import VALUE, rebound, stored, written
+from mlirtri.lowering.frontend.language.builder import describe
+from mlirtri.lowering.frontend.language.merging import (
+    Differs,
+    Kind,
+    common,
+    flat,
+    is_value,
+    kind,
+    packed,
+    rebuilt,
+    same,
+    unpacked,
+)
+from mlirtri.lowering.frontend.python_to_ast import span_of_node
+from mlirtri.lowering.frontend.scope import POISON, Unavailable
+from mlirtri.lowering.frontend.language.storage import Storage, current, has_memory, own
+from mlirtri.lowering.frontend.early_exits import VALUE, rebound, stored, written
 from mlirtri.dialect.builder import Tensor
 
 

@@ -15,7 +15,15 @@ from mlirtri.dialect.base.dtypes import DType, as_dtype
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import shown_shape
 from mlirtri.errors import KernelTypeError, KernelValueError
-from mlirtri.lowering.language import Language, axes_of, axis_of, dtype_or_none, integer, integers, language
+from mlirtri.lowering.frontend.language.builder import (
+    Language,
+    axes_of,
+    axis_of,
+    dtype_or_none,
+    integer,
+    integers,
+    language,
+)
 from mlirtri.dialect.builder import Tensor
 
 # --- shapes --------------------------------------------------------------------------------------------------------

@@ -17,9 +17,9 @@ import numpy as np
 from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.spellings.registry import qualified_name
 from mlirtri.errors import KernelError, KernelTypeError, UnknownNameError, did_you_mean
-from mlirtri.lowering.references import Element
+from mlirtri.lowering.frontend.macro_references import Element
 from mlirtri.lowering.core.interface import Capture
-from mlirtri.lowering.storage import current
+from mlirtri.lowering.frontend.language.storage import current
 from mlirtri.dialect.builder import TriBuilder
 
 BUILTINS: dict[str, Any] = {

@@ -11,8 +11,8 @@ from typing import Any
 
 from mlirtri.errors import UnsupportedSyntaxError
 from mlirtri.lowering.external.devices import Device
-from mlirtri.lowering.language import describe
-from mlirtri.lowering.python_to_ast import span_of_node
+from mlirtri.lowering.frontend.language.builder import describe
+from mlirtri.lowering.frontend.python_to_ast import span_of_node
 
 
 class DeviceRegions:

@@ -14,8 +14,8 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.errors import KernelIndexError, KernelTypeError
-from mlirtri.lowering.language import describe
-from mlirtri.lowering.size_alignment import aligned, common_size, cut
+from mlirtri.lowering.frontend.language.builder import describe
+from mlirtri.lowering.frontend.language.size_alignment import aligned, common_size, cut
 from mlirtri.dialect.builder import Tensor
 
 INT64 = DTYPES["int64"]

@@ -21,7 +21,7 @@ from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.promotion.plan import WEAK_DTYPES
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.lowering.language import NUMBERS, Language, describe, kind_of
+from mlirtri.lowering.frontend.language.builder import NUMBERS, Language, describe, kind_of
 from mlirtri.dialect.builder import Tensor
 
 KINDS = ("bool", "int", "float", "complex")

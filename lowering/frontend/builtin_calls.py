@@ -13,7 +13,7 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.errors import KernelTypeError
-from mlirtri.lowering.language import describe
+from mlirtri.lowering.frontend.language.builder import describe
 from mlirtri.dialect.builder import Tensor
 
 
