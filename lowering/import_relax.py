@@ -13,7 +13,7 @@ from typing import Any
 
 from mlirtri.errors import ArgumentMismatchError, UnsupportedOperationError
 from mlirtri.lowering.mlir.dense_constants import array_of
-from mlirtri.lowering.import_constants import LARGEST_LITERAL
+from mlirtri.lowering.importers.normalize.constants import LARGEST_LITERAL
 from mlirtri.lowering.mlir.attributes import BOUND
 from mlirtri.lowering.relax_types import sizes_in
 from mlirtri.lowering.core.stage import CompileContext

@@ -20,7 +20,7 @@ from onnx import helper, numpy_helper
 
 from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.errors import KernelError, KernelTypeError, UnsupportedOperationError, raise_all
-from mlirtri.lowering.import_constants import LARGEST_LITERAL
+from mlirtri.lowering.importers.normalize.constants import LARGEST_LITERAL
 from mlirtri.lowering.onnx_repairs import repair, types_of
 
 DOMAINS = ("", "ai.onnx")

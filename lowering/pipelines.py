@@ -59,7 +59,7 @@ _STABLEHLO = (
     Stage("stablehlo", "mlir", Room("chlo_to_stablehlo")), Stage("linalg", "mlir", Room("stablehlo_to_linalg")),
 )  # fmt: skip
 IMPORTS = {
-    "mlir": (Stage("linalg", "mlir", Room("mlir_to_linalg")),),
+    "mlir": (Stage("linalg", "mlir", Room("importers.normalize.mlir_to_linalg")),),
     "torch": (Stage("torch", "mlir", Room("graph_to_torch")), Stage("linalg", "mlir", Room("torch_to_linalg"))),
     "stablehlo": _STABLEHLO,
     "tosa": (Stage("linalg", "mlir", Room("tosa_to_linalg")),),

@@ -15,7 +15,7 @@ from mlirtri.dialect.definition import new_context
 from mlirtri.dialect.bindings.locations import location_of
 from mlirtri.dialect.bindings.mlir import arith, func, ir, scf, tensor
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
-from mlirtri.lowering import mlir_to_linalg
+from mlirtri.lowering.importers.normalize import mlir_to_linalg
 from mlirtri.lowering.mlir.dense_constants import array_of, constant_of
 from mlirtri.lowering.mlir.imperative import UPDATED_BY
 from mlirtri.lowering.mlir.attributes import BOUND, DTYPE, set_signature

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir
+from mlirtri.lowering.importers.normalize import mlir_to_linalg
 from mlirtri.lowering import (
-    mlir_to_linalg,
     stablehlo_control,
     stablehlo_fft,
     stablehlo_scatter,

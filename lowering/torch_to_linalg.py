@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import PassFailedError
-from mlirtri.lowering import mlir_to_linalg, torch_loops, torch_repairs, unsigned_torch
+from mlirtri.lowering.importers.normalize import mlir_to_linalg
+from mlirtri.lowering import torch_loops, torch_repairs, unsigned_torch
 from mlirtri.lowering.toolchain.isolated_passes import run_isolated
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_rewrite
 from mlirtri.lowering.core.stage import CompileContext

@@ -70,21 +70,22 @@ def _whole() -> Collection[str]:
 
 
 def _composed() -> Collection[str]:
-    from mlirtri.lowering.import_arithmetic import RULES as ARITHMETIC
-    from mlirtri.lowering.import_structured import RULES, UPSTREAM
+    from mlirtri.lowering.importers.normalize.arithmetic.step import RULES as ARITHMETIC
+    from mlirtri.lowering.importers.normalize.structured import RULES, UPSTREAM
 
     return {*UPSTREAM, *RULES, *ARITHMETIC}
 
 
 def _complex() -> Collection[str]:
-    from mlirtri.lowering import import_complex
+    from mlirtri.lowering.importers.normalize import complex_numbers as import_complex
 
     tables = [table for table in vars(import_complex).values() if isinstance(table, dict)]
     return {*import_complex.KEPT, *(name for table in tables for name in table if str(name).startswith("complex."))}
 
 
 def _loops() -> Collection[str]:
-    from mlirtri.lowering import import_control, import_tm_tensor, loops_to_primfunc
+    from mlirtri.lowering.importers.normalize import control as import_control, tm_tensor as import_tm_tensor
+    from mlirtri.lowering import loops_to_primfunc
     from mlirtri.lowering.mlir.imperative import ELEMENTS
 
     forall = ("scf.forall.in_parallel", "tensor.parallel_insert_slice", "tensor.yield")
@@ -93,7 +94,7 @@ def _loops() -> Collection[str]:
 
 
 def _state() -> Collection[str]:
-    from mlirtri.lowering.import_globals import LOADS, STORE
+    from mlirtri.lowering.importers.normalize.globals import LOADS, STORE
 
     return {"ml_program.global", *LOADS, STORE}
 
@@ -119,7 +120,7 @@ WAYS = (
 def page() -> str:
     """The whole page; a row keeps the test that it names as long as that names the operation."""
     from mlirtri.dialect.bindings.mlir import operations_of_dialect
-    from mlirtri.lowering.import_tm_tensor import RULES
+    from mlirtri.lowering.importers.normalize.tm_tensor import RULES
 
     known = [name for dialect in DIALECTS for name in operations_of_dialect(dialect)] + list(RULES)
     tables = [(way, frozenset(way.names())) for way in WAYS]

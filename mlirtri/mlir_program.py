@@ -119,7 +119,7 @@ def _read_source(data: bytes, file: str, operations: Sequence[str], read: Callab
 def _taken_apart(module: Any, file: str, resources: Mapping[str, bytes], operations: Sequence[str]) -> Source:
     from mlirtri.dialect.bindings.locations import give_places
     from mlirtri.dialect.bindings.mlir import ir, print_complete, public_functions
-    from mlirtri.lowering.import_constants import take_constants
+    from mlirtri.lowering.importers.normalize.constants import take_constants
 
     params: dict[str, Any] = {}
     give_places(module, Span("-", 1, 1))

@@ -17,7 +17,7 @@ from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operatio
 from mlirtri.lowering.mlir.generics import REDUCTION, index_of
 from mlirtri.lowering.mlir.index_bounds import bounds_of
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.total_arithmetic import number
+from mlirtri.lowering.importers.normalize.arithmetic.rules import number
 
 PURE = ("arith.", "math.", "complex.", "affine.", "tensor.extract", "tensor.dim", "linalg.index")
 """What may be evaluated where its result is not wanted, once arithmetic is total and indices are clamped."""

@@ -24,7 +24,7 @@ from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, linalg, ope
 from mlirtri.errors import ParseError
 from mlirtri.lowering.mlir.attributes import BOUND, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.mlir.constants import odd_constant, operation_constant, resource_constant, resource_key
-from mlirtri.lowering.odd_integers import holder
+from mlirtri.lowering.importers.normalize.arithmetic.odd_integers import holder
 from mlirtri.lowering.core.stage import CompileContext
 
 LARGEST_LITERAL = 64

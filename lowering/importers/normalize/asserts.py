@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, public_functions, tensor
 from mlirtri.errors import ProgramAssertionError, Span, UnsupportedOperationError
-from mlirtri.lowering import asserting_loops
+from mlirtri.lowering.importers.normalize import asserting_loops
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.cloning import clone_all, leading_to, needed_by
 from mlirtri.lowering.mlir.generics import generalize

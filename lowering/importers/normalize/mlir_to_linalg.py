@@ -11,25 +11,25 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mlirtri.dialect.bindings.mlir import ir, public_functions
-from mlirtri.lowering import (
-    import_arithmetic,
-    import_asserts,
-    import_bodies,
-    import_boundary,
-    import_complex,
-    import_constants,
-    import_control,
-    import_elementless,
-    import_empties,
-    import_entry,
-    import_globals,
-    import_limits,
-    import_partial_outputs,
-    import_sizes,
-    import_storage,
-    import_structured,
-    import_tm_tensor,
+from mlirtri.lowering.importers.normalize.arithmetic import step as import_arithmetic
+from mlirtri.lowering.importers.normalize import (
+    asserts as import_asserts,
+    bodies as import_bodies,
+    boundary as import_boundary,
+    complex_numbers as import_complex,
+    constants as import_constants,
+    control as import_control,
+    elementless as import_elementless,
+    empties as import_empties,
+    entry as import_entry,
+    globals as import_globals,
+    limits as import_limits,
+    partial_outputs as import_partial_outputs,
+    storage as import_storage,
+    structured as import_structured,
+    tm_tensor as import_tm_tensor,
 )
+from mlirtri.lowering.importers.normalize.sizes import step as import_sizes
 from mlirtri.lowering.mlir.attributes import IMPORTED
 from mlirtri.lowering.toolchain.mlir_passes import run_rewrite
 from mlirtri.lowering.core.stage import CompileContext

@@ -11,7 +11,7 @@ from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import all_operations, apply_transform, ir
 from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.tensor_decompositions import RULES
+from mlirtri.lowering.importers.normalize.tensor_decompositions import RULES
 
 DECOMPOSE = """
 module attributes {{transform.with_named_sequence}} {{

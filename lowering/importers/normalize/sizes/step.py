@@ -12,7 +12,13 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import all_operations, func, ir, operations_named, public_functions, tensor
 from mlirtri.errors import ArgumentMismatchError
-from mlirtri.lowering import import_elements, import_fits, import_lengths, import_reshapes, import_slices
+from mlirtri.lowering.importers.normalize.sizes import (
+    elements as import_elements,
+    fits as import_fits,
+    lengths as import_lengths,
+    reshapes as import_reshapes,
+    slices as import_slices,
+)
 from mlirtri.lowering.mlir.attributes import argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 from mlirtri.lowering.core.stage import CompileContext

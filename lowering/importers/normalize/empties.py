@@ -11,7 +11,7 @@ from __future__ import annotations
 from mlirtri.dialect.scalar import complex_parts
 from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.total_arithmetic import number
+from mlirtri.lowering.importers.normalize.arithmetic.rules import number
 
 VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast", "tensor.extract_slice")
 """What gives elements of its first operand, which are just as undefined."""
