@@ -22,7 +22,7 @@ from mlirtri.lowering.toolchain.isolated_passes import run_isolated
 from mlirtri.lowering.toolchain.mlir_passes import Pass
 from mlirtri.lowering.onnx_graph import OnnxGraph
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.torch_refusals import refuse_operators
+from mlirtri.lowering.importers.from_torch.refused import refuse_operators
 
 TO_TORCH = (Pass("torch-onnx-to-torch-backend-pipeline", "ONNX's operators become torch's"),)
 EXPANDED = {"": {"MeanVarianceNormalization", "Gelu", "SpaceToDepth"}}

@@ -60,11 +60,11 @@ _STABLEHLO = (
 )  # fmt: skip
 IMPORTS = {
     "mlir": (Stage("linalg", "mlir", Room("importers.normalize.mlir_to_linalg")),),
-    "torch": (Stage("torch", "mlir", Room("graph_to_torch")), Stage("linalg", "mlir", Room("torch_to_linalg"))),
+    "torch": (Stage("torch", "mlir", Room("importers.from_torch.graph_to_torch")), Stage("linalg", "mlir", Room("importers.from_torch.torch_to_linalg"))),
     "stablehlo": _STABLEHLO,
     "tosa": (Stage("linalg", "mlir", Room("tosa_to_linalg")),),
     "relax": (Stage("relax", "tvmscript", Room("import_relax")), Stage("linalg", "mlir", Room("relax_to_linalg"))),
-    "onnx": (Stage("torch", "mlir", Room("onnx_to_torch")), Stage("linalg", "mlir", Room("torch_to_linalg"))),
+    "onnx": (Stage("torch", "mlir", Room("onnx_to_torch")), Stage("linalg", "mlir", Room("importers.from_torch.torch_to_linalg"))),
 }
 """What a program is written in that is no Python function, and the stages up to the one that it has in common."""
 INTERPRETER = "interpreter"

@@ -15,10 +15,10 @@ import torch
 import torch.nn.functional as F
 
 from mlirtri.errors import UnknownOptionError, did_you_mean
-from mlirtri.torch_attention import attention_unless_cast
-from mlirtri.torch_decompositions import decompositions
+from mlirtri.lowering.importers.from_torch.decompositions.attention import attention_unless_cast
+from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
 from mlirtri.torch_functions import TracedFunction
-from mlirtri.torch_reductions import multilabel_margin
+from mlirtri.lowering.importers.from_torch.decompositions.reductions import multilabel_margin
 
 OPTIONS = ("target", "pipeline", "schedule")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from mlirtri import torch_complex
+from mlirtri.lowering.importers.from_torch.decompositions import complex_basic as torch_complex
 
 aten = torch.ops.aten
 HALVES = (torch.float16, torch.bfloat16)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from mlirtri import torch_integers
+from mlirtri.lowering.importers.from_torch.decompositions import integers as torch_integers
 
 aten = torch.ops.aten
 

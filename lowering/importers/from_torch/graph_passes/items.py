@@ -15,7 +15,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from mlirtri.torch_decompositions import decompositions
+from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
 
 aten = torch.ops.aten
 Function = Callable[..., torch.Tensor]

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch._higher_order_ops.while_loop import while_loop_op
 
-from mlirtri.torch_linear_algebra import orthogonal
+from mlirtri.lowering.importers.from_torch.decompositions.linear_algebra import orthogonal
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

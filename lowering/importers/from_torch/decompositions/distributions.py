@@ -13,7 +13,12 @@ from typing import Any
 import torch
 from torch._higher_order_ops.while_loop import while_loop_op
 
-from mlirtri.torch_special import complement, digamma, in_float64, inverse_complement
+from mlirtri.lowering.importers.from_torch.decompositions.special import (
+    complement,
+    digamma,
+    in_float64,
+    inverse_complement,
+)
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from mlirtri import torch_masks
-from mlirtri.torch_masks import has_masks
+from mlirtri.lowering.importers.from_torch.decompositions import masks as torch_masks
+from mlirtri.lowering.importers.from_torch.decompositions.masks import has_masks
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

@@ -7,9 +7,15 @@ from typing import Any
 
 import torch
 
-from mlirtri import torch_complex
-from mlirtri.torch_complex import COMPLEX
-from mlirtri.torch_integers import UNSIGNED, greatest_divisor, least_multiple, remainder, with_wrapped
+from mlirtri.lowering.importers.from_torch.decompositions import complex_basic as torch_complex
+from mlirtri.lowering.importers.from_torch.decompositions.complex_basic import COMPLEX
+from mlirtri.lowering.importers.from_torch.decompositions.integers import (
+    UNSIGNED,
+    greatest_divisor,
+    least_multiple,
+    remainder,
+    with_wrapped,
+)
 
 aten = torch.ops.aten
 

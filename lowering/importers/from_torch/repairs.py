@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir
-from mlirtri.lowering.torch_builder import (
+from mlirtri.lowering.importers.from_torch.builder import (
     as_type,
     bare_type,
     cast,
@@ -29,7 +29,7 @@ from mlirtri.lowering.torch_builder import (
     tensor_op,
     tensor_type,
 )
-from mlirtri.lowering.torch_grid_sampler import sample
+from mlirtri.lowering.importers.from_torch.grid_sampler import sample
 
 
 def rewrite(module: ir.Module) -> None:

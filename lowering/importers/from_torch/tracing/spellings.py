@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.torch_checked import CHECKED
+from mlirtri.lowering.importers.from_torch.tracing.checked import CHECKED
 
 Tensor = torch.Tensor
 MOST_SUBSETS = 1 << 20

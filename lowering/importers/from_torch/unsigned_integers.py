@@ -14,7 +14,16 @@ from collections.abc import Callable, Iterable
 
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, math
 from mlirtri.lowering.core.refusals import refuse
-from mlirtri.lowering.torch_builder import as_type, bare_type, cast, compute, element_of, integer, shape_of, tensor_op
+from mlirtri.lowering.importers.from_torch.builder import (
+    as_type,
+    bare_type,
+    cast,
+    compute,
+    element_of,
+    integer,
+    shape_of,
+    tensor_op,
+)
 
 SIGNLESS = frozenset(
     "torch.aten." + name

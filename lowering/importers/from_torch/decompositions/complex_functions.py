@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.torch_complex_moves import products_so_far
+from mlirtri.lowering.importers.from_torch.decompositions.complex_moves import products_so_far
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

@@ -9,7 +9,7 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.torch_builder import (
+from mlirtri.lowering.importers.from_torch.builder import (
     as_type,
     boolean,
     cast,

@@ -8,7 +8,7 @@ first test is known to be true, torch-mlir takes such a loop for one without a c
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named, scf
-from mlirtri.lowering.torch_builder import bare_type, element_of, shape_of
+from mlirtri.lowering.importers.from_torch.builder import bare_type, element_of, shape_of
 
 ENDLESS = 2**63 - 1
 LOOP = "torch.prim.Loop"

@@ -15,8 +15,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.torch_quantised_tensors import QuantisedTensors
-from mlirtri.torch_spellings import SPELLINGS
+from mlirtri.lowering.importers.from_torch.tracing.quantized_tensors import QuantisedTensors
+from mlirtri.lowering.importers.from_torch.tracing.spellings import SPELLINGS
 
 aten, prims = torch.ops.aten, torch.ops.prims
 

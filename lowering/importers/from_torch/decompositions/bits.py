@@ -1,6 +1,6 @@
 """Operators on the bits of numbers, by integers of the same width: signs, neighbours, and views of other widths.
 
-Views of the same width stay: `lowering/torch_repairs.py` lowers them.
+Views of the same width stay: `lowering/importers/from_torch/repairs.py` lowers them.
 """
 
 from __future__ import annotations

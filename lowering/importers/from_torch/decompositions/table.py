@@ -12,39 +12,43 @@ from typing import Any
 
 import torch
 
-from mlirtri import torch_complex, torch_integers, torch_masks
+from mlirtri.lowering.importers.from_torch.decompositions import (
+    complex_basic as torch_complex,
+    integers as torch_integers,
+    masks as torch_masks,
+)
 from mlirtri.dialect.bindings.mlir import torch_decompositions
-from mlirtri.torch_attention import ATTENTION
-from mlirtri.torch_bags import BAGS
-from mlirtri.torch_bits import BITS
-from mlirtri.torch_complex import COMPLEX
-from mlirtri.torch_complex_functions import with_complex
-from mlirtri.torch_complex_moves import chosen, with_moves
-from mlirtri.torch_counts import COUNTS
-from mlirtri.torch_distances import DISTANCES
-from mlirtri.torch_distributions import DISTRIBUTIONS
-from mlirtri.torch_floats import FLOATS, floor_divided, fmod
-from mlirtri.torch_fourier import FOURIER
-from mlirtri.torch_indices import INDICES, put_at_one_index, settled_values
-from mlirtri.torch_linear_algebra import LINEAR_ALGEBRA
-from mlirtri.torch_lists import LISTS
-from mlirtri.torch_masks import MASKS, has_masks
-from mlirtri.torch_norms import NORMS
-from mlirtri.torch_order import ORDER
-from mlirtri.torch_positions import POSITIONS
-from mlirtri.torch_powers import POWERS
-from mlirtri.torch_products import PRODUCTS
-from mlirtri.torch_quantized import quantised
-from mlirtri.torch_random import RANDOM
-from mlirtri.torch_rank_zero import with_rows
-from mlirtri.torch_reductions import REDUCTIONS
-from mlirtri.torch_sampling import SAMPLES
-from mlirtri.torch_scalars import SCALARS
-from mlirtri.torch_scatters import SCATTERS
-from mlirtri.torch_special import SPECIAL
-from mlirtri.torch_spectra import SPECTRA
-from mlirtri.torch_strides import STRIDES
-from mlirtri.torch_windows import WINDOWS
+from mlirtri.lowering.importers.from_torch.decompositions.attention import ATTENTION
+from mlirtri.lowering.importers.from_torch.decompositions.embedding_bags import BAGS
+from mlirtri.lowering.importers.from_torch.decompositions.bits import BITS
+from mlirtri.lowering.importers.from_torch.decompositions.complex_basic import COMPLEX
+from mlirtri.lowering.importers.from_torch.decompositions.complex_functions import with_complex
+from mlirtri.lowering.importers.from_torch.decompositions.complex_moves import chosen, with_moves
+from mlirtri.lowering.importers.from_torch.decompositions.counts import COUNTS
+from mlirtri.lowering.importers.from_torch.decompositions.distances import DISTANCES
+from mlirtri.lowering.importers.from_torch.decompositions.distributions import DISTRIBUTIONS
+from mlirtri.lowering.importers.from_torch.decompositions.floats import FLOATS, floor_divided, fmod
+from mlirtri.lowering.importers.from_torch.decompositions.fourier import FOURIER
+from mlirtri.lowering.importers.from_torch.decompositions.indices import INDICES, put_at_one_index, settled_values
+from mlirtri.lowering.importers.from_torch.decompositions.linear_algebra import LINEAR_ALGEBRA
+from mlirtri.lowering.importers.from_torch.decompositions.foreach import LISTS
+from mlirtri.lowering.importers.from_torch.decompositions.masks import MASKS, has_masks
+from mlirtri.lowering.importers.from_torch.decompositions.norms import NORMS
+from mlirtri.lowering.importers.from_torch.decompositions.order_statistics import ORDER
+from mlirtri.lowering.importers.from_torch.decompositions.argmax import POSITIONS
+from mlirtri.lowering.importers.from_torch.decompositions.powers import POWERS
+from mlirtri.lowering.importers.from_torch.decompositions.products import PRODUCTS
+from mlirtri.lowering.importers.from_torch.decompositions.quantized import quantised
+from mlirtri.lowering.importers.from_torch.decompositions.random_choice import RANDOM
+from mlirtri.lowering.importers.from_torch.decompositions.rank_zero import with_rows
+from mlirtri.lowering.importers.from_torch.decompositions.reductions import REDUCTIONS
+from mlirtri.lowering.importers.from_torch.decompositions.grid_sampling import SAMPLES
+from mlirtri.lowering.importers.from_torch.decompositions.scalars import SCALARS
+from mlirtri.lowering.importers.from_torch.decompositions.scatters import SCATTERS
+from mlirtri.lowering.importers.from_torch.decompositions.special import SPECIAL
+from mlirtri.lowering.importers.from_torch.decompositions.spectra import SPECTRA
+from mlirtri.lowering.importers.from_torch.decompositions.strides import STRIDES
+from mlirtri.lowering.importers.from_torch.decompositions.pooling import WINDOWS
 
 aten = torch.ops.aten
 

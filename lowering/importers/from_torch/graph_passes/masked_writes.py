@@ -12,7 +12,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.graph_to_torch import span_of_node
+from mlirtri.lowering.importers.from_torch.graph_to_torch import span_of_node
 
 aten = torch.ops.aten
 WRITES = (aten.index_put.default, aten._unsafe_index_put.default)
