@@ -56,15 +56,15 @@ INTERPRETED = Stage("interpreted", "listing", Room("tri_to_interpreted"))
 FRONT = (AST, TRI)
 FROM_TIR = (TIR, SCHEDULED)
 _STABLEHLO = (
-    Stage("stablehlo", "mlir", Room("chlo_to_stablehlo")), Stage("linalg", "mlir", Room("stablehlo_to_linalg")),
+    Stage("stablehlo", "mlir", Room("importers.from_stablehlo.chlo_to_stablehlo")), Stage("linalg", "mlir", Room("importers.from_stablehlo.stablehlo_to_linalg")),
 )  # fmt: skip
 IMPORTS = {
     "mlir": (Stage("linalg", "mlir", Room("importers.normalize.mlir_to_linalg")),),
     "torch": (Stage("torch", "mlir", Room("importers.from_torch.graph_to_torch")), Stage("linalg", "mlir", Room("importers.from_torch.torch_to_linalg"))),
     "stablehlo": _STABLEHLO,
-    "tosa": (Stage("linalg", "mlir", Room("tosa_to_linalg")),),
-    "relax": (Stage("relax", "tvmscript", Room("import_relax")), Stage("linalg", "mlir", Room("relax_to_linalg"))),
-    "onnx": (Stage("torch", "mlir", Room("onnx_to_torch")), Stage("linalg", "mlir", Room("importers.from_torch.torch_to_linalg"))),
+    "tosa": (Stage("linalg", "mlir", Room("importers.tosa_to_linalg")),),
+    "relax": (Stage("relax", "tvmscript", Room("importers.from_relax.normalize_relax")), Stage("linalg", "mlir", Room("importers.from_relax.relax_to_linalg"))),
+    "onnx": (Stage("torch", "mlir", Room("importers.from_onnx.onnx_to_torch")), Stage("linalg", "mlir", Room("importers.from_torch.torch_to_linalg"))),
 }
 """What a program is written in that is no Python function, and the stages up to the one that it has in common."""
 INTERPRETER = "interpreter"

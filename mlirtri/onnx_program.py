@@ -27,7 +27,7 @@ def _program(model: Any) -> Program:
         import onnx  # noqa: F401 - what follows needs it
     except ImportError:
         raise KernelTypeError("from_onnx needs the onnx package", help="pip install 'mlirtri[onnx]'") from None
-    from mlirtri.lowering.onnx_graph import symbol_of, taken_apart
+    from mlirtri.lowering.importers.from_onnx.graph import symbol_of, taken_apart
 
     loaded, file = _loaded(model)
     _check_names(loaded, file)

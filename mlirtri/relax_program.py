@@ -62,7 +62,7 @@ class RelaxProgram(Program):
 
 def _sizes(module: Any, symbol: str) -> Any:
     """What the sizes of the results are; MLIR's passes know how to ask."""
-    from mlirtri.lowering.relax_to_linalg import translate
+    from mlirtri.lowering.importers.from_relax.relax_to_linalg import translate
     from mlirtri.lowering.sizes.function import size_program
 
     return size_program(translate(module, symbol))

@@ -20,11 +20,11 @@ from mlirtri.lowering.mlir.dense_constants import array_of, constant_of
 from mlirtri.lowering.mlir.imperative import UPDATED_BY
 from mlirtri.lowering.mlir.attributes import BOUND, DTYPE, set_signature
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
-from mlirtri.lowering.primfunc_to_linalg import Size, inline
-from mlirtri.lowering.relax_operators import LEFT_ALONE, OPERATORS
-from mlirtri.lowering.relax_types import flat_dtypes, flat_types, sizes_in, tensor_type
+from mlirtri.lowering.importers.from_relax.primfunc_to_linalg import Size, inline
+from mlirtri.lowering.importers.from_relax.operators import LEFT_ALONE, OPERATORS
+from mlirtri.lowering.importers.from_relax.relax_types import flat_dtypes, flat_types, sizes_in, tensor_type
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.tir_to_scalar import Scalars, mlir_type
+from mlirtri.lowering.importers.from_relax.tir_to_scalar import Scalars, mlir_type
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, GlobalVar, IRModule, Target, relax, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 from mlirtri.lowering.toolchain.tvm_passes import BINDING_LOCATIONS, relax_functions, run_pass, span_of

@@ -14,8 +14,8 @@ from mlirtri.dialect.bindings.mlir import arith, ir, linalg, scf, tensor
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.mlir.linalg_builder import generic
-from mlirtri.lowering.relax_types import tensor_type
-from mlirtri.lowering.tir_to_scalar import constant, converted, is_float, mlir_type
+from mlirtri.lowering.importers.from_relax.relax_types import tensor_type
+from mlirtri.lowering.importers.from_relax.tir_to_scalar import constant, converted, is_float, mlir_type
 
 Rule = Callable[[Any, Any], Any]
 OPERATORS: dict[str, Rule] = {}

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir
 from mlirtri.lowering.importers.normalize import mlir_to_linalg
-from mlirtri.lowering import (
-    stablehlo_control,
-    stablehlo_fft,
-    stablehlo_scatter,
-    stablehlo_selection,
-    stablehlo_sizes,
-    stablehlo_sorting,
-    stablehlo_sums,
+from mlirtri.lowering.importers.from_stablehlo import (
+    control as stablehlo_control,
+    fft as stablehlo_fft,
+    scatter as stablehlo_scatter,
+    selection as stablehlo_selection,
+    sizes as stablehlo_sizes,
+    sorting as stablehlo_sorting,
+    sums as stablehlo_sums,
 )
 from mlirtri.lowering.toolchain.isolated_passes import run_isolated
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_rewrite

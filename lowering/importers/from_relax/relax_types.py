@@ -7,7 +7,7 @@ from typing import Any
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.tir_to_scalar import mlir_type
+from mlirtri.lowering.importers.from_relax.tir_to_scalar import mlir_type
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 from mlirtri.lowering.toolchain.tvm_names import relax, tirx
 

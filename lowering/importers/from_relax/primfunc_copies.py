@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.dialect.bindings.mlir import ir, tensor
-from mlirtri.lowering.primfunc_nests import Nest, Place, place_of
-from mlirtri.lowering.tir_to_scalar import constant
+from mlirtri.lowering.importers.from_relax.primfunc_nests import Nest, Place, place_of
+from mlirtri.lowering.importers.from_relax.tir_to_scalar import constant
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import arith, ir, operations_named
 from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.scalar_regions import inline_scalars
+from mlirtri.lowering.importers.from_stablehlo.scalar_regions import inline_scalars
 
 
 def rewrite(module: ir.Module) -> None:

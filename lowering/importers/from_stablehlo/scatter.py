@@ -11,7 +11,7 @@ from typing import Any
 
 from mlirtri.dialect.bindings.mlir import arith, ir, operations_named, scatter_dimensions, scf, tensor
 from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.scalar_regions import inline_scalars
+from mlirtri.lowering.importers.from_stablehlo.scalar_regions import inline_scalars
 
 Body = Callable[[list[ir.Value], list[ir.Value]], Sequence[ir.Value]]
 

@@ -21,7 +21,7 @@ from onnx import helper, numpy_helper
 from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.errors import KernelError, KernelTypeError, UnsupportedOperationError, raise_all
 from mlirtri.lowering.importers.normalize.constants import LARGEST_LITERAL
-from mlirtri.lowering.onnx_repairs import repair, types_of
+from mlirtri.lowering.importers.from_onnx.repairs import repair, types_of
 
 DOMAINS = ("", "ai.onnx")
 WEIGHTED = (

@@ -20,7 +20,7 @@ from mlirtri.lowering.mlir.attributes import (
 )
 from mlirtri.lowering.toolchain.isolated_passes import run_isolated
 from mlirtri.lowering.toolchain.mlir_passes import Pass
-from mlirtri.lowering.onnx_graph import OnnxGraph
+from mlirtri.lowering.importers.from_onnx.graph import OnnxGraph
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.from_torch.refused import refuse_operators
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.primfunc_nests import LOOPS
-from mlirtri.lowering.primfunc_to_linalg import Frame, located
-from mlirtri.lowering.tir_to_scalar import mlir_type
+from mlirtri.lowering.importers.from_relax.primfunc_nests import LOOPS
+from mlirtri.lowering.importers.from_relax.primfunc_to_linalg import Frame, located
+from mlirtri.lowering.importers.from_relax.tir_to_scalar import mlir_type
 from mlirtri.lowering.toolchain.tvm_names import Range, SBlockRealize, structural_walk, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 

@@ -16,7 +16,7 @@ import numpy as np
 from onnx import AttributeProto, helper, numpy_helper
 
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
-from mlirtri.lowering.onnx_rewrites import NARROW, REWRITES, attribute_of, constant, element_of
+from mlirtri.lowering.importers.from_onnx.rewrites import NARROW, REWRITES, attribute_of, constant, element_of
 
 
 def repair(graph: Any, types: dict[str, Any]) -> None:

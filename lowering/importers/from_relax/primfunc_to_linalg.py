@@ -17,9 +17,17 @@ from mlirtri.dialect.bindings.mlir import arith, ir, linalg, tensor
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.errors import KernelError, UnsupportedOperationError
 from mlirtri.lowering.mlir.linalg_builder import generic
-from mlirtri.lowering.primfunc_copies import copied
-from mlirtri.lowering.primfunc_nests import Nest, Place, bind_axes, flat, loads_in, nest_of, place_of
-from mlirtri.lowering.tir_to_scalar import Scalars, dtype_of, mlir_type
+from mlirtri.lowering.importers.from_relax.primfunc_copies import copied
+from mlirtri.lowering.importers.from_relax.primfunc_nests import (
+    Nest,
+    Place,
+    bind_axes,
+    flat,
+    loads_in,
+    nest_of,
+    place_of,
+)
+from mlirtri.lowering.importers.from_relax.tir_to_scalar import Scalars, dtype_of, mlir_type
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, PrimFunc, SBlockRealize, TensorLoad, tirx
 from mlirtri.lowering.toolchain.tvm_passes import LOCATION, span_of
 
@@ -94,7 +102,7 @@ class Frame:
                 with located(nest.block):
                     emit_nest(self, nest)
                 continue
-            from mlirtri.lowering.primfunc_statements import run_statement
+            from mlirtri.lowering.importers.from_relax.primfunc_statements import run_statement
 
             run_statement(self, each)
 

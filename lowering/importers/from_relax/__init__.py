@@ -1,0 +1,1 @@
+"""lowering / importers / from_relax."""
