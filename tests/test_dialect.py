@@ -18,7 +18,7 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import func, ir, passmanager, print_complete
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError
-from mlirtri.lowering import tri_to_linalg
+from mlirtri.lowering.linalg import tri_to_linalg
 from mlirtri.dialect.builder import Tensor, TriBuilder
 
 PIPELINES = ("linalg", "relax", "mlir")

@@ -13,7 +13,8 @@ import mlirtri as mt
 from mlirtri.dialect.definition import new_context
 from mlirtri.dialect.bindings.mlir import ir, print_complete, print_module, scf
 from mlirtri.dialect.base.sizes import DYNAMIC
-from mlirtri.lowering import fused_to_bufferized, tri_to_linalg
+from mlirtri.lowering import fused_to_bufferized
+from mlirtri.lowering.linalg import tri_to_linalg
 from mlirtri.lowering.frontend.language import scf as scf_builder
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target

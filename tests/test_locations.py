@@ -23,11 +23,11 @@ from mlirtri.lowering import (
     mlir_to_relax,
     relax_to_tir,
     scheduled_to_cuda,
-    tri_decompose,
     tri_to_relax,
 )
+from mlirtri.lowering.linalg import decompose as tri_decompose
 from mlirtri.lowering.toolchain import mlir_passes
-from mlirtri.lowering import tri_to_linalg_rules as linalg_rules
+from mlirtri.lowering.linalg import rules as linalg_rules
 from mlirtri.lowering.toolchain.mlir_passes import Pass as MlirPass
 from mlirtri.lowering.relax_builder import RULES
 from mlirtri.lowering.toolchain.tvm_names import SBlock, structural_walk

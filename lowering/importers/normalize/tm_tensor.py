@@ -18,11 +18,11 @@ from mlirtri.lowering.mlir import merge_sort
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.cloning import inlined, replace
 from mlirtri.lowering.mlir.linalg_builder import sizes_of
-from mlirtri.lowering.running_totals import kind_of, totals
+from mlirtri.lowering.linalg.scans import kind_of, totals
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.tm_tensor_attention import attention
 from mlirtri.lowering.importers.normalize.tm_tensor_loops import best, scan, scatter
-from mlirtri.lowering.tri_to_linalg_sorting import less
+from mlirtri.lowering.linalg.sorting import less
 
 Values = list[ir.Value]
 

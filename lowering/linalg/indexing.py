@@ -30,7 +30,7 @@ from mlirtri.lowering.mlir.linalg_builder import (
     tensor_type,
 )  # fmt: skip
 from mlirtri.lowering.mlir.loop_nests import loop_nest
-from mlirtri.lowering.tri_to_linalg_rules import INT64, aligned, index, insert_slice, moved, rule, scalar_rule
+from mlirtri.lowering.linalg.rules import INT64, aligned, index, insert_slice, moved, rule, scalar_rule
 
 
 def _parameters(op, operation):

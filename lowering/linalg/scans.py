@@ -16,7 +16,7 @@ from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering.mlir.linalg_builder import dimensions, filled, generic, map_elements
-from mlirtri.lowering.tri_to_linalg_reductions import extreme
+from mlirtri.lowering.linalg.reductions import extreme
 
 FLOAT32 = DTYPES["float32"]
 MARK = "mlirtri.reduced"

@@ -13,7 +13,7 @@ from mlirtri.dialect.bindings.mlir import arith, ir, tensor
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.mlir import merge_sort
 from mlirtri.lowering.mlir.linalg_builder import element_type, sizes_of
-from mlirtri.lowering.tri_to_linalg_rules import rule
+from mlirtri.lowering.linalg.rules import rule
 
 INT64 = DTYPES["int64"]
 Values = list[ir.Value]

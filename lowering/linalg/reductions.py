@@ -25,7 +25,7 @@ from mlirtri.lowering.mlir.linalg_builder import (
     size_of,
     unnamed,
 )  # fmt: skip
-from mlirtri.lowering.tri_to_linalg_rules import FLOAT32, FLOAT64, INT64, index, rule
+from mlirtri.lowering.linalg.rules import FLOAT32, FLOAT64, INT64, index, rule
 
 COMPLEX128 = DTYPES["complex128"]
 _IDENTITIES = {"sum": 0, "prod": 1, "any": 0, "all": 1}

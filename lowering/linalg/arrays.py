@@ -15,7 +15,7 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.lowering import running_totals
+from mlirtri.lowering.linalg import scans as running_totals
 from mlirtri.lowering.mlir.linalg_builder import (
     dimensions,
     element_type,
@@ -30,8 +30,8 @@ from mlirtri.lowering.mlir.linalg_builder import (
     tensor_type,
 )  # fmt: skip
 from mlirtri.lowering.mlir.loop_nests import loop_nest
-from mlirtri.lowering.tri_to_linalg_rules import INT64, insert_slice, rule
-from mlirtri.lowering.tri_to_linalg_sorting import less
+from mlirtri.lowering.linalg.rules import INT64, insert_slice, rule
+from mlirtri.lowering.linalg.sorting import less
 
 FLOAT32 = DTYPES["float32"]
 Indices = Sequence[ir.Value]

@@ -30,8 +30,8 @@ from mlirtri.lowering.mlir.linalg_builder import (
     tensor_type,
     unnamed,
 )  # fmt: skip
-from mlirtri.lowering.tri_to_linalg_reductions import converted, identity, iterators
-from mlirtri.lowering.tri_to_linalg_rules import FLOAT32, insert_slice, rule
+from mlirtri.lowering.linalg.reductions import converted, identity, iterators
+from mlirtri.lowering.linalg.rules import FLOAT32, insert_slice, rule
 
 _COMBINERS = {"max": scalar.maximum, "min": scalar.minimum, "sum": scalar.add}
 

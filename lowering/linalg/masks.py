@@ -17,8 +17,8 @@ from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.builder import Tensor, TriBuilder
-from mlirtri.lowering.tri_decompose import tri_operations
-from mlirtri.lowering.tri_to_linalg_reductions import identity
+from mlirtri.lowering.linalg.decompose import tri_operations
+from mlirtri.lowering.linalg.reductions import identity
 
 REDUCTIONS = ("tri.sum", "tri.prod", "tri.max", "tri.min", "tri.any", "tri.all")
 

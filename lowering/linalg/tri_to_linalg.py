@@ -17,24 +17,24 @@ from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import all_operations, func, ir
 from mlirtri.dialect.ops.table import Op
-from mlirtri.lowering import tri_masks, tri_to_linalg_control, tri_to_linalg_rules
+from mlirtri.lowering.linalg import masks as tri_masks, control as tri_to_linalg_control, rules as tri_to_linalg_rules
 from mlirtri.lowering.external.calls import declaration_of, is_declaration, refuse_beside_loops, without_signs
 from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.mlir.linalg_builder import tensor_type
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
-from mlirtri.lowering.running_totals import is_marked
-from mlirtri.lowering.running_totals import mark as mark_totals
+from mlirtri.lowering.linalg.scans import is_marked
+from mlirtri.lowering.linalg.scans import mark as mark_totals
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.tri_decompose import decompose, tri_operations
+from mlirtri.lowering.linalg.decompose import decompose, tri_operations
 
 RULE_MODULES = ("arrays", "indexing", "products", "reductions", "windows")
-"""Modules ``tri_to_linalg_<name>`` that register their rules when they are imported."""
+"""Modules of this package that register their rules when they are imported."""
 MERGE = (Pass("cse", "the same mask is one value"),)
 STRAIGHT = ("gather",)
 """Operations of the group `indexing` that straight-line code may have."""
 
 for _name in RULE_MODULES:
-    import_module(f"mlirtri.lowering.tri_to_linalg_{_name}")
+    import_module(f"mlirtri.lowering.linalg.{_name}")
 
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
