@@ -21,7 +21,7 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering import buffer_reuse, carried_buffers, destinations, shared_memory, while_loops
 from mlirtri.lowering.mlir.aliasing import is_content_of, may_share
 from mlirtri.lowering.external.calls import refuse_without_tvm
-from mlirtri.lowering.fusion_guard import RESHAPES
+from mlirtri.lowering.fusion.cost_guard import RESHAPES
 from mlirtri.lowering.mlir.imperative import UPDATED_BY, is_imperative, updates_of
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.core.stage import CompileContext

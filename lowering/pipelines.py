@@ -38,7 +38,7 @@ class Room:
 AST = Stage("ast", "python", Room("frontend.python_to_ast"))
 TRI = Stage("tri", "mlir", Room("frontend.ast_to_tri"))
 LINALG = Stage("linalg", "mlir", Room("linalg.tri_to_linalg"))
-FUSED = Stage("fused", "mlir", Room("linalg_to_fused"))
+FUSED = Stage("fused", "mlir", Room("fusion.linalg_to_fused"))
 RELAX_FROM_FUSED = Stage("relax", "tvmscript", Room("fused_to_relax"))
 RELAX_FROM_TRI = Stage("relax", "tvmscript", Room("tri_to_relax"))
 TIR = Stage("tir", "tvmscript", Room("relax_to_tir"))

@@ -56,7 +56,7 @@ class FusionReport:
 
 def explain_fusion(kernel: Kernel) -> FusionReport:
     """The report on a compiled kernel; nothing of the kernel changes."""
-    from mlirtri.lowering import explain_linalg  # imports MLIR
+    from mlirtri.lowering.fusion import explain as explain_linalg  # imports MLIR
 
     edges: list[Edge] = []
     context = replace(kernel.walked.context, keep_passes=False, on_pass=None, passes={})

@@ -10,7 +10,7 @@ from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.bindings.mlir import func, ir, print_complete, print_module
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.lowering import linalg_to_fused
+from mlirtri.lowering.fusion import linalg_to_fused
 from mlirtri.lowering.linalg import tri_to_linalg
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target

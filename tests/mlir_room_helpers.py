@@ -8,7 +8,8 @@ import torch
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import ir, print_module
-from mlirtri.lowering import bufferized_to_llvmdialect, fused_to_bufferized, linalg_to_fused, llvmdialect_to_asm
+from mlirtri.lowering import bufferized_to_llvmdialect, fused_to_bufferized, llvmdialect_to_asm
+from mlirtri.lowering.fusion import linalg_to_fused
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
 

@@ -15,7 +15,8 @@ from mlirtri.dialect.bindings.mlir import func, ir
 from mlirtri.dialect.ops.table import load
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelTypeError
-from mlirtri.lowering import bufferized_to_llvmdialect, fused_to_bufferized, linalg_to_fused, llvmdialect_to_asm
+from mlirtri.lowering import bufferized_to_llvmdialect, fused_to_bufferized, llvmdialect_to_asm
+from mlirtri.lowering.fusion import linalg_to_fused
 from mlirtri.lowering.linalg import tri_to_linalg
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target

@@ -11,7 +11,7 @@ import torch
 
 import mlirtri as mt
 from mlirtri.errors import DumpError, KernelError, ParseError, UnknownOptionError
-from mlirtri.lowering import linalg_to_fused
+from mlirtri.lowering.fusion import linalg_to_fused
 
 
 @mt.jit

@@ -7,7 +7,7 @@
 # RUN: mlirtri emit --help | FileCheck %s --check-prefix=HELP
 
 # CHECK: linalg {{ *}}ast {{ *}}python {{ *}}lowering/frontend/python_to_ast.py
-# CHECK: fused {{ *}}mlir {{ *}}Poly {{ *}}lowering/linalg_to_fused.py
+# CHECK: fused {{ *}}mlir {{ *}}Poly {{ *}}lowering/fusion/linalg_to_fused.py
 # CHECK: relax {{ *}}tvmscript {{ *}}lowering/fused_to_relax.py
 # CHECK: relax {{ *}}ast
 # CHECK-NOT: fused

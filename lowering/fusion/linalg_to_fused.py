@@ -11,7 +11,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named
-from mlirtri.lowering import channels_innermost, fusion_guard, initial_sums, stride_phases, unit_windows
+from mlirtri.lowering.fusion import (
+    channels_last as channels_innermost,
+    cost_guard as fusion_guard,
+    bias as initial_sums,
+    transposed_convolutions as stride_phases,
+    unit_windows,
+)
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.core.stage import CompileContext
 
