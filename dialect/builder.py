@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlirtri.dialect.ops import attributes
-from mlirtri.dialect.definition import mlir_type
 from mlirtri.dialect.base.dtypes import DTYPES, DType
-from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.ops.table import load
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.base.tensor_type import TensorType
+from mlirtri.dialect.bindings.mlir import ir
+from mlirtri.dialect.definition import mlir_type
+from mlirtri.dialect.ops import attributes
+from mlirtri.dialect.ops.table import load
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ from pathlib import Path
 from types import new_class
 from typing import Any, TypeVar
 
-from mlirtri.dialect.ops import attributes, table as ops
 from mlirtri.dialect.base.dtypes import find_dtype
-from mlirtri.dialect.bindings.mlir import ext, find_dialects_in, ir, load_torch
-from mlirtri.dialect.ops.table import Op, dialect_ops
 from mlirtri.dialect.base.sizes import UNKNOWN, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType, same_shape
+from mlirtri.dialect.bindings.mlir import ext, find_dialects_in, ir, load_torch
+from mlirtri.dialect.ops import attributes
+from mlirtri.dialect.ops import table as ops
+from mlirtri.dialect.ops.table import Op, dialect_ops
 from mlirtri.errors import KernelError
 
 IRDL_FILE = Path(__file__).with_name("tri.irdl.mlir")

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.tir.contraction import Values, size_of
 from mlirtri.lowering.cpu_rows import runs_along_memory
-from mlirtri.lowering.tir.products import Product, find_product
 from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of, with_plain_indices
 from mlirtri.lowering.row_plan import RowPlan, make_plan
 from mlirtri.lowering.tir.blocks import leaf_blocks
-from mlirtri.lowering.tir.tiles import replaced
+from mlirtri.lowering.tir.contraction import Values, size_of
+from mlirtri.lowering.tir.products import Product, find_product
 from mlirtri.lowering.tir.statements import index
+from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Schedule, TensorLoad, structural_map, structural_walk, tirx
 
 

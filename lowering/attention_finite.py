@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.lowering.tir.contraction import Axis, Values, size_of
-from mlirtri.lowering.cpu_tiles import lanes_for, loop_kind
-from mlirtri.lowering.tir.products import Product
-from mlirtri.lowering.tir.vectors import INFINITY_BITS, integers_of
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tir.tiles import counted, in_vectors, nested, replaced, spread, temporary
+from mlirtri.lowering.cpu_tiles import lanes_for, loop_kind
+from mlirtri.lowering.tir.contraction import Axis, Values, size_of
+from mlirtri.lowering.tir.products import Product
 from mlirtri.lowering.tir.statements import index, sequence
+from mlirtri.lowering.tir.tiles import counted, in_vectors, nested, replaced, spread, temporary
+from mlirtri.lowering.tir.vectors import INFINITY_BITS, integers_of
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, tirx
 
 _HALF_OF_LARGEST = {"float32": 1.5e38, "float64": 8e307}

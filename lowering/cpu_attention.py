@@ -17,18 +17,18 @@ from typing import Any
 from mlirtri.lowering.attention_chains import Chain, chain_of, loads_of
 from mlirtri.lowering.attention_finite import Magnitudes, stays_finite
 from mlirtri.lowering.attention_masks import Sight, sight_of
-from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, size_of
-from mlirtri.lowering.cpu_contraction import contraction_loops
 from mlirtri.lowering.core.cpu import cache_bytes
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.cpu_contraction import contraction_loops
 from mlirtri.lowering.cpu_packing import packed_right
 from mlirtri.lowering.cpu_rows import with_statement
 from mlirtri.lowering.cpu_tiles import lanes_for, loop_kind
-from mlirtri.lowering.tir.products import Product
 from mlirtri.lowering.row_passes import RowWriter, unit_of_bounds
-from mlirtri.lowering.tir.vectors import INFINITY_BITS
-from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tir.tiles import counted, flat, replaced, spread, temporary
+from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, size_of
+from mlirtri.lowering.tir.products import Product
 from mlirtri.lowering.tir.statements import index, sequence
+from mlirtri.lowering.tir.tiles import counted, flat, replaced, spread, temporary
+from mlirtri.lowering.tir.vectors import INFINITY_BITS
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Schedule, TensorLoad, structural_map, tirx
 from mlirtri.lowering.tvm_targets import EXACT_BUFFERS
 

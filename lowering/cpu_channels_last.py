@@ -16,19 +16,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, size_of
 from mlirtri.lowering.core.cpu import cache_bytes
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.cpu_matmul import in_tiles
 from mlirtri.lowering.cpu_packing import packed_right
 from mlirtri.lowering.cpu_tile_body import ReductionBlock, Tile, TilePlace, has_long_stores
 from mlirtri.lowering.cpu_tiles import Cut, choose_tiles, lanes_for, loop_kind, sizes_of
 from mlirtri.lowering.image_pieces import Pieces, pieces_of
-from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.padded_images import padded
+from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, size_of
+from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.products import Product, only_product
-from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tir.tiles import counted, nested, replaced, spread, temporary
 from mlirtri.lowering.tir.statements import index, plus, sequence
+from mlirtri.lowering.tir.tiles import counted, nested, replaced, spread, temporary
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Schedule, TensorLoad, tirx
 from mlirtri.lowering.tvm_targets import vector_bits, vector_registers
 

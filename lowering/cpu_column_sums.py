@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.tir.contraction import Contraction, Values, size_of
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.cpu_tile_body import ReductionBlock, Tile, TilePlace
 from mlirtri.lowering.cpu_tiles import Cut, loop_kind
-from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tir.tiles import counted, in_lanes, nested, ramp, replaced, spread, temporary, zero_of
+from mlirtri.lowering.tir.contraction import Contraction, Values, size_of
 from mlirtri.lowering.tir.statements import index, new_buffer, sequence
+from mlirtri.lowering.tir.tiles import counted, in_lanes, nested, ramp, replaced, spread, temporary, zero_of
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 MOST_ROWS = 3

@@ -17,11 +17,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlirtri.lowering.tir.contraction import Contraction, Values, Way, size_of
+from mlirtri.lowering.core.cpu import cache_bytes
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.cpu_column_sums import column_sums
 from mlirtri.lowering.cpu_dot_tile import MOST_ROWS as MOST_DOT_ROWS
 from mlirtri.lowering.cpu_dot_tile import DotTile
-from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.cpu_packing import packed_left, packed_right, packed_terms, turned_right
 from mlirtri.lowering.cpu_tile_body import ReductionBlock, Tile, TilePlace, has_long_stores
 from mlirtri.lowering.cpu_tiles import (
@@ -35,7 +35,8 @@ from mlirtri.lowering.cpu_tiles import (
     sizes_of,
     tiles_for,
 )
-from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.tir.contraction import Contraction, Values, Way, size_of
+from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.tir.tiles import (
     at_least,
     at_most,
@@ -47,7 +48,6 @@ from mlirtri.lowering.tir.tiles import (
     spread,
     temporary,
 )
-from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.toolchain.tvm_names import tirx
 from mlirtri.lowering.tvm_targets import vector_registers
 

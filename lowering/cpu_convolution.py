@@ -16,18 +16,18 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
 
-from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, depends, size_of
 from mlirtri.lowering.core.cpu import cache_bytes
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.cpu_matmul import in_tiles
 from mlirtri.lowering.cpu_packing import packed_left
 from mlirtri.lowering.cpu_tile_body import ReductionBlock, Tile, TilePlace
 from mlirtri.lowering.cpu_tiles import Cut, choose_tiles, lanes_for, loop_kind, shared, sizes_of
-from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.padded_images import core_of, padded, room_of, with_core
+from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, depends, size_of
+from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.products import Product, only_product
-from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tir.tiles import counted, in_lanes, nested, ramp, replaced, spread, temporary, zero_of
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence
+from mlirtri.lowering.tir.tiles import counted, in_lanes, nested, ramp, replaced, spread, temporary, zero_of
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Schedule, TensorLoad, tirx
 from mlirtri.lowering.tvm_targets import vector_registers
 

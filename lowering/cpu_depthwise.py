@@ -18,17 +18,17 @@ from dataclasses import replace
 from itertools import product as places_of
 from typing import Any
 
-from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, depends, size_of, without_units
 from mlirtri.lowering.core.cpu import cache_bytes
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.cpu_matmul import in_tiles
 from mlirtri.lowering.cpu_tile_body import ReductionBlock, Tile, TilePlace, has_long_stores
 from mlirtri.lowering.cpu_tiles import lanes_for, loop_kind
 from mlirtri.lowering.image_pieces import Pieces, pieces_around
 from mlirtri.lowering.padded_images import Padded, core_of, padded, without_padding
+from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, depends, size_of, without_units
 from mlirtri.lowering.tir.products import Product, only_product
-from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tir.tiles import counted, nested, replaced, spread, temporary
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence
+from mlirtri.lowering.tir.tiles import counted, nested, replaced, spread, temporary
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Schedule, TensorLoad, tirx
 
 MOST_TAPS = 2048

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mlirtri.lowering.tir.contraction import Values
 from mlirtri.lowering.cpu_tile_body import Tile
-from mlirtri.lowering.tir.tiles import counted, groups_of, in_lanes, nested, parts_of, ramp, replaced, spread, zero_of
+from mlirtri.lowering.tir.contraction import Values
 from mlirtri.lowering.tir.statements import index, new_buffer, sequence
+from mlirtri.lowering.tir.tiles import counted, groups_of, in_lanes, nested, parts_of, ramp, replaced, spread, zero_of
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 MOST_ROWS = 6

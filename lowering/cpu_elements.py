@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.cpu_interleaves import interleaved, mixed_axes
 from mlirtri.lowering.cpu_nests import Nest, NestAxis, lanes_of
 from mlirtri.lowering.cpu_parallel import Outer, outer_loops
@@ -19,7 +20,6 @@ from mlirtri.lowering.cpu_ranges import parts_of, within
 from mlirtri.lowering.cpu_transposes import turned
 from mlirtri.lowering.loop_strips import Shape, strip
 from mlirtri.lowering.tir.blocks import PartedLanesError
-from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir.statements import fresh, index, plus, sequence, substituted
 from mlirtri.lowering.toolchain.tvm_names import ir, structural_walk, tirx
 from mlirtri.lowering.tvm_targets import vector_bits

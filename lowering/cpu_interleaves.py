@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.cpu_nests import Nest, NestAxis
 from mlirtri.lowering.cpu_parallel import Outer, outer_loops
 from mlirtri.lowering.cpu_ranges import parts_of, within
 from mlirtri.lowering.loop_strips import Shape, strip
 from mlirtri.lowering.tir.blocks import PartedLanesError
-from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tir.tiles import in_lanes, ramp, replaced
 from mlirtri.lowering.tir.statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
+from mlirtri.lowering.tir.tiles import in_lanes, ramp, replaced
 from mlirtri.lowering.toolchain.tvm_names import structural_map, tirx
 
 MOST_PLACES = 8

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.cpu_parallel import PARALLEL_POINTS, worth
 from mlirtri.lowering.tir.blocks import BlockFacts
-from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.toolchain.tvm_names import Schedule
 from mlirtri.lowering.tvm_targets import vector_bits
 

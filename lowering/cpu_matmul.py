@@ -11,6 +11,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mlirtri.lowering.core.cpu import cache_bytes
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.cpu_column_sums import MOST_ROWS
+from mlirtri.lowering.cpu_contraction import contraction_loops
+from mlirtri.lowering.cpu_loops import spatial
+from mlirtri.lowering.cpu_tiles import lanes_for
+from mlirtri.lowering.dot_instructions import add_halves, with_functions
+from mlirtri.lowering.dot_products import in_groups
+from mlirtri.lowering.named_stores import with_names_kept
+from mlirtri.lowering.tir.blocks import BlockFacts, leaf_blocks
 from mlirtri.lowering.tir.contraction import (
     Axis,
     Contraction,
@@ -21,19 +31,9 @@ from mlirtri.lowering.tir.contraction import (
     size_of,
     without_units,
 )
-from mlirtri.lowering.cpu_column_sums import MOST_ROWS
-from mlirtri.lowering.cpu_contraction import contraction_loops
-from mlirtri.lowering.core.cpu import cache_bytes
-from mlirtri.lowering.cpu_loops import spatial
-from mlirtri.lowering.cpu_tiles import lanes_for
-from mlirtri.lowering.dot_instructions import add_halves, with_functions
-from mlirtri.lowering.dot_products import in_groups
-from mlirtri.lowering.named_stores import with_names_kept
 from mlirtri.lowering.tir.products import Product, only_product
-from mlirtri.lowering.tir.blocks import BlockFacts, leaf_blocks
-from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.tir.statements import index, sequence
+from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (
     IRModule,
     PrimFunc,

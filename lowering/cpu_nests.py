@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.blocks import BlockFacts, stores_bf16_constant
+from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import depends_on, fresh, index, sequence
 from mlirtri.lowering.toolchain.tvm_names import (
     Analyzer,

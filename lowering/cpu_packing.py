@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, depends, lies_along, size_of
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.cpu_tiles import MOST_VECTORS, lanes_for, shared
 from mlirtri.lowering.cpu_transposes import transposed
-from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, depends, lies_along, size_of
+from mlirtri.lowering.tir.statements import index, new_buffer, sequence
 from mlirtri.lowering.tir.tiles import (
     counted,
     flat,
@@ -29,7 +30,6 @@ from mlirtri.lowering.tir.tiles import (
     temporary,
     zero_of,
 )
-from mlirtri.lowering.tir.statements import index, new_buffer, sequence
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_walk, tirx
 
 VECTORS_TOGETHER = 8

@@ -11,8 +11,8 @@ from math import prod
 from typing import Any
 
 from mlirtri import settings
-from mlirtri.lowering.cpu_nests import NestAxis
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.cpu_nests import NestAxis
 from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import structural_map, tirx
 

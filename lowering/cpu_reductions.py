@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.cpu_accumulators import Accumulators, accumulators_of
 from mlirtri.lowering.cpu_nests import Nest, NestAxis, lanes_of
 from mlirtri.lowering.cpu_parallel import PARALLEL_POINTS, Outer, outer_loops, worth
@@ -24,9 +25,8 @@ from mlirtri.lowering.cpu_windows import window_loops
 from mlirtri.lowering.loop_pairs import vector_store
 from mlirtri.lowering.loop_strips import Room, Shape, strip
 from mlirtri.lowering.tir.blocks import PartedLanesError
-from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tir.tiles import temporary
 from mlirtri.lowering.tir.statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
+from mlirtri.lowering.tir.tiles import temporary
 from mlirtri.lowering.toolchain.tvm_names import tirx
 from mlirtri.lowering.tvm_targets import vector_bits, vector_registers
 

@@ -13,13 +13,13 @@ from math import gcd, prod
 from typing import Any
 
 from mlirtri.lowering.core.cpu import cache_bytes
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.cpu_loops import PARALLEL_POINTS
 from mlirtri.lowering.cpu_parallel import worth
 from mlirtri.lowering.row_blocks import BlockWriter
 from mlirtri.lowering.row_columns import ColumnWriter, columns_of, lanes_of_rows
 from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of
 from mlirtri.lowering.row_plan import DEAR, RowPlan, make_plan
-from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Range, SBlock, SBlockRealize, Schedule, tirx
 

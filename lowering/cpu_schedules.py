@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.cpu_attention import attention
 from mlirtri.lowering.cpu_channels_last import channels_last
 from mlirtri.lowering.cpu_convolution import convolution
@@ -23,9 +24,8 @@ from mlirtri.lowering.cpu_rows import rows
 from mlirtri.lowering.cpu_windows import is_window
 from mlirtri.lowering.loop_schedules import loops
 from mlirtri.lowering.lowered_functions import attempt
-from mlirtri.lowering.tir.reshape_views import VIEW
 from mlirtri.lowering.tir.blocks import BlockFacts, divide_loops, inline_cheap, leaf_blocks, loop_of
-from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.tir.reshape_views import VIEW
 from mlirtri.lowering.tir.statements import fresh, sequence
 from mlirtri.lowering.toolchain.tvm_names import SCHEDULE_ERRORS, PrimFunc, Schedule, tvm
 

@@ -17,9 +17,9 @@ from typing import Any
 
 from mlirtri.lowering.tir.bfloat16_storage import BITS, HALF
 from mlirtri.lowering.tir.contraction import Contraction, Values
-from mlirtri.lowering.tir.vectors import vectorizable
-from mlirtri.lowering.tir.tiles import counted, groups_of, in_lanes, nested, ramp, replaced, sized, spread, zero_of
 from mlirtri.lowering.tir.statements import index, new_buffer, sequence
+from mlirtri.lowering.tir.tiles import counted, groups_of, in_lanes, nested, ramp, replaced, sized, spread, zero_of
+from mlirtri.lowering.tir.vectors import vectorizable
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_map, structural_walk, tirx
 
 UNROLLED_STORES = 3

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlirtri.lowering.cpu_parallel import worth
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tir.tiles import counted, parts_of
+from mlirtri.lowering.cpu_parallel import worth
 from mlirtri.lowering.tir.statements import fresh, index
+from mlirtri.lowering.tir.tiles import counted, parts_of
 from mlirtri.lowering.toolchain.tvm_names import tirx
 from mlirtri.lowering.tvm_targets import vector_bits
 

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.cpu_nests import FlatAccess, Nest, NestAxis
 from mlirtri.lowering.cpu_parallel import Outer, outer_loops
 from mlirtri.lowering.loop_pairs import vector_store
 from mlirtri.lowering.loop_strips import Shape, strip
 from mlirtri.lowering.tir.blocks import PartedLanesError
-from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
 

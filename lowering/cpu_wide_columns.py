@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.cpu_accumulators import Accumulators
 from mlirtri.lowering.cpu_nests import Nest, NestAxis
 from mlirtri.lowering.cpu_parallel import Outer, outer_loops
 from mlirtri.lowering.cpu_tiles import Cut
 from mlirtri.lowering.cpu_wide_sums import add_half, is_special, vector_of
-from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tir.tiles import counted, temporary
 from mlirtri.lowering.tir.statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
+from mlirtri.lowering.tir.tiles import counted, temporary
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 ROWS = 8

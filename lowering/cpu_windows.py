@@ -15,15 +15,15 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.cpu_accumulators import Accumulators, loads_of
 from mlirtri.lowering.cpu_nests import Nest, NestAxis
 from mlirtri.lowering.cpu_parallel import Outer, outer_loops
-from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.loop_strips import Room, Shape, strip
 from mlirtri.lowering.tir.blocks import PartedLanesError
-from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tir.tiles import in_lanes, replaced
+from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
+from mlirtri.lowering.tir.tiles import in_lanes, replaced
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, tirx
 
 MOST_TAPS = 64

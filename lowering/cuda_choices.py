@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.cuda_phases import Phases, Place, Thread, load, own, shape_for, store, stored
 from mlirtri.lowering.tir.blocks import BlockFacts, leaf_blocks
-from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import (
     PrimFunc,

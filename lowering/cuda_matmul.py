@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from mlirtri.lowering.tir.contraction import Contraction, multiply_add, size_of
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.cpu_matmul import in_tiles
 from mlirtri.lowering.cuda_instructions import FIRST_ARCHITECTURE, MULTIPLICATIONS
 from mlirtri.lowering.cuda_operands import narrow
 from mlirtri.lowering.cuda_tensor_cores import BlockTile, TensorCoreKernel
+from mlirtri.lowering.tir.contraction import Contraction, multiply_add, size_of
 from mlirtri.lowering.tir.products import Product, only_product
-from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, Schedule, structural_walk
 
 TILES = (

@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mlirtri.lowering.cuda_instructions import NARROW, Multiplication, copy, place, put
 from mlirtri.lowering.tir.bfloat16_storage import BITS, HALF, bits_of
 from mlirtri.lowering.tir.contraction import Axis, Values, depends, size_of
-from mlirtri.lowering.cuda_instructions import NARROW, Multiplication, copy, place, put
-from mlirtri.lowering.tir.tiles import counted, replaced, spread
 from mlirtri.lowering.tir.statements import index
+from mlirtri.lowering.tir.tiles import counted, replaced, spread
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_walk, tirx
 
 PADDING = 16

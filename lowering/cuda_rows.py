@@ -12,13 +12,13 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.cpu_rows import runs_along_memory
 from mlirtri.lowering.cuda_phases import ELEMENTS, Shape, power_above, shape_for
 from mlirtri.lowering.cuda_row_writer import ROW_BYTES, CudaRowWriter
 from mlirtri.lowering.cuda_totals import totals_of
 from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of
 from mlirtri.lowering.row_plan import RowPlan, make_plan
-from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, SBlockRealize, Schedule, tirx
 from mlirtri.lowering.tvm_targets import MOST_THREADS
 

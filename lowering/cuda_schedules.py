@@ -12,13 +12,13 @@ from math import prod
 from typing import Any
 
 from mlirtri.errors import CodegenError
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.cuda_choices import choices
 from mlirtri.lowering.cuda_matmul import tensor_cores
 from mlirtri.lowering.cuda_rows import rows
 from mlirtri.lowering.cuda_source import device_module, source_of
 from mlirtri.lowering.cuda_totals import running_totals
 from mlirtri.lowering.tir.blocks import inlined, leaf_blocks
-from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir.statements import with_body
 from mlirtri.lowering.toolchain.tvm_names import (
     PrimFunc,

@@ -17,8 +17,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.tir.bfloat16_storage import BITS
-from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, size_of
 from mlirtri.lowering.cuda_instructions import (
     COLUMNS,
     ROWS,
@@ -32,8 +30,10 @@ from mlirtri.lowering.cuda_instructions import (
 )
 from mlirtri.lowering.cuda_operands import Operand
 from mlirtri.lowering.cuda_phases import WARP, bound
-from mlirtri.lowering.tir.tiles import counted, replaced, spread, zero_of
+from mlirtri.lowering.tir.bfloat16_storage import BITS
+from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, size_of
 from mlirtri.lowering.tir.statements import index, sequence
+from mlirtri.lowering.tir.tiles import counted, replaced, spread, zero_of
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_map, tirx
 
 TOGETHER = 8

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.cuda_phases import WARP, Phases, Shape, Thread, load, own, power_above, store
 from mlirtri.lowering.row_nests import Axis, Nest, NotRows, nests_of
 from mlirtri.lowering.row_reducers import Reducer, reducer_of
 from mlirtri.lowering.tir.blocks import leaf_blocks
-from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.toolchain.tvm_names import (
     PrimFunc,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.external.devices import Device
 from mlirtri.lowering.pipelines import ASM, CUDA, LLVM, SCHEDULED, Pipeline, Room
-from mlirtri.lowering.core.target import Target
 
 BOTH = (CUDA, replace(LLVM, run=Room("cuda_to_llvm")), ASM)
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mlirtri.lowering.tir.contraction import Axis, Contraction
 from mlirtri.lowering.dot_instructions import add_bytes, add_halves
-from mlirtri.lowering.tir.tiles import parts_of, replaced, sized
 from mlirtri.lowering.tir.arithmetic import widened_bfloat16
+from mlirtri.lowering.tir.contraction import Axis, Contraction
+from mlirtri.lowering.tir.tiles import parts_of, replaced, sized
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
 from mlirtri.lowering.tvm_targets import cpu_features, vector_bits
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering import unread_results
-from mlirtri.lowering.mlir.imperative import is_imperative
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.imperative_to_relax import loops_of, lower_imperative
-from mlirtri.lowering.toolchain.mlir_passes import run_rewrite
+from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.mlir_to_relax import translate
 from mlirtri.lowering.outlining import outline
-from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.toolchain.mlir_passes import run_rewrite
 from mlirtri.lowering.toolchain.tvm_names import IRModule
 
 

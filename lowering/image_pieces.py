@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mlirtri.lowering.padded_images import Padded, padded
 from mlirtri.lowering.tir.contraction import Axis, Values
 from mlirtri.lowering.tir.linear_forms import Linear, linear
-from mlirtri.lowering.padded_images import Padded, padded
-from mlirtri.lowering.tir.tiles import counted, in_vectors, replaced, temporary
 from mlirtri.lowering.tir.statements import index, plus, sequence
+from mlirtri.lowering.tir.tiles import counted, in_vectors, replaced, temporary
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 

@@ -18,8 +18,8 @@ from mlirtri.lowering.loop_memory import is_number, product, total
 from mlirtri.lowering.loop_places import ANY, LARGEST_COUNT
 from mlirtri.lowering.loop_statements import LoopTranslation, sequence, statement
 from mlirtri.lowering.loop_values import Cell, Scalar, part_dtypes
-from mlirtri.lowering.tir.primfunc import index
 from mlirtri.lowering.scalar_to_tir import literal
+from mlirtri.lowering.tir.primfunc import index
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 from mlirtri.lowering.toolchain.tvm_passes import LOCATION

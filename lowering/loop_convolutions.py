@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from mlirtri.lowering.tir.contraction import Contraction
-from mlirtri.lowering.cpu_convolution import convolution_loops, reads_image, reads_padded
-from mlirtri.lowering.tir.products import Product
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.cpu_convolution import convolution_loops, reads_image, reads_padded
+from mlirtri.lowering.tir.contraction import Contraction
+from mlirtri.lowering.tir.products import Product
 from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
 

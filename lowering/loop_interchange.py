@@ -18,8 +18,8 @@ from typing import Any
 
 from mlirtri.lowering.loop_accesses import Access, accesses_of, is_cell
 from mlirtri.lowering.loop_dependence import PARALLEL, are_disjoint, is_parallel
-from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
 from mlirtri.lowering.tir.arithmetic import reads_memory
+from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
 from mlirtri.lowering.tir.statements import depends_on, index, new_buffer, sequence, with_body
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
 

@@ -17,16 +17,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlirtri.lowering.tir.contraction import Axis, Contraction, shortened, size_of, without_units
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.cpu_matmul import are_dots, open_loops
 from mlirtri.lowering.loop_convolutions import inside_of, is_convolution, is_same, is_scaled, tiles_of, without_cell
 from mlirtri.lowering.loop_interchange import FINISHED
 from mlirtri.lowering.padded_images import core_of, with_core
-from mlirtri.lowering.tir.products import Product, product_of
 from mlirtri.lowering.tir.blocks import CHEAP_CALLS
-from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tir.tiles import replaced
+from mlirtri.lowering.tir.contraction import Axis, Contraction, shortened, size_of, without_units
+from mlirtri.lowering.tir.products import Product, product_of
 from mlirtri.lowering.tir.statements import depends_on, index, new_buffer, sequence
+from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.loop_choice import (
     GOOD,
     contains_loops,
@@ -27,12 +28,11 @@ from mlirtri.lowering.loop_dependence import PARALLEL
 from mlirtri.lowering.loop_fusion import fused
 from mlirtri.lowering.loop_interchange import FINISHED, prepare, with_parts
 from mlirtri.lowering.loop_products import with_products
-from mlirtri.lowering.tir.linear_forms import Linear, LoopRange, least, linear, range_of
 from mlirtri.lowering.loop_reductions import in_vectors
 from mlirtri.lowering.loop_strips import Shape, last_strip, rest_loop, strip_loop
 from mlirtri.lowering.loop_threads import on_threads, work_of
 from mlirtri.lowering.loop_transposes import squares_of
-from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.tir.linear_forms import Linear, LoopRange, least, linear, range_of
 from mlirtri.lowering.tir.statements import fresh, index, sequence, whole, with_body
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, SBlockRealize, Schedule, structural_map, tirx
 

@@ -19,8 +19,8 @@ from mlirtri.lowering.loop_accesses import Access, accesses_of
 from mlirtri.lowering.loop_choice import contains_loops, lanes_of, step_of
 from mlirtri.lowering.loop_dependence import PARALLEL
 from mlirtri.lowering.loop_pairs import vector_store
-from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.loop_strips import Shape, strip
+from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import depends_on, index, minus, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
 

@@ -16,15 +16,15 @@ from hashlib import blake2b
 from typing import Any
 
 from mlirtri.errors import CodegenError, DeviceError
-from mlirtri.lowering.external.device_functions import is_for
-from mlirtri.lowering.meta_process import Found, Tuner
-from mlirtri.lowering.tir.blocks import leaf_blocks
 from mlirtri.lowering.core.schedule_option import Budget, budget_of
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tuning_file import recall, remember
+from mlirtri.lowering.external.device_functions import is_for
+from mlirtri.lowering.meta_process import Found, Tuner
+from mlirtri.lowering.tir.blocks import leaf_blocks
 from mlirtri.lowering.toolchain.tvm_names import PINNED, IRModule, PrimFunc, Schedule, apply_trace, ir, tvm
 from mlirtri.lowering.toolchain.tvm_passes import KERNEL_LOCATIONS, LOCATION, place_of, prim_funcs
+from mlirtri.lowering.tuning_file import recall, remember
 from mlirtri.lowering.tvm_targets import IMPERATIVE, tvm_target
 
 MAIN = "main"

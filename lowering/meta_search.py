@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.meta_schedule import MAIN
 from mlirtri.lowering.meta_trials import Built, Trials, agree
-from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.tir_to_scheduled import schedule_one
 from mlirtri.lowering.runtime.torch_threads import use_threads
+from mlirtri.lowering.tir_to_scheduled import schedule_one
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, ir, meta_schedule, tune_context
 from mlirtri.lowering.toolchain.tvm_passes import short_message
 from mlirtri.lowering.tvm_targets import tvm_target

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mlirtri.lowering.elementary.tir_pass import always_bound, with_places
 from mlirtri.lowering.tir.bfloat16_storage import HALF
 from mlirtri.lowering.toolchain.tvm_names import tirx
-from mlirtri.lowering.elementary.tir_pass import always_bound, with_places
 
 
 def with_names_kept(stores: list[Any]) -> tuple[list[Any], list[Any]]:

@@ -17,11 +17,11 @@ from math import prod
 
 from mlirtri.dialect.bindings.locations import name_of
 from mlirtri.dialect.bindings.mlir import all_operations_in, func, ir, public_functions
-from mlirtri.lowering.mlir.aliasing import terminator
-from mlirtri.lowering.mlir.cloning import clone_all, needed_by
 from mlirtri.lowering.external.calls import ISLAND, KIND
-from mlirtri.lowering.mlir.imperative import is_imperative_operation, updates_of
+from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.attributes import IMPORTED
+from mlirtri.lowering.mlir.cloning import clone_all, needed_by
+from mlirtri.lowering.mlir.imperative import is_imperative_operation, updates_of
 
 WORTH_IT = 4096
 """Elements of a product's largest tensor from which on its schedule matters."""

@@ -14,8 +14,8 @@ from typing import Any
 
 from mlirtri.lowering.tir.contraction import Axis, Values
 from mlirtri.lowering.tir.linear_forms import Linear, linear
-from mlirtri.lowering.tir.tiles import counted, in_vectors, replaced, temporary
 from mlirtri.lowering.tir.statements import index, plus
+from mlirtri.lowering.tir.tiles import counted, in_vectors, replaced, temporary
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
 
 

@@ -47,10 +47,10 @@ LLVM = Stage("llvm", "llvm", Room("scheduled_to_llvm"))
 ASM = Stage("asm", "asm", Room("llvm_to_asm"))
 CUDA = Stage("cuda", "cuda", Room("scheduled_to_cuda"))
 PTX = Stage("ptx", "ptx", Room("cuda_to_ptx"))
-BUFFERIZED = Stage("bufferized", "mlir", Room("fused_to_bufferized"))
-POLY = Stage("poly", "mlir", Room("bufferized_to_poly"))
-LLVM_DIALECT = Stage("llvmdialect", "mlir", Room("bufferized_to_llvmdialect"))
-ASM_FROM_MLIR = Stage("asm", "asm", Room("llvmdialect_to_asm"))
+BUFFERIZED = Stage("bufferized", "mlir", Room("mlir_backend.bufferize.fused_to_bufferized"))
+POLY = Stage("poly", "mlir", Room("mlir_backend.llvm.bufferized_to_poly"))
+LLVM_DIALECT = Stage("llvmdialect", "mlir", Room("mlir_backend.llvm.bufferized_to_llvmdialect"))
+ASM_FROM_MLIR = Stage("asm", "asm", Room("mlir_backend.llvm.llvmdialect_to_asm"))
 INTERPRETED = Stage("interpreted", "listing", Room("tri_to_interpreted"))
 
 FRONT = (AST, TRI)
@@ -60,11 +60,20 @@ _STABLEHLO = (
 )  # fmt: skip
 IMPORTS = {
     "mlir": (Stage("linalg", "mlir", Room("importers.normalize.mlir_to_linalg")),),
-    "torch": (Stage("torch", "mlir", Room("importers.from_torch.graph_to_torch")), Stage("linalg", "mlir", Room("importers.from_torch.torch_to_linalg"))),
+    "torch": (
+        Stage("torch", "mlir", Room("importers.from_torch.graph_to_torch")),
+        Stage("linalg", "mlir", Room("importers.from_torch.torch_to_linalg")),
+    ),
     "stablehlo": _STABLEHLO,
     "tosa": (Stage("linalg", "mlir", Room("importers.tosa_to_linalg")),),
-    "relax": (Stage("relax", "tvmscript", Room("importers.from_relax.normalize_relax")), Stage("linalg", "mlir", Room("importers.from_relax.relax_to_linalg"))),
-    "onnx": (Stage("torch", "mlir", Room("importers.from_onnx.onnx_to_torch")), Stage("linalg", "mlir", Room("importers.from_torch.torch_to_linalg"))),
+    "relax": (
+        Stage("relax", "tvmscript", Room("importers.from_relax.normalize_relax")),
+        Stage("linalg", "mlir", Room("importers.from_relax.relax_to_linalg")),
+    ),
+    "onnx": (
+        Stage("torch", "mlir", Room("importers.from_onnx.onnx_to_torch")),
+        Stage("linalg", "mlir", Room("importers.from_torch.torch_to_linalg")),
+    ),
 }
 """What a program is written in that is no Python function, and the stages up to the one that it has in common."""
 INTERPRETER = "interpreter"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.tir.products import OP_PATTERN
 from mlirtri.lowering.tir.blocks import BlockFacts, NotStaticLoopsError, leaf_blocks
+from mlirtri.lowering.tir.products import OP_PATTERN
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Schedule
 
 ELEMENTWISE, BROADCAST, OPAQUE = 0, 1, 8

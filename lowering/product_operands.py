@@ -15,10 +15,10 @@ from mlirtri.lowering.cpu_channels_last import reads_padded_last
 from mlirtri.lowering.cpu_convolution import reads_image, reads_padded
 from mlirtri.lowering.cpu_depthwise import reads_own_channel
 from mlirtri.lowering.padded_images import padded
-from mlirtri.lowering.tir.products import OP_PATTERN, PRODUCT, find_product
 from mlirtri.lowering.tir.blocks import leaf_blocks
-from mlirtri.lowering.tir.tiles import replaced
+from mlirtri.lowering.tir.products import OP_PATTERN, PRODUCT, find_product
 from mlirtri.lowering.tir.statements import index
+from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (
     SCHEDULE_ERRORS,
     Analyzer,

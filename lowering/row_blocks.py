@@ -21,8 +21,8 @@ from mlirtri.lowering.cpu_wide_sums import NARROW, STEPS, is_special
 from mlirtri.lowering.row_nests import Nest
 from mlirtri.lowering.row_passes import RowWriter
 from mlirtri.lowering.row_plan import RowPlan, Step
-from mlirtri.lowering.tir.vectors import in_order, lanewise, stored
 from mlirtri.lowering.tir.statements import index, plus
+from mlirtri.lowering.tir.vectors import in_order, lanewise, stored
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_walk, tirx
 
 LEAST_STRIPS = 2

@@ -14,8 +14,8 @@ from typing import Any
 
 from mlirtri.lowering.row_passes import ROW, VALUE, RowWriter
 from mlirtri.lowering.row_plan import RowPlan, Step, are_neighbours
-from mlirtri.lowering.tir.vectors import INFINITY_BITS, in_order, integers_of, loaded, stored, vectorizable
 from mlirtri.lowering.tir.statements import index, plus
+from mlirtri.lowering.tir.vectors import INFINITY_BITS, in_order, integers_of, loaded, stored, vectorizable
 from mlirtri.lowering.toolchain.tvm_names import tirx
 from mlirtri.lowering.tvm_targets import vector_bits
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from mlirtri.lowering.tir.blocks import CHEAP_CALLS
 from mlirtri.lowering.tir.arithmetic import reads_memory
+from mlirtri.lowering.tir.blocks import CHEAP_CALLS
 from mlirtri.lowering.toolchain.tvm_names import (
     Analyzer,
     PrimFunc,

@@ -14,6 +14,7 @@ from typing import Any
 
 from mlirtri.lowering.row_nests import Nest
 from mlirtri.lowering.row_plan import DEAR, RowPlan, Step
+from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.tir.vectors import (
     INFINITY_BITS,
     Joined,
@@ -30,7 +31,6 @@ from mlirtri.lowering.tir.vectors import (
     together,
     vectorizable,
 )
-from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, tirx
 from mlirtri.lowering.tvm_targets import vector_bits
 

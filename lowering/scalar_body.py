@@ -17,9 +17,9 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import KernelError, UnsupportedOperationError
 from mlirtri.lowering import scalar_conversions, scalar_floats
 from mlirtri.lowering.mlir.reading import affine_index
-from mlirtri.lowering.tir.primfunc import buffer, index, load, store
 from mlirtri.lowering.scalar_integers import integer_power
 from mlirtri.lowering.scalar_to_tir import SCALAR_RULES, ScalarRule, dtype_name, literal
+from mlirtri.lowering.tir.primfunc import buffer, index, load, store
 from mlirtri.lowering.toolchain.tvm_names import structural_map, structural_walk, tirx
 
 __all__ = ["BODY_OPERATIONS", "ScalarBody", "scalar_conversions", "scalar_floats"]

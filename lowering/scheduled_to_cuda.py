@@ -16,11 +16,11 @@ from typing import Any
 
 from mlirtri.errors import CodegenError, DeviceError, KernelError
 from mlirtri.lowering.build_modules import cuda_module
+from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.cuda_source import device_module, source_of
 from mlirtri.lowering.external.device_functions import is_for
-from mlirtri.lowering.runtime.launch_plan import Plan, make_plan
 from mlirtri.lowering.external.vdevices import targets_in
-from mlirtri.lowering.core.stage import Code, CompileContext
+from mlirtri.lowering.runtime.launch_plan import Plan, make_plan
 from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, make_executable
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, tirx, tvm
 from mlirtri.lowering.toolchain.tvm_passes import first_failing, locations_of, prim_funcs, short_message, span_of

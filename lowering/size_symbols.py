@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering.tir.primfunc import index
 from mlirtri.lowering.core.size_program import CONSTANT, SIZE, SizeProgram
+from mlirtri.lowering.tir.primfunc import index
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, tirx
 
 _NAMES = ("n", "m", "k", "p", "q")

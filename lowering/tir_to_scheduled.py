@@ -14,14 +14,14 @@ from collections.abc import Callable
 
 from mlirtri import settings
 from mlirtri.errors import CodegenError
+from mlirtri.lowering.core.schedule_option import budget_of
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.cpu_schedules import CPU_RULES
 from mlirtri.lowering.cuda_schedules import CUDA_RULES
 from mlirtri.lowering.external.device_functions import is_for
 from mlirtri.lowering.external.vdevices import targets_in
 from mlirtri.lowering.tir.blocks import NotStaticLoopsError, PartedLanesError
-from mlirtri.lowering.core.schedule_option import budget_of
-from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Schedule
 from mlirtri.lowering.toolchain.tvm_passes import (
     KERNEL_LOCATIONS,

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.bindings.locations import name_of
 from mlirtri.dialect.bindings.mlir import ir, public_functions
+from mlirtri.dialect.definition import type_of
+from mlirtri.lowering.core.refusals import refuse
+from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.frontend.breakpoints import is_breakpoint
 from mlirtri.lowering.interpreted_lines import Action, Breakpoint, Line, Place, chain_of, lines_of
 from mlirtri.lowering.interpreted_steps import Step, step_of
-from mlirtri.lowering.core.refusals import refuse
-from mlirtri.lowering.core.stage import Code, CompileContext
 
 
 def lower(module: ir.Module, context: CompileContext) -> Code:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from mlirtri.lowering.toolchain import tvm_names
-from mlirtri.lowering.elementary import tir_pass as vector_math
 from mlirtri.lowering import wrapping_integers
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.elementary import tir_pass as vector_math
 from mlirtri.lowering.exact_products import fence_products
 from mlirtri.lowering.index_bits import cast_index_bits
-from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.toolchain import tvm_names
 
 IMPERATIVE = "mlirtri.imperative"
 """Attribute of a PrimFunc that is statements, not a loop nest around one block."""

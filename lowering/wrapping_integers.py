@@ -11,9 +11,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from mlirtri.lowering.elementary.tir_pass import is_for_cpu
 from mlirtri.lowering.tir.arithmetic import TWICE_AS_WIDE
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, ir, register_pure_operator, structural_map, tirx
-from mlirtri.lowering.elementary.tir_pass import is_for_cpu
 
 _NODES = {"add": tirx.Add, "sub": tirx.Sub, "mul": tirx.Mul}
 _PREFIX = "tirx.mlirtri_wrapping_"

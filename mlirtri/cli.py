@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlirtri.errors import KernelError, UnknownOptionError
-from mlirtri.lowering.pipelines import COMPARED, STAGES
 from mlirtri.lowering.core.schedule_option import checked_schedule
+from mlirtri.lowering.pipelines import COMPARED, STAGES
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

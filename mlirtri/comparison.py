@@ -22,8 +22,8 @@ from mlirtri.eager import as_plain, leaves
 from mlirtri.errors import KernelError, KernelTypeError
 from mlirtri.jit import JitFunction
 from mlirtri.language import Tensor
-from mlirtri.lowering.pipelines import COMPARED, MLIR_ALONE
 from mlirtri.lowering.core.interface import ConstantParameter, Specialization
+from mlirtri.lowering.pipelines import COMPARED, MLIR_ALONE
 from mlirtri.options import Options, resolved
 from mlirtri.signature import shown_type, tensor_type
 from mlirtri.timing import samples, wait_for

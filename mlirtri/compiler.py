@@ -14,8 +14,8 @@ from typing import Any
 
 from mlirtri.errors import CompilerBugError, KernelError, KernelValueError, UnknownOptionError
 from mlirtri.lowering.core.forks import awaited
-from mlirtri.lowering.pipelines import Pipeline, Room
 from mlirtri.lowering.core.stage import Code, CompileContext, Executable, PassRecord, Stage
+from mlirtri.lowering.pipelines import Pipeline, Room
 from mlirtri.printing import complete, readable, settle
 from mlirtri.tuning_bar import TuningBar
 

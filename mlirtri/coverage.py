@@ -84,8 +84,9 @@ def _complex() -> Collection[str]:
 
 
 def _loops() -> Collection[str]:
-    from mlirtri.lowering.importers.normalize import control as import_control, tm_tensor as import_tm_tensor
     from mlirtri.lowering import loops_to_primfunc
+    from mlirtri.lowering.importers.normalize import control as import_control
+    from mlirtri.lowering.importers.normalize import tm_tensor as import_tm_tensor
     from mlirtri.lowering.mlir.imperative import ELEMENTS
 
     forall = ("scf.forall.in_parallel", "tensor.parallel_insert_slice", "tensor.yield")

@@ -25,8 +25,8 @@ from typing import Any
 
 from mlirtri.compiler import StageRecord, Walk
 from mlirtri.errors import DumpError, ParseError, Span
-from mlirtri.lowering.pipelines import Pipeline
 from mlirtri.lowering.core.stage import PassRecord, Stage
+from mlirtri.lowering.pipelines import Pipeline
 from mlirtri.printing import SUFFIXES
 from mlirtri.stored_params import write_params
 

@@ -13,8 +13,8 @@ from typing import Any
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.errors import ArgumentMismatchError, Span
 from mlirtri.imported import error_class
-from mlirtri.lowering.core.size_program import ELEMENT, SIZE, Condition, SizeProgram, Step
 from mlirtri.lowering.core.interface import Interface
+from mlirtri.lowering.core.size_program import ELEMENT, SIZE, Condition, SizeProgram, Step
 
 MOST_SHAPES = 4096
 """Combinations of argument shapes that are remembered."""

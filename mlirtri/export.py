@@ -42,8 +42,8 @@ def exported(text: str, form: Form, params: Mapping[str, Any]) -> str | bytes:
     if form == Form():
         return text
     from mlirtri.dialect.bare import without_ours
-    from mlirtri.dialect.definition import context_for
     from mlirtri.dialect.bindings.mlir import ir, print_complete, print_module
+    from mlirtri.dialect.definition import context_for
 
     with context_for(text), ir.Location.unknown():
         module = ir.Module.parse(text)
@@ -83,8 +83,8 @@ def _function(module: Any, wanted: str) -> Any:
 def _inline(module: Any, params: Mapping[str, Any]) -> None:
     """Constants in the place of the bound arguments."""
     from mlirtri.dialect.bindings.mlir import ir
-    from mlirtri.lowering.mlir.dense_constants import constant_of
     from mlirtri.lowering.mlir.attributes import BOUND, argument_attributes, result_attributes, set_signature
+    from mlirtri.lowering.mlir.dense_constants import constant_of
 
     function = _function(module, 'params="inline"')
     arguments, block = argument_attributes(function), function.regions[0].blocks[0]

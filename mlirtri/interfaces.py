@@ -20,8 +20,8 @@ from mlirtri.dumps import MANIFEST, read_manifest
 from mlirtri.dynamic_shapes import size_program_json, size_program_of_json
 from mlirtri.errors import KernelError, ParseError, Span
 from mlirtri.imported import error_class, with_facts
-from mlirtri.lowering.core.size_program import SizeProgram
 from mlirtri.lowering.core.interface import Interface, Leaf, PrintLog, PrintSite, RuntimeCheck, TensorParameter
+from mlirtri.lowering.core.size_program import SizeProgram
 
 
 def interface_of(kind: str, ir: Any, path: Path) -> tuple[str, Interface, str]:
@@ -98,7 +98,7 @@ def _of_mlir(module: Any, path: Path) -> tuple[str, Interface]:
     updates = _updates_of_mlir(module, function)
     symbol = function.attributes["sym_name"].value
     if function.operation.name == "llvm.func":
-        from mlirtri.lowering.bufferized_to_llvmdialect import kernel_of
+        from mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect import kernel_of
 
         symbol = kernel_of(symbol)
     interface = with_facts(function, _interface(names, inputs, results, updates))
@@ -122,8 +122,8 @@ def _sizes(module: Any, function: Any) -> SizeProgram | None:
 
 def _updates_of_mlir(module: Any, function: Any) -> dict[int, int]:
     """The arguments that the function writes, with the results that are their new contents."""
-    from mlirtri.lowering.fused_to_bufferized import UPDATES
     from mlirtri.lowering.mlir.imperative import updates_of
+    from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import UPDATES
 
     if UPDATES not in module.operation.attributes:
         return updates_of(function)
@@ -133,9 +133,9 @@ def _updates_of_mlir(module: Any, function: Any) -> dict[int, int]:
 
 def _signature(module: Any, function: Any, path: Path) -> tuple[list[TensorType], list[TensorType]]:
     """Parameters and results as tensors."""
-    from mlirtri.dialect.definition import type_of
     from mlirtri.dialect.bindings.locations import span_of
     from mlirtri.dialect.bindings.mlir import ir
+    from mlirtri.dialect.definition import type_of
 
     of = ir.TypeAttr(function.attributes["function_type"]).value
     is_func = function.operation.name == "func.func"
@@ -151,7 +151,7 @@ def _signature(module: Any, function: Any, path: Path) -> tuple[list[TensorType]
 def _signature_before_buffers(module: Any, function: Any, path: Path) -> Any:
     """The function type that bufferization noted on the module."""
     from mlirtri.dialect.bindings.mlir import ir
-    from mlirtri.lowering.fused_to_bufferized import SIGNATURE
+    from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import SIGNATURE
     from mlirtri.lowering.sizes.arguments import unknown_sizes
 
     place, attributes = Span(str(path), 1, 1), module.operation.attributes

@@ -15,8 +15,8 @@ from mlirtri import settings
 from mlirtri.compiler import COMPILING
 from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError
 from mlirtri.kernel import Kernel
-from mlirtri.lowering.pipelines import INTERPRETER
 from mlirtri.lowering.core.interface import Capture, ConstantParameter
+from mlirtri.lowering.pipelines import INTERPRETER
 from mlirtri.options import Options, language_options, resolved
 from mlirtri.session import compile_function
 from mlirtri.signature import Signature, key_of

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from mlirtri.compiler import Passes, Texts, Walk
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelError, UnknownOptionError
-from mlirtri.lowering.pipelines import Pipeline
 from mlirtri.lowering.core.interface import Interface
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.pipelines import Pipeline
 from mlirtri.tracebacks import shown_to_user
 
 if TYPE_CHECKING:

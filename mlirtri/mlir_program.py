@@ -175,8 +175,8 @@ def _is_path(text: str, suffixes: Sequence[str]) -> bool:
 
 def _parse(text: str, file: str) -> Any:
     """The module of a text. Operations that nobody knows may be in functions that are not meant: rooms refuse them."""
-    from mlirtri.dialect.definition import context_for
     from mlirtri.dialect.bindings.locations import locate_implied_bodies, parse_text
+    from mlirtri.dialect.definition import context_for
 
     context = context_for(text)
     context.allow_unregistered_dialects = True
@@ -187,8 +187,8 @@ def _parse(text: str, file: str) -> Any:
 
 def _bytecode_to_text(data: bytes) -> bytes:
     """The text of bytecode, with the data of its resources."""
-    from mlirtri.dialect.definition import context_for
     from mlirtri.dialect.bindings.mlir import ir
+    from mlirtri.dialect.definition import context_for
 
     try:
         module = ir.Module.parse(data, context_for(data))

@@ -13,9 +13,9 @@ from mlirtri import settings
 from mlirtri.compiler import StageRecord, Walk
 from mlirtri.dumps import edited_file, write_dump
 from mlirtri.errors import ParseError, Span, UnknownOptionError, did_you_mean
-from mlirtri.lowering.pipelines import AKG_ALIASES, BACK, STAGES, Pipeline
 from mlirtri.lowering.core.interface import Capture
 from mlirtri.lowering.core.stage import CompileContext, PassRecord, Stage
+from mlirtri.lowering.pipelines import AKG_ALIASES, BACK, STAGES, Pipeline
 from mlirtri.printing import RESUMABLE, parse_given
 
 BANNER = "// -----// IR Dump After {name} ({kernel}: {stage}) //----- //"

@@ -12,9 +12,9 @@ from typing import Any
 
 from mlirtri import settings
 from mlirtri.errors import UnknownOptionError
-from mlirtri.lowering.pipelines import INTERPRETER, MLIR_ALONE, pipeline_for
 from mlirtri.lowering.core.schedule_option import checked_schedule
 from mlirtri.lowering.core.target import Target, as_target
+from mlirtri.lowering.pipelines import INTERPRETER, MLIR_ALONE, pipeline_for
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def parse_given(kind: str, text: str, file: str) -> Any:
 
 
 def _parse_mlir(text: str, file: str) -> Any:
-    from mlirtri.dialect.definition import context_for
     from mlirtri.dialect.bindings.locations import parse_text
+    from mlirtri.dialect.definition import context_for
 
     return parse_text(text, file, context_for(text))

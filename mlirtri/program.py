@@ -19,11 +19,11 @@ from mlirtri.errors import KernelError, KernelTypeError, ParseError, Span, Unkno
 from mlirtri.export import Form, exported
 from mlirtri.interfaces import function_of
 from mlirtri.kernel import Kernel
-from mlirtri.lowering.pipelines import Pipeline, pipeline_of_import, settled_stage
 from mlirtri.lowering.core.interface import Interface
 from mlirtri.lowering.core.stage import CompileContext, Stage
 from mlirtri.lowering.core.symbols import kernel_names
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.pipelines import Pipeline, pipeline_of_import, settled_stage
 from mlirtri.observe import Observer
 from mlirtri.options import Options, content_key, resolved
 from mlirtri.params import Params

@@ -14,8 +14,8 @@ from typing import Any
 
 from mlirtri.compiler import walk
 from mlirtri.errors import KernelError, SeveralErrors, Span, UnknownOptionError
-from mlirtri.lowering.pipelines import COMPARED, Pipeline, pipeline_of_import
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.pipelines import COMPARED, Pipeline, pipeline_of_import
 from mlirtri.options import Options, resolved
 
 LAST_REFUSALS = {"linalg": "relax", "relax": "relax", "mlir": "llvmdialect", "poly": "llvmdialect"}

@@ -31,8 +31,8 @@ from mlirtri.errors import (
 from mlirtri.jit import JitFunction, jit
 from mlirtri.kernel import Kernel
 from mlirtri.language import Tensor
-from mlirtri.lowering.pipelines import BACK, CUDA, Pipeline
 from mlirtri.lowering.core.stage import Stage
+from mlirtri.lowering.pipelines import BACK, CUDA, Pipeline
 from mlirtri.options import Options, resolved
 from mlirtri.program_files import compile_file, is_program
 from mlirtri.session import recorded_options, resume

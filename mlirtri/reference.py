@@ -16,10 +16,10 @@ from typing import Any
 import click
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.ops.table import Op, load
 from mlirtri.dialect.spellings.registry import Spelling
 from mlirtri.dialect.spellings.registry import load as load_spellings
-from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError, SourceNotAvailableError
 
 PAGE = Path(__file__).parent.parent / "docs" / "operations.md"

@@ -8,8 +8,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from mlirtri.errors import UnknownOptionError
-from mlirtri.lowering.pipelines import AKG_ALIASES, Room, pipeline_for
 from mlirtri.lowering.core.target import as_target
+from mlirtri.lowering.pipelines import AKG_ALIASES, Room, pipeline_for
 from mlirtri.settings import SETTINGS, get
 
 

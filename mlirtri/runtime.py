@@ -21,9 +21,9 @@ from mlirtri.dynamic_shapes import DynamicShapes
 from mlirtri.entries import Entry
 from mlirtri.errors import ArgumentMismatchError, KernelMemoryError, KernelTypeError
 from mlirtri.lowering.core.forks import renewed
-from mlirtri.lowering.runtime.large_memory import empty
 from mlirtri.lowering.core.interface import Interface, Leaf, like
 from mlirtri.lowering.core.stage import Executable
+from mlirtri.lowering.runtime.large_memory import empty
 from mlirtri.prints import print_log
 from mlirtri.signature import shown_type
 from mlirtri.sized_calls import are_settled, seen_call, sized_call

@@ -13,12 +13,12 @@ from mlirtri.dumps import read_manifest, read_text, versions
 from mlirtri.errors import KernelError, UnknownOptionError
 from mlirtri.interfaces import interface_of, to_json
 from mlirtri.kernel import Kernel
-from mlirtri.lowering.device_pipelines import for_devices
-from mlirtri.lowering.pipelines import IMPORTS, INTERPRETER, STAGES, Pipeline, pipeline_of_import
-from mlirtri.lowering.frontend.python_to_ast import symbol_of
 from mlirtri.lowering.core.interface import Capture, KernelSource, Specialization
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.device_pipelines import for_devices
+from mlirtri.lowering.frontend.python_to_ast import symbol_of
+from mlirtri.lowering.pipelines import IMPORTS, INTERPRETER, STAGES, Pipeline, pipeline_of_import
 from mlirtri.observe import Observer
 from mlirtri.options import Options, content_key, language_options, resolved
 from mlirtri.printing import RESUMABLE, parse, parse_given

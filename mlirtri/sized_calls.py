@@ -15,8 +15,8 @@ import torch
 
 from mlirtri.arrays import is_settled
 from mlirtri.direct_calls import General, Type, plain_checker, shortest_empty
-from mlirtri.lowering.runtime.large_memory import LARGE, empty_array
 from mlirtri.lowering.core.stage import Executable
+from mlirtri.lowering.runtime.large_memory import LARGE, empty_array
 
 MOST_SHAPES = 4096
 """Combinations of argument shapes that are remembered."""

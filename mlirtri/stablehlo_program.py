@@ -78,8 +78,8 @@ def _parsed(text: str, file: str) -> Any:
 
 
 def _context() -> Any:
-    from mlirtri.dialect.definition import new_context
     from mlirtri.dialect.bindings.mlir import load_stablehlo
+    from mlirtri.dialect.definition import new_context
 
     context = new_context()
     load_stablehlo(context)

@@ -16,9 +16,9 @@ import torch.nn.functional as F
 
 from mlirtri.errors import UnknownOptionError, did_you_mean
 from mlirtri.lowering.importers.from_torch.decompositions.attention import attention_unless_cast
+from mlirtri.lowering.importers.from_torch.decompositions.reductions import multilabel_margin
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
 from mlirtri.torch_functions import TracedFunction
-from mlirtri.lowering.importers.from_torch.decompositions.reductions import multilabel_margin
 
 OPTIONS = ("target", "pipeline", "schedule")
 

@@ -13,16 +13,22 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 
-from mlirtri.lowering.importers.from_torch.graph_passes import (
-    items as torch_items,
-    python_numbers as torch_numbers,
-    masked_writes as torch_places,
-    dynamic_views as torch_views,
-)
 from mlirtri.dialect.bindings.mlir import without_as_strided
 from mlirtri.errors import KernelTypeError, UnsupportedOperationError
-from mlirtri.lowering.importers.from_torch.graph_to_torch import span_of_node
 from mlirtri.lowering.importers.from_torch.graph import TorchGraph
+from mlirtri.lowering.importers.from_torch.graph_passes import (
+    dynamic_views as torch_views,
+)
+from mlirtri.lowering.importers.from_torch.graph_passes import (
+    items as torch_items,
+)
+from mlirtri.lowering.importers.from_torch.graph_passes import (
+    masked_writes as torch_places,
+)
+from mlirtri.lowering.importers.from_torch.graph_passes import (
+    python_numbers as torch_numbers,
+)
+from mlirtri.lowering.importers.from_torch.graph_to_torch import span_of_node
 from mlirtri.torch_calls import Calling, Given, Returned, Sizes
 
 _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)

@@ -26,14 +26,14 @@ from mlirtri.errors import (
 )
 from mlirtri.kernel import Kernel
 from mlirtri.lowering.core.forks import renewed
-from mlirtri.lowering.importers.from_torch.graph_to_torch import span_of_node
+from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
 from mlirtri.lowering.importers.from_torch.graph import TorchGraph
+from mlirtri.lowering.importers.from_torch.graph_to_torch import span_of_node
+from mlirtri.lowering.importers.from_torch.tracing.tracing import settle_views, traceable
 from mlirtri.params import why_not_held
 from mlirtri.program import Program
 from mlirtri.torch_calls import Calling, TorchKernel
-from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
 from mlirtri.torch_graphs import taken_apart
-from mlirtri.lowering.importers.from_torch.tracing.tracing import settle_views, traceable
 from mlirtri.tracebacks import shown_to_user
 
 _EXPORTING = renewed(threading.RLock())

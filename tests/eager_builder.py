@@ -16,11 +16,11 @@ import pytest
 import torch
 from tolerances import within
 
-from mlirtri.dialect.ops import table as ops
-from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
-from mlirtri.dialect.promotion.rules import Operand, result_dtypes
 from mlirtri.dialect.base.tensor_type import TensorType
+from mlirtri.dialect.ops import table as ops
+from mlirtri.dialect.promotion.rules import Operand, result_dtypes
+from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.errors import KernelTypeError
 
 each = {

@@ -6,10 +6,12 @@ import numpy as np
 import torch
 
 from mlirtri.dialect.bindings.mlir import ir, print_module
-from mlirtri.lowering import bufferized_to_llvmdialect, bufferized_to_loops, fused_to_bufferized, llvmdialect_to_asm
-from mlirtri.lowering.fusion import linalg_to_fused
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
+from mlirtri.lowering.fusion import linalg_to_fused
+from mlirtri.lowering.mlir_backend.bufferize import fused_to_bufferized
+from mlirtri.lowering.mlir_backend.llvm import bufferized_to_llvmdialect, llvmdialect_to_asm
+from mlirtri.lowering.mlir_backend.loops import bufferized_to_loops
 
 ROOMS = {
     "fused": linalg_to_fused.lower,

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 import mlirtri as mt
-from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
-from mlirtri.dialect.bindings.mlir import func, ir, print_complete, print_module
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.lowering.fusion import linalg_to_fused
-from mlirtri.lowering.linalg import tri_to_linalg
+from mlirtri.dialect.bindings.mlir import func, ir, print_complete, print_module
+from mlirtri.dialect.builder import Tensor, TriBuilder
+from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
-from mlirtri.dialect.builder import Tensor, TriBuilder
+from mlirtri.lowering.fusion import linalg_to_fused
+from mlirtri.lowering.linalg import tri_to_linalg
 
 PIPELINES = ("linalg", "mlir")
 FLOAT64, INT64 = DTYPES["float64"], DTYPES["int64"]

@@ -8,10 +8,11 @@ import torch
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import ir, print_module
-from mlirtri.lowering import bufferized_to_llvmdialect, fused_to_bufferized, llvmdialect_to_asm
-from mlirtri.lowering.fusion import linalg_to_fused
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
+from mlirtri.lowering.fusion import linalg_to_fused
+from mlirtri.lowering.mlir_backend.bufferize import fused_to_bufferized
+from mlirtri.lowering.mlir_backend.llvm import bufferized_to_llvmdialect, llvmdialect_to_asm
 
 ROOMS = {
     "fused": linalg_to_fused,

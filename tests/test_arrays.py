@@ -7,13 +7,13 @@ import pytest
 from tolerances import within
 
 import mlirtri as mt
-from mlirtri.dialect.ops import table as ops
-from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.base.dtypes import as_dtype
-from mlirtri.dialect.bindings.mlir import func, ir, print_complete
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.errors import KernelError
+from mlirtri.dialect.bindings.mlir import func, ir, print_complete
 from mlirtri.dialect.builder import Tensor, TriBuilder
+from mlirtri.dialect.definition import mlir_type, new_context
+from mlirtri.dialect.ops import table as ops
+from mlirtri.errors import KernelError
 
 PIPELINES = ("linalg", "relax", "mlir")
 random = np.random.default_rng(5)

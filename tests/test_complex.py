@@ -9,18 +9,19 @@ import pytest
 import torch
 
 import mlirtri as mt
-from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.base.dtypes import as_dtype
-from mlirtri.dialect.bindings.mlir import func, ir
-from mlirtri.dialect.ops.table import load
 from mlirtri.dialect.base.tensor_type import TensorType
+from mlirtri.dialect.bindings.mlir import func, ir
+from mlirtri.dialect.builder import Tensor, TriBuilder
+from mlirtri.dialect.definition import mlir_type, new_context
+from mlirtri.dialect.ops.table import load
 from mlirtri.errors import KernelTypeError
-from mlirtri.lowering import bufferized_to_llvmdialect, fused_to_bufferized, llvmdialect_to_asm
-from mlirtri.lowering.fusion import linalg_to_fused
-from mlirtri.lowering.linalg import tri_to_linalg
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
-from mlirtri.dialect.builder import Tensor, TriBuilder
+from mlirtri.lowering.fusion import linalg_to_fused
+from mlirtri.lowering.linalg import tri_to_linalg
+from mlirtri.lowering.mlir_backend.bufferize import fused_to_bufferized
+from mlirtri.lowering.mlir_backend.llvm import bufferized_to_llvmdialect, llvmdialect_to_asm
 
 ROOMS = (tri_to_linalg, linalg_to_fused, fused_to_bufferized, bufferized_to_llvmdialect, llvmdialect_to_asm)
 EPSILON = {np.dtype(np.complex64): 2.0**-23, np.dtype(np.complex128): 2.0**-52}

@@ -9,8 +9,8 @@ from tvm_room_helpers import context_for, module, op, random, rules_of, run, tir
 
 import mlirtri as mt
 from mlirtri.lowering import cpu_tiles, tir_to_scheduled
-from mlirtri.lowering.cpu_tiles import Cut, choose_tiles, sizes_of
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.cpu_tiles import Cut, choose_tiles, sizes_of
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 
 

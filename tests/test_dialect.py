@@ -12,14 +12,14 @@ from tolerances import within
 
 import mlirtri as mt
 from mlirtri.dialect import definition
-from mlirtri.dialect.ops import table as ops
-from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.bindings.mlir import func, ir, passmanager, print_complete
 from mlirtri.dialect.base.tensor_type import TensorType
+from mlirtri.dialect.bindings.mlir import func, ir, passmanager, print_complete
+from mlirtri.dialect.builder import Tensor, TriBuilder
+from mlirtri.dialect.definition import mlir_type, new_context
+from mlirtri.dialect.ops import table as ops
 from mlirtri.errors import KernelError
 from mlirtri.lowering.linalg import tri_to_linalg
-from mlirtri.dialect.builder import Tensor, TriBuilder
 
 PIPELINES = ("linalg", "relax", "mlir")
 TABLE = ops.load()

@@ -10,15 +10,15 @@ from imperative_tri import FLOAT64, INT64, PIPELINES, RANDOM, THREE, TWO, A, V, 
 from tolerances import within
 
 import mlirtri as mt
-from mlirtri.dialect.definition import new_context
-from mlirtri.dialect.bindings.mlir import ir, print_complete, print_module, scf
 from mlirtri.dialect.base.sizes import DYNAMIC
-from mlirtri.lowering import fused_to_bufferized
-from mlirtri.lowering.linalg import tri_to_linalg
-from mlirtri.lowering.frontend.language import scf as scf_builder
+from mlirtri.dialect.bindings.mlir import ir, print_complete, print_module, scf
+from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.definition import new_context
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
-from mlirtri.dialect.builder import Tensor
+from mlirtri.lowering.frontend.language import scf as scf_builder
+from mlirtri.lowering.linalg import tri_to_linalg
+from mlirtri.lowering.mlir_backend.bufferize import fused_to_bufferized
 
 
 def _range(stop: Tensor):

@@ -10,11 +10,9 @@ from imperative_rooms import run, scalar, square, vector
 from tolerances import tolerance
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named
-from mlirtri.lowering import (
-    fused_to_bufferized,
-)
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
+from mlirtri.lowering.mlir_backend.bufferize import fused_to_bufferized
 
 
 def test_lu():

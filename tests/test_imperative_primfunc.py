@@ -13,9 +13,9 @@ from imperative_rooms import walk
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.bindings.mlir import ir, public_functions
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.toolchain import tvm_text
 from mlirtri.lowering.mlir.imperative import updates_of
 from mlirtri.lowering.mlir.reading import dtype_of, shape_of
+from mlirtri.lowering.toolchain import tvm_text
 from mlirtri.lowering.toolchain.tvm_names import structural_equal
 
 PRELUDE = """

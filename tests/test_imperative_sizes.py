@@ -7,8 +7,8 @@ import pytest
 from imperative_tri import MASK, ONE, PIPELINES, RANDOM, THREE, TWO, A, B, P, V, X, in_corner, padded, part, run
 from tolerances import within
 
-from mlirtri.dialect.ops import table as ops
 from mlirtri.dialect.base.sizes import DYNAMIC
+from mlirtri.dialect.ops import table as ops
 
 ROWS = [
     ("extract_slice", [X, ONE, THREE], {"offsets": (DYNAMIC, 2), "sizes": (DYNAMIC, 4), "strides": (1, 1), "drop": ()}),

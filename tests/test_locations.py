@@ -20,10 +20,10 @@ from mlirtri.errors import CodegenError, CompilerBugError, KernelError, PassFail
 from mlirtri.lowering import build_modules, mlir_to_relax, relax_to_tir, scheduled_to_cuda, tri_to_relax
 from mlirtri.lowering.fusion import linalg_to_fused
 from mlirtri.lowering.linalg import decompose as tri_decompose
-from mlirtri.lowering.toolchain import mlir_passes
 from mlirtri.lowering.linalg import rules as linalg_rules
-from mlirtri.lowering.toolchain.mlir_passes import Pass as MlirPass
 from mlirtri.lowering.relax_builder import RULES
+from mlirtri.lowering.toolchain import mlir_passes
+from mlirtri.lowering.toolchain.mlir_passes import Pass as MlirPass
 from mlirtri.lowering.toolchain.tvm_names import SBlock, structural_walk
 from mlirtri.lowering.toolchain.tvm_passes import LOCATION, Pass, locations_of, prim_funcs
 from mlirtri.printing import parse
@@ -216,7 +216,7 @@ def test_a_failure_in_code_generation(monkeypatch, target, room, name):
 
 
 def test_a_failure_in_llvmdialect_to_asm(monkeypatch):
-    from mlirtri.lowering import bufferized_to_llvmdialect
+    from mlirtri.lowering.mlir_backend.llvm import bufferized_to_llvmdialect
 
     monkeypatch.setattr(bufferized_to_llvmdialect, "TO_LLVM", ())
     error = failure("mlir", kind=CodegenError)

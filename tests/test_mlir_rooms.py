@@ -31,9 +31,9 @@ from tolerances import tolerance, within
 import mlirtri as mt
 from mlirtri.dialect.bindings.mlir import ir, print_complete
 from mlirtri.errors import CodegenError, UnsupportedOperationError
-from mlirtri.lowering import llvmdialect_to_asm
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
+from mlirtri.lowering.mlir_backend.llvm import llvmdialect_to_asm
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64"])

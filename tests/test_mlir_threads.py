@@ -102,11 +102,11 @@ def test_kernels_of_several_python_threads():
 
 def test_code_with_threads_is_refused_where_there_is_no_runtime(monkeypatch):
     text = "llvm.func @mlirtri_f() { omp.parallel { omp.terminator } llvm.return }"
-    monkeypatch.setattr("mlirtri.lowering.llvmdialect_to_asm.runtime_library", lambda: None)
+    monkeypatch.setattr("mlirtri.lowering.mlir_backend.llvm.llvmdialect_to_asm.runtime_library", lambda: None)
     from mlirtri.dialect.bindings.mlir import ir
-    from mlirtri.lowering import llvmdialect_to_asm
     from mlirtri.lowering.core.stage import CompileContext
     from mlirtri.lowering.core.target import as_target
+    from mlirtri.lowering.mlir_backend.llvm import llvmdialect_to_asm
 
     with ir.Context(), ir.Location.unknown():
         module = ir.Module.parse(text)

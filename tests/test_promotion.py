@@ -21,8 +21,8 @@ from promotion_helpers import (
     torch_value,
 )
 
-from mlirtri.dialect.promotion import tables
 from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.promotion import tables
 from mlirtri.dialect.promotion.rules import result_dtypes
 from mlirtri.errors import KernelTypeError
 

@@ -17,8 +17,8 @@ from promotion_helpers import (
     ours,
 )
 
-from mlirtri.dialect.promotion import tables
 from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.promotion import tables
 from mlirtri.dialect.promotion.rules import Operand, Plan, common_dtype, default_dtype, result_dtypes
 from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError
 

@@ -118,8 +118,8 @@ def test_settings_named_in_the_readme_exist():
 
 
 def test_pipelines_are_as_the_table_says():
-    from mlirtri.lowering.pipelines import pipeline_for
     from mlirtri.lowering.core.target import as_target
+    from mlirtri.lowering.pipelines import pipeline_for
 
     rows = dict(re.findall(r"^\| `(\w+)` \| ([a-z →]+) \|", README, re.MULTILINE))
     assert {name: tuple(stages.split(" → ")) for name, stages in rows.items()} == {

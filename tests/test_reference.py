@@ -10,9 +10,9 @@ from functools import reduce
 import pytest
 
 from mlirtri import reference
-from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.ops.table import load
+from mlirtri.dialect.spellings import registry as spellings
 
 OPS = load()
 

@@ -15,16 +15,16 @@ from tolerances import tolerance, within
 from torch_calls import TENSORS
 from window_calls import REFUSED, WINDOWS
 
+from mlirtri.dialect.base.dtypes import as_dtype
+from mlirtri.dialect.base.tensor_type import TensorType
+from mlirtri.dialect.bindings.mlir import func, ir
+from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.spellings.numpy_api import ufuncs as spellings_numpy
 from mlirtri.dialect.spellings.torch_api import elementwise as spellings_torch
-from mlirtri.dialect.definition import mlir_type, new_context
-from mlirtri.dialect.base.dtypes import as_dtype
-from mlirtri.dialect.bindings.mlir import func, ir
-from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError
 from mlirtri.lowering.frontend.language.builder import Language
-from mlirtri.dialect.builder import Tensor
 
 CASES = [*NUMPY, *ARRAYS, *TORCH, *TENSORS, *NETWORKS, *WINDOWS]
 

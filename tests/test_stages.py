@@ -13,9 +13,9 @@ import torch
 import mlirtri as mt
 from mlirtri.dialect.bindings.mlir import operations_named
 from mlirtri.errors import KernelError, ParseError, PassFailedError, UnknownOptionError
-from mlirtri.lowering.pipelines import FUSED, LINALG, Pipeline, pipeline_for
 from mlirtri.lowering.core.stage import Stage
 from mlirtri.lowering.core.target import as_target
+from mlirtri.lowering.pipelines import FUSED, LINALG, Pipeline, pipeline_for
 from mlirtri.printing import RESUMABLE
 
 PIPELINES = ("linalg", "relax", "mlir")

@@ -14,12 +14,12 @@ import torch
 from tolerances import within
 
 import mlirtri as mt
-from mlirtri.lowering.runtime import torch_threads
-from mlirtri.lowering.even_tasks import in_even_tasks
-from mlirtri.lowering.runtime.openmp import torch_runtime
 from mlirtri.lowering.core.target import host_threads
-from mlirtri.lowering.tir.tiles import replaced
+from mlirtri.lowering.even_tasks import in_even_tasks
+from mlirtri.lowering.runtime import torch_threads
+from mlirtri.lowering.runtime.openmp import torch_runtime
 from mlirtri.lowering.tir.statements import simplified
+from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import SCRIPT_NAMES, from_source, tirx, tvm
 
 SIZE = 1 << 20

@@ -11,8 +11,8 @@ import torch
 from loop_functions import function
 
 import mlirtri as mt
-from mlirtri.lowering.toolchain.tvm_names import IRModule, structural_walk, tirx
 from mlirtri.lowering.elementary.tir_pass import expand, mark
+from mlirtri.lowering.toolchain.tvm_names import IRModule, structural_walk, tirx
 
 FUNCTIONS = {
     "exp": (-110, 95), "exp2": (-155, 130), "expm1": (-20, 90), "log": (0, 10), "log2": (0, 3), "log10": (0, 100),

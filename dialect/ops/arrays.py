@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
-from mlirtri.dialect.ops.table import Op, add
 from mlirtri.dialect.base.sizes import UNKNOWN, is_dynamic, total
 from mlirtri.dialect.base.tensor_type import TensorType, same_shape
+from mlirtri.dialect.ops.table import Op, add
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 INT64 = DTYPES["int64"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mlirtri.dialect.base.sizes import DYNAMIC, is_dynamic
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.ops.table import Op
-from mlirtri.dialect.base.sizes import DYNAMIC, is_dynamic
 
 
 def _integer(value) -> ir.Attribute:

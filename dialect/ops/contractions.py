@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlirtri.dialect.ops.table import Op, add
 from mlirtri.dialect.base.sizes import fits
 from mlirtri.dialect.base.tensor_type import broadcast_shapes
+from mlirtri.dialect.ops.table import Op, add
 from mlirtri.errors import KernelTypeError
 
 

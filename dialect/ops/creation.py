@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import as_dtype
-from mlirtri.dialect.ops.table import Op, add
 from mlirtri.dialect.base.tensor_type import TensorType
+from mlirtri.dialect.ops.table import Op, add
 from mlirtri.errors import KernelValueError
 
 

@@ -11,8 +11,8 @@ import math as python_math
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
-from mlirtri.dialect.ops.table import Op, add
 from mlirtri.dialect.base.tensor_type import broadcast_shapes
+from mlirtri.dialect.ops.table import Op, add
 from mlirtri.errors import KernelTypeError
 
 BOOL = DTYPES["bool"]
@@ -87,7 +87,8 @@ def _scalar(name):
     """The scalar rule of that name; MLIR loads with it, when the first kernel compiles."""
 
     def apply(*arguments, **attributes):
-        from mlirtri.dialect.scalar import complex_functions as scalar_complex, functions as scalar_functions
+        from mlirtri.dialect.scalar import complex_functions as scalar_complex
+        from mlirtri.dialect.scalar import functions as scalar_functions
 
         # A condition comes first, and its dtype is another.
         rules = (scalar_complex if arguments[-1].dtype.is_complex else scalar_functions).RULES

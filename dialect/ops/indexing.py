@@ -12,9 +12,9 @@ from math import prod
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
-from mlirtri.dialect.ops.table import Op, add
 from mlirtri.dialect.base.sizes import DYNAMIC, is_dynamic, shape_of
 from mlirtri.dialect.base.tensor_type import TensorType, broadcast_shapes, same_shape
+from mlirtri.dialect.ops.table import Op, add
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 INT64 = DTYPES["int64"]

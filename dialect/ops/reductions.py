@@ -12,9 +12,9 @@ from math import prod
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.ops.table import Op, add
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
+from mlirtri.dialect.ops.table import Op, add
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 AXES = {"axes": "ints", "keepdims": "bool"}

@@ -9,9 +9,9 @@ from math import prod
 
 import numpy as np
 
-from mlirtri.dialect.ops.table import Op, add
 from mlirtri.dialect.base.sizes import fits, is_dynamic, shape_of, total
 from mlirtri.dialect.base.tensor_type import TensorType, broadcast_shapes, same_shape
+from mlirtri.dialect.ops.table import Op, add
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 

@@ -11,8 +11,8 @@ from itertools import product
 
 import numpy as np
 
-from mlirtri.dialect.ops.table import Op, add
 from mlirtri.dialect.base.tensor_type import TensorType
+from mlirtri.dialect.ops.table import Op, add
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 POOLS = {"max": np.maximum, "min": np.minimum, "sum": np.add}

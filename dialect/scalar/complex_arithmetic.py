@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import log as logarithm
 
-from mlirtri.dialect.scalar import algebra as s
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import math
+from mlirtri.dialect.scalar import algebra as s
 from mlirtri.dialect.scalar.algebra import Scalar, create, parts
 
 REAL = {name: s.unary(getattr(math, name)) for name in (

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import log, pi
 
-from mlirtri.dialect.scalar import complex_arithmetic as c
 from mlirtri.dialect.scalar import algebra as s
+from mlirtri.dialect.scalar import complex_arithmetic as c
+from mlirtri.dialect.scalar.algebra import Scalar, create, parts
 from mlirtri.dialect.scalar.complex_arithmetic import (
     LONGEST,
     REAL,
@@ -25,7 +26,6 @@ from mlirtri.dialect.scalar.complex_arithmetic import (
     times_i,
     zero_of,
 )
-from mlirtri.dialect.scalar.algebra import Scalar, create, parts
 from mlirtri.dialect.scalar.functions import RULES as REAL_RULES
 
 # --- circular and hyperbolic functions -----------------------------------------------------------------------------

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from functools import partial
 from math import log, pi, sqrt
 
-from mlirtri.dialect.scalar import algebra as s
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.bindings.mlir import math
+from mlirtri.dialect.scalar import algebra as s
 from mlirtri.dialect.scalar.algebra import Scalar
 
 

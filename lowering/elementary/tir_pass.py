@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from mlirtri.lowering.elementary.double import FUNCTIONS
+from mlirtri.lowering.elementary.tir_lanes import Lanes
 from mlirtri.lowering.toolchain.tvm_names import (
     IRModule,
     PrimFunc,
@@ -20,7 +21,6 @@ from mlirtri.lowering.toolchain.tvm_names import (
     structural_walk,
     tirx,
 )
-from mlirtri.lowering.elementary.tir_lanes import Lanes
 
 PREFIX = "tirx.mlirtri."
 _EXTERNAL = "tirx.call_pure_extern"

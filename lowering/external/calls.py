@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 
-from mlirtri.dialect.definition import mlir_type, type_of
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import func, ir, operations_named
-from mlirtri.dialect.base.tensor_type import TensorType
+from mlirtri.dialect.builder import Tensor, TriBuilder
+from mlirtri.dialect.definition import mlir_type, type_of
 from mlirtri.errors import Note, UnsupportedSyntaxError
 from mlirtri.lowering.core.refusals import refuse
-from mlirtri.dialect.builder import Tensor, TriBuilder
 
 KIND = "mlirtri.external"
 """Attribute of a declaration: one of `NAMES`."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.errors import KernelError, KernelValueError, did_you_mean
-from mlirtri.lowering.external.base import External
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.external.base import External
 
 KINDS = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda"}
 

@@ -47,7 +47,8 @@ class RelaxFunction(External):
         return getattr(self, name)
 
     def emit(self, language: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
-        from mlirtri.lowering.external import calls as external_calls, relax_calls
+        from mlirtri.lowering.external import calls as external_calls
+        from mlirtri.lowering.external import relax_calls
 
         if self.path in ELSEWHERE:
             raise KernelTypeError(f"{self.__name__} is not for kernels", help=ELSEWHERE[self.path])

@@ -32,7 +32,8 @@ class TensorIRFunction(External):
         self.__name__ = str(symbol or getattr(function, "__name__", "tensorir"))
 
     def emit(self, language: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
-        from mlirtri.lowering.external import calls as external_calls, tensorir_calls
+        from mlirtri.lowering.external import calls as external_calls
+        from mlirtri.lowering.external import tensorir_calls
 
         call = tensorir_calls.specialized(self, arguments, keywords)
         values = {"function": call.name, "source": call.source}

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering.external.devices import Device
-from mlirtri.lowering.external.calls import KIND, calls_in, values_of
 from mlirtri.lowering.core.target import Target, as_target
+from mlirtri.lowering.external.calls import KIND, calls_in, values_of
+from mlirtri.lowering.external.devices import Device
 from mlirtri.lowering.toolchain.tvm_names import IRModule, relax
 
 GLOBAL_INFO = "vdevice"

@@ -11,24 +11,24 @@ import ast
 from dataclasses import replace
 from typing import Any
 
-from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.bindings.locations import location_of, span_of
 from mlirtri.dialect.bindings.mlir import func, ir
+from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.errors import (
     KernelTypeError,
 )
-from mlirtri.lowering.frontend.statements import FunctionVisitor
-from mlirtri.lowering.external.calls import declaration_of, drop_unused
-from mlirtri.lowering.mlir.imperative import UPDATED_BY
-from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.merging import Differs, kind, packed
-from mlirtri.lowering.frontend.device_placement import Placement
-from mlirtri.lowering.frontend.python_to_ast import KernelTree, span_of_node
-from mlirtri.lowering.frontend.scope import Scope
 from mlirtri.lowering.core.interface import ConstantParameter, Interface, Leaf, RuntimeCheck, TensorParameter, like
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.external.calls import declaration_of, drop_unused
+from mlirtri.lowering.frontend.device_placement import Placement
+from mlirtri.lowering.frontend.language.builder import Language, describe
+from mlirtri.lowering.frontend.language.merging import Differs, kind, packed
 from mlirtri.lowering.frontend.language.storage import Storage, View, has_memory
-from mlirtri.dialect.builder import Tensor
+from mlirtri.lowering.frontend.python_to_ast import KernelTree, span_of_node
+from mlirtri.lowering.frontend.scope import Scope
+from mlirtri.lowering.frontend.statements import FunctionVisitor
+from mlirtri.lowering.mlir.imperative import UPDATED_BY
 
 
 def lower(tree: KernelTree, context: CompileContext) -> ir.Module:

@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlirtri.dialect.bindings.mlir import ir
+from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelTypeError, Note, Span, UnknownNameError
+from mlirtri.lowering.frontend.early_exits import CHOSEN, VALUE, stored
 from mlirtri.lowering.frontend.language.builder import describe
 from mlirtri.lowering.frontend.language.merging import (
     Differs,
@@ -26,12 +28,10 @@ from mlirtri.lowering.frontend.language.merging import (
     same,
     unpacked,
 )
-from mlirtri.lowering.frontend.python_to_ast import span_of_node
 from mlirtri.lowering.frontend.language.scf import Arms, condition_of
-from mlirtri.lowering.frontend.scope import Poisoned, Unavailable
 from mlirtri.lowering.frontend.language.storage import Storage, current, has_memory, own
-from mlirtri.lowering.frontend.early_exits import CHOSEN, VALUE, stored
-from mlirtri.dialect.builder import Tensor
+from mlirtri.lowering.frontend.python_to_ast import span_of_node
+from mlirtri.lowering.frontend.scope import Poisoned, Unavailable
 
 
 class Returned:

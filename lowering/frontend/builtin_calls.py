@@ -12,9 +12,9 @@ from functools import reduce
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.language.builder import describe
-from mlirtri.dialect.builder import Tensor
 
 
 def _len(visitor: Any, x: Tensor) -> Any:

@@ -12,10 +12,11 @@ import sys
 from collections.abc import Callable
 from typing import Any, cast
 
-from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.base.dtypes import DType, find_dtype
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir
+from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.errors import (
     KernelError,
     KernelLinearAlgebraError,
@@ -27,21 +28,20 @@ from mlirtri.errors import (
     UnsupportedSyntaxError,
     offer,
 )  # fmt: skip
-from mlirtri.lowering.frontend import breakpoints
-from mlirtri.lowering.frontend.language import linear_algebra
-from mlirtri.lowering.external import relax_library
-from mlirtri.lowering.frontend.builtin_calls import RUN_TIME_BUILTINS
-from mlirtri.lowering.frontend.expressions import Method, fold
-from mlirtri.lowering.external.base import External
-from mlirtri.lowering.frontend.language.builder import describe
-from mlirtri.lowering.frontend.closures import LocalFunction
-from mlirtri.lowering.frontend.python_to_ast import parse_function, span_of_node
-from mlirtri.lowering.frontend.macro_references import Variable, reference_to
-from mlirtri.lowering.frontend.scope import BUILTINS, Scope, check_constant
 from mlirtri.lowering.core.interface import Capture
+from mlirtri.lowering.external import relax_library
+from mlirtri.lowering.external.base import External
+from mlirtri.lowering.frontend import breakpoints
+from mlirtri.lowering.frontend.builtin_calls import RUN_TIME_BUILTINS
+from mlirtri.lowering.frontend.closures import LocalFunction
+from mlirtri.lowering.frontend.expressions import Method, fold
+from mlirtri.lowering.frontend.language import linear_algebra
+from mlirtri.lowering.frontend.language.builder import describe
 from mlirtri.lowering.frontend.language.storage import current, has_memory, own
-from mlirtri.dialect.builder import Tensor
 from mlirtri.lowering.frontend.language.views import fresh, is_einsum_view, is_view_function, returns_itself, viewed
+from mlirtri.lowering.frontend.macro_references import Variable, reference_to
+from mlirtri.lowering.frontend.python_to_ast import parse_function, span_of_node
+from mlirtri.lowering.frontend.scope import BUILTINS, Scope, check_constant
 
 INLINE_LIMIT = 64
 _BUILTINS = set(BUILTINS.values())

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from mlirtri.dialect.bindings.mlir import ir
+from mlirtri.dialect.builder import Tensor, TriBuilder
 from mlirtri.errors import UnsupportedSyntaxError
+from mlirtri.lowering.core.target import DEFAULT_CUDA_ARCHITECTURE, Target
 from mlirtri.lowering.external import calls as external_calls
 from mlirtri.lowering.external.devices import Device
-from mlirtri.lowering.core.target import DEFAULT_CUDA_ARCHITECTURE, Target
-from mlirtri.dialect.builder import Tensor, TriBuilder
 
 
 class Placement:

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.base.dtypes import DType, as_dtype, find_dtype
 from mlirtri.dialect.base.sizes import Size, is_dynamic
+from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.errors import (
     KernelTypeError,
     KernelValueError,
@@ -31,7 +32,6 @@ from mlirtri.lowering.external.base import External
 from mlirtri.lowering.frontend.iterables import iterable_of
 from mlirtri.lowering.frontend.language.builder import describe
 from mlirtri.lowering.frontend.python_to_ast import span_of_node
-from mlirtri.dialect.builder import Tensor
 
 BINARY = {
     ast.Add: ("add", operator.add), ast.Sub: ("subtract", operator.sub), ast.Mult: ("multiply", operator.mul),

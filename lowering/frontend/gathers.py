@@ -13,10 +13,10 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.sizes import Size, is_dynamic
+from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelIndexError, KernelTypeError
 from mlirtri.lowering.frontend.language.builder import describe
 from mlirtri.lowering.frontend.language.size_alignment import aligned, common_size, cut
-from mlirtri.dialect.builder import Tensor
 
 INT64 = DTYPES["int64"]
 

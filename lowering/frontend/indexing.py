@@ -15,12 +15,12 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.sizes import Size, is_dynamic
+from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelIndexError, KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.gathers import Gathers, is_array
 from mlirtri.lowering.frontend.language.builder import describe
 from mlirtri.lowering.frontend.language.shapes import reshape, spaced, strided
 from mlirtri.lowering.frontend.language.storage import Step, has_memory
-from mlirtri.dialect.builder import Tensor
 from mlirtri.lowering.frontend.language.views import fresh
 
 INT64 = DTYPES["int64"]

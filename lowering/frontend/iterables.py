@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.dialect.base.sizes import Size
+from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.language.builder import describe
-from mlirtri.lowering.frontend.python_to_ast import span_of_node
 from mlirtri.lowering.frontend.language.storage import current
-from mlirtri.dialect.builder import Tensor
+from mlirtri.lowering.frontend.python_to_ast import span_of_node
 
 
 @dataclass(frozen=True)

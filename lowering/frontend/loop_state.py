@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelTypeError, UnknownNameError
+from mlirtri.lowering.frontend.early_exits import VALUE, rebound, stored, written
 from mlirtri.lowering.frontend.language.builder import describe
 from mlirtri.lowering.frontend.language.merging import (
     Differs,
@@ -25,11 +27,9 @@ from mlirtri.lowering.frontend.language.merging import (
     same,
     unpacked,
 )
+from mlirtri.lowering.frontend.language.storage import Storage, current, has_memory, own
 from mlirtri.lowering.frontend.python_to_ast import span_of_node
 from mlirtri.lowering.frontend.scope import POISON, Unavailable
-from mlirtri.lowering.frontend.language.storage import Storage, current, has_memory, own
-from mlirtri.lowering.frontend.early_exits import VALUE, rebound, stored, written
-from mlirtri.dialect.builder import Tensor
 
 
 class Again(Exception):

@@ -9,10 +9,10 @@ import ast
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.errors import KernelTypeError
-from mlirtri.lowering.frontend.python_to_ast import span_of_node
-from mlirtri.lowering.frontend.language.storage import own
 from mlirtri.dialect.builder import Tensor
+from mlirtri.errors import KernelTypeError
+from mlirtri.lowering.frontend.language.storage import own
+from mlirtri.lowering.frontend.python_to_ast import span_of_node
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import find_dtype
+from mlirtri.dialect.builder import TriBuilder
 from mlirtri.dialect.spellings.registry import qualified_name
 from mlirtri.errors import KernelError, KernelTypeError, UnknownNameError, did_you_mean
-from mlirtri.lowering.frontend.macro_references import Element
 from mlirtri.lowering.core.interface import Capture
 from mlirtri.lowering.frontend.language.storage import current
-from mlirtri.dialect.builder import TriBuilder
+from mlirtri.lowering.frontend.macro_references import Element
 
 BUILTINS: dict[str, Any] = {
     name: getattr(builtins, name)

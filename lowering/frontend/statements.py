@@ -11,9 +11,10 @@ import ast
 from collections.abc import Iterable
 from typing import Any
 
+from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.bindings.locations import location_of
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.base.sizes import is_dynamic
+from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import (
     CompilerBugError,
     KernelAssertionError,
@@ -25,20 +26,19 @@ from mlirtri.errors import (
 )
 from mlirtri.lowering.frontend.branches import Branches, Returned
 from mlirtri.lowering.frontend.calls import Calls
-from mlirtri.lowering.frontend.device_regions import DeviceRegions
-from mlirtri.lowering.frontend.expressions import Expressions
-from mlirtri.lowering.frontend.loops import Loops
-from mlirtri.lowering.frontend.updates import Updates
-from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.closures import local_function
-from mlirtri.lowering.frontend.loop_state import Again, LoopPlan
-from mlirtri.lowering.frontend.python_to_ast import span_of_node
-from mlirtri.lowering.frontend.macro_references import Element
-from mlirtri.lowering.frontend.scope import POISON, Poisoned, Scope
-from mlirtri.lowering.frontend.language.storage import current, has_memory, own
+from mlirtri.lowering.frontend.device_regions import DeviceRegions
 from mlirtri.lowering.frontend.early_exits import structured
-from mlirtri.dialect.builder import Tensor
+from mlirtri.lowering.frontend.expressions import Expressions
+from mlirtri.lowering.frontend.language.builder import Language, describe
+from mlirtri.lowering.frontend.language.storage import current, has_memory, own
 from mlirtri.lowering.frontend.language.views import viewed
+from mlirtri.lowering.frontend.loop_state import Again, LoopPlan
+from mlirtri.lowering.frontend.loops import Loops
+from mlirtri.lowering.frontend.macro_references import Element
+from mlirtri.lowering.frontend.python_to_ast import span_of_node
+from mlirtri.lowering.frontend.scope import POISON, Poisoned, Scope
+from mlirtri.lowering.frontend.updates import Updates
 
 # Statements that kernels do not have, with the way out; the rest is refused without one.
 INSTEAD = {

@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from mlirtri.dialect.base.sizes import Size, is_dynamic
+from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.gathers import MaskedAxes, is_array, mask_of, masked_axes, strong
 from mlirtri.lowering.frontend.indexing import Indexing
 from mlirtri.lowering.frontend.language.builder import describe
 from mlirtri.lowering.frontend.language.size_alignment import common_size, cut
 from mlirtri.lowering.frontend.language.storage import Step, has_memory
-from mlirtri.dialect.builder import Tensor
 
 
 class Updates(Indexing):

@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mlirtri.dialect.bindings.mlir import all_operations, bufferization, ir, linalg, operations_named
-from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.fusion.overwrites import Overwrites
+from mlirtri.lowering.mlir.imperative import is_imperative
 
 KEPT = "mlirtri.kept"
 """Attribute of the operation that is the second use."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from mlirtri.dialect.definition import new_context
 from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, linalg, operations_named
-from mlirtri.lowering.fusion import cost_guard as fusion_guard, linalg_to_fused
+from mlirtri.dialect.definition import new_context
 from mlirtri.lowering.core.fusion_edges import Edge
-from mlirtri.lowering.mlir.readable_names import name_of_structured
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.fusion import cost_guard as fusion_guard
+from mlirtri.lowering.fusion import linalg_to_fused
+from mlirtri.lowering.mlir.readable_names import name_of_structured
 
 _NUMBER = re.compile(r'"fusion:(\d+)"')
 _SILENT = ("tensor.empty", "arith.constant", "linalg.fill", "func.return", "tensor.dim", *fusion_guard.RESHAPES)

@@ -11,15 +11,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.fusion import (
+    bias as initial_sums,
+)
 from mlirtri.lowering.fusion import (
     channels_last as channels_innermost,
+)
+from mlirtri.lowering.fusion import (
     cost_guard as fusion_guard,
-    bias as initial_sums,
+)
+from mlirtri.lowering.fusion import (
     transposed_convolutions as stride_phases,
+)
+from mlirtri.lowering.fusion import (
     unit_windows,
 )
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
-from mlirtri.lowering.core.stage import CompileContext
 
 PREPARE = (
     Pass("canonicalize", "folds what is known now, drops dead operations"),

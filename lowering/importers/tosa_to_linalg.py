@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named, public_functions
-from mlirtri.lowering.importers.normalize import entry as import_entry, mlir_to_linalg
-from mlirtri.lowering.mlir.attributes import note_signs
-from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.importers.normalize import entry as import_entry
+from mlirtri.lowering.importers.normalize import mlir_to_linalg
+from mlirtri.lowering.mlir.attributes import note_signs
+from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 TO_LINALG = (
     Pass("func.func(tosa-convert-integer-type-to-signless)", "linalg has no signs"),

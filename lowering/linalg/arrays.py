@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.base.tensor_type import TensorType
+from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
+from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.scalar import algebra as scalar
-from mlirtri.dialect.definition import type_of
-from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
 from mlirtri.dialect.scalar.algebra import Scalar
-from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.lowering.linalg import scans as running_totals
+from mlirtri.lowering.linalg.rules import INT64, insert_slice, rule
+from mlirtri.lowering.linalg.sorting import less
 from mlirtri.lowering.mlir.linalg_builder import (
     dimensions,
     element_type,
@@ -30,8 +32,6 @@ from mlirtri.lowering.mlir.linalg_builder import (
     tensor_type,
 )  # fmt: skip
 from mlirtri.lowering.mlir.loop_nests import loop_nest
-from mlirtri.lowering.linalg.rules import INT64, insert_slice, rule
-from mlirtri.lowering.linalg.sorting import less
 
 FLOAT32 = DTYPES["float32"]
 Indices = Sequence[ir.Value]

@@ -8,12 +8,12 @@ scalar arith. Arguments and results of the function stay tensors; what loops car
 
 from __future__ import annotations
 
-from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import func, ir, tensor
+from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.ops.table import Op
-from mlirtri.lowering.mlir.linalg_builder import as_index, element_type, is_tensor, tensor_type
 from mlirtri.lowering.linalg.rules import RULES, SCALAR_RULES, elementwise
+from mlirtri.lowering.mlir.linalg_builder import as_index, element_type, is_tensor, tensor_type
 
 GLUE = ("tensor.extract", "tensor.from_elements")
 """Between tensors of rank 0 and scalars, which are the same thing here."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mlirtri.dialect.ops import attributes
-from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.ops.table import Op
 from mlirtri.dialect.builder import Tensor, TriBuilder
+from mlirtri.dialect.definition import op_of, type_of
+from mlirtri.dialect.ops import attributes
+from mlirtri.dialect.ops.table import Op
 
 
 def tri_operations(module: ir.Module) -> list[ir.Operation]:

@@ -6,13 +6,14 @@ written in the order of a loop (scatters, masks) is an `scf.for` that carries th
 
 from __future__ import annotations
 
-from mlirtri.dialect.ops import attributes
-from mlirtri.dialect.scalar import algebra as scalar
-from mlirtri.dialect.definition import type_of
-from mlirtri.dialect.ops.indexing import resolved
-from mlirtri.dialect.bindings.mlir import arith, ir, linalg, scf, tensor
-from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.tensor_type import TensorType
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg, scf, tensor
+from mlirtri.dialect.definition import type_of
+from mlirtri.dialect.ops import attributes
+from mlirtri.dialect.ops.indexing import resolved
+from mlirtri.dialect.scalar import algebra as scalar
+from mlirtri.dialect.scalar.algebra import Scalar
+from mlirtri.lowering.linalg.rules import INT64, aligned, index, insert_slice, moved, rule, scalar_rule
 from mlirtri.lowering.mlir.linalg_builder import (
     as_index,
     cast_to,
@@ -30,7 +31,6 @@ from mlirtri.lowering.mlir.linalg_builder import (
     tensor_type,
 )  # fmt: skip
 from mlirtri.lowering.mlir.loop_nests import loop_nest
-from mlirtri.lowering.linalg.rules import INT64, aligned, index, insert_slice, moved, rule, scalar_rule
 
 
 def _parameters(op, operation):

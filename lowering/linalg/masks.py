@@ -10,13 +10,13 @@ are independent. What is computed of the others is dropped. Everything else that
 
 from __future__ import annotations
 
-from mlirtri.dialect.ops import attributes
-from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.builder import Tensor, TriBuilder
+from mlirtri.dialect.definition import op_of, type_of
+from mlirtri.dialect.ops import attributes
 from mlirtri.lowering.linalg.decompose import tri_operations
 from mlirtri.lowering.linalg.reductions import identity
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from math import prod
 
-from mlirtri.dialect.scalar import algebra as scalar
-from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.base.dtypes import DType
-from mlirtri.dialect.bindings.mlir import ir, linalg
-from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.lowering.mlir.linalg_builder import dimensions, filled, generic, loop_sizes, map_elements, reshape, size_of
+from mlirtri.dialect.bindings.mlir import ir, linalg
+from mlirtri.dialect.definition import type_of
+from mlirtri.dialect.scalar import algebra as scalar
+from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.linalg.reductions import converted, iterators
 from mlirtri.lowering.linalg.rules import FLOAT32, axes_walked, rule
+from mlirtri.lowering.mlir.linalg_builder import dimensions, filled, generic, loop_sizes, map_elements, reshape, size_of
 
 SMALL_PRODUCT = 4096
 """Complex products of up to so many multiplications are one loop nest."""

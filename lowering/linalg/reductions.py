@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from math import prod
 
-from mlirtri.dialect.ops import attributes
-from mlirtri.dialect.scalar import algebra as scalar
-from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.base.dtypes import DTYPES, DType
-from mlirtri.dialect.bindings.mlir import arith, ir
-from mlirtri.dialect.ops.reductions import LONGEST_HALF_SUM, LONGEST_SUM
-from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
+from mlirtri.dialect.bindings.mlir import arith, ir
+from mlirtri.dialect.definition import type_of
+from mlirtri.dialect.ops import attributes
+from mlirtri.dialect.ops.reductions import LONGEST_HALF_SUM, LONGEST_SUM
+from mlirtri.dialect.scalar import algebra as scalar
+from mlirtri.dialect.scalar.algebra import Scalar
+from mlirtri.lowering.linalg.rules import FLOAT32, FLOAT64, INT64, index, rule
 from mlirtri.lowering.mlir.linalg_builder import (
     dimensions,
     filled,
@@ -25,7 +26,6 @@ from mlirtri.lowering.mlir.linalg_builder import (
     size_of,
     unnamed,
 )  # fmt: skip
-from mlirtri.lowering.linalg.rules import FLOAT32, FLOAT64, INT64, index, rule
 
 COMPLEX128 = DTYPES["complex128"]
 _IDENTITIES = {"sum": 0, "prod": 1, "any": 0, "all": 1}

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mlirtri.dialect.ops import attributes
-from mlirtri.dialect.scalar import algebra as scalar
-from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.bindings.mlir import arith, ir, linalg, tensor
-from mlirtri.dialect.ops.table import Op
-from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg, tensor
+from mlirtri.dialect.definition import type_of
+from mlirtri.dialect.ops import attributes
+from mlirtri.dialect.ops.table import Op
+from mlirtri.dialect.scalar import algebra as scalar
+from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.mlir.linalg_builder import (
     dimensions,
     empty,

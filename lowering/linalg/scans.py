@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mlirtri.dialect.scalar import algebra as scalar
-from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.base.dtypes import DTYPES, DType
-from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named
-from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.lowering.mlir.linalg_builder import dimensions, filled, generic, map_elements
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named
+from mlirtri.dialect.definition import type_of
+from mlirtri.dialect.scalar import algebra as scalar
+from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.linalg.reductions import extreme
+from mlirtri.lowering.mlir.linalg_builder import dimensions, filled, generic, map_elements
 
 FLOAT32 = DTYPES["float32"]
 MARK = "mlirtri.reduced"

@@ -5,15 +5,15 @@ The sort itself, a stable merge sort, is in `merge_sort`.
 
 from __future__ import annotations
 
-from mlirtri.dialect.ops import attributes
-from mlirtri.dialect.scalar import algebra as scalar
-from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.bindings.mlir import arith, ir, tensor
+from mlirtri.dialect.definition import type_of
+from mlirtri.dialect.ops import attributes
+from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
+from mlirtri.lowering.linalg.rules import rule
 from mlirtri.lowering.mlir import merge_sort
 from mlirtri.lowering.mlir.linalg_builder import element_type, sizes_of
-from mlirtri.lowering.linalg.rules import rule
 
 INT64 = DTYPES["int64"]
 Values = list[ir.Value]

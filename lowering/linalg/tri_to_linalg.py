@@ -12,20 +12,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
-from mlirtri.dialect.ops.arrays import LOOPS
-from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import all_operations, func, ir
+from mlirtri.dialect.definition import op_of, type_of
+from mlirtri.dialect.ops.arrays import LOOPS
 from mlirtri.dialect.ops.table import Op
-from mlirtri.lowering.linalg import masks as tri_masks, control as tri_to_linalg_control, rules as tri_to_linalg_rules
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.external.calls import declaration_of, is_declaration, refuse_beside_loops, without_signs
+from mlirtri.lowering.linalg import control as tri_to_linalg_control
+from mlirtri.lowering.linalg import masks as tri_masks
+from mlirtri.lowering.linalg import rules as tri_to_linalg_rules
+from mlirtri.lowering.linalg.decompose import decompose, tri_operations
+from mlirtri.lowering.linalg.scans import is_marked
+from mlirtri.lowering.linalg.scans import mark as mark_totals
 from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.mlir.linalg_builder import tensor_type
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
-from mlirtri.lowering.linalg.scans import is_marked
-from mlirtri.lowering.linalg.scans import mark as mark_totals
-from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.linalg.decompose import decompose, tri_operations
 
 RULE_MODULES = ("arrays", "indexing", "products", "reductions", "windows")
 """Modules of this package that register their rules when they are imported."""

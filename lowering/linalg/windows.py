@@ -12,14 +12,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.dialect.ops import attributes
-from mlirtri.dialect.scalar import algebra as scalar
-from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.base.dtypes import DType
-from mlirtri.dialect.bindings.mlir import ir, linalg, tensor
-from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.tensor_type import TensorType
+from mlirtri.dialect.bindings.mlir import ir, linalg, tensor
+from mlirtri.dialect.definition import type_of
+from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.ops.windows import spread_size
+from mlirtri.dialect.scalar import algebra as scalar
+from mlirtri.dialect.scalar.algebra import Scalar
+from mlirtri.lowering.linalg.reductions import converted, identity, iterators
+from mlirtri.lowering.linalg.rules import FLOAT32, insert_slice, rule
 from mlirtri.lowering.mlir.linalg_builder import (
     dimensions,
     empty,
@@ -30,8 +32,6 @@ from mlirtri.lowering.mlir.linalg_builder import (
     tensor_type,
     unnamed,
 )  # fmt: skip
-from mlirtri.lowering.linalg.reductions import converted, identity, iterators
-from mlirtri.lowering.linalg.rules import FLOAT32, insert_slice, rule
 
 _COMBINERS = {"max": scalar.maximum, "min": scalar.minimum, "sum": scalar.add}
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.base.dtypes import DType
-from mlirtri.dialect.bindings.mlir import arith, ir, linalg, tensor
-from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.sizes import DYNAMIC, UNKNOWN, Size, is_dynamic, shape_of
 from mlirtri.dialect.base.tensor_type import TensorType, same_shape
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg, tensor
+from mlirtri.dialect.scalar import algebra as scalar
+from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.errors import KernelValueError
 
 

@@ -15,14 +15,14 @@ from math import inf
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import all_operations, arith, func, ir, operations_named, public_functions
 from mlirtri.errors import Span, UnsupportedOperationError
-from mlirtri.lowering.sizes import loops as loop_sizes
-from mlirtri.lowering.mlir.attributes import CHECK, SIZES, argument_attributes, result_attributes
-from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
-from mlirtri.lowering.sizes.conditions import EQUAL, NOT_MORE, Needed, conditions_of, dim
 from mlirtri.lowering.core.size_program import CONSTANT, ELEMENT, SIZE, Condition, SizeProgram, Step
-from mlirtri.lowering.sizes.reader import SizeReader
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
+from mlirtri.lowering.mlir.attributes import CHECK, SIZES, argument_attributes, result_attributes
+from mlirtri.lowering.sizes import loops as loop_sizes
+from mlirtri.lowering.sizes.conditions import EQUAL, NOT_MORE, Needed, conditions_of, dim
+from mlirtri.lowering.sizes.reader import SizeReader
+from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 TO_ARGUMENTS = (
     Pass("canonicalize", "sizes of arrays become those of what they are made of"),

@@ -7,8 +7,8 @@ where it is not arithmetic on the sizes of the arguments and on elements at know
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering.sizes.conditions import kept_axes
 from mlirtri.lowering.core.size_program import CONSTANT, ELEMENT, OPERATIONS, SIZE, Step
+from mlirtri.lowering.sizes.conditions import kept_axes
 
 
 class SizeReader:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.tir.contraction import Axis, multiply_add
-from mlirtri.lowering.tir.blocks import BlockFacts, leaf_blocks
 from mlirtri.lowering.tir.arithmetic import TWICE_AS_WIDE
+from mlirtri.lowering.tir.blocks import BlockFacts, leaf_blocks
+from mlirtri.lowering.tir.contraction import Axis, multiply_add
 from mlirtri.lowering.toolchain.tvm_names import (
     IRModule,
     PrimFunc,

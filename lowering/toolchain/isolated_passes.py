@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri import settings
-from mlirtri.dialect.definition import new_context
 from mlirtri.dialect.bindings.mlir import ir, load_stablehlo, load_torch, print_module
+from mlirtri.dialect.definition import new_context
 from mlirtri.errors import KernelError, Note, PassFailedError, Span
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.toolchain.mlir_passes import Pass, explain, in_module, parse_pipeline, save_reproducer
 from mlirtri.lowering.toolchain.worker_process import OTHER, Limits, ProcessDied
-from mlirtri.lowering.core.stage import CompileContext
 
 SECONDS = 600.0
 """After which a process counts as hanging."""

@@ -8,24 +8,38 @@ from __future__ import annotations
 
 from typing import Any
 
+from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
 from mlirtri.dialect.spellings import helpers
 from mlirtri.dialect.spellings.numpy_api import (
-    ufuncs as spellings_numpy,
     arrays as spellings_numpy_arrays,
+)
+from mlirtri.dialect.spellings.numpy_api import (
     creation as spellings_numpy_making,
+)
+from mlirtri.dialect.spellings.numpy_api import (
     sequences as spellings_numpy_sequences,
+)
+from mlirtri.dialect.spellings.numpy_api import (
     shapes as spellings_numpy_shapes,
+)
+from mlirtri.dialect.spellings.numpy_api import (
+    ufuncs as spellings_numpy,
+)
+from mlirtri.dialect.spellings.numpy_api.ufuncs import numpy_dtype
+from mlirtri.dialect.spellings.registry import Builder, register, share, spelling, unsupported
+from mlirtri.dialect.spellings.torch_api import (
+    arrays as spellings_torch_arrays,
 )
 from mlirtri.dialect.spellings.torch_api import (
     elementwise as spellings_torch,
-    arrays as spellings_torch_arrays,
-    products as spellings_torch_products,
-    sequences as spellings_torch_sequences,
 )
 from mlirtri.dialect.spellings.torch_api import networks
-from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
-from mlirtri.dialect.spellings.registry import Builder, register, share, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api.ufuncs import numpy_dtype
+from mlirtri.dialect.spellings.torch_api import (
+    products as spellings_torch_products,
+)
+from mlirtri.dialect.spellings.torch_api import (
+    sequences as spellings_torch_sequences,
+)
 
 # The tables of functions come first: these methods are made of them.
 _TABLES = (

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.dialect.spellings import helpers
-from mlirtri.dialect.spellings.torch_api import networks
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.promotion.rules import default_dtype
 from mlirtri.dialect.promotion.tables import COMPARISONS, FLOAT_FUNCTIONS, PREDICATES
+from mlirtri.dialect.spellings import helpers
 from mlirtri.dialect.spellings.registry import Builder, register, spelling
+from mlirtri.dialect.spellings.torch_api import networks
 
 _UNARY = (
     "negative", "abs", "sign", "floor", "ceil", "round", "trunc", *FLOAT_FUNCTIONS, "square", "reciprocal",

@@ -5,8 +5,8 @@ Results are values: nothing is a view. A kernel runs on one device, so `device=`
 
 from __future__ import annotations
 
-from mlirtri.dialect.spellings import helpers
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
+from mlirtri.dialect.spellings import helpers
 from mlirtri.dialect.spellings.registry import spelling, unsupported
 
 FLOAT32, INT64 = DTYPES["float32"], DTYPES["int64"]

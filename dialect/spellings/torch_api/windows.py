@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy
 
-from mlirtri.dialect.spellings import helpers
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.spellings.registry import Builder, register, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api.shapes import TAKEN, known, taken
 from mlirtri.dialect.ops.windows import windows
+from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.spellings.numpy_api.shapes import TAKEN, known, taken
+from mlirtri.dialect.spellings.registry import Builder, register, spelling, unsupported
 
 FLOAT32 = DTYPES["float32"]
 

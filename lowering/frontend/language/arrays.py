@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
-from mlirtri.dialect.promotion.rules import Operand
 from mlirtri.dialect.base.sizes import Size, is_dynamic
+from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.promotion import rules as promotion
+from mlirtri.dialect.promotion.rules import Operand
 from mlirtri.lowering.frontend.language.builder import Language, axis_of, dtype_or_none, integer, integers, language
 from mlirtri.lowering.frontend.language.shapes import concatenate, strided
-from mlirtri.dialect.builder import Tensor
 
 FLOAT32, INT64 = DTYPES["float32"], DTYPES["int64"]
 

@@ -12,18 +12,18 @@ from functools import partial
 from importlib import import_module
 from typing import Any, NoReturn
 
-from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
-from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.promotion.rules import Operand
 from mlirtri.dialect.base.sizes import UNKNOWN, Size
 from mlirtri.dialect.base.tensor_type import TensorType, broadcast_shapes
+from mlirtri.dialect.bindings.mlir import ir
+from mlirtri.dialect.builder import Tensor, TriBuilder
+from mlirtri.dialect.promotion import rules as promotion
+from mlirtri.dialect.promotion.rules import Operand
 from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.language.device_prints import DevicePrints
 from mlirtri.lowering.frontend.language.dynamic_sizes import IndexArithmetic
 from mlirtri.lowering.frontend.language.size_alignment import aligned
 from mlirtri.lowering.frontend.language.storage import Memory, Storage
-from mlirtri.dialect.builder import Tensor, TriBuilder
 
 NUMBERS = (bool, int, float, complex)
 """Python's."""

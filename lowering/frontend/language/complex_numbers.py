@@ -8,11 +8,11 @@ from __future__ import annotations
 from math import pi
 from typing import Any
 
+from mlirtri.dialect.builder import Tensor
 from mlirtri.dialect.promotion.rules import common_dtype
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.language.builder import Language, language
 from mlirtri.lowering.frontend.language.shapes import full
-from mlirtri.dialect.builder import Tensor
 
 LARGEST_POWER = 100
 """NumPy multiplies for integer exponents below this one and takes logarithms from there on."""

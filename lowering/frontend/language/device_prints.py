@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.base.sizes import is_dynamic
+from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.core.interface import PrintLog, PrintSite
 from mlirtri.lowering.frontend.language.storage import Step, Storage, View
-from mlirtri.dialect.builder import Tensor
 
 ROWS, WIDTH = 1000, 33
 """Prints kept per call, and values per print, with the number of the statement."""

@@ -11,8 +11,8 @@ from collections.abc import Hashable
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.base.sizes import Size, Symbol
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import Tensor, TriBuilder
 
 INT64 = DTYPES["int64"]

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
-from mlirtri.dialect.promotion.plan import WEAK_DTYPES
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.lowering.frontend.language.builder import NUMBERS, Language, describe, kind_of
 from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.promotion.plan import WEAK_DTYPES
+from mlirtri.lowering.frontend.language.builder import NUMBERS, Language, describe, kind_of
 
 KINDS = ("bool", "int", "float", "complex")
 INT64 = DTYPES["int64"]

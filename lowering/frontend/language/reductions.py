@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.base.sizes import is_dynamic
+from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.language.builder import (
     Language,
@@ -24,7 +25,6 @@ from mlirtri.lowering.frontend.language.builder import (
 from mlirtri.lowering.frontend.language.complex_numbers import integer_power, known_exponent
 from mlirtri.lowering.frontend.language.shapes import full, reshape
 from mlirtri.lowering.frontend.language.size_alignment import common_size, cut
-from mlirtri.dialect.builder import Tensor
 
 # --- elementwise with a shape of their own -------------------------------------------------------------------------
 

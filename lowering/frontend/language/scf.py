@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mlirtri.dialect.definition import mlir_type
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
 from mlirtri.dialect.base.tensor_type import TensorType
+from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
 from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.definition import mlir_type
 
 INT64 = DTYPES["int64"]
 

@@ -10,10 +10,11 @@ from functools import reduce
 from math import ceil, prod
 from typing import Any
 
-from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.dialect.base.dtypes import DType, as_dtype
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import shown_shape
+from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.language.builder import (
     Language,
@@ -24,7 +25,6 @@ from mlirtri.lowering.frontend.language.builder import (
     integers,
     language,
 )
-from mlirtri.dialect.builder import Tensor
 
 # --- shapes --------------------------------------------------------------------------------------------------------
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlirtri.dialect.base.sizes import Size, is_dynamic
-from mlirtri.errors import KernelValueError
 from mlirtri.dialect.builder import Tensor
+from mlirtri.errors import KernelValueError
 
 
 def aligned(b: Any, tensors: Sequence[Tensor]) -> list[Tensor]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from mlirtri.errors import UnsupportedSyntaxError
 from mlirtri.dialect.builder import Tensor, TriBuilder
+from mlirtri.errors import UnsupportedSyntaxError
 
 _SERIAL = count(1)
 _VERSION = count(1)

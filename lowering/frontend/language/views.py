@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mlirtri.dialect.ops import attributes
-from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering.frontend.language.storage import Step, has_memory
 from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.definition import op_of, type_of
+from mlirtri.dialect.ops import attributes
+from mlirtri.lowering.frontend.language.storage import Step, has_memory
 
 VIEWS = frozenset(
     """reshape ravel transpose T mT swapaxes moveaxis rollaxis squeeze expand_dims view asarray ascontiguousarray

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mlirtri.dialect.builder import Tensor
 from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.lowering.frontend.language.builder import Language, integer, integers, language
-from mlirtri.dialect.builder import Tensor
 
 
 @language

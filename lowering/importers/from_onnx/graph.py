@@ -20,8 +20,8 @@ from onnx import helper, numpy_helper
 
 from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.errors import KernelError, KernelTypeError, UnsupportedOperationError, raise_all
-from mlirtri.lowering.importers.normalize.constants import LARGEST_LITERAL
 from mlirtri.lowering.importers.from_onnx.repairs import repair, types_of
+from mlirtri.lowering.importers.normalize.constants import LARGEST_LITERAL
 
 DOMAINS = ("", "ai.onnx")
 WEIGHTED = (

@@ -6,10 +6,13 @@ operations have the names of the nodes as locations. Refuses, all at once, the n
 
 from __future__ import annotations
 
-from mlirtri.dialect.definition import new_context
 from mlirtri.dialect.bindings.locations import location_of, name_of
 from mlirtri.dialect.bindings.mlir import all_operations, ir, load_torch, onnx_importer, public_functions
+from mlirtri.dialect.definition import new_context
 from mlirtri.errors import PassFailedError, Span, UnsupportedOperationError
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.importers.from_onnx.graph import OnnxGraph
+from mlirtri.lowering.importers.from_torch.refused import refuse_operators
 from mlirtri.lowering.mlir.attributes import (
     BOUND,
     SIZES,
@@ -20,9 +23,6 @@ from mlirtri.lowering.mlir.attributes import (
 )
 from mlirtri.lowering.toolchain.isolated_passes import run_isolated
 from mlirtri.lowering.toolchain.mlir_passes import Pass
-from mlirtri.lowering.importers.from_onnx.graph import OnnxGraph
-from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.importers.from_torch.refused import refuse_operators
 
 TO_TORCH = (Pass("torch-onnx-to-torch-backend-pipeline", "ONNX's operators become torch's"),)
 EXPANDED = {"": {"MeanVarianceNormalization", "Gelu", "SpaceToDepth"}}

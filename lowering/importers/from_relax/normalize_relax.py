@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlirtri.errors import ArgumentMismatchError, UnsupportedOperationError
-from mlirtri.lowering.mlir.dense_constants import array_of
-from mlirtri.lowering.importers.normalize.constants import LARGEST_LITERAL
-from mlirtri.lowering.mlir.attributes import BOUND
-from mlirtri.lowering.importers.from_relax.relax_types import sizes_in
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.symbols import kernel_names
+from mlirtri.lowering.importers.from_relax.relax_types import sizes_in
+from mlirtri.lowering.importers.normalize.constants import LARGEST_LITERAL
+from mlirtri.lowering.mlir.attributes import BOUND
+from mlirtri.lowering.mlir.dense_constants import array_of
 from mlirtri.lowering.toolchain.tvm_names import (
     GlobalVar,
     IRModule,

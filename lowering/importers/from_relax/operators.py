@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from mlirtri.dialect.bindings.mlir import arith, ir, linalg, scf, tensor
 from mlirtri.dialect.base.sizes import DYNAMIC
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg, scf, tensor
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.mlir.linalg_builder import generic
 from mlirtri.lowering.importers.from_relax.relax_types import tensor_type
 from mlirtri.lowering.importers.from_relax.tir_to_scalar import constant, converted, is_float, mlir_type
+from mlirtri.lowering.mlir.linalg_builder import generic
 
 Rule = Callable[[Any, Any], Any]
 OPERATORS: dict[str, Rule] = {}

@@ -12,11 +12,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.dialect.bindings.locations import location_of
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, tensor
-from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.errors import KernelError, UnsupportedOperationError
-from mlirtri.lowering.mlir.linalg_builder import generic
 from mlirtri.lowering.importers.from_relax.primfunc_copies import copied
 from mlirtri.lowering.importers.from_relax.primfunc_nests import (
     Nest,
@@ -28,6 +27,7 @@ from mlirtri.lowering.importers.from_relax.primfunc_nests import (
     place_of,
 )
 from mlirtri.lowering.importers.from_relax.tir_to_scalar import Scalars, dtype_of, mlir_type
+from mlirtri.lowering.mlir.linalg_builder import generic
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, PrimFunc, SBlockRealize, TensorLoad, tirx
 from mlirtri.lowering.toolchain.tvm_passes import LOCATION, span_of
 

@@ -11,20 +11,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.dialect.definition import new_context
 from mlirtri.dialect.bindings.locations import location_of
 from mlirtri.dialect.bindings.mlir import arith, func, ir, scf, tensor
+from mlirtri.dialect.definition import new_context
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.importers.from_relax.operators import LEFT_ALONE, OPERATORS
+from mlirtri.lowering.importers.from_relax.primfunc_to_linalg import Size, inline
+from mlirtri.lowering.importers.from_relax.relax_types import flat_dtypes, flat_types, sizes_in, tensor_type
+from mlirtri.lowering.importers.from_relax.tir_to_scalar import Scalars, mlir_type
 from mlirtri.lowering.importers.normalize import mlir_to_linalg
+from mlirtri.lowering.mlir.attributes import BOUND, DTYPE, set_signature
 from mlirtri.lowering.mlir.dense_constants import array_of, constant_of
 from mlirtri.lowering.mlir.imperative import UPDATED_BY
-from mlirtri.lowering.mlir.attributes import BOUND, DTYPE, set_signature
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
-from mlirtri.lowering.importers.from_relax.primfunc_to_linalg import Size, inline
-from mlirtri.lowering.importers.from_relax.operators import LEFT_ALONE, OPERATORS
-from mlirtri.lowering.importers.from_relax.relax_types import flat_dtypes, flat_types, sizes_in, tensor_type
-from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.importers.from_relax.tir_to_scalar import Scalars, mlir_type
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, GlobalVar, IRModule, Target, relax, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 from mlirtri.lowering.toolchain.tvm_passes import BINDING_LOCATIONS, relax_functions, run_pass, span_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.base.sizes import DYNAMIC
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_relax.tir_to_scalar import mlir_type
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir

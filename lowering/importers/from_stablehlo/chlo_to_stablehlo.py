@@ -8,12 +8,12 @@ results in attributes (`imports.py`). Refuses functions that call themselves.
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir, public_functions
-from mlirtri.lowering.importers.normalize import entry as import_entry
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.from_stablehlo import trivial as stablehlo_trivial
+from mlirtri.lowering.importers.normalize import entry as import_entry
 from mlirtri.lowering.mlir.attributes import argument_attributes, note_signs, result_attributes, set_signature
 from mlirtri.lowering.toolchain.isolated_passes import run_isolated
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_rewrite
-from mlirtri.lowering.core.stage import CompileContext
 
 COMPOSITES = (
     Pass("func.func(stablehlo-legalize-composite-to-call)", "a composite operation names the function that it means"),

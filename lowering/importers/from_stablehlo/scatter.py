@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlirtri.dialect.bindings.mlir import arith, ir, operations_named, scatter_dimensions, scf, tensor
-from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.importers.from_stablehlo.scalar_regions import inline_scalars
+from mlirtri.lowering.mlir.cloning import replace
 
 Body = Callable[[list[ir.Value], list[ir.Value]], Sequence[ir.Value]]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, scf, tensor
-from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.linalg_builder import index_constant
 from mlirtri.lowering.importers.from_stablehlo.scalar_regions import inline_scalars
 from mlirtri.lowering.importers.from_stablehlo.scatter import inside_of, loops
+from mlirtri.lowering.mlir.cloning import replace
+from mlirtri.lowering.mlir.linalg_builder import index_constant
 
 Values = list[ir.Value]
 

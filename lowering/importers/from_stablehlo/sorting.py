@@ -6,8 +6,8 @@ Takes a module after upstream's lowering, which left the sorts alone and turned 
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import arith, ir, operations_named
-from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.importers.from_stablehlo.scalar_regions import inline_scalars
+from mlirtri.lowering.mlir.cloning import replace
 
 
 def rewrite(module: ir.Module) -> None:

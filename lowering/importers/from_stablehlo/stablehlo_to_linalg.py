@@ -10,20 +10,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir
-from mlirtri.lowering.importers.normalize import mlir_to_linalg
-from mlirtri.lowering.importers.from_stablehlo import (
-    control as stablehlo_control,
-    fft as stablehlo_fft,
-    scatter as stablehlo_scatter,
-    selection as stablehlo_selection,
-    sizes as stablehlo_sizes,
-    sorting as stablehlo_sorting,
-    sums as stablehlo_sums,
-)
-from mlirtri.lowering.toolchain.isolated_passes import run_isolated
-from mlirtri.lowering.toolchain.mlir_passes import Pass, run_rewrite
 from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.importers.from_stablehlo import (
+    control as stablehlo_control,
+)
+from mlirtri.lowering.importers.from_stablehlo import (
+    fft as stablehlo_fft,
+)
+from mlirtri.lowering.importers.from_stablehlo import (
+    scatter as stablehlo_scatter,
+)
+from mlirtri.lowering.importers.from_stablehlo import (
+    selection as stablehlo_selection,
+)
+from mlirtri.lowering.importers.from_stablehlo import (
+    sizes as stablehlo_sizes,
+)
+from mlirtri.lowering.importers.from_stablehlo import (
+    sorting as stablehlo_sorting,
+)
+from mlirtri.lowering.importers.from_stablehlo import (
+    sums as stablehlo_sums,
+)
+from mlirtri.lowering.importers.normalize import mlir_to_linalg
+from mlirtri.lowering.toolchain.isolated_passes import run_isolated
+from mlirtri.lowering.toolchain.mlir_passes import Pass, run_rewrite
 
 TO_LINALG = (
     Pass("stablehlo-legalize-to-linalg", "operations on tensors become structured ones"),

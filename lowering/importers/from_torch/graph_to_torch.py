@@ -13,16 +13,16 @@ from typing import Any
 
 import torch
 
-from mlirtri.dialect.definition import new_context
 from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.bindings.locations import location_of
 from mlirtri.dialect.bindings.mlir import ir, load_torch, public_functions, torch_importer
+from mlirtri.dialect.definition import new_context
 from mlirtri.errors import KernelError, Span, UnsupportedOperationError
-from mlirtri.lowering.importers.from_torch import carried as torch_carried
-from mlirtri.lowering.mlir.attributes import BOUND, DTYPE, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.importers.from_torch import carried as torch_carried
 from mlirtri.lowering.importers.from_torch.branches import with_branches
 from mlirtri.lowering.importers.from_torch.graph import TorchGraph
+from mlirtri.lowering.mlir.attributes import BOUND, DTYPE, argument_attributes, result_attributes, set_signature
 
 LIBRARIES = (str(Path(torch.__file__).parent), str(Path(getfile(KernelError)).parent), "torch/fx/passes/")
 """Frames in here are no lines of the user's."""

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import PassFailedError
-from mlirtri.lowering.importers.normalize import mlir_to_linalg
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.from_torch import (
     loops as torch_loops,
+)
+from mlirtri.lowering.importers.from_torch import (
     repairs as torch_repairs,
+)
+from mlirtri.lowering.importers.from_torch import (
     unsigned_integers as unsigned_torch,
 )
+from mlirtri.lowering.importers.from_torch.refused import refuse_operators
+from mlirtri.lowering.importers.normalize import mlir_to_linalg
 from mlirtri.lowering.toolchain.isolated_passes import run_isolated
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_rewrite
-from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.importers.from_torch.refused import refuse_operators
 
 TO_BACKEND = (
     Pass("func.func(torch-match-quantized-custom-ops)", "quantised operators of torch get their torch-mlir names"),

@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, public_functions, tensor
 from mlirtri.errors import ProgramAssertionError, Span, UnsupportedOperationError
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize import asserting_loops
 from mlirtri.lowering.mlir.aliasing import terminator
+from mlirtri.lowering.mlir.attributes import CHECK, PLACE, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.mlir.cloning import clone_all, leading_to, needed_by
 from mlirtri.lowering.mlir.generics import generalize
-from mlirtri.lowering.mlir.attributes import CHECK, PLACE, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.mlir.linalg_builder import generic, index_value, size_of
-from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 from mlirtri.lowering.mlir.reading import used_dimensions
-from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 MOST_CHECKS = 8
 """Messages with a result of their own; further ones share the last."""

@@ -14,10 +14,10 @@ Leaves loops inside bodies, whose functions are compiled as imperative ones. Ref
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, tensor
-from mlirtri.lowering.mlir.generics import REDUCTION, index_of
-from mlirtri.lowering.mlir.index_bounds import bounds_of
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.rules import number
+from mlirtri.lowering.mlir.generics import REDUCTION, index_of
+from mlirtri.lowering.mlir.index_bounds import bounds_of
 
 PURE = ("arith.", "math.", "complex.", "affine.", "tensor.extract", "tensor.dim", "linalg.index")
 """What may be evaluated where its result is not wanted, once arithmetic is total and indices are clamped."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.locations import location_of, name_of, span_of
 from mlirtri.dialect.bindings.mlir import arith, ir, public_functions, tensor
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir.attributes import NUMBER, STATE, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.mlir.constants import numpy_dtype
-from mlirtri.lowering.core.stage import CompileContext
 
 OURS = "mlirtri."
 _HELP = {

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mlirtri.dialect.scalar import complex_arithmetic as algorithms
-from mlirtri.dialect.scalar import algebra as scalar
-from mlirtri.dialect.scalar.complex_parts import create as create_value
-from mlirtri.dialect.scalar.complex_parts import parts as part_values
 from mlirtri.dialect.base.dtypes import DType, find_dtype
 from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named
+from mlirtri.dialect.scalar import algebra as scalar
+from mlirtri.dialect.scalar import complex_arithmetic as algorithms
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.scalar.complex_functions import RULES as COMPLEX
+from mlirtri.dialect.scalar.complex_parts import create as create_value
+from mlirtri.dialect.scalar.complex_parts import parts as part_values
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.mlir.generics import generalize
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.mlir.generics import generalize
 
 KEPT = ("complex.create", "complex.re", "complex.im")
 """What later rooms read."""

@@ -22,10 +22,10 @@ import numpy as np
 from mlirtri.dialect.bindings.locations import errors_at, name_of
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, linalg, operations_named, public_functions, tensor
 from mlirtri.errors import ParseError
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.importers.normalize.arithmetic.odd_integers import holder
 from mlirtri.lowering.mlir.attributes import BOUND, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.mlir.constants import odd_constant, operation_constant, resource_constant, resource_key
-from mlirtri.lowering.importers.normalize.arithmetic.odd_integers import holder
-from mlirtri.lowering.core.stage import CompileContext
 
 LARGEST_LITERAL = 64
 """Elements of a constant that stays in the text."""

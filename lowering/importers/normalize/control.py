@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mlirtri.dialect.scalar.complex_parts import constant as complex_constant
 from mlirtri.dialect.bindings.locations import errors_at, span_of
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, operations_named, scf, tensor
+from mlirtri.dialect.scalar.complex_parts import constant as complex_constant
 from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.cloning import clone_all, inlined, replace
 from mlirtri.lowering.mlir.index_bounds import bounds_of
 from mlirtri.lowering.mlir.linalg_builder import index_constant, index_value
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
-from mlirtri.lowering.core.stage import CompileContext
 
 LONGEST = 2**62
 """Turns of a loop that nobody waits for: what a tool writes for a loop whose end it does not know."""

@@ -10,8 +10,8 @@ memory that upstream's bufferization and verifier then find out of bounds. Refus
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir, tensor
-from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.mlir.cloning import replace
 
 PURE = ("linalg.", "tensor.", "arith.", "math.", "complex.")
 """Dialects whose operations on tensors do nothing but give their results."""

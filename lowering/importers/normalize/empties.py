@@ -8,8 +8,8 @@ another tensor's, of another call or of another user. Takes and gives a module o
 
 from __future__ import annotations
 
-from mlirtri.dialect.scalar import complex_parts
 from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named
+from mlirtri.dialect.scalar import complex_parts
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.rules import number
 

@@ -24,9 +24,9 @@ from mlirtri.dialect.bindings.mlir import (
     public_functions,
 )
 from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir.attributes import BOUND, STATE, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.mlir.constants import operation_constant, resource_key
-from mlirtri.lowering.core.stage import CompileContext
 
 LOADS = ("ml_program.global_load", "ml_program.global_load_const")
 STORE = "ml_program.global_store"

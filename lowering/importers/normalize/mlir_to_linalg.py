@@ -11,28 +11,56 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mlirtri.dialect.bindings.mlir import ir, public_functions
-from mlirtri.lowering.importers.normalize.arithmetic import step as import_arithmetic
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize import (
     asserts as import_asserts,
+)
+from mlirtri.lowering.importers.normalize import (
     bodies as import_bodies,
+)
+from mlirtri.lowering.importers.normalize import (
     boundary as import_boundary,
+)
+from mlirtri.lowering.importers.normalize import (
     complex_numbers as import_complex,
+)
+from mlirtri.lowering.importers.normalize import (
     constants as import_constants,
+)
+from mlirtri.lowering.importers.normalize import (
     control as import_control,
+)
+from mlirtri.lowering.importers.normalize import (
     elementless as import_elementless,
+)
+from mlirtri.lowering.importers.normalize import (
     empties as import_empties,
+)
+from mlirtri.lowering.importers.normalize import (
     entry as import_entry,
+)
+from mlirtri.lowering.importers.normalize import (
     globals as import_globals,
+)
+from mlirtri.lowering.importers.normalize import (
     limits as import_limits,
+)
+from mlirtri.lowering.importers.normalize import (
     partial_outputs as import_partial_outputs,
+)
+from mlirtri.lowering.importers.normalize import (
     storage as import_storage,
+)
+from mlirtri.lowering.importers.normalize import (
     structured as import_structured,
+)
+from mlirtri.lowering.importers.normalize import (
     tm_tensor as import_tm_tensor,
 )
+from mlirtri.lowering.importers.normalize.arithmetic import step as import_arithmetic
 from mlirtri.lowering.importers.normalize.sizes import step as import_sizes
 from mlirtri.lowering.mlir.attributes import IMPORTED
 from mlirtri.lowering.toolchain.mlir_passes import run_rewrite
-from mlirtri.lowering.core.stage import CompileContext
 
 Step = Callable[[ir.Module, CompileContext], None]
 

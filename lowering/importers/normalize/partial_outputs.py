@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, tensor
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.mlir.generics import index_of
 from mlirtri.lowering.mlir.loop_nests import loop_nest
 from mlirtri.lowering.mlir.reading import affine_index
-from mlirtri.lowering.core.stage import CompileContext
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:

@@ -19,14 +19,14 @@ from mlirtri.dialect.base.dtypes import find_stored
 from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import all_operations, arith, func, ir, public_functions
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.importers.normalize.arithmetic.float8 import FORMATS, Format, narrowed, widened
-from mlirtri.lowering.mlir.generics import generalize
-from mlirtri.lowering.mlir.attributes import DTYPE, argument_attributes, note_signs, result_attributes, set_signature
-from mlirtri.lowering.mlir.constants import odd_constant, operation_constant
-from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
-from mlirtri.lowering.importers.normalize.arithmetic.odd_integers import computed, holder
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.importers.normalize.arithmetic.float8 import FORMATS, Format, narrowed, widened
+from mlirtri.lowering.importers.normalize.arithmetic.odd_integers import computed, holder
+from mlirtri.lowering.mlir.attributes import DTYPE, argument_attributes, note_signs, result_attributes, set_signature
+from mlirtri.lowering.mlir.cloning import replace
+from mlirtri.lowering.mlir.constants import odd_constant, operation_constant
+from mlirtri.lowering.mlir.generics import generalize
+from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 INTO_BODIES = (Pass("func.func(convert-elementwise-to-linalg)", "arithmetic on tensors is that of their elements"),)
 _FLOAT8 = re.compile(r"f8E\w+|f4E\w+|f6E\w+")

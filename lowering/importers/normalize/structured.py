@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import all_operations, apply_transform, ir
-from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.tensor_decompositions import RULES
+from mlirtri.lowering.mlir.cloning import replace
 
 DECOMPOSE = """
 module attributes {{transform.with_named_sequence}} {{

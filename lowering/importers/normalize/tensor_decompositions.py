@@ -13,10 +13,10 @@ from functools import reduce
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import arith, ir, tensor
-from mlirtri.lowering.mlir.generics import elements, generic_of_region, index_of, mixed_sizes
-from mlirtri.lowering.mlir.loop_nests import loop_nest
 from mlirtri.lowering.core.registry import registering
 from mlirtri.lowering.importers.normalize.arithmetic.rules import compare, number
+from mlirtri.lowering.mlir.generics import elements, generic_of_region, index_of, mixed_sizes
+from mlirtri.lowering.mlir.loop_nests import loop_nest
 
 Rule = Callable[[ir.Operation], Sequence[ir.Value] | None]
 RULES: dict[str, Rule] = {}

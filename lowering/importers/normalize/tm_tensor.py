@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.base.dtypes import find_dtype
-from mlirtri.dialect.bindings.mlir import arith, ir, operations_named
-from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.base.tensor_type import TensorType
+from mlirtri.dialect.bindings.mlir import arith, ir, operations_named
+from mlirtri.dialect.scalar import algebra as scalar
+from mlirtri.dialect.scalar.algebra import Scalar
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.importers.normalize.tm_tensor_attention import attention
+from mlirtri.lowering.importers.normalize.tm_tensor_loops import best, scan, scatter
+from mlirtri.lowering.linalg.scans import kind_of, totals
+from mlirtri.lowering.linalg.sorting import less
 from mlirtri.lowering.mlir import merge_sort
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.cloning import inlined, replace
 from mlirtri.lowering.mlir.linalg_builder import sizes_of
-from mlirtri.lowering.linalg.scans import kind_of, totals
-from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.importers.normalize.tm_tensor_attention import attention
-from mlirtri.lowering.importers.normalize.tm_tensor_loops import best, scan, scatter
-from mlirtri.lowering.linalg.sorting import less
 
 Values = list[ir.Value]
 

@@ -12,14 +12,18 @@ from typing import Any
 
 import torch
 
+from mlirtri.dialect.bindings.mlir import torch_decompositions
 from mlirtri.lowering.importers.from_torch.decompositions import (
     complex_basic as torch_complex,
+)
+from mlirtri.lowering.importers.from_torch.decompositions import (
     integers as torch_integers,
+)
+from mlirtri.lowering.importers.from_torch.decompositions import (
     masks as torch_masks,
 )
-from mlirtri.dialect.bindings.mlir import torch_decompositions
+from mlirtri.lowering.importers.from_torch.decompositions.argmax import POSITIONS
 from mlirtri.lowering.importers.from_torch.decompositions.attention import ATTENTION
-from mlirtri.lowering.importers.from_torch.decompositions.embedding_bags import BAGS
 from mlirtri.lowering.importers.from_torch.decompositions.bits import BITS
 from mlirtri.lowering.importers.from_torch.decompositions.complex_basic import COMPLEX
 from mlirtri.lowering.importers.from_torch.decompositions.complex_functions import with_complex
@@ -27,28 +31,28 @@ from mlirtri.lowering.importers.from_torch.decompositions.complex_moves import c
 from mlirtri.lowering.importers.from_torch.decompositions.counts import COUNTS
 from mlirtri.lowering.importers.from_torch.decompositions.distances import DISTANCES
 from mlirtri.lowering.importers.from_torch.decompositions.distributions import DISTRIBUTIONS
+from mlirtri.lowering.importers.from_torch.decompositions.embedding_bags import BAGS
 from mlirtri.lowering.importers.from_torch.decompositions.floats import FLOATS, floor_divided, fmod
+from mlirtri.lowering.importers.from_torch.decompositions.foreach import LISTS
 from mlirtri.lowering.importers.from_torch.decompositions.fourier import FOURIER
+from mlirtri.lowering.importers.from_torch.decompositions.grid_sampling import SAMPLES
 from mlirtri.lowering.importers.from_torch.decompositions.indices import INDICES, put_at_one_index, settled_values
 from mlirtri.lowering.importers.from_torch.decompositions.linear_algebra import LINEAR_ALGEBRA
-from mlirtri.lowering.importers.from_torch.decompositions.foreach import LISTS
 from mlirtri.lowering.importers.from_torch.decompositions.masks import MASKS, has_masks
 from mlirtri.lowering.importers.from_torch.decompositions.norms import NORMS
 from mlirtri.lowering.importers.from_torch.decompositions.order_statistics import ORDER
-from mlirtri.lowering.importers.from_torch.decompositions.argmax import POSITIONS
+from mlirtri.lowering.importers.from_torch.decompositions.pooling import WINDOWS
 from mlirtri.lowering.importers.from_torch.decompositions.powers import POWERS
 from mlirtri.lowering.importers.from_torch.decompositions.products import PRODUCTS
 from mlirtri.lowering.importers.from_torch.decompositions.quantized import quantised
 from mlirtri.lowering.importers.from_torch.decompositions.random_choice import RANDOM
 from mlirtri.lowering.importers.from_torch.decompositions.rank_zero import with_rows
 from mlirtri.lowering.importers.from_torch.decompositions.reductions import REDUCTIONS
-from mlirtri.lowering.importers.from_torch.decompositions.grid_sampling import SAMPLES
 from mlirtri.lowering.importers.from_torch.decompositions.scalars import SCALARS
 from mlirtri.lowering.importers.from_torch.decompositions.scatters import SCATTERS
 from mlirtri.lowering.importers.from_torch.decompositions.special import SPECIAL
 from mlirtri.lowering.importers.from_torch.decompositions.spectra import SPECTRA
 from mlirtri.lowering.importers.from_torch.decompositions.strides import STRIDES
-from mlirtri.lowering.importers.from_torch.decompositions.pooling import WINDOWS
 
 aten = torch.ops.aten
 

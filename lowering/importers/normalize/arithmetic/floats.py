@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.base.dtypes import DTYPES, find_dtype
 from mlirtri.dialect.bindings.mlir import arith, ir, math
-from mlirtri.lowering.mlir.reading import scalar_constant
-from mlirtri.lowering.mlir.narrow_floats import to_odd_float32
+from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.lowering.importers.normalize.arithmetic.rules import compare, number, total, width_of
+from mlirtri.lowering.mlir.narrow_floats import to_odd_float32
+from mlirtri.lowering.mlir.reading import scalar_constant
 
 
 @total("arith.fptosi", "arith.fptoui")

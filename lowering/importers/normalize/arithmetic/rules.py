@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.bindings.mlir import arith, ir
-from mlirtri.lowering.mlir.reading import scalar_constant
 from mlirtri.lowering.core.registry import registering
+from mlirtri.lowering.mlir.reading import scalar_constant
 
 Rule = Callable[[ir.Operation], Sequence[ir.Value] | None]
 RULES: dict[str, Rule] = {}

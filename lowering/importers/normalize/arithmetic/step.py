@@ -9,12 +9,13 @@ Refuses nothing.
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir, linalg
-from mlirtri.lowering.importers.normalize.arithmetic import floats as total_floats, integers as total_integers
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.importers.normalize.arithmetic import floats as total_floats
+from mlirtri.lowering.importers.normalize.arithmetic import integers as total_integers
+from mlirtri.lowering.importers.normalize.arithmetic.rules import RULES
 from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.mlir.generics import generalize
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
-from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.importers.normalize.arithmetic.rules import RULES
 
 __all__ = ["rewrite", "total_floats", "total_integers"]
 

@@ -10,12 +10,12 @@ than what it was cut from, nor than what it was compared with by `minsi`. Leaves
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import arith, func, ir, public_functions, tensor
+from mlirtri.lowering.core.size_program import OPERATIONS
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.attributes import LENGTHS, argument_attributes, result_attributes, set_signature
-from mlirtri.lowering.sizes.loops import DESTINATION_STYLE
 from mlirtri.lowering.sizes.conditions import dim, index
 from mlirtri.lowering.sizes.function import numbers_of
-from mlirtri.lowering.core.size_program import OPERATIONS
+from mlirtri.lowering.sizes.loops import DESTINATION_STYLE
 
 Axis = tuple[int, int]
 """A result and an axis of it."""

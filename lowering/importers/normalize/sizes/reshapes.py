@@ -16,9 +16,9 @@ from math import prod
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import arith, func, ir, operations_named, tensor
 from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.core.size_program import CONSTANT
 from mlirtri.lowering.sizes.conditions import dim, index
 from mlirtri.lowering.sizes.function import Numbers, numbers_of
-from mlirtri.lowering.core.size_program import CONSTANT
 
 Size = tuple[int, Counter]
 """A number, and what it is multiplied with: something hashable that is the same for equal numbers."""

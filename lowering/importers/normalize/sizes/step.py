@@ -12,16 +12,24 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import all_operations, func, ir, operations_named, public_functions, tensor
 from mlirtri.errors import ArgumentMismatchError
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.sizes import (
     elements as import_elements,
+)
+from mlirtri.lowering.importers.normalize.sizes import (
     fits as import_fits,
+)
+from mlirtri.lowering.importers.normalize.sizes import (
     lengths as import_lengths,
+)
+from mlirtri.lowering.importers.normalize.sizes import (
     reshapes as import_reshapes,
+)
+from mlirtri.lowering.importers.normalize.sizes import (
     slices as import_slices,
 )
 from mlirtri.lowering.mlir.attributes import argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
-from mlirtri.lowering.core.stage import CompileContext
 
 FACTS = (
     Pass("canonicalize", "sizes of arrays become those of what they are made of"),

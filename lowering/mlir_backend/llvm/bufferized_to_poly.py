@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named
 from mlirtri.errors import PassFailedError
-from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 PLAIN = ("memref.alloc", "memref.alloca", "memref.dealloc", "memref.dim")
 """Operations on memory that say nothing of its elements."""

@@ -18,13 +18,21 @@ from math import prod
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import bufferization, func, ir, linalg, memref, operations_named, public_functions
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering import buffer_reuse, carried_buffers, destinations, shared_memory, while_loops
-from mlirtri.lowering.mlir.aliasing import is_content_of, may_share
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.external.calls import refuse_without_tvm
 from mlirtri.lowering.fusion.cost_guard import RESHAPES
+from mlirtri.lowering.mlir.aliasing import is_content_of, may_share
 from mlirtri.lowering.mlir.imperative import UPDATED_BY, is_imperative, updates_of
+from mlirtri.lowering.mlir_backend.bufferize import (
+    carried_buffers,
+    destinations,
+    shared_memory,
+    while_loops,
+)
+from mlirtri.lowering.mlir_backend.bufferize import (
+    reuse as buffer_reuse,
+)
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
-from mlirtri.lowering.core.stage import CompileContext
 
 SIGNATURE = "mlirtri.signature"
 """Attribute of the module: the type that its function had while it was one of tensors."""

@@ -17,13 +17,13 @@ import tempfile
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import execution_engine, ir, operations_named, public_functions, to_llvm_ir
 from mlirtri.errors import CodegenError, Note
-from mlirtri.lowering.bufferized_to_llvmdialect import symbol_of
-from mlirtri.lowering.failed_allocations import gives_status
-from mlirtri.lowering.fused_to_bufferized import COUNTS, SIGNATURE, UPDATES
+from mlirtri.lowering.core.stage import Code, CompileContext
+from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import COUNTS, SIGNATURE, UPDATES
+from mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect import symbol_of
+from mlirtri.lowering.mlir_backend.llvm.failed_allocations import gives_status
 from mlirtri.lowering.runtime.mlir_executable import MlirExecutable
 from mlirtri.lowering.runtime.openmp import INSTALL, runtime_library
 from mlirtri.lowering.sizes.arguments import unknown_sizes
-from mlirtri.lowering.core.stage import Code, CompileContext
 
 
 def lower(module: ir.Module, context: CompileContext) -> Code:

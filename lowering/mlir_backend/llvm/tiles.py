@@ -16,7 +16,7 @@ from math import prod
 
 from mlirtri.dialect.bindings.mlir import apply_transform, ir, linalg, memref, operations_named
 from mlirtri.lowering.core.cpu import simd_registers
-from mlirtri.lowering.mlir_windows import order_loops, with_even_columns, with_views
+from mlirtri.lowering.mlir_backend.llvm.windows import order_loops, with_even_columns, with_views
 
 MARK = "mlirtri.contraction"
 WIDENING = ("arith.extf", "arith.extsi", "arith.extui")

@@ -20,7 +20,7 @@ from mlirtri.lowering.core.cpu import cpu_words, simd_registers
 from mlirtri.lowering.mlir.generics import PARALLEL, empty_generic
 from mlirtri.lowering.mlir.linalg_builder import index_constant
 from mlirtri.lowering.mlir.loop_nests import loop_nest
-from mlirtri.lowering.mlir_tiles import WIDENING, WORTH, Contraction, contraction, parts, widths
+from mlirtri.lowering.mlir_backend.llvm.tiles import WIDENING, WORTH, Contraction, contraction, parts, widths
 
 _PRODUCTS = {
     512: ("avx512bw", "llvm.x86.avx512.pmaddw.d.512"),

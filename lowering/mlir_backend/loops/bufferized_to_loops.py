@@ -11,9 +11,20 @@ Refuses nothing of its own.
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named
-from mlirtri.lowering import buffer_selects, forwarded_copies, loop_order, structured_to_loops
-from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.mlir_backend.loops import (
+    copies as forwarded_copies,
+)
+from mlirtri.lowering.mlir_backend.loops import (
+    order as loop_order,
+)
+from mlirtri.lowering.mlir_backend.loops import (
+    selects as buffer_selects,
+)
+from mlirtri.lowering.mlir_backend.loops import (
+    structured as structured_to_loops,
+)
+from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 TO_GENERIC = (Pass("func.func(linalg-generalize-named-ops)", "named operations become generic ones"),)
 

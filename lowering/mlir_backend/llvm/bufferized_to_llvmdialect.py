@@ -11,25 +11,37 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.locations import location_of, span_of
 from mlirtri.dialect.bindings.mlir import ir, memref, operations_named, public_functions
 from mlirtri.errors import Span
-from mlirtri.lowering import (
-    choices_in_steps,
+from mlirtri.lowering.core.memory_limits import refuse_large_buffers
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.mlir import narrow_floats
+from mlirtri.lowering.mlir.imperative import is_imperative
+from mlirtri.lowering.mlir_backend.llvm import (
+    argmax as choices_in_steps,
+)
+from mlirtri.lowering.mlir_backend.llvm import (
+    elementary as mlir_lanes,
+)
+from mlirtri.lowering.mlir_backend.llvm import (
     failed_allocations,
     hoisted_buffers,
-    loop_order,
-    mlir_lanes,
-    mlir_pairs,
-    mlir_threads,
-    mlir_tiles,
-    mlir_transposes,
 )
-from mlirtri.lowering.sizes import arguments as size_arguments
-from mlirtri.lowering.mlir import narrow_floats
-from mlirtri.lowering.bufferized_to_loops import TO_GENERIC, lower_to_loops
-from mlirtri.lowering.mlir.imperative import is_imperative
-from mlirtri.lowering.core.memory_limits import refuse_large_buffers
-from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
+from mlirtri.lowering.mlir_backend.llvm import (
+    pairs as mlir_pairs,
+)
+from mlirtri.lowering.mlir_backend.llvm import (
+    threads as mlir_threads,
+)
+from mlirtri.lowering.mlir_backend.llvm import (
+    tiles as mlir_tiles,
+)
+from mlirtri.lowering.mlir_backend.llvm import (
+    transposes as mlir_transposes,
+)
+from mlirtri.lowering.mlir_backend.loops import order as loop_order
+from mlirtri.lowering.mlir_backend.loops.bufferized_to_loops import TO_GENERIC, lower_to_loops
 from mlirtri.lowering.runtime.openmp import runtime_library
-from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.sizes import arguments as size_arguments
+from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 _PREFIX = "mlirtri_"
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from mlirtri.dialect.bindings.mlir import arith, ir, memref, operations_named
-from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.elementary.double import FUNCTIONS
 from mlirtri.lowering.elementary.scalar_circular import WHOLE, quarters
+from mlirtri.lowering.mlir.cloning import replace
 
 _WIDTHS = {"float32": 32, "float64": 64}
 _MANTISSA = {"float32": 23, "float64": 52}

@@ -1,0 +1,1 @@
+"""lowering / mlir_backend / bufferize."""
