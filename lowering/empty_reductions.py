@@ -6,7 +6,7 @@ value and a block over no points is gone, because a loop that never runs would n
 
 from __future__ import annotations
 
-from mlirtri.lowering.scalar_floats import hide_zero
+from mlirtri.lowering.bridge.scalar.floats import hide_zero
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, SBlock, SBlockRealize, structural_map, tirx
 
 

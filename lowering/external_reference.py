@@ -13,10 +13,10 @@ import numpy as np
 
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import CodegenError
+from mlirtri.lowering.bridge.builder import RelaxBuilder
+from mlirtri.lowering.bridge.external_rules import CALLS
 from mlirtri.lowering.external.calls import KIND, dtypes_of, values_of
-from mlirtri.lowering.external_rules import CALLS
 from mlirtri.lowering.library_sorts import implement_sorts
-from mlirtri.lowering.relax_builder import RelaxBuilder
 from mlirtri.lowering.tir.primfunc import Names
 from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, TensorType, relax, tvm
 from mlirtri.lowering.toolchain.tvm_passes import short_message

@@ -39,8 +39,8 @@ AST = Stage("ast", "python", Room("frontend.python_to_ast"))
 TRI = Stage("tri", "mlir", Room("frontend.ast_to_tri"))
 LINALG = Stage("linalg", "mlir", Room("linalg.tri_to_linalg"))
 FUSED = Stage("fused", "mlir", Room("fusion.linalg_to_fused"))
-RELAX_FROM_FUSED = Stage("relax", "tvmscript", Room("fused_to_relax"))
-RELAX_FROM_TRI = Stage("relax", "tvmscript", Room("tri_to_relax"))
+RELAX_FROM_FUSED = Stage("relax", "tvmscript", Room("bridge.fused_to_relax"))
+RELAX_FROM_TRI = Stage("relax", "tvmscript", Room("bridge.tri_to_relax"))
 TIR = Stage("tir", "tvmscript", Room("relax_to_tir"))
 SCHEDULED = Stage("scheduled", "tvmscript", Room("tir_to_scheduled"))
 LLVM = Stage("llvm", "llvm", Room("scheduled_to_llvm"))
@@ -163,7 +163,7 @@ def pipeline_of_import(source: str, pipeline: Pipeline) -> Pipeline:
     if source == "relax" and "relax" in pipeline.names:
         return replace(pipeline, stages=(front[0], *pipeline.after("relax").stages))
     if pipeline.name == "relax":
-        relax = replace(RELAX_FROM_TRI, run=Room("fused_to_relax"))
+        relax = replace(RELAX_FROM_TRI, run=Room("bridge.fused_to_relax"))
         return replace(pipeline, stages=(*front, relax, *pipeline.after("relax").stages))
     return replace(pipeline, stages=(*front, *pipeline.after("linalg").stages))
 

@@ -56,13 +56,13 @@ class Way:
 
 
 def _bodies() -> Collection[str]:
-    from mlirtri.lowering.mlir_to_relax import SCALAR_RULES
+    from mlirtri.lowering.bridge.mlir_to_relax import SCALAR_RULES
 
     return SCALAR_RULES
 
 
 def _whole() -> Collection[str]:
-    from mlirtri.lowering.mlir_to_relax import BODY_OPERATIONS, RULES
+    from mlirtri.lowering.bridge.mlir_to_relax import BODY_OPERATIONS, RULES
 
     # The room from `tri` has rules of its own in that table, once it has run.
     shared = {name for name, rule in RULES.items() if not rule.__module__.endswith("tri_to_relax")}
@@ -84,7 +84,7 @@ def _complex() -> Collection[str]:
 
 
 def _loops() -> Collection[str]:
-    from mlirtri.lowering import loops_to_primfunc
+    from mlirtri.lowering.bridge.loops import loops_to_primfunc
     from mlirtri.lowering.importers.normalize import control as import_control
     from mlirtri.lowering.importers.normalize import tm_tensor as import_tm_tensor
     from mlirtri.lowering.mlir.imperative import ELEMENTS

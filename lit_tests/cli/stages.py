@@ -8,10 +8,10 @@
 
 # CHECK: linalg {{ *}}ast {{ *}}python {{ *}}lowering/frontend/python_to_ast.py
 # CHECK: fused {{ *}}mlir {{ *}}Poly {{ *}}lowering/fusion/linalg_to_fused.py
-# CHECK: relax {{ *}}tvmscript {{ *}}lowering/fused_to_relax.py
+# CHECK: relax {{ *}}tvmscript {{ *}}lowering/bridge/fused_to_relax.py
 # CHECK: relax {{ *}}ast
 # CHECK-NOT: fused
-# CHECK: relax {{ *}}tvmscript {{ *}}lowering/tri_to_relax.py
+# CHECK: relax {{ *}}tvmscript {{ *}}lowering/bridge/tri_to_relax.py
 # CHECK: mlir {{ *}}ast
 # CHECK: bufferized
 # CHECK: llvmdialect

@@ -17,9 +17,9 @@ from typing import Any
 from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import ir, linalg
 from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.bridge.scalar.body import ScalarBody
 from mlirtri.lowering.mlir.readable_names import name_of_scalar, name_of_structured
 from mlirtri.lowering.mlir.reading import affine_index, dtype_of, is_shaped, shape_of, used_dimensions
-from mlirtri.lowering.scalar_body import ScalarBody
 from mlirtri.lowering.tir.primfunc import Axis, Names, Statements, buffer, build, index, load, store
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, tirx
 

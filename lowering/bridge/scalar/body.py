@@ -15,10 +15,11 @@ from typing import Any
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import KernelError, UnsupportedOperationError
-from mlirtri.lowering import scalar_conversions, scalar_floats
+from mlirtri.lowering.bridge.scalar import conversions as scalar_conversions
+from mlirtri.lowering.bridge.scalar import floats as scalar_floats
+from mlirtri.lowering.bridge.scalar.integers import integer_power
+from mlirtri.lowering.bridge.scalar.rules import SCALAR_RULES, ScalarRule, dtype_name, literal
 from mlirtri.lowering.mlir.reading import affine_index
-from mlirtri.lowering.scalar_integers import integer_power
-from mlirtri.lowering.scalar_to_tir import SCALAR_RULES, ScalarRule, dtype_name, literal
 from mlirtri.lowering.tir.primfunc import buffer, index, load, store
 from mlirtri.lowering.toolchain.tvm_names import structural_map, structural_walk, tirx
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering.loop_values import Bounds, Scalar, joined
-from mlirtri.lowering.scalar_to_tir import dtype_name
+from mlirtri.lowering.bridge.loops.values import Bounds, Scalar, joined
+from mlirtri.lowering.bridge.scalar.rules import dtype_name
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, structural_walk, tirx
 
 LARGEST_COUNT = 1 << 48

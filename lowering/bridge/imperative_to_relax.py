@@ -16,16 +16,16 @@ from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.bindings.locations import errors_at, name_of, span_of
 from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named, public_functions
 from mlirtri.errors import Span, UnsupportedOperationError
+from mlirtri.lowering.bridge.builder import Loops
+from mlirtri.lowering.bridge.loops.loops_to_primfunc import build_imperative
+from mlirtri.lowering.bridge.loops.size_symbols import Symbols
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.loops_to_primfunc import build_imperative
 from mlirtri.lowering.mlir.constants import global_constant
 from mlirtri.lowering.mlir.imperative import updates_of
 from mlirtri.lowering.mlir.reading import dtype_of
 from mlirtri.lowering.mlir_backend.bufferize import fused_to_bufferized
 from mlirtri.lowering.mlir_backend.loops import bufferized_to_loops
-from mlirtri.lowering.relax_builder import Loops
 from mlirtri.lowering.runtime.launch_plan import PARTS
-from mlirtri.lowering.size_symbols import Symbols
 from mlirtri.lowering.sizes.function import is_static, size_program
 from mlirtri.lowering.tir.primfunc import Names
 from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, TensorType, relax

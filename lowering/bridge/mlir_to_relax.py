@@ -12,16 +12,16 @@ from collections.abc import Iterator, Mapping
 from mlirtri.dialect.bindings.locations import errors_at, name_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering import external_rules, linalg_rules, tensor_rules
+from mlirtri.lowering.bridge import external_rules, linalg_rules, tensor_rules
+from mlirtri.lowering.bridge.builder import RULES, Loops, RelaxBuilder, Rule
+from mlirtri.lowering.bridge.linalg_rules import elementwise, structured
+from mlirtri.lowering.bridge.scalar.body import BODY_OPERATIONS
+from mlirtri.lowering.bridge.scalar.rules import SCALAR_RULES
+from mlirtri.lowering.bridge.structured import is_structured
 from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.external.calls import is_declaration
 from mlirtri.lowering.external.vdevices import devices_of
-from mlirtri.lowering.linalg_rules import elementwise, structured
 from mlirtri.lowering.mlir.reading import dtype_of, shape_of
-from mlirtri.lowering.relax_builder import RULES, Loops, RelaxBuilder, Rule
-from mlirtri.lowering.scalar_body import BODY_OPERATIONS
-from mlirtri.lowering.scalar_to_tir import SCALAR_RULES
-from mlirtri.lowering.structured_to_primfunc import is_structured
 from mlirtri.lowering.tir.primfunc import Names
 from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, TensorType, relax
 from mlirtri.lowering.toolchain.tvm_passes import BINDING_LOCATIONS

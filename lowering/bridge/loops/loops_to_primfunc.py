@@ -20,11 +20,11 @@ from typing import Any
 from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering import loop_control
+from mlirtri.lowering.bridge.loops import control as loop_control
+from mlirtri.lowering.bridge.loops.statements import STATEMENTS, LoopTranslation, sequence
+from mlirtri.lowering.bridge.scalar.rules import SCALAR_RULES
 from mlirtri.lowering.core.refusals import refuse
-from mlirtri.lowering.loop_statements import STATEMENTS, LoopTranslation, sequence
 from mlirtri.lowering.mlir.reading import dtype_of, is_shaped
-from mlirtri.lowering.scalar_to_tir import SCALAR_RULES
 from mlirtri.lowering.tir.primfunc import index
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Range, SBlock, SBlockRealize, tirx
 from mlirtri.lowering.toolchain.tvm_passes import LOCATION

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.lowering.scalar_to_tir import (
+from mlirtri.lowering.bridge.scalar.rules import (
     cast,
     dtype_name,
     literal,

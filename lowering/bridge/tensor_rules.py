@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.bridge.builder import RULES, RelaxBuilder, Splat, Uninitialized, rule
 from mlirtri.lowering.mlir.reading import dtype_of, shape_of, static_integers
-from mlirtri.lowering.relax_builder import RULES, RelaxBuilder, Splat, Uninitialized, rule
 from mlirtri.lowering.tir.primfunc import Axis, Names, Statements, buffer, build, index, load, store
 from mlirtri.lowering.toolchain.tvm_names import relax, tirx
 

@@ -12,14 +12,14 @@ from typing import Any
 from mlirtri.dialect.bindings.locations import errors_at, name_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering import loop_memory
+from mlirtri.lowering.bridge.loops import memory as loop_memory
+from mlirtri.lowering.bridge.loops.addresses import LARGEST_COUNT, bounds_of, decided, is_plain, place
+from mlirtri.lowering.bridge.loops.memory import Memory, mixed
+from mlirtri.lowering.bridge.loops.values import LoopValues, Scalar, joined, kept_as, part_dtypes
+from mlirtri.lowering.bridge.scalar.body import mentions
+from mlirtri.lowering.bridge.scalar.integers import integer_power
+from mlirtri.lowering.bridge.scalar.rules import SCALAR_RULES, literal
 from mlirtri.lowering.core.registry import registering
-from mlirtri.lowering.loop_memory import Memory, mixed
-from mlirtri.lowering.loop_places import LARGEST_COUNT, bounds_of, decided, is_plain, place
-from mlirtri.lowering.loop_values import LoopValues, Scalar, joined, kept_as, part_dtypes
-from mlirtri.lowering.scalar_body import mentions
-from mlirtri.lowering.scalar_integers import integer_power
-from mlirtri.lowering.scalar_to_tir import SCALAR_RULES, literal
 from mlirtri.lowering.tir.primfunc import Names, index
 from mlirtri.lowering.toolchain.tvm_names import tirx
 

@@ -14,11 +14,11 @@ from typing import Any
 
 from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering.loop_memory import is_number, product, total
-from mlirtri.lowering.loop_places import ANY, LARGEST_COUNT
-from mlirtri.lowering.loop_statements import LoopTranslation, sequence, statement
-from mlirtri.lowering.loop_values import Cell, Scalar, part_dtypes
-from mlirtri.lowering.scalar_to_tir import literal
+from mlirtri.lowering.bridge.loops.addresses import ANY, LARGEST_COUNT
+from mlirtri.lowering.bridge.loops.memory import is_number, product, total
+from mlirtri.lowering.bridge.loops.statements import LoopTranslation, sequence, statement
+from mlirtri.lowering.bridge.loops.values import Cell, Scalar, part_dtypes
+from mlirtri.lowering.bridge.scalar.rules import literal
 from mlirtri.lowering.tir.primfunc import index
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir

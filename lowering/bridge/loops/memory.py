@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering.loop_values import part_dtypes
-from mlirtri.lowering.scalar_to_tir import same_bits
+from mlirtri.lowering.bridge.loops.values import part_dtypes
+from mlirtri.lowering.bridge.scalar.rules import same_bits
 from mlirtri.lowering.tir.primfunc import index, load, store
 from mlirtri.lowering.toolchain.tvm_names import tirx
 

@@ -19,10 +19,10 @@ from typing import Any
 from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.bridge.scalar.rules import literal as scalar_literal
 from mlirtri.lowering.core.registry import registering
 from mlirtri.lowering.external.vdevices import VDevices, vdevice_of
 from mlirtri.lowering.mlir.reading import dtype_of, shape_of
-from mlirtri.lowering.scalar_to_tir import literal as scalar_literal
 from mlirtri.lowering.tir.primfunc import Axis, Names, Statements, buffer, build, store
 from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, GlobalVar, PrimFunc, TensorType, relax, structural_equal
 

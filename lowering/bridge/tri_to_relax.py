@@ -15,15 +15,15 @@ from mlirtri.dialect.bindings.mlir import ir, print_module, public_functions, te
 from mlirtri.dialect.definition import mlir_type, op_of, type_of
 from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.ops.table import Op, dialect_ops, load
+from mlirtri.lowering.bridge.builder import RelaxBuilder, Splat, rule
+from mlirtri.lowering.bridge.imperative_to_relax import lower_imperative
+from mlirtri.lowering.bridge.mlir_to_relax import translate
+from mlirtri.lowering.bridge.scalar.rules import literal
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.imperative_to_relax import lower_imperative
 from mlirtri.lowering.linalg import tri_to_linalg
 from mlirtri.lowering.linalg.decompose import decompose, tri_operations
 from mlirtri.lowering.linalg.tri_to_linalg import copied, has_control, rule_of
 from mlirtri.lowering.mlir.linalg_builder import tensor_type
-from mlirtri.lowering.mlir_to_relax import translate
-from mlirtri.lowering.relax_builder import RelaxBuilder, Splat, rule
-from mlirtri.lowering.scalar_to_tir import literal
 from mlirtri.lowering.toolchain.tvm_names import IRModule, relax
 
 

@@ -7,12 +7,12 @@ products beside their loops keep those straight, and call the loops as islands (
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering import unread_results
+from mlirtri.lowering.bridge import unread_results
+from mlirtri.lowering.bridge.imperative_to_relax import loops_of, lower_imperative
+from mlirtri.lowering.bridge.mlir_to_relax import translate
+from mlirtri.lowering.bridge.outlining import outline
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.imperative_to_relax import loops_of, lower_imperative
 from mlirtri.lowering.mlir.imperative import is_imperative
-from mlirtri.lowering.mlir_to_relax import translate
-from mlirtri.lowering.outlining import outline
 from mlirtri.lowering.toolchain.mlir_passes import run_rewrite
 from mlirtri.lowering.toolchain.tvm_names import IRModule
 

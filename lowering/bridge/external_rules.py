@@ -11,9 +11,9 @@ from typing import Any
 
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.bridge.builder import RelaxBuilder, rule, vdevice_of_all
 from mlirtri.lowering.external import relax_calls, tensorir_calls
 from mlirtri.lowering.external.calls import ISLAND, KIND, declaration_of, dtypes_of, values_of
-from mlirtri.lowering.relax_builder import RelaxBuilder, rule, vdevice_of_all
 from mlirtri.lowering.toolchain.tvm_names import TensorType, relax
 
 Values = dict[str, str]

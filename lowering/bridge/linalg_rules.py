@@ -6,11 +6,11 @@ Structured operations become calls of PrimFuncs (`structured_to_primfunc`); cons
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir
+from mlirtri.lowering.bridge.builder import RelaxBuilder, Splat, Uninitialized, rule
+from mlirtri.lowering.bridge.scalar.rules import literal
+from mlirtri.lowering.bridge.structured import build_elementwise, build_structured
 from mlirtri.lowering.mlir.constants import array_constant
 from mlirtri.lowering.mlir.reading import dtype_of, scalar_constant, shape_of
-from mlirtri.lowering.relax_builder import RelaxBuilder, Splat, Uninitialized, rule
-from mlirtri.lowering.scalar_to_tir import literal
-from mlirtri.lowering.structured_to_primfunc import build_elementwise, build_structured
 from mlirtri.lowering.toolchain.tvm_names import relax
 
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import ir
+from mlirtri.lowering.bridge.scalar.body import MOST_NODES, mentions
+from mlirtri.lowering.bridge.scalar.rules import dtype_name, same_bits
 from mlirtri.lowering.mlir.reading import dtype_of
-from mlirtri.lowering.scalar_body import MOST_NODES, mentions
-from mlirtri.lowering.scalar_to_tir import dtype_name, same_bits
 from mlirtri.lowering.tir.primfunc import Names, buffer, index, load, store
 from mlirtri.lowering.toolchain.tvm_names import structural_map, structural_walk, tirx
 
