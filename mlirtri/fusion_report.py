@@ -65,7 +65,7 @@ def explain_fusion(kernel: Kernel) -> FusionReport:
         if "linalg" in records and "fused" in records:
             edges += explain_linalg.explain(records["linalg"].complete(), context)
         if "relax" in records and "tir" in records:
-            from mlirtri.lowering import explain_tir  # imports TVM
+            from mlirtri.lowering.relax import explain as explain_tir  # imports TVM
 
             edges += explain_tir.explain(records["relax"].ir, context)
     return FusionReport(kernel.name, tuple(edges))

@@ -6,10 +6,10 @@ import ml_dtypes
 import numpy as np
 
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering import relax_to_tir
 from mlirtri.lowering.bridge.fused_to_relax import lower
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
+from mlirtri.lowering.relax import relax_to_tir
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, relax, tvm
 
 BF16 = ml_dtypes.bfloat16

@@ -17,12 +17,13 @@ import mlirtri as mt
 from mlirtri.dialect.bindings.locations import callers_of, name_of, span_of
 from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.errors import CodegenError, CompilerBugError, KernelError, PassFailedError, UnsupportedOperationError
-from mlirtri.lowering import build_modules, relax_to_tir, scheduled_to_cuda
+from mlirtri.lowering import build_modules, scheduled_to_cuda
 from mlirtri.lowering.bridge import mlir_to_relax, tri_to_relax
 from mlirtri.lowering.bridge.builder import RULES
 from mlirtri.lowering.fusion import linalg_to_fused
 from mlirtri.lowering.linalg import decompose as tri_decompose
 from mlirtri.lowering.linalg import rules as linalg_rules
+from mlirtri.lowering.relax import relax_to_tir
 from mlirtri.lowering.toolchain import mlir_passes
 from mlirtri.lowering.toolchain.mlir_passes import Pass as MlirPass
 from mlirtri.lowering.toolchain.tvm_names import SBlock, structural_walk

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering import relax_to_tir
 from mlirtri.lowering.core.fusion_edges import Edge
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.row_fusion import explain_apart
+from mlirtri.lowering.relax import relax_to_tir
+from mlirtri.lowering.relax.row_fusion import explain_apart
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, SBlock, relax, structural_map, structural_walk
 from mlirtri.lowering.toolchain.tvm_passes import BINDING_LOCATIONS, LOCATION, bindings_of, operator_of, relax_functions
 
