@@ -26,7 +26,7 @@ from mlirtri.jit import JitFunction
 from mlirtri.kernel import Kernel
 from mlirtri.language import Tensor
 from mlirtri.lowering.core.forks import renewed
-from mlirtri.lowering.tuning_file import recall, remember
+from mlirtri.lowering.schedule.meta.tuning_file import recall, remember
 from mlirtri.options import content_key, resolved
 from mlirtri.signature import is_array, is_torch, key_of
 from mlirtri.timing import samples, wait_for

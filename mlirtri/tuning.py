@@ -119,7 +119,7 @@ def tune(
 
 def _rules(kernel: Kernel) -> dict[str, str]:
     """The rule that scheduled each function of a kernel."""
-    from mlirtri.lowering.tir_to_scheduled import RULE
+    from mlirtri.lowering.schedule.tir_to_scheduled import RULE
     from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 
     functions = prim_funcs(kernel.walked.records["scheduled"].ir)

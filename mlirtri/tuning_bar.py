@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from mlirtri.lowering.meta_process import Trial
+    from mlirtri.lowering.schedule.meta.process import Trial
 
 
 class TuningBar:

@@ -79,7 +79,7 @@ def _verify_mlir(stage: Stage, module: Any) -> None:
 
 
 def _relax_problems(mod: Any, stage: str, context: CompileContext) -> Iterable[Problem]:
-    from mlirtri.lowering.tir_to_scheduled import SCHEDULED
+    from mlirtri.lowering.schedule.tir_to_scheduled import SCHEDULED
     from mlirtri.lowering.toolchain.tvm_passes import (
         BINDING_LOCATIONS,
         CALLS,

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from mlirtri.lowering.core.target import Target, as_target
-from mlirtri.lowering.loop_dependence import PARALLEL
-from mlirtri.lowering.loop_interchange import prepare
-from mlirtri.lowering.loop_schedules import IMPERATIVE
+from mlirtri.lowering.schedule.cpu.loops.dependence import PARALLEL
+from mlirtri.lowering.schedule.cpu.loops.interchange import prepare
+from mlirtri.lowering.schedule.cpu.loops.rule import IMPERATIVE
 from mlirtri.lowering.scheduled_to_llvm import build
 from mlirtri.lowering.toolchain.tvm_names import (
     SCRIPT_NAMES,

@@ -7,8 +7,8 @@ import torch
 from tolerances import within
 from tvm_room_helpers import context_for, module, op, random, rules_of, run, tir_of
 
-from mlirtri.lowering import tir_to_scheduled
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule import tir_to_scheduled
 
 ORDERS = {"HWIO": (2, 3, 1, 0), "OHWI": (0, 2, 3, 1), "OIHW": (0, 1, 2, 3)}
 CASES = {

@@ -11,8 +11,8 @@ from torch.nn.functional import conv1d, conv2d, conv_transpose1d, conv_transpose
 from tvm_room_helpers import context_for, module, op, random, rules_of, run, tir_of
 
 import mlirtri
-from mlirtri.lowering import tir_to_scheduled
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule import tir_to_scheduled
 
 CASES = {
     "plain": ((1, 8, 14, 14), (16, 8, 3, 3), {}),

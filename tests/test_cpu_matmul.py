@@ -8,9 +8,10 @@ from tolerances import within
 from tvm_room_helpers import context_for, module, op, random, rules_of, run, tir_of
 
 import mlirtri as mt
-from mlirtri.lowering import cpu_tiles, tir_to_scheduled
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.cpu_tiles import Cut, choose_tiles, sizes_of
+from mlirtri.lowering.schedule import tir_to_scheduled
+from mlirtri.lowering.schedule.cpu.common import tile_sizes as cpu_tiles
+from mlirtri.lowering.schedule.cpu.common.tile_sizes import Cut, choose_tiles, sizes_of
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 
 

@@ -194,7 +194,9 @@ def test_a_failure_before_blocks_have_lines(monkeypatch):
 
 
 def test_a_failure_in_scheduling(monkeypatch):
-    monkeypatch.setattr("mlirtri.lowering.tir_to_scheduled.CPU_RULES", (("Nothing", lambda function, target: None),))
+    monkeypatch.setattr(
+        "mlirtri.lowering.schedule.tir_to_scheduled.CPU_RULES", (("Nothing", lambda function, target: None),)
+    )
     error = failure(kind=CodegenError)
     assert error.span.file == __file__
     assert "no schedule fits the kernel" in str(error)

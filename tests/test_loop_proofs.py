@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from loop_functions import CUBE, MATRIX, VECTOR, arguments_of, body_of, function, on, parallel_loops, random, run
 
-from mlirtri.lowering.loop_fusion import fused
-from mlirtri.lowering.loop_interchange import prepare
-from mlirtri.lowering.loop_schedules import IMPERATIVE, loops, scheduled
+from mlirtri.lowering.schedule.cpu.loops.fusion import fused
+from mlirtri.lowering.schedule.cpu.loops.interchange import prepare
+from mlirtri.lowering.schedule.cpu.loops.rule import IMPERATIVE, loops, scheduled
 from mlirtri.lowering.toolchain.tvm_names import structural_walk, tirx
 
 PROOFS = {

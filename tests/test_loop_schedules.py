@@ -11,8 +11,8 @@ from loop_functions import VECTOR, arguments_of, compiled, function, of_source, 
 from tolerances import tolerance
 
 import mlirtri as mt
-from mlirtri.lowering import loop_threads
-from mlirtri.lowering.loop_schedules import scheduled
+from mlirtri.lowering.schedule.cpu.loops import threads as loop_threads
+from mlirtri.lowering.schedule.cpu.loops.rule import scheduled
 from mlirtri.lowering.toolchain.tvm_names import IRModule
 from mlirtri.lowering.toolchain.tvm_text import parse, print_complete
 

@@ -13,13 +13,15 @@ from tvm_room_helpers import add_chain, compiled, context_for, module, op, rando
 import mlirtri as mt
 from mlirtri.cli import run_command
 from mlirtri.errors import DeviceError, KernelTypeError, UnknownOptionError
-from mlirtri.lowering import meta_process, meta_schedule, tir_to_scheduled
 from mlirtri.lowering.core.schedule_option import Budget, budget_of
 from mlirtri.lowering.core.target import as_target
-from mlirtri.lowering.meta_process import Found, Tuner
-from mlirtri.lowering.meta_trials import agree
+from mlirtri.lowering.schedule import tir_to_scheduled
+from mlirtri.lowering.schedule.meta import process as meta_process
+from mlirtri.lowering.schedule.meta import rule as meta_schedule
+from mlirtri.lowering.schedule.meta.process import Found, Tuner
+from mlirtri.lowering.schedule.meta.trials import agree
+from mlirtri.lowering.schedule.meta.tuning_file import recall, remember, tuning_file
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
-from mlirtri.lowering.tuning_file import recall, remember, tuning_file
 
 
 @pytest.fixture(autouse=True)

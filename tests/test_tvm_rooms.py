@@ -22,8 +22,9 @@ from tvm_room_helpers import (
 
 import mlirtri
 from mlirtri.errors import CodegenError, PassFailedError, UnsupportedOperationError
-from mlirtri.lowering import build_modules, lowered_functions, scheduled_to_llvm, tir_to_scheduled
+from mlirtri.lowering import build_modules, lowered_functions, scheduled_to_llvm
 from mlirtri.lowering.core.target import Target, as_target
+from mlirtri.lowering.schedule import tir_to_scheduled
 from mlirtri.lowering.toolchain.tvm_names import relax
 from mlirtri.lowering.toolchain.tvm_passes import Pass, prim_funcs, run_passes
 from mlirtri.lowering.toolchain.tvm_text import parse

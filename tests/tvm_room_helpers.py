@@ -6,10 +6,11 @@ import os
 
 import torch
 
-from mlirtri.lowering import scheduled_to_cuda, scheduled_to_llvm, tir_to_scheduled
+from mlirtri.lowering import scheduled_to_cuda, scheduled_to_llvm
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
 from mlirtri.lowering.relax import relax_to_tir
+from mlirtri.lowering.schedule import tir_to_scheduled
 from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, TensorType, relax
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mlirtri.lowering.cpu_channels_last import reads_padded_last
-from mlirtri.lowering.cpu_convolution import reads_image, reads_padded
-from mlirtri.lowering.cpu_depthwise import reads_own_channel
-from mlirtri.lowering.padded_images import padded
+from mlirtri.lowering.schedule.cpu.convolution.channels_first import reads_image, reads_padded
+from mlirtri.lowering.schedule.cpu.convolution.channels_last import reads_padded_last
+from mlirtri.lowering.schedule.cpu.convolution.depthwise import reads_own_channel
+from mlirtri.lowering.schedule.cpu.convolution.padded_images import padded
 from mlirtri.lowering.tir.blocks import leaf_blocks
 from mlirtri.lowering.tir.products import OP_PATTERN, PRODUCT, find_product
 from mlirtri.lowering.tir.statements import index

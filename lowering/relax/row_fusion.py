@@ -10,14 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from mlirtri.lowering import cuda_rows
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.cpu_attention import takes_attention
-from mlirtri.lowering.cpu_rows import fits_cache, has_enough_rows, is_along_memory, only_finishes, row_bytes
 from mlirtri.lowering.relax.row_merging import Launch, Merged, merged, merged_name
-from mlirtri.lowering.row_columns import columns_of
-from mlirtri.lowering.row_nests import Nest, NotRows, find_rows, nests_of, says_positions
-from mlirtri.lowering.row_plan import make_plan
+from mlirtri.lowering.schedule.cpu.attention.rule import takes_attention
+from mlirtri.lowering.schedule.cpu.rows.columns import columns_of
+from mlirtri.lowering.schedule.cpu.rows.rule import (
+    fits_cache,
+    has_enough_rows,
+    is_along_memory,
+    only_finishes,
+    row_bytes,
+)
+from mlirtri.lowering.schedule.cuda import rows as cuda_rows
+from mlirtri.lowering.schedule.rows.nests import Nest, NotRows, find_rows, nests_of, says_positions
+from mlirtri.lowering.schedule.rows.plan import make_plan
 from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, ir, relax, structural_walk, tirx
 from mlirtri.lowering.toolchain.tvm_passes import operator_of
 

@@ -1,0 +1,219 @@
+"""What attention is, found in a PrimFunc: two matrix products with row kernels between them.
+
+Takes a PrimFunc of plain nests: a product, whatever goes along the rows of its result (scaling, masks, softmax), and a
+product that adds up along these rows. Gives it as a `Chain`, or None where it is none. Knows no target and no cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from mlirtri.lowering.schedule.cpu.rows.rule import runs_along_memory
+from mlirtri.lowering.schedule.rows.nests import Nest, NotRows, find_rows, nests_of, with_plain_indices
+from mlirtri.lowering.schedule.rows.plan import RowPlan, make_plan
+from mlirtri.lowering.tir.blocks import leaf_blocks
+from mlirtri.lowering.tir.contraction import Values, size_of
+from mlirtri.lowering.tir.products import Product, find_product
+from mlirtri.lowering.tir.statements import index
+from mlirtri.lowering.tir.tiles import replaced
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Schedule, TensorLoad, structural_map, structural_walk, tirx
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The first product, or what an elementwise nest right behind it makes of it, in terms of the product's axes."""
+
+    target: Any
+    value: Any
+    places: tuple[Any, ...]
+    """Per dimension of the target, the variable of the product's axis, or 0."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A product, the row kernels behind it, and the product that they end in."""
+
+    first: Product
+    rows: RowPlan
+    second: Product
+    weights: Nest
+    """The row nest that the second product reads."""
+    stores: tuple[Any, ...]
+    """What is done with the second product, in terms of its axes."""
+    scores: Scores
+    """What the row nests read of the first product."""
+    dimensions: tuple[int | None, ...]
+    """Per dimension of the scores, the number of the rows' axis; None for the row itself."""
+    block: int
+    """The number of the rows' axis that is the first product's row, and the second's."""
+
+    @property
+    def row(self) -> int:
+        return self.rows.rows.extents[self.block]
+
+    @property
+    def length(self) -> int:
+        """Elements of a row of scores."""
+        return size_of(self.first.columns)
+
+
+def chain_of(function: PrimFunc) -> Chain | None:
+    """The chain that a PrimFunc is; None if it is none."""
+    schedule = Schedule(with_plain_indices(function))
+    try:
+        blocks = {block.name: block for block in leaf_blocks(schedule)}
+        nests = nests_of(schedule.mod["main"])
+        found = {
+            at: product
+            for at, nest in enumerate(nests)
+            if nest.is_reduction
+            and (product := find_product(blocks[nest.name], schedule.get(blocks[nest.name].handle))) is not None
+        }
+        if len(found) != 2:
+            return None
+        return _chain(nests, found, function.params)
+    except (NotRows, ValueError):  # opaque, symbolic or strange loops
+        return None
+
+
+def _chain(nests: list[Nest], products: dict[int, Product], outputs: Sequence[Any]) -> Chain | None:
+    start, end = products
+    first, second = (_without_rows_of_one(each) for each in products.values())
+    scores, middle = _scores(first, nests[start + 1 : end])
+    if start != 0 or not middle or len(first.rows) != 1 or len(second.rows) != 1:
+        return None
+    stores = _stores_behind(nests[end + 1 :], second)
+    weights = next((nest for nest in middle if loads_of(second.left, nest.target)), None)
+    between = nests[start:end]
+    seen = [nest.target for nest in between if any(nest.target.same_as(one) for one in outputs)]
+    if (
+        stores is None
+        or weights is None
+        or seen
+        or any(second_reads(second, nest) for nest in nests[:end] if nest is not weights)
+    ):
+        return None
+    if weights is not middle[-1] or str(weights.target.dtype) != str(scores.target.dtype):
+        return None
+    plan = make_plan(middle, find_rows(middle), [weights.target])
+    if not plan.reducers or not all(runs_along_memory(plan, at) for at in plan.reducers):
+        return None
+    dimensions = _dimensions(plan, scores.target)
+    if dimensions is None:
+        return None
+    axis_of = dict(zip(scores.places, dimensions, strict=True))
+    block = axis_of.get(first.rows[0].variable)
+    chain = Chain(first, plan, second, weights, stores, scores, dimensions, block)
+    return chain if block is not None and _fits(chain, axis_of) else None
+
+
+def _without_rows_of_one(product: Product) -> Product:
+    """The product, whose rows of one element are no rows: they count as axes of its batch."""
+    rows = tuple(axis for axis in product.rows if axis.extent > 1) or product.rows[-1:]
+    return replace(product, rows=rows, batch=(*product.batch, *(axis for axis in product.rows if axis not in rows)))
+
+
+def _scores(first: Product, middle: list[Nest]) -> tuple[Scores, list[Nest]]:
+    """What is done with each element of the first product, and the nests that are left."""
+    places = tuple(first.update.indices)
+    scores = Scores(first.result, tirx.BufferLoad(first.result, list(places)), places)
+    while middle:
+        nest, *rest = middle
+        if nest.is_reduction or nest.before or any(each.reads(scores.target) for each in rest):
+            break
+        values = _at_same_element(nest, scores.target, scores.places)
+        if values is None or _reads_matrices(nest, scores.target):
+            break
+
+        def load(node: Any, scores: Scores = scores) -> Any:
+            return scores.value if node.source.same_as(scores.target) else node
+
+        value = structural_map(nest.store.value, (TensorLoad, load), order="post")
+        indices = tuple(replaced(each, values) for each in nest.store.indices)
+        scores = Scores(nest.target, replaced(value, values), indices)
+        middle = rest
+    return scores, middle
+
+
+def _reads_matrices(nest: Nest, scores: Any) -> bool:
+    """Whether a nest reads more than the scores and vectors: whole rows of it are better read one after the other."""
+    others = [load for load in nest.loads if not load.source.same_as(scores)]
+    return any(len([axis for axis in nest.plain(load.indices) if axis is not None]) > 1 for load in others)
+
+
+def _at_same_element(nest: Nest, buffer: Any, places: Sequence[Any]) -> Values | None:
+    """What the axes of an elementwise nest are where it reads `buffer` at `places`; None unless it does so for all."""
+    loads = [load for load in nest.loads if load.source.same_as(buffer)]
+    if not loads or len({nest.plain(load.indices) for load in loads}) != 1:
+        return None
+    values: Values = {axis.variable: index(0) for axis in nest.axes}
+    for axis, one, place in zip(nest.plain(loads[0].indices), loads[0].indices, places, strict=True):
+        if axis is not None:
+            values[nest.axes[axis].variable] = place
+        elif not isinstance(one, tirx.IntImm):
+            return None
+    is_whole = prod(axis.extent for axis in nest.axes) == prod(int(size) for size in buffer.shape)
+    return values if is_whole else None
+
+
+def second_reads(second: Product, nest: Nest) -> bool:
+    return bool(loads_of(second.left, nest.target) or loads_of(second.right, nest.target))
+
+
+def loads_of(expression: Any, buffer: Any) -> list[Any]:
+    found: list[Any] = []
+    structural_walk(expression, (TensorLoad, found.append), order="post")
+    return [load for load in found if load.source.same_as(buffer)]
+
+
+def _dimensions(plan: RowPlan, scores: Any) -> tuple[int | None, ...] | None:
+    """Which of the rows' axes each dimension of the scores is, the same in all nests that read it."""
+    said: set[tuple[int | None, ...]] = set()
+    for at, nest in enumerate(plan.nests):
+        rows, inside = plan.rows.axes[at], [axis for group in plan.inside[at].groups for axis in group]
+        for load in nest.loads:
+            if not load.source.same_as(scores):
+                continue
+            places = nest.plain(load.indices)
+            inner = [axis for axis in places if axis is not None and axis not in rows and nest.axes[axis].extent > 1]
+            if inner != inside:
+                return None
+            said.add(tuple(rows.index(axis) if axis in rows else None for axis in places))
+    return said.pop() if len(said) == 1 else None
+
+
+def _fits(chain: Chain, axis_of: dict[Any, int | None]) -> bool:
+    """Whether the rows are the products' batch and row axes, and the second product goes along the rows."""
+    first, second, extents = chain.first, chain.second, chain.rows.rows.extents
+    if any(axis_of.get(axis.variable) is not None for axis in first.columns):
+        return False
+    kept = {axis_of.get(axis.variable) for axis in (*first.batch, *first.rows) if axis.extent > 1}
+    if None in kept or any(extent > 1 and at not in kept for at, extent in enumerate(extents)):
+        return False
+    [load, *more] = loads_of(chain.second.left, chain.weights.target)
+    if more:
+        return False
+    at = next(number for number, nest in enumerate(chain.rows.nests) if nest is chain.weights)
+    rows = chain.rows.rows.axes[at]
+    axes = [rows.index(axis) if axis in rows else None for axis in chain.weights.places]
+    reduced = [each.variable for each in second.reduced]
+    inner = [
+        one for one, axis in zip(load.indices, axes, strict=True) if axis is None and not isinstance(one, tirx.IntImm)
+    ]
+    used = {axis: one for one, axis in zip(load.indices, axes, strict=True) if axis is not None}
+    wide = [one for one in inner if any(one.same_as(each) for each in reduced)]
+    is_along = len(wide) == len(reduced) and all(one.same_as(each) for one, each in zip(wide, reduced, strict=True))
+    return is_along and used.get(chain.block) is not None and used[chain.block].same_as(second.rows[0].variable)
+
+
+def _stores_behind(behind: Sequence[Nest], second: Product) -> tuple[Any, ...] | None:
+    """The stores of a product and of the elementwise nest behind it."""
+    if not behind:
+        return (second.update,)
+    values = _at_same_element(behind[0], second.result, second.update.indices)
+    if len(behind) > 1 or behind[0].is_reduction or behind[0].before or values is None:
+        return None
+    return (replaced(behind[0].store, values),)

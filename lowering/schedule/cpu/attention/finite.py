@@ -1,0 +1,85 @@
+"""How large the operands of attention's products are: where all are finite, what a mask hides need not be computed.
+
+Takes a product, one of its operands and the axes along which that operand goes. Gives statements that find the bits of
+the largest magnitude in it for each element of the batch; NaN is larger than infinity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.common.tile_sizes import lanes_for, loop_kind
+from mlirtri.lowering.tir.contraction import Axis, Values, size_of
+from mlirtri.lowering.tir.products import Product
+from mlirtri.lowering.tir.statements import index, sequence
+from mlirtri.lowering.tir.tiles import counted, in_vectors, nested, replaced, spread, temporary
+from mlirtri.lowering.tir.vectors import INFINITY_BITS, integers_of
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, tirx
+
+_HALF_OF_LARGEST = {"float32": 1.5e38, "float64": 8e307}
+
+
+class Magnitudes:
+    """The largest magnitude of one operand, per element of the batch."""
+
+    def __init__(self, product: Product, operand: Any, axes: Sequence[Axis], name: str):
+        self.product, self.operand = product, operand
+        self.axes = _in_order(operand, [axis for axis in axes if axis.extent > 1])
+        self.dtype = integers_of(product.dtype)
+        self.largest = temporary(name, self.dtype, [size_of(product.batch)])
+
+    def statements(self, target: Target) -> list[Any]:
+        """Allocate the result, and fill it."""
+        outer, inner = self.axes[:-1], self.axes[-1:]
+        lanes = min(lanes_for(self.product.dtype), size_of(inner))
+        found = temporary("found", self.dtype, [lanes])
+
+        def of_batch(number: Any) -> Any:
+            values = spread(self.product.batch, number)
+
+            def element(others: Values, last: Any) -> Any:
+                point = {**values, **others, **spread(inner, last)}
+                bits = tirx.reinterpret(self.dtype, tirx.abs(replaced(self.operand, point)))
+                place = [tirx.floormod(last, index(lanes))]
+                return tirx.BufferStore(found, tirx.max(tirx.BufferLoad(found, place), bits), place)
+
+            def along(others: Values) -> Any:
+                return in_vectors(size_of(inner), lanes, lambda last: element(others, last))
+
+            zero, place = tirx.IntImm(self.dtype, 0), [number]
+            start = in_vectors(lanes, lanes, lambda lane: tirx.BufferStore(found, zero, [lane]))
+            first = tirx.BufferStore(self.largest, zero, place)
+            largest = tirx.BufferLoad(self.largest, place)
+            end = counted("lane", lanes, lambda lane: tirx.BufferStore(
+                self.largest, tirx.max(largest, tirx.BufferLoad(found, [lane])), place))  # fmt: skip
+            return sequence(tirx.AllocBuffer(found), start, nested(outer, along), first, end)
+
+        batch = size_of(self.product.batch)
+        kind = loop_kind(batch * size_of(self.axes) // lanes, target)
+        return [tirx.AllocBuffer(self.largest), counted("batch", batch, of_batch, kind)]
+
+    def is_finite(self, place: Any) -> Any:
+        """Whether all is finite in one element of the batch."""
+        infinity = tirx.IntImm(self.dtype, INFINITY_BITS[self.product.dtype])
+        return tirx.LT(tirx.BufferLoad(self.largest, [place]), infinity)
+
+    def at(self, place: Any) -> Any:
+        """The largest magnitude as the number that it is."""
+        return tirx.reinterpret(self.product.dtype, tirx.BufferLoad(self.largest, [place]))
+
+
+def stays_finite(left: Magnitudes, right: Magnitudes, place: Any, factor: float) -> Any:
+    """Whether a product, and `factor` times it, are finite whatever the order of its terms; no for NaN."""
+    product = left.product
+    most = _HALF_OF_LARGEST[product.dtype] / size_of(product.reduced) / max(1.0, factor)
+    return tirx.LT(left.at(place) * right.at(place), tirx.FloatImm(product.dtype, most))
+
+
+def _in_order(operand: Any, axes: list[Axis]) -> list[Axis]:
+    """The axes, last the one along which neighbours in memory lie."""
+    if not isinstance(operand, TensorLoad) or not operand.indices:
+        return axes
+    last = operand.indices[-1]
+    return sorted(axes, key=lambda axis: axis.variable.same_as(last))

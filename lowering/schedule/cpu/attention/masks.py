@@ -1,0 +1,303 @@
+"""Which columns of attention's scores a mask hides from a whole block of rows, so that nothing is computed there.
+
+Takes a `Chain` whose scores are a choice between a product and minus infinity, or a product to which 0 or minus
+infinity is added, by comparisons of the row's index with the column's, and checks that what the row kernels make of
+minus infinity is a weight of 0. Gives the `Sight`, of which the bounds of a block of rows follow; None where hidden
+columns may count, or nothing is hidden.
+
+A weight of 0 times an infinite or undefined value is undefined, so the writer computes everything if there is one;
+so it does where something is added to a product that may be infinite or undefined itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import Any
+
+from mlirtri.lowering.schedule.cpu.attention.chains import Chain
+from mlirtri.lowering.schedule.rows.nests import Nest
+from mlirtri.lowering.tir.statements import index
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, tirx
+
+_COMPARISONS = {"LE": (1, 0), "LT": (1, 1), "GE": (-1, 0), "GT": (-1, 1)}
+"""Sign s and number n so that the comparison of a and b says ``s (a - b) + n <= 0``."""
+_OPPOSITES = {"LE": "GT", "LT": "GE", "GE": "LT", "GT": "LE"}
+_WIDE = ("int32", "int64", "int128")
+
+
+@dataclass(frozen=True)
+class Edge:
+    """``slope * row + offset``: the last column that a row sees, or the first one."""
+
+    slope: int
+    offset: int
+
+    def at(self, row: Any) -> Any:
+        return row * index(self.slope) + index(self.offset)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """The columns that rows see: from all of `first` on, up to all of `last`."""
+
+    first: tuple[Edge, ...]
+    last: tuple[Edge, ...]
+    factor: float | None
+    """Where minus infinity is added: what the product is multiplied by before. None where it is chosen."""
+
+    def of_block(self, start: Any, end: Any, columns: int, unit: int) -> tuple[Any, Any]:
+        """From where up to where, exclusively, rows `start` to `end` inclusively see something, in whole `unit`s.
+
+        It is one unit at least: rows that see nothing are undefined, for which they have to be computed.
+        """
+        low, high = index(0), index(columns)
+        for edge in self.first:
+            low = tirx.max(low, edge.at(start if edge.slope >= 0 else end))
+        for edge in self.last:
+            high = tirx.min(high, edge.at(end if edge.slope >= 0 else start) + index(1))
+        low = tirx.min(low, index(columns - 1))
+        high = tirx.max(high, low + index(1))
+        low = tirx.floordiv(low, index(unit)) * index(unit)
+        high = tirx.floordiv(high + index(unit - 1), index(unit)) * index(unit)
+        return low, tirx.min(high, index(columns))
+
+
+def sight_of(chain: Chain) -> Sight | None:
+    """What the rows of a chain see."""
+    columns = [axis.variable for axis in chain.first.columns if axis.extent > 1]
+    if len(columns) != 1:
+        return None
+    row, column = chain.first.rows[0].variable, columns[0]
+    masks = _masks(chain.scores.value, chain.first.result)
+    edges = [
+        (each, *found)
+        for each in masks
+        for condition in each.conditions
+        if (found := _edge(condition, row, column)) is not None
+    ]
+    if not edges or not _hides(chain):
+        return None
+    sides = (tuple(edge for _, is_last, edge in edges if is_last is kind) for kind in (False, True))
+    return Sight(*sides, next((mask.factor for mask, *_ in edges if mask.factor is not None), None))
+
+
+# --- the mask --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Mask:
+    """Comparisons that hold wherever scores are not minus infinity, each with whether it is turned around."""
+
+    conditions: tuple[tuple[Any, bool], ...]
+    factor: float | None = None
+    """See `Sight`."""
+
+
+def _masks(value: Any, product: Any) -> list[_Mask]:
+    """What hides elements, from the outermost on."""
+    found: list[_Mask] = []
+    while True:
+        if (chosen := _choice(value)) is not None:
+            value, conditions = chosen
+            found.append(_Mask(conditions))
+            continue
+        if not isinstance(value, tirx.Add):
+            return found
+        one, other = (value.b, value.a) if _choice(value.a) is not None else (value.a, value.b)
+        added, factor = _choice(other), _factor(one, product)
+        if added is None or factor is None or not _is_finite(added[0]):
+            return found
+        return [*found, _Mask(added[1], factor)]
+
+
+def _choice(value: Any) -> tuple[Any, tuple[tuple[Any, bool], ...]] | None:
+    """What is chosen rather than minus infinity, and the conditions on which it is."""
+    if not isinstance(value, tirx.Select):
+        return None
+    conditions: list[tuple[Any, bool]] = []
+    if _is_number(value.false_value, -inf):
+        _take_apart(value.condition, False, conditions)
+        return value.true_value, tuple(conditions)
+    if _is_number(value.true_value, -inf):
+        _take_apart(value.condition, True, conditions)
+        return value.false_value, tuple(conditions)
+    return None
+
+
+def _factor(value: Any, product: Any) -> float | None:
+    """The size of the number that `value` is a product's multiple by; None for anything else."""
+    if isinstance(value, TensorLoad):
+        return 1.0 if value.source.same_as(product) else None
+    if not isinstance(value, tirx.Mul | tirx.Div):
+        return None
+    one, number = (value.b, value.a) if isinstance(value, tirx.Mul) and _is_finite(value.a) else (value.a, value.b)
+    inner = _factor(one, product) if _is_finite(number) and float(number.value) != 0 else None
+    if inner is None:
+        return None
+    size = abs(float(number.value))
+    return max(inner, inner * size if isinstance(value, tirx.Mul) else inner / size)
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, tirx.FloatImm) and isfinite(float(value.value))
+
+
+def _take_apart(condition: Any, is_opposite: bool, found: list[Any]) -> None:
+    """What has to hold all at once."""
+    condition = _plain(condition)
+    name, *operands = _logic(condition)
+    if name == "not":
+        _take_apart(operands[0], not is_opposite, found)
+    elif name == ("or" if is_opposite else "and"):
+        for operand in operands:
+            _take_apart(operand, is_opposite, found)
+    else:
+        found.append((condition, is_opposite))
+
+
+def _plain(condition: Any) -> Any:
+    """What Relax writes as ``0 < int(condition)``."""
+    if not isinstance(condition, tirx.LT) or not isinstance(condition.b, tirx.Cast):
+        return condition
+    is_zero = isinstance(condition.a, tirx.IntImm) and int(condition.a.value) == 0
+    inner = condition.b.value
+    return inner if is_zero and str(inner.ty.dtype) == "bool" else condition
+
+
+def _logic(condition: Any) -> tuple[Any, ...]:
+    """What connects conditions, and these."""
+    name = type(condition).__name__.removeprefix("Bitwise").lower()
+    if name in ("and", "or"):
+        return name, condition.a, condition.b
+    return (name, condition.a) if name == "not" else (None,)
+
+
+def _edge(comparison: tuple[Any, bool], row: Any, column: Any) -> tuple[bool, Edge] | None:
+    """An edge, and whether it is the last column; None for what is no linear comparison of row and column."""
+    condition, is_opposite = comparison
+    name = type(condition).__name__
+    if name not in _COMPARISONS:
+        return None
+    sign, number = _COMPARISONS[_OPPOSITES[name] if is_opposite else name]
+    left, right = (_linear(each, row, column) for each in (condition.a, condition.b))
+    if left is None or right is None:
+        return None
+    by_row, by_column, offset = (sign * (x - y) for x, y in zip(left, right, strict=True))
+    offset += number
+    if by_column == 1:
+        return True, Edge(-by_row, -offset)
+    return (False, Edge(by_row, offset)) if by_column == -1 else None
+
+
+def _linear(value: Any, row: Any, column: Any) -> tuple[int, int, int] | None:
+    """Factors of the row and the column in an integer, and what is added to them; None for anything else."""
+    if isinstance(value, tirx.Var):
+        return (1, 0, 0) if value.same_as(row) else (0, 1, 0) if value.same_as(column) else None
+    if isinstance(value, tirx.IntImm):
+        return 0, 0, int(value.value)
+    if isinstance(value, tirx.Cast) and str(value.ty.dtype) in _WIDE:
+        return _linear(value.value, row, column)
+    if not isinstance(value, tirx.Add | tirx.Sub):
+        return None
+    left, right = _linear(value.a, row, column), _linear(value.b, row, column)
+    if left is None or right is None:
+        return None
+    sign = 1 if isinstance(value, tirx.Add) else -1
+    first, second, third = (x + sign * y for x, y in zip(left, right, strict=True))
+    return first, second, third
+
+
+def _is_number(value: Any, number: float) -> bool:
+    return isinstance(value, tirx.FloatImm) and float(value.value) == number
+
+
+# --- what becomes of minus infinity ----------------------------------------------------------------------------------
+# Each of these says what a hidden element is, or else undefined. Where it is undefined, so are the elements of its row
+# that are not hidden: they are minus infinity like it, or the row holds what is undefined anyway.
+
+_HIDDEN, _MAXIMUM, _LOWERED, _ZERO, _SUM, _TRUE, _ALL = range(1, 8)
+"""Minus infinity; the largest of a row with some; minus that; 0 beside what is not negative; the sum of these; true;
+whether all of a row are."""
+
+
+def _hides(chain: Chain) -> bool:
+    """Whether the weight of what is minus infinity is 0."""
+    kinds: dict[Any, int] = {chain.scores.target: _HIDDEN}
+    for nest in chain.rows.nests:
+        kind = _reduced(nest, kinds) if nest.is_reduction else None if nest.before else _kind(nest.store.value, kinds)
+        if kind is None:
+            return False
+        kinds[nest.target] = kind
+    return kinds[chain.weights.target] == _ZERO
+
+
+def _reduced(nest: Nest, kinds: dict[Any, int]) -> int | None:
+    """What a row's reduction is, over hidden elements too."""
+    value, own = nest.store.value, nest.target
+    if isinstance(value, tirx.Add) and _is_number(nest.init, 0):
+        terms = [each for each in (value.a, value.b) if not _is_load_of(each, own)]
+        return _SUM if len(terms) == 1 and _kind(terms[0], kinds) == _ZERO else None
+    if isinstance(value, tirx.And | tirx.BitwiseAnd):
+        terms = [each for each in (value.a, value.b) if not _is_load_of(each, own)]
+        return _ALL if len(terms) == 1 and _kind(terms[0], kinds) == _TRUE else None
+    # Relax starts maxima from the least finite number, which is no less than what is hidden either.
+    if (isinstance(value, tirx.Select) and _is_number(nest.init, -inf)) or isinstance(value, tirx.Max):
+        arms = (value.a, value.b) if isinstance(value, tirx.Max) else (value.true_value, value.false_value)
+        terms = [each for each in arms if not _is_load_of(each, own)]
+        return _MAXIMUM if len(terms) == 1 and _kind(terms[0], kinds) == _HIDDEN else None
+    return None
+
+
+def _kind(value: Any, kinds: dict[Any, int]) -> int | None:
+    """What an expression of hidden elements and of their row's values is."""
+    if isinstance(value, TensorLoad):
+        return kinds.get(value.source)
+    if isinstance(value, tirx.Cast):
+        is_float = all("float" in str(each.ty.dtype) for each in (value, value.value))
+        return _kind(value.value, kinds) if is_float else None
+    if isinstance(value, ir.Call):
+        name = str(getattr(value.op, "name", ""))
+        is_hidden = name in ("tirx.exp", "tirx.exp2") and _kind(value.args[0], kinds) == _HIDDEN
+        return _ZERO if is_hidden else None
+    if isinstance(value, tirx.EQ):
+        sides = (_kind(value.a, kinds) == _HIDDEN, _is_number(value.b, -inf))
+        return _TRUE if all(sides) else None
+    if isinstance(value, tirx.Select):
+        is_all = _kind(value.condition, kinds) == _ALL and _is_number(value.true_value, 0)
+        return _ZERO if is_all and _kind(value.false_value, kinds) == _ZERO else None
+    if not isinstance(value, tirx.Add | tirx.Sub | tirx.Mul | tirx.Div):
+        return None
+    left, right = (_constant(each) or _kind(each, kinds) for each in (value.a, value.b))
+    return _RULES.get((type(value).__name__, left, right))
+
+
+def _constant(value: Any) -> str | None:
+    """Whether a finite number is positive or negative."""
+    if not isinstance(value, tirx.FloatImm) or not 0 < abs(float(value.value)) < inf:
+        return None
+    return "positive" if value.value > 0 else "negative"
+
+
+def _both_ways(name: str, left: Any, right: Any, kind: int) -> dict[tuple[str, Any, Any], int]:
+    return {(name, left, right): kind, (name, right, left): kind}
+
+
+_RULES = {
+    ("Sub", _HIDDEN, _MAXIMUM): _HIDDEN,
+    ("Sub", _HIDDEN, "positive"): _HIDDEN,
+    ("Div", _HIDDEN, "positive"): _HIDDEN,
+    ("Div", _ZERO, "positive"): _ZERO,
+    ("Div", _ZERO, _SUM): _ZERO,
+    **_both_ways("Mul", _MAXIMUM, "negative", _LOWERED),
+    **_both_ways("Mul", _HIDDEN, "positive", _HIDDEN),
+    **_both_ways("Mul", _ZERO, "positive", _ZERO),
+    **_both_ways("Add", _HIDDEN, _LOWERED, _HIDDEN),
+    **_both_ways("Add", _HIDDEN, "positive", _HIDDEN),
+    **_both_ways("Add", _HIDDEN, "negative", _HIDDEN),
+}
+"""Node and operands to what comes out of them."""
+
+
+def _is_load_of(value: Any, buffer: Any) -> bool:
+    return isinstance(value, TensorLoad) and value.source.same_as(buffer)

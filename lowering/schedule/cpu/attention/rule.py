@@ -1,0 +1,258 @@
+"""The CPU rule for attention: two matrix products with row kernels between them, a block of rows at a time.
+
+Takes a PrimFunc of plain nests: a product, whatever goes along the rows of its result (scaling, masks, softmax), and a
+product that adds up along these rows. Gives a function in which blocks of rows run in parallel; what lies between the
+products is one block's scores, which stay in the second cache. None where there is no such chain, or rows are too long.
+
+    pack k;  parallel over heads and blocks of rows:  s = q[rows] k^T;  each row of s: softmax;  out[rows] = s v
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from mlirtri.lowering.core.cpu import cache_bytes
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.attention.chains import Chain, chain_of, loads_of
+from mlirtri.lowering.schedule.cpu.attention.finite import Magnitudes, stays_finite
+from mlirtri.lowering.schedule.cpu.attention.masks import Sight, sight_of
+from mlirtri.lowering.schedule.cpu.common.tile_sizes import lanes_for, loop_kind
+from mlirtri.lowering.schedule.cpu.matmul.nest import contraction_loops
+from mlirtri.lowering.schedule.cpu.matmul.packing import packed_right
+from mlirtri.lowering.schedule.cpu.rows.passes import RowWriter, unit_of_bounds
+from mlirtri.lowering.schedule.cpu.rows.rule import with_statement
+from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, size_of
+from mlirtri.lowering.tir.products import Product
+from mlirtri.lowering.tir.statements import index, sequence
+from mlirtri.lowering.tir.tiles import counted, flat, replaced, spread, temporary
+from mlirtri.lowering.tir.vectors import INFINITY_BITS
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Schedule, TensorLoad, structural_map, tirx
+from mlirtri.lowering.tvm_targets import EXACT_BUFFERS
+
+LEAST_ROWS = 8
+"""Rows of a block below which a product has no tile to speak of."""
+
+
+def attention(function: PrimFunc, target: Target) -> Schedule | None:
+    """Blocks of rows through both products."""
+    chain = chain_of(function)
+    if chain is None or not _has_blocks(chain):
+        return None
+    written = with_statement(function, "attention", _Writer(function, chain, target).statement())
+    return Schedule(written.with_attr(EXACT_BUFFERS, True))
+
+
+def takes_attention(function: PrimFunc) -> bool:
+    """Whether the rule takes a function."""
+    chain = chain_of(function)
+    return chain is not None and _has_blocks(chain)
+
+
+def _has_blocks(chain: Chain) -> bool:
+    return rows_of_block(chain) >= min(LEAST_ROWS, chain.row)
+
+
+def rows_of_block(chain: Chain) -> int:
+    """Rows of which the scores take a quarter of the second cache."""
+    most = cache_bytes()[2] // 4 // (chain.length * int(chain.scores.target.dtype.bits) // 8)
+    return min(chain.row, most // LEAST_ROWS * LEAST_ROWS)
+
+
+class _Writer:
+    """Writes the loops of a chain."""
+
+    def __init__(self, function: PrimFunc, chain: Chain, target: Target):
+        self.function, self.chain, self.target = function, chain, target
+        self.rows = rows_of_block(chain)
+        self.scores = temporary("scores", str(chain.scores.target.dtype), [self.rows, chain.length])
+        self.sight = _usable_sight(chain)
+        first, second = chain.first, chain.second
+        self.values = Magnitudes(second, second.right, (*second.reduced, *second.columns), "largest_values")
+        self.queries = Magnitudes(first, first.left, (*first.rows, *first.reduced), "largest_queries")
+        self.keys = Magnitudes(first, first.right, (*first.columns, *first.reduced), "largest_keys")
+        self.bounds: tuple[Any, Any] | None = None
+        """The columns of the block that is being written, where masks hide some."""
+
+    def statement(self) -> Any:
+        chain, before = self.chain, []
+        first = _contraction(chain.first, ())
+        first, statements = packed_right(first, lanes_for(first.dtype), self.target)
+        before += statements
+        second = _contraction(chain.second, chain.stores)
+        if not _is_contiguous(second):
+            second, statements = packed_right(second, lanes_for(second.dtype), self.target)
+            before += statements
+        if self.sight is not None:
+            before += self.values.statements(self.target)
+            if self.sight.factor is not None:
+                before += [*self.queries.statements(self.target), *self.keys.statements(self.target)]
+        extents = [extent for at, extent in enumerate(chain.rows.rows.extents) if at != chain.block]
+        blocks = -(-chain.row // self.rows)
+        work = prod(extents) * chain.row * chain.length * size_of(chain.first.reduced) // 16
+
+        def task(number: Any) -> Any:
+            outer = self._outer(tirx.floordiv(number, index(blocks)), extents)
+            block = tirx.floormod(number, index(blocks))
+            if self.sight is not None:
+                # From both ends in turn, so that threads which take neighbouring tasks have as much to do.
+                half = tirx.floordiv(block, index(2))
+                is_even = tirx.EQ(tirx.floormod(block, index(2)), index(0))
+                block = tirx.Select(is_even, half, index(blocks - 1) - half)
+            return self._block(first, second, outer, block, blocks)
+
+        return sequence(*before, counted("task", prod(extents) * blocks, task, loop_kind(work, self.target)))
+
+    def _outer(self, number: Any, extents: Sequence[int]) -> list[Any]:
+        axes = [Axis(tirx.Var(f"outer{at}", "int64"), extent) for at, extent in enumerate(extents)]
+        values = spread(axes, number)
+        return [values[axis.variable] for axis in axes]
+
+    def _block(self, first: Contraction, second: Contraction, outer: list[Any], block: Any, blocks: int) -> Any:
+        start, rest = block * index(self.rows), self.chain.row % self.rows
+        before = [] if self.sight is None else self._bound(outer, start)
+        whole = self._rows_of(first, second, outer, start, self.rows)
+        body = whole
+        if rest:
+            last = self._rows_of(first, second, outer, start, rest)
+            body = last if blocks == 1 else tirx.IfThenElse(tirx.LT(block, index(blocks - 1)), whole, last)
+        return sequence(tirx.AllocBuffer(self.scores), *before, body)
+
+    def _bound(self, outer: list[Any], start: Any) -> list[Any]:
+        """Set the columns that rows from `start` on see: all of them where one is multiplied by what is infinite.
+
+        A mask that is added hides nothing from NaN.
+        """
+        chain, product = self.chain, self.chain.second
+        end = tirx.min(start + index(self.rows), index(chain.row)) - index(1)
+        low, high = self.sight.of_block(start, end, chain.length, unit_of_bounds())
+        is_finite = self.values.is_finite(_place(product, self._weighted(outer)))
+        if self.sight.factor is not None:
+            place = _place(chain.first, self._values(chain.first, outer))
+            is_finite = tirx.And(is_finite, stays_finite(self.queries, self.keys, place, self.sight.factor))
+        self.bounds = tirx.Var("first", "int64"), tirx.Var("end", "int64")
+        values = tirx.Select(is_finite, low, index(0)), tirx.Select(is_finite, high, index(chain.length))
+        return [tirx.Bind(variable, value) for variable, value in zip(self.bounds, values, strict=True)]
+
+    def _rows_of(self, first: Contraction, second: Contraction, outer: list[Any], start: Any, count: int) -> Any:
+        """Both products and the row kernels for some rows."""
+        chain = self.chain
+        alone = replace(self.target, threads=1)
+        local = Axis(tirx.Var("row", "int64"), count)
+        place = [local.variable, flat(first.columns, _own(first.columns))]
+        first = replace(
+            first, stores=(tirx.BufferStore(self.scores, chain.scores.value, place),), column_range=self.bounds
+        )  # fmt: skip
+        second = replace(second, reduced_range=self.bounds)
+        products = [
+            contraction_loops(self._part(first, chain.first, self._values(chain.first, outer), start, local), alone),
+            contraction_loops(self._part(second, chain.second, self._weighted(outer), start, local), alone),
+        ]
+        rows = counted("row", count, lambda row: self._row(outer, start, row))
+        return sequence(products[0], rows, products[1])
+
+    def _values(self, product: Product, outer: list[Any]) -> Values:
+        """What the batch axes of the first product are."""
+        numbers = iter(outer)
+        numbered = {at: next(numbers) for at in range(len(self.chain.rows.rows.extents)) if at != self.chain.block}
+        axis_of = dict(zip(self.chain.scores.places, self.chain.dimensions, strict=True))
+        return {axis.variable: numbered.get(axis_of.get(axis.variable), index(0)) for axis in product.batch}
+
+    def _weighted(self, outer: list[Any]) -> Values:
+        """What the batch axes of the second product are: it reads the weights along the rows' axes."""
+        chain = self.chain
+        at = next(number for number, nest in enumerate(chain.rows.nests) if nest is chain.weights)
+        rows = chain.rows.rows.axes[at]
+        [load] = loads_of(chain.second.left, chain.weights.target)
+        numbers = iter(outer)
+        numbered = {number: next(numbers) for number in range(len(rows)) if number != chain.block}
+        values: Values = {axis.variable: index(0) for axis in chain.second.batch}
+        for axis, one in zip(chain.weights.places, load.indices, strict=True):
+            if axis in rows and rows.index(axis) in numbered and one in values:
+                values[one] = numbered[rows.index(axis)]
+        return values
+
+    def _part(self, contraction: Contraction, product: Product, batch: Values, start: Any, local: Axis) -> Contraction:
+        """The contraction for one element of the batch and some rows."""
+        values = {**batch, product.rows[0].variable: start + local.variable}
+        reduced = flat(contraction.reduced, _own(contraction.reduced))
+
+        def load(node: Any) -> Any:
+            if node.source.same_as(self.chain.weights.target):
+                return tirx.BufferLoad(self.scores, [local.variable, reduced])
+            return node
+
+        left = structural_map(contraction.left, (TensorLoad, load), order="post")
+        return replace(
+            contraction, batch=(), rows=(local,), left=replaced(left, values),
+            right=replaced(contraction.right, values), packs_right=False,
+            stores=tuple(replaced(store, values) for store in contraction.stores),
+        )  # fmt: skip
+
+    def _row(self, outer: list[Any], start: Any, row: Any) -> Any:
+        """The row kernels on one row of the block's scores."""
+        chain = self.chain
+        indices = list(outer)
+        indices.insert(chain.block, start + row)
+        writer = RowWriter(chain.rows, indices, [*self.function.params, chain.weights.target], (), self.bounds)
+        body = writer.written()
+
+        def place(dimensions: Sequence[int | None], given: Sequence[Any], shape: Sequence[Any]) -> list[Any]:
+            position = index(0)
+            for dimension, one, size in zip(dimensions, given, shape, strict=True):
+                if dimension is None:
+                    position = position * size + one
+            return [row, position]
+
+        at = next(number for number, nest in enumerate(chain.rows.nests) if nest is chain.weights)
+        rows = chain.rows.rows.axes[at]
+        weights = tuple(rows.index(axis) if axis in rows else None for axis in chain.weights.places)
+
+        def load(node: Any) -> Any:
+            if node.source.same_as(chain.scores.target):
+                return tirx.BufferLoad(self.scores, place(chain.dimensions, node.indices, node.source.shape))
+            return node
+
+        def store(node: Any) -> Any:
+            if node.buffer.same_as(chain.weights.target):
+                return tirx.BufferStore(self.scores, node.value, place(weights, node.indices, node.buffer.shape))
+            return node
+
+        body = structural_map(body, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")
+        return sequence(*(tirx.AllocBuffer(each) for each in writer.memory), body)
+
+
+def _usable_sight(chain: Chain) -> Sight | None:
+    """What rows see, where loops can be bounded by it."""
+    is_along = len(chain.second.reduced) == 1 and all(
+        step.extents in ((), (chain.length,)) for step in chain.rows.steps
+    )
+    is_known = chain.first.dtype in INFINITY_BITS and chain.second.dtype in INFINITY_BITS
+    if not is_along or not is_known or chain.length < 2 * unit_of_bounds():
+        return None
+    return sight_of(chain)
+
+
+def _place(product: Product, values: Values) -> Any:
+    """The number of an element of the batch."""
+    return flat(product.batch, values) if product.batch else index(0)
+
+
+def _own(axes: Sequence[Axis]) -> Values:
+    return {axis.variable: axis.variable for axis in axes}
+
+
+def _contraction(product: Product, stores: Sequence[Any]) -> Contraction:
+    return Contraction(
+        product.batch, product.rows, product.columns, product.reduced, product.left, product.right, product.dtype,
+        product.result, tuple(stores), add=product.add,
+    )  # fmt: skip
+
+
+def _is_contiguous(contraction: Contraction) -> bool:
+    """Whether the right operand lies along the columns in memory, as it is."""
+    right = contraction.right
+    last = contraction.columns[-1].variable
+    return len(contraction.columns) == 1 and isinstance(right, TensorLoad) and right.indices[-1].same_as(last)

@@ -1,0 +1,229 @@
+"""Runs several iterations of a loop together: their statements side by side, as vectors or written out.
+
+Takes the body of a loop whose iterations are independent, and how many go together: neighbours as
+vectors. Gives statements in which every store does all of them, down through the loops inside::
+
+    acc = 0                                 acc[0:8] = 0
+    for k: acc += A[i, k] * B[k, j]   ──►   for k: acc[0:8] += A[i, k] * B[k, j:j+8]
+    C[i, j] = acc                           C[i, j:j+8] = acc[0:8]
+
+What is private to an iteration gets room for all of them. Gives None where the iterations do not stay together: a
+branch or a loop whose bounds differ between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from mlirtri.lowering.schedule.cpu.common.bfloat16_names import named_before
+from mlirtri.lowering.schedule.cpu.common.vector_stores import vector_store
+from mlirtri.lowering.tir.statements import (
+    buffer_like,
+    depends_on,
+    fresh,
+    index,
+    minus,
+    new_buffer,
+    plus,
+    quotient,
+    sequence,
+    simplified,
+    substituted,
+    with_body,
+)
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, structural_walk, tirx
+
+Room = dict[Any, Any]
+MOST_ELEMENTS = 64
+"""Elements that a private buffer may have to be given room for several iterations."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How iterations go together: so many vectors of so many lanes. Vectors of one lane are written out."""
+
+    vectors: int
+    lanes: int
+
+    @property
+    def width(self) -> int:
+        """How many iterations that is."""
+        return self.vectors * self.lanes
+
+
+def strip_loop(loop: Any, done: Any, count: Any, shape: Shape, room: Room | None = None) -> Any:
+    """A loop over strips of a loop that runs `count` times, from iteration `done` on; None where they part."""
+    number = tirx.Var(loop.loop_var.name, loop.loop_var.ty)
+    body = strip(loop.body, loop.loop_var, plus(loop.min, done) + number * index(shape.width), shape, room)
+    if body is None:
+        return None
+    strips = simplified(quotient(minus(count, done), shape.width))
+    return tirx.For(number, index(0), strips, tirx.ForKind.SERIAL, body, None, loop.annotations)
+
+
+def last_strip(loop: Any, done: Any, count: Any, shape: Shape) -> Any:
+    """One strip that ends where the loop does, and changes nothing of the iterations before `done`; or None.
+
+    The loop runs at least as often as the strip is wide.
+    """
+    first = minus(count, index(shape.width))
+    return strip(loop.body, loop.loop_var, plus(loop.min, first), shape, skipped=minus(done, first))
+
+
+def rest_loop(loop: Any, done: Any, count: Any) -> list[Any]:
+    """The iterations from `done` on, one by one; nothing where there are none."""
+    rest = simplified(minus(count, done))
+    if isinstance(rest, tirx.IntImm) and rest.value <= 0:
+        return []
+    variable = tirx.Var(loop.loop_var.name, loop.loop_var.ty)
+    body = fresh(substituted(loop.body, loop.loop_var, plus(loop.min, done) + variable))
+    return [tirx.For(variable, index(0), rest, tirx.ForKind.SERIAL, body, None, loop.annotations)]
+
+
+def strip(body: Any, variable: Any, start: Any, shape: Shape, room: Room | None = None, skipped: Any = None) -> Any:
+    """`body` for all iterations ``variable = start + …`` of one strip together; None where they part.
+
+    `room` has buffers that the iterations share so far, and what replaces them: with one more dimension of their own.
+    The first `skipped` iterations leave memory as it is.
+    """
+    offset = tirx.Var("lane", "int64")
+    body = _without_binds(named_before(fresh(substituted(body, variable, start + offset))), offset)
+    buffers = allocated_in(body)
+    if any(_elements(buffer) is None for buffer in buffers):
+        return None
+    width = index(shape.width)
+    room = {**(room or {}), **{each: buffer_like(each, [*each.ty.shape, width]) for each in buffers}}
+    return _Strip(offset, shape, room.values(), skipped).push(_with_room(body, room, offset))
+
+
+def allocated_in(statement: Any) -> list[Any]:
+    """The buffers that are allocated inside a statement, in program order."""
+    found: list[Any] = []
+    structural_walk(statement, (tirx.AllocBuffer, lambda node: found.append(node.buffer)), order="pre")
+    return found
+
+
+def _elements(buffer: Any) -> int | None:
+    """How many elements a small buffer has; None when it is large, or its size is known at run time only."""
+    sizes = [size.value if isinstance(size, tirx.IntImm) else MOST_ELEMENTS + 1 for size in buffer.ty.shape]
+    return prod(sizes) if prod(sizes) <= MOST_ELEMENTS else None
+
+
+def _without_binds(body: Any, offset: Any) -> Any:
+    """Values that differ between iterations become elements of buffers, which can be given room."""
+    varying, elements = [offset], {}
+
+    def bind(node):
+        if depends_on(node.value, varying):
+            varying.append(node.var)
+            elements[node.var] = new_buffer(node.var.name, str(node.var.ty), 1)
+
+    def allocated(node):
+        varying.append(node.buffer)
+
+    structural_walk(body, [(tirx.Bind, bind), (tirx.AllocBuffer, allocated)], order="pre")
+    if not elements:
+        return body
+
+    def store(node):
+        if node.var not in elements:
+            return node
+        buffer = elements[node.var]
+        return tirx.SeqStmt([tirx.AllocBuffer(buffer), tirx.BufferStore(buffer, node.value, [index(0)])])
+
+    def load(each):
+        return tirx.BufferLoad(elements[each], [index(0)]) if each in elements else each
+
+    # First what defines the variables, then what reads them: a variable that is defined cannot become a load.
+    body = structural_map(body, [(tirx.Bind, store), (tirx.SeqStmt, lambda node: sequence(*node.seq))], order="post")
+    return structural_map(body, (tirx.Var, load), order="post")
+
+
+def _with_room(body: Any, room: dict[Any, Any], offset: Any) -> Any:
+    """Private buffers with one more dimension, which `offset` indexes."""
+    if not room:
+        return body
+
+    def load(node):
+        return tirx.BufferLoad(room[node.source], [*node.indices, offset]) if node.source in room else node
+
+    def store(node):
+        return tirx.BufferStore(room[node.buffer], node.value, [*node.indices, offset]) if node.buffer in room else node
+
+    def allocated(node):
+        return tirx.AllocBuffer(room[node.buffer], node.annotations)
+
+    rules = [(TensorLoad, load), (tirx.BufferStore, store), (tirx.AllocBuffer, allocated)]
+    return structural_map(body, rules, order="post")
+
+
+class _Strip:
+    """The iterations that go together, on their way down to the stores."""
+
+    def __init__(self, offset: Any, shape: Shape, private: Iterable[Any], skipped: Any):
+        self.offset, self.shape, self.skipped = offset, shape, skipped
+        self.private = list(private)
+        self.varying = [offset, *self.private]
+
+    def push(self, statement: Any) -> Any:
+        rule = _RULES.get(type(statement))
+        return rule(self, statement) if rule else None
+
+    def _sequence(self, statement):
+        pushed = [self.push(each) for each in statement.seq]
+        return None if any(each is None for each in pushed) else sequence(*pushed)
+
+    def _keep(self, statement):
+        return statement
+
+    def _bind(self, statement):
+        return None if depends_on(statement.value, self.varying) else statement
+
+    def _for(self, loop):
+        if depends_on(loop.min, self.varying) or depends_on(loop.extent, self.varying):
+            return None
+        body = self.push(loop.body)
+        return None if body is None else with_body(loop, body)
+
+    def _if(self, statement):
+        if depends_on(statement.condition, self.varying):
+            return None
+        then, other = self.push(statement.then_case), statement.else_case
+        other = self.push(other) if other is not None else None
+        if then is None or (other is None) != (statement.else_case is None):
+            return None
+        return tirx.IfThenElse(statement.condition, then, other)
+
+    def _attribute(self, statement):
+        body = self.push(statement.body)
+        if body is None:
+            return None
+        return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, body)
+
+    def _store(self, store):
+        if self.skipped is not None and not any(store.buffer.same_as(each) for each in self.private):
+            old = tirx.BufferLoad(store.buffer, store.indices)
+            value = tirx.Select(tirx.GE(self.offset, self.skipped), store.value, old)
+            store = tirx.BufferStore(store.buffer, value, store.indices)
+        vectors, lanes = self.shape.vectors, self.shape.lanes
+        vector = tirx.Var("vector", "int64")
+        first = vector * index(lanes) if vectors > 1 else index(0)
+        if lanes > 1:
+            made = vector_store(store, self.offset, first, lanes)
+        else:
+            made = substituted(store, self.offset, first)
+        return made if vectors == 1 else tirx.For(vector, index(0), index(vectors), tirx.ForKind.UNROLLED, made)
+
+
+_RULES = {
+    tirx.SeqStmt: _Strip._sequence,
+    tirx.For: _Strip._for,
+    tirx.IfThenElse: _Strip._if,
+    tirx.Bind: _Strip._bind,
+    tirx.AllocBuffer: _Strip._keep,
+    tirx.AttrStmt: _Strip._attribute,
+    tirx.BufferStore: _Strip._store,
+}

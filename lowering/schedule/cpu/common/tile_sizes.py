@@ -1,0 +1,159 @@
+"""How large the tiles of a contraction are: rows × vectors of columns that stay in registers, and chunks for caches.
+
+Takes extents and facts of the target (lanes of a vector, number of vector registers, cache sizes). Gives cuts of the
+rows and the columns into tiles of at most two sizes that differ by one, so that no tile is left over, and chunks of
+tiles. There is no table of shapes: a tile is chosen by what its instructions cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.common.parallel import worth
+from mlirtri.lowering.tir.statements import fresh, index
+from mlirtri.lowering.tir.tiles import counted, parts_of
+from mlirtri.lowering.toolchain.tvm_names import tirx
+from mlirtri.lowering.tvm_targets import vector_bits
+
+PARALLEL_VECTORS = 65536
+"""Vector operations below which a second thread costs more than it saves: some ten microseconds."""
+MOST_VECTORS = 4
+"""Vectors in a row of a tile: more streams than that gain nothing."""
+MOST_ROWS = 15
+"""Rows of a tile: TVM keeps memory on the stack, from where it becomes registers, only below 1024 bytes."""
+MANY = 2520
+"""Rows, or vectors, that tiles are chosen for where only the run shows how many there are: tiles of any size fill them.
+"""
+FMA_LATENCY = 4
+"""Cycles after which a sum can be added to again; two multiply-adds and two loads start in each."""
+LOAD = 1 / 8
+"""What a load costs beside the multiply-adds that hide it, in multiply-adds: it may come from the second cache."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """`total` units in tiles: `large` ones of `size` first, then the others of one less."""
+
+    total: int
+    count: int
+
+    @property
+    def size(self) -> int:
+        return -(-self.total // self.count)
+
+    @property
+    def large(self) -> int:
+        """How many tiles have the full size."""
+        return self.total - self.count * (self.size - 1)
+
+
+@dataclass(frozen=True)
+class OpenCut:
+    """A number of units that only the run shows, in tiles of `size`; the last one may have fewer."""
+
+    total: Any
+    size: int
+    least: int = 1
+    """Units that there are for sure."""
+    is_short: bool = False
+    """Whether little code is worth more than tiles of any height."""
+
+    @property
+    def count(self) -> Any:
+        return parts_of(self.total, self.size)
+
+    @property
+    def heights(self) -> list[int]:
+        """Sizes of which the last tile takes the smallest that is enough: each is as much code as the whole one."""
+        halves = {self.size} if self.is_short else {self.size, -(-self.size // 2)}
+        return sorted(halves | {1} if self.least < self.size else halves, reverse=True)
+
+
+@dataclass(frozen=True)
+class OpenVectors:
+    """Columns of which only the run shows how many, in tiles of `size` vectors; the last one may have fewer columns."""
+
+    columns: Any
+    size: int
+    lanes: int
+
+    @property
+    def count(self) -> Any:
+        return parts_of(self.columns, self.size * self.lanes)
+
+    @property
+    def total(self) -> Any:
+        return parts_of(self.columns, self.lanes)
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The cuts of the rows and of the vectors of columns."""
+
+    rows: Cut | OpenCut
+    vectors: Cut | OpenVectors
+
+    def short(self) -> Tiles:
+        """Less code for little work: rows of open number in tiles of half the height."""
+        if isinstance(self.rows, Cut):
+            return self
+        rows = replace(self.rows, size=-(-self.rows.size // 2), is_short=True)
+        return replace(self, rows=rows)
+
+
+def choose_tiles(rows: Any, vectors: int, registers: int, least: int = 1) -> Tiles:
+    """The tiles of the fewest cycles for one step of the reduction; the larger ones of two as good."""
+    options = []
+    if not isinstance(rows, int):
+        many = choose_tiles(MANY, vectors, registers)
+        return Tiles(OpenCut(rows, many.rows.size, least), many.vectors)
+    for wide in range(1, min(vectors, MOST_VECTORS) + 1):
+        cut_columns = Cut(vectors, -(-vectors // wide))
+        # One register holds the element of the left operand, `wide` ones the right operand's vectors.
+        tall = min(MOST_ROWS, max(1, (registers - cut_columns.size - 1) // cut_columns.size))
+        options.append(Tiles(Cut(rows, -(-rows // tall)), cut_columns))
+    return min(options, key=lambda tiles: (_cycles(tiles), tiles.rows.count * tiles.vectors.count))
+
+
+def tiles_for(rows: Any, columns: Any, lanes: int, registers: int, least: int = 1) -> Tiles:
+    """The tiles of so many rows, at least `least`, and columns, either of which may be an expression."""
+    if isinstance(columns, int):
+        return choose_tiles(rows, -(-columns // lanes), registers, least)
+    many = choose_tiles(rows, MANY, registers, least)
+    return Tiles(many.rows, OpenVectors(columns, many.vectors.size, lanes))
+
+
+def _cycles(tiles: Tiles) -> float:
+    """Cycles of all tiles together for one step of the reduction."""
+    return sum(
+        tall_count * wide_count * max(tall * wide / 2 + LOAD * (tall + wide) / 2, (tall + wide) / 2, FMA_LATENCY)
+        for tall, tall_count in sizes_of(tiles.rows)
+        for wide, wide_count in sizes_of(tiles.vectors)
+    )
+
+
+def sizes_of(cut: Cut) -> list[tuple[int, int]]:
+    """The sizes of a cut's tiles, each with how many there are."""
+    sizes = [(cut.size, cut.large), (cut.size - 1, cut.count - cut.large)]
+    return [(size, count) for size, count in sizes if count]
+
+
+def lanes_for(dtype: str) -> int:
+    """Lanes of a vector of this dtype."""
+    return vector_bits() // int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz"))
+
+
+def shared(name: str, extent: Any, body: Callable[[Any], Any], work: Any, target: Target) -> Any:
+    """A loop around so many vector operations, on all threads where they are worth it; `work` may be an expression."""
+    if isinstance(work, int) or target.threads == 1:
+        return counted(name, extent, body, loop_kind(work, target) if isinstance(work, int) else None)
+    alone, together = (counted(name, extent, body, kind) for kind in (None, tirx.ForKind.PARALLEL))
+    return tirx.IfThenElse(tirx.GE(work, index(PARALLEL_VECTORS)), together, fresh(alone))
+
+
+def loop_kind(work: int, target: Target) -> Any:
+    """The kind of the loop around so many vector operations."""
+    return tirx.ForKind.PARALLEL if target.threads > 1 and worth(work >= PARALLEL_VECTORS) else tirx.ForKind.SERIAL

@@ -1,0 +1,115 @@
+"""Convolutions among the loops of imperative functions: those of which only the run counts the images.
+
+Takes loops as statements of such a function, and products that they are. Gives the store of loops that add up in a cell
+of one element, as one in their place; elements of an image that one nest fills and another puts inside; and the tiles
+of `cpu_convolution`, or None for any other product::
+
+    p[n, c, h, w] = 0;  p[n, c, h + 1, w + 1] = x[n, c, h, w]
+    cell = y[n, f, h, w];  for l: cell += p[n, c, h + k, w + l] * v[f, c, k, l];  y[n, f, h, w] = cell
+                  ──►   y[n, f, h, w] += (x[n, c, h + k - 1, w + l - 1] where that is inside, else 0) * v[f, c, k, l]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.convolution.channels_first import convolution_loops, reads_image, reads_padded
+from mlirtri.lowering.tir.contraction import Contraction
+from mlirtri.lowering.tir.products import Product
+from mlirtri.lowering.tir.statements import index, plus
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
+
+
+def without_cell(statement: Any) -> Any:
+    """Loops that add up in the place of their result, for ones in a cell that is read before and stored behind."""
+    if not isinstance(statement, tirx.SeqStmt) or len(statement.seq) != 5:
+        return statement
+    name, allocated, first, loop, last = statement.seq
+    kinds = (tirx.Bind, tirx.AllocBuffer, tirx.BufferStore, tirx.For, tirx.BufferStore)
+    if not all(map(isinstance, statement.seq, kinds)):
+        return statement
+    cell, place = allocated.buffer, tirx.BufferLoad(last.buffer, last.indices)
+    is_read = first.buffer.same_as(cell) and first.value.same_as(name.var) and structural_equal(name.value, place)
+    if not is_read or not _is_load_of(last.value, cell):
+        return statement
+
+    def load(node: Any) -> Any:
+        return place if node.source.same_as(cell) else node
+
+    def store(node: Any) -> Any:
+        return tirx.BufferStore(last.buffer, node.value, last.indices) if node.buffer.same_as(cell) else node
+
+    return structural_map(loop, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")
+
+
+def _is_load_of(value: Any, buffer: Any) -> bool:
+    return isinstance(value, TensorLoad) and value.source.same_as(buffer)
+
+
+def inside_of(fill: Any, copy: Any, extents: dict[Any, Any], indices: Sequence[Any]) -> Any:
+    """An element of an image that `fill` makes a constant, and `copy` another image that is put inside of it.
+
+    `extents` are those of the copy's loops. None where the copy leaves out or moves anything but that.
+    """
+    source = copy.value
+    if not isinstance(source, TensorLoad) or not isinstance(fill.value, tirx.FloatImm | tirx.IntImm):
+        return None
+    places, conditions = [], []
+    for axis, own, size, at, whole in zip(
+        source.indices, copy.indices, source.source.ty.shape, indices, copy.buffer.ty.shape, strict=True
+    ):
+        before = _constant(own, axis)
+        if before is None or not is_same(extents.get(axis), size):
+            return None
+        place = plus(at, index(-before)) if before else at
+        places.append(place)
+        if before or not is_same(size, whole):
+            conditions += [tirx.GE(place, index(0)), tirx.LT(place, size)]
+    element = tirx.BufferLoad(source.source, places)
+    if not conditions:
+        return element
+    condition = conditions[0]
+    for each in conditions[1:]:
+        condition = tirx.And(condition, each)
+    return tirx.if_then_else(condition, element, fill.value)
+
+
+def _constant(place: Any, axis: Any) -> int | None:
+    """What a place is more than an axis."""
+    if place.same_as(axis):
+        return 0
+    if isinstance(place, tirx.Add) and place.a.same_as(axis) and isinstance(place.b, tirx.IntImm):
+        return place.b.value if place.b.value > 0 else None
+    return None
+
+
+def is_same(extent: Any, size: Any) -> bool:
+    """Whether two sizes, numbers or expressions, are the same."""
+    one, two = (index(each) if isinstance(each, int) else each for each in (extent, size))
+    return one is not None and structural_equal(one, two)
+
+
+def is_scaled(value: Any) -> bool:
+    """Whether a value is a load, converted, or times a float that is the same for all elements."""
+    while isinstance(value, tirx.Cast):
+        value = value.value
+    if isinstance(value, tirx.Mul) and "float" in str(value.ty.dtype):
+        [*scaled] = (each for each in (value.a, value.b) if not isinstance(each, tirx.FloatImm | tirx.Var))
+        return len(scaled) == 1 and is_scaled(scaled[0])
+    return isinstance(value, TensorLoad)
+
+
+def is_convolution(product: Product) -> bool:
+    """Whether its images alone are counted at run time, and tiles of convolutions take it."""
+    axes = (*product.rows, *product.columns, *product.reduced, *product.batch[1:])
+    if not all(isinstance(axis.extent, int) for axis in axes) or product.dtype not in ("float32", "float64"):
+        return False
+    return reads_padded(product) or reads_image(product)
+
+
+def tiles_of(contraction: Contraction, target: Target) -> Any:
+    """The statements of a convolution; None where it is none after all."""
+    return convolution_loops(replace(contraction, packs_left=False), target)

@@ -1,0 +1,91 @@
+"""Which loops may run their iterations in any order: each iteration touches what no other one writes.
+
+Takes a TIR `For`, and the ranges of the loops around it. Two accesses to one buffer, of which at least one is a store,
+are apart when in some dimension the index of one iteration is always smaller, or always larger, than that of another.
+That covers ``A[i, …]`` against ``A[i, …]``, ``A[2 * i]`` against ``A[2 * i + 1]``, and the triangles of factorisations:
+``A[i, k]`` with k < i ≤ j against ``A[i, j]``. What it cannot prove is serial. Changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+from mlirtri.lowering.schedule.cpu.loops.accesses import Access, Accesses, accesses_of
+from mlirtri.lowering.tir.linear_forms import Linear, LoopRange, least, range_of, variable
+
+PARALLEL = "mlirtri.parallel"
+"""Annotation of a `For` whose iterations are independent."""
+_MOST_PAIRS = 4000
+"""Pairs of accesses that are compared for one loop; a body with more takes longer than it gains."""
+_OTHER = "other iteration"
+_GAP = "iterations between"
+
+Known = Mapping[Hashable, Linear]
+
+
+def is_parallel(loop: Any, around: Sequence[LoopRange] = (), known: Known | None = None) -> bool:
+    """Whether the iterations of `loop` are independent; `around` are the loops around it, outermost first."""
+    if PARALLEL in loop.annotations:
+        return True
+    return are_independent(accesses_of(loop.body, known), range_of(loop, known or {}), around)
+
+
+def are_independent(accesses: Accesses, loop: LoopRange, around: Sequence[LoopRange]) -> bool:
+    """Whether statements with these accesses may run in any order for the values of `loop`."""
+    if accesses.is_opaque:
+        return False
+    groups: dict[Any, list[Access]] = {}
+    for each in accesses.shared:
+        groups.setdefault(each.buffer, []).append(each)
+    pairs = [
+        (store, other)
+        for group in groups.values()
+        for store in _distinct(each for each in group if each.is_store)
+        for other in _distinct(group)
+    ]
+    return len(pairs) <= _MOST_PAIRS and all(are_apart(*pair, loop, around) for pair in pairs)
+
+
+def _distinct(accesses: Iterable[Access]) -> list[Access]:
+    """The accesses without those that are at the same place in the same loops."""
+    found = {}
+    for each in accesses:
+        place = tuple(None if form is None else (frozenset(form.terms.items()), form.constant) for form in each.indices)
+        found.setdefault((place, tuple(one.variable for one in each.loops)), each)
+    return list(found.values())
+
+
+def are_apart(one: Access, other: Access, loop: LoopRange, around: Sequence[LoopRange]) -> bool:
+    """Whether two accesses never meet in different iterations of a loop."""
+    return _apart_when_later(one, other, loop, around) and _apart_when_later(other, one, loop, around)
+
+
+def are_disjoint(one: Access, other: Access, around: Sequence[LoopRange]) -> bool:
+    """Whether two accesses never meet, in whatever iterations of the loops around and inside."""
+    names = {each.variable: (_OTHER, each.variable) for each in other.loops}
+    ranges = [*around, *one.loops, *(each.renamed(names) for each in other.loops)]
+    pairs = zip(one.indices, other.indices, strict=True)
+    return any(a is not None and b is not None and _differ(a, b.renamed(names), ranges) for a, b in pairs)
+
+
+def _differ(one: Linear, other: Linear, ranges: Sequence[LoopRange]) -> bool:
+    """Whether one sum is always larger, or always smaller, than the other."""
+    distance = one - other
+    return any((bound := least(each, ranges)) is not None and bound > 0 for each in (distance, distance.times(-1)))
+
+
+def _apart_when_later(one: Access, later: Access, loop: LoopRange, around: Sequence[LoopRange]) -> bool:
+    """Whether `one` in some iteration never meets `later` in any later iteration."""
+    here = variable(loop.variable)
+    there = (here + variable(_GAP)).plus(1)
+    gap = LoopRange(_GAP, Linear(), (loop.last - here).plus(-1) if loop.last else None)
+    names = {each: (_OTHER, each) for each in (loop.variable, *(inner.variable for inner in later.loops))}
+
+    def moved(form: Linear | None) -> Linear | None:
+        return form and form.renamed(names).substituted(names[loop.variable], there)
+
+    inner = [LoopRange(names[each.variable], moved(each.first), moved(each.last)) for each in later.loops]
+    ranges = [*around, loop, gap, *one.loops, *inner]
+    pairs = zip(one.indices, map(moved, later.indices), strict=True)
+    return any(a is not None and b is not None and _differ(a, b, ranges) for a, b in pairs)

@@ -1,0 +1,159 @@
+"""Puts neighbouring parallel loops together, so that what one makes is used by the next while it is in a register.
+
+Takes statements whose loops are marked by `loop_interchange`. Gives them with loops of the same length fused where no
+iteration touches what another one of the other loop writes, and arrays that are used inside of one iteration only as
+single elements::
+
+    for i: t[i] = a[i] * a[i]               for i:
+    for i: b[i] = t[i] + c[i]        ──►        cell = a[i] * a[i]
+                                                b[i] = cell + c[i]
+
+Only loops that share an array are fused. Refuses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from mlirtri.lowering.schedule.cpu.loops.accesses import Access, Accesses, accesses_of, is_cell
+from mlirtri.lowering.schedule.cpu.loops.dependence import PARALLEL, are_apart
+from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
+from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, fit_of
+from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
+from mlirtri.lowering.tir.statements import depends_on, index, new_buffer, plus, sequence, substituted, with_body
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
+
+Ranges = tuple[LoopRange, ...]
+MOST_ACCESSES = 64
+"""Accesses of a loop that is still fused: larger bodies run out of registers."""
+
+
+def fused(statement: Any, around: Ranges = ()) -> Any:
+    """The statement with parallel loops fused, and with cells for the arrays that this leaves inside of iterations."""
+    return _with_cells(_fused(statement, around))
+
+
+def _fused(statement: Any, around: Ranges) -> Any:
+    if isinstance(statement, tirx.For):
+        return with_body(statement, _fused(statement.body, (*around, range_of(statement, {}))))
+    if isinstance(statement, tirx.SeqStmt):
+        return _fused_sequence(list(statement.seq), around)
+    return with_parts(statement, lambda part: _fused(part, around))
+
+
+def _fused_sequence(statements: Sequence[Any], around: Ranges) -> Any:
+    """Each loop goes into the one before it, if it may; allocations in between come first."""
+    done: list[Any] = []
+    allocations: list[Any] = []
+    for statement in statements:
+        if isinstance(statement, tirx.AllocBuffer) and done and _is_marked(done[-1]):
+            allocations.append(statement)
+            continue
+        if done and (both := _together(done[-1], statement, around)) is not None:
+            done[-1:] = [*allocations, both]
+        else:
+            done += [*allocations, statement]
+        allocations = []
+    return sequence(*(_fused(each, around) for each in (*done, *allocations)))
+
+
+def _is_marked(statement: Any) -> bool:
+    return isinstance(statement, tirx.For) and PARALLEL in statement.annotations
+
+
+def _together(first: Any, second: Any, around: Ranges) -> Any:
+    """One loop that does what both do, iteration by iteration; None where it may not, or gains nothing."""
+    if not (_is_marked(first) and _is_marked(second) and structural_equal(first.extent, second.extent)):
+        return None
+    shift = plus(first.loop_var, _difference(second.min, first.min))
+    body = substituted(second.body, second.loop_var, shift)
+    if _branches(first) or _branches(second) or not _vectorize_alike(first, second):
+        return None
+    one, other = accesses_of(first.body), accesses_of(body)
+    if one.is_opaque or other.is_opaque or len(one.found) + len(other.found) > MOST_ACCESSES:
+        return None
+    pairs = list(_conflicts(one, other))
+    if not pairs or not all(are_apart(*pair, range_of(first, {}), around) for pair in pairs):
+        return None
+    return with_body(first, sequence(first.body, body))
+
+
+def _difference(x: Any, y: Any) -> Any:
+    return index(0) if structural_equal(x, y) else x - y
+
+
+def _conflicts(one: Accesses, other: Accesses) -> Iterable[tuple[Access, Access]]:
+    """Pairs of accesses to the same array of which one is a store, the store first."""
+    for mine in one.shared:
+        for yours in other.shared:
+            if mine.buffer.same_as(yours.buffer) and (mine.is_store or yours.is_store):
+                yield (mine, yours) if mine.is_store else (yours, mine)
+
+
+def _branches(loop: Any) -> bool:
+    found: list[Any] = []
+    structural_walk(loop.body, [(tirx.IfThenElse, found.append), (tirx.While, found.append)])
+    return bool(found)
+
+
+def _vectorize_alike(first: Any, second: Any) -> bool:
+    """Whether two loops both run along memory, or both do not: one that does not would spoil the other.
+
+    A loop with loops inside may become vectors itself, so an innermost one that joins it has to run along memory.
+    """
+    plain = [loop for loop in (first, second) if not contains_loops(loop.body)]
+    if len(plain) == 1:
+        return fit_of(plain[0]).is_good
+    return not plain or fit_of(first).is_good == fit_of(second).is_good
+
+
+def _with_cells(statement: Any) -> Any:
+    """The statement with cells for arrays of which an iteration only uses one element, stored before it is read."""
+    if isinstance(statement, tirx.For):
+        return with_body(statement, _with_cells(statement.body))
+    if not isinstance(statement, tirx.SeqStmt):
+        return with_parts(statement, _with_cells)
+    statements = list(statement.seq)
+    for allocation in [each for each in statements if isinstance(each, tirx.AllocBuffer)]:
+        users = [at for at, each in enumerate(statements) if each is not allocation and _uses(each, allocation.buffer)]
+        loop = statements[users[0]] if len(users) == 1 else None
+        if not isinstance(loop, tirx.For) or is_cell(allocation.buffer):
+            continue
+        if (made := _in_cell(loop, allocation.buffer)) is not None:
+            statements[users[0]] = made
+            statements.remove(allocation)
+    return sequence(*map(_with_cells, statements))
+
+
+def _uses(statement: Any, buffer: Any) -> bool:
+    return not isinstance(statement, tirx.AllocBuffer) and depends_on(statement, [buffer])
+
+
+def _in_cell(loop: Any, buffer: Any) -> Any:
+    """The loop with a cell for `buffer`, all uses of which are inside; None where that is not the same."""
+    body = list(loop.body.seq) if isinstance(loop.body, tirx.SeqStmt) else [loop.body]
+    users = [at for at, each in enumerate(body) if _uses(each, buffer)]
+    first = body[users[0]]
+    if len(users) == 1 and isinstance(first, tirx.For):
+        inner = _in_cell(first, buffer)
+        return inner and with_body(loop, sequence(*body[: users[0]], inner, *body[users[0] + 1 :]))
+    places = [each for each in accesses_of(loop.body).found if each.buffer.same_as(buffer)]
+    is_one_place = all(None not in each.indices and each.indices == places[0].indices for each in places)
+    inner = [one.variable for each in places for one in each.loops]
+    is_one_place = is_one_place and not any(form.factor(each) for form in places[0].indices for each in inner)
+    is_made_first = isinstance(first, tirx.BufferStore) and first.buffer.same_as(buffer)
+    if not is_one_place or not is_made_first or depends_on(first.value, [buffer]):
+        return None
+    cell = new_buffer(buffer.name, buffer.dtype, 1)
+    return with_body(loop, sequence(tirx.AllocBuffer(cell), _replaced(loop.body, buffer, cell)))
+
+
+def _replaced(body: Any, buffer: Any, cell: Any) -> Any:
+    def load(node: Any) -> Any:
+        return tirx.BufferLoad(cell, [index(0)]) if node.source.same_as(buffer) else node
+
+    def store(node: Any) -> Any:
+        return tirx.BufferStore(cell, node.value, [index(0)]) if node.buffer.same_as(buffer) else node
+
+    return structural_map(body, [(TensorLoad, load), (tirx.BufferStore, store)], order="post")

@@ -1,0 +1,170 @@
+"""Marks the loops that are parallel, and moves reductions inside them, where they can stay in registers.
+
+Takes a TIR statement. Gives it with ``mlirtri.parallel`` on every loop that is proven independent, with serial loops
+that add to memory moved inside the parallel ones that they contain, and with such sums carried in a cell::
+
+    for k:                                        for j:
+        for j:                              ──►       total = C[i, j]
+            C[i, j] += A[i, k] * B[k, j]              for k: total += A[i, k] * B[k, j]
+                                                      C[i, j] = total
+
+Every element is still added up in the order of `k`. Refuses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mlirtri.lowering.schedule.cpu.loops.accesses import Access, accesses_of, is_cell
+from mlirtri.lowering.schedule.cpu.loops.dependence import PARALLEL, are_disjoint, is_parallel
+from mlirtri.lowering.tir.arithmetic import reads_memory
+from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
+from mlirtri.lowering.tir.statements import depends_on, index, new_buffer, sequence, with_body
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
+
+Ranges = tuple[LoopRange, ...]
+FINISHED = "mlirtri.finished"
+"""Attribute around statements that have the loops they should have."""
+
+
+def prepare(statement: Any, around: Ranges = ()) -> Any:
+    """The statement with parallel loops marked and sums moved inwards; `around` are the loops around it."""
+    if isinstance(statement, tirx.For):
+        return _prepared_loop(statement, around)
+    return with_parts(statement, lambda part: prepare(part, around))
+
+
+def with_parts(statement: Any, change: Any) -> Any:
+    """A statement that is no loop, with its parts changed."""
+    if isinstance(statement, tirx.SeqStmt):
+        return sequence(*(change(each) for each in statement.seq))
+    if isinstance(statement, tirx.IfThenElse):
+        other = statement.else_case
+        return tirx.IfThenElse(
+            statement.condition, change(statement.then_case), None if other is None else change(other)
+        )
+    if isinstance(statement, tirx.While):
+        return tirx.While(statement.condition, change(statement.body))
+    if isinstance(statement, tirx.AttrStmt) and statement.attr_key != FINISHED:
+        return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, change(statement.body))
+    return statement
+
+
+def _prepared_loop(loop: Any, around: Ranges) -> Any:
+    inner = (*around, range_of(loop, {}))
+    loop = with_body(loop, prepare(loop.body, inner))
+    if is_parallel(loop, around):
+        return marked(loop)
+    moved = _moved_inside(loop, around)
+    return in_cells(loop, around) if moved is None else moved
+
+
+def marked(loop: Any) -> Any:
+    """The loop with the annotation that its iterations are independent."""
+    annotations = {**dict(loop.annotations), PARALLEL: 1}
+    return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, loop.body, None, annotations, loop.step)
+
+
+def _moved_inside(loop: Any, around: Ranges) -> Any:
+    """The nest with this serial loop innermost; None where the order of loops matters, or gains nothing."""
+    nest, body = [], loop.body
+    while isinstance(body, tirx.For) and PARALLEL in body.annotations:
+        nest.append(body)
+        body = body.body
+    if not nest or not _sums_up(loop, body):
+        return None
+    stored = [each.buffer for each in accesses_of(body).found if each.is_store]
+    if _bounds_depend_on([loop], [*stored, *(each.loop_var for each in nest)]):
+        return None
+    if _bounds_depend_on(nest, [*stored, loop.loop_var]):
+        return None
+    inside = with_body(loop, body)
+    for each in reversed(nest):
+        inside = with_body(each, inside)
+    if not _all_parallel(inside, len(nest), around):
+        return None
+    ranges = (*around, *(range_of(each, {}) for each in nest))
+    inside = in_cells(with_body(loop, body), ranges)
+    for each in reversed(nest):
+        inside = with_body(each, inside)
+    return inside
+
+
+def _bounds_depend_on(loops: Sequence[Any], variables: Sequence[Any]) -> bool:
+    return any(depends_on(bound, variables) for each in loops for bound in (each.min, each.extent))
+
+
+def _all_parallel(nest: Any, depth: int, around: Ranges) -> bool:
+    for _ in range(depth):
+        bare = tirx.For(nest.loop_var, nest.min, nest.extent, nest.kind, nest.body, None, {}, nest.step)
+        if not is_parallel(bare, around):
+            return False
+        around = (*around, range_of(nest, {}))
+        nest = nest.body
+    return True
+
+
+def _sums_up(loop: Any, body: Any) -> bool:
+    """Whether all that the body writes outside of itself stays at one place while the loop runs."""
+    accesses = accesses_of(body)
+    stores = [each for each in accesses.shared if each.is_store]
+    return bool(stores) and not accesses.is_opaque and all(_stays(each, loop.loop_var) for each in stores)
+
+
+def _stays(access: Access, variable: Any) -> bool:
+    moving = (variable, *(each.variable for each in access.loops))
+    return all(form is not None and not any(form.factor(each) for each in moving) for form in access.indices)
+
+
+def in_cells(loop: Any, around: Ranges) -> Any:
+    """The loop with each element of memory that all of its iterations add to in a cell instead."""
+    accesses = accesses_of(loop.body)
+    if accesses.is_opaque or (isinstance(loop.extent, tirx.IntImm) and loop.extent.value <= 0):
+        return loop
+    before, after, body = [], [], loop.body
+    for store in _fixed_stores(loop, accesses.shared, around):
+        buffer = store.buffer
+        cell = new_buffer(f"{buffer.name}_element", buffer.dtype, 1)
+        body = _with_cell(body, store, cell)
+        before += [tirx.AllocBuffer(cell), tirx.BufferStore(cell, tirx.BufferLoad(buffer, store.indices), [index(0)])]
+        after.append(tirx.BufferStore(buffer, tirx.BufferLoad(cell, [index(0)]), store.indices))
+    if not before:
+        return loop
+    inside = sequence(*before, with_body(loop, body), *after)
+    if isinstance(loop.extent, tirx.IntImm):
+        return inside
+    return tirx.IfThenElse(tirx.GT(loop.extent, index(0)), inside, None)
+
+
+def _fixed_stores(loop: Any, accesses: Sequence[Access], around: Ranges) -> Iterator[Any]:
+    """The stores to one place that the loop does not move, and that nothing else in it touches."""
+    statements = loop.body.seq if isinstance(loop.body, tirx.SeqStmt) else [loop.body]
+    stores = [each for each in statements if isinstance(each, tirx.BufferStore) and not is_cell(each.buffer)]
+    defined = [each.var for each in statements if isinstance(each, tirx.Bind)]
+    ranges = (*around, range_of(loop, {}))
+    for store in stores:
+        if any(depends_on(each, [loop.loop_var, *defined]) or reads_memory(each) for each in store.indices):
+            continue
+        group = [each for each in accesses if each.buffer.same_as(store.buffer)]
+        written = [each for each in group if each.is_store]
+        if len(written) != 1:
+            continue
+        [here] = written
+        if all(each.indices == here.indices or are_disjoint(here, each, ranges) for each in group):
+            yield store
+
+
+def _with_cell(body: Any, store: Any, cell: Any) -> Any:
+    """`body` with a cell in place of the element that `store` writes."""
+
+    def is_place(buffer: Any, indices: Any) -> bool:
+        return buffer.same_as(store.buffer) and all(map(structural_equal, indices, store.indices))
+
+    def load(node):
+        return tirx.BufferLoad(cell, [index(0)]) if is_place(node.source, node.indices) else node
+
+    def stored(node):
+        return tirx.BufferStore(cell, node.value, [index(0)]) if is_place(node.buffer, node.indices) else node
+
+    return structural_map(body, [(TensorLoad, load), (tirx.BufferStore, stored)], order="post")

@@ -1,0 +1,404 @@
+"""Products of matrices among the loops of imperative functions: those of sizes that only the run shows go in tiles.
+
+Takes statements of such a function, and our target. Gives them with the loops of each product of which a size is
+unknown in tiles (`cpu_contraction`), together with what fills its result before, with copies of its operands in another
+order, and with what follows element by element; no other pass of loops looks into what it made. Refuses nothing::
+
+    for i, j: c[i, j] = 0
+    for i, k, j: c[i, j] += a[i, k] * b[k, j]   ──►   tiles of relu(sum over k of a[i, k] * b[k, j])
+    for i, j: c[i, j] = relu(c[i, j])
+
+Any size may be unknown; of the sum's axes one at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.convolution.padded_images import core_of, with_core
+from mlirtri.lowering.schedule.cpu.loops.convolutions import (
+    inside_of,
+    is_convolution,
+    is_same,
+    is_scaled,
+    tiles_of,
+    without_cell,
+)
+from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED
+from mlirtri.lowering.schedule.cpu.matmul.rule import are_dots, open_loops
+from mlirtri.lowering.tir.blocks import CHEAP_CALLS
+from mlirtri.lowering.tir.contraction import Axis, Contraction, shortened, size_of, without_units
+from mlirtri.lowering.tir.products import Product, product_of
+from mlirtri.lowering.tir.statements import depends_on, index, new_buffer, sequence
+from mlirtri.lowering.tir.tiles import replaced
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
+
+
+def with_products(statement: Any, target: Target) -> Any:
+    """The statement with its products of unknown size in tiles."""
+    if isinstance(statement, tirx.AttrStmt):
+        body = with_products(statement.body, target)
+        return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, body)
+    if not isinstance(statement, tirx.SeqStmt):
+        return statement
+    return _Sequence(list(statement.seq), target).made()
+
+
+@dataclass(frozen=True)
+class _Nest:
+    """Perfect loops from 0 on around one store."""
+
+    axes: tuple[Axis, ...]
+    store: Any
+    names: tuple[Any, ...] = ()
+    """Stores of named values before it, each into a buffer of its own for one element."""
+
+    @property
+    def variables(self) -> list[Any]:
+        return [axis.variable for axis in self.axes]
+
+    def reaches_all(self) -> bool:
+        """Whether each axis is a place of the store, and goes through the whole dimension."""
+        pairs = zip(self.store.indices, self.store.buffer.ty.shape, strict=True)
+        sizes = {place: size for place, size in pairs if not (_is_zero(place) and is_same(size, 1))}
+        return len(sizes) == len(self.axes) and all(
+            variable in sizes and is_same(extent, sizes[variable])
+            for variable, extent in ((axis.variable, axis.extent) for axis in self.axes)
+        )
+
+
+def _nest(statement: Any) -> _Nest | None:
+    axes: list[Axis] = []
+    while isinstance(statement, tirx.For):
+        extent = statement.extent
+        is_plain = statement.step is None and isinstance(statement.min, tirx.IntImm) and statement.min.value == 0
+        if not is_plain or depends_on(extent, [axis.variable for axis in axes]) or _loads(extent):
+            return None
+        axes.append(Axis(statement.loop_var, int(extent) if isinstance(extent, tirx.IntImm) else extent))
+        statement = without_cell(statement.body)
+    *names, store = statement.seq if isinstance(statement, tirx.SeqStmt) else [statement]
+    if not axes or not isinstance(store, tirx.BufferStore) or not all(isinstance(each, tirx.Bind) for each in names):
+        return None
+    # Not `Let`: stood there once per vector, TVM takes each for another value of the same variable.
+    cells = {name.var: new_buffer(name.var.name, str(name.var.ty), 1) for name in names}
+    loads = {name: tirx.BufferLoad(cell, [index(0)]) for name, cell in cells.items()}
+    stores = [tirx.BufferStore(cells[name.var], replaced(name.value, loads), [index(0)]) for name in names]
+    return _Nest(tuple(axes), replaced(store, loads), tuple(stores))
+
+
+class _Sequence:
+    """Statements after each other, of which some become products; what is absorbed is None."""
+
+    def __init__(self, statements: list[Any], target: Target):
+        self.statements, self.target = statements, target
+        self.nests = [_nest(each) for each in statements]
+        self.allocated = [each.buffer for each in statements if isinstance(each, tirx.AllocBuffer)]
+
+    def made(self) -> Any:
+        copies: list[int] = []
+        for at, nest in enumerate(self.nests):
+            product = None if nest is None or self.statements[at] is None else _product(nest)
+            if product is not None:
+                copies += self._in_tiles(at, product)
+        for at in sorted(set(copies), reverse=True):
+            buffer = self.nests[at].store.buffer
+            makers = [each for each in set(copies) if self.nests[each].store.buffer.same_as(buffer)]
+            if not any(self._uses(other, buffer) for other in range(len(self.statements)) if other not in makers):
+                self.statements[at] = None
+                self._drop_allocation(buffer)
+        return sequence(*(each for each in self.statements if each is not None))
+
+    def _drop_allocation(self, buffer: Any) -> None:
+        for at, each in enumerate(self.statements):
+            if isinstance(each, tirx.AllocBuffer) and each.buffer.same_as(buffer):
+                self.statements[at] = None
+
+    def _uses(self, at: int, buffer: Any) -> bool:
+        statement = self.statements[at]
+        is_use = statement is not None and not isinstance(statement, tirx.AllocBuffer)
+        return is_use and depends_on(statement, [buffer])
+
+    def _in_tiles(self, at: int, product: Product) -> list[int]:
+        """Put tiles in the place of a product; gives the copies that they do not read any more."""
+        copies: list[int] = []
+        convolution = self._convolution(at, product, copies)
+        if convolution is None:
+            operands = (product.left, product.right)
+            left, right = (self._through_copies(at, each, product.result, copies) for each in operands)
+            if not product.rows and not are_dots(left, right, product.reduced):
+                return []
+        else:
+            left, right = convolution.left, convolution.right
+        start = self._start(at, product)
+        sums = tirx.decl_buffer(product.result.ty.shape, product.result.dtype, "sum", layout=None)
+        places = list(product.update.indices)
+        total = tirx.BufferLoad(sums, places)
+        if start is None:
+            total = tirx.BufferLoad(product.result, places) + total
+        stores, private, followers, moved = self._followers(at, product, [left, right], total)
+        contraction = replace(_contraction(product, left, right, sums, stores), private=tuple(private))
+        made = (open_loops if convolution is None else tiles_of)(contraction, self.target)
+        if made is None:
+            return []
+        self.statements[at] = _finished(made)
+        for each in [*followers, *([] if start is None else [start])]:
+            self.statements[each] = None
+        if moved:  # what followers write is allocated before
+            self.statements[at] = sequence(*(self.statements[each] for each in moved), self.statements[at])
+            for each in moved:
+                self.statements[each] = None
+        return copies
+
+    def _convolution(self, at: int, product: Product, copies: list[int]) -> Product | None:
+        """The product as a convolution, if it can be, of an image without its padding; None where it is none."""
+        for image in (self._without_padding, lambda _at, product, _copies: product.right):
+            found: list[int] = []
+            operands = (product.left, image(at, product, found))
+            if operands[1] is not None:
+                left, right = (self._through_copies(at, each, product.result, found) for each in operands)
+                made = replace(product, left=left, right=right)
+                if is_convolution(made):
+                    copies += found
+                    return made
+        return None
+
+    def _without_padding(self, at: int, product: Product, copies: list[int]) -> Any:
+        """The right operand with what is put inside of an image, and a condition, for the image; None if it is none."""
+        load = core_of(product.right)
+        if not isinstance(load, TensorLoad) or not any(load.source.same_as(each) for each in self.allocated):
+            return None
+        stores = [number for number in range(len(self.statements)) if self._writes(number, load.source)]
+        nests = [self.nests[number] for number in stores]
+        if len(stores) != 2 or stores[-1] >= at or None in nests or any(nest.names for nest in nests):
+            return None
+        fill, copy = nests
+        inner = _loads(copy.store.value)
+        if not fill.reaches_all() or len(inner) != 1 or inner[0].source.same_as(product.result):
+            return None
+        if any(self._writes(number, inner[0].source) for number in range(stores[0], at)):
+            return None
+        extents = {axis.variable: axis.extent for axis in copy.axes}
+        inside = inside_of(fill.store, copy.store, extents, load.indices)
+        copies += stores
+        return None if inside is None else with_core(product.right, inside)
+
+    def _through_copies(self, at: int, operand: Any, result: Any, copies: list[int]) -> Any:
+        """The operand with what copies are of in place of the copies, unless that is the result."""
+
+        def load(node: Any) -> Any:
+            found = self._copy_before(at, node.source)
+            if found is None or any(each.source.same_as(result) for each in _loads(self.nests[found].store.value)):
+                return node
+            nest = self.nests[found]
+            copies.append(found)
+            pairs = zip(nest.store.indices, node.indices, strict=True)
+            values = {place: value for place, value in pairs if isinstance(place, tirx.Var)}
+            return replaced(nest.store.value, values)
+
+        known = len(copies)
+        operand = structural_map(operand, (TensorLoad, load), order="post")
+        return operand if len(copies) == known else self._through_copies(at, operand, result, copies)
+
+    def _copy_before(self, at: int, buffer: Any) -> int | None:
+        """The statement that makes all of a buffer by moving or converting another one, which stays as it is."""
+        if not any(buffer.same_as(each) for each in self.allocated):
+            return None
+        stores = [number for number in range(len(self.statements)) if self._writes(number, buffer)]
+        if len(stores) != 1 or stores[0] >= at:
+            return None
+        nest = self.nests[stores[0]]
+        if nest is None or not nest.reaches_all() or not _moves(nest):
+            return None
+        [load] = _loads(nest.store.value)
+        if any(self._writes(number, load.source) for number in range(stores[0] + 1, at)):
+            return None
+        return stores[0]
+
+    def _writes(self, at: int, buffer: Any) -> bool:
+        found: list[Any] = []
+        statement = self.statements[at]
+        if statement is not None:
+            structural_walk(statement, (tirx.BufferStore, lambda node: found.append(node.buffer)))
+        return any(buffer.same_as(each) for each in found)
+
+    def _start(self, at: int, product: Product) -> int | None:
+        """The statement that fills the result with zeros, where it is the last one that touches it before."""
+        users = [number for number in range(at) if self._uses(number, product.result)]
+        nest = self.nests[users[-1]] if users else None
+        if nest is None or not nest.reaches_all() or not _is_zero(nest.store.value):
+            return None
+        spatial = {axis.variable: axis.extent for axis in (*product.batch, *product.rows, *product.columns)}
+        is_whole = all(
+            is_same(spatial.get(place, place), size)
+            for place, size in zip(product.update.indices, product.result.ty.shape, strict=True)
+        )
+        return users[-1] if is_whole else None
+
+    def _followers(
+        self, at: int, product: Product, read: Sequence[Any], total: Any
+    ) -> tuple[list[Any], list[Any], list[int], list[int]]:
+        """The stores behind the sum, buffers between them, the statements that they are of, and allocations before.
+
+        `read` are the operands that the tiles read, which other tiles must not write.
+        """
+        result, places = product.result, list(product.update.indices)
+        operands = [load.source for each in (product.left, product.right, *read) for load in _loads(each)]
+        stores, taken, moved, waiting = [tirx.BufferStore(result, total, places)], [], [], []
+        private: list[Any] = []
+        for number in range(at + 1, len(self.statements)):
+            if self._may_go_before(number, result, operands):
+                waiting.append(number)
+                continue
+            nest = self.nests[number]
+            made = None if nest is None else _in_terms_of(nest, result, places, product, operands)
+            if made is None:
+                break
+            *names, store = made
+            is_last = store.buffer.same_as(result)
+            is_only = is_last or not any(
+                self._uses(other, result)
+                for other in range(len(self.statements))
+                if other not in (at, number) and other > at
+            )
+            is_private = is_last or (is_only and any(result.same_as(each) for each in self.allocated))
+            stores = [_reading(each, result, total) for each in made] if is_private else [*stores, *made]
+            private = [each.buffer for each in names]
+            taken.append(number)
+            moved += waiting
+            break
+        return stores, private, taken, moved
+
+    def _may_go_before(self, number: int, result: Any, operands: Sequence[Any]) -> bool:
+        """Whether a statement has nothing to do with the product before it, and is a name or makes a line."""
+        statement, nest = self.statements[number], self.nests[number]
+        is_line = nest is not None and len(nest.axes) == 1 and nest.reaches_all()
+        if not (is_line or isinstance(statement, tirx.AllocBuffer | tirx.Bind)) or self._uses(number, result):
+            return False
+        return not any(self._writes(number, each) for each in operands)
+
+
+def _product(nest: _Nest) -> Product | None:
+    """The product of a nest that is one, with a size that only the run shows, in rows or batch alone."""
+    stored = set(nest.store.indices)  # no list: see `products`
+    summed = [each for each in nest.variables if each not in stored]
+    product = product_of(nest.store, nest.axes, summed)
+    if product is None or not product.columns or nest.names:
+        return None
+    if not any(map(_is_open, nest.axes)):
+        return None
+    product = _with_open_sum_first(product)
+    if product is None:
+        return None
+    places = list(product.update.indices)
+    variables = set(nest.variables)
+    are_plain = all(place in variables for place in places) and len(set(places)) == len(places)
+    operands = [load.source for each in (product.left, product.right) for load in _loads(each)]
+    reads_itself = any(each.same_as(product.result) for each in operands)
+    has_calls = any(_calls(each) or _names_values(each) for each in (product.left, product.right))
+    is_worth_it = _may_have(product.columns, 2) and _may_have(product.reduced, 4)
+    return product if are_plain and not reads_itself and not has_calls and is_worth_it else None
+
+
+def _is_open(axis: Axis) -> bool:
+    return not isinstance(axis.extent, int)
+
+
+def _with_open_sum_first(product: Product) -> Product | None:
+    """The product with the axis of its sum of which only the run shows the extent as the outermost one.
+
+    None where there are two of them, or where columns of open number are more than one axis.
+    """
+    columns = without_units(product.columns)
+    first = [axis for axis in product.reduced if _is_open(axis)]
+    if len(first) > 1 or (len(columns) > 1 and any(map(_is_open, columns))):
+        return None
+    return replace(product, reduced=(*first, *(axis for axis in product.reduced if not _is_open(axis))))
+
+
+def _may_have(axes: Sequence[Axis], least: int) -> bool:
+    size = size_of(axes)
+    return not isinstance(size, int) or size >= least
+
+
+def _in_terms_of(nest: _Nest, result: Any, places: Sequence[Any], product: Product, operands: list[Any]) -> Any:
+    """The nest's stores in the product's axes; None where it does not go element by element with the product."""
+    everything = [each.value for each in (*nest.names, nest.store)]
+    reads = [load for value in everything for load in _loads(value) if load.source.same_as(result)]
+    if any(str(each.buffer.dtype) == "bool" for each in nest.names) or any(map(_names_values, everything)):
+        return None
+    if not reads or len(nest.axes) != len(places):
+        return None
+    values = dict(zip(reads[0].indices, places, strict=True))
+    extents = {axis.variable: axis.extent for axis in (*product.batch, *product.rows, *product.columns)}
+    for axis in nest.axes:
+        if axis.variable not in values or not is_same(axis.extent, extents[values[axis.variable]]):
+            return None
+    *names, store = (replaced(each, values) for each in (*nest.names, nest.store))
+    target = store.buffer
+    if any(target.same_as(each) for each in operands) or len(set(store.indices)) != len(places):
+        return None
+    if not all(place in extents for place in store.indices):
+        return None
+    if target.same_as(result) and not all(map(structural_equal, store.indices, places)):
+        return None
+    for load in (load for each in (*names, store) for load in _loads(each.value)):
+        own = places if load.source.same_as(result) else store.indices if load.source.same_as(target) else None
+        if own is not None and not all(map(structural_equal, load.indices, own)):
+            return None
+    return [*names, store]
+
+
+def _reading(store: Any, buffer: Any, value: Any) -> Any:
+    """The store with a value in place of the elements of a buffer."""
+
+    def load(node: Any) -> Any:
+        return value if node.source.same_as(buffer) else node
+
+    return tirx.BufferStore(store.buffer, structural_map(store.value, (TensorLoad, load), order="post"), store.indices)
+
+
+def _contraction(product: Product, left: Any, right: Any, sums: Any, stores: Sequence[Any]) -> Contraction:
+    parts = (product.batch, product.rows, product.columns, product.reduced)
+    axes = [axis for part in parts for axis in part]
+    left, right, *stores = shortened([left, right, *stores], axes)
+    batch, rows, columns, reduced = map(without_units, parts)
+    return Contraction(
+        batch, rows, columns, reduced, left, right, product.dtype, sums, tuple(stores), (), product.add,
+        packs_left=not isinstance(left, TensorLoad),
+    )  # fmt: skip
+
+
+def _finished(statement: Any) -> Any:
+    return tirx.AttrStmt(index(0), FINISHED, index(1), statement)
+
+
+def _moves(nest: _Nest) -> bool:
+    value = nest.store.value
+    if nest.names or not is_scaled(value):
+        return False
+    return not any(map(_loads, _loads(value)[0].indices))
+
+
+def _loads(node: Any) -> list[Any]:
+    found: list[Any] = []
+    structural_walk(node, (TensorLoad, found.append))
+    return found
+
+
+def _names_values(node: Any) -> bool:
+    found: list[Any] = []
+    structural_walk(node, (tirx.Let, found.append))
+    return bool(found)
+
+
+def _calls(node: Any) -> bool:
+    found: list[Any] = []
+    structural_walk(node, (ir.Call, lambda call: found.append(str(getattr(call.op, "name", "")))))
+    return any(name.rsplit(".", 1)[-1] not in CHEAP_CALLS for name in found)
+
+
+def _is_zero(value: Any) -> bool:
+    return isinstance(value, tirx.FloatImm | tirx.IntImm) and value.value == 0

@@ -1,0 +1,182 @@
+"""Sums, products and extrema that a loop carries in cells: several partial results side by side, then one.
+
+Takes a serial loop whose only trace outside of it are cells that each iteration adds one term to. Gives statements that
+keep a vector of partial results per cell, combine them, and do the iterations that are left one by one. Float sums
+are reassociated, as BLAS and NumPy do it; extrema keep a NaN. Gives None for any other loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.lowering.schedule.cpu.common.strips import Shape, rest_loop, strip_loop
+from mlirtri.lowering.schedule.cpu.loops.accesses import Accesses, accesses_of, is_cell
+from mlirtri.lowering.tir.statements import depends_on, fresh, index, new_buffer, plus, sequence, whole
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
+
+PARTIAL_VECTORS = 4
+"""Vectors of partial results: as many additions as a core has under way at once."""
+_FLOATS = ("float32", "float64")
+Combine = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A cell that a loop adds terms to: how two partial results become one, and where partial results start."""
+
+    cell: Any
+    combine: Combine
+    start: Any
+    """The neutral element; None where a copy of the cell's value is one."""
+
+
+def sums_of(loop: Any) -> list[Sum] | None:
+    """The cells that this loop adds to, when that is all that it does."""
+    accesses = accesses_of(loop.body)
+    if accesses.is_opaque or not _is_only_cells(accesses):
+        return None
+    statements = list(loop.body.seq) if isinstance(loop.body, tirx.SeqStmt) else [loop.body]
+    values = {each.var: each.value for each in statements if isinstance(each, tirx.Bind)}
+    private = accesses.private
+    stores = [each for each in statements if isinstance(each, tirx.BufferStore) and each.buffer not in private]
+    written = [each.buffer for each in accesses.shared if each.is_store]
+    found = [_sum(store, values, written) for store in stores]
+    if not found or len(found) != len(written) or any(each is None for each in found):
+        return None
+    cells = [each.cell for each in found]
+    return found if _are_apart(statements, cells) else None
+
+
+def _is_only_cells(accesses: Accesses) -> bool:
+    return all(is_cell(each.buffer) for each in accesses.shared if each.is_store)
+
+
+def _are_apart(statements: list[Any], cells: list[Any]) -> bool:
+    """Whether each cell is read by its own sum only, and by names of its value that nothing else reads."""
+    for cell in cells:
+        names = [each.var for each in statements if isinstance(each, tirx.Bind) and _is_load(each.value, cell)]
+        for each in statements:
+            is_own = isinstance(each, tirx.BufferStore) and each.buffer.same_as(cell)
+            is_name = isinstance(each, tirx.Bind) and _is_load(each.value, cell)
+            if not is_own and not is_name and depends_on(each, [cell, *names]):
+                return False
+    return True
+
+
+def _is_load(expression: Any, buffer: Any) -> bool:
+    return isinstance(expression, TensorLoad) and expression.source.same_as(buffer)
+
+
+def _sum(store: Any, values: dict[Any, Any], written: list[Any]) -> Sum | None:
+    """What one store adds to its cell; None where that is no sum, product or extremum of floats."""
+    cell, dtype = store.buffer, str(store.value.ty)
+    if dtype not in _FLOATS:
+        return None
+    names = {name: value for name, value in values.items() if _is_load(value, cell)}
+    value = structural_map(store.value, (tirx.Var, lambda each: names.get(each, each)))
+    for kind, neutral in ((tirx.Add, -0.0), (tirx.Sub, -0.0), (tirx.Mul, 1.0)):
+        if isinstance(value, kind):
+            is_first = _is_load(value.a, cell)
+            term = value.b if is_first else value.a
+            if (not is_first and (kind is tirx.Sub or not _is_load(value.b, cell))) or depends_on(term, written):
+                return None
+            return Sum(cell, tirx.Mul if kind is tirx.Mul else tirx.Add, tirx.FloatImm(dtype, neutral))
+    return _extremum(value, cell, written) if isinstance(value, tirx.Select) else None
+
+
+def _extremum(value: Any, cell: Any, written: list[Any]) -> Sum | None:
+    """``select(a < b or isnan(a), a, b)``, where the cell is a or b."""
+    is_first = _is_load(value.true_value, cell)
+    term = value.false_value if is_first else value.true_value
+    if (not is_first and not _is_load(value.false_value, cell)) or depends_on(term, written):
+        return None
+    if not _compares(value.condition, cell, term):
+        return None
+
+    def combine(own: Any, other: Any) -> Any:
+        def visit(node: Any) -> Any:
+            if _is_load(node, cell):
+                return own
+            return other if structural_equal(node, term) else node
+
+        rules = [(kind, visit) for kind in {TensorLoad: None, type(term): None}]
+        return structural_map(value, rules, order="post")
+
+    return Sum(cell, combine, None)
+
+
+def _compares(condition: Any, cell: Any, term: Any) -> bool:
+    """Whether a condition is ``cell < term`` in some order, possibly or one of both being NaN."""
+    comparison = condition.a if isinstance(condition, tirx.Or) else condition
+    if not isinstance(comparison, tirx.LT | tirx.GT | tirx.LE | tirx.GE):
+        return False
+    sides = (comparison.a, comparison.b)
+    return all(_is_load(each, cell) or structural_equal(each, term) for each in sides)
+
+
+def in_vectors(loop: Any, count: Any, lanes: int) -> Any:
+    """The loop, which runs `count` times, with vectors of partial results; None where it is no sum, or too short.
+
+    With one lane, as for columns, which are no neighbours in memory, several partial results stand for a vector.
+    """
+    known = count.value if isinstance(count, tirx.IntImm) else None
+    least = max(2 * lanes, PARTIAL_VECTORS)
+    if loop.step is not None or (known is not None and known < least):
+        return None
+    sums = sums_of(loop)
+    if sums is None:
+        return None
+    vectors = 1 if known is not None and known < PARTIAL_VECTORS * lanes else PARTIAL_VECTORS
+    wide = vectors * lanes
+    partial = {each.cell: new_buffer(f"{each.cell.name}_partial", each.cell.dtype, 1, wide) for each in sums}
+    steps = [tirx.AllocBuffer(buffer) for buffer in partial.values()]
+    steps += [_started(each, partial[each.cell], lanes, wide) for each in sums]
+    done = index(0)
+    for width in sorted({wide, lanes} - {1}, reverse=True):
+        if known is not None and known - done.value < width:
+            continue
+        strips = strip_loop(loop, done, count, Shape(width // lanes, lanes), partial)
+        if strips is None:
+            return None
+        steps.append(strips)
+        done = whole(count, width)
+    steps += [_combined(each, partial[each.cell], lanes, wide) for each in sums]
+    rest = rest_loop(loop, done, count)
+    if known is not None:
+        return sequence(*steps, *rest)
+    # Few iterations are faster without.
+    return tirx.IfThenElse(tirx.GE(count, index(least)), sequence(*steps, *rest), fresh(loop))
+
+
+def _started(one: Sum, buffer: Any, lanes: int, wide: int) -> Any:
+    value = tirx.BufferLoad(one.cell, [index(0)]) if one.start is None else one.start
+    return sequence(*(_store(buffer, first, lanes, lambda at: value) for first in range(0, wide, lanes)))
+
+
+def _combined(one: Sum, buffer: Any, lanes: int, wide: int) -> Any:
+    """Halves added to halves, down to one, which is added to the cell."""
+
+    def load(at: Any) -> Any:
+        return tirx.BufferLoad(buffer, [index(0), at])
+
+    def halved(half: int) -> Iterator[Any]:
+        width = min(lanes, half)
+        for first in range(0, half, width):
+            yield _store(buffer, first, width, lambda at: one.combine(load(at), load(plus(at, index(half)))))
+
+    halves = [wide >> step for step in range(1, wide.bit_length())]
+    total = one.combine(tirx.BufferLoad(one.cell, [index(0)]), load(index(0)))
+    steps = [step for half in halves for step in halved(half)]
+    return sequence(*steps, tirx.BufferStore(one.cell, total, [index(0)]))
+
+
+def _store(buffer: Any, first: int, width: int, value: Callable[[Any], Any]) -> Any:
+    """Store into `width` neighbours of a buffer of partial results, as one vector."""
+    if width == 1:
+        return tirx.BufferStore(buffer, value(index(first)), [index(0), index(first)])
+    lane = tirx.Var("lane", "int64")
+    at = plus(index(first), lane)
+    store = tirx.BufferStore(buffer, value(at), [index(0), at])
+    return tirx.For(lane, index(0), index(width), tirx.ForKind.VECTORIZED, store)

@@ -1,0 +1,232 @@
+"""Schedules an imperative PrimFunc: its loops in parallel, as vectors, its sums side by side.
+
+Takes the PrimFunc of `loops_to_primfunc` and our target. Gives a `Schedule` of the same function with other loops, or
+None for a PrimFunc that is no imperative one. Loops that are neither marked ``mlirtri.parallel`` nor proven independent
+stay in order.
+
+    for i:  # parallel                                   parallel i:
+        for j:  # parallel                       ──►         for j in strips of 8: B[i, j:j+8] = A[i, j:j+8] * 2
+            B[i, j] = A[i, j] * 2                            for j in the rest: B[i, j] = A[i, j] * 2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.common.strips import Shape, last_strip, rest_loop, strip_loop
+from mlirtri.lowering.schedule.cpu.loops.dependence import PARALLEL
+from mlirtri.lowering.schedule.cpu.loops.fusion import fused
+from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED, prepare, with_parts
+from mlirtri.lowering.schedule.cpu.loops.products import with_products
+from mlirtri.lowering.schedule.cpu.loops.reductions import in_vectors
+from mlirtri.lowering.schedule.cpu.loops.threads import on_threads, work_of
+from mlirtri.lowering.schedule.cpu.loops.transposes import squares_of
+from mlirtri.lowering.schedule.cpu.loops.vector_choice import (
+    GOOD,
+    contains_loops,
+    fit_of,
+    is_around_innermost,
+    is_written_out,
+    parallel_loops_in,
+    shares_reads,
+)
+from mlirtri.lowering.tir.linear_forms import Linear, LoopRange, least, linear, range_of
+from mlirtri.lowering.tir.statements import fresh, index, sequence, whole, with_body
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, SBlockRealize, Schedule, structural_map, tirx
+
+IMPERATIVE = "mlirtri.imperative"
+"""Attribute of a PrimFunc that is statements, not a loop nest around one block."""
+ROWS = 8
+"""Rows that a product does together, so that what it reads of its right operand is used for each."""
+VECTORS = 4
+"""Vectors of results that a sum over rows does together, as many as it takes to have no addition wait for another."""
+VECTORS_OF_ROWS = 3
+"""The same for several rows: 24 vectors of results, 3 of the right operand, and 5 registers for the rest."""
+ENOUGH_ITERATIONS = 8
+"""Iterations of a loop that are enough for the threads to share."""
+Ranges = tuple[LoopRange, ...]
+
+
+def loops(function: PrimFunc, target: Target) -> Schedule | None:
+    """The rule for imperative functions."""
+    if IMPERATIVE not in (function.attrs or {}):
+        return None
+    return Schedule(scheduled(function, target), error_render_level="fast")
+
+
+def scheduled(function: PrimFunc, target: Target) -> PrimFunc:
+    """The function with its loops scheduled."""
+
+    sizes = _sizes_of(function)
+
+    def visit(block: Any) -> Any:
+        if isinstance(block.body, SBlockRealize):
+            return block
+        body = _Scheduler(target).visit(fused(prepare(with_products(block.body, target))), sizes)
+        body = structural_map(body, (tirx.AttrStmt, _bare), order="post")
+        return SBlock(
+            block.iter_vars, block.reads, block.writes, block.name_hint, body, block.init, block.alloc_buffers,
+            block.match_buffers, block.annotations,
+        )  # fmt: skip
+
+    return function.with_body(structural_map(function.body, (SBlock, visit), order="post"))
+
+
+def _bare(statement: Any) -> Any:
+    return statement.body if statement.attr_key == FINISHED else statement
+
+
+def _sizes_of(function: PrimFunc) -> Ranges:
+    """The sizes of arrays that only the run shows, which are not negative."""
+    shapes = [size for parameter in function.params for size in getattr(parameter.ty, "shape", ())]
+    unknown = dict.fromkeys(size for size in shapes if isinstance(size, tirx.Var))
+    return tuple(LoopRange(size, Linear(), None) for size in unknown)
+
+
+class _Scheduler:
+    """One function's statements on the way, outermost first."""
+
+    def __init__(self, target: Target):
+        self.target = target
+        self.is_threaded = target.threads == 1
+        """Whether no more threads are to be had here."""
+
+    def visit(self, statement: Any, around: Ranges) -> Any:
+        if not isinstance(statement, tirx.For):
+            return with_parts(statement, lambda part: self.visit(part, around))
+        if statement.step is not None:
+            return self._inside(statement, around)
+        if PARALLEL in statement.annotations:
+            return self._parallel(statement, around)
+        fit = fit_of(statement)
+        lanes = fit.lanes if fit.share >= GOOD else 1
+        # Gathers take longer than an addition waits for the one before.
+        vectors = in_vectors(statement, count_of(statement, around), lanes) if fit.is_known else None
+        return self._inside(statement, around) if vectors is None else vectors
+
+    def _inside(self, loop: Any, around: Ranges) -> Any:
+        return with_body(loop, self.visit(loop.body, (*around, range_of(loop, {}))))
+
+    def _parallel(self, loop: Any, around: Ranges) -> Any:
+        """A loop of independent iterations, on several threads if none around it is."""
+        if self.is_threaded or _is_small_around_larger(loop):
+            return self._in_order(loop, around)
+        self.is_threaded = True
+        made = self._in_order(loop, around)
+        self.is_threaded = False
+        return on_threads(made, work_of(loop))
+
+    def _in_order(self, loop: Any, around: Ranges) -> Any:
+        """A loop of independent iterations that is itself, or contains, the one for vectors."""
+        squares = squares_of(loop)
+        if squares is not None:
+            return tirx.IfThenElse(squares.is_enough, squares.statement, fresh(self._in_vectors(loop, around)))
+        return self._in_vectors(loop, around)
+
+    def _in_vectors(self, loop: Any, around: Ranges) -> Any:
+        fit = fit_of(loop)
+        inner = [fit_of(each) for each in parallel_loops_in(loop.body)]
+        better = [each for each in inner if each.is_good and each.share >= fit.share]
+        made = self._vectors(loop, fit.lanes, around) if fit.is_good and not better else None
+        if made is None and better and shares_reads(loop) and is_around_innermost(loop):
+            made = self._rows(loop, around)
+        return self._inside(loop, around) if made is None else made
+
+    def _vectors(self, loop: Any, lanes: int, around: Ranges) -> Any:
+        """The loop as strips of vectors; None where its iterations part."""
+        count = count_of(loop, around)
+        known = count.value if isinstance(count, tirx.IntImm) else None
+        while known is not None and lanes > max(1, known):
+            lanes //= 2
+        if lanes < 2:
+            return None
+        if not contains_loops(loop.body):
+            smallest = 2 if known is not None else max(2, lanes // 2)
+            return _narrowing(loop, count, lanes, smallest)
+        vectors = VECTORS_OF_ROWS if is_written_out(loop.body) else VECTORS
+        if known is not None:
+            return _overlapping(loop, count, Shape(max(1, min(vectors, known // lanes)), lanes))
+        return _overlapping_if_enough(loop, count, [Shape(1, lanes), Shape(vectors, lanes)])
+
+    def _rows(self, loop: Any, around: Ranges) -> Any:
+        """Several iterations of the loop written out together; None where they part."""
+        count = count_of(loop, around)
+        rows = min(ROWS, count.value) if isinstance(count, tirx.IntImm) else ROWS
+        shape = Shape(rows, 1)
+        strips = strip_loop(loop, index(0), count, shape) if rows > 1 else None
+        if strips is None:
+            return None
+        done = whole(count, rows)
+        parts = [strips, *rest_loop(loop, done, count)]
+        if not isinstance(count, tirx.IntImm):
+            return self._rows_at_run_time(loop, count, shape, strips, around)
+        if count.value - done.value > 1:
+            parts[1:] = [strip_loop(loop, done, count, Shape(count.value - done.value, 1))]
+        return sequence(*(self._inside(part, around) for part in parts))
+
+    def _rows_at_run_time(self, loop: Any, count: Any, shape: Shape, strips: Any, around: Ranges) -> Any:
+        """The same for a number of iterations that the run shows: the last ones go together with some once more."""
+        done = whole(count, shape.width)
+        last = tirx.IfThenElse(tirx.GT(count, done), self.visit(last_strip(loop, done, count, shape), around), None)
+        [each] = rest_loop(loop, index(0), count)
+        together = sequence(self._inside(strips, around), last)
+        return tirx.IfThenElse(tirx.GE(count, index(shape.width)), together, self._inside(each, around))
+
+
+def _narrowing(loop: Any, count: Any, lanes: int, smallest: int) -> Any:
+    """The loop as vectors, then as one of half as many lanes and so on, what is left one by one; or None."""
+    done, steps = index(0), []
+    while lanes >= smallest:
+        if not isinstance(count, tirx.IntImm) or count.value - done.value >= lanes:
+            steps.append(strip_loop(loop, done, count, Shape(1, lanes)))
+            done = whole(count, lanes)
+        lanes //= 2
+    return None if any(each is None for each in steps) else sequence(*steps, *rest_loop(loop, done, count))
+
+
+def _overlapping_if_enough(loop: Any, count: Any, shapes: Sequence[Shape]) -> Any:
+    """The widest strips that the loop is long enough for, one by one where it is for none; None where they part."""
+    [made] = rest_loop(loop, index(0), count)
+    for shape in shapes:
+        strips = _overlapping(loop, count, shape)
+        if strips is None:
+            return None
+        made = tirx.IfThenElse(tirx.GE(count, index(shape.width)), strips, made)
+    return made
+
+
+def _overlapping(loop: Any, count: Any, shape: Shape) -> Any:
+    """A loop with loops inside, at least as long as a strip, as strips, of which the last may overlap; or None.
+
+    Loops inside take the same time for one column as for a strip of them.
+    """
+    done = whole(count, shape.width)
+    strips = strip_loop(loop, index(0), count, shape)
+    if strips is None:
+        return None
+    if isinstance(count, tirx.IntImm) and count.value == done.value:
+        return strips
+    last = last_strip(loop, done, count, shape)
+    if not isinstance(count, tirx.IntImm):
+        last = tirx.IfThenElse(tirx.GT(count, done), last, None)
+    return sequence(strips, last)
+
+
+def _is_small_around_larger(loop: Any) -> bool:
+    """Whether a loop has too few iterations for all threads, and is nothing but a loop with more."""
+    inner = loop.body
+    is_nest = isinstance(inner, tirx.For) and PARALLEL in inner.annotations
+    known = [each.extent for each in (loop, inner) if isinstance(getattr(each, "extent", None), tirx.IntImm)]
+    return is_nest and len(known) == 2 and known[0].value < ENOUGH_ITERATIONS < known[1].value
+
+
+def count_of(loop: Any, around: Ranges) -> Any:
+    """How often a loop runs, which is never less than 0."""
+    extent = loop.extent
+    if isinstance(extent, tirx.IntImm):
+        return index(max(0, extent.value))
+    form = linear(extent, {})
+    smallest = None if form is None else least(form, around)
+    return extent if smallest is not None and smallest >= 0 else tirx.max(extent, index(0))

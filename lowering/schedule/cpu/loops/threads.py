@@ -1,0 +1,76 @@
+"""Which loops are worth several threads: how much work a statement is, and the loop that runs on all of them.
+
+Takes scheduled TIR loops. Gives them with one loop parallel, behind a condition where only the run knows how much work
+there is: a launch takes about 3 µs, which is some thirty thousand plain steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.lowering.schedule.cpu.common.parallel import worth
+from mlirtri.lowering.tir.blocks import CHEAP_CALLS
+from mlirtri.lowering.tir.statements import depends_on, fresh, index, sequence, substituted, with_body
+from mlirtri.lowering.toolchain.tvm_names import ir, structural_walk, tirx
+
+PARALLEL_POINTS = 65536
+"""Plain steps below which a second thread costs more than it saves."""
+CALL_POINTS = 16
+"""How many plain steps one with a function call such as `exp` is worth."""
+UNKNOWN_EXTENT = 16
+"""Iterations that a loop is taken to have where its bounds do not say."""
+
+
+def work_of(statement: Any) -> Any:
+    """An expression for the number of plain steps of a statement, in terms of what is defined outside of it."""
+    changing: list[Any] = []
+
+    def bind(node: Any) -> None:
+        changing.append(node.var)
+
+    def store(node: Any) -> None:
+        changing.append(node.buffer)
+
+    structural_walk(statement, [(tirx.Bind, bind), (tirx.BufferStore, store)])
+    return _work(statement, changing)
+
+
+def _work(statement: Any, changing: list[Any]) -> Any:
+    if isinstance(statement, tirx.For):
+        inside = _work(statement.body, changing)
+        extent = statement.extent
+        if depends_on(extent, changing):
+            extent = index(UNKNOWN_EXTENT)
+        middle = statement.min + tirx.floordiv(extent, index(2))
+        return substituted(inside, statement.loop_var, middle) * extent
+    if isinstance(statement, tirx.SeqStmt):
+        return sum((_work(each, changing) for each in statement.seq), index(0))
+    if isinstance(statement, tirx.BufferStore | tirx.Bind):
+        return index(CALL_POINTS if _calls(statement.value) else 1)
+    if isinstance(statement, tirx.While):
+        return _work(statement.body, changing) * index(UNKNOWN_EXTENT)
+    if isinstance(statement, tirx.IfThenElse):
+        return _work(statement.then_case, changing)
+    return _work(statement.body, changing) if isinstance(statement, tirx.AttrStmt) else index(0)
+
+
+def _calls(expression: Any) -> bool:
+    found: list[Any] = []
+    structural_walk(expression, (ir.Call, lambda call: found.append(str(getattr(call.op, "name", "")))))
+    return any(name.rsplit(".", 1)[-1] not in CHEAP_CALLS for name in found)
+
+
+def on_threads(made: Any, work: Any) -> Any:
+    """What a parallel loop was made into, with its first loop on all threads where `work` is enough for that."""
+    if isinstance(work, tirx.IntImm):
+        return _first_parallel(made) if worth(work.value >= PARALLEL_POINTS) else made
+    condition = tirx.GE(work, index(PARALLEL_POINTS))
+    return tirx.IfThenElse(condition, _first_parallel(made), fresh(made))
+
+
+def _first_parallel(made: Any) -> Any:
+    if isinstance(made, tirx.IfThenElse):
+        # The first arm is that of long loops.
+        return tirx.IfThenElse(made.condition, _first_parallel(made.then_case), made.else_case)
+    first, *others = made.seq if isinstance(made, tirx.SeqStmt) else [made]
+    return sequence(with_body(first, first.body, kind=tirx.ForKind.PARALLEL), *others)

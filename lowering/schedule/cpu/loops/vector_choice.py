@@ -1,0 +1,141 @@
+"""Which loop of a nest becomes vectors: the one along which neighbours in memory are read and written.
+
+Takes TIR loops marked by `loop_interchange`. Gives how well each would do, and how many lanes its vectors have.
+Changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.lowering.schedule.cpu.common.parallel import worth
+from mlirtri.lowering.schedule.cpu.common.vector_stores import PARTS
+from mlirtri.lowering.schedule.cpu.loops.accesses import Access, Accesses, accesses_of
+from mlirtri.lowering.schedule.cpu.loops.dependence import PARALLEL
+from mlirtri.lowering.toolchain.tvm_names import structural_walk, tirx
+from mlirtri.lowering.tvm_targets import vector_bits
+
+GOOD = 0.6
+"""Share of the accesses that has to be to one place, or to neighbours, for a loop to be worth vectors."""
+LOOP_WEIGHT = 8
+"""How much more an access counts for each loop around it that moves it: others leave it in a register."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How well the iterations of a loop would go side by side."""
+
+    share: float
+    """Share of the accesses that are to one place or to neighbours."""
+    stores_fit: bool
+    """Whether all stores are to neighbours."""
+    is_known: bool
+    """Whether it is known of every access how far apart neighbouring iterations are; not so for `x[places[i]]`."""
+    lanes: int
+    """Elements of the widest dtype in a vector register; 1 where there can be no vectors."""
+
+    @property
+    def is_good(self) -> bool:
+        return self.lanes > 1 and self.stores_fit and worth(self.share >= GOOD)
+
+
+def fit_of(loop: Any) -> Fit:
+    """How well this loop would do as vectors."""
+    accesses = accesses_of(loop.body)
+    total = fitting = 0
+    stores_fit = is_known = True
+    for each in accesses.shared:
+        step = step_of(each, loop.loop_var)
+        if step == PARTS and _is_part(each):
+            step = 1
+        weight = LOOP_WEIGHT ** sum(_moves(each, one.variable) for one in each.loops)
+        total += weight
+        fitting += weight if step in (0, 1) else 0
+        stores_fit &= step == 1 or not each.is_store
+        is_known &= step is not None
+    return Fit(fitting / total if total else 0.0, stores_fit, is_known, lanes_of(accesses))
+
+
+def _is_part(access: Access) -> bool:
+    """Whether an access is to one part of a complex number: all of a vector's are read at once, and shuffled."""
+    size = access.buffer.ty.shape[-1]
+    return isinstance(size, tirx.IntImm) and size.value == PARTS and not access.indices[-1].terms
+
+
+def step_of(access: Access, variable: Any) -> int | None:
+    """How many elements further an access is in the next iteration; None where that is not known."""
+    distance, stride = 0, 1
+    for form, size in zip(reversed(access.indices), reversed(access.buffer.ty.shape), strict=True):
+        if form is None:
+            return None
+        if factor := form.factor(variable):
+            if stride is None:
+                return None
+            distance += factor * stride
+        stride = stride * size.value if stride is not None and isinstance(size, tirx.IntImm) else None
+    return distance
+
+
+def lanes_of(accesses: Accesses) -> int:
+    """Lanes of a vector of the widest element, taken as 32 bits or more; 1 where TVM has no vectors."""
+    dtypes = {str(each.buffer.dtype) for each in accesses.found}
+    if not dtypes or "bfloat16" in dtypes:
+        return 1
+    return vector_bits() // max(32, *(int(each.buffer.dtype.bits) for each in accesses.found))
+
+
+def parallel_loops_in(statement: Any) -> list[Any]:
+    """The marked loops inside a statement, in program order."""
+    found: list[Any] = []
+
+    def visit(loop: Any) -> None:
+        if PARALLEL in loop.annotations:
+            found.append(loop)
+
+    structural_walk(statement, (tirx.For, visit), order="pre")
+    return found
+
+
+def contains_loops(statement: Any) -> bool:
+    """Whether there is a loop inside a statement that is not written out."""
+    found: list[Any] = []
+
+    def visit(loop: Any) -> None:
+        if loop.kind != tirx.ForKind.UNROLLED:
+            found.append(loop)
+
+    structural_walk(statement, [(tirx.For, visit), (tirx.While, found.append)])
+    return bool(found)
+
+
+def shares_reads(loop: Any) -> bool:
+    """Whether several iterations of a loop read the same in a serial loop inside, as the rows of a product do."""
+    serial: list[Any] = []
+
+    def visit(inner: Any) -> None:
+        if PARALLEL not in inner.annotations:
+            serial.append(inner.loop_var)
+
+    structural_walk(loop.body, (tirx.For, visit))
+    loads = [each for each in accesses_of(loop.body).shared if not each.is_store and each.loops]
+    return any(
+        step_of(each, loop.loop_var) == 0 and any(_moves(each, variable) for variable in serial) for each in loads
+    )
+
+
+def _moves(access: Access, variable: Any) -> bool:
+    """Whether an access is to another place in the next iteration, be it a known number of elements further or not."""
+    return any(form is not None and form.factor(variable) for form in access.indices)
+
+
+def is_around_innermost(loop: Any) -> bool:
+    """Whether no marked loop inside of this one has another inside of it."""
+    return not any(parallel_loops_in(inner.body) for inner in parallel_loops_in(loop.body))
+
+
+def is_written_out(statement: Any) -> bool:
+    """Whether a statement does something for several iterations of a loop that it was in."""
+    found: list[Any] = []
+    structural_walk(statement, (tirx.For, lambda loop: found.append(loop.kind)))
+    return tirx.ForKind.UNROLLED in found

@@ -1,0 +1,141 @@
+"""Contractions of one row or a few, whose right operand lies along the columns: it is read once, row by row.
+
+Takes a `Contraction` with at most `MOST_ROWS` rows. Gives statements that keep the sums of a stretch of columns in the
+first cache while they run down the right operand, several of its rows at a time::
+
+    parallel over batch, stretches of columns:
+        sums = 0
+        for four k at a time:  for vectors:  sums[row, v] += left[row, k] * right[k, v] + … (four)
+        stores of sums
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.common.tile_sizes import Cut, loop_kind
+from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, TilePlace
+from mlirtri.lowering.tir.contraction import Contraction, Values, size_of
+from mlirtri.lowering.tir.statements import index, new_buffer, sequence
+from mlirtri.lowering.tir.tiles import counted, in_lanes, nested, ramp, replaced, spread, temporary, zero_of
+from mlirtri.lowering.toolchain.tvm_names import tirx
+
+MOST_ROWS = 3
+STRETCH = 32
+"""Vectors of columns that are done together: what memory gives in one stream, and sums that stay in the first cache."""
+STEPS = 4
+"""Rows of the right operand for each time that the sums are read and written."""
+
+
+def column_sums(contraction: Contraction, lanes: int, target: Target) -> Any:
+    """The statements that compute the contraction."""
+    return _Columns(contraction, lanes, target).statement()
+
+
+class _Columns:
+    def __init__(self, contraction: Contraction, lanes: int, target: Target):
+        self.contraction, self.lanes, self.target = contraction, lanes, target
+        self.columns, self.rows = size_of(contraction.columns), size_of(contraction.rows)
+        vectors = -(-self.columns // lanes)
+        stretches = max(-(-vectors // STRETCH), min(target.threads, vectors // 4), 1)
+        self.cut = Cut(vectors, stretches)
+        self.sums = temporary("sums", contraction.dtype, [self.rows, self.cut.size, lanes])
+
+    def statement(self) -> Any:
+        contraction, cut = self.contraction, self.cut
+        work = size_of(contraction.batch) * self.rows * cut.total * size_of(contraction.reduced)
+
+        def task(position: Any) -> Any:
+            batch = spread(contraction.batch, tirx.floordiv(position, index(cut.count)))
+            number = tirx.floormod(position, index(cut.count))
+            return sequence(tirx.AllocBuffer(self.sums), self._stretch(batch, number))
+
+        return counted("task", size_of(contraction.batch) * cut.count, task, loop_kind(work, self.target))
+
+    def _stretch(self, batch: Values, number: Any) -> Any:
+        """One stretch of columns; the last one may end inside of a vector."""
+        cut = self.cut
+        first = number * index(cut.size) - tirx.max(index(0), number - index(cut.large))
+        size: Any = cut.size
+        if cut.large < cut.count:
+            size = tirx.Select(tirx.LT(number, index(cut.large)), index(cut.size), index(cut.size - 1))
+        rest = self.columns % self.lanes
+        if not rest:
+            return self._vectors(batch, first, size, self.lanes, 0)
+        last = cut.size - (cut.large < cut.count)
+        partial = [self._vectors(batch, first, last - 1, self.lanes, 0)] if last > 1 else []
+        partial.append(self._vectors(batch, first, 1, rest, last - 1))
+        if cut.count == 1:
+            return sequence(*partial)
+        is_last = tirx.EQ(number, index(cut.count - 1))
+        return tirx.IfThenElse(is_last, sequence(*partial), self._vectors(batch, first, size, self.lanes, 0))
+
+    def _vectors(self, batch: Values, first: Any, count: Any, lanes: int, before: int) -> Any:
+        """So many vectors of a stretch, from vector number `before` of it on, each with so many lanes."""
+        zero = tirx.Broadcast(zero_of(self.contraction.dtype), self.lanes)
+
+        def start(row: Any, at: Any) -> Any:
+            return tirx.BufferStore(self.sums, zero, [row, at, ramp(index(0), self.lanes)])
+
+        def finish(row: Any, at: Any) -> Any:
+            column = (first + at) * index(self.lanes)
+            place = TilePlace(batch, row, 1, column, 1, lanes)
+            sums = new_buffer("row_sums", self.contraction.dtype, 1, self.lanes)
+            everything = ramp(index(0), self.lanes)
+            copy = tirx.BufferStore(sums, tirx.BufferLoad(self.sums, [row, at, everything]), [index(0), everything])
+            tile = Tile(self.contraction, self.lanes, place, ReductionBlock(index(0), 1, 1, None, ()))
+            return sequence(tirx.AllocBuffer(sums), copy, tile.store(index(0), index(0), lanes, sums, index(0)))
+
+        def each(make: Any) -> Any:
+            return counted(
+                "row", self.rows, lambda row: counted("vector", count, lambda at: make(row, at + index(before)))
+            )
+
+        *outer, inner = self.contraction.reduced
+        whole, rest = divmod(inner.extent, STEPS)
+
+        def steps(values: Values) -> Any:
+            parts = []
+            if whole:
+                parts.append(
+                    counted(
+                        inner.variable.name,
+                        whole,
+                        lambda at: each(
+                            lambda row, v: self._add(batch, values, at * index(STEPS), STEPS, row, first, v, lanes)
+                        ),
+                    )
+                )
+            if rest:
+                at = index(whole * STEPS)
+                parts.append(each(lambda row, v: self._add(batch, values, at, rest, row, first, v, lanes)))
+            return sequence(*parts)
+
+        return sequence(each(start), nested(outer, steps), each(finish))
+
+    def _add(
+        self, batch: Values, outer: Values, at: Any, steps: int, row: Any, first: Any, vector: Any, lanes: int
+    ) -> Any:
+        """Some rows of the right operand, added to one vector of sums."""
+        inner = self.contraction.reduced[-1].variable
+        sums = new_buffer("vector_sums", self.contraction.dtype, self.lanes)
+        place, everything = [ramp(index(0), lanes)], ramp(index(0), self.lanes)
+        made = [
+            tirx.AllocBuffer(sums),
+            tirx.BufferStore(sums, tirx.BufferLoad(self.sums, [row, vector, everything]), [everything]),
+        ]
+        for step in range(steps):
+            values = {**batch, **outer, inner: at + index(step)}
+            right = new_buffer(f"right{step}", str(self.contraction.right.ty.dtype), lanes)
+
+            def element(lane: Any, values: Values = values, right: Any = right) -> Any:
+                columns = spread(self.contraction.columns, (first + vector) * index(self.lanes) + lane)
+                return tirx.BufferStore(right, replaced(self.contraction.right, {**values, **columns}), [lane])
+
+            left = replaced(self.contraction.left, {**values, **spread(self.contraction.rows, row)})
+            left = left if lanes == 1 else tirx.Broadcast(left, lanes)
+            added = self.contraction.add(tirx.BufferLoad(sums, place), left, tirx.BufferLoad(right, place))
+            made += [tirx.AllocBuffer(right), in_lanes(lanes, element), tirx.BufferStore(sums, added, place)]
+        made.append(tirx.BufferStore(self.sums, tirx.BufferLoad(sums, [everything]), [row, vector, everything]))
+        return sequence(*made)

@@ -1,0 +1,156 @@
+"""A tile of a contraction both of whose operands lie along the sum: lanes hold parts of it, added up in the end.
+
+Takes what `cpu_tile_body.Tile` takes, of one vector of columns. Gives statements that read both operands where they
+are, so that a product with few rows, or one, costs no more than to read its right operand::
+
+    for a few columns:  dots = 0                          a vector for each row and column
+        for k in vectors:  dots[row, column] += left[row, k:k+16] * right[column, k:k+16]
+        sums[row, column] = the lanes of dots[row, column] together
+    stores of sums
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mlirtri.lowering.schedule.cpu.matmul.tile import Tile
+from mlirtri.lowering.tir.contraction import Values
+from mlirtri.lowering.tir.statements import index, new_buffer, sequence
+from mlirtri.lowering.tir.tiles import counted, groups_of, in_lanes, nested, parts_of, ramp, replaced, spread, zero_of
+from mlirtri.lowering.toolchain.tvm_names import tirx
+
+MOST_ROWS = 6
+"""Rows of a tile: with four columns, their vectors and those of both operands are all registers that there are."""
+
+
+class DotTile(Tile):
+    """One tile's statements, with lanes along the innermost axis of the sum."""
+
+    def body(self) -> Any:
+        [sums] = self.sums
+        width = 4 if self.place.rows > 1 else 8
+        if not isinstance(self.place.columns, int):
+            return self._open_body(sums, width)
+        count = self._count(0)
+        whole, rest = divmod(count, width)
+        made = [tirx.AllocBuffer(sums)]
+        if whole:
+            made.append(counted("group", whole, lambda at: self._dots(sums, at * index(width), width)))
+        if rest:
+            made.append(self._dots(sums, index(whole * width), rest))
+        rows = self._written_rows(lambda row: self.store(row, index(0), count, sums, index(0)))
+        return sequence(*made, rows)
+
+    def _open_body(self, sums: Any, width: int) -> Any:
+        """For columns of which only the run shows how many: the last one stands for those that are not there."""
+        groups = parts_of(self.place.columns, width)
+        dots = counted("group", groups, lambda at: self._dots(sums, at * index(width), width))
+
+        def of_row(row: Any) -> Any:
+            return groups_of(self.place.columns, self.lanes, lambda at, count: self.store(row, at, count, sums, at))
+
+        return sequence(tirx.AllocBuffer(sums), dots, self._written_rows(of_row))
+
+    def _column(self, at: Any) -> Values:
+        """The columns' values at a column of the tile."""
+        column = self.place.column + at
+        if not isinstance(self.place.columns, int):
+            column = tirx.min(column, self.place.column + self.place.columns - index(1))
+        return spread(self.contraction.columns, column)
+
+    def _dots(self, sums: Any, first: Any, width: int) -> Any:
+        """The sums of some columns."""
+        dtype, rows = self.contraction.dtype, self.place.rows
+        dots = [new_buffer(f"dots{at}", dtype, rows, self.lanes) for at in range(width)]
+        zero = tirx.Broadcast(zero_of(dtype), self.lanes)
+        *outer, inner = self.contraction.reduced
+        whole, rest = divmod(inner.extent, self.lanes)
+
+        def step(values: Values, start: Any, count: int) -> Any:
+            return self._step_of(dots, first, {**values, inner.variable: start}, count)
+
+        def steps(values: Values) -> Any:
+            parts = []
+            if whole:
+                parts.append(
+                    counted(inner.variable.name, whole, lambda at: step(values, at * index(self.lanes), self.lanes))
+                )
+            if rest:
+                parts.append(step(values, index(whole * self.lanes), rest))
+            return sequence(*parts)
+
+        def together(row: Any) -> Any:
+            return self._together([tirx.BufferLoad(dot, self._at(row)) for dot in dots], sums, row, first)
+
+        made = [tirx.AllocBuffer(dot) for dot in dots]
+        made.append(self._rows_of(lambda row: sequence(*(tirx.BufferStore(dot, zero, self._at(row)) for dot in dots))))
+        return sequence(*made, nested(outer, steps), self._rows_of(together))
+
+    def _rows_of(self, make: Callable[[Any], Any]) -> Any:
+        return counted("row", self.place.rows, make, tirx.ForKind.UNROLLED)
+
+    def _step_of(self, dots: list[Any], first: Any, values: Values, count: int) -> Any:
+        """One vector of the sum, of `count` lanes."""
+        inner = self.contraction.reduced[-1].variable
+        start = values[inner]
+        rights = [
+            new_buffer(f"right{at}", str(self.contraction.right.ty.dtype), count) for at in range(len(dots))
+        ]  # fmt: skip
+        made = []
+        for at, right in enumerate(rights):
+            columns = self._column(first + index(at))
+            fill = self._filled(right, self.contraction.right, {**values, **columns}, start, count)
+            made += [tirx.AllocBuffer(right), fill]
+
+        def of_row(row: Any) -> Any:
+            left = new_buffer("left", str(self.contraction.left.ty.dtype), count)
+            fill = self._filled(left, self.contraction.left, {**values, **self._rows(row)}, start, count)
+            lanes = ramp(index(0), count)
+            added = []
+            for dot, right in zip(dots, rights, strict=True):
+                operands = [tirx.BufferLoad(each, [lanes]) for each in (left, right)]
+                total = self.contraction.add(tirx.BufferLoad(dot, [row, lanes]), *operands)
+                added.append(tirx.BufferStore(dot, total, [row, lanes]))
+            return sequence(tirx.AllocBuffer(left), fill, *added)
+
+        return sequence(*made, self._rows_of(of_row))
+
+    def _filled(self, buffer: Any, operand: Any, values: Values, start: Any, count: int) -> Any:
+        """A vector of an operand along the sum."""
+        inner = self.contraction.reduced[-1].variable
+
+        def element(lane: Any) -> Any:
+            value = replaced(operand, {**self.place.batch, **values, inner: start + lane})
+            return tirx.BufferStore(buffer, value, [lane])
+
+        return in_lanes(count, element)
+
+    def _together(self, dots: list[Any], sums: Any, row: Any, first: Any) -> Any:
+        """The lanes of each vector added up, of all at once: halves of two vectors are one, until one is left."""
+        made: list[Any] = []
+        vectors, part = dots, self.lanes
+
+        def added(pair: list[Any]) -> Any:
+            """Sums of the first and the second half of each part of one vector, or of two."""
+            lanes = [lane for lane in range(sum(_lanes_of(each) for each in pair)) if lane % part < part // 2]
+            halves = [tirx.Shuffle(pair, [index(lane + at) for lane in lanes]) for at in (0, part // 2)]
+            room = new_buffer("halves", self.contraction.dtype, len(lanes))
+            everything = ramp(index(0), len(lanes))
+            made.extend([tirx.AllocBuffer(room), tirx.BufferStore(room, halves[0] + halves[1], [everything])])
+            return tirx.BufferLoad(room, [everything])
+
+        while part > 1:
+            pairs = [vectors[at : at + 2] for at in range(0, len(vectors), 2)]
+            if len(vectors) > 1:
+                # Sums of the last one twice: nobody reads the second ones.
+                pairs = [pair if len(pair) == 2 else pair * 2 for pair in pairs]
+            vectors = [added(pair) for pair in pairs]
+            part //= 2
+        [total] = vectors
+        store = tirx.BufferStore(sums, total, [row, ramp(first, _lanes_of(total))])
+        return sequence(*made, store)
+
+
+def _lanes_of(vector: Any) -> int:
+    return int(vector.ty.dtype.lanes)

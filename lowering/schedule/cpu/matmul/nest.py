@@ -1,0 +1,306 @@
+"""Writes the loops of a contraction on the CPU: tiles in registers, operands packed, what follows done on the tile.
+
+Takes a `Contraction` and our target. Gives the statements that compute it::
+
+    copy right:  P[batch, vector, k, lane]             columns as vectors, the last one filled up with zeros
+    parallel over batch, chunks of columns, chunks of rows:
+        for block of k, column tile, row tile:
+            the tile (`cpu_tile_body`)
+
+Rows and columns are cut into tiles of at most two sizes (`cpu_tiles`), so nothing is left over for scalar loops.
+Knows no PrimFunc and no schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mlirtri.lowering.core.cpu import cache_bytes
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.common.tile_sizes import (
+    PARALLEL_VECTORS,
+    Cut,
+    OpenCut,
+    OpenVectors,
+    Tiles,
+    lanes_for,
+    loop_kind,
+    sizes_of,
+    tiles_for,
+)
+from mlirtri.lowering.schedule.cpu.matmul.column_sums import column_sums
+from mlirtri.lowering.schedule.cpu.matmul.dot_tile import MOST_ROWS as MOST_DOT_ROWS
+from mlirtri.lowering.schedule.cpu.matmul.dot_tile import DotTile
+from mlirtri.lowering.schedule.cpu.matmul.packing import packed_left, packed_right, packed_terms, turned_right
+from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, TilePlace, has_long_stores
+from mlirtri.lowering.tir.contraction import Contraction, Values, Way, size_of
+from mlirtri.lowering.tir.statements import index, sequence
+from mlirtri.lowering.tir.tiles import (
+    at_least,
+    at_most,
+    counted,
+    parts_of,
+    quotient,
+    remainder,
+    sized,
+    spread,
+    temporary,
+)
+from mlirtri.lowering.toolchain.tvm_names import tirx
+from mlirtri.lowering.tvm_targets import vector_registers
+
+
+def contraction_loops(contraction: Contraction, target: Target, least: int = 1) -> Any:
+    """The statements that compute the contraction on this CPU, packing included; it has at least so many rows."""
+    lanes = lanes_for(contraction.dtype)
+    if contraction.way is Way.COLUMNS:
+        return column_sums(contraction, lanes, target)
+    before: list[Any] = []
+    if contraction.way is Way.DOTS:
+        rows = size_of(contraction.rows)
+        cut = Cut(rows, -(-rows // MOST_DOT_ROWS)) if isinstance(rows, int) else OpenCut(rows, MOST_DOT_ROWS)
+        tiles = Tiles(cut, _single_vectors(contraction, lanes))
+        if contraction.turns_right:
+            contraction, before = turned_right(contraction, target)
+        return sequence(*before, _nests(contraction, lanes, target, tiles, DotTile))
+    if contraction.packs_left:
+        contraction, statements = packed_left(contraction, target)
+        before += statements
+    if contraction.column_terms is not None:
+        contraction, statements = packed_terms(contraction, lanes, target)
+        before += statements
+    if contraction.packs_right:
+        contraction, statements = packed_right(contraction, lanes, target)
+        before += statements
+    rows, columns = size_of(contraction.rows), size_of(contraction.columns)
+    tiles = tiles_for(rows, columns, lanes, vector_registers(), least)
+    return sequence(*before, _nests(contraction, lanes, target, tiles, Tile))
+
+
+def _nests(contraction: Contraction, lanes: int, target: Target, tiles: Tiles, kind: type[Tile]) -> Any:
+    """The loops around the tiles; where only the run shows whether they are worth threads, in two ways."""
+    nest = _Nest(contraction, lanes, target, tiles, kind)
+    if isinstance(nest.work, int) or target.threads == 1:
+        return nest.statement()
+    alone = _Nest(contraction, lanes, replace(target, threads=1), tiles.short(), kind)
+    are_worth_it = tirx.GE(nest.work, index(PARALLEL_VECTORS))
+    return tirx.IfThenElse(are_worth_it, nest.statement(tirx.ForKind.PARALLEL), alone.statement())
+
+
+def _single_vectors(contraction: Contraction, lanes: int) -> Cut | OpenVectors:
+    columns = size_of(contraction.columns)
+    if not isinstance(columns, int):
+        return OpenVectors(columns, 1, lanes)
+    return Cut(-(-columns // lanes), -(-columns // lanes))
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """How the nest around a tile is cut: tiles per chunk, and iterations of the outermost reduction per block."""
+
+    row_tiles: Any
+    """An expression where only the run shows how large something is."""
+    most_row_tiles: int
+    """At most so many, where the reduction is cut into blocks."""
+    column_tiles: int
+    reduced: Any
+    count: Any
+    """Blocks of the reduction."""
+
+
+class _Nest:
+    """The loops around the tiles of one contraction."""
+
+    def __init__(self, contraction: Contraction, lanes: int, target: Target, tiles: Tiles, kind: type[Tile]):
+        self.contraction, self.lanes, self.target, self.tiles, self.kind = contraction, lanes, target, tiles, kind
+        self.columns = size_of(contraction.columns)
+        self.named: list[Any] = []
+        """Values that have names in all loops: sizes that only the run shows."""
+        self.blocks = self._blocks()
+        self.count = self.blocks.count
+        self.sums = self._room_for_sums()
+        self.room = None
+        if kind is Tile and (has_long_stores(contraction) or isinstance(tiles.vectors, OpenVectors)):
+            shape = [tiles.rows.size, tiles.vectors.size * lanes]
+            self.room = temporary("finished", contraction.dtype, shape)
+
+    def _named(self, name: str, value: Any) -> Any:
+        """A value, by a name where it is an expression: one that is written out everywhere takes long to simplify."""
+        if isinstance(value, int):
+            return value
+        variable = tirx.Var(name, "int64")
+        self.named.append(tirx.Bind(variable, value))
+        return variable
+
+    def _blocks(self) -> _Blocks:
+        """What stays in the second cache: vectors of the right operand, and of the left one the rows of a chunk."""
+        contraction, rows, vectors = self.contraction, self.tiles.rows, self.tiles.vectors
+        element = lanes_for("int8") // lanes_for(contraction.dtype)
+        step = element * size_of(contraction.reduced[1:])
+        share = cache_bytes()[2] // 4
+        deepest = max(1, share // (vectors.size * self.lanes * step))
+        first = contraction.reduced[0].extent
+        count = 1 if self.kind is DotTile else self._named("blocks", at_least(parts_of(first, deepest), 1))
+        depth = self._named("depth", _parts(first, count))
+        if isinstance(depth, int):
+            deepest, count = depth, -(-first // depth) if isinstance(count, int) else count
+        most = max(1, share // (deepest * step * rows.size))
+        column_tiles = min(vectors.count, 4) if isinstance(vectors, Cut) else 4
+        batch = size_of(contraction.batch)
+        if all(isinstance(each, int) for each in (rows.count, vectors.count, batch, depth)):
+            row_tiles, column_tiles = self._for_threads(min(rows.count, most), column_tiles)
+            return _Blocks(row_tiles, row_tiles, column_tiles, depth, count)
+        row_tiles = most
+        if not isinstance(depth, int):
+            # A short sum leaves room for more rows; one that is cut into blocks has as many as there is room for sums.
+            row_tiles = tirx.truncdiv(index(most * deepest), at_most(at_least(first, 1), deepest))
+        if self.target.threads > 1:
+            others = batch * parts_of(vectors.count, column_tiles)
+            row_tiles = at_most(row_tiles, parts_of(sized(rows.count) * others, 4 * self.target.threads))
+        return _Blocks(self._named("row_tiles", at_least(row_tiles, 1)), most, column_tiles, depth, count)
+
+    def _for_threads(self, row_tiles: int, column_tiles: int) -> tuple[int, int]:
+        """Tiles per chunk, halved until there are enough chunks for the threads."""
+        rows, vectors, batch = self.tiles.rows.count, self.tiles.vectors.count, size_of(self.contraction.batch)
+        enough = 4 * self.target.threads if self.target.threads > 1 else 1
+        while batch * -(-rows // row_tiles) * -(-vectors // column_tiles) < enough:
+            if row_tiles == column_tiles == 1:
+                break
+            if row_tiles >= column_tiles:
+                row_tiles = -(-row_tiles // 2)
+            else:
+                column_tiles = -(-column_tiles // 2)
+        return row_tiles, column_tiles
+
+    def _room_for_sums(self) -> Any:
+        """A chunk's sums between blocks of the reduction."""
+        if isinstance(self.count, int) and self.count == 1:
+            return None
+        tile = [self.tiles.rows.size, self.tiles.vectors.size * self.lanes]
+        shape = [self.blocks.column_tiles, self.blocks.most_row_tiles, *tile]
+        return temporary("sums", self.contraction.dtype, shape)
+
+    @property
+    def work(self) -> Any:
+        """Vector operations of all tiles together."""
+        contraction, tiles = self.contraction, self.tiles
+        return tiles.rows.total * tiles.vectors.total * size_of(contraction.batch) * size_of(contraction.reduced)
+
+    def statement(self, kind: Any = None) -> Any:
+        contraction, rows, vectors = self.contraction, self.tiles.rows, self.tiles.vectors
+        # One for no rows: TVM looks for divisions by 0 even where a size that it has proven leaves nothing to do.
+        row_chunks = self._named("row_chunks", at_least(_parts(rows.count, self.blocks.row_tiles), 1))
+        column_chunks = self._named("column_chunks", at_least(parts_of(vectors.count, self.blocks.column_tiles), 1))
+        tasks = size_of(contraction.batch) * row_chunks * column_chunks
+
+        def task(position: Any) -> Any:
+            row_chunk, rest = remainder(position, row_chunks), quotient(position, row_chunks)
+            column_chunk = remainder(rest, column_chunks)
+            values = spread(contraction.batch, quotient(rest, column_chunks))
+            body = counted("block", self.count, lambda block: self._chunk(values, row_chunk, column_chunk, block))
+            rooms = [tirx.AllocBuffer(each) for each in (self.sums, self.room) if each is not None]
+            return sequence(*rooms, body)
+
+        if kind is None and isinstance(self.work, int):
+            kind = loop_kind(self.work, self.target)
+        return sequence(*self.named, counted("task", tasks, task, kind))
+
+    def _chunk(self, batch: Values, row_chunk: Any, column_chunk: Any, block: Any) -> Any:
+        """All tiles of a chunk, for one block of the reduction."""
+        rows, blocks = self.tiles.rows, self.blocks
+
+        def column_tile(column_at: Any, tile: Any) -> Any:
+            def row_tiles(column: Any, vectors: int, columns: int) -> Any:
+                def row_tile(row_at: Any, number: Any) -> Any:
+                    part = ReductionBlock(block, self.count, blocks.reduced, self.sums, (column_at, row_at))
+
+                    def body(row: Any, tall: int, last: Any = None) -> Any:
+                        place = TilePlace(batch, row, tall, column, vectors, columns, last)
+                        return self.kind(self.contraction, self.lanes, place, part, self.room).body()
+
+                    return self._by_size(rows, number, body)
+
+                made = self._tiles_of(rows, blocks.row_tiles, row_chunk, row_tile)
+                return made if self.contraction.column_range is None else self._in_range(column, columns, made)
+
+            return self._by_column_size(tile, row_tiles)
+
+        return self._tiles_of(self.tiles.vectors, blocks.column_tiles, column_chunk, column_tile)
+
+    def _in_range(self, column: Any, columns: int, made: Any) -> Any:
+        """The tiles of some columns, if there is something to do in them."""
+        low, high = self.contraction.column_range
+        return tirx.IfThenElse(tirx.And(tirx.LT(column, high), tirx.LT(low, column + index(columns))), made, None)
+
+    def _tiles_of(
+        self, cut: Cut | OpenCut | OpenVectors, chunk: Any, number: Any, body: Callable[[Any, Any], Any]
+    ) -> Any:
+        """The loop over the tiles of a chunk; `body` gets the place in the chunk, and the tile's number."""
+        first, extent = number * sized(chunk), chunk
+        if not isinstance(cut, Cut) or not isinstance(chunk, int):
+            extent = tirx.min(sized(chunk), sized(cut.count) - first)
+        elif cut.count % chunk:
+            # Even parts: a thread that gets a short one waits for the others.
+            chunks = parts_of(cut.count, chunk)
+            first, end = (quotient(each * index(cut.count), chunks) for each in (number, number + index(1)))
+            extent = end - first
+        return counted("tile", extent, lambda at: body(at, first + at))
+
+    def _by_size(self, cut: Cut | OpenCut, tile: Any, body: Callable[..., Any]) -> Any:
+        """`body` for the tile's first unit and size: one of two, or one that is enough for the rows of run time."""
+        if isinstance(cut, OpenCut):
+            return _by_height(cut, tile, body)
+        (large, count), *small = sizes_of(cut)
+        made = body(tile * index(large), large)
+        if not small:
+            return made
+        (size, _), first = small[0], tile * index(large - 1) + index(count)
+        return tirx.IfThenElse(tirx.LT(tile, index(count)), made, body(first, size))
+
+    def _by_column_size(self, tile: Any, body: Callable[[Any, int, int], Any]) -> Any:
+        """`body` for the tile's first column, vectors and columns: the last tile's last vector may be shorter."""
+        cut, lanes = self.tiles.vectors, self.lanes
+        if isinstance(cut, OpenVectors):
+            return _by_width(cut, tile, body)
+        made = self._by_size(cut, tile, lambda at, size: body(at * index(lanes), size, size * lanes))
+        rest = self.columns % lanes
+        if not rest:
+            return made
+        size = sizes_of(cut)[-1][0]
+        first = (cut.total - size) * lanes
+        last = body(index(first), size, self.columns - first)
+        return last if cut.count == 1 else tirx.IfThenElse(tirx.LT(tile, index(cut.count - 1)), made, last)
+
+
+def _parts(count: Any, size: Any) -> Any:
+    """How many parts of this size there are; either may be an expression."""
+    if isinstance(size, int):
+        return parts_of(count, size)
+    return tirx.truncdiv(size + count - index(1), size)
+
+
+def _by_width(cut: OpenVectors, tile: Any, body: Callable[[Any, int, Any], Any]) -> Any:
+    """`body` for a tile's first column, vectors and columns: a single vector is a tile of its own."""
+    width = cut.size * cut.lanes
+    first = tile * index(width)
+    left = cut.columns - first
+    made = body(first, cut.size, tirx.min(left, index(width)))
+    if cut.size == 1:
+        return made
+    return tirx.IfThenElse(tirx.GT(left, index(cut.lanes)), made, body(first, 1, left))
+
+
+def _by_height(cut: OpenCut, tile: Any, body: Callable[..., Any]) -> Any:
+    """A whole tile, or the smallest that is enough for the rows that are left."""
+    first, last = tile * index(cut.size), cut.total - index(1)
+    made, below = None, 0
+    for tall in reversed(cut.heights):
+        part = body(first, tall) if tall == below + 1 else body(first, tall, last)
+        made = part if made is None else tirx.IfThenElse(tirx.GE(last - first, index(below)), part, made)
+        below = tall
+    *_, lower, whole = (0, *reversed(cut.heights))
+    if whole == lower + 1:
+        return made
+    return tirx.IfThenElse(tirx.GE(last - first, index(whole - 1)), body(first, whole), made)

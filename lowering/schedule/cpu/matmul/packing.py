@@ -1,0 +1,265 @@
+"""Copies of a contraction's operands, in the order in which its tiles read them.
+
+Takes a `Contraction` and our target. Gives the contraction that reads the copy, and the statements that make it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.common.tile_sizes import MOST_VECTORS, lanes_for, shared
+from mlirtri.lowering.schedule.cpu.common.transposes import transposed
+from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, depends, lies_along, size_of
+from mlirtri.lowering.tir.statements import index, new_buffer, sequence
+from mlirtri.lowering.tir.tiles import (
+    counted,
+    flat,
+    in_lanes,
+    in_vectors,
+    nested,
+    parts_of,
+    quotient,
+    ramp,
+    remainder,
+    replaced,
+    sized,
+    spread,
+    temporary,
+    zero_of,
+)
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_walk, tirx
+
+VECTORS_TOGETHER = 8
+"""Neighbouring vectors that are read one after the other: one line of memory at a time is too little for a page."""
+
+TURNED = ("float32", "float64", "int32", "int64")
+"""Of these, squares are turned round in registers: gathering an element costs as much as a whole vector."""
+MOST_ROWS_TURNED = 256
+"""With more rows, the copy is less than a twentieth of the work, and not worth the longer compilation."""
+
+
+def packed_left(contraction: Contraction, target: Target) -> tuple[Contraction, list[Any]]:
+    """The contraction that reads its left operand from a copy, and what makes the copy.
+
+    The copy is row by row, or in vectors of rows where rows are neighbours in memory.
+    """
+    if _is_beside(contraction.left, contraction.rows):
+        lanes = lanes_for(str(contraction.left.ty.dtype))
+        copy = _VectorCopy(contraction, "left", contraction.left, contraction.rows, lanes)
+        return replace(contraction, left=copy.load(), packs_left=False), copy.statements(target)
+    load, statements = _copied_rows(contraction, "left", contraction.left, contraction.rows, target)
+    return replace(contraction, left=load, packs_left=False), statements
+
+
+def turned_right(contraction: Contraction, target: Target) -> tuple[Contraction, list[Any]]:
+    """The contraction that reads its right operand from a copy that lies along the sum, and what makes the copy."""
+    load, statements = _copied_rows(contraction, "right", contraction.right, contraction.columns, target)
+    return replace(contraction, right=load), statements
+
+
+def _copied_rows(
+    contraction: Contraction, name: str, operand: Any, own: Sequence[Axis], target: Target
+) -> tuple[Any, list[Any]]:
+    """An element of a copy ``[batch and own axes, sum …]`` of an operand, and what makes the copy."""
+    axes = [*(axis for axis in contraction.batch if depends(operand, [axis])), *own]
+    shape = [size_of(axes), *(axis.extent for axis in contraction.reduced)]
+    buffer = temporary(name, str(operand.ty.dtype), shape)
+    *outer, inner = contraction.reduced
+
+    def row(position: Any) -> Any:
+        return nested(outer, lambda values: along({**spread(axes, position), **values}))
+
+    def along(values: Values) -> Any:
+        return in_vectors(inner.extent, lanes_for("int32"), lambda at: store({**values, inner.variable: at}))
+
+    def store(values: Values) -> Any:
+        place = [flat(axes, values), *(values[axis.variable] for axis in contraction.reduced)]
+        return tirx.BufferStore(buffer, replaced(operand, values), place)
+
+    work = size_of(axes) * parts_of(size_of(contraction.reduced), lanes_for("int32"))
+    copy = shared("row", size_of(axes), row, work * 4, target)
+    place = [
+        flat(axes, {axis.variable: axis.variable for axis in axes}),
+        *(axis.variable for axis in contraction.reduced),
+    ]
+    return tirx.BufferLoad(buffer, place), [tirx.AllocBuffer(buffer), copy]
+
+
+def _is_beside(operand: Any, axes: Sequence[Axis]) -> bool:
+    """Whether neighbours along the last of the axes are neighbours in memory."""
+    loads: list[Any] = []
+    structural_walk(operand, (TensorLoad, loads.append))
+    return len(loads) == 1 and bool(axes) and lies_along(loads[0], axes[-1])
+
+
+def packed_right(contraction: Contraction, lanes: int, target: Target) -> tuple[Contraction, list[Any]]:
+    """The contraction that reads its right operand from a copy in vectors of columns, and what makes the copy."""
+    copy = _VectorCopy(contraction, "right", contraction.right, contraction.columns, lanes)
+    return replace(contraction, right=copy.load()), copy.statements(target)
+
+
+class _VectorCopy:
+    """A copy ``[batch, vector, sum …, lane]`` of an operand: vectors along some axes, with zeros behind their end."""
+
+    def __init__(self, contraction: Contraction, name: str, operand: Any, axes: Sequence[Axis], lanes: int):
+        self.operand, self.axes, self.lanes = operand, axes, lanes
+        self.reduced, self.rows = contraction.reduced, size_of(contraction.rows)
+        self.batch = [axis for axis in contraction.batch if depends(operand, [axis])]
+        self.total = size_of(axes)
+        self.is_open = not isinstance(self.total, int)
+        """Whether only the run shows how many vectors there are."""
+        self.vectors = parts_of(self.total, lanes)
+        self.turns = self._may_be_turned()
+        """Whether elements that are neighbours in memory are those along the sum."""
+        most = VECTORS_TOGETHER if self.is_open else min(self.vectors, VECTORS_TOGETHER)
+        self.group = most if _is_beside(operand, axes) else 1
+        """Vectors that are neighbours in memory, copied together."""
+        extents = [axis.extent for axis in self.reduced]
+        # Tiles of open columns are as wide at the end as elsewhere, and drop what comes of what lies there.
+        room = self.vectors + index(MOST_VECTORS - 1) if self.is_open else self.vectors
+        self.buffer = temporary(name, str(operand.ty.dtype), [size_of(self.batch), room, *extents, lanes])
+
+    def _may_be_turned(self) -> bool:
+        inner, dtype = self.reduced[-1], str(self.operand.ty.dtype)
+        is_read = isinstance(self.operand, TensorLoad) and lies_along(self.operand, inner)
+        if self.is_open or not isinstance(inner.extent, int):
+            return False
+        if not is_read or dtype not in TURNED or not lanes_for(dtype) == self.lanes >= 4:
+            return False
+        return isinstance(self.rows, int) and self.rows <= MOST_ROWS_TURNED and inner.extent >= self.lanes
+
+    def load(self) -> Any:
+        """An element of the copy, in terms of the axes."""
+        position = flat(self.axes, {axis.variable: axis.variable for axis in self.axes})
+        place = [
+            flat(self.batch, {axis.variable: axis.variable for axis in self.batch}),
+            tirx.floordiv(position, index(self.lanes)), *(axis.variable for axis in self.reduced),
+            tirx.floormod(position, index(self.lanes)),
+        ]  # fmt: skip
+        return tirx.BufferLoad(self.buffer, place)
+
+    def statements(self, target: Target) -> list[Any]:
+        panels = size_of(self.batch) * self.vectors
+        groups = parts_of(self.vectors, self.group)
+
+        def of_group(position: Any) -> Any:
+            batch, first = quotient(position, groups), remainder(position, groups)
+            first = first * index(self.group)
+            count: Any = self.group
+            if self.group > 1 and (self.is_open or self.vectors % self.group):
+                count = tirx.min(index(self.group), sized(self.vectors) - first)
+            if self.turns:
+                return self._turned(batch, first)
+            return nested(
+                self.reduced,
+                lambda values: counted("vector", count, lambda at: self._vector(values, batch, first + at)),
+            )
+
+        work = panels * size_of(self.reduced) * 4
+        return [tirx.AllocBuffer(self.buffer), shared("group", size_of(self.batch) * groups, of_group, work, target)]
+
+    def _turned(self, batch: Any, vector: Any) -> Any:
+        """One vector of the axes, for the whole sum: squares along the sum, turned round in registers."""
+        *outer, inner = self.reduced
+        last = index(inner.extent - self.lanes)
+        squares = -(-inner.extent // self.lanes)
+
+        def square(values: Values, at: Any) -> Any:
+            # The last square may do some of the one before once more.
+            return self._square(values, batch, vector, inner, tirx.min(at * index(self.lanes), last))
+
+        whole = nested(outer, lambda values: counted("square", squares, lambda at: square(values, at)))
+        if not self.total % self.lanes:
+            return whole
+        rest = nested(self.reduced, lambda values: self._vector(values, batch, vector))
+        if self.vectors == 1:
+            return rest
+        return tirx.IfThenElse(tirx.LT(vector, index(self.vectors - 1)), whole, rest)
+
+    def _square(self, values: Values, batch: Any, vector: Any, inner: Axis, start: Any) -> Any:
+        made, rows, everything = [], [], ramp(index(0), self.lanes)
+        first = tirx.Var("first", "int64")
+        for at in range(self.lanes):
+            room = new_buffer("row", str(self.buffer.dtype), self.lanes)
+            axes = spread(self.axes, vector * index(self.lanes) + index(at))
+            here = {**spread(self.batch, batch), **values, **axes}
+
+            def element(lane: Any, here: Values = here, room: Any = room) -> Any:
+                return tirx.BufferStore(room, replaced(self.operand, {**here, inner.variable: first + lane}), [lane])
+
+            made += [tirx.AllocBuffer(room), in_lanes(self.lanes, element)]
+            rows.append(tirx.BufferLoad(room, [everything]))
+        for at, turned in enumerate(transposed(rows, made)):
+            place = [batch, vector, *(values[axis.variable] for axis in self.reduced[:-1]), first + index(at)]
+            made.append(tirx.BufferStore(self.buffer, turned, [*place, everything]))
+        return sequence(tirx.Bind(first, start), *made)
+
+    def _vector(self, values: Values, batch: Any, vector: Any) -> Any:
+        place = [batch, vector, *(values[axis.variable] for axis in self.reduced)]
+        values = {**spread(self.batch, batch), **values}
+
+        def at_lane(lane: Any) -> Any:
+            here = {**values, **spread(self.axes, vector * index(self.lanes) + lane)}
+            return tirx.BufferStore(self.buffer, replaced(self.operand, here), [*place, lane])
+
+        whole, rest = in_lanes(self.lanes, at_lane), self.total % self.lanes
+        zero = tirx.Broadcast(zero_of(str(self.buffer.dtype)), self.lanes)
+        zeros = tirx.BufferStore(self.buffer, zero, [*place, ramp(index(0), self.lanes)])
+        if self.is_open:
+            partial = sequence(zeros, counted("lane", rest, at_lane))
+            return tirx.IfThenElse(tirx.LT(vector, quotient(self.total, self.lanes)), whole, partial)
+        if not rest:
+            return whole
+        partial = sequence(zeros, in_lanes(rest, at_lane))
+        if self.vectors == 1:
+            return partial
+        return tirx.IfThenElse(tirx.LT(vector, index(self.vectors - 1)), whole, partial)
+
+
+def packed_terms(contraction: Contraction, lanes: int, target: Target) -> tuple[Contraction, list[Any]]:
+    """The contraction that starts its columns' sums from a copy in vectors, and what adds that up."""
+    terms, axes = contraction.column_terms
+    batch = [axis for axis in contraction.batch if depends(terms, [axis])]
+    columns = size_of(contraction.columns)
+    is_open, vectors = not isinstance(columns, int), parts_of(columns, lanes)
+    room = vectors + index(MOST_VECTORS - 1) if is_open else vectors
+    buffer = temporary("terms", contraction.dtype, [size_of(batch), room, lanes])
+
+    def vector(position: Any) -> Any:
+        at_batch, at = quotient(position, vectors), remainder(position, vectors)
+        place, rest = [at_batch, at], columns % lanes
+        zero = tirx.Broadcast(zero_of(contraction.dtype), lanes)
+        start = tirx.BufferStore(buffer, zero, [*place, ramp(index(0), lanes)])
+
+        def added(count: Any) -> Any:
+            def element(values: Values) -> Any:
+                if not isinstance(count, int):
+                    return counted("lane", count, lambda lane: add(values, lane))
+                return in_lanes(count, lambda lane: add(values, lane))
+
+            return nested(axes, element, spread(batch, at_batch))
+
+        def add(values: Values, lane: Any) -> Any:
+            values = {**values, **spread(contraction.columns, at * index(lanes) + lane)}
+            sums = tirx.BufferLoad(buffer, [*place, lane])
+            return tirx.BufferStore(buffer, sums + replaced(terms, values), [*place, lane])
+
+        if is_open:
+            is_whole = tirx.LT(at, quotient(columns, lanes))
+            return sequence(start, tirx.IfThenElse(is_whole, added(lanes), added(rest)))
+        if not rest or vectors == 1:
+            return sequence(start, added(rest or lanes))
+        return sequence(start, tirx.IfThenElse(tirx.LT(at, index(vectors - 1)), added(lanes), added(rest)))
+
+    work = size_of(batch) * vectors * size_of(axes)
+    made = shared("panel", size_of(batch) * vectors, vector, work * 4, target)
+    position = flat(contraction.columns, {axis.variable: axis.variable for axis in contraction.columns})
+    place = [
+        flat(batch, {axis.variable: axis.variable for axis in batch}),
+        tirx.floordiv(position, index(lanes)), tirx.floormod(position, index(lanes)),
+    ]  # fmt: skip
+    copy = replace(contraction, column_terms=(tirx.BufferLoad(buffer, place), ()))
+    return copy, [tirx.AllocBuffer(buffer), made]

@@ -1,0 +1,386 @@
+"""The CPU rule for products of tensors: a contraction in tiles, with what surrounds it on the tile.
+
+Takes a PrimFunc with one block that is a product (`products`): matrix products, batched, transposed, with operands that
+are converted, with several axes of each kind. Elementwise work before goes into the copies of the operands, elementwise
+work behind is done on each tile. Gives None where there is no such block, or it is too small for vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mlirtri.lowering.core.cpu import cache_bytes
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.common.loops import spatial
+from mlirtri.lowering.schedule.cpu.common.tile_sizes import lanes_for
+from mlirtri.lowering.schedule.cpu.matmul.column_sums import MOST_ROWS
+from mlirtri.lowering.schedule.cpu.matmul.dot_instructions import add_halves, with_functions
+from mlirtri.lowering.schedule.cpu.matmul.dot_products import in_groups
+from mlirtri.lowering.schedule.cpu.matmul.named_stores import with_names_kept
+from mlirtri.lowering.schedule.cpu.matmul.nest import contraction_loops
+from mlirtri.lowering.tir.blocks import BlockFacts, leaf_blocks
+from mlirtri.lowering.tir.contraction import (
+    Axis,
+    Contraction,
+    Way,
+    depends,
+    lies_along,
+    shortened,
+    size_of,
+    without_units,
+)
+from mlirtri.lowering.tir.products import Product, only_product
+from mlirtri.lowering.tir.statements import index, sequence
+from mlirtri.lowering.tir.tiles import replaced
+from mlirtri.lowering.toolchain.tvm_names import (
+    IRModule,
+    PrimFunc,
+    SBlock,
+    SBlockRealize,
+    Schedule,
+    TensorLoad,
+    structural_map,
+    structural_walk,
+    tirx,
+)
+
+FEW_ROWS_IN_PLACE = 48
+"""Up to so many rows a right operand along the columns is read as it is, however large."""
+FEW_ROWS = 32
+"""Up to so many rows a right operand that lies along the sum is read as it is."""
+OPERATIONS_PER_SUM = 3
+"""What it takes to add up the lanes of a vector, when those of four are added up together."""
+
+
+def matmul(function: PrimFunc, target: Target) -> Schedule | None:
+    """The function with its product in tiles; None where there is no product worth a tile."""
+    found = only_product(function)
+    if found is None or not _is_worth_tiles(found[-1]) or _slides(found[-1]):
+        return None
+    return in_tiles(*found, _loops, target)
+
+
+def _loops(contraction: Contraction, target: Target) -> Any:
+    return _in_its_way(_way(contraction), target)
+
+
+def _in_its_way(contraction: Contraction, target: Target, least: int = 1) -> Any:
+    contraction = in_groups(contraction) if contraction.way is Way.TILES else contraction
+    statement = contraction_loops(contraction, target, least)
+    return with_functions(statement) if contraction.add is add_halves else statement
+
+
+def open_loops(contraction: Contraction, target: Target) -> Any:
+    """The statements of a contraction of which only the run shows some sizes."""
+    rows, columns, inner = size_of(contraction.rows), contraction.columns[-1], contraction.reduced[-1]
+    right = contraction.right
+    if isinstance(rows, int) and rows == 1 and are_dots(contraction.left, right, contraction.reduced):
+        return _in_its_way(replace(contraction, way=Way.DOTS), target)
+    if not all(isinstance(axis.extent, int) for axis in (*contraction.columns, *contraction.reduced)):
+        return _in_its_way(contraction, target)
+    few: Contraction | None = None
+    if all(_lies_along(each, inner) for each in (contraction.left, right)) and inner.extent >= lanes_for("float32"):
+        most, few = FEW_ROWS, replace(contraction, way=Way.DOTS)
+    elif isinstance(right, TensorLoad) and lies_along(right, columns):
+        most, few = FEW_ROWS_IN_PLACE, replace(contraction, packs_right=False)
+        if _right_bytes(contraction) <= cache_bytes()[2] // 2:
+            return _in_its_way(few, target)
+    if few is None or isinstance(rows, int):
+        return _in_its_way(contraction if few is None or rows > most else few, target)
+    many = _in_its_way(contraction, target, most + 1)
+    return tirx.IfThenElse(tirx.LE(rows, index(most)), _in_its_way(few, target), many)
+
+
+def are_dots(left: Any, right: Any, reduced: Sequence[Axis]) -> bool:
+    """Whether both operands lie along a sum of known length, which is worth vectors along it."""
+    inner = reduced[-1]
+    are_known = all(isinstance(axis.extent, int) for axis in reduced)
+    return (
+        are_known and inner.extent >= lanes_for("float32") and all(_lies_along(each, inner) for each in (left, right))
+    )
+
+
+def _right_bytes(product: Product | Contraction) -> int:
+    return size_of(product.columns) * size_of(product.reduced) * 4
+
+
+def _way(contraction: Contraction) -> Contraction:
+    """The contraction with how it is computed: few rows are done with by the time the right operand would be packed."""
+    rows, inner = size_of(contraction.rows), contraction.reduced[-1]
+    if rows <= MOST_ROWS and _lies_along(contraction.right, contraction.columns[-1]):
+        return replace(contraction, way=Way.COLUMNS)
+    lanes = lanes_for(contraction.dtype)
+    if not _lies_along(contraction.left, inner) or inner.extent < lanes_for("float32"):
+        return contraction
+    turns = not _lies_along(contraction.right, inner)
+    # What comes from memory comes faster to tiles, which read more rows side by side.
+    is_cached = rows * size_of(contraction.reduced) * 4 <= cache_bytes()[3]
+    is_narrow = size_of(contraction.columns) <= lanes and _is_plain(contraction) and is_cached
+    if not is_narrow and (turns or rows > FEW_ROWS):
+        return contraction
+    dots = replace(contraction, way=Way.DOTS, turns_right=turns)
+    return dots if _operations_of_dots(dots, lanes) < _operations_of_tiles(contraction, lanes) else contraction
+
+
+def _is_plain(contraction: Contraction) -> bool:
+    """Whether operands are read as they are: what is made of them would be made once for each group of columns."""
+    return all(isinstance(each, TensorLoad) for each in (contraction.left, contraction.right))
+
+
+def _operations_of_dots(contraction: Contraction, lanes: int) -> int:
+    """About how many instructions sums along lanes take, with what adds the lanes up and a copy, if there is one."""
+    *outer, inner = contraction.reduced
+    vectors = size_of(outer) * -(-inner.extent // lanes)
+    columns = size_of(contraction.columns)
+    copied = columns * size_of(contraction.reduced) if contraction.turns_right else 0
+    return size_of(contraction.rows) * columns * (vectors + OPERATIONS_PER_SUM) + copied
+
+
+def _operations_of_tiles(contraction: Contraction, lanes: int) -> int:
+    """About how many instructions tiles take, with the copy of the right operand."""
+    columns, reduced = size_of(contraction.columns), size_of(contraction.reduced)
+    copied = columns * reduced if contraction.packs_right else 0
+    return size_of(contraction.rows) * -(-columns // lanes) * reduced + copied
+
+
+def _lies_along(operand: Any, axis: Axis) -> bool:
+    """Whether an operand's elements along an axis are neighbours in memory, whatever is made of them."""
+    loads: list[Any] = []
+    structural_walk(operand, (TensorLoad, loads.append))
+    return len(loads) == 1 and lies_along(loads[0], axis)
+
+
+def in_tiles(
+    schedule: Schedule, block: BlockFacts, product: Product, loops: Callable[[Contraction, Target], Any], target: Target
+) -> Schedule | None:
+    """The function with `loops` of the product in one block, and what surrounds it done with it as far as it can be.
+
+    None where `loops` gives None.
+    """
+    function, blocks = schedule.mod["main"], leaf_blocks(schedule)
+    surroundings = _surroundings(function, schedule, blocks, block, product)
+    statement = loops(_contraction(product, surroundings), target)
+    if statement is None:
+        return None
+    for each in blocks:
+        if each.name not in surroundings.absorbed:
+            spatial(schedule, each, target)
+    made = _with_statement(schedule.mod["main"], blocks, block, surroundings, statement)
+    # What is stored may name values, and stands there once per vector.
+    return Schedule(tirx.transform.ConvertSSA()(IRModule({"main": made}))["main"])
+
+
+def _slides(product: Product) -> bool:
+    """Whether the right operand is read at sums of a column and a place in a window, which rules of their own do."""
+    loads: list[Any] = []
+    structural_walk(product.right, (TensorLoad, loads.append))
+    places = [place for load in loads for place in load.indices]
+    return any(depends(place, product.columns) and depends(place, product.reduced) for place in places)
+
+
+def _is_worth_tiles(product: Product) -> bool:
+    return size_of(product.columns) >= 2 and size_of(product.reduced) >= 4
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What is done together with the product."""
+
+    left: Any
+    right: Any
+    """The operands, with what makes their elements in place of loads of them."""
+    stores: tuple[Any, ...]
+    private: tuple[Any, ...]
+    absorbed: frozenset[str]
+    """Names of the blocks that are done then, the product's among them."""
+    buffers: tuple[Any, ...]
+    """What is not allocated any more."""
+
+
+def _surroundings(
+    function: PrimFunc, schedule: Schedule, blocks: list[BlockFacts], block: BlockFacts, product: Product
+) -> Surroundings:
+    at = next(number for number, each in enumerate(blocks) if each.name == block.name)
+    left, right, before = _with_producers(schedule, blocks[:at], [product.left, product.right])
+    followers = _followers(schedule, blocks[at + 1 :], product)
+    absorbed = {block.name, *before, *(name for name, _ in followers)}
+    inner = schedule.get(schedule.get_sblock("root")).alloc_buffers
+    outside = [read.buffer for each in blocks if each.name not in absorbed for read in each.reads]
+
+    def is_private(buffer: Any) -> bool:
+        return any(buffer.same_as(one) for one in inner) and not any(buffer.same_as(one) for one in outside)
+
+    stores = [] if is_private(product.result) else [product.update]
+    private = []
+    for _, body in followers:
+        scratch = list(body.alloc_buffers)
+        private += [*scratch, *(store.buffer for store in _stores_of(body) if is_private(store.buffer))]
+        stores += _stores_of(body)
+    gone = [buffer for each in blocks if each.name in absorbed for buffer in [each.target] if is_private(buffer)]
+    stores, named = with_names_kept(stores)
+    distinct = (*dict.fromkeys(private), *named)
+    return Surroundings(left, right, tuple(stores), distinct, frozenset(absorbed), tuple(gone))
+
+
+def _with_producers(schedule: Schedule, before: list[BlockFacts], operands: list[Any]) -> tuple[Any, Any, list[str]]:
+    """The operands with elementwise producers, of which nothing else reads the result, in place of their loads."""
+    names = []
+    for block in reversed(before):
+        body = schedule.get(block.handle)
+        if not _may_disappear(schedule, block, body, names):
+            continue
+        variables = [axis.var for axis in body.iter_vars]
+
+        def load(node: Any, block=block, body=body, variables=variables) -> Any:
+            if not node.source.same_as(block.target):
+                return node
+            order = [node.indices[block.writes[0].axes.index(number)] for number in range(len(variables))]
+            return replaced(body.body.value, dict(zip(variables, order, strict=True)))
+
+        operands = [structural_map(operand, (TensorLoad, load), order="post") for operand in operands]
+        names.append(block.name)
+    return operands[0], operands[1], names
+
+
+def _may_disappear(schedule: Schedule, block: BlockFacts, body: Any, gone: list[str]) -> bool:
+    is_simple = block.is_spatial and isinstance(body.body, tirx.BufferStore)
+    if not is_simple or sorted(axis for axis in block.writes[0].axes if axis is not None) != list(
+        range(len(block.kinds))
+    ):
+        return False
+    if len(block.writes[0].axes) != len(block.kinds):
+        return False
+    readers = [schedule.get(handle) for handle in schedule.get_consumers(block.handle)]
+    is_inner = any(block.target.same_as(each) for each in schedule.get(schedule.get_sblock("root")).alloc_buffers)
+    return is_inner and all(reader.name_hint in gone or _is_reduction(reader) for reader in readers)
+
+
+def _is_reduction(block: Any) -> bool:
+    return any(axis.iter_type == tirx.IterVar.CommReduce for axis in block.iter_vars)
+
+
+def _followers(schedule: Schedule, after: list[BlockFacts], product: Product) -> list[tuple[str, Any]]:
+    """The elementwise blocks behind the product that can be done on its tiles, in terms of its axes."""
+    places = {product.result: [tuple(product.update.indices)]}
+    axes = (*product.batch, *product.rows, *product.columns)
+    extents = {axis.variable: axis.extent for axis in axes}
+    taken: list[tuple[str, Any]] = []
+    skipped: list[Any] = []
+    for block in after:
+        body = schedule.get(block.handle)
+        renamed = _in_terms_of(block, body, places, extents, skipped)
+        if renamed is None:
+            skipped += [write.buffer for write in block.writes]
+            continue
+        taken.append((block.name, renamed))
+        for store in _stores_of(renamed):
+            places.setdefault(store.buffer, []).append(tuple(store.indices))
+    return taken
+
+
+def _in_terms_of(
+    block: BlockFacts, body: Any, places: dict[Any, list], extents: dict[Any, int], skipped: list[Any]
+) -> Any:
+    """The block written in the product's axes; None where it does not go element by element with all of the product."""
+    values: dict[Any, Any] = {}
+    is_behind = False
+    for read in block.reads:
+        if any(read.buffer.same_as(each) for each in skipped):
+            return None
+        if read.buffer not in places:
+            continue
+        is_behind = True
+        for axis, place in zip(read.axes, places[read.buffer][0], strict=True):
+            variable = None if axis is None else body.iter_vars[axis].var
+            if variable is None or not values.setdefault(variable, place).same_as(place):
+                return None
+            # A slice runs over a part of the product only: on the tile it would write past its end.
+            if block.extents[axis] != extents.get(place, 1):
+                return None
+    units = [axis.var for axis in body.iter_vars if int(axis.dom.extent) == 1]
+    for variable in units:
+        values.setdefault(variable, tirx.IntImm("int64", 0))
+    if not block.is_spatial or not is_behind or len(values) != len(body.iter_vars):
+        return None
+    if not all(isinstance(store, tirx.BufferStore) for store in _statements_of(body.body)):
+        return None
+    return _with_body(body, replaced(body.body, values))
+
+
+def _statements_of(body: Any) -> list[Any]:
+    return list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
+
+
+def _stores_of(block: Any) -> list[Any]:
+    return _statements_of(block.body)
+
+
+def _with_body(block: Any, body: Any, buffers: Any = None) -> Any:
+    return SBlock(
+        block.iter_vars, block.reads, block.writes, block.name_hint, body, block.init,
+        block.alloc_buffers if buffers is None else buffers, block.match_buffers, block.annotations,
+    )  # fmt: skip
+
+
+def _shortened(product: Product, around: Surroundings) -> tuple[Product, Surroundings]:
+    """The same without axes of one, and with simple places: what stands there tells what are neighbours in memory."""
+    parts = (product.batch, product.rows, product.columns, product.reduced)
+    axes = [axis for part in parts for axis in part]
+    left, right, *stores = shortened([around.left, around.right, *around.stores], axes)
+    batch, rows, columns, reduced = map(without_units, parts)
+    product = replace(product, batch=batch, rows=rows, columns=columns, reduced=reduced)
+    return product, replace(around, left=left, right=right, stores=tuple(stores))
+
+
+def _contraction(product: Product, around: Surroundings) -> Contraction:
+    product, around = _shortened(product, around)
+    rows_are_many = size_of(product.rows) > FEW_ROWS_IN_PLACE
+    is_plain = isinstance(around.right, TensorLoad)
+    in_place = (
+        is_plain
+        and lies_along(around.right, product.columns[-1])
+        and (_right_bytes(product) <= cache_bytes()[2] // 2 or not rows_are_many)
+    )
+    dtype = _accumulators(product.dtype)
+    left, right = (each if dtype == product.dtype else tirx.Cast(dtype, each) for each in (around.left, around.right))
+    return Contraction(
+        product.batch, product.rows, product.columns, product.reduced, left, right, dtype, product.result,
+        around.stores, around.private, product.add,
+        packs_left=_packs_left(around.left, product), packs_right=not in_place,
+    )  # fmt: skip
+
+
+def _packs_left(left: Any, product: Product) -> bool:
+    """Whether elements take work, or those of a row lie so far apart that they push each other out of the cache."""
+    if not isinstance(left, TensorLoad):
+        return True
+    lines = size_of(product.reduced) * 64
+    is_used_often = size_of(product.columns) >= 16 * lanes_for(_accumulators(product.dtype))
+    return not _lies_along(left, product.reduced[-1]) and lines > cache_bytes()[1] // 2 and is_used_often
+
+
+def _accumulators(dtype: str) -> str:
+    """What sums are in: integers that wrap have their low bits in wider ones, too."""
+    return "int32" if dtype in ("int8", "uint8", "int16", "uint16") else dtype
+
+
+def _with_statement(
+    function: PrimFunc, blocks: list[BlockFacts], block: BlockFacts, around: Surroundings, statement: Any
+) -> PrimFunc:
+    """The function with the contraction in place of the blocks that it does."""
+    root = function.body.block
+    nests = _statements_of(root.body)
+    made = []
+    for each, nest in zip(blocks, nests, strict=True):
+        if each.name == block.name:
+            made.append(_opaque(statement))
+        elif each.name not in around.absorbed:
+            made.append(nest)
+    buffers = [each for each in root.alloc_buffers if not any(each.same_as(one) for one in around.buffers)]
+    return function.with_body(SBlockRealize([], True, _with_body(root, sequence(*made), buffers)))
+
+
+def _opaque(statement: Any) -> Any:
+    return statement

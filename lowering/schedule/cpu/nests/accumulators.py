@@ -1,0 +1,308 @@
+"""What a reduction adds up in, and how two partial results become one.
+
+Takes a `Nest` with reduction axes. Gives its `Accumulators`: cells in place of the elements that it adds to, neutral
+values to start partial results from, and the step that combines two of them. Float sums are reassociated, as BLAS and
+NumPy do it; extrema keep a NaN; of equal extrema the first one's position counts. Gives None for a reduction that has
+an order, or that is none of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.lowering.schedule.cpu.common.nest import Nest
+from mlirtri.lowering.schedule.cpu.nests.cells import INT32_MAX, cell_dtype, on_cells, result_of, stored_at_once
+from mlirtri.lowering.tir.statements import depends_on, new_buffer, sequence
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
+
+Values = Mapping[Any, Any]
+"""Cells to the values of one partial result."""
+
+
+@dataclass(frozen=True)
+class Accumulators:
+    """The cells of a reduction, in the order in which it writes its results."""
+
+    cells: Mapping[Any, Any]
+    """The stand-ins of the results to cells of one element."""
+    places: Mapping[Any, Any]
+    """The stand-ins of the results to the place of one result, in terms of the spatial axes."""
+    start: Any
+    """Statement that stores the initial values into the cells."""
+    step: Any
+    """Statement that adds one iteration's terms to the cells."""
+    neutral: Values | None
+    """What partial results start with; None where they cannot be combined."""
+    combine: Callable[[Values, Values], Values] | None
+
+    last: Any = None
+    """Statement that takes the results out of the cells, where that is not `places`."""
+
+    def finish(self) -> Any:
+        """Statement that stores the cells into the results."""
+        if self.last is not None:
+            return self.last
+        return sequence(
+            *(
+                tirx.BufferStore(made, result_of(self.cells[made], str(made.dtype)), [place])
+                for made, place in self.places.items()
+            )
+        )
+
+    def allocated(self) -> list[Any]:
+        return [tirx.AllocBuffer(cell) for cell in self.cells.values()]
+
+
+def accumulators_of(nest: Nest) -> Accumulators | None:
+    """The accumulators of a nest; None where its results are not each at one place while the reduction runs."""
+    places: dict[Any, Any] = {}
+    reduced = [axis.variable for axis in nest.reduced]
+    if nest.init is None:
+        return None
+    written = nest.written
+    for access in nest.accesses:
+        if access.buffer not in written:
+            continue
+        known = places.setdefault(access.buffer, access.place)
+        if not structural_equal(known, access.place) or depends_on(access.place, reduced):
+            return None
+    if any(loads_of(place) for place in places.values()):
+        return None
+    narrow, body = _narrow_indices(nest, written), stored_at_once(nest.body)
+    dtypes = {made: cell_dtype(made, body, is_position=made in narrow) for made in written}
+    cells = {made: new_buffer(f"{made.name}_sum", dtype, 1) for made, dtype in dtypes.items()}
+    step, start = (on_cells(part, cells) for part in (body, nest.init))
+    neutral, combine = _associative(nest, cells, step, start)
+    return Accumulators(cells, {made: places[made] for made in cells}, start, step, neutral, combine)
+
+
+def loads_of(expression: Any) -> list[Any]:
+    """The loads in an expression or statement."""
+    found: list[Any] = []
+    structural_walk(expression, (TensorLoad, found.append), order="pre")
+    return found
+
+
+def _narrow_indices(nest: Nest, written: list[Any]) -> list[Any]:
+    """The results that are positions, int64 beside the extremum, and fit into 32 bits."""
+    if len(written) != 2 or any(axis.extent > INT32_MAX for axis in nest.axes) or len(nest.reduced) != 1:
+        return []
+    return [written[1]] if str(written[1].dtype) == "int64" else []
+
+
+def _associative(nest: Nest, cells: Mapping[Any, Any], step: Any, start: Any) -> tuple[Any, Any]:
+    if len(cells) == 1 and isinstance(step, tirx.BufferStore):
+        [cell] = cells.values()
+        return _single(step.value, cell)
+    return _position(nest, list(cells.values()), step, start) if len(cells) == 2 else (None, None)
+
+
+def is_load(expression: Any, buffer: Any) -> bool:
+    return isinstance(expression, TensorLoad) and expression.source.same_as(buffer)
+
+
+def _single(value: Any, cell: Any) -> tuple[Any, Any]:
+    """Sum, product, extremum, any or all in one cell."""
+    dtype = str(cell.dtype)
+    found = _operands(value)
+    if found is None:
+        return _extremum(value, cell)
+    make, neutral, first, second = found
+    if make is tirx.Sub and not is_load(first, cell):
+        return None, None
+    term = second if is_load(first, cell) else first
+    if not (is_load(first, cell) or is_load(second, cell)) or depends_on(term, [cell]):
+        return None, None
+    make = tirx.Add if make is tirx.Sub else make
+    start = neutral(dtype)
+    if start is None:
+        return None, None
+    return {cell: start}, lambda own, other: {cell: make(own[cell], other[cell])}
+
+
+def _operands(value: Any) -> Any:
+    """How a value is made of two: what makes it, its neutral element, and both."""
+    for kind, neutral in _BINARY.items():
+        if isinstance(value, kind):
+            return kind, neutral, value.a, value.b
+    if type(value).__name__ in _BITWISE:
+        make, neutral = _BITWISE[type(value).__name__]
+        return make, neutral, value.a, value.b
+    return None
+
+
+def _sum_start(dtype: str) -> Any:
+    return tirx.FloatImm(dtype, -0.0) if dtype in _FLOATS else tirx.IntImm(dtype, 0) if "int" in dtype else None
+
+
+def _product_start(dtype: str) -> Any:
+    return tirx.FloatImm(dtype, 1.0) if dtype in _FLOATS else tirx.IntImm(dtype, 1) if "int" in dtype else None
+
+
+def _smallest(dtype: str) -> Any:
+    return tirx.min_value(dtype) if dtype.startswith(("int", "uint")) else None
+
+
+def _largest(dtype: str) -> Any:
+    return tirx.max_value(dtype) if dtype.startswith(("int", "uint")) else None
+
+
+def _none_set(dtype: str) -> Any:
+    return tirx.IntImm(dtype, 0) if dtype == "bool" or "int" in dtype else None
+
+
+def _all_set(dtype: str) -> Any:
+    if dtype == "bool":
+        return tirx.IntImm("bool", 1)
+    return tirx.IntImm(dtype, -1) if dtype.startswith("int") else None
+
+
+_FLOATS = ("float16", "float32", "float64")
+_BINARY = {
+    tirx.Add: _sum_start,
+    tirx.Sub: _sum_start,
+    tirx.Mul: _product_start,
+    tirx.Max: _smallest,
+    tirx.Min: _largest,
+    tirx.And: _all_set,
+    tirx.Or: _none_set,
+}
+_BITWISE = {
+    "BitwiseOr": (tirx.bitwise_or, _none_set),
+    "BitwiseAnd": (tirx.bitwise_and, _all_set),
+    "BitwiseXor": (tirx.bitwise_xor, _none_set),
+}
+
+
+def _extremum(value: Any, cell: Any) -> tuple[Any, Any]:
+    found = extremum_term(value, cell)
+    if found is None:
+        return None, None
+    sign, term = found
+
+    def combine(own: Values, other: Values) -> Values:
+        return {cell: _with(value, {cell: own[cell]}, term, other[cell])}
+
+    return {cell: tirx.FloatImm(str(cell.dtype), float("-inf") * sign)}, combine
+
+
+def extremum_term(value: Any, cell: Any) -> tuple[int, Any] | None:
+    """1 and the term of ``select(cell > term or isnan(cell), cell, term)``; -1 and that of a minimum."""
+    dtype = str(cell.dtype)
+    if not isinstance(value, tirx.Select) or dtype not in _FLOATS:
+        return None
+    choice = value.false_value if isinstance(value.false_value, tirx.Select) else value
+    is_first = is_load(choice.true_value, cell)
+    term = choice.false_value if is_first else choice.true_value
+    if (not is_first and not is_load(choice.false_value, cell)) or depends_on(term, [cell]):
+        return None
+    sign = _direction(choice.condition, cell, term, is_first)
+    return (sign, term) if sign else None
+
+
+def _direction(condition: Any, cell: Any, term: Any, cell_is_kept: bool) -> int:
+    """1 for a maximum, -1 for a minimum, 0 for neither."""
+    comparison = condition
+    if not isinstance(comparison, tirx.LT | tirx.GT | tirx.LE | tirx.GE):
+        return 0
+    sides = [_narrowest(each) for each in (comparison.a, comparison.b)]
+    plain = _narrowest(term)
+    if is_load(sides[0], cell) and structural_equal(sides[1], plain):
+        is_cell_first = True
+    elif is_load(sides[1], cell) and structural_equal(sides[0], plain):
+        is_cell_first = False
+    else:
+        return 0
+    keeps_larger = isinstance(comparison, tirx.GT | tirx.GE) == (is_cell_first == cell_is_kept)
+    return 1 if keeps_larger else -1
+
+
+def _narrowest(value: Any) -> Any:
+    """What a half is before it is compared as float32."""
+    return value.value if isinstance(value, tirx.Cast) and str(value.ty) == "float32" else value
+
+
+def _with(value: Any, loads: Mapping[Any, Any], term: Any = None, other: Any = None) -> Any:
+    """`value` with values in place of loads of cells, and of a term."""
+
+    def visit(node: Any) -> Any:
+        if term is not None and structural_equal(node, term):
+            return other
+        if isinstance(node, TensorLoad):
+            return loads.get(node.source, node)
+        return node
+
+    kinds = [TensorLoad] if term is None or isinstance(term, TensorLoad) else [TensorLoad, type(term)]
+    return structural_map(value, [(kind, visit) for kind in kinds], order="post")
+
+
+# --- positions of extrema --------------------------------------------------------------------------------------------
+
+
+def _position(nest: Nest, cells: list[Any], step: Any, start: Any) -> tuple[Any, Any]:
+    """An extremum and where it is: the larger one of two, of equal ones the one that comes first."""
+    values, starts, [best, place] = final_values(step), final_values(start), cells
+    if values is None or starts is None or len(nest.reduced) != 1 or set(values) != set(cells):
+        return None, None
+    if not all(isinstance(starts.get(cell), tirx.IntImm | tirx.FloatImm) for cell in cells):
+        return None, None
+    counter = nest.reduced[0].variable
+    choice = _choice(values[place], counter, place)
+    term = None if choice is None else _term(values[best], choice.condition, best)
+    if term is None or depends_on(term, cells):
+        return None, None
+    wins = choice.condition
+    breaks_ties = depends_on(wins, [place])
+    rest = _with(wins, {}, term, starts[best])
+    if any(depends_on(load, [counter]) for load in loads_of(rest)):
+        return None, None
+    if not breaks_ties and (depends_on(rest, [counter]) or not isinstance(wins, tirx.GT | tirx.LT)):
+        return None, None
+
+    def combine(own: Values, other: Values) -> Values:
+        condition = _with(wins, own, term, other[best])
+        if breaks_ties:
+            there = tirx.Cast("int64", other[place])
+            condition = structural_map(condition, (tirx.Var, lambda each: there if each.same_as(counter) else each))
+        else:
+            ties = tirx.bitwise_and(tirx.EQ(own[best], other[best]), tirx.LT(other[place], own[place]))
+            condition = tirx.bitwise_or(condition, ties)
+        return {cell: tirx.Select(condition, other[cell], own[cell]) for cell in cells}
+
+    return {cell: starts[cell] for cell in cells}, combine
+
+
+def _choice(value: Any, counter: Any, place: Any) -> Any:
+    """``select(condition, counter, place)``; None for anything else."""
+    value = value.value if isinstance(value, tirx.Cast) else value
+    if not isinstance(value, tirx.Select) or not value.true_value.same_as(counter):
+        return None
+    return value if any(is_load(each, place) for each in loads_of(value.false_value)) else None
+
+
+def _term(value: Any, condition: Any, best: Any) -> Any:
+    """What an extremum is made of beside itself; None where it is not chosen by the condition."""
+    if isinstance(value, tirx.Select) and structural_equal(value.condition, condition):
+        return value.true_value if is_load(value.false_value, best) else None
+    if isinstance(value, tirx.Max | tirx.Min):
+        return value.b if is_load(value.a, best) else None
+    return None
+
+
+def final_values(statement: Any) -> dict[Any, Any] | None:
+    """What straight-line statements store into each cell, in terms of the cells before them; None for others."""
+    statements = list(statement.seq) if isinstance(statement, tirx.SeqStmt) else [statement]
+    scratch: dict[Any, Any] = {}
+    final: dict[Any, Any] = {}
+    for each in statements:
+        if isinstance(each, tirx.AllocBuffer):
+            scratch[each.buffer] = None
+        elif isinstance(each, tirx.BufferStore):
+            known = {cell: value for cell, value in {**final, **scratch}.items() if value is not None}
+            value = _with(each.value, known)
+            (scratch if each.buffer in scratch else final)[each.buffer] = value
+        else:
+            return None
+    return final

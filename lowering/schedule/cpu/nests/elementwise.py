@@ -1,0 +1,181 @@
+"""The CPU's loops for elementwise work: rows in parallel, neighbours in memory as vectors, up to the last one.
+
+Takes a `Nest` without reduction axes. Gives statements, or None where its results are no neighbours along any axis.
+What differs between the borders and the middle of an array (padding, concatenation) is one loop for each part, without
+a condition inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.common.nest import Nest, NestAxis, lanes_of
+from mlirtri.lowering.schedule.cpu.common.parallel import Outer, outer_loops
+from mlirtri.lowering.schedule.cpu.common.strips import Shape, strip
+from mlirtri.lowering.schedule.cpu.common.transposes import turned
+from mlirtri.lowering.schedule.cpu.nests.interleaves import interleaved, mixed_axes
+from mlirtri.lowering.schedule.cpu.nests.ranges import parts_of, within
+from mlirtri.lowering.tir.blocks import PartedLanesError
+from mlirtri.lowering.tir.statements import fresh, index, plus, sequence, substituted
+from mlirtri.lowering.toolchain.tvm_names import ir, structural_walk, tirx
+from mlirtri.lowering.tvm_targets import vector_bits
+
+CHUNK = 64
+"""Vectors that one thread does at a time where there are few rows to share."""
+FEW_LANES = 4
+CROSSED_ROWS = 64
+"""Rows that a transpose does for one vector of columns."""
+_WIDENING = (tirx.Cast, ir.Call, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
+"""Expressions with values of another width, and what a CPU has no vectors of bytes for."""
+
+
+def element_loops(nest: Nest, target: Target) -> Any:
+    """The statements of an elementwise nest; None where no axis is fit for vectors."""
+    if not nest.axes:
+        return fresh(nest.body)
+    axis, lanes = _vector_axis(nest), _lanes(nest)
+    if lanes >= FEW_LANES and (mixed := mixed_axes(nest)) is not None:
+        regions = _regions(nest, [each for each in nest.axes if each not in mixed])
+        return sequence(*(interleaved(part, mixed, lanes, target) for part in regions))
+    if axis is None or lanes < FEW_LANES:
+        return None
+    across = _crossing_axis(nest, axis)
+    if across is not None and len(parts_of(nest.body, axis.variable, axis.extent)) == 1:
+        made = turned(nest, axis, across, lanes, target, may_repeat=_may_repeat(nest))
+        return _crossing(nest, axis, across, lanes, target) if made is None else made
+    made = []
+    for part in _regions(nest, [each for each in nest.axes if each is not axis]):
+        made += _region(part, next(each for each in part.axes if each.variable.same_as(axis.variable)), lanes, target)
+    return sequence(*made)
+
+
+def _lanes(nest: Nest) -> int:
+    """Vector lanes: a register of the widest element, taken as 32 bits unless narrow integers stay what they are."""
+    lanes = lanes_of(nest, nest.flat)
+    if not all(str(each.dtype).startswith(("int", "uint")) for each in nest.flat):
+        return lanes
+    widening: list[Any] = []
+    structural_walk(nest.body, [(kind, widening.append) for kind in _WIDENING], order="pre")
+    bits = max(int(each.dtype.bits) for each in nest.flat)
+    return lanes if widening or not nest.vectorizes else vector_bits() // bits
+
+
+def _regions(nest: Nest, axes: Sequence[NestAxis]) -> list[Nest]:
+    """The nest in parts in which no condition on `axes` changes, each counting from 0."""
+    if not axes:
+        return [nest]
+    axis, *others = axes
+    parts = parts_of(nest.body, axis.variable, axis.extent)
+    if len(parts) == 1:
+        return _regions(nest, others)
+    found = []
+    for first, last in parts:
+        counter = NestAxis(tirx.Var(axis.variable.name, axis.variable.ty), last - first, False)
+        body = within(nest.body, axis.variable, first, last)
+        body = substituted(body, axis.variable, plus(counter.variable, index(first)))
+        found += _regions(
+            replace(nest, axes=tuple(counter if each is axis else each for each in nest.axes), body=body), others
+        )
+    return found
+
+
+def _vector_axis(nest: Nest) -> NestAxis | None:
+    for axis in reversed(nest.axes):
+        steps = [each.step(axis.variable) for each in nest.accesses if each.is_store]
+        if axis.extent >= FEW_LANES and all(step == 1 for step in steps):
+            reads = [each.step(axis.variable) for each in nest.operands]
+            is_fit = not reads or any(step in (0, 1) for step in reads)
+            return axis if is_fit or _crossing_axis(nest, axis) is not None else None
+    return None
+
+
+def _crossing_axis(nest: Nest, axis: NestAxis) -> NestAxis | None:
+    """The axis along which what is read runs through memory, where it does not along that of the results."""
+    for each in nest.operands:
+        if each.step(axis.variable) not in (0, 1, None):
+            return next((other for other in nest.axes if each.step(other.variable) == 1), None)
+    return None
+
+
+def _crossing(nest: Nest, axis: NestAxis, across: NestAxis, lanes: int, target: Target) -> Any:
+    """A transpose: for a vector of columns a few rows together, so that each line of memory that is read is used up."""
+    outer = [each for each in nest.axes if each is not axis and each is not across]
+    whole, rest = divmod(across.extent, CROSSED_ROWS)
+    made = []
+    for first, count, rows in ((0, whole, CROSSED_ROWS), (whole * CROSSED_ROWS, 1, rest)):
+        if not count or not rows:
+            continue
+        block, within_block = tirx.Var("block", "int64"), tirx.Var(across.variable.name, "int64")
+        place = plus(plus(block * index(rows), within_block), index(first))
+        body = substituted(nest.body, across.variable, place)
+        body = tirx.For(within_block, index(0), index(rows), tirx.ForKind.SERIAL, body)
+        body = vectors(nest, body, axis, index(0), axis.extent, lanes)
+        points = nest.points // across.extent * count * rows
+        made.append(outer_loops(Outer([*outer, NestAxis(block, count, False)], points), body, target))
+    return sequence(*made)
+
+
+def _region(nest: Nest, axis: NestAxis, lanes: int, target: Target) -> list[Any]:
+    """All rows, each along one axis; where there are few and long ones, each in chunks."""
+    rows = [each for each in nest.axes if each is not axis]
+    count, chunk = prod(each.extent for each in rows), CHUNK * lanes
+    parts = parts_of(nest.body, axis.variable, axis.extent)
+    if len(parts) > 1 or count >= 4 * target.threads or axis.extent < 2 * chunk:
+        row = sequence(*(_along(nest, axis, part, lanes) for part in parts))
+        return [outer_loops(Outer(rows, nest.points), row, target)]
+    number = tirx.Var("chunk", "int64")
+    chunks = NestAxis(number, axis.extent // chunk, False)
+    body = vectors(nest, nest.body, axis, number * index(chunk), chunk, lanes)
+    made = [outer_loops(Outer([*rows, chunks], nest.points), body, target)]
+    if rest := axis.extent % chunk:
+        body = vectors(nest, nest.body, axis, index(axis.extent - rest), rest, lanes)
+        made.append(outer_loops(Outer(rows, count * rest), body, target))
+    return made
+
+
+def _along(nest: Nest, axis: NestAxis, part: tuple[int, int], lanes: int) -> Any:
+    """One part of a row, in which no condition changes."""
+    first, last = part
+    return vectors(nest, within(nest.body, axis.variable, first, last), axis, index(first), last - first, lanes)
+
+
+def vectors(nest: Nest, body: Any, axis: NestAxis, start: Any, extent: int, lanes: int) -> Any:
+    """`extent` iterations of an axis from `start` on as vectors, the last ones as fewer lanes, or once more."""
+    whole, rest = divmod(extent, lanes)
+    made = []
+    if whole:
+        number = tirx.Var(axis.variable.name, axis.variable.ty)
+        place = start if whole == 1 else plus(start, number * index(lanes))
+        one = _vector(body, axis, place, lanes)
+        made.append(one if whole == 1 else tirx.For(number, index(0), index(whole), tirx.ForKind.SERIAL, one))
+    if not rest:
+        return sequence(*made)
+    if whole and _may_repeat(nest):
+        return sequence(*made, _vector(body, axis, plus(start, index(extent - lanes)), lanes))
+    while rest:
+        lanes //= 2
+        if rest >= lanes:
+            made.append(_vector(body, axis, plus(start, index(extent - rest)), lanes))
+            rest -= lanes
+    return sequence(*made)
+
+
+def _vector(body: Any, axis: NestAxis, start: Any, lanes: int) -> Any:
+    if lanes == 1:
+        return fresh(substituted(body, axis.variable, start))
+    made = strip(body, axis.variable, start, Shape(1, lanes))
+    if made is None:
+        raise PartedLanesError("the elements of a vector part")
+    return made
+
+
+def _may_repeat(nest: Nest) -> bool:
+    """Whether an iteration may run twice: nothing that it reads is, or may be, where it writes."""
+    written = nest.written
+    if any(buffer in nest.inner for buffer in written):
+        return False
+    return all(each.is_store for each in nest.accesses if each.buffer in written)

@@ -1,0 +1,121 @@
+"""Where along an axis the conditions inside of statements change, and the statements between two such places.
+
+Takes statements and an axis. Gives the parts of the axis in which no comparison of the axis with a number changes, and
+the statements as they are within one part.
+
+    for j in 0..16: y[j] = if_then_else(1 <= j and j < 15, x[j - 1], 0)     ──►     0..1, 1..15, 15..16
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from mlirtri.lowering.schedule.cpu.common.nest import COMPARISONS
+from mlirtri.lowering.tir.linear_forms import linear
+from mlirtri.lowering.toolchain.tvm_names import ir, structural_map, structural_walk, tirx
+
+MOST_PARTS = 8
+_FALSE, _TRUE = 0, 1
+
+
+def parts_of(statement: Any, variable: Any, extent: int) -> list[tuple[int, int]]:
+    """Bounds of the parts, in order: one part where there would be too many."""
+    places = {0, extent}
+
+    def visit(node: Any) -> None:
+        places.update(place for place in _changes(node, variable) if 0 < place < extent)
+
+    structural_walk(statement, [(kind, visit) for kind in COMPARISONS])
+    ordered = sorted(places)
+    if len(ordered) > MOST_PARTS + 1:
+        return [(0, extent)]
+    return list(pairwise(ordered))
+
+
+def within(statement: Any, variable: Any, first: int, last: int) -> Any:
+    """`statement` where `variable` is at least `first` and below `last`."""
+
+    def comparison(node: Any) -> Any:
+        form = _difference(node)
+        if form is None or set(form.terms) != {variable}:
+            return node
+        factor = form.factor(variable)
+        values = [factor * at + form.constant for at in (first, last - 1)]
+        known = _known(node, min(values), max(values))
+        return node if known is None else tirx.IntImm("bool", known)
+
+    rules = [(kind, comparison) for kind in COMPARISONS]
+    folds = [(tirx.And, _both), (tirx.Or, _either), (tirx.Not, _not), (ir.Call, _chosen)]
+    return structural_map(structural_map(statement, rules, order="post"), folds, order="post")
+
+
+def _difference(comparison: Any) -> Any:
+    """Left minus right as a linear form."""
+    if not str(getattr(comparison.a, "ty", "")).startswith("int"):
+        return None
+    left, right = linear(comparison.a, {}), linear(comparison.b, {})
+    return None if left is None or right is None else left - right
+
+
+def _changes(comparison: Any, variable: Any) -> list[int]:
+    """The values of the variable at which the comparison may have another result than for the one below."""
+    form = _difference(comparison)
+    if form is None or set(form.terms) != {variable} or abs(form.factor(variable)) != 1:
+        return []
+    root, rises = -form.constant * form.factor(variable), form.factor(variable) > 0
+    if isinstance(comparison, tirx.EQ | tirx.NE):
+        return [root, root + 1]
+    # The sum is 0 at the root, and on the side of smaller numbers or larger ones from there on.
+    is_strict = isinstance(comparison, tirx.LT | tirx.GE)
+    return [root] if is_strict == rises else [root + 1]
+
+
+def _known(comparison: Any, least: int, most: int) -> int | None:
+    """The result of comparing all numbers from `least` to `most` with 0, where it is the same for all."""
+    results = {_RESULTS[type(comparison)](value) for value in {least, most, *_between(least, most)}}
+    return results.pop() if len(results) == 1 else None
+
+
+def _between(least: int, most: int) -> list[int]:
+    return [0] if least < 0 < most else []
+
+
+_RESULTS = {
+    tirx.LT: lambda value: int(value < 0),
+    tirx.LE: lambda value: int(value <= 0),
+    tirx.GT: lambda value: int(value > 0),
+    tirx.GE: lambda value: int(value >= 0),
+    tirx.EQ: lambda value: int(value == 0),
+    tirx.NE: lambda value: int(value != 0),
+}
+
+
+def _value(node: Any) -> int | None:
+    return int(node.value) if isinstance(node, tirx.IntImm) else None
+
+
+def _both(node: Any) -> Any:
+    first, second = _value(node.a), _value(node.b)
+    if _FALSE in (first, second):
+        return tirx.IntImm("bool", _FALSE)
+    return node.b if first == _TRUE else node.a if second == _TRUE else node
+
+
+def _either(node: Any) -> Any:
+    first, second = _value(node.a), _value(node.b)
+    if _TRUE in (first, second):
+        return tirx.IntImm("bool", _TRUE)
+    return node.b if first == _FALSE else node.a if second == _FALSE else node
+
+
+def _not(node: Any) -> Any:
+    value = _value(node.a)
+    return node if value is None else tirx.IntImm("bool", 1 - value)
+
+
+def _chosen(call: Any) -> Any:
+    if not str(getattr(call.op, "name", "")).endswith(".if_then_else"):
+        return call
+    value = _value(call.args[0])
+    return call if value is None else call.args[1] if value else call.args[2]

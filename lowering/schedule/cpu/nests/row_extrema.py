@@ -1,0 +1,131 @@
+"""The largest or smallest number of a row of floats: NaN is looked for beside the comparisons, once for two vectors.
+
+Takes a reduction with one cell of fp32 or fp64 that holds an extremum (`cpu_accumulators.extremum_term`). Gives
+statements that leave the extremum of the row's numbers in the cell, and the condition under which that is not all,
+for a row with a NaN: it has to be done again by the reduction's own steps::
+
+    for steps:  best = max(best, terms)              eight vectors, one instruction each
+                found = found or any term is NaN     one comparison for two vectors
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlirtri.lowering.schedule.cpu.common.nest import Nest, NestAxis
+from mlirtri.lowering.schedule.cpu.common.strips import Shape, strip
+from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, extremum_term
+from mlirtri.lowering.schedule.cpu.nests.argmax import PAIR, some_nan
+from mlirtri.lowering.tir.blocks import PartedLanesError
+from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence, substituted
+from mlirtri.lowering.toolchain.tvm_names import tirx
+
+VECTORS = 8
+"""Vectors of extrema: each waits for the one before it."""
+_PLAIN = ("float32", "float64")
+
+
+def extremum_row(nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: int) -> tuple[Any, Any] | None:
+    """Statements and condition for one result; None for what is no extremum of floats."""
+    if len(accumulators.cells) != 1 or not isinstance(accumulators.step, tirx.BufferStore) or row.extent < 2 * lanes:
+        return None
+    [cell] = accumulators.cells.values()
+    found = extremum_term(accumulators.step.value, cell)
+    if found is None or str(cell.dtype) not in _PLAIN or str(found[1].ty.dtype) != str(cell.dtype):
+        return None
+    made = _Row(accumulators, row, cell, *found, lanes)
+    return made.statement([axis for axis in nest.reduced if axis is not row]), made.condition()
+
+
+class _Row:
+    """Writes the statements of one row."""
+
+    def __init__(self, accumulators: Accumulators, row: NestAxis, cell: Any, sign: int, term: Any, lanes: int):
+        self.accumulators, self.row, self.cell = accumulators, row, cell
+        self.sign, self.term, self.lanes = sign, term, lanes
+        self.best = [new_buffer("best", str(cell.dtype), lanes) for _ in range(min(VECTORS, row.extent // lanes))]
+        self.nan = new_buffer("has_nan", "int32", lanes)
+
+    def statement(self, others: Sequence[NestAxis]) -> Any:
+        start = tirx.FloatImm(str(self.cell.dtype), float("-inf") * self.sign)
+        made = [tirx.AllocBuffer(each) for each in (*self.best, self.nan)]
+        made += [self._store(each, tirx.Broadcast(start, self.lanes)) for each in self.best]
+        made += [self._store(self.nan, tirx.Broadcast(tirx.IntImm("int32", 0), self.lanes)), self.accumulators.start]
+        body = self._terms()
+        for axis in reversed(others):
+            variable = tirx.Var(axis.variable.name, axis.variable.ty)
+            body = substituted(body, axis.variable, variable)
+            body = tirx.For(variable, index(0), index(axis.extent), tirx.ForKind.SERIAL, body)
+        return sequence(*made, body, *self._combined())
+
+    def condition(self) -> Any:
+        """Whether the row holds a NaN."""
+        some = tirx.call_llvm_pure_intrin("int32", "llvm.vector.reduce.or", self._load(self.nan))
+        return tirx.NE(some, tirx.IntImm("int32", 0))
+
+    def _terms(self) -> Any:
+        wide = len(self.best) * self.lanes
+        whole, rest = divmod(self.row.extent, wide)
+        number = tirx.Var(self.row.variable.name, "int64")
+        body = self._step(number * index(wide), self.best)
+        made = [tirx.For(number, index(0), index(whole), tirx.ForKind.SERIAL, body)]
+        if rest >= self.lanes:
+            made.append(self._step(index(whole * wide), self.best[: rest // self.lanes]))
+        if rest % self.lanes:
+            made.append(self._step(index(self.row.extent - self.lanes), self.best[-1:]))
+        return sequence(*made)
+
+    def _step(self, start: Any, best: Sequence[Any]) -> Any:
+        """A vector of terms into each of these vectors."""
+        made: list[Any] = []
+        for at in range(0, len(best), PAIR):
+            made += self._pair(plus(start, index(at * self.lanes)), best[at : at + PAIR])
+        return fresh(sequence(*made))
+
+    def _pair(self, start: Any, best: Sequence[Any]) -> list[Any]:
+        """The same for two, one after the other, so that LLVM leaves the loads in their order, as memory wants them."""
+        one, made, terms = new_buffer("term", str(self.cell.dtype), 1), [], []
+        for at in range(len(best)):
+            room = new_buffer("terms", str(self.cell.dtype), 1, self.lanes)
+            store = tirx.BufferStore(one, self.term, [index(0)])
+            place = plus(start, index(at * self.lanes))
+            vector = strip(store, self.row.variable, place, Shape(1, self.lanes), {one: room})
+            if vector is None:
+                raise PartedLanesError("the row's terms part")
+            made += [tirx.AllocBuffer(room), vector]
+            terms.append(tirx.BufferLoad(room, [index(0), tirx.Ramp(index(0), index(1), self.lanes)]))
+        made += [self._store(own, self._better(x, self._load(own))) for own, x in zip(best, terms, strict=True)]
+        ones = tirx.Broadcast(tirx.IntImm("int32", 1), self.lanes)
+        return [*made, self._store(self.nan, tirx.Select(some_nan(terms), ones, self._load(self.nan)))]
+
+    def _combined(self) -> list[Any]:
+        """All vectors in the first one, its halves in one another, and the last one in the cell."""
+        made, left, lanes = [], list(self.best), self.lanes
+        while len(left) > 1:
+            pairs = list(zip(left[::2], left[1::2], strict=False))
+            made += [self._store(x, self._better(self._load(y), self._load(x))) for x, y in pairs]
+            left = left[::2]
+        [last] = left
+        while lanes > 1:
+            lanes //= 2
+            half = new_buffer("best", str(self.cell.dtype), lanes)
+            better = self._better(self._load(last, lanes, lanes), self._load(last, 0, lanes))
+            made += [tirx.AllocBuffer(half), self._store(half, better, lanes)]
+            last = half
+        own = tirx.BufferLoad(self.cell, [index(0)])
+        return [*made, tirx.BufferStore(self.cell, self._better(self._load(last, 0, 1), own), [index(0)])]
+
+    def _better(self, x: Any, y: Any) -> Any:
+        """The one of two, in the form that is one instruction: of a NaN and a number y, y."""
+        return tirx.Select(tirx.GT(x, y) if self.sign > 0 else tirx.LT(x, y), x, y)
+
+    def _load(self, buffer: Any, first: int = 0, lanes: int | None = None) -> Any:
+        return tirx.BufferLoad(buffer, [_places(first, self.lanes if lanes is None else lanes)])
+
+    def _store(self, buffer: Any, value: Any, lanes: int | None = None) -> Any:
+        return tirx.BufferStore(buffer, value, [_places(0, self.lanes if lanes is None else lanes)])
+
+
+def _places(first: int, lanes: int) -> Any:
+    return tirx.Ramp(index(first), index(1), lanes) if lanes > 1 else index(first)

@@ -1,0 +1,160 @@
+"""Long sums of fp32 down columns, carried in fp64: some rows at a time are added in fp32, in strips as wide as a page.
+
+Takes a reduction that adds fp32 terms to one fp64 cell (`cpu_wide_sums.fp32_term`), whose results are neighbours, as
+its terms are. Gives the statements for whole vectors of columns::
+
+    parallel over strips of columns:
+        sums = 0                                    fp64, in the first cache
+        for eight rows at a time:
+            for vectors:  t = terms of these rows, one after the other;  sums += t
+        for vectors:  if no sum is infinite or NaN: store them;  else: do their columns again in fp64
+
+A term goes through at most 7 roundings of fp32. For what overflows in them see `cpu_wide_sums`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.common.nest import Nest, NestAxis
+from mlirtri.lowering.schedule.cpu.common.parallel import Outer, outer_loops
+from mlirtri.lowering.schedule.cpu.common.tile_sizes import Cut
+from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators
+from mlirtri.lowering.schedule.cpu.nests.wide_sums import add_half, is_special, vector_of
+from mlirtri.lowering.tir.statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
+from mlirtri.lowering.tir.tiles import counted, temporary
+from mlirtri.lowering.toolchain.tvm_names import tirx
+
+ROWS = 8
+"""Rows that are read side by side: as many streams as a CPU follows, and more."""
+STRIP_BYTES = 4096
+"""Of one row that are read in one go: a page, beyond which a CPU does not look ahead."""
+LEAST = 4
+"""Rows below which the sums are written as often as terms are read."""
+
+
+@dataclass(frozen=True)
+class WideColumns:
+    """Writes the statements for one reduction."""
+
+    nest: Nest
+    accumulators: Accumulators
+    column: NestAxis
+    term: Any
+    lanes: int
+    """Of fp64."""
+    target: Target
+    again: Callable[[Any], Any]
+    """The statements that compute `lanes` results from a column on in fp64, and store them."""
+
+    @property
+    def wide(self) -> int:
+        return 2 * self.lanes
+
+    @property
+    def done(self) -> int:
+        """Columns that are computed: whole vectors."""
+        return self.column.extent // self.wide * self.wide
+
+    def statement(self) -> Any:
+        outer = [axis for axis in self.nest.spatial if axis is not self.column]
+        vectors = self.done // self.wide
+        needed = 2 * self.target.threads // prod(axis.extent for axis in outer) if self.target.threads > 1 else 1
+        strips = max(-(-vectors * self.wide * 4 // STRIP_BYTES), min(needed, vectors // 2), 1)
+        cut = Cut(vectors, strips)
+        number = tirx.Var("strip", "int64")
+        axes = [*outer, NestAxis(number, strips, False)]
+        points = self.nest.points * self.done // self.column.extent
+        return outer_loops(Outer(axes, points), self._strip(cut, number), self.target)
+
+    def _strip(self, cut: Cut, number: Any) -> Any:
+        cell = next(iter(self.accumulators.cells.values()))
+        sums = temporary(cell.name, "float64", [1, cut.size * self.wide])
+        first, size = number * index(cut.size), index(cut.size)
+        if cut.large < cut.count:
+            first = first - tirx.max(index(0), number - index(cut.large))
+            size = tirx.Select(tirx.LT(number, index(cut.large)), size, index(cut.size - 1))
+        zero = tirx.Broadcast(tirx.FloatImm("float64", -0.0), self.wide)
+
+        def start(at: Any) -> Any:
+            return tirx.BufferStore(sums, zero, [index(0), tirx.Ramp(at * index(self.wide), index(1), self.wide)])
+
+        def each(make: Callable[[Any], Any]) -> Any:
+            return counted("vector", size, lambda at: fresh(make(at)))
+
+        return sequence(
+            tirx.AllocBuffer(sums),
+            each(start),
+            self._rows(lambda at, count: each(lambda vector: self._add(sums, first, vector, at, count))),
+            each(lambda vector: self._finish(sums, first, vector)),
+        )
+
+    def _rows(self, make: Callable[[Any, int], Any]) -> Any:
+        """`make` for all rows, from one on so many at a time, inside of the loops over the other reduced axes."""
+        *outer, inner = self.nest.reduced
+        whole, rest = divmod(inner.extent, ROWS)
+        parts = [counted(inner.variable.name, whole, lambda at: make(at * index(ROWS), ROWS))] if whole else []
+        if rest:
+            parts.append(make(index(whole * ROWS), rest))
+        body = sequence(*parts)
+        for axis in reversed(outer):
+            variable = tirx.Var(axis.variable.name, axis.variable.ty)
+            body = substituted(body, axis.variable, variable)
+            body = tirx.For(variable, index(0), index(axis.extent), tirx.ForKind.SERIAL, body)
+        return body
+
+    def _add(self, sums: Any, first: Any, vector: Any, row: Any, count: int) -> Any:
+        """The terms of so many rows, added to one vector of sums."""
+        one, room = new_buffer("term", "float32", 1), new_buffer("terms", "float32", 1, self.wide)
+        terms, everything = new_buffer("rows", "float32", self.wide), tirx.Ramp(index(0), index(1), self.wide)
+        made = [tirx.AllocBuffer(room)]
+        for at in range(count):
+            term = substituted(self.term, self.nest.reduced[-1].variable, plus(row, index(at)))
+            term = tirx.BufferLoad(one, [index(0)]) + term if at else term
+            store = tirx.BufferStore(one, term, [index(0)])
+            made.append(vector_of(store, self.column.variable, self._place(first, vector), self.wide, {one: room}))
+        made.append(tirx.AllocBuffer(terms))
+        made.append(tirx.BufferStore(terms, tirx.BufferLoad(room, [index(0), everything]), [everything]))
+        halves = [vector * index(self.wide) + index(half * self.lanes) for half in range(2)]
+        return sequence(*made, *(add_half(sums, at, terms, half, self.lanes) for half, at in enumerate(halves)))
+
+    def _place(self, first: Any, vector: Any) -> Any:
+        return (first + vector) * index(self.wide)
+
+    def _finish(self, sums: Any, first: Any, vector: Any) -> Any:
+        """One vector of sums into the results; from its terms again, where one is no finite number."""
+        special = new_buffer("special", "int64", self.wide)
+        lane = tirx.Var("lane", "int64")
+        sum_of_lane = tirx.BufferLoad(sums, [index(0), vector * index(self.wide) + lane])
+        flag = tirx.Select(is_special(sum_of_lane), tirx.IntImm("int64", 1), tirx.IntImm("int64", 0))
+        store = tirx.BufferStore(special, flag, [lane])
+        marks = tirx.BufferLoad(special, [tirx.Ramp(index(0), index(1), self.wide)])
+        some = tirx.call_llvm_pure_intrin("int64", "llvm.vector.reduce.or", marks)
+        halves = [plus(self._place(first, vector), index(half * self.lanes)) for half in range(2)]
+        stored = [
+            self._stored(sums, vector * index(self.wide) + index(half * self.lanes), place)
+            for half, place in enumerate(halves)
+        ]
+        return sequence(
+            tirx.AllocBuffer(special),
+            tirx.For(lane, index(0), index(self.wide), tirx.ForKind.VECTORIZED, store),
+            tirx.IfThenElse(tirx.NE(some, index(0)), sequence(*map(self.again, halves)), sequence(*stored)),
+        )
+
+    def _stored(self, sums: Any, at: Any, place: Any) -> Any:
+        """Half a vector of sums, added to what the results start with, and stored."""
+        [cell] = self.accumulators.cells.values()
+        room = {cell: buffer_like(cell, [index(1), index(self.lanes)])}
+        inside = [index(0), tirx.Ramp(index(0), index(1), self.lanes)]
+        added = tirx.BufferLoad(sums, [index(0), tirx.Ramp(at, index(1), self.lanes)])
+        total = tirx.BufferLoad(room[cell], inside) + added
+        return sequence(
+            tirx.AllocBuffer(room[cell]),
+            vector_of(self.accumulators.start, self.column.variable, place, self.lanes, room),
+            tirx.BufferStore(room[cell], total, inside),
+            vector_of(self.accumulators.finish(), self.column.variable, place, self.lanes, room),
+        )

@@ -1,0 +1,126 @@
+"""Sums of fp32 that are carried in fp64 and end in fp32 again: blocks of terms are added in fp32 before.
+
+Takes a reduction that adds fp32 terms, or halves, to one fp64 cell which nothing reads but a cast to fp32. Gives the
+statements for one result, or None. The rest is fp64 as before, at a third of the instructions::
+
+    for blocks:  t0..t3 = terms                    four vectors of fp32
+                 for 15 steps: t0..t3 += terms
+                 t = (t0 + t1) + (t2 + t3)
+                 low, high += the halves of t      vectors of fp64
+
+A term goes through at most 15 + 2 roundings of fp32, so that a sum is off by no more than 17 · 2^-24 of the sum of its
+terms' magnitudes, however long it is, beside its own rounding. (NumPy adds 16 terms in a row and 8 of such sums as a
+tree, and pairs of those: 18 roundings, and one more for each doubling beyond 128 terms.) A block may overflow where
+fp64 does not: then the sum is infinite or NaN, which no sum of finite fp32 numbers in fp64 is, and all of it is done
+again in fp64 (`is_special`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlirtri.lowering.schedule.cpu.common.nest import Nest, NestAxis
+from mlirtri.lowering.schedule.cpu.common.strips import Shape, strip
+from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, is_load
+from mlirtri.lowering.tir.blocks import PartedLanesError
+from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence, substituted
+from mlirtri.lowering.toolchain.tvm_names import tirx
+
+STEPS = 16
+"""Terms that are added one after the other."""
+CHAINS = 4
+"""Vectors of such sums: as many additions as a core has under way at once."""
+PARTIAL_SUMS = 2
+"""Vectors of fp64, which have the halves of one of fp32."""
+NARROW = ("float32", "float16", "bfloat16")
+_INFINITY = 0x7FF0000000000000
+"""The bits of an infinite fp64."""
+
+
+def fp32_term(nest: Nest, accumulators: Accumulators) -> Any:
+    """What such a sum adds, in fp32; None for any other reduction."""
+    if len(accumulators.cells) != 1 or next(iter(accumulators.cells)) not in nest.narrowed:
+        return None
+    [cell], step = accumulators.cells.values(), accumulators.step
+    if str(cell.dtype) != "float64" or not isinstance(step, tirx.BufferStore) or not isinstance(step.value, tirx.Add):
+        return None
+    term = step.value.b
+    if not is_load(step.value.a, cell) or not isinstance(term, tirx.Cast) or str(term.value.ty.dtype) not in NARROW:
+        return None
+    return term.value if str(term.value.ty.dtype) == "float32" else tirx.Cast("float32", term.value)
+
+
+def has_blocks(row: NestAxis, lanes: int) -> bool:
+    """Whether a row is long enough for a block of two steps."""
+    return row.extent >= 2 * CHAINS * 2 * lanes
+
+
+def add_blocks(term: Any, row: NestAxis, partial: Sequence[Any], lanes: int) -> tuple[Any, int]:
+    """Statements that add a row's terms to two vectors of `lanes` fp64 numbers, and how many terms these are."""
+    steps = row.extent // (CHAINS * 2 * lanes)
+    whole, rest = divmod(steps, STEPS)
+    of_step, made = CHAINS * 2 * lanes, []
+    if whole:
+        number = tirx.Var(row.variable.name, row.variable.ty)
+        body = _block(term, row, number * index(STEPS * of_step), STEPS, partial, lanes)
+        loop = tirx.For(number, index(0), index(whole), tirx.ForKind.SERIAL, body)
+        made.append(loop if whole > 1 else substituted(body, number, index(0)))
+    if rest:
+        made.append(_block(term, row, index(whole * STEPS * of_step), rest, partial, lanes))
+    return sequence(*made), steps * of_step
+
+
+def _block(term: Any, row: NestAxis, start: Any, steps: int, partial: Sequence[Any], lanes: int) -> Any:
+    wide = 2 * lanes
+    chains = [new_buffer("terms", "float32", 1, wide) for _ in range(CHAINS)]
+    one = new_buffer("term", "float32", 1)
+
+    def step(number: Any, value: Any) -> list[Any]:
+        store = tirx.BufferStore(one, value, [index(0)])
+        first = plus(start, number)
+        return [
+            vector_of(store, row.variable, plus(first, index(at * wide)), wide, {one: room})
+            for at, room in enumerate(chains)
+        ]
+
+    made = [*(tirx.AllocBuffer(each) for each in chains), *step(index(0), term)]
+    if steps > 1:
+        number = tirx.Var("step", "int64")
+        added = step((number + index(1)) * index(CHAINS * wide), tirx.BufferLoad(one, [index(0)]) + term)
+        made.append(tirx.For(number, index(0), index(steps - 1), tirx.ForKind.SERIAL, sequence(*added)))
+    everything = tirx.Ramp(index(0), index(1), wide)
+    sums = [tirx.BufferLoad(each, [index(0), everything]) for each in chains]
+    while len(sums) > 1:
+        sums = [first + second for first, second in zip(sums[::2], sums[1::2], strict=True)]
+    tree = new_buffer("tree", "float32", wide)
+    made += [tirx.AllocBuffer(tree), tirx.BufferStore(tree, sums[0], [everything])]
+    made += [add_half(buffer, index(0), tree, at, lanes) for at, buffer in enumerate(partial)]
+    return fresh(sequence(*made))
+
+
+def vector_of(store: Any, variable: Any, start: Any, lanes: int, room: dict[Any, Any]) -> Any:
+    """A store for as many neighbours as there are lanes."""
+    made = strip(store, variable, start, Shape(1, lanes), room)
+    if made is None:
+        raise PartedLanesError("the terms of a sum part")
+    return made
+
+
+def add_half(sums: Any, first: Any, terms: Any, half: int, lanes: int) -> Any:
+    """Half number 0 or 1 of a vector of fp32, added to the fp64 numbers from `first` on of the last row of a buffer."""
+    value = tirx.BufferLoad(terms, [tirx.Ramp(index(half * lanes), index(1), lanes)])
+    place = [index(0), tirx.Ramp(first, index(1), lanes)]
+    return tirx.BufferStore(sums, tirx.BufferLoad(sums, place) + tirx.Cast(f"float64x{lanes}", value), place)
+
+
+def rest_of(step: Any, row: NestAxis, done: int) -> tuple[Any, NestAxis]:
+    """The step and the axis of the terms that are left."""
+    rest = NestAxis(tirx.Var(row.variable.name, row.variable.ty), row.extent - done, True)
+    return substituted(step, row.variable, rest.variable + index(done)), rest
+
+
+def is_special(value: Any) -> Any:
+    """Whether a number of fp64 is infinite or NaN: of its bits, since TVM turns branches on comparisons round."""
+    bits = tirx.IntImm("int64", _INFINITY)
+    return tirx.EQ(tirx.bitwise_and(tirx.reinterpret("int64", value), bits), bits)

@@ -1,0 +1,199 @@
+"""The CPU's loops for sliding windows without a product of channels: pooling, depthwise convolution, stencils.
+
+Takes a `Nest` whose reduction runs over a small window, and its accumulators. Gives statements, or None for any other.
+Vectors lie along the innermost axis of the results, and a few rows of results are done together; the window is written
+out, so that what several of these results read is loaded once. Every second element is read as two vectors, shuffled.
+
+    parallel i / 4, vectors of j:  acc[0:4] = init;  9 times: acc[r] += x[i + r + kh, j + kw] * w[kh, kw];  out = acc
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any
+
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.common.nest import Nest, NestAxis
+from mlirtri.lowering.schedule.cpu.common.parallel import Outer, outer_loops
+from mlirtri.lowering.schedule.cpu.common.strips import Room, Shape, strip
+from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, loads_of
+from mlirtri.lowering.tir.blocks import PartedLanesError
+from mlirtri.lowering.tir.linear_forms import linear
+from mlirtri.lowering.tir.statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
+from mlirtri.lowering.tir.tiles import in_lanes, replaced
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, tirx
+
+MOST_TAPS = 64
+"""Places of a window that are written out."""
+MOST_STEPS = 128
+"""Vector steps that are written out: compiling takes time with them."""
+MOST_SKIPPING_STEPS = 48
+"""The same of steps that read every second element: each is nine statements, and rows have less in common."""
+MOST_ROWS = 4
+MOST_VECTORS = 4
+FEW_LANES = 4
+
+
+@dataclass(frozen=True)
+class _Window:
+    nest: Nest
+    accumulators: Accumulators
+    column: NestAxis
+    """The axis of the vectors."""
+    row: NestAxis | None
+    lanes: int
+    skipping: tuple[Any, ...]
+    """The buffers that are read at every second element."""
+
+
+def window_loops(nest: Nest, accumulators: Accumulators, lanes: int, target: Target) -> Any:
+    """The statements of a reduction over a small window; None where it is none, or its results are no neighbours."""
+    if not is_window(nest):
+        return None
+    column = nest.spatial[-1]
+    while lanes > column.extent:
+        lanes //= 2
+    steps = {each: each.step(column.variable) for each in nest.accesses}
+    if lanes < FEW_LANES or any(step != 1 for each, step in steps.items() if each.is_store):
+        return None
+    if any(step not in (0, 1, 2) for step in steps.values()):
+        return None
+    skipping = tuple(dict.fromkeys(each.buffer for each, step in steps.items() if step == 2))
+    if any(str(buffer.dtype) == "bfloat16" for buffer in skipping):  # its conversions have the lanes of the whole load
+        return None
+    row = nest.spatial[-2] if len(nest.spatial) > 1 else None
+    return _loops(_Window(nest, accumulators, column, row, lanes, skipping), target)
+
+
+def is_window(nest: Nest) -> bool:
+    """Whether a reduction is over the places of a small window that slides along the results' axes."""
+    taps = prod(axis.extent for axis in nest.reduced)
+    return taps <= MOST_TAPS and bool(nest.spatial) and _slides(nest)
+
+
+def _slides(nest: Nest) -> bool:
+    """Whether an operand is read near each place of the result, at as many places as the window has.
+
+    What is read for many results alike is an operand of a product.
+    """
+    if any(linear(each.place, {}) is None for each in nest.operands):
+        return False
+    axes = [axis for axis in nest.spatial if axis.extent >= FEW_LANES]
+    moving = [*axes, *nest.reduced]
+    last = nest.spatial[-1].variable
+    return any(all(each.step(axis.variable) for axis in moving) and each.step(last) in (1, 2) for each in nest.operands)
+
+
+def _loops(window: _Window, target: Target) -> Any:
+    taps = prod(axis.extent for axis in window.nest.reduced)
+    column, row, lanes = window.column, window.row, window.lanes
+    vectors = min(MOST_VECTORS, column.extent // lanes)
+    most = MOST_SKIPPING_STEPS if window.skipping else MOST_STEPS
+    rows = 1 if row is None else max(1, min(MOST_ROWS, row.extent, most // (taps * vectors)))
+    outer = [axis for axis in window.nest.spatial if axis is not column and axis is not row]
+    made = []
+    for first, count, tall in _cut(1 if row is None else row.extent, rows):
+        number = tirx.Var("rows", "int64")
+        body = _block(window, plus(number * index(tall), index(first)), tall, vectors)
+        points = window.nest.points * count * tall // (1 if row is None else row.extent)
+        made.append(outer_loops(Outer([*outer, NestAxis(number, count, False)], points), body, target))
+    return sequence(*made)
+
+
+def _cut(extent: int, size: int) -> Iterator[tuple[int, int, int]]:
+    """First place, number and size of blocks: those of `size`, then what is left as one."""
+    whole, rest = divmod(extent, size)
+    if whole:
+        yield 0, whole, size
+    if rest:
+        yield whole * size, 1, rest
+
+
+def _block(window: _Window, first_row: Any, rows: int, vectors: int) -> Any:
+    """Some rows of results, from their first column to the last."""
+    lanes, extent = window.lanes, window.column.extent
+    made = []
+    for first, count, wide in _cut(extent // lanes, vectors):
+        number = tirx.Var("strip", "int64")
+        starts = [plus(number * index(wide * lanes), index((first + at) * lanes)) for at in range(wide)]
+        body = _tile(window, first_row, rows, starts)
+        made.append(tirx.For(number, index(0), index(count), tirx.ForKind.SERIAL, body))
+    if extent % lanes:
+        made.append(_tile(window, first_row, rows, [index(extent - lanes)]))
+    return sequence(*made)
+
+
+def _tile(window: _Window, first_row: Any, rows: int, starts: Sequence[Any]) -> Any:
+    """Vectors of results that start at some columns of some rows: set, through the whole window, and stored."""
+    accumulators = window.accumulators
+    places = list(product(range(rows), starts))
+    rooms = [_room(accumulators, window.lanes) for _ in places]
+    allocated = [tirx.AllocBuffer(buffer) for room in rooms for buffer in room.values()]
+
+    def all_of(statement: Any) -> Any:
+        return sequence(
+            *(
+                _vector(window, statement, plus(first_row, index(at)), start, room)
+                for (at, start), room in zip(places, rooms, strict=True)
+            )
+        )
+
+    taps = product(*(range(axis.extent) for axis in window.nest.reduced))
+    variables = [axis.variable for axis in window.nest.reduced]
+    steps = [
+        all_of(replaced(accumulators.step, dict(zip(variables, map(index, tap), strict=True)))) for tap in taps
+    ]  # fmt: skip
+    return fresh(sequence(*allocated, all_of(accumulators.start), *steps, all_of(accumulators.finish())))
+
+
+def _room(accumulators: Accumulators, lanes: int) -> Room:
+    return {cell: buffer_like(cell, [index(1), index(lanes)]) for cell in accumulators.cells.values()}
+
+
+def _vector(window: _Window, statement: Any, row: Any, start: Any, room: Room) -> Any:
+    if window.row is not None:
+        statement = substituted(statement, window.row.variable, row)
+    statement, before = _gathered(window, statement, start)
+    made = strip(statement, window.column.variable, start, Shape(1, window.lanes), room)
+    if made is None:
+        raise PartedLanesError("the results of a vector part")
+    return sequence(*before, made)
+
+
+def _gathered(window: _Window, statement: Any, start: Any) -> tuple[Any, list[Any]]:
+    """The statement with every second element in a buffer of its own, and what fills that."""
+    before: list[Any] = []
+    column, lanes = window.column.variable, window.lanes
+    if not any(load.source in window.skipping for load in loads_of(statement)):
+        return statement, before
+
+    def load(node: Any) -> Any:
+        if node.source not in window.skipping:
+            return node
+        place = replaced(node.indices[0], {column: start})
+        both = [new_buffer(name, str(node.source.dtype), lanes) for name in ("even", "odd")]
+        packed = new_buffer("packed", str(node.source.dtype), lanes)
+        before.extend(tirx.AllocBuffer(buffer) for buffer in (*both, packed))
+        for half, buffer in enumerate(both):
+            first = plus(place, index(half * (lanes - 1)))
+            before.append(_copied(buffer, node.source, first, lanes))
+        for half, buffer in enumerate(both):
+            before.append(_every_second(packed, buffer, half, lanes // 2))
+        return tirx.BufferLoad(packed, [column - start])
+
+    return structural_map(statement, (TensorLoad, load), order="post"), before
+
+
+def _copied(to: Any, source: Any, first: Any, lanes: int) -> Any:
+    return in_lanes(lanes, lambda lane: tirx.BufferStore(to, tirx.BufferLoad(source, [first + lane]), [lane]))
+
+
+def _every_second(to: Any, source: Any, half: int, lanes: int) -> Any:
+    def element(lane: Any) -> Any:
+        value = tirx.BufferLoad(source, [lane * index(2) + index(half)])
+        return tirx.BufferStore(to, value, [plus(lane, index(half * lanes))])
+
+    return in_lanes(lanes, element)

@@ -1,0 +1,173 @@
+"""The sums of row kernels that are carried in fp64 and end in fp32 again: blocks of terms are added in fp32 before.
+
+Takes a `RowPlan` and the indices of a row, as `RowWriter` does. Gives the row's statements, in which a pass whose
+reductions are all such sums (`blocked_sums`) goes in blocks, with at most so many roundings as `cpu_wide_sums` says::
+
+    for blocks:  terms[0:64] = 0
+                 for 16 strips: terms[0:64] += what fp64 would be given
+                 partial[0:16] += the four vectors' sums
+    if a sum is infinite or NaN:  the pass again, in fp64
+
+A block may overflow where fp64 does not: then the row's sum is infinite or NaN, which is what the last line asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+from mlirtri.lowering.schedule.cpu.nests.wide_sums import NARROW, STEPS, is_special
+from mlirtri.lowering.schedule.cpu.rows.passes import RowWriter
+from mlirtri.lowering.schedule.rows.nests import Nest
+from mlirtri.lowering.schedule.rows.plan import RowPlan, Step
+from mlirtri.lowering.tir.statements import index, plus
+from mlirtri.lowering.tir.vectors import in_order, lanewise, stored
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_walk, tirx
+
+LEAST_STRIPS = 2
+"""Terms of a lane for which a block is worth its end."""
+
+
+def blocked_sums(plan: RowPlan, step: Step, parameters: Sequence[Any]) -> dict[int, Any]:
+    """The fp32 terms of a step's reductions; nothing where one of them is no sum that only fp32 sees."""
+    reductions = [at for at in step.nests if plan.nests[at].is_reduction]
+    terms = {at: _fp32_term(plan, at) for at in reductions if not any(map(plan.nests[at].target.same_as, parameters))}
+    seen = (term is not None and is_narrowed(plan.nests, plan.nests[at].target) for at, term in terms.items())
+    return terms if len(terms) == len(reductions) and all(seen) else {}
+
+
+def _fp32_term(plan: RowPlan, at: int) -> Any:
+    """What a sum in fp64 adds, in fp32; None for any other reduction."""
+    value = plan.nests[at].store.value
+    is_sum = isinstance(value, tirx.Add) and str(value.ty.dtype) == "float64"
+    return _before_widening(plan.reducers[at].term) if is_sum else None
+
+
+def _before_widening(term: Any) -> Any:
+    """The fp32 that a term in fp64 is made of, or None."""
+    if isinstance(term, tirx.Let):  # Of the bits of bf16.
+        inner = _before_widening(term.body)
+        return None if inner is None else tirx.Let(term.var, term.value, inner)
+    if not isinstance(term, tirx.Cast) or str(term.value.ty.dtype) not in NARROW:
+        return None
+    return term.value if str(term.value.ty.dtype) == "float32" else tirx.Cast("float32", term.value)
+
+
+def is_narrowed(nests: Sequence[Nest], buffer: Any) -> bool:
+    """Whether whatever reads a buffer makes fp32, or less, of it at once."""
+    casts: list[Any] = []
+    for nest in nests:
+        for statement in (*nest.before, nest.store):
+            structural_walk(statement, (tirx.Cast, casts.append), order="post")
+    narrowing = [
+        cast
+        for cast in casts
+        if isinstance(cast.value, TensorLoad) and cast.value.source.same_as(buffer) and str(cast.ty.dtype) in NARROW
+    ]
+    return len(narrowing) == sum(load.source.same_as(buffer) for nest in nests for load in nest.loads)
+
+
+class BlockWriter(RowWriter):
+    """Writes the statements of one row."""
+
+    def __init__(self, plan: RowPlan, row: Sequence[Any], parameters: Sequence[Any], ahead: Sequence[Any] = ()):
+        super().__init__(plan, row, parameters, ahead)
+        self.blocked: dict[int, Any] = {}
+        """Of the pass that is being written, the terms of its sums."""
+        self.terms: dict[int, Any] = {}
+        """Their sums in a block."""
+        self.elements: dict[int, Any] = {}
+        """Its registers."""
+        self.again = False
+        """Whether the pass is written for the second time, for rows of which a block has overflowed."""
+
+    def _pass(self, step: Step) -> list[Any]:
+        self.blocked = self._blocked(step)
+        if not self.blocked:
+            return super()._pass(step)
+        sums, written = list(self.blocked), super()._pass(step)
+        special = reduce(tirx.Or, [is_special(tirx.BufferLoad(self.places[at].buffer, [index(0)])) for at in sums])
+        self.blocked, self.again = {}, True
+        anew = super()._pass(step)
+        self.again = False
+        return [*written, tirx.IfThenElse(special, in_order(anew), None)]
+
+    def _blocked(self, step: Step) -> dict[int, Any]:
+        chains = super()._vectors(step, True)
+        is_long = step.extents[-1] >= LEAST_STRIPS * chains * self._lanes(step)
+        return blocked_sums(self.plan, step, self.parameters) if is_long else {}
+
+    # --- memory, of which a pass that is done again has all --------------------------------------------------------
+
+    def _value_of(self, at: int) -> Any:
+        return self.places[at].buffer if self.again else super()._value_of(at)
+
+    def _allocate_elements(self, step: Step, lanes: int) -> None:
+        if not self.again:
+            super()._allocate_elements(step, lanes)
+            self.elements = dict(self.registers)
+        self.registers |= self.elements
+
+    # --- blocks ------------------------------------------------------------------------------------------------------
+
+    def _vectors(self, step: Step, reduces: bool) -> int:
+        return 1 if self.blocked or self.again else super()._vectors(step, reduces)
+
+    def _strips(self, step: Step, outer: tuple, vectors: int, lanes: int) -> Any:
+        if not self.blocked:
+            return super()._strips(step, outer, vectors, lanes)
+        chains, length = super()._vectors(step, True), step.extents[-1]
+        strips = length // (chains * lanes)
+        done, statements = strips * chains * lanes, [self._blocks(step, outer, strips, chains, lanes)]
+        single = (length - done) // lanes
+        if single:
+            statements.append(self._strip_loop(step, outer, done, single, 1, lanes))
+            done += single * lanes
+        if done < length:
+            statements.append(self._vector(step, outer, index(done), index(0), length - done))
+        return in_order(statements)
+
+    def _blocks(self, step: Step, outer: tuple, strips: int, chains: int, lanes: int) -> Any:
+        """All whole strips, in blocks of `STEPS`; the last block may have fewer."""
+        block, strip, vector = (tirx.Var(name, "int64") for name in ("block", "strip", "vector"))
+        wide = chains * lanes
+        self.terms = {
+            at: self._allocate(f"{self.plan.nests[at].target.name}_terms", [wide], "float32") for at in self.blocked
+        }
+        start = (block * index(STEPS) + strip) * index(wide)
+        body = self._vector(step, outer, plus(start, vector * index(lanes)), vector * index(lanes), lanes)
+        body = tirx.For(vector, index(0), index(chains), tirx.ForKind.UNROLLED, body)
+        left = index(strips) - block * index(STEPS)
+        left = index(STEPS) if strips % STEPS == 0 else tirx.Min(index(STEPS), left)
+        loop = tirx.For(strip, index(0), left, tirx.ForKind.SERIAL, body)
+        zero = tirx.const(0, "float32")
+        starts = [
+            lanewise(terms, first * lanes, lanes, lambda _: zero)
+            for terms in self.terms.values()
+            for first in range(chains)
+        ]
+        ends = [self._block_added(at, chains, lanes) for at in self.terms]
+        self.terms = {}
+        return tirx.For(
+            block, index(0), index(-(-strips // STEPS)), tirx.ForKind.SERIAL, in_order([*starts, loop, *ends])
+        )
+
+    def _block_added(self, at: int, chains: int, lanes: int) -> Any:
+        """The vectors of a block added in pairs, and then to the sums in fp64."""
+        terms, partial = self.terms[at], self.partial[at]
+
+        def value(lane: Any) -> Any:
+            sums = [tirx.BufferLoad(terms, [plus(lane, index(chain * lanes))]) for chain in range(chains)]
+            while len(sums) > 1:
+                sums = [one + other for one, other in zip(sums[::2], sums[1::2], strict=True)]
+            return tirx.BufferLoad(partial, [lane]) + tirx.Cast("float64", sums[0])
+
+        return lanewise(partial, 0, lanes, value)
+
+    def _element(self, at: int, strip: Any) -> list[Any]:
+        if at not in self.terms:
+            return super()._element(at, strip)
+        place = [plus(strip.part, strip.lane)]
+        term = self._expression(self.blocked[at], self._point(at, strip.outer, plus(strip.start, strip.lane)))
+        return [stored(self.terms[at], tirx.BufferLoad(self.terms[at], place) + term, place)]

@@ -1,0 +1,400 @@
+"""The loops of one row: what `row_plan` has planned, as TIR.
+
+Takes a `RowPlan` and the indices of a row. Gives the statements that compute the row, and the memory that they need.
+A pass goes in strips of several vectors, then by single vectors, and ends in one vector of what is left; reductions
+keep as many partial results, which halves added to halves make one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from mlirtri.lowering.schedule.rows.nests import Nest
+from mlirtri.lowering.schedule.rows.plan import DEAR, RowPlan, Step
+from mlirtri.lowering.tir.statements import index, plus
+from mlirtri.lowering.tir.vectors import (
+    INFINITY_BITS,
+    Joined,
+    doubled_up_to,
+    fetch,
+    in_one,
+    in_order,
+    integers_of,
+    is_same_number,
+    joined_by,
+    lanewise,
+    loaded,
+    stored,
+    together,
+    vectorizable,
+)
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, tirx
+from mlirtri.lowering.tvm_targets import vector_bits
+
+STRIP_VECTORS = 4
+"""Vectors of partial results: as many additions as a core has under way at once."""
+
+
+def unit_of_bounds() -> int:
+    """Elements that the bounds of a row's passes are multiples of: the widest strip."""
+    return STRIP_VECTORS * vector_bits() // 32
+
+
+TARGET, ROW, VALUE = "target", "row", "value"
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Memory that holds what a nest computes: all of its target, this row of it, or one value."""
+
+    buffer: Any
+    kind: str
+    """``target`` is indexed as the target is, ``row`` without the rows' dimensions, ``value`` by 0."""
+
+
+@dataclass(frozen=True)
+class _Strip:
+    """`lanes` neighbours from `start` on, in the part `part` of partial results; `outer` are the other loops."""
+
+    outer: tuple[Any, ...]
+    start: Any
+    lane: Any
+    lanes: int
+    part: Any
+
+
+class RowWriter:
+    """Writes the statements of one row."""
+
+    def __init__(
+        self, plan: RowPlan, row: Sequence[Any], parameters: Sequence[Any], ahead: Sequence[Any] = (),
+        bounds: tuple[Any, Any] | None = None,
+    ):  # fmt: skip
+        self.plan, self.row, self.ahead, self.bounds = plan, list(row), list(ahead), bounds
+        """From which element up to which passes go, in whole `unit_of_bounds`; the end may be the row's, too."""
+        self.memory: list[Any] = []
+        self.places: dict[int, _Place] = {}
+        self.writers = {nest.target: at for at, nest in enumerate(plan.nests)}
+        self.parameters = list(parameters)
+        self.registers: dict[int, Any] = {}
+        self.partial: dict[int, Any] = {}
+        self.magnitudes: dict[int, Any] = {}
+        """Per extremum, bits of the largest magnitudes of partial results: NaN is larger than infinity."""
+        self.lane: Any = index(0)
+        self.joined: list[Joined] = []
+        self.fetching = self._fetching_step() if ahead else None
+        """The step during which the next row comes from memory."""
+
+    def written(self) -> Any:
+        """All steps of the row, in order."""
+        statements: list[Any] = []
+        for step in self.plan.steps:
+            statements += self._pass(step) if step.extents else self._values(step)
+        return in_order(statements)
+
+    # --- the next row ------------------------------------------------------------------------------------------------
+
+    def _fetching_step(self) -> Step | None:
+        """A step behind the first one, along the same elements: one that waits for functions rather than for memory."""
+        first, *later = (step for step in self.plan.steps if step.extents)
+        later = [step for step in later if step.extents == first.extents]
+        dear = (step for step in later if any(self.plan.cost(at) >= DEAR for at in step.nests))
+        return next(dear, later[0] if later else None)
+
+    def _fetches(self, outer: tuple, start: Any) -> list[Any]:
+        """Asks for one vector of the next row of what the first step reads."""
+        first = next(step for step in self.plan.steps if step.extents)
+        statements, seen = [], []
+        for at in first.nests:
+            nest = self.plan.nests[at]
+            inner = {axis for group in self.plan.inside[at].groups for axis in group}
+            rows = {axis for axis in self.plan.rows.axes[at] if nest.axes[axis].extent > 1}
+            for load in nest.loads:
+                axes = set(nest.plain(load.indices))
+                is_new = not any(load.source.same_as(each) for each in seen)
+                if load.source in self.writers or not is_new or not (rows | inner <= axes):
+                    continue
+                seen.append(load.source)
+                point = self._point(at, outer, start, self.ahead)
+                place = tirx.BufferLoad(load.source, [self._expression(each, point) for each in load.indices])
+                statements.append(fetch(place))
+        return statements
+
+    # --- memory ------------------------------------------------------------------------------------------------------
+
+    def _allocate(self, name: str, shape: Sequence[int], dtype: str) -> Any:
+        # TVM loses memory of bf16 when it widens it to fp32, and makes bytes of bools, but not of vectors of them.
+        dtype = {"bfloat16": "float32", "bool": "int8"}.get(dtype, dtype)
+        buffer = tirx.decl_buffer([index(size) for size in shape], dtype, name, layout=None)
+        self.memory.append(buffer)
+        return buffer
+
+    def _is_result(self, nest: Nest) -> bool:
+        return any(nest.target.same_as(parameter) for parameter in self.parameters)
+
+    def _value_of(self, at: int) -> Any:
+        """The memory of one value per row."""
+        nest = self.plan.nests[at]
+        buffer = self._allocate(f"{nest.target.name}_of_row", self._value_shape(), str(nest.target.dtype))
+        self.places[at] = _Place(buffer, VALUE)
+        return buffer
+
+    def _value_shape(self) -> list[int]:
+        return [1]
+
+    def _row_shape(self, at: int) -> list[int]:
+        """The shape of what a nest computes of a row."""
+        nest, rows = self.plan.nests[at], self.plan.rows.axes[at]
+        pairs = zip(nest.target.shape, nest.places, strict=True)
+        return [int(size) for size, axis in pairs if axis not in rows]
+
+    # --- one value per row -------------------------------------------------------------------------------------------
+
+    def _values(self, step: Step) -> list[Any]:
+        statements = []
+        for at in step.nests:
+            nest = self.plan.nests[at]
+            buffer = self._value_of(at)
+            point = self._point(at, (), index(0))
+            statements += self._prepared(nest, point, 1, index(0))
+            value = nest.store.value
+            if nest.is_reduction:
+                value = self.plan.reducers[at].combine(nest.init, self.plan.reducers[at].term)
+            statements.append(stored(buffer, self._expression(value, point), [index(0)]))
+            statements += self._result(at, point)
+        return statements
+
+    def _result(self, at: int, point: dict[Any, Any]) -> list[Any]:
+        """The store of a row's value where it is a result."""
+        nest = self.plan.nests[at]
+        if not self._is_result(nest):
+            return []
+        value = loaded(self.places[at].buffer, self._at_place(at, []), nest.target.dtype)
+        return [stored(nest.target, value, [self._expression(each, point) for each in nest.store.indices])]
+
+    # --- passes ------------------------------------------------------------------------------------------------------
+
+    def _pass(self, step: Step) -> list[Any]:
+        reductions = [at for at in step.nests if self.plan.nests[at].is_reduction]
+        length, lanes = step.extents[-1], self._lanes(step)
+        vectors = min(self._vectors(step, bool(reductions)), max(1, length // lanes))
+        wide = min(lanes, length)
+        self._allocate_elements(step, wide)
+        room = doubled_up_to(wide)
+        for at in reductions:
+            target = self.plan.nests[at].target
+            self.partial[at] = self._allocate(f"{target.name}_partial", [vectors * room], str(target.dtype))
+            if self.plan.reducers[at].extremum is not None and str(target.dtype) in INFINITY_BITS:
+                integers = integers_of(target.dtype)
+                self.magnitudes[at] = self._allocate(f"{target.name}_magnitudes", [vectors * room], integers)
+        outer = tuple(tirx.Var(f"o{at}", "int64") for at in range(len(step.extents) - 1))
+        loops = self._strips(step, outer, vectors, wide)
+        for variable, extent in reversed(list(zip(outer, step.extents[:-1], strict=True))):
+            loops = tirx.For(variable, index(0), index(extent), tirx.ForKind.SERIAL, loops)
+        starts = [self._started(at, vectors, room) for at in reductions]
+        ends = [each for at in reductions for each in self._combined(at, vectors, room)]
+        self.registers.clear()
+        return [*starts, loops, *ends]
+
+    def _lanes(self, step: Step) -> int:
+        """Lanes of a vector: a register of the widest element that the pass goes along."""
+        bits = [32]
+        for at in step.nests:
+            nest = self.plan.nests[at]
+            bits += [] if nest.is_reduction else [int(nest.target.dtype.bits)]
+            inner = {axis for group in self.plan.inside[at].groups for axis in group}
+            bits += [int(load.source.dtype.bits) for load in nest.loads if inner & set(nest.plain(load.indices))]
+        return max(1, vector_bits() // max(bits))
+
+    def _vectors(self, step: Step, reduces: bool) -> int:
+        """Vectors of a strip: fewer where the work of one hides the time that its additions take."""
+        if not reduces:
+            return 1
+        return 2 if any(self.plan.cost(at) >= DEAR for at in step.nests) else STRIP_VECTORS
+
+    def _allocate_elements(self, step: Step, lanes: int) -> None:
+        """Registers for what the pass's nests hand each other, and memory for what a later pass reads."""
+        for at in step.nests:
+            nest = self.plan.nests[at]
+            if nest.is_reduction:
+                continue
+            self.registers[at] = self._allocate(f"{nest.target.name}_lanes", [lanes], str(nest.target.dtype))
+            if self._is_result(nest):
+                self.places[at] = _Place(nest.target, TARGET)
+            elif at in self.plan.kept:
+                name, dtype = f"{nest.target.name}_row", str(nest.target.dtype)
+                self.places[at] = _Place(self._allocate(name, self._row_shape(at), dtype), ROW)
+
+    def _strips(self, step: Step, outer: tuple, vectors: int, lanes: int) -> Any:
+        length, done, statements = step.extents[-1], 0, []
+        for count in sorted({vectors, 1}, reverse=True):
+            strips = (length - done) // (count * lanes)
+            if strips:
+                statements.append(self._strip_loop(step, outer, done, strips, count, lanes))
+                done += strips * count * lanes
+        if done < length:
+            statements.append(self._vector(step, outer, index(done), index(0), length - done))
+        if self.bounds is None or len(statements) == 1:
+            return in_order(statements)
+        # Bounds are multiples of the widest strip: what is left over is in them if the row's end is.
+        first, *rest = statements
+        return in_order([first, tirx.IfThenElse(tirx.EQ(self.bounds[1], index(length)), in_order(rest), None)])
+
+    def _strip_loop(self, step: Step, outer: tuple, done: int, strips: int, count: int, lanes: int) -> Any:
+        strip, vector = tirx.Var("strip", "int64"), tirx.Var("vector", "int64")
+        start, extent = plus(index(done), strip * index(count * lanes)), index(strips)
+        if self.bounds is not None and done == 0:
+            first, end = (tirx.floordiv(each, index(count * lanes)) for each in self.bounds)
+            start, extent = (first + strip) * index(count * lanes), end - first
+        if count == 1:
+            body = self._vector(step, outer, start, index(0), lanes)
+        else:
+            part = vector * index(lanes)
+            body = self._vector(step, outer, start + part, part, lanes)
+            body = tirx.For(vector, index(0), index(count), tirx.ForKind.UNROLLED, body)
+        return tirx.For(strip, index(0), extent, tirx.ForKind.SERIAL, body)
+
+    def _vector(self, step: Step, outer: tuple, start: Any, part: Any, lanes: int) -> Any:
+        lane = tirx.Var("lane", "int64") if lanes > 1 else index(0)
+        strip = _Strip(outer, start, lane, lanes, part)
+        self.lane = lane
+        body = in_order([each for at in step.nests for each in self._element(at, strip)])
+        if lanes > 1:
+            body = tirx.For(lane, index(0), index(lanes), tirx.ForKind.VECTORIZED, body)
+        return in_order([*(self._fetches(outer, start) if step is self.fetching else ()), body])
+
+    def _element(self, at: int, strip: _Strip) -> list[Any]:
+        """What one nest does for one element, which is a lane."""
+        nest = self.plan.nests[at]
+        point = self._point(at, strip.outer, plus(strip.start, strip.lane))
+        if nest.is_reduction:
+            place = [plus(strip.part, strip.lane)]
+            term = self._expression(self.plan.reducers[at].term, point)
+            own = loaded(self.partial[at], place, nest.target.dtype)
+            if at in self.magnitudes:
+                largest = tirx.BufferLoad(self.magnitudes[at], place)
+                largest = tirx.max(largest, tirx.reinterpret(integers_of(nest.target.dtype), tirx.abs(term)))
+                extremum = self.plan.reducers[at].extremum(own, term)
+                return [stored(self.magnitudes[at], largest, place), stored(self.partial[at], extremum, place)]
+            return [stored(self.partial[at], vectorizable(self.plan.reducers[at].combine(own, term)), place)]
+        return self._element_of(at, point, strip.lanes, strip.lane)
+
+    def _element_of(self, at: int, point: dict[Any, Any], lanes: int, lane: Any) -> list[Any]:
+        """Compute an element, and keep it where others read it."""
+        nest, register = self.plan.nests[at], self.registers[at]
+        statements = self._prepared(nest, point, lanes, lane)
+        statements.append(stored(register, self._expression(nest.store.value, point), [self.lane]))
+        if at in self.places:
+            value = loaded(register, [self.lane], nest.target.dtype)
+            indices = [self._expression(each, point) for each in nest.store.indices]
+            statements.append(stored(self.places[at].buffer, value, self._at_place(at, indices)))
+        return statements
+
+    def _prepared(self, nest: Nest, point: dict[Any, Any], lanes: int, lane: Any) -> list[Any]:
+        """The statements before a nest's store, whose scratch elements become a vector each."""
+        for buffer in nest.scratch:
+            wide = self._allocate(buffer.name, [lanes], str(buffer.dtype))
+            point[buffer] = (wide, lane)
+        made = []
+        for each in nest.before:
+            value = self._expression(each.value, point)
+            if isinstance(each, tirx.Bind):
+                point[each.var] = tirx.Var(each.var.name, each.var.ty)
+                made.append(tirx.Bind(point[each.var], value))
+            else:
+                made.append(stored(point[each.buffer][0], value, [lane]))
+        return made
+
+    # --- partial results ---------------------------------------------------------------------------------------------
+
+    def _started(self, at: int, vectors: int, lanes: int) -> Any:
+        reducer, nest = self.plan.reducers[at], self.plan.nests[at]
+        start = nest.init if reducer.neutral is None else reducer.neutral
+        starts = [(self.partial[at], start)]
+        if at in self.magnitudes:
+            starts.append((self.magnitudes[at], tirx.const(0, integers_of(nest.target.dtype))))
+        return in_order([
+            lanewise(buffer, first * lanes, lanes, lambda _, value=value: value)
+            for first in range(vectors) for buffer, value in starts
+        ])  # fmt: skip
+
+    def _combined(self, at: int, vectors: int, lanes: int) -> list[Any]:
+        """Partial results together, and where the row's value goes."""
+        reducer, nest, partial = self.plan.reducers[at], self.plan.nests[at], self.partial[at]
+        magnitudes = self.magnitudes.get(at)
+        combine = reducer.combine if magnitudes is None else reducer.extremum
+        halved = [(partial, nest.target.dtype, combine)]
+        halved += [] if magnitudes is None else [(magnitudes, magnitudes.dtype, tirx.Max)]
+        statements = together(halved, vectors, lanes)
+        total = loaded(partial, [index(0)], nest.target.dtype)
+        if magnitudes is not None:
+            total = self._kept(at, total, [index(0)])
+        if reducer.neutral is not None and not is_same_number(nest.init, reducer.neutral):
+            total = reducer.combine(nest.init, total)
+        statements.append(stored(self._value_of(at), vectorizable(total), [index(0)]))
+        return [*statements, *self._result(at, self._point(at, (), index(0)))]
+
+    def _kept(self, at: int, total: Any, place: list[Any]) -> Any:
+        """An extremum, or the NaN that is among its terms."""
+        largest, dtype = tirx.BufferLoad(self.magnitudes[at], place), str(self.plan.nests[at].target.dtype)
+        is_undefined = tirx.GT(largest, tirx.const(INFINITY_BITS[dtype], integers_of(dtype)))
+        return tirx.Select(is_undefined, tirx.reinterpret(dtype, largest), total)
+
+    # --- expressions -------------------------------------------------------------------------------------------------
+
+    def _point(self, at: int, outer: Sequence[Any], last: Any, row: Sequence[Any] = ()) -> dict[Any, Any]:
+        """What each axis of a nest is: of the row, or in the loops of a pass."""
+        nest, inside = self.plan.nests[at], self.plan.inside[at]
+        point: dict[Any, Any] = {axis.variable: index(0) for axis in nest.axes}
+        for axis, value in zip(self.plan.rows.axes[at], row or self.row, strict=True):
+            point[nest.axes[axis].variable] = value
+        for group, loop in zip(inside.groups, [*outer, last], strict=False):
+            for number, axis in enumerate(group):
+                below = prod(nest.axes[each].extent for each in group[number + 1 :])
+                value = loop if below == 1 else tirx.floordiv(loop, index(below))
+                value = tirx.floormod(value, index(nest.axes[axis].extent)) if number else value
+                point[nest.axes[axis].variable] = value
+            self.joined += joined_by([nest.axes[axis] for axis in group], point, loop)
+        return point
+
+    def _expression(self, value: Any, point: dict[Any, Any]) -> Any:
+        """An expression of a nest at a point: with the row's memory in place of what other nests write."""
+
+        def load(node: Any) -> Any:
+            if node.source in point:
+                buffer, lane = point[node.source]
+                return loaded(buffer, [lane], node.source.dtype)
+            at, indices = self.writers.get(node.source), list(node.indices)
+            own = node.source
+            return tirx.BufferLoad(own, in_one(own, indices, self.joined)) if at is None else self._read(at, indices)
+
+        def variable(node: Any) -> Any:
+            found = point.get(node, node)
+            return node if isinstance(found, tuple) else found
+
+        return vectorizable(structural_map(value, [(tirx.Var, variable), (TensorLoad, load)], order="post"))
+
+    def _read(self, at: int, indices: list[Any]) -> Any:
+        """An element of what another nest computes."""
+        if at in self.plan.folded:
+            nest = self.plan.nests[at]
+            point: dict[Any, Any] = {axis.variable: index(0) for axis in nest.axes}
+            for axis, one in zip(nest.places, indices, strict=True):
+                if axis is not None:
+                    point[nest.axes[axis].variable] = one
+            return self._expression(nest.store.value, point)
+        if at in self.registers:
+            return loaded(self.registers[at], [self.lane], self.plan.nests[at].target.dtype)
+        return loaded(self.places[at].buffer, self._at_place(at, indices), self.plan.nests[at].target.dtype)
+
+    def _at_place(self, at: int, indices: list[Any]) -> list[Any]:
+        kind, nest = self.places[at].kind, self.plan.nests[at]
+        if kind == VALUE:
+            return [index(0)]
+        if kind == TARGET:
+            return in_one(self.places[at].buffer, indices, self.joined)
+        rows = self.plan.rows.axes[at]
+        return [one for axis, one in zip(nest.places, indices, strict=True) if axis not in rows]

@@ -1,0 +1,225 @@
+"""The CPU rule for row kernels: softmax, layernorm and whatever else reduces rows and goes along them again.
+
+Takes a PrimFunc of plain nests that share the axes of their rows. Gives a function that we write ourselves: rows in
+parallel, all of a row while it is in cache, each pass with vectors and several partial results, an odd end as one
+shorter vector. Where rows lie side by side in memory rather than their elements, a strip of rows is done at a time.
+None where there is no such row, or it does not fit half of the second cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd, prod
+from typing import Any
+
+from mlirtri.lowering.core.cpu import cache_bytes
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.common.loops import PARALLEL_POINTS
+from mlirtri.lowering.schedule.cpu.common.parallel import worth
+from mlirtri.lowering.schedule.cpu.rows.block_sums import BlockWriter
+from mlirtri.lowering.schedule.cpu.rows.columns import ColumnWriter, columns_of, lanes_of_rows
+from mlirtri.lowering.schedule.rows.nests import Nest, NotRows, find_rows, nests_of
+from mlirtri.lowering.schedule.rows.plan import DEAR, RowPlan, make_plan
+from mlirtri.lowering.tir.statements import index
+from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Range, SBlock, SBlockRealize, Schedule, tirx
+
+ROW_BLOCK_POINTS = 16384
+"""Elements of one block of rows: its memory is allocated once, and it is what a thread takes."""
+LONGEST_ACROSS = 1024
+"""Elements of rows that lie side by side: each is on another page, of which a core remembers so many."""
+WAYS = 16
+"""Lines in each set of the second cache, on CPUs of today."""
+FINISHED = 16
+"""Terms of a reduction for each element of what follows it in the same function."""
+
+
+def rows(function: PrimFunc, target: Target) -> Schedule | None:
+    """Whole rows, one after the other, in parallel blocks."""
+    plan = plan_of(function)
+    if plan is None or not fits_cache(plan, target) or not has_enough_rows(plan, target):
+        return None
+    across = None if is_along_memory(plan) else columns_of(plan)
+    written = _written(function, plan, target) if across is None else _in_strips(function, plan, across, target)
+    return Schedule(written)
+
+
+def plan_of(function: PrimFunc) -> RowPlan | None:
+    """The plan of a PrimFunc of several nests, if it is a row kernel with reductions along neighbours in memory."""
+    try:
+        nests = nests_of(function)
+        plan = make_plan(nests, find_rows(nests), function.params)
+    except NotRows:
+        return None
+    # Reductions have a rule of their own, which shares one result among the threads, too.
+    if (
+        len(nests) < 2
+        or only_finishes(nests)
+        or not plan.reducers
+        or not (is_along_memory(plan) or columns_of(plan) is not None)
+    ):
+        return None
+    return plan
+
+
+def is_along_memory(plan: RowPlan) -> bool:
+    """Whether elements of a row lie side by side, for all that reduces them."""
+    return all(runs_along_memory(plan, at) for at in plan.reducers)
+
+
+def only_finishes(nests: Sequence[Nest]) -> bool:
+    """Whether one reduction is followed by work on its result alone, too little for a launch or a pass of its own."""
+    first, *others = nests
+    if not others or not first.is_reduction or any(nest.is_reduction for nest in others):
+        return False
+    work = [prod(axis.extent for axis in nest.axes) for nest in nests]
+    own = [nest.target for nest in nests]
+    is_own = all(any(load.source.same_as(each) for each in own) for nest in others for load in nest.loads)
+    return is_own and FINISHED * max(work[1:]) <= work[0]
+
+
+def runs_along_memory(plan: RowPlan, at: int) -> bool:
+    """Whether the last axis of a nest within its row has neighbours in memory, in some of what it reads."""
+    nest, inside = plan.nests[at], plan.inside[at]
+    if not inside.groups:
+        return True
+    last = inside.groups[-1][-1]
+    return any(load.indices and nest.plain(load.indices)[-1] == last for load in nest.loads)
+
+
+def row_bytes(plan: RowPlan) -> int:
+    """Memory that one row touches."""
+    buffers: dict[Any, int] = {}
+    for nest, inside in zip(plan.nests, plan.inside, strict=True):
+        for buffer in (nest.target, *(load.source for load in nest.loads)):
+            size = prod(inside.extents) * max(1, int(buffer.dtype.bits) // 8)
+            buffers[buffer] = max(buffers.get(buffer, 0), min(size, _bytes(buffer)))
+    folded = [plan.nests[at].target for at in plan.folded]
+    return sum(size for buffer, size in buffers.items() if not any(buffer.same_as(each) for each in folded))
+
+
+def _bytes(buffer: Any) -> int:
+    return prod(int(extent) for extent in buffer.shape) * max(1, int(buffer.dtype.bits) // 8)
+
+
+def fits_cache(plan: RowPlan, target: Target) -> bool:
+    """Whether a row stays in cache from its first pass to its last; a tile that somebody asks for is taken as it is."""
+    if target.row_tile is not None:
+        return True
+    if is_along_memory(plan):
+        return worth(row_bytes(plan) <= cache_bytes()[2] // 2)
+    # Rows side by side come in a strip, of which each element may be on a page of its own.
+    longest = max(prod(step.extents) for step in plan.steps)
+    return worth(_strip(plan) > 0 and longest <= min(LONGEST_ACROSS, _most_across(plan)))
+
+
+def _most_across(plan: RowPlan) -> int:
+    """Elements that the second cache keeps where they lie as far apart as in memory: some distances share its sets."""
+    way = cache_bytes()[2] // WAYS
+    made = {nest.target for nest in plan.nests}
+    steps = [
+        prod(int(size) for size in load.source.shape[at + 1 :]) * max(1, int(load.source.dtype.bits) // 8)
+        for nest, inside in zip(plan.nests, plan.inside, strict=True)
+        for load in nest.loads
+        if load.source not in made
+        for at, axis in enumerate(nest.plain(load.indices))
+        if inside.groups and axis == inside.groups[-1][-1]
+    ]
+    return min((WAYS * way // gcd(step, way) for step in steps), default=LONGEST_ACROSS)
+
+
+def has_enough_rows(plan: RowPlan, target: Target) -> bool:
+    """Whether every thread has a row, or a strip of them, where there is work for several."""
+    together = 1 if is_along_memory(plan) else lanes_of_rows(plan)
+    return worth(prod(plan.rows.extents) // together >= target.threads or _work(plan) < PARALLEL_POINTS)
+
+
+def _strip(plan: RowPlan) -> int:
+    """Rows that are done at a time where they lie side by side: as many vectors as additions are under way at once."""
+    wide = lanes_of_rows(plan)
+    fitting = (wide * times for times in (4, 2, 1) if row_bytes(plan) * wide * times <= cache_bytes()[2] // 2)
+    return next(fitting, 0)
+
+
+def _work(plan: RowPlan) -> int:
+    """Plain loop bodies, in number."""
+    steps = (prod(step.extents) * sum(_weight(plan, at) for at in step.nests) for step in plan.steps)
+    return prod(plan.rows.extents) * sum(steps)
+
+
+def _written(function: PrimFunc, plan: RowPlan, target: Target) -> PrimFunc:
+    count = prod(plan.rows.extents)
+    points = max(1, max(prod(step.extents) for step in plan.steps))
+    together = max(1, min(count, target.row_tile or ROW_BLOCK_POINTS // points))
+    while target.row_tile is None and together > 1 and -(-count // together) < 4 * target.threads:
+        together //= 2
+    blocks = -(-count // together)
+    block, within = tirx.Var("block", "int64"), tirx.Var("row", "int64")
+    row = within if blocks == 1 else block * index(together) + within
+    ahead: list[Any] = []
+    if count * row_bytes(plan) > cache_bytes()[2]:
+        ahead = _row_indices(tirx.min(row + index(1), index(count - 1)), plan.rows.extents)
+    writer = BlockWriter(plan, _row_indices(row, plan.rows.extents), function.params, ahead)
+    body = writer.written()
+    left = (
+        index(together) if count % together == 0 else tirx.Min(index(together), index(count) - block * index(together))
+    )
+    body = tirx.For(within, index(0), left, tirx.ForKind.SERIAL, body)
+    # Not the block's own memory, of which TVM would keep one element of what one vector goes through.
+    body = tirx.SeqStmt([*(tirx.AllocBuffer(each) for each in writer.memory), body])
+    loop = tirx.For(block, index(0), index(blocks), _kind_of_loop(plan, target), body)
+    return with_statement(function, plan.nests[-1].name, loop)
+
+
+def _in_strips(function: PrimFunc, plan: RowPlan, across: range, target: Target) -> PrimFunc:
+    """Strips of rows that are neighbours in memory, in parallel."""
+    extents = plan.rows.extents
+    length, outer = prod(extents[at] for at in across), prod(extents[: across.start])
+    width = min(length, _strip(plan) or lanes_of_rows(plan))
+    strips = -(-length // width)
+    task = tirx.Var("task", "int64")
+    strip = index(0) if strips == 1 else tirx.floormod(task, index(strips))
+    before = _row_indices(task if strips == 1 else tirx.floordiv(task, index(strips)), extents[: across.start])
+
+    def of_row(number: Any) -> list[Any]:
+        along = _row_indices(strip * index(width) + number, [extents[at] for at in across])
+        return [*before, *along, *(index(0) for _ in extents[across.stop :])]
+
+    def body(count: int) -> Any:
+        writer = ColumnWriter(plan, of_row, count, function.params)
+        written = writer.written()
+        return tirx.SeqStmt([*(tirx.AllocBuffer(each) for each in writer.memory), written])
+
+    whole, rest = body(width), length % width
+    if rest:
+        whole = tirx.IfThenElse(tirx.LT(strip, index(strips - 1)), whole, body(rest))
+    loop = tirx.For(task, index(0), index(outer * strips), _kind_of_loop(plan, target), whole)
+    return with_statement(function, plan.nests[-1].name, loop)
+
+
+def _kind_of_loop(plan: RowPlan, target: Target) -> Any:
+    is_parallel = target.threads > 1 and worth(_work(plan) >= PARALLEL_POINTS)
+    return tirx.ForKind.PARALLEL if is_parallel else tirx.ForKind.SERIAL
+
+
+def with_statement(function: PrimFunc, name: str, statement: Any) -> PrimFunc:
+    """The function that does `statement`, in one block that may read and write all parameters."""
+    whole = [tirx.BufferRegion(each, [Range(index(0), size) for size in each.shape]) for each in function.params]
+    inner = SBlockRealize([], True, SBlock([], whole, whole, name, statement))
+    root = SBlockRealize([], True, SBlock([], [], [], "root", inner))
+    made = PrimFunc(list(function.params), root, function.ret_type, function.attrs)
+    # What expressions name is named once in each of their copies.
+    return tirx.transform.ConvertSSA()(IRModule({"main": made}))["main"]
+
+
+def _weight(plan: RowPlan, at: int) -> int:
+    return 16 if plan.cost(at) >= DEAR else 1
+
+
+def _row_indices(row: Any, extents: Sequence[int]) -> list[Any]:
+    """The index along each of the rows' axes, of a row's number."""
+    indices: list[Any] = []
+    for at in range(len(extents)):
+        inner = prod(extents[at + 1 :])
+        index_here = row if inner == 1 else tirx.floordiv(row, index(inner))
+        indices.append(index_here if at == 0 else tirx.floormod(index_here, index(extents[at])))
+    return indices

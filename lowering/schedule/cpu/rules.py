@@ -1,0 +1,269 @@
+"""Schedule rules for the CPU, in the order in which they are tried.
+
+Each rule takes a PrimFunc and our target. Gives a `Schedule`, or None where it does not apply; it raises where it
+finds the loops too strange, or where TVM cannot lower what it made, and the next rule is tried. `Fallback` takes
+everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.lowered_functions import attempt
+from mlirtri.lowering.schedule.cpu.attention.rule import attention
+from mlirtri.lowering.schedule.cpu.common.loops import lanes_of, parallel_if_worth, spatial, vectorize, weight
+from mlirtri.lowering.schedule.cpu.common.nest import function_of, nest_of
+from mlirtri.lowering.schedule.cpu.convolution.channels_first import convolution
+from mlirtri.lowering.schedule.cpu.convolution.channels_last import channels_last
+from mlirtri.lowering.schedule.cpu.convolution.depthwise import depthwise
+from mlirtri.lowering.schedule.cpu.loops.rule import loops
+from mlirtri.lowering.schedule.cpu.matmul.rule import matmul
+from mlirtri.lowering.schedule.cpu.nests.elementwise import element_loops
+from mlirtri.lowering.schedule.cpu.nests.reductions import around_loops, reduction_loops
+from mlirtri.lowering.schedule.cpu.nests.windows import is_window
+from mlirtri.lowering.schedule.cpu.rows.rule import rows
+from mlirtri.lowering.tir.blocks import BlockFacts, divide_loops, inline_cheap, leaf_blocks, loop_of
+from mlirtri.lowering.tir.reshape_views import VIEW
+from mlirtri.lowering.tir.statements import fresh, sequence
+from mlirtri.lowering.toolchain.tvm_names import SCHEDULE_ERRORS, PrimFunc, Schedule, tvm
+
+COLUMN_CHUNK = 256
+"""Columns that a column reduction keeps in the first cache level while it runs down the rows."""
+
+FEW_ELEMENTS = 64
+"""So many beside a reduction are no reason against its vectors, though they have none."""
+
+
+def view(function: PrimFunc, _target: Target) -> Schedule | None:
+    """The loops as they are of a function that only gives its input another shape: nothing launches it."""
+    return Schedule(function) if VIEW in (function.attrs or {}) else None
+
+
+def elementwise(function: PrimFunc, target: Target) -> Schedule | None:
+    """Blocks without reductions; see `cpu_elements` for the loops."""
+    schedule = _with_cheap_inlined(function)
+    is_spatial = all(block.is_spatial for block in leaf_blocks(schedule))
+    return _block_by_block(function, schedule, target) if is_spatial else None
+
+
+def reduction(function: PrimFunc, target: Target) -> Schedule | None:
+    """One reduction alone; see `cpu_reductions` for the loops."""
+    schedule = _with_cheap_inlined(function)
+    return _block_by_block(function, schedule, target) if len(leaf_blocks(schedule)) == 1 else None
+
+
+def window(function: PrimFunc, target: Target) -> Schedule | None:
+    """A reduction over a small window; see `cpu_windows` for the loops."""
+    schedule = _with_cheap_inlined(function)
+    reduced = [block for block in leaf_blocks(schedule) if not block.is_spatial]
+    if len(reduced) != 1 or not is_window(nest_of(schedule, reduced[0])):
+        return None
+    return _block_by_block(function, schedule, target)
+
+
+def mixed(function: PrimFunc, target: Target) -> Schedule | None:
+    """Reductions and elementwise work that share no rows, one after the other."""
+    return _block_by_block(function, _with_cheap_inlined(function), target)
+
+
+def _with_cheap_inlined(function: PrimFunc) -> Schedule:
+    schedule = Schedule(function, error_render_level="fast")
+    inline_cheap(schedule)
+    return schedule
+
+
+def _block_by_block(function: PrimFunc, schedule: Schedule, target: Target) -> Schedule | None:
+    statements, flat = [], {}
+    blocks = leaf_blocks(schedule)
+    if not blocks:  # results without elements: nothing is computed
+        return None
+    for block in blocks:
+        if not block.points:
+            return None
+        nest = nest_of(schedule, block)
+        loops_of = reduction_loops if nest.reduced else element_loops
+        made = loops_of(nest, target) if "R" not in block.kinds or nest.reduced else None
+        if made is None and not nest.reduced and len(blocks) > 1 and nest.points <= FEW_ELEMENTS:
+            # Reductions over axes of one begin with their init, too.
+            body = nest.body if nest.init is None else sequence(nest.init, nest.body)
+            made = fresh(around_loops(nest.axes, body))
+        if made is None:
+            return None
+        statements.append(made)
+        flat.update(nest.flat)
+    return Schedule(function_of(schedule, function, statements, flat), error_render_level="fast")
+
+
+def plain_elementwise(function: PrimFunc, target: Target) -> Schedule | None:
+    """Chains of elementwise work in one nest: outer loops parallel, the innermost one vectorised."""
+    schedule = Schedule(function, error_render_level="fast")
+    inline_cheap(schedule)
+    blocks = leaf_blocks(schedule)
+    if not all(block.is_spatial for block in blocks):
+        return None
+    for block in blocks:
+        spatial(schedule, block, target)
+    return schedule
+
+
+def plain_reduction(function: PrimFunc, target: Target) -> Schedule | None:
+    """Reductions and what surrounds them: rows in parallel with everything of a row inside, or column by column."""
+    schedule = Schedule(function, error_render_level="fast")
+    inline_cheap(schedule)
+    blocks = leaf_blocks(schedule)
+    for block in blocks:
+        if not block.is_spatial and _reads_along_rows(block):
+            _partial_lanes(schedule, block)
+    blocks = leaf_blocks(schedule)
+    # TVM moves no block that computes a result.
+    is_fixed = any(block.target.same_as(parameter) for block in blocks[:-1] for parameter in function.params)
+    rows = 0 if is_fixed else _common_rows(blocks)
+    if rows:
+        initials = _by_rows(schedule, rows, target)
+    else:
+        initials = [_at_root(schedule, block, target) for block in blocks]
+    # Last, because TVM moves no loops any more once the initial value is stored by a block of its own.
+    for block, loop in zip(blocks, initials, strict=True):
+        if loop is not None:
+            schedule.decompose_reduction(block.handle, loop)
+    return schedule
+
+
+def _checked(rule: Callable[[PrimFunc, Target], Schedule | None]) -> Callable[[PrimFunc, Target], Schedule | None]:
+    """The rule, whose schedules are given only if TVM can lower them."""
+
+    def apply(function: PrimFunc, target: Target) -> Schedule | None:
+        schedule = rule(function, target)
+        if schedule is not None:
+            scheduled = schedule.mod["main"]
+            name = str((scheduled.attrs or {}).get("global_symbol", "kernel"))
+            attempt(name, scheduled, tvm.target.Target.current())
+        return schedule
+
+    return apply
+
+
+def fallback(function: PrimFunc, _target: Target) -> Schedule:
+    """The loops as they are: right for everything."""
+    return Schedule(function)
+
+
+def _reads_along_rows(block: BlockFacts) -> bool:
+    """Whether neighbours in memory are added up: a read's innermost index is a reduction axis, and no read's is the
+    innermost axis of the result, which would rather be a vector of results."""
+    reduced = set(block.axes("R"))
+    innermost = {access.axes[-1] for access in block.operands if reduced & set(access.axes)}
+    column = block.writes[0].axes[-1] if block.writes[0].axes else None
+    if column in innermost and column is not None and block.extents[column] > 1:
+        return False
+    return any(axis is not None and block.kinds[axis] == "R" for axis in innermost)
+
+
+def _partial_lanes(schedule: Schedule, block: BlockFacts) -> None:
+    """Reduce into one vector of partial results, then that into the result; as it is where the size does not divide."""
+    axis = block.axes("R")[-1]
+    lanes = lanes_of(block)
+    width = next((lanes * times for times in (4, 2, 1) if block.extents[axis] % (lanes * times) == 0), None)
+    if lanes == 1 or width is None or block.extents[axis] <= width:
+        return
+    trial = schedule.copy()
+    try:
+        _, inner = trial.split(loop_of(trial, block, axis), [None, width])
+        trial.rfactor(inner, len(block.axes("S")))
+    except SCHEDULE_ERRORS:  # a reduction that TVM does not know as associative keeps its order
+        return
+    _, inner = schedule.split(loop_of(schedule, block, axis), [None, width])
+    schedule.rfactor(inner, len(block.axes("S")))
+
+
+def _common_rows(blocks: list[BlockFacts]) -> int:
+    """How many leading dimensions all blocks share, such that each block's part of a row needs that row alone."""
+    last = blocks[-1]
+    rows = 0
+    while all(_is_row(block, rows, last) for block in blocks):
+        rows += 1
+    # What adds up rows of memory keeps its last dimension inside, to run along it.
+    down = [block for block in blocks if not block.is_spatial and not _reads_along_rows(block)]
+    return min([rows, *(len(block.writes[0].axes) - 1 for block in down)])
+
+
+def _is_row(block: BlockFacts, dimension: int, last: BlockFacts) -> bool:
+    """Whether this dimension of what the block writes is a spatial axis as long as the last block's."""
+    if dimension >= len(last.extents) or last.kinds[dimension] != "S":
+        return False
+    for write in block.writes:
+        axis = write.axes[dimension] if dimension < len(write.axes) else None
+        if axis is None or block.kinds[axis] != "S" or block.extents[axis] != last.extents[dimension]:
+            return False
+    return True
+
+
+def _by_rows(schedule: Schedule, rows: int, target: Target) -> list[Any]:
+    """Compute every block of a row inside the row's loop; gives per block the loop to set initial values before."""
+    blocks = leaf_blocks(schedule)
+    *producers, last = blocks
+    row = schedule.get_loops(last.handle)[rows - 1]
+    for block in reversed(producers):
+        schedule.compute_at(block.handle, row, preserve_unit_loops=True)
+    outer = schedule.get_loops(last.handle)[:rows]
+    loop = schedule.fuse(*outer) if rows > 1 else outer[0]
+    parallel_if_worth(schedule, loop, sum(weight(block) for block in blocks), target)
+    return [_inside_row(schedule, block) for block in blocks]
+
+
+def _inside_row(schedule: Schedule, block: BlockFacts) -> Any:
+    """Vectorise a block within its row over its innermost spatial axis."""
+    loops = [loop for loop in schedule.get_loops(block.handle)[1:] if int(schedule.get(loop).extent) > 1]
+    kept, reduced = divide_loops(schedule, block, loops)
+    if kept and reduced:
+        return _accumulate(schedule, block, reduced, kept[-1])
+    if kept:
+        vectorize(schedule, kept[-1], lanes_of(block))
+    return None
+
+
+def _at_root(schedule: Schedule, block: BlockFacts, target: Target) -> Any:
+    """One block alone: chunks of results in parallel, neighbours in memory as vectors."""
+    kept, reduced = divide_loops(schedule, block, schedule.get_loops(block.handle))
+    if not reduced:
+        return spatial(schedule, block, target)
+    if not kept:
+        return None
+    *outer, inner = kept
+    extent = int(schedule.get(inner).extent)
+    if extent > COLUMN_CHUNK and extent % COLUMN_CHUNK == 0:
+        chunks, inner = schedule.split(inner, [None, COLUMN_CHUNK])
+        outer = [*outer, chunks]
+    schedule.reorder(*outer, *reduced, inner)
+    if outer:
+        loop = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
+        parallel_if_worth(schedule, loop, weight(block), target)
+    return _accumulate(schedule, block, reduced, inner)
+
+
+def _accumulate(schedule: Schedule, block: BlockFacts, reduced: list[Any], inner: Any) -> Any:
+    """Run down the reduction with a vector of results inside; gives the loop to set initial values before."""
+    schedule.reorder(*reduced, inner)
+    vectorize(schedule, inner, lanes_of(block))
+    return reduced[0]
+
+
+CPU_RULES = (
+    ("View", view),
+    ("Loops", loops),
+    ("Convolution", _checked(convolution)),
+    ("ChannelsLast", _checked(channels_last)),
+    ("Depthwise", _checked(depthwise)),
+    ("Matmul", _checked(matmul)),
+    ("Attention", _checked(attention)),
+    ("Rows", _checked(rows)),
+    ("Window", _checked(window)),
+    ("Elementwise", _checked(elementwise)),
+    ("Reduction", _checked(reduction)),
+    ("Mixed", _checked(mixed)),
+    ("PlainElementwise", _checked(plain_elementwise)),
+    ("PlainReduction", _checked(plain_reduction)),
+    ("Fallback", fallback),
+)

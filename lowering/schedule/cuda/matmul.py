@@ -1,0 +1,81 @@
+"""The CUDA rule for products of halves and bytes: on tensor cores, operands read as they are, all else done with them.
+
+Takes a PrimFunc with one block that is a product (`products.py`) of operands of fp16, bf16 or bytes that are widened,
+in any layout, batched, or a convolution, and elementwise work behind it. Gives a function that we write ourselves
+(`cuda_tensor_cores.py`). None for other functions, and for devices before sm_80.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.matmul.rule import in_tiles
+from mlirtri.lowering.schedule.cuda.instructions import FIRST_ARCHITECTURE, MULTIPLICATIONS
+from mlirtri.lowering.schedule.cuda.operands import narrow
+from mlirtri.lowering.schedule.cuda.tensor_cores import BlockTile, TensorCoreKernel
+from mlirtri.lowering.tir.contraction import Contraction, multiply_add, size_of
+from mlirtri.lowering.tir.products import Product, only_product
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, Schedule, structural_walk
+
+TILES = (
+    BlockTile(128, 128, 2, 2),
+    BlockTile(64, 128, 2, 2),
+    BlockTile(64, 64, 2, 2),
+    BlockTile(32, 64, 1, 2),
+    BlockTile(16, 64, 1, 2),
+)
+"""From the one that reads least for its work to the one that makes most blocks."""
+ENOUGH = 128
+"""Blocks that keep a large device busy."""
+
+
+def tensor_cores(function: PrimFunc, target: Target) -> Schedule | None:
+    """The product on tensor cores; None for any other function."""
+    if _number_of(target.architecture) < FIRST_ARCHITECTURE:
+        return None
+    found = only_product(function)
+    # One row would be one of sixteen: a convolution of each channel by itself is no work for these instructions.
+    if found is None or not _is_narrow(found[-1]) or size_of(found[-1].rows) == 1:
+        return None
+    made = in_tiles(*found, _kernel, target)
+    return made if made is not None and _is_one_kernel(made) else None
+
+
+def _number_of(architecture: str) -> int:
+    return int(re.sub(r"\D", "", architecture))
+
+
+def _is_narrow(product: Product) -> bool:
+    # Products of integers are exact in any order and width: what is kept of them are the same low bits.
+    adds_plainly = product.add is multiply_add or product.dtype == "int32"
+    return adds_plainly and all(narrow(each) is not None for each in (product.left, product.right))
+
+
+def _kernel(contraction: Contraction, _target: Target) -> Any:
+    factors = [narrow(each) for each in (contraction.left, contraction.right)]
+    if None in factors:
+        return None
+    (left_dtype, left), (right_dtype, right) = factors
+    kind = MULTIPLICATIONS.get((left_dtype, right_dtype))
+    if kind is None or kind.sums != contraction.dtype:
+        return None
+    return TensorCoreKernel(contraction, left, right, kind, _tile_for(contraction)).written()
+
+
+def _tile_for(contraction: Contraction) -> BlockTile:
+    rows, columns, batch = (size_of(axes) for axes in (contraction.rows, contraction.columns, contraction.batch))
+    for tile in TILES:
+        is_filled = rows > tile.rows // 2 and columns > tile.columns // 2
+        if is_filled and -(-rows // tile.rows) * -(-columns // tile.columns) * batch >= ENOUGH:
+            return tile
+    # Too little work for all of the device, whatever the tile: as many blocks as there can be.
+    return next((tile for tile in TILES[2:] if rows > tile.rows // 2), TILES[-1])
+
+
+def _is_one_kernel(schedule: Schedule) -> bool:
+    """Whether the product's kernel does all: blocks that are left over are not on threads."""
+    blocks: list[Any] = []
+    structural_walk(schedule.mod["main"].body, (SBlock, blocks.append))
+    return [block.name_hint for block in blocks] == ["root"]

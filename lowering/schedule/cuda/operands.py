@@ -1,0 +1,163 @@
+"""How an operand of a product on tensor cores gets from the device's memory to a block's tile of it.
+
+Takes one element of the operand, an expression, with the axes that it has. Gives the tile's layout and the statements
+by which a block's threads fill it: asynchronous copies where elements of the tile are neighbours in memory, else one
+element after the other, so that any operand will do: transposed, a convolution's windows, one that is computed.
+What is past the operand's end is 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.lowering.schedule.cuda.instructions import NARROW, Multiplication, copy, place, put
+from mlirtri.lowering.tir.bfloat16_storage import BITS, HALF, bits_of
+from mlirtri.lowering.tir.contraction import Axis, Values, depends, size_of
+from mlirtri.lowering.tir.statements import index
+from mlirtri.lowering.tir.tiles import counted, replaced, spread
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_walk, tirx
+
+PADDING = 16
+"""Bytes between the lines of a tile, with which eight lines are in different banks."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """`element` in terms of `batch`, `kept` and `reduced`; of a tile, `size` of the kept ones are there."""
+
+    name: str
+    element: Any
+    batch: tuple[Axis, ...]
+    kept: tuple[Axis, ...]
+    reduced: tuple[Axis, ...]
+    kind: Multiplication
+    size: int
+    depth: int
+
+    @property
+    def is_along(self) -> bool:
+        """Whether lines of the tile go along the sum; integers have to, for the instructions' sake."""
+        last = self._load.indices[-1] if self._load is not None and len(self._load.indices) else None
+        if self.kind.bytes == 1 or last is None:
+            return True
+        return depends(last, self.reduced[-1:]) and not depends(last, self.kept[-1:])
+
+    @property
+    def _lies_across(self) -> bool:
+        """Whether neighbours in memory are in different lines of the tile."""
+        last = self._load.indices[-1] if self._load is not None and len(self._load.indices) else None
+        return last is not None and self.is_along and depends(last, self.kept[-1:])
+
+    @property
+    def lines(self) -> int:
+        return self.size if self.is_along else self.depth
+
+    @property
+    def length(self) -> int:
+        return self.depth if self.is_along else self.size
+
+    @property
+    def width(self) -> int:
+        """Elements that are copied at once: as many as lie together in lines of memory that begin aligned."""
+        axis, load = (self.reduced if self.is_along else self.kept)[-1:], self._plain_load
+        if load is None or not axis or not load.indices[-1].same_as(axis[0].variable):
+            return 1
+        if any(depends(place, axis) for place in load.indices[:-1]):
+            return 1
+        sizes = [axis[0].extent] + ([int(load.source.shape[-1])] if len(load.indices) > 1 else [])
+        widths = [each // self.kind.bytes for each in (16, 8, 4)]
+        return next((width for width in widths if all(size % width == 0 for size in sizes)), 1)
+
+    @property
+    def _load(self) -> Any:
+        """The only load in the element; None where there are several, or none."""
+        loads: list[Any] = []
+        structural_walk(self.element, (TensorLoad, loads.append))
+        return loads[0] if len(loads) == 1 else None
+
+    @property
+    def _plain_load(self) -> Any:
+        """The load that the element is; None where it is computed."""
+        element = self.element
+        if isinstance(element, ir.Call) and str(element.op.name).endswith("reinterpret"):
+            element = element.args[0]
+        return element if isinstance(element, TensorLoad) and len(element.indices) else None
+
+    @property
+    def stride(self) -> int:
+        """Elements from one line of the tile to the next."""
+        return self.length + PADDING // self.kind.bytes
+
+    @property
+    def elements(self) -> int:
+        """Of one tile in memory."""
+        return self.lines * self.stride
+
+    def filled(self, memory: Any, start: Any, batch: Values, first: Any, step: Any, thread: Any, threads: int) -> Any:
+        """The statements by which each thread brings its part of a tile.
+
+        The tile begins at `start` in memory, `first` is its place among the kept axes, and `step` along the sum.
+        """
+        width = self.width
+        per_line = self.length // width
+        chunks = self.lines * per_line
+
+        def chunk(turn: Any) -> Any:
+            at = turn * index(threads) + thread
+            line, column = tirx.floordiv(at, index(per_line)), tirx.floormod(at, index(per_line)) * index(width)
+            if self._lies_across:
+                line, column = tirx.floormod(at, index(self.lines)), tirx.floordiv(at, index(self.lines))
+            kept, along = (line, column) if self.is_along else (column, line)
+            target = place(memory, start + line * index(self.stride) + column, width)
+            made = self._copied(target, [first + kept, step * index(self.depth) + along], batch)
+            return tirx.IfThenElse(tirx.LT(at, index(chunks)), made, None) if chunks % threads else made
+
+        return counted("turn", -(-chunks // threads), chunk, tirx.ForKind.UNROLLED)
+
+    def _copied(self, target: Any, at: list[Any], batch: Values) -> Any:
+        values = {**batch, **spread(self.kept, at[0]), **spread(self.reduced, at[1])}
+        inside = self._is_inside(at)
+        if self.width > 1:
+            return copy(self.width * self.kind.bytes, target, replaced(self._plain_load, values), inside)
+        value = replaced(self._stored_element(), values)
+        if inside is not None:
+            value = tirx.if_then_else(inside, value, tirx.IntImm(value.ty.dtype, 0))
+        return put(target, value)
+
+    def _is_inside(self, places: list[Any]) -> Any:
+        """Whether a place of the tile is one of the operand's; None where all are."""
+        pairs = zip(places, (self.kept, self.reduced), (self.size, self.depth), strict=True)
+        checks = [tirx.LT(at, index(size_of(axes))) for at, axes, size in pairs if size_of(axes) % size]
+        return tirx.all(*checks) if checks else None
+
+    def _stored_element(self) -> Any:
+        """The element as the tile holds it."""
+        dtype = str(self.element.ty.dtype)
+        if dtype == HALF:
+            return bits_of(self.element)
+        # The other operand's bytes may be of the other sign.
+        other = BITS if dtype == "float16" else self.kind.dtype if self.kind.bytes == 1 else dtype
+        # One in another has no name in TVM's source.
+        bare = self.element.args[0] if _is_reinterpret(self.element, "uint8") else self.element
+        return bare if str(bare.ty.dtype) == other else tirx.reinterpret(other, bare)
+
+
+def narrow(element: Any) -> tuple[str, Any] | None:
+    """The dtype that a factor was widened from, with the factor as it was before; None where no instruction takes it.
+
+    Halves of bf16 may be bits: those whose value is widened by shifting them.
+    """
+    if isinstance(element, tirx.Cast):
+        dtype = str(element.value.ty.dtype)
+        if dtype in NARROW:
+            return dtype, element.value
+    if _is_reinterpret(element, "float32") and isinstance(shifted := element.args[0], tirx.LShift):
+        if isinstance(shifted.a, tirx.Cast) and str(shifted.a.value.ty.dtype) == BITS and shifted.b.value == 16:
+            return HALF, shifted.a.value
+    return None
+
+
+def _is_reinterpret(node: Any, dtype: str) -> bool:
+    is_call = isinstance(node, ir.Call) and str(getattr(node.op, "name", "")).endswith("reinterpret")
+    return is_call and str(node.ty.dtype) == dtype

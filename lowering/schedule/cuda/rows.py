@@ -1,0 +1,114 @@
+"""The CUDA rule for reductions and what goes along with them: sums, extrema, softmax, layernorm.
+
+Takes a PrimFunc of plain nests that share the axes of their rows (`row_nests.py`).
+Gives a function that we write ourselves: a row, or a few, per block, whose threads go along the row side by side; what
+the passes over a row hand on is in shared memory. Where rows are few and long, several blocks share one, and a
+second kernel combines what they have. None where nothing is reduced, or a row does not fit shared memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.schedule.cpu.rows.rule import runs_along_memory
+from mlirtri.lowering.schedule.cuda.phases import ELEMENTS, Shape, power_above, shape_for
+from mlirtri.lowering.schedule.cuda.row_writer import ROW_BYTES, CudaRowWriter
+from mlirtri.lowering.schedule.cuda.scans import totals_of
+from mlirtri.lowering.schedule.rows.nests import Nest, NotRows, find_rows, nests_of
+from mlirtri.lowering.schedule.rows.plan import RowPlan, make_plan
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, SBlockRealize, Schedule, tirx
+from mlirtri.lowering.tvm_targets import MOST_THREADS
+
+MOST_ROW_BYTES = 88 * 1024
+"""The same where somebody says how many rows a block has: devices since sm_80 give as much when they are asked."""
+MOST = 8
+"""Blocks that would share a row; where it is more, its passes are kernels of their own."""
+BLOCKS = 256
+"""Blocks that keep every device busy."""
+
+
+def rows(function: PrimFunc, target: Target) -> Schedule | None:
+    """Rows in blocks of threads; None where the function is no such kernel."""
+    try:
+        plan = plan_of(function, target)
+    except NotRows:
+        return None
+    return Schedule(_written(function, plan, target))
+
+
+def why_not(function: PrimFunc, target: Target) -> str | None:
+    """Why a function is no row kernel, in words; None where it is one."""
+    try:
+        plan_of(function, target)
+    except NotRows as reason:
+        return str(reason)
+    return None
+
+
+def plan_of(function: PrimFunc, target: Target) -> RowPlan:
+    """The plan of a row kernel for CUDA; raises `NotRows` with the reason where the function is none."""
+    nests = nests_of(function)
+    if any(totals_of(nest) is not None for nest in nests):
+        raise NotRows("running totals have a rule of their own")
+    plan = make_plan(nests, find_rows(nests), function.params)
+    if not plan.reducers:
+        raise NotRows("nothing is reduced")
+    for nest in nests:
+        if nest.is_reduction and any(_is_window(nest, load) for load in nest.loads):
+            raise NotRows(f"{nest.name} reads windows, not rows")
+        kept = {at for at, axis in enumerate(nest.axes) if not axis.is_reduction and axis.extent > 1}
+        sets = [kept & set(nest.plain(load.indices)) for load in nest.loads]
+        if nest.is_reduction and any(one - other and other - one for one in sets for other in sets):
+            raise NotRows(f"{nest.name} is a matrix product, which has rules of its own")
+    shape = shape_of(plan, target)
+    blocks = _blocks_per_row(shape, prod(plan.rows.extents), _length(plan))
+    if len(nests) > 1 and not _can_share(plan) and blocks > MOST and target.row_tile is None:
+        raise NotRows("rows are few and long, so that several blocks have to share each")
+    writer = CudaRowWriter(plan, shape, function.params)
+    most = ROW_BYTES if target.row_tile is None or len(writer.kept_rows) > 1 else MOST_ROW_BYTES
+    if (size := writer.row_bytes()) > most:
+        way = "; MLIRTRI_ROW_TILE=1 overrides it" if size <= MOST_ROW_BYTES and target.row_tile is None else ""
+        raise NotRows(f"a block's rows take {size} bytes of shared memory, and it has {most} for them{way}")
+    return plan
+
+
+def _is_window(nest: Nest, load: Any) -> bool:
+    pairs = zip(nest.plain(load.indices), load.indices, strict=True)
+    return any(axis is None and not isinstance(one, tirx.IntImm) for axis, one in pairs)
+
+
+def shape_of(plan: RowPlan, target: Target) -> Shape:
+    """How many threads go along a row, how many rows a block has, and how many blocks share a row."""
+    count, length = prod(plan.rows.extents), _length(plan)
+    along = all(runs_along_memory(plan, at) for at in plan.reducers)
+    shape = shape_for(along, count, length)
+    if target.row_tile is not None:
+        lanes = min(shape.lanes, power_above(MOST_THREADS // target.row_tile + 1) // 2)
+        shape = replace(shape, lanes=max(1, lanes), together=target.row_tile)
+    return shape.shared_by(_blocks_per_row(shape, count, length)) if _can_share(plan) else shape
+
+
+def _length(plan: RowPlan) -> int:
+    return max([1, *(prod(step.extents) for step in plan.steps)])
+
+
+def _can_share(plan: RowPlan) -> bool:
+    """Whether all that a row needs of its elements are reductions in one pass."""
+    first, *others = plan.steps
+    is_reduced = all(plan.nests[at].is_reduction for at in first.nests)
+    return bool(first.extents) and is_reduced and not any(step.extents for step in others)
+
+
+def _blocks_per_row(shape: Shape, count: int, length: int) -> int:
+    """How many blocks share a row that one would take long for, while the device had nothing else to do."""
+    blocks = -(-count // shape.together)
+    return max(1, min(BLOCKS // blocks, length // (shape.lanes * 4 * ELEMENTS)))
+
+
+def _written(function: PrimFunc, plan: RowPlan, target: Target) -> PrimFunc:
+    body = CudaRowWriter(plan, shape_of(plan, target), function.params).written()
+    root = SBlockRealize([], True, SBlock([], [], [], "root", body))
+    return PrimFunc(list(function.params), root, function.ret_type, function.attrs)

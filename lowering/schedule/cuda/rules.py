@@ -1,0 +1,211 @@
+"""Schedule rules for CUDA: TVM's Dlight rules one at a time, and a last rule that binds whatever is left.
+
+Each rule takes a PrimFunc and our target, with TVM's target in scope. Gives a `Schedule`, or None where it does not
+apply. It raises `CodegenError` for a schedule that leaves a block outside the threads, asks for more than any launch
+may have, or for which TVM makes no source: the next rule is tried then. `OneThread` is right for everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from mlirtri.errors import CodegenError
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.cuda_source import device_module, source_of
+from mlirtri.lowering.schedule.cuda.argmax import choices
+from mlirtri.lowering.schedule.cuda.matmul import tensor_cores
+from mlirtri.lowering.schedule.cuda.rows import rows
+from mlirtri.lowering.schedule.cuda.scans import running_totals
+from mlirtri.lowering.tir.blocks import inlined, leaf_blocks
+from mlirtri.lowering.tir.statements import with_body
+from mlirtri.lowering.toolchain.tvm_names import (
+    PrimFunc,
+    SBlock,
+    Schedule,
+    TensorLoad,
+    WalkResult,
+    dlight,
+    structural_map,
+    structural_walk,
+    tirx,
+    tvm,
+)
+from mlirtri.lowering.tvm_targets import MOST_THREADS, SHARED_BYTES
+
+MOST_BLOCKS = {"blockIdx.x": 2**31 - 1, "blockIdx.y": 65535, "blockIdx.z": 65535, "threadIdx.z": 64}
+SHARED_LIMITS = {"shared": SHARED_BYTES, "shared.dyn": 96 * 1024}
+"""What a block may declare, and what it may have when the launch asks for it (99 KiB on the smallest since sm_80)."""
+MOST_LOADS = 500
+"""In one value, beyond which what it reads of other values is memory."""
+STEP_THREADS = 256
+OLD_DEVICE = {
+    "kind": "cuda", "arch": "sm_60",
+    "max_threads_per_block": MOST_THREADS, "max_shared_memory_per_block": SHARED_BYTES,
+}  # fmt: skip
+"""A device without tensor cores: the only way to keep Dlight from loading their intrinsics."""
+
+
+Rule = Callable[[PrimFunc, Target], "Schedule | None"]
+
+
+def _checked(rule, without_tensor_cores: bool = False) -> Rule:
+    """A Dlight rule in our form, whose schedules are given only if they launch."""
+
+    def apply(function: PrimFunc, _target: Target) -> Schedule | None:
+        target = tvm.target.Target(OLD_DEVICE) if without_tensor_cores else tvm.target.Target.current()
+        schedule = rule.apply(function, target, False)
+        if schedule is None:
+            return None
+        schedule = _without_vectors_of_bools(schedule)
+        check_launch(schedule.mod["main"])
+        return schedule
+
+    return apply
+
+
+def _without_vectors_of_bools(schedule: Schedule) -> Schedule:
+    """The schedule with plain loops in place of vectors of bools, for which TVM writes types that nvcc refuses."""
+    body = schedule.mod["main"].body
+    changed = structural_map(body, (tirx.For, _without_bools), order="post")
+    return schedule if changed.same_as(body) else Schedule(schedule.mod["main"].with_body(changed))
+
+
+def _without_bools(loop: Any) -> Any:
+    if loop.kind != tirx.ForKind.VECTORIZED:
+        return loop
+    dtypes: list[str] = []
+    structural_walk(loop.body, [
+        (TensorLoad, lambda load: dtypes.append(str(load.source.dtype))),
+        (tirx.BufferStore, lambda store: dtypes.append(str(store.buffer.dtype))),
+    ])  # fmt: skip
+    return with_body(loop, loop.body, kind=tirx.ForKind.UNROLLED) if "bool" in dtypes else loop
+
+
+def _launchable(rule: Rule) -> Rule:
+    """A rule of ours, whose schedules are given only if they launch."""
+
+    def apply(function: PrimFunc, target: Target) -> Schedule | None:
+        schedule = rule(function, target)
+        if schedule is not None:
+            check_launch(schedule.mod["main"])
+        return schedule
+
+    return apply
+
+
+matmul = _checked(dlight.gpu.Matmul(), without_tensor_cores=True)
+
+
+def steps(function: PrimFunc, _target: Target) -> Schedule | None:
+    """Each block a kernel, but for cheap ones, where a value written out in all that read it would be far too long.
+
+    Dlight's rules write out every one, in a time that is exponential in how often they are read by one another. None
+    where something is reduced.
+    """
+    schedule = Schedule(function)
+    if not all(block.is_spatial for block in leaf_blocks(schedule)) or _written_out(schedule) <= MOST_LOADS:
+        return None
+    for block in leaf_blocks(schedule):
+        # A copy costs nothing where it is read; results are what TVM inlines nowhere.
+        if len(_loads_in(schedule, block.handle)) == 1:
+            inlined(schedule, block)
+    for block in leaf_blocks(schedule):
+        loops = schedule.get_loops(block.handle)
+        together = schedule.fuse(*loops) if len(loops) > 1 else loops[0]
+        grid, thread = schedule.split(together, [None, STEP_THREADS])
+        schedule.bind(grid, "blockIdx.x")
+        schedule.bind(thread, "threadIdx.x")
+    return schedule
+
+
+def _written_out(schedule: Schedule) -> int:
+    """How many loads the results have when all that they read of each other is written out."""
+    sizes: dict[Any, int] = {}
+    for block in leaf_blocks(schedule):
+        loads = _loads_in(schedule, block.handle)
+        size = 1 + sum(sizes.get(each, 1) for each in loads)
+        sizes.update((each.buffer, size) for each in block.writes)
+    return max(sizes.values(), default=0)
+
+
+def _loads_in(schedule: Schedule, block: Any) -> list[Any]:
+    """The buffer of each load, as often as it is read."""
+    buffers: list[Any] = []
+    structural_walk(schedule.get(block).body, (TensorLoad, lambda load: buffers.append(load.source)))
+    return buffers
+
+
+def one_thread(function: PrimFunc, _target: Target) -> Schedule:
+    """Every block in a kernel of one thread."""
+    schedule = Schedule(function)
+    for block in leaf_blocks(schedule):
+        loops = schedule.get_loops(block.handle)
+        grid = schedule.add_unit_loop(loops[0] if loops else block.handle)
+        thread = schedule.add_unit_loop(schedule.get_loops(block.handle)[1] if loops else block.handle)
+        schedule.bind(grid, "blockIdx.x")
+        schedule.bind(thread, "threadIdx.x")
+    return schedule
+
+
+def check_launch(function: PrimFunc) -> None:
+    """Raise `CodegenError` unless every block runs on threads within the limits of a launch."""
+    _check_bound(function)
+    target = tvm.target.Target.current()
+    device = device_module([("kernel", function)], target)
+    for _, kernel in device.functions_items():
+        _check_limits(kernel)
+    source_of(device, target)
+
+
+def _check_bound(function: PrimFunc) -> None:
+    """Refuse a block that no thread loop surrounds, and a thread loop inside a plain one."""
+
+    def skip_threads(loop):
+        if loop.kind != tirx.ForKind.THREAD_BINDING:
+            raise CodegenError(f"the loop {loop.loop_var.name} is around the threads")
+        return WalkResult.SKIP
+
+    def refuse(block):
+        if block.name_hint != "root":
+            raise CodegenError(f"block {block.name_hint} is on no thread")
+
+    structural_walk(function.body, [(tirx.For, skip_threads), (SBlock, refuse)], order="pre")
+
+
+def _check_limits(kernel: PrimFunc) -> None:
+    extents: dict[str, int] = {}
+    shared = dict.fromkeys(SHARED_LIMITS, 0)
+
+    def note(attribute):
+        if attribute.attr_key == "thread_extent":
+            extents[str(attribute.node.thread_tag)] = int(attribute.value)
+
+    def allocate(statement):
+        if (scope := statement.buffer.scope()) in shared:
+            size = prod(int(extent) for extent in statement.buffer.shape)
+            shared[scope] += size * int(statement.buffer.dtype.bits) // 8
+
+    structural_walk(kernel.body, [(tirx.AttrStmt, note), (tirx.AllocBuffer, allocate)], order="pre")
+    threads = prod(extent for tag, extent in extents.items() if tag.startswith("threadIdx"))
+    if threads > MOST_THREADS or any(extent > MOST_BLOCKS.get(tag, threads) for tag, extent in extents.items()):
+        raise CodegenError(f"a launch of {extents} is too large")
+    if any(size > SHARED_LIMITS[scope] for scope, size in shared.items()):
+        raise CodegenError(f"{sum(shared.values())} bytes of shared memory are too many")
+
+
+CUDA_RULES = (
+    ("RunningTotals", _launchable(running_totals)),
+    ("Rows", _launchable(rows)),
+    ("Choices", _launchable(choices)),
+    ("Steps", _launchable(steps)),
+    ("TensorCores", _launchable(tensor_cores)),
+    ("Matmul", matmul),
+    ("GEMV", _checked(dlight.gpu.GEMV())),
+    ("Reduction", _checked(dlight.gpu.Reduction())),
+    ("GeneralReduction", _checked(dlight.gpu.GeneralReduction())),
+    ("Transpose", _checked(dlight.gpu.Transpose())),
+    ("Fallback", _checked(dlight.gpu.Fallback())),
+    ("OneThread", one_thread),
+)

@@ -1,0 +1,178 @@
+"""The process in which MetaSchedule searches: what hangs, aborts or runs wild there ends no one else.
+
+Takes a PrimFunc, a target and a budget. Gives the fastest trace that the process has sent, with the times it measured,
+also where the process died or ran out of time on the way; one that dies is started again for what is left of its
+budget, with other random numbers. Tells a callback of every trial.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from mlirtri.lowering.core.schedule_option import Budget
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, ir
+
+SERVE = "from mlirtri.lowering.schedule.meta.search import serve; serve()"
+STARTS = 3
+"""How often the process may die over one function."""
+START = 120.0
+"""Seconds that it may take until it is ready."""
+SILENCE = 60.0
+"""Seconds without a word after which it counts as hanging."""
+GRACE = 10.0
+"""Seconds beyond its budget in which it may say what it found."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How far a search is; times in seconds."""
+
+    name: str
+    """Of the PrimFunc."""
+    done: int
+    wanted: int
+    best: float | None
+    default: float | None
+
+
+@dataclass
+class Found:
+    """What a search came to. `trace` is None where the default schedule is the fastest, `seconds` where nothing was
+    measured."""
+
+    trace: str | None = None
+    seconds: float | None = None
+    default: float | None = None
+    trials: int = 0
+    failure: str | None = None
+    """Why there is nothing to say of this function."""
+
+
+class Tuner:
+    """The process, started when it is first asked and ended with the ``with`` block."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._lines: queue.Queue[str | None] = queue.Queue()
+
+    def __enter__(self) -> Tuner:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stop()
+
+    def search(
+        self, name: str, function: PrimFunc, target: Target, budget: Budget, on_trial: Callable[[Trial], None] | None
+    ) -> Found:
+        """What the search for schedules of `function` finds within the budget."""
+        found = Found()
+        if self._process is None and not self._start():
+            found.failure = f"the search's process did not start within {START:.0f} seconds"
+            return found
+        deadline = time.monotonic() + budget.seconds
+        for seed in range(1, STARTS + 1):
+            left = Budget(budget.trials - found.trials, deadline - time.monotonic())
+            if seed > 1 and (left.trials <= 0 or left.seconds <= 0):
+                break
+            request = {
+                "function": ir.save_json(function), "target": [target.kind, target.architecture, target.threads],
+                "trials": left.trials, "seconds": left.seconds, "seed": seed,
+            }  # fmt: skip
+            tell = _teller(name, budget, found, on_trial)
+            if self._ask(json.dumps(request), found, tell, deadline + GRACE + SILENCE / 2 * (budget.trials == 0)):
+                return found
+        if found.trace is None and found.default is None and found.failure is None:
+            found.failure = "the search ended its process, or found nothing in its time"
+        return found
+
+    def _ask(self, request: str, found: Found, tell: Callable[[], None], deadline: float) -> bool:
+        """Whether there was an answer to the end; `found` has what came until then."""
+        if self._process is None and not self._start():
+            return False
+        process = self._process
+        try:
+            process.stdin.write(request + "\n")
+            process.stdin.flush()
+            while (message := self._next(min(SILENCE, deadline - time.monotonic()))) is not None:
+                if _note(found, message):
+                    return True
+                tell()
+        except BrokenPipeError:
+            pass
+        self._stop()
+        return False
+
+    def _next(self, seconds: float) -> dict[str, Any] | None:
+        """The next message; None where the process is silent for too long, or dead."""
+        try:
+            line = self._lines.get(timeout=max(0.1, seconds))
+        except queue.Empty:
+            return None
+        return None if line is None else json.loads(line)
+
+    def _start(self) -> bool:
+        """Whether the process is there and has loaded TVM, which takes long on a busy machine."""
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        process = subprocess.Popen(
+            [sys.executable, "-c", SERVE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            text=True,
+            bufsize=1,
+        )
+        lines: queue.Queue[str | None] = queue.Queue()
+
+        def read() -> None:
+            for line in process.stdout:
+                lines.put(line)
+            lines.put(None)
+
+        threading.Thread(target=read, daemon=True).start()
+        self._process, self._lines = process, lines
+        if self._next(START) is not None:
+            return True
+        self._stop()
+        return False
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+def _teller(name: str, budget: Budget, found: Found, on_trial: Callable[[Trial], None] | None) -> Callable[[], None]:
+    def tell() -> None:
+        if on_trial is not None:
+            on_trial(Trial(name, found.trials, budget.trials, found.seconds, found.default))
+
+    return tell
+
+
+def _note(found: Found, message: dict[str, Any]) -> bool:
+    """Put a message into `found`; whether it was the last."""
+    if "default" in message and "done" not in message:
+        found.default = message["default"]
+    elif "found" in message:
+        found.trace, found.seconds = message["found"], message["seconds"]
+    elif "trial" in message:
+        found.trials += 1
+    elif "failed" in message:
+        found.failure = message["failed"]
+    elif "best" in message:
+        found.default, found.seconds = message["default"], message["best"]
+        if found.seconds >= found.default:
+            found.trace = None
+    return "done" in message or "failed" in message

@@ -1,0 +1,146 @@
+"""A rule of `tir_to_scheduled.py`: schedules that TVM's MetaSchedule searches for, by measuring.
+
+Takes the module of `tir`, the targets and a context whose schedule is ``"meta"``. Gives the rule, once everything is
+searched that the tuning file does not know yet. Each function gets the fastest schedule that was measured and that
+computes what the default one does; where that is the default one, the rule leaves the function to the rules after it.
+Refuses to search where there is no device to measure on (`DeviceError`). Functions of loops and of sizes known at
+run time have no space to search: they get the default.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any
+
+from mlirtri.errors import CodegenError, DeviceError
+from mlirtri.lowering.core.schedule_option import Budget, budget_of
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.external.device_functions import is_for
+from mlirtri.lowering.schedule.meta.process import Found, Tuner
+from mlirtri.lowering.schedule.meta.tuning_file import recall, remember
+from mlirtri.lowering.tir.blocks import leaf_blocks
+from mlirtri.lowering.toolchain.tvm_names import PINNED, IRModule, PrimFunc, Schedule, apply_trace, ir, tvm
+from mlirtri.lowering.toolchain.tvm_passes import KERNEL_LOCATIONS, LOCATION, place_of, prim_funcs
+from mlirtri.lowering.tvm_targets import IMPERATIVE, tvm_target
+
+MAIN = "main"
+"""The name that a function has in traces, which MetaSchedule gives it."""
+Rule = Callable[[PrimFunc, Target], "Schedule | None"]
+
+
+def meta_rule(mod: IRModule, targets: list[Target], context: CompileContext) -> Rule:
+    """The rule that replays what is known of the module's functions, after searching for the rest."""
+    findings = _findings(mod, targets, context)
+
+    def replay(function: PrimFunc, target: Target) -> Schedule | None:
+        finding = findings.get(task_key(function, target), {})
+        if "failure" in finding:
+            raise CodegenError(finding["failure"])
+        trace = finding.get("trace")
+        return None if trace is None else replayed(function, trace)
+
+    return replay
+
+
+def replayed(function: PrimFunc, trace: str) -> Schedule:
+    """The schedule of a function that a trace leads to; raises what TVM raises at one that does not fit."""
+    schedule = Schedule(IRModule({MAIN: function}), error_render_level="fast")
+    apply_trace(schedule, ir.load_json(trace))
+    return schedule
+
+
+def task_key(function: PrimFunc, target: Target, measured: bool = True) -> str:
+    """What the best schedule of a function depends on: text without positions and name, target, compiler."""
+    bare = function
+    for attribute in (KERNEL_LOCATIONS, "global_symbol"):
+        bare = bare.without_attr(attribute) if attribute in (bare.attrs or {}) else bare
+    text = re.sub(rf'"{re.escape(LOCATION)}": "(?:[^"\\]|\\.)*",? ?', "", bare.script())
+    facts = (text, repr(target), str(tvm_target(target)), str(PINNED), str(measured))
+    return "schedule-" + blake2b("\0".join(facts).encode(), digest_size=16).hexdigest()
+
+
+def _findings(mod: IRModule, targets: list[Target], context: CompileContext) -> dict[str, dict[str, Any]]:
+    """By key, what is known of each function that can be searched."""
+    budget = budget_of(context.schedule) or Budget()
+    known, unknown = {}, {}
+    for name, function, target in _tasks(mod, targets):
+        key = task_key(function, target)
+        if key in known or key in unknown:
+            continue
+        if (finding := _recalled(function, target, budget)) is not None:
+            known[key] = finding
+        else:
+            unknown[key] = (name, function, target)
+    if budget.trials:
+        _refuse_without_device(unknown.values())
+    return {**known, **_searched(unknown, budget, context)}
+
+
+def _tasks(mod: IRModule, targets: list[Target]) -> list[tuple[str, PrimFunc, Target]]:
+    return [
+        (name, function, target)
+        for target in targets
+        for name, function in prim_funcs(mod)
+        if is_for(function, target.kind) and _has_space(function)
+    ]
+
+
+def _has_space(function: PrimFunc) -> bool:
+    """Whether MetaSchedule can do anything with it."""
+    if IMPERATIVE in (function.attrs or {}):
+        return False
+    try:
+        return bool(leaf_blocks(Schedule(function)))
+    except (ValueError, tvm.error.InternalError):
+        return False
+
+
+def _recalled(function: PrimFunc, target: Target, budget: Budget) -> dict[str, Any] | None:
+    """A finding in the file that took at least this budget. Any measured one is better than an unmeasured one."""
+    finding = recall(task_key(function, target))
+    if not budget.trials:
+        return finding or recall(task_key(function, target, measured=False))
+    if finding is None or finding["budget"][0] < budget.trials or finding["budget"][1] < budget.seconds:
+        return None
+    return finding
+
+
+def _refuse_without_device(tasks: Any) -> None:
+    for name, function, target in tasks:
+        if target.is_cuda and not _has_cuda():
+            raise DeviceError(
+                f'schedule "meta" measures {name} on a CUDA device, and TVM finds none here',
+                place_of(function),
+                help='schedule="meta:trials=0" takes a schedule that nobody has measured; "default" needs no device',
+            )
+
+
+def _has_cuda() -> bool:
+    return tvm.get_global_func("device_api.cuda", allow_missing=True) is not None and bool(tvm.cuda(0).exist)
+
+
+def _searched(tasks: dict[str, Any], budget: Budget, context: CompileContext) -> dict[str, dict[str, Any]]:
+    """What a search finds for each task; the time is shared out evenly."""
+    findings = {}
+    deadline = time.monotonic() + budget.seconds
+    with Tuner() as tuner:
+        for at, (key, (name, function, target)) in enumerate(tasks.items()):
+            seconds = max(1.0, (deadline - time.monotonic()) / (len(tasks) - at))
+            found = tuner.search(name, function, target, Budget(budget.trials, seconds), context.on_trial)
+            if found.failure is not None:
+                findings[key] = {"failure": found.failure}
+            else:
+                findings[key] = _finding(name, found, budget)
+                remember(key if budget.trials else task_key(function, target, measured=False), findings[key])
+    return findings
+
+
+def _finding(name: str, found: Found, budget: Budget) -> dict[str, Any]:
+    return {
+        "name": name, "trace": found.trace, "seconds": found.seconds, "default_seconds": found.default,
+        "trials": found.trials, "budget": [budget.trials, budget.seconds],
+    }  # fmt: skip

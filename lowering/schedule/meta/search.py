@@ -1,0 +1,160 @@
+"""The other side of `meta_process.py`: TVM's MetaSchedule draws schedules of a PrimFunc, we build, check and time them.
+
+Runs in a process of its own. Takes requests, a line of JSON each: function, target, budget, seed. Gives lines of JSON:
+``default`` (seconds of our own schedule), ``trial`` (a number, and seconds or null), ``found`` (a trace that computes
+what the default does, faster than those before), ``done``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.runtime.torch_threads import use_threads
+from mlirtri.lowering.schedule.meta.rule import MAIN
+from mlirtri.lowering.schedule.meta.trials import Built, Trials, agree
+from mlirtri.lowering.schedule.tir_to_scheduled import schedule_one
+from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, ir, meta_schedule, tune_context
+from mlirtri.lowering.toolchain.tvm_passes import short_message
+from mlirtri.lowering.tvm_targets import tvm_target
+
+BATCH = 8
+"""Schedules drawn at a time; what was measured of one batch breeds the next."""
+POPULATION = 64
+GENERATIONS = 2
+DRAWN_UNMEASURED = 16
+Report = Callable[[dict[str, Any]], None]
+
+
+def serve() -> None:
+    """Answer requests until there are no more. What TVM prints is no answer."""
+    output = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(1, 2)
+
+    def report(message: dict[str, Any]) -> None:
+        output.write(json.dumps(message) + "\n")
+
+    report({"ready": True})
+    for line in sys.stdin:
+        request = json.loads(line)
+        target = Target(*request["target"])
+        use_threads(target.threads)
+        function = ir.load_json(request["function"])
+        try:
+            with tvm_target(target):
+                if request["trials"]:
+                    _search(function, target, request, report)
+                else:
+                    _draw(function, target, request, report)
+        except Exception as error:
+            report({"failed": short_message(error).splitlines()[0]})
+
+
+def _search(function: PrimFunc, target: Target, request: dict[str, Any], report: Report) -> None:
+    deadline = time.monotonic() + request["seconds"]
+    trials = Trials(function, target)
+    default = trials.build(schedule_one(function, target))
+    expected = default.results()
+    seconds = default.seconds()
+    report({"default": seconds})
+    context = _context(function, target, request["seed"])
+    best, winner, done = seconds, None, 0
+    for candidates in _batches(context, request["trials"]):
+        results = []
+        for candidate in candidates:
+            built, taken = _tried(trials, candidate.sch, expected, best)
+            results.append(_runner_result(taken))
+            done += 1
+            if taken is not None and taken < best:
+                best, winner = taken, built
+                report({"found": _trace(candidate.sch), "seconds": taken})
+            report({"trial": done, "seconds": taken})
+            if time.monotonic() > deadline:
+                break
+        if time.monotonic() > deadline:
+            break
+        context.notify_runner_results(candidates, results)
+    report(_conclusion(default, winner, done))
+
+
+def _conclusion(default: Built, winner: Built | None, done: int) -> dict[str, Any]:
+    """The two once more, in turns: the best of many measurements is the luckiest one as well."""
+    if winner is None:
+        return {"done": done}
+    pairs = [(default.seconds(), winner.seconds()) for _ in range(3)]
+    return {"done": done, "default": min(pair[0] for pair in pairs), "best": min(pair[1] for pair in pairs)}
+
+
+def _tried(trials: Trials, schedule: Any, expected: list, best: float) -> tuple[Built | None, float | None]:
+    """A schedule compiled and its time; none where TVM cannot build it, or where it computes something else."""
+    try:
+        built = trials.build(schedule.mod[MAIN])
+        if not agree(built.results(), expected):
+            return None, None
+        return built, built.seconds(best)
+    except Exception:  # a schedule that fails is one of many
+        return None, None
+
+
+def _draw(function: PrimFunc, target: Target, request: dict[str, Any], report: Report) -> None:
+    """The first of the drawn schedules that can be compiled, unmeasured."""
+    for candidates in _batches(_context(function, target, request["seed"], measured=False), BATCH):
+        for candidate in candidates:
+            try:
+                _compile(candidate.sch.mod[MAIN], target)
+            except Exception:  # as above
+                continue
+            report({"found": _trace(candidate.sch), "seconds": None})
+            report({"done": 0})
+            return
+    report({"done": 0})
+
+
+def _compile(function: PrimFunc, target: Target) -> None:
+    from mlirtri.lowering.schedule.cuda.rules import check_launch
+
+    if target.is_cuda:
+        check_launch(function)
+    else:
+        Trials(function, target).build(function)
+
+
+def _context(function: PrimFunc, target: Target, seed: int, measured: bool = True) -> Any:
+    """TVM's state of a search in the space that its own rules span for this kind of target."""
+    names = meta_schedule()
+    kind = "cuda" if target.is_cuda else "llvm"
+    space = names.SpaceGenerator.create("post-order-apply", sch_rules=kind, postprocs=kind, mutator_probs=kind)
+    strategy = names.SearchStrategy.create("replay-trace", max_fail_count=100)
+    if measured:
+        strategy = names.SearchStrategy.create(
+            "evolutionary", population_size=POPULATION, init_min_unmeasured=DRAWN_UNMEASURED,
+            genetic_num_iters=GENERATIONS,
+        )  # fmt: skip
+    module = IRModule({MAIN: function.with_attr("global_symbol", MAIN)})
+    return tune_context(module, tvm_target(target), space, strategy, seed, threads=1)
+
+
+def _batches(context: Any, trials: int) -> Iterator[Any]:
+    names = meta_schedule()
+    spaces = context.generate_design_space()
+    database = names.database.MemoryDatabase()
+    context.pre_tuning(trials, BATCH, spaces, database, names.cost_model.RandomModel())
+    while candidates := context.generate_measure_candidates():
+        yield candidates
+    context.post_tuning()
+
+
+def _runner_result(seconds: float | None) -> Any:
+    runner = meta_schedule().runner
+    return runner.RunnerResult(None, "failed") if seconds is None else runner.RunnerResult([seconds], None)
+
+
+def _trace(schedule: Any) -> str:
+    """The steps from the function to the schedule, as JSON."""
+    return ir.save_json(schedule.trace.as_json())
