@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 import mlirtri as mt
-from mlirtri.lowering.cuda_to_ptx import run_nvcc
+from mlirtri.lowering.codegen.cuda_to_ptx import run_nvcc
 
 COPY_GOAL, PRODUCT_GOAL = 0.9, 0.7
 ROUNDS, SECONDS = 20, 0.02

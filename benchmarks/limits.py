@@ -99,7 +99,7 @@ def _seconds(run: Callable[[int, int], None], turns: int, threads: int, clock: C
 
 @cache
 def _lanes() -> int:
-    from mlirtri.lowering.tvm_targets import vector_bits
+    from mlirtri.lowering.codegen.targets import vector_bits
 
     return vector_bits() // 32
 

@@ -13,7 +13,7 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.external.devices import Device
 from mlirtri.lowering.pipelines import ASM, CUDA, LLVM, SCHEDULED, Pipeline, Room
 
-BOTH = (CUDA, replace(LLVM, run=Room("cuda_to_llvm")), ASM)
+BOTH = (CUDA, replace(LLVM, run=Room("codegen.cuda_to_llvm")), ASM)
 
 
 def for_devices(pipeline: Pipeline, target: Target, kind: str, ir: Any) -> Pipeline:

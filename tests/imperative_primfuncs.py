@@ -6,16 +6,16 @@ import numpy as np
 import torch
 
 from mlirtri.dialect.bindings.mlir import ir, public_functions
-from mlirtri.lowering import scheduled_to_llvm
 from mlirtri.lowering.bridge import fused_to_relax
 from mlirtri.lowering.bridge.loops.loops_to_primfunc import build_imperative
+from mlirtri.lowering.codegen import scheduled_to_llvm
+from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
 from mlirtri.lowering.relax import relax_to_tir
 from mlirtri.lowering.schedule import tir_to_scheduled
 from mlirtri.lowering.toolchain import tvm_text
 from mlirtri.lowering.toolchain.tvm_names import IRModule, structural_equal
-from mlirtri.lowering.tvm_targets import tvm_target
 
 ROOMS = (("tir", relax_to_tir), ("scheduled", tir_to_scheduled), ("llvm", scheduled_to_llvm))
 

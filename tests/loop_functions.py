@@ -8,11 +8,12 @@ import textwrap
 import numpy as np
 import torch
 
+from mlirtri.lowering.codegen.scheduled_to_llvm import build
+from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.target import Target, as_target
 from mlirtri.lowering.schedule.cpu.loops.dependence import PARALLEL
 from mlirtri.lowering.schedule.cpu.loops.interchange import prepare
 from mlirtri.lowering.schedule.cpu.loops.rule import IMPERATIVE
-from mlirtri.lowering.scheduled_to_llvm import build
 from mlirtri.lowering.toolchain.tvm_names import (
     SCRIPT_NAMES,
     PrimFunc,
@@ -22,7 +23,6 @@ from mlirtri.lowering.toolchain.tvm_names import (
     structural_walk,
     tirx,
 )
-from mlirtri.lowering.tvm_targets import tvm_target
 
 
 def function(body, **arguments):

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 import mlirtri
 from mlirtri import jit
-from mlirtri.lowering.tvm_targets import vector_bits
+from mlirtri.lowering.codegen.targets import vector_bits
 
 EXTENTS = ((1, 1), (3, 5), (7, 16), (5, 37), (70, 1001))
 DTYPES = ("float64", "float16", "int8", "int64", "uint8")

@@ -13,7 +13,7 @@ from cuda_helpers import on_the_cpu
 from tvm_room_helpers import context_for
 
 import mlirtri as mt
-from mlirtri.lowering import cuda_to_ptx, scheduled_to_llvm
+from mlirtri.lowering.codegen import cuda_to_ptx, scheduled_to_llvm
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from cuda_helpers import kernels_in, on_the_cpu
 from tvm_room_helpers import context_for
 
 import mlirtri as mt
-from mlirtri.lowering import cuda_to_ptx, scheduled_to_llvm
+from mlirtri.lowering.codegen import cuda_to_ptx, scheduled_to_llvm
 
 
 def row_max(a):

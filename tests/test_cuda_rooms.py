@@ -13,7 +13,7 @@ from tolerances import within
 from tvm_room_helpers import FILE, add_chain, context_for, cuda_code, module, op, random, rules_of, tir_of
 
 from mlirtri.errors import DeviceError, KernelError
-from mlirtri.lowering import cuda_to_ptx, scheduled_to_llvm
+from mlirtri.lowering.codegen import cuda_to_ptx, scheduled_to_llvm
 from mlirtri.lowering.schedule import tir_to_scheduled
 from mlirtri.lowering.toolchain.tvm_names import relax
 

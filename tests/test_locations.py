@@ -17,9 +17,9 @@ import mlirtri as mt
 from mlirtri.dialect.bindings.locations import callers_of, name_of, span_of
 from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.errors import CodegenError, CompilerBugError, KernelError, PassFailedError, UnsupportedOperationError
-from mlirtri.lowering import build_modules, scheduled_to_cuda
 from mlirtri.lowering.bridge import mlir_to_relax, tri_to_relax
 from mlirtri.lowering.bridge.builder import RULES
+from mlirtri.lowering.codegen import build_modules, scheduled_to_cuda
 from mlirtri.lowering.fusion import linalg_to_fused
 from mlirtri.lowering.linalg import decompose as tri_decompose
 from mlirtri.lowering.linalg import rules as linalg_rules

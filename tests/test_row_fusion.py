@@ -11,8 +11,8 @@ from tolerances import tolerance, within
 from tvm_room_helpers import random
 
 import mlirtri as mt
+from mlirtri.lowering.codegen.targets import vector_bits
 from mlirtri.lowering.toolchain.tvm_names import SCRIPT_NAMES, PrimFunc, from_source
-from mlirtri.lowering.tvm_targets import vector_bits
 
 SHAPES = ((128, 4096), (5, 49), (3, 17), (7, 1), (1, 33), (2, 3, 100), (4, 1000), (6, 5, 2, 31))
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import mlirtri as mt
-from mlirtri.lowering import streaming_stores
-from mlirtri.lowering.tvm_targets import vector_bits
+from mlirtri.lowering.codegen.passes import streaming_stores
+from mlirtri.lowering.codegen.targets import vector_bits
 
 
 @pytest.fixture(autouse=True)

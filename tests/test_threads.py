@@ -14,8 +14,8 @@ import torch
 from tolerances import within
 
 import mlirtri as mt
+from mlirtri.lowering.codegen.passes.even_tasks import in_even_tasks
 from mlirtri.lowering.core.target import host_threads
-from mlirtri.lowering.even_tasks import in_even_tasks
 from mlirtri.lowering.runtime import torch_threads
 from mlirtri.lowering.runtime.openmp import torch_runtime
 from mlirtri.lowering.tir.statements import simplified

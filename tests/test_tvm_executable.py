@@ -10,7 +10,7 @@ import torch
 from tolerances import within
 from tvm_room_helpers import add_chain, compiled, context_for, module, op, random, run
 
-from mlirtri.lowering import llvm_to_asm
+from mlirtri.lowering.codegen import llvm_to_asm
 from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, TensorType, relax
 
 

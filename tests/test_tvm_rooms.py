@@ -22,13 +22,13 @@ from tvm_room_helpers import (
 
 import mlirtri
 from mlirtri.errors import CodegenError, PassFailedError, UnsupportedOperationError
-from mlirtri.lowering import build_modules, lowered_functions, scheduled_to_llvm
+from mlirtri.lowering.codegen import build_modules, lowered_functions, scheduled_to_llvm
+from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.target import Target, as_target
 from mlirtri.lowering.schedule import tir_to_scheduled
 from mlirtri.lowering.toolchain.tvm_names import relax
 from mlirtri.lowering.toolchain.tvm_passes import Pass, prim_funcs, run_passes
 from mlirtri.lowering.toolchain.tvm_text import parse
-from mlirtri.lowering.tvm_targets import tvm_target
 
 
 def test_a_chain_becomes_one_prim_func_of_call_tir():

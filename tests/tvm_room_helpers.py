@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from mlirtri.lowering import scheduled_to_cuda, scheduled_to_llvm
+from mlirtri.lowering.codegen import scheduled_to_cuda, scheduled_to_llvm
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
 from mlirtri.lowering.relax import relax_to_tir

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(["torch", "mlirtri.cli", "mlirtri.lowering.scheduled_to_llvm"])
+_SERVER.set_forkserver_preload(["torch", "mlirtri.cli", "mlirtri.lowering.codegen.scheduled_to_llvm"])
 
 
 def run_warm(arguments: list[str], folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess:

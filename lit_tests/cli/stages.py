@@ -17,7 +17,7 @@
 # CHECK: llvmdialect
 
 # CUDA: scheduled
-# CUDA-NEXT: cuda {{ *}}cuda {{ *}}BeforeLowerFunc {{ *}}lowering/scheduled_to_cuda.py
+# CUDA-NEXT: cuda {{ *}}cuda {{ *}}BeforeLowerFunc {{ *}}lowering/codegen/scheduled_to_cuda.py
 
 # ENV: MLIRTRI_TARGET {{ *}}cpu {{ *}}cpu
 # ENV: MLIRTRI_DUMP_DIR

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from mlirtri import settings
 from mlirtri.errors import CodegenError
+from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.schedule_option import budget_of
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target
@@ -32,7 +33,6 @@ from mlirtri.lowering.toolchain.tvm_passes import (
     run_passes,
     short_message,
 )
-from mlirtri.lowering.tvm_targets import tvm_target
 
 RULE = "mlirtri.schedule"
 FAILURES = "mlirtri.schedule_failures"

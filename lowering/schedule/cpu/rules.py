@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mlirtri.lowering.codegen.lowered_functions import attempt
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.lowered_functions import attempt
 from mlirtri.lowering.schedule.cpu.attention.rule import attention
 from mlirtri.lowering.schedule.cpu.common.loops import lanes_of, parallel_if_worth, spatial, vectorize, weight
 from mlirtri.lowering.schedule.cpu.common.nest import function_of, nest_of

@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from mlirtri.lowering.codegen.targets import MOST_THREADS
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.rows.rule import runs_along_memory
 from mlirtri.lowering.schedule.cuda.phases import ELEMENTS, Shape, power_above, shape_for
@@ -20,7 +21,6 @@ from mlirtri.lowering.schedule.cuda.scans import totals_of
 from mlirtri.lowering.schedule.rows.nests import Nest, NotRows, find_rows, nests_of
 from mlirtri.lowering.schedule.rows.plan import RowPlan, make_plan
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, SBlockRealize, Schedule, tirx
-from mlirtri.lowering.tvm_targets import MOST_THREADS
 
 MOST_ROW_BYTES = 88 * 1024
 """The same where somebody says how many rows a block has: devices since sm_80 give as much when they are asked."""

@@ -12,8 +12,9 @@ from math import prod
 from typing import Any
 
 from mlirtri.errors import CodegenError
+from mlirtri.lowering.codegen.cuda_source import device_module, source_of
+from mlirtri.lowering.codegen.targets import MOST_THREADS, SHARED_BYTES
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.cuda_source import device_module, source_of
 from mlirtri.lowering.schedule.cuda.argmax import choices
 from mlirtri.lowering.schedule.cuda.matmul import tensor_cores
 from mlirtri.lowering.schedule.cuda.rows import rows
@@ -32,7 +33,6 @@ from mlirtri.lowering.toolchain.tvm_names import (
     tirx,
     tvm,
 )
-from mlirtri.lowering.tvm_targets import MOST_THREADS, SHARED_BYTES
 
 MOST_BLOCKS = {"blockIdx.x": 2**31 - 1, "blockIdx.y": 65535, "blockIdx.z": 65535, "threadIdx.z": 64}
 SHARED_LIMITS = {"shared": SHARED_BYTES, "shared.dyn": 96 * 1024}

@@ -16,6 +16,7 @@ from hashlib import blake2b
 from typing import Any
 
 from mlirtri.errors import CodegenError, DeviceError
+from mlirtri.lowering.codegen.targets import IMPERATIVE, tvm_target
 from mlirtri.lowering.core.schedule_option import Budget, budget_of
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target
@@ -25,7 +26,6 @@ from mlirtri.lowering.schedule.meta.tuning_file import recall, remember
 from mlirtri.lowering.tir.blocks import leaf_blocks
 from mlirtri.lowering.toolchain.tvm_names import PINNED, IRModule, PrimFunc, Schedule, apply_trace, ir, tvm
 from mlirtri.lowering.toolchain.tvm_passes import KERNEL_LOCATIONS, LOCATION, place_of, prim_funcs
-from mlirtri.lowering.tvm_targets import IMPERATIVE, tvm_target
 
 MAIN = "main"
 """The name that a function has in traces, which MetaSchedule gives it."""

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.runtime.torch_threads import use_threads
 from mlirtri.lowering.schedule.meta.rule import MAIN
@@ -21,7 +22,6 @@ from mlirtri.lowering.schedule.meta.trials import Built, Trials, agree
 from mlirtri.lowering.schedule.tir_to_scheduled import schedule_one
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, ir, meta_schedule, tune_context
 from mlirtri.lowering.toolchain.tvm_passes import short_message
-from mlirtri.lowering.tvm_targets import tvm_target
 
 BATCH = 8
 """Schedules drawn at a time; what was measured of one batch breeds the next."""

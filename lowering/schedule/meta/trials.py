@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.lowering.build_modules import cuda_module, host_module
+from mlirtri.lowering.codegen.build_modules import cuda_module, host_module
+from mlirtri.lowering.codegen.targets import BUILD_PIPELINE, tvm_target
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, tvm
-from mlirtri.lowering.tvm_targets import BUILD_PIPELINE, tvm_target
 
 _SLOW = 4
 """How many times slower than the best a schedule may be and still be timed with care."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from mlirtri.lowering.codegen.targets import vector_bits
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_POINTS, worth
 from mlirtri.lowering.tir.blocks import BlockFacts
 from mlirtri.lowering.toolchain.tvm_names import Schedule
-from mlirtri.lowering.tvm_targets import vector_bits
 
 ROWS_OF_A_TRANSPOSE = 64
 """Rows that a transpose does for one vector of columns, so that each line of memory that it read is used up."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from mlirtri.lowering.codegen.targets import vector_bits
 from mlirtri.lowering.tir.blocks import BlockFacts, stores_bf16_constant
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import depends_on, fresh, index, sequence
@@ -30,7 +31,6 @@ from mlirtri.lowering.toolchain.tvm_names import (
     structural_walk,
     tirx,
 )
-from mlirtri.lowering.tvm_targets import vector_bits
 
 COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
 

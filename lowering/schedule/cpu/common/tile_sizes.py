@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mlirtri.lowering.codegen.targets import vector_bits
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.parallel import worth
 from mlirtri.lowering.tir.statements import fresh, index
 from mlirtri.lowering.tir.tiles import counted, parts_of
 from mlirtri.lowering.toolchain.tvm_names import tirx
-from mlirtri.lowering.tvm_targets import vector_bits
 
 PARALLEL_VECTORS = 65536
 """Vector operations below which a second thread costs more than it saves: some ten microseconds."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
 
+from mlirtri.lowering.codegen.targets import vector_registers
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.tile_sizes import Cut, choose_tiles, lanes_for, loop_kind, shared, sizes_of
@@ -29,7 +30,6 @@ from mlirtri.lowering.tir.products import Product, only_product
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence
 from mlirtri.lowering.tir.tiles import counted, in_lanes, nested, ramp, replaced, spread, temporary, zero_of
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Schedule, TensorLoad, tirx
-from mlirtri.lowering.tvm_targets import vector_registers
 
 MOST_PIXELS = 512
 """Longer rows of a result are cut into pieces of this length."""

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from mlirtri.lowering.codegen.targets import vector_bits, vector_registers
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.tile_sizes import Cut, choose_tiles, lanes_for, loop_kind, sizes_of
@@ -30,7 +31,6 @@ from mlirtri.lowering.tir.products import Product, only_product
 from mlirtri.lowering.tir.statements import index, plus, sequence
 from mlirtri.lowering.tir.tiles import counted, nested, replaced, spread, temporary
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Schedule, TensorLoad, tirx
-from mlirtri.lowering.tvm_targets import vector_bits, vector_registers
 
 FEW_PIXELS = 4
 """With fewer pixels in a row, tiles of whole rows of the result leave registers unused."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mlirtri.lowering.codegen.targets import vector_bits
 from mlirtri.lowering.schedule.cpu.common.parallel import worth
 from mlirtri.lowering.schedule.cpu.common.vector_stores import PARTS
 from mlirtri.lowering.schedule.cpu.loops.accesses import Access, Accesses, accesses_of
 from mlirtri.lowering.schedule.cpu.loops.dependence import PARALLEL
 from mlirtri.lowering.toolchain.tvm_names import structural_walk, tirx
-from mlirtri.lowering.tvm_targets import vector_bits
 
 GOOD = 0.6
 """Share of the accesses that has to be to one place, or to neighbours, for a loop to be worth vectors."""

@@ -13,12 +13,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from mlirtri.lowering.codegen.targets import cpu_features, vector_bits
 from mlirtri.lowering.schedule.cpu.matmul.dot_instructions import add_bytes, add_halves
 from mlirtri.lowering.tir.arithmetic import widened_bfloat16
 from mlirtri.lowering.tir.contraction import Axis, Contraction
 from mlirtri.lowering.tir.tiles import parts_of, replaced, sized
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
-from mlirtri.lowering.tvm_targets import cpu_features, vector_bits
 
 HALF, BYTE = "bfloat16", "int8"
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mlirtri.lowering.codegen.targets import vector_registers
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.tile_sizes import (
@@ -49,7 +50,6 @@ from mlirtri.lowering.tir.tiles import (
     temporary,
 )
 from mlirtri.lowering.toolchain.tvm_names import tirx
-from mlirtri.lowering.tvm_targets import vector_registers
 
 
 def contraction_loops(contraction: Contraction, target: Target, least: int = 1) -> Any:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from mlirtri.lowering.codegen.targets import vector_bits
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.nest import Nest, NestAxis, lanes_of
 from mlirtri.lowering.schedule.cpu.common.parallel import Outer, outer_loops
@@ -22,7 +23,6 @@ from mlirtri.lowering.schedule.cpu.nests.ranges import parts_of, within
 from mlirtri.lowering.tir.blocks import PartedLanesError
 from mlirtri.lowering.tir.statements import fresh, index, plus, sequence, substituted
 from mlirtri.lowering.toolchain.tvm_names import ir, structural_walk, tirx
-from mlirtri.lowering.tvm_targets import vector_bits
 
 CHUNK = 64
 """Vectors that one thread does at a time where there are few rows to share."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from mlirtri.lowering.codegen.targets import vector_bits, vector_registers
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.nest import Nest, NestAxis, lanes_of
 from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_POINTS, Outer, outer_loops, worth
@@ -35,7 +36,6 @@ from mlirtri.lowering.tir.blocks import PartedLanesError
 from mlirtri.lowering.tir.statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import temporary
 from mlirtri.lowering.toolchain.tvm_names import tirx
-from mlirtri.lowering.tvm_targets import vector_bits, vector_registers
 
 PARTIAL_VECTORS = 4
 """Vectors of partial results: as many additions as a core has under way at once."""

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mlirtri.lowering.codegen.targets import vector_bits
 from mlirtri.lowering.schedule.cpu.rows.passes import ROW, VALUE, RowWriter
 from mlirtri.lowering.schedule.rows.plan import RowPlan, Step, are_neighbours
 from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.tir.vectors import INFINITY_BITS, in_order, integers_of, loaded, stored, vectorizable
 from mlirtri.lowering.toolchain.tvm_names import tirx
-from mlirtri.lowering.tvm_targets import vector_bits
 
 
 def columns_of(plan: RowPlan) -> range | None:

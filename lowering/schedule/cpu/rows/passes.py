@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from mlirtri.lowering.codegen.targets import vector_bits
 from mlirtri.lowering.schedule.rows.nests import Nest
 from mlirtri.lowering.schedule.rows.plan import DEAR, RowPlan, Step
 from mlirtri.lowering.tir.statements import index, plus
@@ -32,7 +33,6 @@ from mlirtri.lowering.tir.vectors import (
     vectorizable,
 )
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, tirx
-from mlirtri.lowering.tvm_targets import vector_bits
 
 STRIP_VECTORS = 4
 """Vectors of partial results: as many additions as a core has under way at once."""

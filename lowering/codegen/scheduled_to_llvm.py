@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 
 from mlirtri.errors import CodegenError, KernelError
-from mlirtri.lowering.build_modules import host_ready
+from mlirtri.lowering.codegen.build_modules import host_ready
+from mlirtri.lowering.codegen.lowered_functions import built
+from mlirtri.lowering.codegen.targets import IMPERATIVE, tvm_target
 from mlirtri.lowering.core.stage import Code, CompileContext
-from mlirtri.lowering.lowered_functions import built
 from mlirtri.lowering.runtime.launch_plan import make_plan
 from mlirtri.lowering.runtime.torch_threads import loading, use_threads
 from mlirtri.lowering.runtime.tvm_executable import MachineExecutable, make_executable, separate_results
 from mlirtri.lowering.tir.reshape_views import VIEW
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, relax, tvm
 from mlirtri.lowering.toolchain.tvm_passes import first_failing, prim_funcs, relax_functions, short_message
-from mlirtri.lowering.tvm_targets import IMPERATIVE, tvm_target
 
 
 def lower(mod: IRModule, context: CompileContext) -> Code:

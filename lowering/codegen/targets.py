@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from mlirtri.lowering import wrapping_integers
+from mlirtri.lowering.codegen.passes import wrapping_integers
+from mlirtri.lowering.codegen.passes.exact_products import fence_products
+from mlirtri.lowering.codegen.passes.index_bits import cast_index_bits
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.elementary import tir_pass as vector_math
-from mlirtri.lowering.exact_products import fence_products
-from mlirtri.lowering.index_bits import cast_index_bits
 from mlirtri.lowering.toolchain import tvm_names
 
 IMPERATIVE = "mlirtri.imperative"

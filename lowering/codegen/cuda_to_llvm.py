@@ -8,15 +8,15 @@ built at the first call, and refused where there is no device (`DeviceError`).
 from __future__ import annotations
 
 from mlirtri.errors import CodegenError
+from mlirtri.lowering.codegen.scheduled_to_cuda import CudaExecutable
+from mlirtri.lowering.codegen.scheduled_to_llvm import build, stable_text
+from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.external.device_functions import is_for
 from mlirtri.lowering.external.vdevices import targets_in
 from mlirtri.lowering.runtime.launch_plan import make_plan
 from mlirtri.lowering.runtime.torch_threads import loading, use_threads
-from mlirtri.lowering.scheduled_to_cuda import CudaExecutable
-from mlirtri.lowering.scheduled_to_llvm import build, stable_text
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
-from mlirtri.lowering.tvm_targets import tvm_target
 
 
 def lower(code: Code, context: CompileContext) -> Code:

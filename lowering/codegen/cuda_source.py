@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from mlirtri.lowering.build_modules import cuda_module
+from mlirtri.lowering.codegen.build_modules import cuda_module
+from mlirtri.lowering.codegen.targets import BUILD_PIPELINE
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, tirx, tvm
-from mlirtri.lowering.tvm_targets import BUILD_PIPELINE
 
 DEVICE_FUNCTION = 2
 """TVM's `calling_conv` of a function that runs on the device."""

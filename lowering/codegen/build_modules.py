@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mlirtri.lowering.buffer_alignment import without_alignment
-from mlirtri.lowering.stack_memory import on_stack
+from mlirtri.lowering.codegen.passes.buffer_alignment import without_alignment
+from mlirtri.lowering.codegen.passes.stack_memory import on_stack
 from mlirtri.lowering.tir.bfloat16_storage import keep_bfloat16
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc
 

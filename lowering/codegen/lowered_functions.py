@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.argument_checks import with_one_message, with_separate_result
-from mlirtri.lowering.build_modules import Named, host_module
-from mlirtri.lowering.even_tasks import in_even_tasks
+from mlirtri.lowering.codegen.build_modules import Named, host_module
+from mlirtri.lowering.codegen.passes.argument_checks import with_one_message, with_separate_result
+from mlirtri.lowering.codegen.passes.even_tasks import in_even_tasks
+from mlirtri.lowering.codegen.passes.streaming_stores import with_streaming_stores
+from mlirtri.lowering.codegen.targets import BUILD_PIPELINE, LOWERED_PIPELINE
 from mlirtri.lowering.runtime.torch_threads import TASKS
-from mlirtri.lowering.streaming_stores import with_streaming_stores
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Target, tirx, tvm
-from mlirtri.lowering.tvm_targets import BUILD_PIPELINE, LOWERED_PIPELINE
 
 _REMEMBERED = 256
 """Functions that were tried and not built yet: of one program, usually."""

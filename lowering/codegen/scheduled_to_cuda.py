@@ -15,16 +15,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mlirtri.errors import CodegenError, DeviceError, KernelError
-from mlirtri.lowering.build_modules import cuda_module
+from mlirtri.lowering.codegen.build_modules import cuda_module
+from mlirtri.lowering.codegen.cuda_source import device_module, source_of
+from mlirtri.lowering.codegen.targets import BUILD_PIPELINE, tvm_target
 from mlirtri.lowering.core.stage import Code, CompileContext
-from mlirtri.lowering.cuda_source import device_module, source_of
 from mlirtri.lowering.external.device_functions import is_for
 from mlirtri.lowering.external.vdevices import targets_in
 from mlirtri.lowering.runtime.launch_plan import Plan, make_plan
 from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, make_executable
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, tirx, tvm
 from mlirtri.lowering.toolchain.tvm_passes import first_failing, locations_of, prim_funcs, short_message, span_of
-from mlirtri.lowering.tvm_targets import BUILD_PIPELINE, tvm_target
 
 ALIGNMENT = 16
 """Bytes that kernels load and store at once: memory that begins elsewhere, as a slice's may, is copied."""
