@@ -51,7 +51,7 @@ BUFFERIZED = Stage("bufferized", "mlir", Room("mlir_backend.bufferize.fused_to_b
 POLY = Stage("poly", "mlir", Room("mlir_backend.llvm.bufferized_to_poly"))
 LLVM_DIALECT = Stage("llvmdialect", "mlir", Room("mlir_backend.llvm.bufferized_to_llvmdialect"))
 ASM_FROM_MLIR = Stage("asm", "asm", Room("mlir_backend.llvm.llvmdialect_to_asm"))
-INTERPRETED = Stage("interpreted", "listing", Room("tri_to_interpreted"))
+INTERPRETED = Stage("interpreted", "listing", Room("interpreter.tri_to_interpreted"))
 
 FRONT = (AST, TRI)
 FROM_TIR = (TIR, SCHEDULED)

@@ -30,7 +30,7 @@ def step_of(operation: ir.Operation) -> Step | None:
     if operation.name.startswith("tri."):
         return _table_step(operation)
     if (declaration := declaration_of(operation)) is not None:
-        from mlirtri.lowering.external_reference import step_of_call  # imports TVM
+        from mlirtri.lowering.interpreter.external import step_of_call  # imports TVM
 
         return step_of_call(declaration)
     if operation.name == "arith.constant":

@@ -21,8 +21,8 @@ from mlirtri.dialect.definition import type_of
 from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.frontend.breakpoints import is_breakpoint
-from mlirtri.lowering.interpreted_lines import Action, Breakpoint, Line, Place, chain_of, lines_of
-from mlirtri.lowering.interpreted_steps import Step, step_of
+from mlirtri.lowering.interpreter.frames import Action, Breakpoint, Line, Place, chain_of, lines_of
+from mlirtri.lowering.interpreter.steps import Step, step_of
 
 
 def lower(module: ir.Module, context: CompileContext) -> Code:
