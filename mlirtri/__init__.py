@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.errors import KernelError
 from mlirtri.jit import JitFunction, jit
-from mlirtri.language import LanguageFunction, Macro, Ref, Tensor, device_print, macro, static_range
+from mlirtri.language.names import LanguageFunction, Macro, Ref, Tensor, device_print, macro, static_range
 from mlirtri.lowering.core.forks import watch as _watch_forks
 
 __version__ = "0.1.0"

@@ -17,9 +17,9 @@ import numpy as np
 from mlirtri.dialect.base.dtypes import DTYPES, find_dtype
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelTypeError, KernelValueError
-from mlirtri.language import Tensor
+from mlirtri.language.names import Tensor
+from mlirtri.language.signature import shown_type
 from mlirtri.lowering.core.target import Target
-from mlirtri.signature import shown_type
 
 _TENSOR = re.compile(r"(?:(?:mlirtri|mt|torch|np|numpy)\.)?(\w+)\s*(?:\[([\d\s,]*)\])?")
 _FIRST = 8

@@ -24,11 +24,11 @@ from mlirtri.dumps import versions
 from mlirtri.errors import ArgumentMismatchError, KernelError, KernelTypeError, UnknownNameError, did_you_mean
 from mlirtri.jit import JitFunction
 from mlirtri.kernel import Kernel
-from mlirtri.language import Tensor
+from mlirtri.language.names import Tensor
+from mlirtri.language.signature import is_array, is_torch, key_of
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.schedule.meta.tuning_file import recall, remember
 from mlirtri.options import content_key, resolved
-from mlirtri.signature import is_array, is_torch, key_of
 from mlirtri.timing import samples, wait_for
 from mlirtri.tracebacks import shown_to_user
 

@@ -21,11 +21,11 @@ from mlirtri.arguments import device_for, random_tensor
 from mlirtri.eager import as_plain, leaves
 from mlirtri.errors import KernelError, KernelTypeError
 from mlirtri.jit import JitFunction
-from mlirtri.language import Tensor
+from mlirtri.language.names import Tensor
+from mlirtri.language.signature import shown_type, tensor_type
 from mlirtri.lowering.core.interface import ConstantParameter, Specialization
 from mlirtri.lowering.pipelines import COMPARED, MLIR_ALONE
 from mlirtri.options import Options, resolved
-from mlirtri.signature import shown_type, tensor_type
 from mlirtri.timing import samples, wait_for
 
 if TYPE_CHECKING:

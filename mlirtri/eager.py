@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.jit import JitFunction
-from mlirtri.signature import is_array, is_torch
+from mlirtri.language.signature import is_array, is_torch
 
 
 def plain(function: Callable[..., Any]) -> Callable[..., Any]:

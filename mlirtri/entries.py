@@ -19,8 +19,8 @@ from mlirtri.arrays import as_torch, is_settled, view_of
 from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dynamic_shapes import admits
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
+from mlirtri.language.signature import OTHER_ARRAYS, shown_type
 from mlirtri.lowering.core.interface import TensorParameter
-from mlirtri.signature import OTHER_ARRAYS, shown_type
 
 _NUMBERS = {bool: (bool,), int: (bool, int), float: (bool, int, float)}
 """Python's type for a dtype's numbers to the types that all such numbers hold."""

@@ -15,11 +15,11 @@ from mlirtri import settings
 from mlirtri.compiler import COMPILING
 from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError
 from mlirtri.kernel import Kernel
+from mlirtri.language.signature import Signature, key_of
 from mlirtri.lowering.core.interface import Capture, ConstantParameter
 from mlirtri.lowering.pipelines import INTERPRETER
 from mlirtri.options import Options, language_options, resolved
 from mlirtri.session import compile_function
-from mlirtri.signature import Signature, key_of
 from mlirtri.tracebacks import shown_to_user
 
 _RESERVED = ("pipeline", "target", "schedule")

@@ -15,7 +15,7 @@ from typing import Any
 from mlirtri.dumps import read_text
 from mlirtri.errors import KernelTypeError, KernelValueError, ParseError, Span
 from mlirtri.kernel import Kernel
-from mlirtri.language import Tensor
+from mlirtri.language.names import Tensor
 from mlirtri.lowering.pipelines import Pipeline, pipeline_of_import
 from mlirtri.mlir_program import contents_of
 from mlirtri.options import Options, resolved

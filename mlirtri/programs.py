@@ -30,13 +30,13 @@ from mlirtri.errors import (
 )
 from mlirtri.jit import JitFunction, jit
 from mlirtri.kernel import Kernel
-from mlirtri.language import Tensor
+from mlirtri.language.names import Tensor
+from mlirtri.language.signature import Signature
 from mlirtri.lowering.core.stage import Stage
 from mlirtri.lowering.pipelines import BACK, CUDA, Pipeline
 from mlirtri.options import Options, resolved
 from mlirtri.program_files import compile_file, is_program
 from mlirtri.session import recorded_options, resume
-from mlirtri.signature import Signature
 
 
 def load_kernel(spec: str) -> JitFunction:

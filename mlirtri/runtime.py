@@ -20,12 +20,12 @@ from mlirtri.direct_calls import General, Type, direct_call, direct_method, is_p
 from mlirtri.dynamic_shapes import DynamicShapes
 from mlirtri.entries import Entry
 from mlirtri.errors import ArgumentMismatchError, KernelMemoryError, KernelTypeError
+from mlirtri.language.signature import shown_type
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.core.interface import Interface, Leaf, like
 from mlirtri.lowering.core.stage import Executable
 from mlirtri.lowering.runtime.large_memory import empty
 from mlirtri.prints import print_log
-from mlirtri.signature import shown_type
 from mlirtri.sized_calls import are_settled, seen_call, sized_call
 from mlirtri.updates import Updates, overlap
 

@@ -19,7 +19,7 @@ from mlirtri import cli
 from mlirtri.arguments import parse_argument, summary
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.errors import KernelError
-from mlirtri.language import Tensor
+from mlirtri.language.names import Tensor
 from mlirtri.programs import each_kernel, load_kernel
 
 KERNELS = """

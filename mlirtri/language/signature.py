@@ -16,7 +16,7 @@ import numpy as np
 from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import ArgumentMismatchError, KernelTypeError, Span, UnsupportedSyntaxError
-from mlirtri.language import Tensor
+from mlirtri.language.names import Tensor
 from mlirtri.lowering.core.interface import ConstantParameter, Specialization, TensorParameter
 
 NUMBERS = (bool, int, float, complex)
