@@ -75,7 +75,7 @@ def random_array(name: str, type_: TensorType) -> np.ndarray:
 
 def random_tensor(name: str, type_: TensorType, device: str = "cpu") -> Any:
     """`random_array` as a torch tensor."""
-    from mlirtri.arrays import as_torch
+    from mlirtri.calls.arrays import as_torch
 
     return as_torch(random_array(name, type_)).to(device)
 

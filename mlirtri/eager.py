@@ -75,7 +75,7 @@ def leaves(result: Any) -> list[np.ndarray]:
     if isinstance(result, (tuple, list)):
         return [leaf for each in result for leaf in leaves(each)]
     if is_torch(result):
-        from mlirtri.arrays import as_array
+        from mlirtri.calls.arrays import as_array
 
         result = as_array(result.detach().cpu().resolve_conj().resolve_neg().contiguous())
     return [np.asarray(result)]

@@ -107,7 +107,7 @@ def _array(tensor: Any) -> Any:
 
     if not hasattr(tensor, "detach"):
         return np.asarray(tensor)
-    from mlirtri.arrays import as_array
+    from mlirtri.calls.arrays import as_array
 
     return as_array(tensor.detach().cpu())
 

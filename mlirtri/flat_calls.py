@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from mlirtri.direct_calls import General
+from mlirtri.calls.direct_calls import General
 
 if TYPE_CHECKING:
-    from mlirtri.runtime import Runner
+    from mlirtri.calls.runtime import Runner
     from mlirtri.torch_calls import Calling
 
 _LEAVES = frozenset({torch.Tensor, torch.nn.Parameter, np.ndarray})

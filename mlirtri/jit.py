@@ -43,7 +43,7 @@ class _Entry:
     def again(self, arguments: tuple[Any, ...]) -> _Again | None:
         """A way to repeat the call that looks at the arguments' types alone; None where more than that decides."""
         if self._again is None and not self.captures:
-            from mlirtri.direct_calls import guarded
+            from mlirtri.calls.direct_calls import guarded
 
             # After the first call, which has found the fastest way.
             self._again = guarded(arguments, self.runtime, self.kernel.call, _UNKNOWN)

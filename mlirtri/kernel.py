@@ -88,7 +88,7 @@ class Kernel:
     def runner(self) -> Any:
         """What runs the kernel; raises `DeviceError` when the pipeline stopped before making code."""
         if self._runner is None:
-            from mlirtri.runtime import Runner
+            from mlirtri.calls.runtime import Runner
 
             if self.walked.executable is None:
                 raise DeviceError(

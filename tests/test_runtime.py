@@ -14,7 +14,7 @@ from tolerances import within
 
 import mlirtri as mt
 from mlirtri import errors
-from mlirtri.entries import NonContiguousWarning
+from mlirtri.calls.entries import NonContiguousWarning
 
 PIPELINES = ("linalg", "relax", "mlir")
 every_pipeline = pytest.mark.parametrize("pipeline", PIPELINES)

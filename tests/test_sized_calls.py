@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import mlirtri as mt
+from mlirtri.calls.runtime import Runner
 from mlirtri.errors import ArgumentMismatchError, KernelTypeError
-from mlirtri.runtime import Runner
 
 TOTAL = """
 func.func @total(%x: tensor<?x?xf32>, %y: tensor<?x?xf32>) -> tensor<?x?xf32> {

@@ -13,7 +13,7 @@ from torch import nn
 
 import mlirtri as mt
 from mlirtri import torch_calls
-from mlirtri.entries import NonContiguousWarning
+from mlirtri.calls.entries import NonContiguousWarning
 from mlirtri.errors import ArgumentMismatchError, KernelError, ProgramAssertionError
 from mlirtri.flat_calls import flat_call
 from mlirtri.torch_calls import TorchKernel

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import mlirtri as mt
-from mlirtri.entries import NonContiguousWarning
+from mlirtri.calls.entries import NonContiguousWarning
 from mlirtri.errors import ArgumentMismatchError, UnsupportedOperationError
 
 

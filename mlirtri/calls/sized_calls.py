@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from mlirtri.arrays import is_settled
-from mlirtri.direct_calls import General, Type, plain_checker, shortest_empty
+from mlirtri.calls.arrays import is_settled
+from mlirtri.calls.direct_calls import General, Type, plain_checker, shortest_empty
 from mlirtri.lowering.core.stage import Executable
 from mlirtri.lowering.runtime.large_memory import LARGE, empty_array
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from mlirtri.arrays import as_torch, is_settled, view_of
+from mlirtri.calls.arrays import as_torch, is_settled, view_of
+from mlirtri.calls.dynamic_shapes import admits
 from mlirtri.dialect.base.dtypes import DType
-from mlirtri.dynamic_shapes import admits
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
 from mlirtri.language.signature import OTHER_ARRAYS, shown_type
 from mlirtri.lowering.core.interface import TensorParameter
@@ -148,7 +148,7 @@ class Entry:
 
 def _frames_of_ours() -> int:
     """How far up the stack, seen from the caller, the user's own line is: a warning belongs there."""
-    package, frame, level = str(Path(__file__).parent), sys._getframe(1), 1
+    package, frame, level = str(Path(__file__).parent.parent), sys._getframe(1), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
         frame, level = frame.f_back, level + 1
     return level

@@ -14,20 +14,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from mlirtri.arrays import as_array, as_given, as_torch, view_of
+from mlirtri.calls.arrays import as_array, as_given, as_torch, view_of
+from mlirtri.calls.direct_calls import General, Type, direct_call, direct_method, is_possible
+from mlirtri.calls.dynamic_shapes import DynamicShapes
+from mlirtri.calls.entries import Entry
+from mlirtri.calls.prints import print_log
+from mlirtri.calls.sized_calls import are_settled, seen_call, sized_call
+from mlirtri.calls.updates import Updates, overlap
 from mlirtri.dialect.base.dtypes import find_stored
-from mlirtri.direct_calls import General, Type, direct_call, direct_method, is_possible
-from mlirtri.dynamic_shapes import DynamicShapes
-from mlirtri.entries import Entry
 from mlirtri.errors import ArgumentMismatchError, KernelMemoryError, KernelTypeError
 from mlirtri.language.signature import shown_type
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.core.interface import Interface, Leaf, like
 from mlirtri.lowering.core.stage import Executable
 from mlirtri.lowering.runtime.large_memory import empty
-from mlirtri.prints import print_log
-from mlirtri.sized_calls import are_settled, seen_call, sized_call
-from mlirtri.updates import Updates, overlap
 
 _STATES = renewed(threading.Lock())
 """Kernels of one program share its states, so that one lock is for all."""

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import astuple
 from typing import Any
 
+from mlirtri.calls.imported import error_class
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.errors import ArgumentMismatchError, Span
-from mlirtri.imported import error_class
 from mlirtri.lowering.core.interface import Interface
 from mlirtri.lowering.core.size_program import ELEMENT, SIZE, Condition, SizeProgram, Step
 
