@@ -19,8 +19,8 @@ from numbers import Real
 from typing import Any
 
 from mlirtri import settings
+from mlirtri.compiler.dumps import versions
 from mlirtri.configurations import Config, Pruning, as_pruning
-from mlirtri.dumps import versions
 from mlirtri.errors import ArgumentMismatchError, KernelError, KernelTypeError, UnknownNameError, did_you_mean
 from mlirtri.jit import JitFunction
 from mlirtri.kernel import Kernel

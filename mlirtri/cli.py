@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from mlirtri.compiler import StageRecord
+    from mlirtri.compiler.walk import StageRecord
     from mlirtri.kernel import Kernel
     from mlirtri.options import Options
 

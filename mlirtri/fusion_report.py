@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Table
 
-from mlirtri.compiler import COMPILING
+from mlirtri.compiler.walk import COMPILING
 from mlirtri.lowering.core.fusion_edges import Edge
 
 if TYPE_CHECKING:

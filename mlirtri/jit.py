@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlirtri import settings
-from mlirtri.compiler import COMPILING
+from mlirtri.compiler.walk import COMPILING
 from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError
 from mlirtri.kernel import Kernel
 from mlirtri.language.signature import Signature, key_of

@@ -7,7 +7,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from mlirtri.compiler import Passes, Texts, Walk
+from mlirtri.compiler.walk import Passes, Texts, Walk
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelError, UnknownOptionError
 from mlirtri.lowering.core.interface import Interface
 from mlirtri.lowering.core.target import Target

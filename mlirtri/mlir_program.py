@@ -11,9 +11,9 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
-from mlirtri.compiler import COMPILING
+from mlirtri.compiler.isolation import text_of, text_of_bytecode, try_parsing
+from mlirtri.compiler.walk import COMPILING
 from mlirtri.errors import KernelError, ParseError, Span
-from mlirtri.isolation import text_of, text_of_bytecode, try_parsing
 from mlirtri.mlir_resources import split_resources
 from mlirtri.program import Program
 from mlirtri.tracebacks import shown_to_user

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlirtri.compiler import COMPILING, Walk, walk
+from mlirtri.compiler.dumps import versions
+from mlirtri.compiler.interfaces import function_of
+from mlirtri.compiler.observe import Observer
+from mlirtri.compiler.walk import COMPILING, Walk, walk
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.dumps import versions
 from mlirtri.errors import KernelError, KernelTypeError, ParseError, Span, UnknownOptionError, did_you_mean
 from mlirtri.export import Form, exported
-from mlirtri.interfaces import function_of
 from mlirtri.kernel import Kernel
 from mlirtri.lowering.core.interface import Interface
 from mlirtri.lowering.core.stage import CompileContext, Stage
 from mlirtri.lowering.core.symbols import kernel_names
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.pipelines import Pipeline, pipeline_of_import, settled_stage
-from mlirtri.observe import Observer
 from mlirtri.options import Options, content_key, resolved
 from mlirtri.params import Params
 from mlirtri.session import manifest

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mlirtri.dumps import read_text
+from mlirtri.compiler.dumps import read_text
 from mlirtri.errors import KernelTypeError, KernelValueError, ParseError, Span
 from mlirtri.kernel import Kernel
 from mlirtri.language.names import Tensor

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from mlirtri.compiler import walk
+from mlirtri.compiler.walk import walk
 from mlirtri.errors import KernelError, SeveralErrors, Span, UnknownOptionError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.pipelines import COMPARED, Pipeline, pipeline_of_import

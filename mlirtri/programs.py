@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from mlirtri.dumps import read_text
+from mlirtri.compiler.dumps import read_text
 from mlirtri.errors import (
     ArgumentMismatchError,
     KernelError,

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mlirtri.dumps import read_text
+from mlirtri.compiler.dumps import read_text
+from mlirtri.compiler.interfaces import function_of
+from mlirtri.compiler.printing import parse
 from mlirtri.errors import ArgumentMismatchError, KernelError, KernelTypeError, ParseError, Span, did_you_mean
-from mlirtri.interfaces import function_of
 from mlirtri.lowering.core.interface import Interface, Leaf
 from mlirtri.lowering.core.symbols import kernel_names
-from mlirtri.printing import parse
 from mlirtri.program import Program
 from mlirtri.tracebacks import shown_to_user
 

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from mlirtri import settings
-from mlirtri.compiler import Walk, record_of, walk
-from mlirtri.dumps import read_manifest, read_text, versions
+from mlirtri.compiler.dumps import read_manifest, read_text, versions
+from mlirtri.compiler.interfaces import interface_of, to_json
+from mlirtri.compiler.observe import Observer
+from mlirtri.compiler.printing import RESUMABLE, parse, parse_given
+from mlirtri.compiler.stored_params import read_params
+from mlirtri.compiler.walk import Walk, record_of, walk
 from mlirtri.errors import KernelError, UnknownOptionError
-from mlirtri.interfaces import interface_of, to_json
 from mlirtri.kernel import Kernel
 from mlirtri.lowering.core.interface import Capture, KernelSource, Specialization
 from mlirtri.lowering.core.stage import CompileContext
@@ -19,10 +22,7 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.device_pipelines import for_devices
 from mlirtri.lowering.frontend.python_to_ast import symbol_of
 from mlirtri.lowering.pipelines import IMPORTS, INTERPRETER, STAGES, Pipeline, pipeline_of_import
-from mlirtri.observe import Observer
 from mlirtri.options import Options, content_key, language_options, resolved
-from mlirtri.printing import RESUMABLE, parse, parse_given
-from mlirtri.stored_params import read_params
 from mlirtri.tracebacks import shown_to_user
 
 

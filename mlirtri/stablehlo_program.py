@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mlirtri.compiler.isolation import text_of_bytecode
 from mlirtri.errors import KernelError, KernelTypeError, ParseError
-from mlirtri.isolation import text_of_bytecode
 from mlirtri.mlir_program import BYTECODE, contents_of, read_source
 from mlirtri.program import Program
 from mlirtri.tracebacks import shown_to_user

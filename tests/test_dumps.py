@@ -103,7 +103,7 @@ def test_kernels_with_constants_too_large_to_print_resume(tmp_path, monkeypatch)
 
 
 def test_many_threads_dump_one_kernel(tmp_path, monkeypatch):
-    from mlirtri.dumps import write_dump
+    from mlirtri.compiler.dumps import write_dump
 
     kernel = scaled.compile()
     problems = []
@@ -139,7 +139,7 @@ def test_a_failed_dump_leaves_nothing_and_keeps_what_was_there(dump, monkeypatch
     before = files(dump)
     kernel = scaled.compile()
     monkeypatch.setattr(Path, "write_text", _full_disk)
-    from mlirtri.dumps import write_dump
+    from mlirtri.compiler.dumps import write_dump
 
     with pytest.raises(DumpError, match="No space left"):
         write_dump(dump.parent, dump.name, kernel.pipeline, kernel.walked, {})

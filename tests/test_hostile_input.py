@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import mlirtri as mt
-from mlirtri import isolation
+from mlirtri.compiler import isolation
+from mlirtri.compiler.isolation import DEEPEST
 from mlirtri.errors import KernelMemoryError, KernelValueError, ParseError, PassFailedError, UnsupportedOperationError
-from mlirtri.isolation import DEEPEST
 from mlirtri.lowering.toolchain import isolated_passes
 from mlirtri.lowering.toolchain.worker_process import OTHER
 

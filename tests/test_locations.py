@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import mlirtri as mt
+from mlirtri.compiler.printing import parse
 from mlirtri.dialect.bindings.locations import callers_of, name_of, span_of
 from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.errors import CodegenError, CompilerBugError, KernelError, PassFailedError, UnsupportedOperationError
@@ -28,7 +29,6 @@ from mlirtri.lowering.toolchain import mlir_passes
 from mlirtri.lowering.toolchain.mlir_passes import Pass as MlirPass
 from mlirtri.lowering.toolchain.tvm_names import SBlock, structural_walk
 from mlirtri.lowering.toolchain.tvm_passes import LOCATION, Pass, locations_of, prim_funcs
-from mlirtri.printing import parse
 
 
 def halved(x):

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 import mlirtri as mt
+from mlirtri.compiler.printing import RESUMABLE
 from mlirtri.dialect.bindings.mlir import operations_named
 from mlirtri.errors import KernelError, ParseError, PassFailedError, UnknownOptionError
 from mlirtri.lowering.core.stage import Stage
 from mlirtri.lowering.core.target import as_target
 from mlirtri.lowering.pipelines import FUSED, LINALG, Pipeline, pipeline_for
-from mlirtri.printing import RESUMABLE
 
 PIPELINES = ("linalg", "relax", "mlir")
 STAGES = {
@@ -91,8 +91,8 @@ def test_every_text_stage_resumes_to_the_same_text_and_numbers(dumped):
 
 
 def test_a_relax_module_read_back_is_structurally_equal():
+    from mlirtri.compiler.printing import complete, parse
     from mlirtri.lowering.toolchain.tvm_names import structural_equal
-    from mlirtri.printing import complete, parse
 
     kernel = mixed.compile(*mixed_arguments(), pipeline="relax")
     made = kernel.walked.records["relax"].ir

@@ -15,10 +15,10 @@ from typing import Any
 
 from mlirtri.calls.dynamic_shapes import size_program_json, size_program_of_json
 from mlirtri.calls.imported import error_class, with_facts
+from mlirtri.compiler.dumps import MANIFEST, read_manifest
 from mlirtri.dialect.base.dtypes import STORED, as_dtype, find_stored
 from mlirtri.dialect.base.sizes import UNKNOWN, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.dumps import MANIFEST, read_manifest
 from mlirtri.errors import KernelError, ParseError, Span
 from mlirtri.lowering.core.interface import Interface, Leaf, PrintLog, PrintSite, RuntimeCheck, TensorParameter
 from mlirtri.lowering.core.size_program import SizeProgram

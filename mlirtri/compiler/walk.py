@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mlirtri.compiler.printing import complete, readable, settle
+from mlirtri.compiler.tuning_bar import TuningBar
 from mlirtri.errors import CompilerBugError, KernelError, KernelValueError, UnknownOptionError
 from mlirtri.lowering.core.forks import awaited
 from mlirtri.lowering.core.stage import Code, CompileContext, Executable, PassRecord, Stage
 from mlirtri.lowering.pipelines import Pipeline, Room
-from mlirtri.printing import complete, readable, settle
-from mlirtri.tuning_bar import TuningBar
 
 Hook = Callable[[Stage, Any, CompileContext], Any]
 """Called after each stage with its IR; gives the IR to go on with (the same, or another that was read from a file)."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from mlirtri.compiler.isolation import text_of, try_parsing
 from mlirtri.errors import ParseError, Span
-from mlirtri.isolation import text_of, try_parsing
 from mlirtri.lowering.core.stage import Code
 
 SUFFIXES = {

@@ -23,12 +23,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from mlirtri.compiler import StageRecord, Walk
+from mlirtri.compiler.printing import SUFFIXES
+from mlirtri.compiler.stored_params import write_params
+from mlirtri.compiler.walk import StageRecord, Walk
 from mlirtri.errors import DumpError, ParseError, Span
 from mlirtri.lowering.core.stage import PassRecord, Stage
 from mlirtri.lowering.pipelines import Pipeline
-from mlirtri.printing import SUFFIXES
-from mlirtri.stored_params import write_params
 
 MANIFEST = "manifest.json"
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from mlirtri import settings
-from mlirtri.compiler import StageRecord, Walk
-from mlirtri.dumps import edited_file, write_dump
+from mlirtri.compiler.dumps import edited_file, write_dump
+from mlirtri.compiler.printing import RESUMABLE, parse_given
+from mlirtri.compiler.walk import StageRecord, Walk
 from mlirtri.errors import ParseError, Span, UnknownOptionError, did_you_mean
 from mlirtri.lowering.core.interface import Capture
 from mlirtri.lowering.core.stage import CompileContext, PassRecord, Stage
 from mlirtri.lowering.pipelines import AKG_ALIASES, BACK, STAGES, Pipeline
-from mlirtri.printing import RESUMABLE, parse_given
 
 BANNER = "// -----// IR Dump After {name} ({kernel}: {stage}) //----- //"
 
@@ -47,7 +47,7 @@ class Observer:
     def __call__(self, stage: Stage, ir: Any, context: CompileContext) -> Any:
         ir = self._overridden(stage, ir, context)
         if self.verifies:
-            from mlirtri.verify import verify
+            from mlirtri.compiler.verify import verify
 
             verify(stage, ir, context)
         if stage.name in self.printed:
@@ -83,7 +83,7 @@ class Observer:
     def _overridden(self, stage: Stage, ir: Any, context: CompileContext) -> Any:
         if self.override_folder is None or stage.kind not in RESUMABLE:
             return ir
-        from mlirtri.interfaces import fits, function_of, to_json
+        from mlirtri.compiler.interfaces import fits, function_of, to_json
 
         facts = {
             "kernel": self.kernel,
