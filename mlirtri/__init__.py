@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.errors import KernelError
-from mlirtri.jit import JitFunction, jit
+from mlirtri.kernels.jit import JitFunction, jit
 from mlirtri.language.names import LanguageFunction, Macro, Ref, Tensor, device_print, macro, static_range
 from mlirtri.lowering.core.forks import watch as _watch_forks
 
@@ -54,13 +54,13 @@ if TYPE_CHECKING:
     from mlirtri.autotuning import autotune
     from mlirtri.comparison import compare
     from mlirtri.configurations import Config
-    from mlirtri.kernel import Kernel
+    from mlirtri.kernels.kernel import Kernel
+    from mlirtri.kernels.session import resume
     from mlirtri.lowering.external.devices import device
     from mlirtri.lowering.external.tensorir import tensorir
     from mlirtri.mlir_program import from_mlir
     from mlirtri.onnx_program import from_onnx
     from mlirtri.relax_program import from_relax
-    from mlirtri.session import resume
     from mlirtri.stablehlo_program import from_jax, from_stablehlo
     from mlirtri.torch_program import from_torch
     from mlirtri.tosa_program import from_tosa
@@ -81,8 +81,8 @@ _LAZY = {
     "from_jax": "mlirtri.stablehlo_program",
     "from_tosa": "mlirtri.tosa_program",
     "Program": "mlirtri.program",
-    "Kernel": "mlirtri.kernel",
-    "resume": "mlirtri.session",
+    "Kernel": "mlirtri.kernels.kernel",
+    "resume": "mlirtri.kernels.session",
     "Pipeline": "mlirtri.lowering.pipelines",
     "tensorir": "mlirtri.lowering.external.tensorir",
     "device": "mlirtri.lowering.external.devices",

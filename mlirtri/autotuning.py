@@ -22,13 +22,13 @@ from mlirtri import settings
 from mlirtri.compiler.dumps import versions
 from mlirtri.configurations import Config, Pruning, as_pruning
 from mlirtri.errors import ArgumentMismatchError, KernelError, KernelTypeError, UnknownNameError, did_you_mean
-from mlirtri.jit import JitFunction
-from mlirtri.kernel import Kernel
+from mlirtri.kernels.jit import JitFunction
+from mlirtri.kernels.kernel import Kernel
+from mlirtri.kernels.options import content_key, resolved
 from mlirtri.language.names import Tensor
 from mlirtri.language.signature import is_array, is_torch, key_of
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.schedule.meta.tuning_file import recall, remember
-from mlirtri.options import content_key, resolved
 from mlirtri.timing import samples, wait_for
 from mlirtri.tracebacks import shown_to_user
 
@@ -200,7 +200,7 @@ class _Measuring:
     """One measurement of configurations, on data of its own: kernels may write their arguments."""
 
     def __init__(self, tuned: AutotunedFunction, named: dict[str, Any]):
-        from mlirtri.arguments import device_for, random_tensor
+        from mlirtri.kernels.arguments import device_for, random_tensor
 
         self.tuned = tuned
         self.target, _, _ = resolved(tuned.fn.options)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from mlirtri.compiler.walk import StageRecord
-    from mlirtri.kernel import Kernel
-    from mlirtri.options import Options
+    from mlirtri.kernels.kernel import Kernel
+    from mlirtri.kernels.options import Options
 
 COMMENTS = {"python": "#", "tvmscript": "#", "asm": "#", "llvm": ";"}
 """Kind of IR to what starts a comment in it; the others have ``//``."""
@@ -70,7 +70,7 @@ class _Argument(click.ParamType):
     name = "NAME=VALUE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from mlirtri.arguments import parse_argument
+        from mlirtri.kernels.arguments import parse_argument
 
         try:
             return parse_argument(value)
@@ -116,7 +116,7 @@ def _schedule(command: Any) -> Any:
 
 
 def _options(pipeline: str | None, target: str | None, schedule: str | None) -> Options:
-    from mlirtri.options import Options
+    from mlirtri.kernels.options import Options
 
     return Options(target, pipeline, schedule)
 
@@ -228,7 +228,7 @@ def run(file, start, arguments, pipeline, target, schedule) -> None:
 
     FILE is what `emit` takes.
     """
-    from mlirtri.arguments import device_for, random_tensor, summary
+    from mlirtri.kernels.arguments import device_for, random_tensor, summary
     from mlirtri.program_files import is_program, random_arguments
     from mlirtri.programs import compile_program
 

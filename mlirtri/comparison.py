@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlirtri.accuracy import absolute_error, is_float, ulp_error
-from mlirtri.arguments import device_for, random_tensor
 from mlirtri.eager import as_plain, leaves
 from mlirtri.errors import KernelError, KernelTypeError
-from mlirtri.jit import JitFunction
+from mlirtri.kernels.arguments import device_for, random_tensor
+from mlirtri.kernels.jit import JitFunction
+from mlirtri.kernels.options import Options, resolved
 from mlirtri.language.names import Tensor
 from mlirtri.language.signature import shown_type, tensor_type
 from mlirtri.lowering.core.interface import ConstantParameter, Specialization
 from mlirtri.lowering.pipelines import COMPARED, MLIR_ALONE
-from mlirtri.options import Options, resolved
 from mlirtri.timing import samples, wait_for
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from mlirtri.kernel import Kernel
+    from mlirtri.kernels.kernel import Kernel
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def _argument(value: Any) -> str:
 
 def _compiled(f: JitFunction, specialization: Specialization, options: Options, values: list[Any]) -> _Contender:
     """A kernel compiled anew, with a first result; what a room or the device refuses is in its row."""
-    from mlirtri.session import compile_function
+    from mlirtri.kernels.session import compile_function
 
     row = Row(options.pipeline)
     try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlirtri.errors import KernelTypeError, KernelValueError, UnknownOptionError
-from mlirtri.options import Options, language_options, resolved
+from mlirtri.kernels.options import Options, language_options, resolved
 
 
 class Config:

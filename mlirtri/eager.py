@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.jit import JitFunction
+from mlirtri.kernels.jit import JitFunction
 from mlirtri.language.signature import is_array, is_torch
 
 

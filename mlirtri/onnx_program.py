@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.errors import KernelError, KernelTypeError, ParseError, Span
-from mlirtri.kernel import Kernel
+from mlirtri.kernels.kernel import Kernel
 from mlirtri.program import Program
 from mlirtri.tracebacks import shown_to_user
 

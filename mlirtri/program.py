@@ -18,16 +18,16 @@ from mlirtri.compiler.observe import Observer
 from mlirtri.compiler.walk import COMPILING, Walk, walk
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError, KernelTypeError, ParseError, Span, UnknownOptionError, did_you_mean
-from mlirtri.export import Form, exported
-from mlirtri.kernel import Kernel
+from mlirtri.kernels.export import Form, exported
+from mlirtri.kernels.kernel import Kernel
+from mlirtri.kernels.options import Options, content_key, resolved
+from mlirtri.kernels.session import manifest
 from mlirtri.lowering.core.interface import Interface
 from mlirtri.lowering.core.stage import CompileContext, Stage
 from mlirtri.lowering.core.symbols import kernel_names
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.pipelines import Pipeline, pipeline_of_import, settled_stage
-from mlirtri.options import Options, content_key, resolved
 from mlirtri.params import Params
-from mlirtri.session import manifest
 from mlirtri.tracebacks import shown_to_user
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from typing import Any
 
 from mlirtri.compiler.dumps import read_text
 from mlirtri.errors import KernelTypeError, KernelValueError, ParseError, Span
-from mlirtri.kernel import Kernel
+from mlirtri.kernels.kernel import Kernel
+from mlirtri.kernels.options import Options, resolved
+from mlirtri.kernels.session import resume
 from mlirtri.language.names import Tensor
 from mlirtri.lowering.pipelines import Pipeline, pipeline_of_import
 from mlirtri.mlir_program import contents_of
-from mlirtri.options import Options, resolved
 from mlirtri.program import Program
-from mlirtri.session import resume
 
 SUFFIXES = {
     ".mlir": None, ".mlirbc": None, ".stablehlo": "stablehlo", ".tosa": "tosa", ".onnx": "onnx", ".pt2": "torch",
@@ -171,8 +171,8 @@ def report_on_file(spec: str, language: str | None, pipeline: str | None, target
 
 def random_arguments(kernel: Kernel, device: str) -> list[Any]:
     """Data for each parameter of a program's kernel; raises `KernelTypeError` where a size is open."""
-    from mlirtri.arguments import random_tensor
     from mlirtri.dialect.base.sizes import is_dynamic
+    from mlirtri.kernels.arguments import random_tensor
 
     for each in kernel.interface.parameters:
         if any(map(is_dynamic, each.type.shape)):

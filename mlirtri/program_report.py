@@ -14,9 +14,9 @@ from typing import Any
 
 from mlirtri.compiler.walk import walk
 from mlirtri.errors import KernelError, SeveralErrors, Span, UnknownOptionError
+from mlirtri.kernels.options import Options, resolved
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.pipelines import COMPARED, Pipeline, pipeline_of_import
-from mlirtri.options import Options, resolved
 
 LAST_REFUSALS = {"linalg": "relax", "relax": "relax", "mlir": "llvmdialect", "poly": "llvmdialect"}
 """The stage of each pipeline behind which operations are no longer translated one by one."""

@@ -28,15 +28,15 @@ from mlirtri.errors import (
     UnknownOptionError,
     did_you_mean,
 )
-from mlirtri.jit import JitFunction, jit
-from mlirtri.kernel import Kernel
+from mlirtri.kernels.jit import JitFunction, jit
+from mlirtri.kernels.kernel import Kernel
+from mlirtri.kernels.options import Options, resolved
+from mlirtri.kernels.session import recorded_options, resume
 from mlirtri.language.names import Tensor
 from mlirtri.language.signature import Signature
 from mlirtri.lowering.core.stage import Stage
 from mlirtri.lowering.pipelines import BACK, CUDA, Pipeline
-from mlirtri.options import Options, resolved
 from mlirtri.program_files import compile_file, is_program
-from mlirtri.session import recorded_options, resume
 
 
 def load_kernel(spec: str) -> JitFunction:

@@ -20,7 +20,7 @@ from mlirtri.calls.arrays import as_array, as_torch
 from mlirtri.calls.updates import share_elements, why_not_writable
 from mlirtri.errors import ArgumentMismatchError, KernelError
 from mlirtri.flat_calls import flat_call
-from mlirtri.kernel import Kernel
+from mlirtri.kernels.kernel import Kernel
 from mlirtri.tracebacks import shown_to_user
 
 

@@ -24,7 +24,7 @@ from mlirtri.errors import (
     KernelValueError,
     UnsupportedOperationError,
 )
-from mlirtri.kernel import Kernel
+from mlirtri.kernels.kernel import Kernel
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
 from mlirtri.lowering.importers.from_torch.graph import TorchGraph

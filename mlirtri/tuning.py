@@ -15,16 +15,16 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from mlirtri.arguments import device_for, random_tensor
 from mlirtri.errors import DeviceError, KernelTypeError
-from mlirtri.jit import JitFunction
+from mlirtri.kernels.arguments import device_for, random_tensor
+from mlirtri.kernels.jit import JitFunction
 from mlirtri.lowering.core.schedule_option import Budget
 from mlirtri.timing import samples, wait_for
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from mlirtri.kernel import Kernel
+    from mlirtri.kernels.kernel import Kernel
 
 _COLUMN = 96
 """Characters of a line that each side shows."""

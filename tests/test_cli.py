@@ -16,9 +16,9 @@ import torch
 from tolerances import tolerance
 
 from mlirtri import cli
-from mlirtri.arguments import parse_argument, summary
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.errors import KernelError
+from mlirtri.kernels.arguments import parse_argument, summary
 from mlirtri.language.names import Tensor
 from mlirtri.programs import each_kernel, load_kernel
 

@@ -64,7 +64,7 @@ def failure(pipeline="linalg", target="cpu", kind=KernelError):
 
 @pytest.fixture(autouse=True)
 def no_cache(monkeypatch):
-    monkeypatch.setattr(import_module("mlirtri.jit"), "_kernels", {})
+    monkeypatch.setattr(import_module("mlirtri.kernels.jit"), "_kernels", {})
 
 
 def check_shown(error, code, function=body, notes=()):

@@ -15,7 +15,7 @@ from mlirtri.lowering.pipelines import Pipeline
 from mlirtri.tracebacks import shown_to_user
 
 if TYPE_CHECKING:
-    from mlirtri.fusion_report import FusionReport
+    from mlirtri.kernels.fusion_report import FusionReport
 
 
 class Kernel:
@@ -60,7 +60,7 @@ class Kernel:
     @cached_property
     def fusion(self) -> FusionReport:
         """For every tensor between two operations, whether both are one kernel, and why or why not."""
-        from mlirtri.fusion_report import explain_fusion
+        from mlirtri.kernels.fusion_report import explain_fusion
 
         return explain_fusion(self)
 
@@ -160,7 +160,7 @@ class Kernel:
         `destinations` makes results memory that the caller passes (a memref each, behind the arguments). Raises
         `UnknownOptionError` for a stage that is not MLIR or that this kernel did not walk through.
         """
-        from mlirtri.export import Form, exported
+        from mlirtri.kernels.export import Form, exported
 
         stages = [name for name, record in self.walked.records.items() if record.stage.kind == "mlir"]
         name = self.pipeline.find(stage).name

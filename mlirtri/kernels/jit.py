@@ -14,12 +14,12 @@ from typing import Any
 from mlirtri import settings
 from mlirtri.compiler.walk import COMPILING
 from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError
-from mlirtri.kernel import Kernel
+from mlirtri.kernels.kernel import Kernel
+from mlirtri.kernels.options import Options, language_options, resolved
+from mlirtri.kernels.session import compile_function
 from mlirtri.language.signature import Signature, key_of
 from mlirtri.lowering.core.interface import Capture, ConstantParameter
 from mlirtri.lowering.pipelines import INTERPRETER
-from mlirtri.options import Options, language_options, resolved
-from mlirtri.session import compile_function
 from mlirtri.tracebacks import shown_to_user
 
 _RESERVED = ("pipeline", "target", "schedule")

@@ -17,7 +17,7 @@ from mlirtri.compiler.walk import COMPILING
 from mlirtri.lowering.core.fusion_edges import Edge
 
 if TYPE_CHECKING:
-    from mlirtri.kernel import Kernel
+    from mlirtri.kernels.kernel import Kernel
 
 
 @dataclass(frozen=True)
