@@ -16,8 +16,8 @@ from pathlib import Path
 
 import click
 
+from mlirtri.cli.program_files import SUFFIXES
 from mlirtri.lowering.pipelines import IMPORTS
-from mlirtri.program_files import SUFFIXES
 from mlirtri.reference import publish
 
 ROOT = Path(__file__).parent.parent

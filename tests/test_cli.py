@@ -15,12 +15,12 @@ import pytest
 import torch
 from tolerances import tolerance
 
-from mlirtri import cli
+from mlirtri.cli import main as cli
+from mlirtri.cli.kernel_files import each_kernel, load_kernel
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.errors import KernelError
 from mlirtri.kernels.arguments import parse_argument, summary
 from mlirtri.language.names import Tensor
-from mlirtri.programs import each_kernel, load_kernel
 
 KERNELS = """
 import mlirtri as mt
@@ -307,7 +307,7 @@ def test_arguments_that_are_none(text):
 
 
 def _start(*arguments: str, **options) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-m", "mlirtri.cli", *arguments], stderr=subprocess.PIPE, **options)
+    return subprocess.Popen([sys.executable, "-m", "mlirtri.cli.main", *arguments], stderr=subprocess.PIPE, **options)
 
 
 def test_a_reader_that_leaves_early_sees_no_traceback():

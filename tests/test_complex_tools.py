@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import mlirtri as mt
 from mlirtri.accuracy import absolute_error, is_float, ulp_error
-from mlirtri.cli import commands
+from mlirtri.cli.main import commands
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype, find_dtype
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.kernels.arguments import random_tensor, summary

@@ -9,7 +9,7 @@ from importlib import metadata
 import pytest
 from rich.console import Console
 
-from mlirtri import doctor
+from mlirtri.cli import doctor
 
 
 @pytest.fixture(scope="module")

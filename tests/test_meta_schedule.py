@@ -11,7 +11,7 @@ import torch
 from tvm_room_helpers import add_chain, compiled, context_for, module, op, random, rules_of, run, tir_of
 
 import mlirtri as mt
-from mlirtri.cli import run_command
+from mlirtri.cli.main import run_command
 from mlirtri.errors import DeviceError, KernelTypeError, UnknownOptionError
 from mlirtri.lowering.core.schedule_option import Budget, budget_of
 from mlirtri.lowering.core.target import as_target

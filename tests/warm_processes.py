@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(["torch", "mlirtri.cli", "mlirtri.lowering.codegen.scheduled_to_llvm"])
+_SERVER.set_forkserver_preload(["torch", "mlirtri.cli.main", "mlirtri.lowering.codegen.scheduled_to_llvm"])
 
 
 def run_warm(arguments: list[str], folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess:
@@ -34,7 +34,7 @@ def _become(arguments: list[str], folder: str, environment: dict[str, str], stre
     os.environ.update(environment)
     sys.argv = arguments
     if arguments[0] == "mlirtri":
-        from mlirtri.cli import main
+        from mlirtri.cli.main import main
 
         sys.exit(main())
     sys.path.insert(0, folder)

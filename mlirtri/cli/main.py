@@ -164,7 +164,7 @@ def emit(
     Tensor need no --arg. FILE may be a program of MLIR, StableHLO or TOSA (.mlir, .mlirbc, .stablehlo, .tosa, or - for
     stdin), ONNX (.onnx) or torch.export (.pt2); --arg then says sizes that its types leave open.
     """
-    from mlirtri.programs import compile_program, each_kernel
+    from mlirtri.cli.kernel_files import compile_program, each_kernel
 
     if as_json and not explain_fusion:
         raise click.UsageError("--json is for --explain-fusion; IR is text")
@@ -228,9 +228,9 @@ def run(file, start, arguments, pipeline, target, schedule) -> None:
 
     FILE is what `emit` takes.
     """
+    from mlirtri.cli.kernel_files import compile_program
+    from mlirtri.cli.program_files import is_program, random_arguments
     from mlirtri.kernels.arguments import device_for, random_tensor, summary
-    from mlirtri.program_files import is_program, random_arguments
-    from mlirtri.programs import compile_program
 
     given = dict(arguments)
     kernel = compile_program(file, start, given, _options(pipeline, target, schedule))
@@ -256,8 +256,8 @@ def run(file, start, arguments, pipeline, target, schedule) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def compare(file, arguments, target, schedule, pipelines, repeat, as_json) -> None:
     """Compile a kernel by every pipeline, run it on random data beside torch, and show what each way costs."""
+    from mlirtri.cli.kernel_files import check_arguments, load_kernel
     from mlirtri.comparison import compare as compare_pipelines
-    from mlirtri.programs import check_arguments, load_kernel
 
     names = pipelines or COMPARED
     function = load_kernel(file)
@@ -285,7 +285,7 @@ def tune(file, arguments, pipeline, target, trials, seconds, stages, as_json) ->
 
     With --trials 0 a schedule is taken unmeasured, so that CUDA code can be looked at where there is no GPU.
     """
-    from mlirtri.programs import check_arguments, load_kernel
+    from mlirtri.cli.kernel_files import check_arguments, load_kernel
     from mlirtri.tuning import tune as tuned
 
     how = {"trials": trials, "seconds": seconds, "target": target, "pipeline": pipeline}
@@ -324,7 +324,7 @@ def _directions(command: Any) -> Any:
 @click.argument("file", metavar="FILE[::FUNCTION]")
 def translate(direction, complete, inline, bytecode, report, as_json, pipeline, target, file) -> int | None:
     """Print one IR's program in another IR; the file - is stdin. TVMScript is trusted like a Python program."""
-    from mlirtri.program_files import report_on_file, to_mlir, to_relax
+    from mlirtri.cli.program_files import report_on_file, to_mlir, to_relax
 
     if report:
         found = report_on_file(file, None if direction == "to-relax" else direction, pipeline, target)
@@ -349,7 +349,7 @@ def translate(direction, complete, inline, bytecode, report, as_json, pipeline, 
 @_target
 def stages(pipeline, target) -> None:
     """List the stages of each pipeline: what their text is, AKG's name for them, and the file of the room."""
-    from mlirtri.reports import stages_table
+    from mlirtri.cli.reports import stages_table
 
     _show(stages_table([pipeline] if pipeline else list(STAGES), target))
 
@@ -357,7 +357,7 @@ def stages(pipeline, target) -> None:
 @commands.command()
 def env() -> None:
     """List the MLIRTRI_* variables, what they are now, and what they mean."""
-    from mlirtri.reports import settings_table
+    from mlirtri.cli.reports import settings_table
 
     _show(settings_table())
 
@@ -365,7 +365,7 @@ def env() -> None:
 @commands.command()
 def doctor() -> int:
     """Look at this machine: what works, and what to do about the rest."""
-    from mlirtri.doctor import as_table, collect
+    from mlirtri.cli.doctor import as_table, collect
 
     with _waiting("looking at this machine"):
         checks = collect()

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+from mlirtri.cli.program_files import compile_file, is_program
 from mlirtri.compiler.dumps import read_text
 from mlirtri.errors import (
     ArgumentMismatchError,
@@ -36,7 +37,6 @@ from mlirtri.language.names import Tensor
 from mlirtri.language.signature import Signature
 from mlirtri.lowering.core.stage import Stage
 from mlirtri.lowering.pipelines import BACK, CUDA, Pipeline
-from mlirtri.program_files import compile_file, is_program
 
 
 def load_kernel(spec: str) -> JitFunction:
