@@ -42,7 +42,12 @@ def import_everything() -> None:
             # What cannot be imported fails again in the rows that need it, which say so.
             with contextlib.suppress(ImportError):
                 importlib.import_module(f"mlirtri.{folder}.{module.name}")
-    for name in ("mlirtri.calls.runtime", "mlirtri.torch_program", "torch._dynamo", "torch._inductor.compile_fx"):
+    for name in (
+        "mlirtri.calls.runtime",
+        "mlirtri.programs.torch_programs.program",
+        "torch._dynamo",
+        "torch._inductor.compile_fx",
+    ):
         importlib.import_module(name)
 
 

@@ -58,12 +58,12 @@ if TYPE_CHECKING:
     from mlirtri.kernels.session import resume
     from mlirtri.lowering.external.devices import device
     from mlirtri.lowering.external.tensorir import tensorir
-    from mlirtri.mlir_program import from_mlir
-    from mlirtri.onnx_program import from_onnx
-    from mlirtri.relax_program import from_relax
-    from mlirtri.stablehlo_program import from_jax, from_stablehlo
-    from mlirtri.torch_program import from_torch
-    from mlirtri.tosa_program import from_tosa
+    from mlirtri.programs.mlir_program import from_mlir
+    from mlirtri.programs.onnx_program import from_onnx
+    from mlirtri.programs.relax_program import from_relax
+    from mlirtri.programs.stablehlo_program import from_jax, from_stablehlo
+    from mlirtri.programs.torch_programs.program import from_torch
+    from mlirtri.programs.tosa_program import from_tosa
     from mlirtri.tuning import tune
 
 _watch_forks()
@@ -73,14 +73,14 @@ _LAZY = {
     "autotune": "mlirtri.autotuning",
     "Config": "mlirtri.configurations",
     "tune": "mlirtri.tuning",
-    "from_mlir": "mlirtri.mlir_program",
-    "from_torch": "mlirtri.torch_program",
-    "from_onnx": "mlirtri.onnx_program",
-    "from_relax": "mlirtri.relax_program",
-    "from_stablehlo": "mlirtri.stablehlo_program",
-    "from_jax": "mlirtri.stablehlo_program",
-    "from_tosa": "mlirtri.tosa_program",
-    "Program": "mlirtri.program",
+    "from_mlir": "mlirtri.programs.mlir_program",
+    "from_torch": "mlirtri.programs.torch_programs.program",
+    "from_onnx": "mlirtri.programs.onnx_program",
+    "from_relax": "mlirtri.programs.relax_program",
+    "from_stablehlo": "mlirtri.programs.stablehlo_program",
+    "from_jax": "mlirtri.programs.stablehlo_program",
+    "from_tosa": "mlirtri.programs.tosa_program",
+    "Program": "mlirtri.programs.program",
     "Kernel": "mlirtri.kernels.kernel",
     "resume": "mlirtri.kernels.session",
     "Pipeline": "mlirtri.lowering.pipelines",

@@ -62,7 +62,7 @@ def test_bytes_and_files_are_read(tmp_path):
 
 def test_a_portable_artifact_is_read():
     from mlirtri.dialect.bindings.mlir import write_stablehlo_artifact
-    from mlirtri.stablehlo_program import _parsed
+    from mlirtri.programs.stablehlo_program import _parsed
 
     data = write_stablehlo_artifact(_parsed(MLP, "<text>"))
     x, w = random(3, 4), random(4, 5)

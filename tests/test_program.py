@@ -260,7 +260,7 @@ def test_kernels_are_compiled_once_for_the_same_options():
 
 
 def test_threads_that_call_a_program_compile_it_once(monkeypatch):
-    import mlirtri.program
+    import mlirtri.programs.program
 
     walks = []
     original = mlirtri.program.walk

@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 import mlirtri as mt
-from mlirtri import torch_calls
 from mlirtri.calls.entries import NonContiguousWarning
 from mlirtri.errors import ArgumentMismatchError, KernelError, ProgramAssertionError
-from mlirtri.flat_calls import flat_call
-from mlirtri.torch_calls import TorchKernel
+from mlirtri.programs.torch_programs import calls as torch_calls
+from mlirtri.programs.torch_programs.calls import TorchKernel
+from mlirtri.programs.torch_programs.flat_calls import flat_call
 
 X, Y = torch.linspace(-1.0, 1.0, 8), torch.arange(8.0)
 

@@ -19,8 +19,8 @@ from mlirtri.kernels.options import Options, resolved
 from mlirtri.kernels.session import resume
 from mlirtri.language.names import Tensor
 from mlirtri.lowering.pipelines import Pipeline, pipeline_of_import
-from mlirtri.mlir_program import contents_of
-from mlirtri.program import Program
+from mlirtri.programs.mlir_program import contents_of
+from mlirtri.programs.program import Program
 
 SUFFIXES = {
     ".mlir": None, ".mlirbc": None, ".stablehlo": "stablehlo", ".tosa": "tosa", ".onnx": "onnx", ".pt2": "torch",
@@ -55,25 +55,25 @@ def _language(source: bytes | Path) -> str:
 
 
 def _mlir(source: Any) -> Program:
-    from mlirtri.mlir_program import from_mlir
+    from mlirtri.programs.mlir_program import from_mlir
 
     return from_mlir(source)
 
 
 def _stablehlo(source: Any) -> Program:
-    from mlirtri.stablehlo_program import from_stablehlo
+    from mlirtri.programs.stablehlo_program import from_stablehlo
 
     return from_stablehlo(source)
 
 
 def _tosa(source: Any) -> Program:
-    from mlirtri.tosa_program import from_tosa
+    from mlirtri.programs.tosa_program import from_tosa
 
     return from_tosa(source)
 
 
 def _onnx(source: Any) -> Program:
-    from mlirtri.onnx_program import from_onnx
+    from mlirtri.programs.onnx_program import from_onnx
 
     return from_onnx(source)
 
@@ -84,7 +84,7 @@ def _torch(source: Any) -> Program:
 
     import torch
 
-    from mlirtri.torch_program import from_torch
+    from mlirtri.programs.torch_programs.program import from_torch
 
     where = Span("<stdin>" if isinstance(source, bytes) else str(source), 1, 1)
     try:
@@ -96,7 +96,7 @@ def _torch(source: Any) -> Program:
 
 
 def _relax(source: Any) -> Program:
-    from mlirtri.relax_program import from_relax
+    from mlirtri.programs.relax_program import from_relax
 
     return from_relax(source.decode() if isinstance(source, bytes) else source)
 

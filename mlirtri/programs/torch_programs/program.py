@@ -30,10 +30,10 @@ from mlirtri.lowering.importers.from_torch.decompositions.table import decomposi
 from mlirtri.lowering.importers.from_torch.graph import TorchGraph
 from mlirtri.lowering.importers.from_torch.graph_to_torch import span_of_node
 from mlirtri.lowering.importers.from_torch.tracing.tracing import settle_views, traceable
-from mlirtri.params import why_not_held
-from mlirtri.program import Program
-from mlirtri.torch_calls import Calling, TorchKernel
-from mlirtri.torch_graphs import taken_apart
+from mlirtri.programs.params import why_not_held
+from mlirtri.programs.program import Program
+from mlirtri.programs.torch_programs.calls import Calling, TorchKernel
+from mlirtri.programs.torch_programs.graphs import taken_apart
 from mlirtri.tracebacks import shown_to_user
 
 _EXPORTING = renewed(threading.RLock())

@@ -19,7 +19,7 @@ from mlirtri.calls.direct_calls import General
 
 if TYPE_CHECKING:
     from mlirtri.calls.runtime import Runner
-    from mlirtri.torch_calls import Calling
+    from mlirtri.programs.torch_programs.calls import Calling
 
 _LEAVES = frozenset({torch.Tensor, torch.nn.Parameter, np.ndarray})
 """Types that are no structures, and that kernels look at themselves."""

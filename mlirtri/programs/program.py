@@ -27,11 +27,11 @@ from mlirtri.lowering.core.stage import CompileContext, Stage
 from mlirtri.lowering.core.symbols import kernel_names
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.pipelines import Pipeline, pipeline_of_import, settled_stage
-from mlirtri.params import Params
+from mlirtri.programs.params import Params
 from mlirtri.tracebacks import shown_to_user
 
 if TYPE_CHECKING:
-    from mlirtri.program_report import Report
+    from mlirtri.programs.report import Report
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Program:
 
         No code is made. Raises a `KernelError` for what is no program or no option.
         """
-        from mlirtri.program_report import report_on
+        from mlirtri.programs.report import report_on
 
         try:
             return report_on(self, entry, pipeline, target)

@@ -14,8 +14,8 @@ from typing import Any
 from mlirtri.compiler.isolation import text_of, text_of_bytecode, try_parsing
 from mlirtri.compiler.walk import COMPILING
 from mlirtri.errors import KernelError, ParseError, Span
-from mlirtri.mlir_resources import split_resources
-from mlirtri.program import Program
+from mlirtri.programs.mlir_resources import split_resources
+from mlirtri.programs.program import Program
 from mlirtri.tracebacks import shown_to_user
 
 BYTECODE = b"ML\xefR"

@@ -13,7 +13,7 @@ from mlirtri.compiler.printing import parse
 from mlirtri.errors import ArgumentMismatchError, KernelError, KernelTypeError, ParseError, Span, did_you_mean
 from mlirtri.lowering.core.interface import Interface, Leaf
 from mlirtri.lowering.core.symbols import kernel_names
-from mlirtri.program import Program
+from mlirtri.programs.program import Program
 from mlirtri.tracebacks import shown_to_user
 
 

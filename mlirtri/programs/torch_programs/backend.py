@@ -18,7 +18,7 @@ from mlirtri.errors import UnknownOptionError, did_you_mean
 from mlirtri.lowering.importers.from_torch.decompositions.attention import attention_unless_cast
 from mlirtri.lowering.importers.from_torch.decompositions.reductions import multilabel_margin
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
-from mlirtri.torch_functions import TracedFunction
+from mlirtri.programs.torch_programs.functions import TracedFunction
 
 OPTIONS = ("target", "pipeline", "schedule")
 

@@ -15,14 +15,14 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.traceback import preserve_node_meta
 from torch.utils import _pytree as pytree
 
-from mlirtri import torch_effects
 from mlirtri.errors import KernelValueError
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
 from mlirtri.lowering.importers.from_torch.graph import TorchGraph
 from mlirtri.lowering.importers.from_torch.graph_to_torch import span_of_node
-from mlirtri.torch_calls import Calling, Given, Returned, TorchKernel
-from mlirtri.torch_graphs import bind_attributes, bound_last
-from mlirtri.torch_program import TorchProgram
+from mlirtri.programs.torch_programs import effects as torch_effects
+from mlirtri.programs.torch_programs.calls import Calling, Given, Returned, TorchKernel
+from mlirtri.programs.torch_programs.graphs import bind_attributes, bound_last
+from mlirtri.programs.torch_programs.program import TorchProgram
 
 
 class TracedFunction:

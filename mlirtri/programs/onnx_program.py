@@ -6,7 +6,7 @@ from typing import Any
 
 from mlirtri.errors import KernelError, KernelTypeError, ParseError, Span
 from mlirtri.kernels.kernel import Kernel
-from mlirtri.program import Program
+from mlirtri.programs.program import Program
 from mlirtri.tracebacks import shown_to_user
 
 

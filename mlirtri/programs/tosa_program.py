@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from mlirtri.errors import KernelError
-from mlirtri.mlir_program import contents_of, read_source
-from mlirtri.program import Program
+from mlirtri.programs.mlir_program import contents_of, read_source
+from mlirtri.programs.program import Program
 from mlirtri.tracebacks import shown_to_user
 
 
