@@ -51,28 +51,28 @@ __all__ = [
 
 if TYPE_CHECKING:
     from mlirtri import relax
-    from mlirtri.autotuning import autotune
-    from mlirtri.comparison import compare
-    from mlirtri.configurations import Config
     from mlirtri.kernels.kernel import Kernel
     from mlirtri.kernels.session import resume
     from mlirtri.lowering.external.devices import device
     from mlirtri.lowering.external.tensorir import tensorir
+    from mlirtri.measure.autotuning import autotune
+    from mlirtri.measure.comparison import compare
+    from mlirtri.measure.configurations import Config
+    from mlirtri.measure.tuning import tune
     from mlirtri.programs.mlir_program import from_mlir
     from mlirtri.programs.onnx_program import from_onnx
     from mlirtri.programs.relax_program import from_relax
     from mlirtri.programs.stablehlo_program import from_jax, from_stablehlo
     from mlirtri.programs.torch_programs.program import from_torch
     from mlirtri.programs.tosa_program import from_tosa
-    from mlirtri.tuning import tune
 
 _watch_forks()
 globals().update(DTYPES)
 _LAZY = {
-    "compare": "mlirtri.comparison",
-    "autotune": "mlirtri.autotuning",
-    "Config": "mlirtri.configurations",
-    "tune": "mlirtri.tuning",
+    "compare": "mlirtri.measure.comparison",
+    "autotune": "mlirtri.measure.autotuning",
+    "Config": "mlirtri.measure.configurations",
+    "tune": "mlirtri.measure.tuning",
     "from_mlir": "mlirtri.programs.mlir_program",
     "from_torch": "mlirtri.programs.torch_programs.program",
     "from_onnx": "mlirtri.programs.onnx_program",

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import mlirtri as mt
-from mlirtri.accuracy import absolute_error, ulp_error
-from mlirtri.comparison import Comparison, Row
-from mlirtri.eager import plain
+from mlirtri.measure.accuracy import absolute_error, ulp_error
+from mlirtri.measure.comparison import Comparison, Row
+from mlirtri.measure.eager import plain
 
 SCALE = 3.0
 

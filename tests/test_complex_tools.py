@@ -8,11 +8,11 @@ import torch
 from click.testing import CliRunner
 
 import mlirtri as mt
-from mlirtri.accuracy import absolute_error, is_float, ulp_error
 from mlirtri.cli.main import commands
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype, find_dtype
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.kernels.arguments import random_tensor, summary
+from mlirtri.measure.accuracy import absolute_error, is_float, ulp_error
 
 A = np.linspace(-1, 1, 12).reshape(3, 4) + 1j * np.linspace(2, 0.5, 12).reshape(3, 4)
 

@@ -257,7 +257,7 @@ def run(file, start, arguments, pipeline, target, schedule) -> None:
 def compare(file, arguments, target, schedule, pipelines, repeat, as_json) -> None:
     """Compile a kernel by every pipeline, run it on random data beside torch, and show what each way costs."""
     from mlirtri.cli.kernel_files import check_arguments, load_kernel
-    from mlirtri.comparison import compare as compare_pipelines
+    from mlirtri.measure.comparison import compare as compare_pipelines
 
     names = pipelines or COMPARED
     function = load_kernel(file)
@@ -286,7 +286,7 @@ def tune(file, arguments, pipeline, target, trials, seconds, stages, as_json) ->
     With --trials 0 a schedule is taken unmeasured, so that CUDA code can be looked at where there is no GPU.
     """
     from mlirtri.cli.kernel_files import check_arguments, load_kernel
-    from mlirtri.tuning import tune as tuned
+    from mlirtri.measure.tuning import tune as tuned
 
     how = {"trials": trials, "seconds": seconds, "target": target, "pipeline": pipeline}
     function = load_kernel(file)

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlirtri.accuracy import absolute_error, is_float, ulp_error
-from mlirtri.eager import as_plain, leaves
 from mlirtri.errors import KernelError, KernelTypeError
 from mlirtri.kernels.arguments import device_for, random_tensor
 from mlirtri.kernels.jit import JitFunction
@@ -26,7 +24,9 @@ from mlirtri.language.names import Tensor
 from mlirtri.language.signature import shown_type, tensor_type
 from mlirtri.lowering.core.interface import ConstantParameter, Specialization
 from mlirtri.lowering.pipelines import COMPARED, MLIR_ALONE
-from mlirtri.timing import samples, wait_for
+from mlirtri.measure.accuracy import absolute_error, is_float, ulp_error
+from mlirtri.measure.eager import as_plain, leaves
+from mlirtri.measure.timing import samples, wait_for
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -77,7 +77,7 @@ class Comparison:
         return {row.name: row for row in self.rows}[name]
 
     def __rich__(self) -> Group:
-        from mlirtri.comparison_table import as_tables
+        from mlirtri.measure.comparison_table import as_tables
 
         return as_tables(self)
 

@@ -20,7 +20,6 @@ from typing import Any
 
 from mlirtri import settings
 from mlirtri.compiler.dumps import versions
-from mlirtri.configurations import Config, Pruning, as_pruning
 from mlirtri.errors import ArgumentMismatchError, KernelError, KernelTypeError, UnknownNameError, did_you_mean
 from mlirtri.kernels.jit import JitFunction
 from mlirtri.kernels.kernel import Kernel
@@ -29,7 +28,8 @@ from mlirtri.language.names import Tensor
 from mlirtri.language.signature import is_array, is_torch, key_of
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.schedule.meta.tuning_file import recall, remember
-from mlirtri.timing import samples, wait_for
+from mlirtri.measure.configurations import Config, Pruning, as_pruning
+from mlirtri.measure.timing import samples, wait_for
 from mlirtri.tracebacks import shown_to_user
 
 TUNING = renewed(threading.RLock())

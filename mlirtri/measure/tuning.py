@@ -19,7 +19,7 @@ from mlirtri.errors import DeviceError, KernelTypeError
 from mlirtri.kernels.arguments import device_for, random_tensor
 from mlirtri.kernels.jit import JitFunction
 from mlirtri.lowering.core.schedule_option import Budget
-from mlirtri.timing import samples, wait_for
+from mlirtri.measure.timing import samples, wait_for
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from mlirtri.comparison import Comparison, Row
+    from mlirtri.measure.comparison import Comparison, Row
 
 _HEADINGS = ("", "kernels", "bytes", "compile ms", "run", "min … max", "max error", "max ulp")
 
