@@ -167,7 +167,7 @@ def test_mlir_opt_loads_the_irdl_file(tmp_path):
         assert '"tri.add"' in done.stdout
         return
     arguments = [f"--irdl-file={definition.IRDL_FILE}", str(file)]
-    script = f"from mlirtri.opt import main; import sys; sys.exit(main({arguments!r}))"
+    script = f"from mlirtri.opt.main import main; import sys; sys.exit(main({arguments!r}))"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 

@@ -238,7 +238,7 @@ def test_a_failing_pass_saves_its_input_and_the_command_repeats_it(monkeypatch, 
     command = shlex.split(error.help.removeprefix("reproduce with: "))
     assert command[0] == "mlirtri-opt"
     done = subprocess.run(
-        [sys.executable, "-m", "mlirtri.opt", *command[1:]], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "mlirtri.opt.main", *command[1:]], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
     assert f"{error.span}: error: {error.message.partition('failed: ')[2]}" in done.stderr

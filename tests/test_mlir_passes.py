@@ -6,12 +6,12 @@ import shlex
 
 import pytest
 
-from mlirtri import opt
 from mlirtri.dialect.bindings.mlir import ir, print_complete, print_module
 from mlirtri.errors import PassFailedError, UnknownOptionError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
+from mlirtri.opt import main as opt
 
 TWO_EQUAL = """
 func.func @f(%a: f32) -> f32 {

@@ -9,11 +9,12 @@ import sys
 
 import pytest
 
-from mlirtri import opt, opt_passes
 from mlirtri.dialect.definition import IRDL_FILE
 from mlirtri.errors import Span
-from mlirtri.opt_diagnostics import Report, differences
-from mlirtri.opt_options import UsageError, parse_arguments
+from mlirtri.opt import main as opt
+from mlirtri.opt import passes as opt_passes
+from mlirtri.opt.diagnostics import Report, differences
+from mlirtri.opt.options import UsageError, parse_arguments
 
 GOOD = """func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
   %unused = arith.constant 1 : index
@@ -318,7 +319,7 @@ def test_list_passes_has_those_that_linkers_hide_in_longer_names(call):
 
 
 def test_reader_that_leaves_early_is_no_error():
-    program = "import sys; from mlirtri.opt import main; sys.exit(main(['-']))"
+    program = "import sys; from mlirtri.opt.main import main; sys.exit(main(['-']))"
     with subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1, stderr=-1) as process:
         process.stdout.close()
         process.stdin.write(GOOD.encode())

@@ -14,8 +14,8 @@ from mlirtri.dialect import definition
 from mlirtri.dialect.bindings.mlir import ir, load_irdl, passmanager
 from mlirtri.errors import UnknownOptionError
 from mlirtri.lowering.toolchain.mlir_passes import in_module, parse_pipeline
-from mlirtri.opt_diagnostics import Report, report_of
-from mlirtri.opt_options import Options, UsageError
+from mlirtri.opt.diagnostics import Report, report_of
+from mlirtri.opt.options import Options, UsageError
 
 
 def pipeline_of(options: Options) -> str | None:
