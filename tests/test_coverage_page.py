@@ -11,22 +11,26 @@ import numpy as np
 import pytest
 
 import mlirtri as mt
-from mlirtri import coverage
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.pipelines import IMPORTS
+from mlirtri.pages import coverage_page as coverage
 
 PAGE = coverage.PAGE.read_text()
 ROWS = re.findall(r"^\| `([\w.]+)` \| (\w+) \| (\w+) \| (.*) \|$", PAGE, re.MULTILINE)
 
 
 def test_the_page_is_the_generated_one():
-    assert coverage.page() == PAGE, "run python -m mlirtri.coverage --write"
+    assert coverage.page() == PAGE, "run python -m mlirtri.pages.coverage_page --write"
 
 
 def test_the_page_does_not_depend_on_the_hash_seed():
     environment = os.environ | {"PYTHONHASHSEED": "3"}
     run = subprocess.run(
-        [sys.executable, "-m", "mlirtri.coverage"], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "mlirtri.pages.coverage_page"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert run.stdout == PAGE
 

@@ -9,20 +9,20 @@ from functools import reduce
 
 import pytest
 
-from mlirtri import reference
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.ops.table import load
 from mlirtri.dialect.spellings import registry as spellings
+from mlirtri.pages import operations_page as reference
 
 OPS = load()
 
 
 def test_the_page_is_the_generated_one():
-    assert reference.PAGE.read_text() == reference.page(), "run python -m mlirtri.reference --write"
+    assert reference.PAGE.read_text() == reference.page(), "run python -m mlirtri.pages.operations_page --write"
 
 
 def test_the_page_does_not_depend_on_the_hash_seed():
-    command = [sys.executable, "-m", "mlirtri.reference"]
+    command = [sys.executable, "-m", "mlirtri.pages.operations_page"]
     pages = {
         subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True).stdout
         for seed in ("1", "2")

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from mlirtri.support import AREAS, PAGE, page
+from mlirtri.pages.python_page import AREAS, PAGE, page
 
 TESTS = Path(__file__).parent
 ROWS = [row for rows in AREAS.values() for row in rows]
 
 
 def test_the_page_is_that_of_the_table():
-    assert PAGE.read_text() == page(), "run python -m mlirtri.support --write"
+    assert PAGE.read_text() == page(), "run python -m mlirtri.pages.python_page --write"
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.what for row in ROWS])

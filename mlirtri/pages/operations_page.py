@@ -1,7 +1,7 @@
 """The operation reference, `docs/operations.md`, made from the op table and the registry of spellings.
 
-    python -m mlirtri.reference           # print the page
-    python -m mlirtri.reference --write   # write it into the checkout
+    python -m mlirtri.pages.operations_page           # print the page
+    python -m mlirtri.pages.operations_page --write   # write it into the checkout
 
 Takes nothing but the tables. Gives Markdown, the same in every process. Dtypes are found by asking each row's type rule
 and Relax operators by calling each row's Relax rule with a recorder, so that the page says what the compiler does.
@@ -22,7 +22,7 @@ from mlirtri.dialect.spellings.registry import Spelling
 from mlirtri.dialect.spellings.registry import load as load_spellings
 from mlirtri.errors import KernelError, SourceNotAvailableError
 
-PAGE = Path(__file__).parent.parent / "docs" / "operations.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "operations.md"
 SHORT = {"numpy.": "np.", "torch.nn.functional.": "F.", "mlirtri.": "mt."}
 """Prefixes of spellings as the page abbreviates them."""
 GROUPS = (
@@ -48,7 +48,7 @@ KINDS = {
 }
 
 _HEAD = """\
-<!-- Generated from the op table by `python -m mlirtri.reference --write`; a test keeps the two equal. -->
+<!-- Generated from the op table by `python -m mlirtri.pages.operations_page --write`; a test keeps the two equal. -->
 
 # Operations
 

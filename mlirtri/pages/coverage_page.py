@@ -1,7 +1,7 @@
 """The page "What of MLIR there is", `docs/coverage.md`, made from the tables that the rooms read.
 
-    python -m mlirtri.coverage           # print the page
-    python -m mlirtri.coverage --write   # write it into the checkout
+    python -m mlirtri.pages.coverage_page           # print the page
+    python -m mlirtri.pages.coverage_page --write   # write it into the checkout
 
 Takes the operations that the bindings know, the tables of rules, and the files of tests. Gives Markdown, the same in
 every process. A test keeps page and tables equal.
@@ -18,9 +18,9 @@ import click
 
 from mlirtri.cli.program_files import SUFFIXES
 from mlirtri.lowering.pipelines import IMPORTS
-from mlirtri.reference import publish
+from mlirtri.pages.operations_page import publish
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "coverage.md"
 DIALECTS = ("linalg", "tensor", "arith", "math", "complex", "scf", "cf", "tm_tensor", "ml_program")
 ENTRIES = {
@@ -33,7 +33,7 @@ TABLES = ("test_bridge", "test_import")
 """How the files of tests begin that have tables of operations."""
 
 _HEAD = """\
-<!-- Generated from the tables of rules by `python -m mlirtri.coverage --write`; a test keeps the two equal. -->
+<!-- Generated from the tables of rules by `python -m mlirtri.pages.coverage_page --write`; a test keeps the two equal. -->
 
 # What of MLIR there is
 

@@ -1,0 +1,1 @@
+"""mlirtri / pages."""
