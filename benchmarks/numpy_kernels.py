@@ -88,8 +88,8 @@ def import_everything() -> None:
     spellings.lookup("numpy.sum")
     for folder in ("dialect", "lowering"):
         package = importlib.import_module(f"mlirtri.{folder}")
-        for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"mlirtri.{folder}.{module.name}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
     assert mlirtri.jit
     try:
         import numba

@@ -38,10 +38,10 @@ def import_everything() -> None:
     spellings.lookup("numpy.sum")
     for folder in ("dialect", "lowering"):
         package = importlib.import_module(f"mlirtri.{folder}")
-        for module in pkgutil.iter_modules(package.__path__):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             # What cannot be imported fails again in the rows that need it, which say so.
             with contextlib.suppress(ImportError):
-                importlib.import_module(f"mlirtri.{folder}.{module.name}")
+                importlib.import_module(module.name)
     for name in (
         "mlirtri.calls.runtime",
         "mlirtri.programs.torch_programs.program",

@@ -139,7 +139,7 @@ def test_straight_line_code_is_not_imperative():
 
 def test_updates_are_known_in_later_rooms():
     module = walk(programs.OLD, "bufferized")
-    assert list(module.operation.attributes["mlirtri.calls.updates"]) == [0, 1]
+    assert list(module.operation.attributes["mlirtri.updates"]) == [0, 1]
     assert "memref<8xf64> {mlirtri.updated_by = 1 : i64}" in print_module(module)
 
 

@@ -6,7 +6,7 @@ the signs that linalg drops. Refuses such calls in functions with loops, and whe
 
     %y = func.call @relax.nn.gelu(%x) : (tensor<4xf32>) -> tensor<4xf32>
     func.func private @relax.nn.gelu(tensor<4xf32>) -> tensor<4xf32>
-        attributes {mlirtri.external = "relax", mlirtri.function = "nn.gelu", mlirtri.kernels.arguments = "data=_0", …}
+        attributes {mlirtri.external = "relax", mlirtri.function = "nn.gelu", mlirtri.arguments = "data=_0", …}
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ SIZES = "mlirtri.sizes"
 """Attribute of an argument: the name of the size of each axis, ``""`` for none. Sizes of one name are equal."""
 STATE = "mlirtri.state"
 """Attribute of a result: the name of the bound argument whose content it is at the next call."""
-IMPORTED = "mlirtri.calls.imported"
+IMPORTED = "mlirtri.imported"
 """Attribute of a function that did not come from Python's source."""
 LENGTHS = "mlirtri.lengths"
 """Attribute of a result that is an array of the largest size there can be: axes, each with the result that says its

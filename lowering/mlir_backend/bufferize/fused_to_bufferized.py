@@ -5,7 +5,7 @@ memrefs, with one more argument per result and no result. Arguments are never wr
 ``mlirtri.updated_by``, whose new content has no buffer of its own; a result that is an argument, or that is returned
 twice, is copied. Loops carry each array in one buffer (`carried_buffers`). The module gets the attributes
 ``mlirtri.kernels`` and ``mlirtri.bytes`` (the loop nests that the fused module stood for, and what they read and
-write), ``mlirtri.language.signature`` (the type that its function had over tensors) and ``mlirtri.calls.updates``.
+write), ``mlirtri.signature`` (the type that its function had over tensors) and ``mlirtri.updates``.
 Refuses arguments and results that are no tensors.
 
     func @f(%a: tensor<4xf32>) -> tensor<4xf32>   ──►   func @f(%a: memref<4xf32>, %out: memref<4xf32>)
@@ -34,9 +34,9 @@ from mlirtri.lowering.mlir_backend.bufferize import (
 )
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
-SIGNATURE = "mlirtri.language.signature"
+SIGNATURE = "mlirtri.signature"
 """Attribute of the module: the type that its function had while it was one of tensors."""
-UPDATES = "mlirtri.calls.updates"
+UPDATES = "mlirtri.updates"
 """Attribute of the module: pairs of an updated argument and the result in its memory, which has no other buffer."""
 COUNTS = ("mlirtri.kernels", "mlirtri.bytes")
 """Attributes of the module: loop nests of the fused module, and the bytes that they read and write."""

@@ -1,0 +1,5 @@
+"""``python -m mlirtri.opt`` is the command ``mlirtri-opt``."""
+
+from mlirtri.opt.main import main
+
+main()
