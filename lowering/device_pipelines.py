@@ -11,9 +11,9 @@ from typing import Any
 
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.external.devices import Device
-from mlirtri.lowering.pipelines import ASM, CUDA, LLVM, SCHEDULED, Pipeline, Room
+from mlirtri.lowering.pipelines import ASM, CUDA, LLVM, SCHEDULED, LazyLowering, Pipeline
 
-BOTH = (CUDA, replace(LLVM, run=Room("codegen.cuda_to_llvm")), ASM)
+BOTH = (CUDA, replace(LLVM, run=LazyLowering("mlirtri.lowering.codegen.cuda_to_llvm")), ASM)
 
 
 def for_devices(pipeline: Pipeline, target: Target, kind: str, ir: Any) -> Pipeline:

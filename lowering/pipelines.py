@@ -23,56 +23,61 @@ from mlirtri.lowering.core.target import Target
 
 
 @dataclass(frozen=True)
-class Room:
-    """``<name>.lower``, imported on the first run: TVM takes seconds and the `mlir` pipeline must not need it."""
+class LazyLowering:
+    """The function ``lower`` of a module, imported on its first run: TVM takes seconds and `mlir` must not need it."""
 
-    name: str
+    module: str
+    """The full dotted path, so that a search for a module finds its stage."""
 
     def load(self) -> ModuleType:
-        return import_module(f"mlirtri.lowering.{self.name}")
+        """Import and return the module."""
+        return import_module(self.module)
 
     def __call__(self, ir: Any, context: CompileContext) -> Any:
         return self.load().lower(ir, context)
 
 
-AST = Stage("ast", "python", Room("frontend.python_to_ast"))
-TRI = Stage("tri", "mlir", Room("frontend.ast_to_tri"))
-LINALG = Stage("linalg", "mlir", Room("linalg.tri_to_linalg"))
-FUSED = Stage("fused", "mlir", Room("fusion.linalg_to_fused"))
-RELAX_FROM_FUSED = Stage("relax", "tvmscript", Room("bridge.fused_to_relax"))
-RELAX_FROM_TRI = Stage("relax", "tvmscript", Room("bridge.tri_to_relax"))
-TIR = Stage("tir", "tvmscript", Room("relax.relax_to_tir"))
-SCHEDULED = Stage("scheduled", "tvmscript", Room("schedule.tir_to_scheduled"))
-LLVM = Stage("llvm", "llvm", Room("codegen.scheduled_to_llvm"))
-ASM = Stage("asm", "asm", Room("codegen.llvm_to_asm"))
-CUDA = Stage("cuda", "cuda", Room("codegen.scheduled_to_cuda"))
-PTX = Stage("ptx", "ptx", Room("codegen.cuda_to_ptx"))
-BUFFERIZED = Stage("bufferized", "mlir", Room("mlir_backend.bufferize.fused_to_bufferized"))
-POLY = Stage("poly", "mlir", Room("mlir_backend.llvm.bufferized_to_poly"))
-LLVM_DIALECT = Stage("llvmdialect", "mlir", Room("mlir_backend.llvm.bufferized_to_llvmdialect"))
-ASM_FROM_MLIR = Stage("asm", "asm", Room("mlir_backend.llvm.llvmdialect_to_asm"))
-INTERPRETED = Stage("interpreted", "listing", Room("interpreter.tri_to_interpreted"))
+AST = Stage("ast", "python", LazyLowering("mlirtri.lowering.frontend.python_to_ast"))
+TRI = Stage("tri", "mlir", LazyLowering("mlirtri.lowering.frontend.ast_to_tri"))
+LINALG = Stage("linalg", "mlir", LazyLowering("mlirtri.lowering.linalg.tri_to_linalg"))
+FUSED = Stage("fused", "mlir", LazyLowering("mlirtri.lowering.fusion.linalg_to_fused"))
+RELAX_FROM_FUSED = Stage("relax", "tvmscript", LazyLowering("mlirtri.lowering.bridge.fused_to_relax"))
+RELAX_FROM_TRI = Stage("relax", "tvmscript", LazyLowering("mlirtri.lowering.bridge.tri_to_relax"))
+TIR = Stage("tir", "tvmscript", LazyLowering("mlirtri.lowering.relax.relax_to_tir"))
+SCHEDULED = Stage("scheduled", "tvmscript", LazyLowering("mlirtri.lowering.schedule.tir_to_scheduled"))
+LLVM = Stage("llvm", "llvm", LazyLowering("mlirtri.lowering.codegen.scheduled_to_llvm"))
+ASM = Stage("asm", "asm", LazyLowering("mlirtri.lowering.codegen.llvm_to_asm"))
+CUDA = Stage("cuda", "cuda", LazyLowering("mlirtri.lowering.codegen.scheduled_to_cuda"))
+PTX = Stage("ptx", "ptx", LazyLowering("mlirtri.lowering.codegen.cuda_to_ptx"))
+BUFFERIZED = Stage("bufferized", "mlir", LazyLowering("mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized"))
+POLY = Stage("poly", "mlir", LazyLowering("mlirtri.lowering.mlir_backend.llvm.bufferized_to_poly"))
+LLVM_DIALECT = Stage(
+    "llvmdialect", "mlir", LazyLowering("mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect")
+)
+ASM_FROM_MLIR = Stage("asm", "asm", LazyLowering("mlirtri.lowering.mlir_backend.llvm.llvmdialect_to_asm"))
+INTERPRETED = Stage("interpreted", "listing", LazyLowering("mlirtri.lowering.interpreter.tri_to_interpreted"))
 
 FRONT = (AST, TRI)
 FROM_TIR = (TIR, SCHEDULED)
 _STABLEHLO = (
-    Stage("stablehlo", "mlir", Room("importers.from_stablehlo.chlo_to_stablehlo")), Stage("linalg", "mlir", Room("importers.from_stablehlo.stablehlo_to_linalg")),
+    Stage("stablehlo", "mlir", LazyLowering("mlirtri.lowering.importers.from_stablehlo.chlo_to_stablehlo")),
+    Stage("linalg", "mlir", LazyLowering("mlirtri.lowering.importers.from_stablehlo.stablehlo_to_linalg")),
 )  # fmt: skip
 IMPORTS = {
-    "mlir": (Stage("linalg", "mlir", Room("importers.normalize.mlir_to_linalg")),),
+    "mlir": (Stage("linalg", "mlir", LazyLowering("mlirtri.lowering.importers.normalize.mlir_to_linalg")),),
     "torch": (
-        Stage("torch", "mlir", Room("importers.from_torch.graph_to_torch")),
-        Stage("linalg", "mlir", Room("importers.from_torch.torch_to_linalg")),
+        Stage("torch", "mlir", LazyLowering("mlirtri.lowering.importers.from_torch.graph_to_torch")),
+        Stage("linalg", "mlir", LazyLowering("mlirtri.lowering.importers.from_torch.torch_to_linalg")),
     ),
     "stablehlo": _STABLEHLO,
-    "tosa": (Stage("linalg", "mlir", Room("importers.tosa_to_linalg")),),
+    "tosa": (Stage("linalg", "mlir", LazyLowering("mlirtri.lowering.importers.tosa_to_linalg")),),
     "relax": (
-        Stage("relax", "tvmscript", Room("importers.from_relax.normalize_relax")),
-        Stage("linalg", "mlir", Room("importers.from_relax.relax_to_linalg")),
+        Stage("relax", "tvmscript", LazyLowering("mlirtri.lowering.importers.from_relax.normalize_relax")),
+        Stage("linalg", "mlir", LazyLowering("mlirtri.lowering.importers.from_relax.relax_to_linalg")),
     ),
     "onnx": (
-        Stage("torch", "mlir", Room("importers.from_onnx.onnx_to_torch")),
-        Stage("linalg", "mlir", Room("importers.from_torch.torch_to_linalg")),
+        Stage("torch", "mlir", LazyLowering("mlirtri.lowering.importers.from_onnx.onnx_to_torch")),
+        Stage("linalg", "mlir", LazyLowering("mlirtri.lowering.importers.from_torch.torch_to_linalg")),
     ),
 }
 """What a program is written in that is no Python function, and the stages up to the one that it has in common."""
@@ -163,7 +168,7 @@ def pipeline_of_import(source: str, pipeline: Pipeline) -> Pipeline:
     if source == "relax" and "relax" in pipeline.names:
         return replace(pipeline, stages=(front[0], *pipeline.after("relax").stages))
     if pipeline.name == "relax":
-        relax = replace(RELAX_FROM_TRI, run=Room("bridge.fused_to_relax"))
+        relax = replace(RELAX_FROM_TRI, run=LazyLowering("mlirtri.lowering.bridge.fused_to_relax"))
         return replace(pipeline, stages=(*front, relax, *pipeline.after("relax").stages))
     return replace(pipeline, stages=(*front, *pipeline.after("linalg").stages))
 

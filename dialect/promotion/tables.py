@@ -1,4 +1,6 @@
-"""What NumPy and torch do with dtypes, as data. `tests/test_promotion.py` compares every cell with the libraries.
+"""What NumPy and torch do with dtypes, as data.
+
+`tests/dialect/promotion/test_promotion.py` compares every cell with the libraries.
 
 One character per dtype, in the order of `dialect.dtypes.DTYPES`: ``?`` bool, ``bhiq`` int8 to int64, ``BHIQ`` uint8 to
 uint64, ``e`` float16, ``E`` bfloat16, ``f`` float32, ``d`` float64, ``F`` complex64, ``D`` complex128. Rows are ordered

@@ -9,13 +9,13 @@ from rich.table import Table
 
 from mlirtri.errors import UnknownOptionError
 from mlirtri.lowering.core.target import as_target
-from mlirtri.lowering.pipelines import AKG_ALIASES, Room, pipeline_for
+from mlirtri.lowering.pipelines import AKG_ALIASES, LazyLowering, pipeline_for
 from mlirtri.settings import SETTINGS, get
 
 
 def stages_table(pipelines: list[str], target: str | None) -> Table:
     """Every stage in order; a pipeline with no way to the target is left out unless only it was asked for."""
-    table = _table("pipeline", "stage", "text", "AKG", "room")
+    table = _table("pipeline", "stage", "text", "AKG", "lowering")
     where = as_target(target if target is not None else get("MLIRTRI_TARGET"))
     for name in pipelines:
         try:
@@ -26,10 +26,15 @@ def stages_table(pipelines: list[str], target: str | None) -> Table:
             continue
         for number, stage in enumerate(pipeline.stages):
             aliases = [alias for alias, stages in AKG_ALIASES.items() if stage.name in stages]
-            room = f"lowering/{stage.run.name}.py" if isinstance(stage.run, Room) else "yours"
-            table.add_row(name if number == 0 else "", stage.name, stage.kind, ", ".join(aliases), room)
+            where_from = _path_of(stage.run.module) if isinstance(stage.run, LazyLowering) else "yours"
+            table.add_row(name if number == 0 else "", stage.name, stage.kind, ", ".join(aliases), where_from)
         table.add_section()
     return table
+
+
+def _path_of(module: str) -> str:
+    """The file of a module, as it lies in a checkout."""
+    return f"{module.removeprefix('mlirtri.').replace('.', '/')}.py"
 
 
 def settings_table() -> Table:

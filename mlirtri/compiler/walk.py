@@ -17,7 +17,7 @@ from mlirtri.compiler.tuning_bar import TuningBar
 from mlirtri.errors import CompilerBugError, KernelError, KernelValueError, UnknownOptionError
 from mlirtri.lowering.core.forks import awaited
 from mlirtri.lowering.core.stage import Code, CompileContext, Executable, PassRecord, Stage
-from mlirtri.lowering.pipelines import Pipeline, Room
+from mlirtri.lowering.pipelines import LazyLowering, Pipeline
 
 Hook = Callable[[Stage, Any, CompileContext], Any]
 """Called after each stage with its IR; gives the IR to go on with (the same, or another that was read from a file)."""
@@ -146,7 +146,7 @@ def _run(stage: Stage, ir: Any, context: CompileContext) -> Any:
         ) from None
     except Exception as error:
         # A stage of the user's own fails as their code does.
-        if not isinstance(stage.run, Room):
+        if not isinstance(stage.run, LazyLowering):
             raise
         raise CompilerBugError(error, f"stage {stage.name!r}") from error
 

@@ -33,7 +33,7 @@ TABLES = ("test_bridge", "test_import")
 """How the files of tests begin that have tables of operations."""
 
 _HEAD = """\
-<!-- Generated from the tables of rules by `python -m mlirtri.pages.coverage_page --write`; a test keeps the two equal. -->
+<!-- Generated from the tables of rules by `python -m mlirtri.pages.coverage_page --write`; a test keeps both equal. -->
 
 # What of MLIR there is
 

@@ -30,8 +30,11 @@ class Row:
     refused: bool = False
 
 
-FLOW, LOOPS, VIEWS = "test_control_flow.py", "test_loops.py", "test_updates.py"
-ERRORS, CALLS = "test_errors.py", "test_calls.py"
+FRONTEND = "lowering/frontend"
+FLOW, LOOPS, VIEWS = (f"{FRONTEND}/test_{name}.py" for name in ("control_flow", "loops", "updates"))
+MACROS, ALGEBRA = f"{FRONTEND}/test_macros.py", f"{FRONTEND}/test_linear_algebra.py"
+ERRORS, CALLS = "mlirtri/test_errors.py", "dialect/spellings/test_calls.py"
+COMPLEX = "dialect/scalar/test_complex.py"
 AREAS: dict[str, tuple[Row, ...]] = {
     "Branches": (
         Row("`if`, `elif`, `else` at run time", "`scf.if`; names alive afterwards are its results", f"{FLOW}::elif_chain"),
@@ -66,9 +69,9 @@ AREAS: dict[str, tuple[Row, ...]] = {
         Row("plain functions of the file, defaults, keywords", "inlined", f"{FLOW}::plain_helpers"),
         Row("functions and lambdas in the kernel", "inlined, and see its names", f"{FLOW}::closures"),
         Row("`@mt.macro`, parameters annotated `mt.Ref`", "inlined; assigning changes the caller's variable or element",
-            "test_macros.py::references"),
-        Row("functions as arguments", "compile-time values", "test_macros.py::functions_as_arguments"),
-        Row("recursion", "as far as compile-time values end it, 64 deep", "test_macros.py::recursion"),
+            f"{MACROS}::references"),
+        Row("functions as arguments", "compile-time values", f"{MACROS}::functions_as_arguments"),
+        Row("recursion", "as far as compile-time values end it, 64 deep", f"{MACROS}::recursion"),
         Row("`*args`, `**kwargs`", "write every argument", f"{ERRORS}::star-expressions are not supported", refused=True),
         Row("`try`, `raise`, `with`, `class`, `import`, `yield`, `global`", "", f"{ERRORS}::cannot contain Try", refused=True),
         Row("`assert`, `mt.device_print`", "with `jit(debug=True)`; else they do nothing",
@@ -104,8 +107,8 @@ AREAS: dict[str, tuple[Row, ...]] = {
     "NumPy": (
         Row("functions, methods, ufunc methods", "see the [operations](operations.md)", f"{CALLS}::test_compiled_calls"),
         Row("`np.linalg.solve`, `inv`, `det`, `cholesky`", "written in the kernel language; `LinAlgError` after the call",
-            "test_linear_algebra.py::test_linear_algebra"),
-        Row("complex64, complex128", "arithmetic and elementary functions", "test_complex.py::complex128"),
+            f"{ALGEBRA}::test_linear_algebra"),
+        Row("complex64, complex128", "arithmetic and elementary functions", f"{COMPLEX}::complex128"),
         Row("`a[mask]` returned, its `len`", "the length is that of the run", f"{FLOW}::lengths_differ_by_branch"),
         Row("`np.random`", "make random numbers outside and pass them", f"{ERRORS}::random", refused=True),
         Row("`np.unique`, `np.nonzero`", "their length depends on the data in a way that has no bound here",

@@ -1,0 +1,122 @@
+"""The op table and the dialect made from it: complete rows, the reference of each row, verifiers, IRDL, CSE."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from dialect_rows import DIALECT, STRAIGHT, attributes_of, operands_of, tri_text
+from tolerances import within
+
+import mlirtri as mt
+from mlirtri.dialect import definition
+from mlirtri.dialect.bindings.mlir import ir, passmanager
+from mlirtri.dialect.definition import new_context
+from mlirtri.dialect.ops import table as ops
+from mlirtri.lowering.linalg import tri_to_linalg
+
+PIPELINES = ("linalg", "relax", "mlir")
+TABLE = ops.load()
+EXACT_KINDS = "iub"
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("name", STRAIGHT)
+def test_every_row_computes_its_reference(tmp_path, name, pipeline):
+    op, tested = DIALECT[name], 0
+    for dtype in ("float32", "int32", "uint8", "bool", "complex64"):
+        arrays = operands_of(op, dtype)
+        # Complex numbers have tests of their own; here are the rows that take nothing else.
+        if arrays is None or (tested and (not op.operands or dtype == "complex64")):
+            continue
+        tested += 1
+        file = tmp_path / f"{dtype}.mlir"
+        file.write_text(tri_text(op, arrays))
+        found = mt.resume(file, "tri", pipeline=pipeline)(*arrays)
+        wanted = np.asarray(op.numpy(*arrays, **attributes_of(op)))
+        found = np.asarray(found)
+        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape), dtype
+        if wanted.dtype.kind in EXACT_KINDS:
+            assert np.array_equal(found, wanted), dtype
+        else:
+            np.testing.assert_allclose(found, wanted, **within(wanted.dtype), err_msg=dtype)
+    assert tested
+
+
+def test_every_row_is_complete():
+    for op in TABLE.values():
+        assert op.numpy is not None, op.name
+        if op.derived:
+            assert op.summary, op.name
+            continue
+        ways = [op.scalar is not None, op.decompose is not None, op.structured]
+        assert sum(ways) == 1, f"{op.name} has {sum(ways)} ways down to linalg"
+        assert not op.structured or op.name in tri_to_linalg.rules(), op.name
+        assert op.infer is not None, op.name
+
+
+def test_the_irdl_file_is_the_dialect():
+    assert definition.IRDL_FILE.read_text() == definition.irdl_text(), "run: python -m mlirtri.dialect.definition"
+
+
+def test_mlir_opt_loads_the_irdl_file(tmp_path):
+    file = tmp_path / "row.mlir"
+    file.write_text(tri_text(DIALECT["add"], operands_of(DIALECT["add"], "float32")))
+    location = find_spec("torch_mlir").submodule_search_locations[0]
+    tool = f"{location}/_mlir_libs/torch-mlir-opt"
+    for command in ([tool], ["torch-mlir-opt"]):
+        try:
+            done = subprocess.run(
+                [*command, f"--irdl-file={definition.IRDL_FILE}", str(file)],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        except FileNotFoundError:
+            continue
+        assert done.returncode == 0, done.stderr
+        assert '"tri.add"' in done.stdout
+        return
+    arguments = [f"--irdl-file={definition.IRDL_FILE}", str(file)]
+    script = f"from mlirtri.opt.main import main; import sys; sys.exit(main({arguments!r}))"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_operations_are_pure_so_that_upstream_passes_work():
+    text = """func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> {
+      %0 = "tri.exp"(%a) : (tensor<2xf32>) -> tensor<2xf32>
+      %1 = "tri.exp"(%a) : (tensor<2xf32>) -> tensor<2xf32>
+      %2 = "tri.log"(%a) : (tensor<2xf32>) -> tensor<2xf32>
+      %3 = "tri.add"(%0, %1) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+      return %3 : tensor<2xf32>
+    }"""
+    with new_context():
+        module = ir.Module.parse(text)
+        passmanager.PassManager.parse("builtin.module(canonicalize,cse)").run(module.operation)
+        assert str(module).count("tri.exp") == 1
+        assert "tri.log" not in str(module)
+
+
+@pytest.mark.parametrize(
+    ("operation", "message"),
+    [
+        ('"tri.add"(%a, %a) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<3xf32>', "result is float32[3]"),
+        (
+            '"tri.sum"(%a) {axes = array<i64: 3>, keepdims = true} : (tensor<2x3xf32>) -> tensor<3xf32>',
+            "axes [3] are not",
+        ),
+        ('"tri.sum"(%a) {keepdims = true} : (tensor<2x3xf32>) -> tensor<3xf32>', '"axes" is expected'),
+        ('"tri.sum"(%a) {axes = 1 : i64, keepdims = true} : (tensor<2x3xf32>) -> tensor<3xf32>', "of kind ints"),
+        ('"tri.exp"(%b) : (tensor<2xi32>) -> tensor<2xi32>', "int32"),
+        ('"tri.exp"() : () -> tensor<2xf32>', "operand"),
+        ('"tri.nothing"(%a) : (tensor<2x3xf32>) -> tensor<3xf32>', "tri"),
+    ],
+)
+def test_verifiers_say_what_is_wrong(operation, message):
+    text = f"func.func @f(%a: tensor<2x3xf32>, %b: tensor<2xi32>) {{\n  %0 = {operation}\n  return\n}}"
+    with new_context(), pytest.raises(ir.MLIRError) as caught:
+        ir.Module.parse(text)
+    assert message in str(caught.value)

@@ -1,0 +1,99 @@
+"""All kinds of kernels for CUDA: numbers by running their schedules without threads, and nvcc's word on them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+import torch.nn.functional as F
+from cuda_helpers import on_the_cpu
+from cuda_kernel_cases import LIMITS, Case, assert_nvcc_takes, compiled, data, product, with_bias
+from tvm_stage_helpers import context_for
+
+import mlirtri as mt
+from mlirtri.lowering.codegen import scheduled_to_llvm
+
+
+def chain(a, b):
+    return F.gelu(a + b) * torch.sigmoid(a)
+
+
+def transposed(a):
+    return a.T.contiguous()
+
+
+def joined(a, b):
+    return torch.cat([a, b], 1)
+
+
+def attention(q, k, v):
+    return torch.softmax(q @ k.mT * 0.125, -1) @ v
+
+
+CASES = {
+    "product": Case(product, ((70, 33), (33, 50)), rules=("Matmul",)),
+    "batched": Case(product, ((3, 40, 24), (3, 24, 56)), rules=("Matmul",)),
+    "epilogue": Case(with_bias, ((64, 64), (64, 64), (64,)), rules=("Matmul",)),
+    "gemv": Case(product, ((120, 250), (250,)), rules=("Rows",)),
+    "vector first": Case(product, ((250,), (250, 120)), rules=("Rows",)),
+    "halves gemv": Case(product, ((120, 250), (250,)), torch.float16, ("Rows",)),
+    "batched gemv": Case(product, ((3, 60, 50), (3, 50, 1)), rules=("Rows",)),
+    "chain": Case(chain, ((37, 50), (50,)), rules=("Fallback",)),
+    "transpose": Case(transposed, ((37, 50),), rules=("Transpose",)),
+    "concat": Case(joined, ((37, 50), (37, 20))),
+    "attention": Case(attention, ((2, 40, 64),) * 3, rules=("Matmul", "Rows")),
+}
+MODULES = {
+    "convolution": (torch.nn.Conv2d(8, 12, 3, padding=1), (1, 8, 9, 9)),
+    "pointwise": (torch.nn.Conv2d(8, 12, 1), (1, 8, 9, 9)),
+    "strided": (torch.nn.Conv2d(8, 12, 3, stride=2), (1, 8, 9, 9)),
+    "grouped": (torch.nn.Conv2d(8, 12, 3, groups=2), (1, 8, 9, 9)),
+    "depthwise": (torch.nn.Conv2d(8, 8, 3, groups=8), (1, 8, 9, 9)),
+    "max pool": (torch.nn.MaxPool2d(2), (1, 8, 8, 8)),
+    "mean pool": (torch.nn.AvgPool2d(2), (1, 8, 8, 8)),
+    "linear": (torch.nn.Linear(20, 30), (7, 20)),
+}
+
+
+def assert_right(kernel, given, expected, limit):
+    out = torch.full_like(expected, 7)
+    scheduled = on_the_cpu(kernel.walked.records["scheduled"].ir)
+    scheduled_to_llvm.lower(scheduled, context_for()).executable.launch(given, [out])
+    torch.testing.assert_close(out, expected, rtol=limit, atol=10 * limit)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_functions(name):
+    case = CASES[name]
+    kernel = compiled(case)
+    fired = re.findall(r'"mlirtri.schedule": "(\w+)"', kernel.ir["scheduled"])
+    assert set(case.rules) <= set(fired)
+    given = [data(shape, case.dtype) for shape in case.shapes]
+    assert_right(kernel, given, case.function(*given), LIMITS.get(case.dtype, 0))
+    assert_nvcc_takes(kernel)
+
+
+def hidden(a, b, mask):
+    return torch.where(mask, a @ b, -1.0)
+
+
+def test_bools_are_no_vectors():
+    square = mt.Tensor((64, 64), mt.float32)
+    kernel = mt.jit(hidden).compile(square, square, mt.Tensor((64, 64), mt.bool), target="cuda")
+    # TVM's type for them, which nvcc does not convert to vectors of numbers.
+    assert "ushort2" not in kernel.ir["cuda"]
+    given = [data((64, 64), torch.float32), data((64, 64), torch.float32), data((64, 64), torch.float32) > 0]
+    assert_right(kernel, given, hidden(*given), 1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODULES)
+def test_modules(name):
+    module, shape = MODULES[name]
+    value = data(shape, torch.float32)
+    kernel = mt.from_torch(module.eval(), (value,)).compile(target="cuda")
+    given = [value, *kernel.params.values()]
+    assert_right(kernel, given, module(value).detach(), 1e-4)
+    assert_nvcc_takes(kernel)
