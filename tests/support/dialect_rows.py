@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-import mlirtri as mt
-from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import func, ir, print_complete
 from mlirtri.dialect.builder import Tensor, TriBuilder
@@ -90,7 +89,7 @@ def operands_of(op: ops.Op, dtype: str) -> list[np.ndarray] | None:
 def tri_text(op: ops.Op, arrays: list[np.ndarray]) -> str:
     """A module with one function that applies the operation to its arguments."""
     with new_context(), ir.Location.unknown():
-        types = [TensorType(each.shape, mt.dialect.dtypes.as_dtype(each.dtype)) for each in arrays]
+        types = [TensorType(each.shape, as_dtype(each.dtype)) for each in arrays]
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
             function = func.FuncOp("row", ([mlir_type(each) for each in types], []))

@@ -15,6 +15,7 @@ from tolerances import within
 import mlirtri as mt
 from mlirtri import errors
 from mlirtri.calls.entries import NonContiguousWarning
+from mlirtri.dialect.base.dtypes import DTYPES
 
 PIPELINES = ("linalg", "relax", "mlir")
 every_pipeline = pytest.mark.parametrize("pipeline", PIPELINES)
@@ -37,7 +38,7 @@ def nothing(x):
 
 
 @every_pipeline
-@pytest.mark.parametrize("dtype", [d for d in mt.dialect.dtypes.DTYPES if d != "bool"])
+@pytest.mark.parametrize("dtype", [d for d in DTYPES if d != "bool"])
 def test_every_dtype_in_and_out(dtype, pipeline):
     kernel = mt.jit(double, pipeline=pipeline)
     numpy_dtype = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)

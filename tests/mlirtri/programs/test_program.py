@@ -260,11 +260,11 @@ def test_kernels_are_compiled_once_for_the_same_options():
 
 
 def test_threads_that_call_a_program_compile_it_once(monkeypatch):
-    import mlirtri.programs.program
+    from mlirtri.programs import program as programs
 
     walks = []
-    original = mlirtri.program.walk
-    monkeypatch.setattr(mlirtri.program, "walk", lambda *each: walks.append(each) or original(*each))
+    original = programs.walk
+    monkeypatch.setattr(programs, "walk", lambda *each: walks.append(each) or original(*each))
     program = mt.from_mlir(TEXT)
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda _: program(X), range(16)))

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 import mlirtri
-from mlirtri.kernels import jit
+from mlirtri import jit
 from mlirtri.lowering.codegen.targets import vector_bits
 
 EXTENTS = ((1, 1), (3, 5), (7, 16), (5, 37), (70, 1001))
