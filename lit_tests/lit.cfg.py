@@ -11,7 +11,7 @@ from pathlib import Path
 
 import lit.formats
 
-from mlirtri import doctor
+from mlirtri.cli import doctor
 
 HERE = Path(__file__).parent
 

@@ -1,0 +1,275 @@
+"""Imports between packages go one way: the table below is every edge that is allowed, in walking order.
+
+A package imports only what stands above it. What a whole section shares is said once, the rest by package. Late
+imports, those under TYPE_CHECKING and module paths in strings count. A row names no edge that the code does not have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from import_graph import ROOT, edges, imported, modules, package_of
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    shared: str
+    """Packages that each one of the section may import."""
+    packages: dict[str, str]
+    """By package, in walking order, what it imports beside those."""
+
+
+WALK = (
+    Section(
+        "The vocabulary knows no compiler: errors, dtypes, operations, spellings",
+        shared="errors settings dialect.base dialect.bindings",
+        packages={
+            "errors": "",
+            "settings": "",
+            "tracebacks": "",
+            "dialect.base": "",
+            "dialect.bindings": "",
+            "dialect.scalar": "",
+            "dialect.ops": "dialect.scalar",
+            "dialect": "dialect.ops",
+            "dialect.promotion": "",
+            "dialect.spellings": "dialect.promotion",
+            "dialect.spellings.numpy_api": "dialect.promotion dialect.spellings",
+            "dialect.spellings.torch_api": "dialect.ops dialect.spellings dialect.spellings.numpy_api",
+            "dialect.spellings.kernel_api": (
+                "dialect.promotion dialect.spellings dialect.spellings.numpy_api dialect.spellings.torch_api"
+            ),
+        },
+    ),
+    Section(
+        "What several lowerings share",
+        shared="errors settings dialect dialect.base dialect.bindings lowering.core lowering.toolchain",
+        packages={
+            "lowering": "",
+            "lowering.core": "",
+            "lowering.toolchain": "",
+            "lowering.mlir": "dialect.scalar",
+            "lowering.tir": "",
+            "lowering.sizes": "lowering.mlir",
+            "lowering.external": "",
+            "lowering.elementary": "",
+            "lowering.runtime": "lowering.external lowering.tir",
+        },
+    ),
+    Section(
+        "MLIR: Python and imported programs to fused linalg, and on to LLVM",
+        shared="errors dialect dialect.base dialect.bindings lowering.core lowering.toolchain lowering.mlir",
+        packages={
+            "lowering.frontend.language": "dialect.ops dialect.promotion",
+            "lowering.frontend": "dialect.spellings lowering.external lowering.frontend.language",
+            "lowering.linalg": "dialect.ops dialect.scalar lowering.external",
+            "lowering.importers.normalize.arithmetic": "dialect.scalar",
+            "lowering.importers.normalize.sizes": "lowering.sizes",
+            "lowering.importers.normalize": (
+                "dialect.scalar lowering.external lowering.importers.normalize.arithmetic "
+                "lowering.importers.normalize.sizes lowering.linalg"
+            ),
+            "lowering.importers": "lowering.importers.normalize",
+            "lowering.importers.from_torch.decompositions": "",
+            "lowering.importers.from_torch.tracing": "",
+            "lowering.importers.from_torch": "lowering.importers.normalize",
+            "lowering.importers.from_torch.graph_passes": (
+                "lowering.importers.from_torch lowering.importers.from_torch.decompositions"
+            ),
+            "lowering.importers.from_onnx": "lowering.importers.from_torch lowering.importers.normalize",
+            "lowering.importers.from_stablehlo": "lowering.importers.normalize",
+            "lowering.importers.from_relax": "lowering.importers.normalize",
+            "lowering.fusion": "",
+            "lowering.mlir_backend": "",
+            "lowering.mlir_backend.bufferize": "lowering.external lowering.fusion",
+            "lowering.mlir_backend.loops": "",
+            "lowering.mlir_backend.llvm": (
+                "lowering.elementary lowering.mlir_backend.bufferize lowering.mlir_backend.loops "
+                "lowering.runtime lowering.sizes"
+            ),
+        },
+    ),
+    Section(
+        "TVM: from the bridge to code. The targets of codegen and the row rules are asked by those before them",
+        shared="errors settings dialect.base lowering.core lowering.toolchain lowering.tir",
+        packages={
+            "lowering.codegen.passes": "lowering.elementary lowering.runtime",
+            "lowering.codegen": "lowering.codegen.passes lowering.elementary lowering.external lowering.runtime",
+            "lowering.bridge.scalar": "dialect.bindings lowering.mlir",
+            "lowering.bridge.loops": "dialect.bindings lowering.bridge.scalar lowering.codegen lowering.mlir",
+            "lowering.bridge": (
+                "dialect dialect.bindings dialect.ops lowering.bridge.loops lowering.bridge.scalar "
+                "lowering.external lowering.linalg lowering.mlir lowering.mlir_backend.bufferize "
+                "lowering.mlir_backend.loops lowering.runtime lowering.sizes"
+            ),
+            "lowering.schedule.rows": "",
+            "lowering.schedule.cpu.common": "lowering.codegen",
+            "lowering.schedule.cpu.matmul": "lowering.codegen lowering.elementary lowering.schedule.cpu.common",
+            "lowering.schedule.cpu.convolution": (
+                "lowering.codegen lowering.schedule.cpu.common lowering.schedule.cpu.matmul"
+            ),
+            "lowering.schedule.cpu.nests": "lowering.codegen lowering.schedule.cpu.common",
+            "lowering.schedule.cpu.rows": (
+                "lowering.codegen lowering.schedule.cpu.common lowering.schedule.cpu.nests lowering.schedule.rows"
+            ),
+            "lowering.schedule.cpu.attention": (
+                "lowering.codegen lowering.schedule.cpu.common lowering.schedule.cpu.matmul "
+                "lowering.schedule.cpu.rows lowering.schedule.rows"
+            ),
+            "lowering.schedule.cpu.loops": (
+                "lowering.codegen lowering.schedule.cpu.common lowering.schedule.cpu.convolution "
+                "lowering.schedule.cpu.matmul"
+            ),
+            "lowering.schedule.cpu": (
+                "lowering.codegen lowering.schedule.cpu.attention lowering.schedule.cpu.common "
+                "lowering.schedule.cpu.convolution lowering.schedule.cpu.loops lowering.schedule.cpu.matmul "
+                "lowering.schedule.cpu.nests lowering.schedule.cpu.rows"
+            ),
+            "lowering.schedule.cuda": (
+                "lowering.codegen lowering.schedule.cpu.matmul lowering.schedule.cpu.rows lowering.schedule.rows"
+            ),
+            "lowering.schedule.meta": (
+                "lowering.codegen lowering.external lowering.runtime lowering.schedule lowering.schedule.cuda"
+            ),
+            "lowering.schedule": (
+                "lowering.codegen lowering.external lowering.schedule.cpu lowering.schedule.cuda lowering.schedule.meta"
+            ),
+            "lowering.relax": (
+                "lowering.bridge.scalar lowering.external lowering.schedule.cpu.attention "
+                "lowering.schedule.cpu.convolution lowering.schedule.cpu.rows lowering.schedule.cuda "
+                "lowering.schedule.rows"
+            ),
+            "lowering.interpreter": (
+                "dialect dialect.bindings dialect.ops lowering.bridge lowering.external lowering.frontend "
+                "lowering.relax"
+            ),
+            "lowering.pipelines": (
+                "lowering.bridge lowering.codegen lowering.frontend lowering.fusion lowering.importers "
+                "lowering.importers.from_onnx lowering.importers.from_relax lowering.importers.from_stablehlo "
+                "lowering.importers.from_torch lowering.importers.normalize lowering.interpreter "
+                "lowering.linalg lowering.mlir_backend.bufferize lowering.mlir_backend.llvm lowering.relax "
+                "lowering.schedule"
+            ),
+            "lowering.device_pipelines": "lowering.codegen lowering.external lowering.pipelines",
+        },
+    ),
+    Section(
+        "The front door",
+        shared=(
+            "errors settings tracebacks dialect dialect.base dialect.bindings "
+            "lowering.core lowering.toolchain lowering.pipelines"
+        ),
+        packages={
+            "language": "",
+            "relax": "lowering.external",
+            "calls": "language lowering.mlir lowering.runtime",
+            "compiler": (
+                "calls lowering.frontend lowering.mlir lowering.mlir_backend.bufferize "
+                "lowering.mlir_backend.llvm lowering.schedule lowering.schedule.meta lowering.sizes"
+            ),
+            "kernels": (
+                "calls compiler language lowering.device_pipelines lowering.frontend lowering.fusion "
+                "lowering.mlir lowering.relax"
+            ),
+            "programs": (
+                "compiler kernels lowering.importers.from_onnx lowering.importers.from_relax "
+                "lowering.importers.normalize lowering.sizes"
+            ),
+            "programs.torch_programs": (
+                "calls kernels lowering.importers.from_torch lowering.importers.from_torch.decompositions "
+                "lowering.importers.from_torch.graph_passes lowering.importers.from_torch.tracing programs"
+            ),
+            "measure": "calls compiler kernels language lowering.schedule lowering.schedule.meta",
+            "cli": "compiler kernels language lowering.runtime measure programs programs.torch_programs",
+            "opt": "",
+            "pages": (
+                "cli dialect.ops dialect.spellings lowering.bridge lowering.bridge.loops lowering.frontend "
+                "lowering.importers.normalize lowering.importers.normalize.arithmetic lowering.mlir"
+            ),
+            "mlirtri": (
+                "dialect.spellings kernels language lowering.external measure programs programs.torch_programs relax"
+            ),
+        },
+    ),
+)
+UNTIED = {("lowering.schedule.meta", "lowering.schedule")}
+"""Edges that run back up and have to go."""
+TVM = (
+    "lowering.toolchain", "lowering.tir", "lowering.elementary", "lowering.runtime", "lowering.external",
+    "lowering.importers.from_relax", "lowering.codegen", "lowering.bridge", "lowering.schedule", "lowering.relax",
+    "lowering.interpreter", "mlirtri", "cli", "compiler", "measure", "programs",
+)  # fmt: skip
+"""The packages, with those below them, that may load TVM: the `mlir` pipeline walks past all of them."""
+
+
+def rows() -> dict[str, set[str]]:
+    """Return what each package may import, in walking order."""
+    return {
+        package: {*section.shared.split(), *own.split()}
+        for section in WALK
+        for package, own in section.packages.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[tuple[str, str], list[str]]:
+    return edges()
+
+
+def test_every_package_stands_in_the_walk():
+    files = modules()
+    assert {package_of(module, files) for module in files} == set(rows())
+
+
+def test_each_import_is_in_the_table(found):
+    allowed = {(above, below) for above, row in rows().items() for below in row}
+    wrong = [f"{lines[0]}: {above} imports {below}" for (above, below), lines in found.items()
+             if (above, below) not in allowed]  # fmt: skip
+    assert wrong == [], "move the code, or put the edge into WALK if the walk allows it"
+
+
+def test_the_walk_has_no_edge_that_runs_back():
+    order = list(rows())
+    own = {(above, below) for section in WALK for above, row in section.packages.items() for below in row.split()}
+    assert {(above, below) for above, below in own if order.index(below) >= order.index(above)} == UNTIED
+
+
+def test_no_row_names_an_edge_that_is_gone(found):
+    own = {(above, below) for section in WALK for above, row in section.packages.items() for below in row.split()}
+    assert own - set(found) == set()
+
+
+def test_the_walk_without_tvm_imports_none_of_it():
+    files = modules()
+    users = {package_of(module, files) for module, file in files.items() if "toolchain.tvm_names" in file.read_text()}
+    assert [user for user in users if not any(f"{user}.".startswith(f"{each}.") for each in TVM)] == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from mlirtri.kernels.jit import jit",
+        "def late():\n    import mlirtri.kernels.jit",
+        "if TYPE_CHECKING:\n    from mlirtri.kernels import jit",
+        "import_module('mlirtri.kernels.jit')",
+    ],
+)
+def test_a_wrong_import_is_seen(statement):
+    """A module of `dialect` that imports the front door, in each way that there is."""
+    files = modules()
+    below = {package_of(name, files) for _, name in imported(statement, files)}
+    assert below == {"kernels"}
+    assert not below & rows()["dialect.ops"]
+
+
+def test_a_tree_with_a_wrong_import_fails(tmp_path):
+    for folder in ("mlirtri", "dialect", "lowering"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "__init__.py").write_text("")
+    (tmp_path / "mlirtri" / "errors.py").write_text("from mlirtri.lowering import pipelines\n")
+    (tmp_path / "lowering" / "pipelines.py").write_text("")
+    assert edges(tmp_path) == {("errors", "lowering.pipelines"): ["mlirtri/errors.py:1"]}
+    assert "lowering.pipelines" not in rows()["errors"]
+    assert (ROOT / "mlirtri" / "errors.py").is_file()
