@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from importlib.metadata import PackageNotFoundError, version
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from mlirtri.errors import CodegenError
 
@@ -54,6 +54,14 @@ Range = ir.Range
 TensorLoad = ir.TensorLoad
 """A load from a buffer: `.source` and `.indices`; `tirx.BufferLoad` is the function that makes one."""
 PrimFunc = tirx.PrimFunc
+Expr: TypeAlias = Any
+"""An expression of TIR. TVM's classes get their fields at run time, so a checker can know none of them."""
+Stmt: TypeAlias = Any
+"""A statement of TIR."""
+Buffer: TypeAlias = Any
+"""A buffer of TIR, which is a `Var` whose type is a buffer type."""
+Var: TypeAlias = Any
+"""A variable of TIR."""
 TensorType = relax.TensorType
 Sequential = tvm.transform.Sequential
 SCHEDULE_ERRORS = (s_tir.ScheduleError, tvm.error.InternalError)
@@ -107,9 +115,9 @@ _PURE = 1
 """TVM's number for calls whose value depends on their operands alone."""
 
 __all__ = [
-    "PINNED", "SCHEDULE_ERRORS", "SCRIPT_NAMES", "Analyzer", "BlockBuilder", "GlobalVar", "IRModule", "PrimFunc",
-    "Range", "SBlock", "SBlockRealize", "Schedule", "Sequential", "Target", "TensorLoad", "TensorType",
-    "WalkResult", "apply_trace", "check_versions", "dlight", "from_source", "ir", "meta_schedule",
+    "PINNED", "SCHEDULE_ERRORS", "SCRIPT_NAMES", "Analyzer", "BlockBuilder", "Buffer", "Expr", "GlobalVar", "IRModule",
+    "PrimFunc", "Range", "SBlock", "SBlockRealize", "Schedule", "Sequential", "Stmt", "Target", "TensorLoad",
+    "TensorType", "Var", "WalkResult", "apply_trace", "check_versions", "dlight", "from_source", "ir", "meta_schedule",
     "read_write_region", "register_pure_operator", "relax", "s_tir", "structural_equal", "structural_map",
     "structural_walk", "tirx", "tune_context", "tvm", "tvm_ffi", "tvm_libraries",
 ]  # fmt: skip
