@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.lowering.toolchain.tvm_names import structural_map, structural_walk, tirx, tvm
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, structural_walk, tirx, tvm
 
 
 def index(value: int) -> Any:
@@ -88,6 +88,13 @@ def depends_on(expression: Any, variables: Sequence[Any]) -> bool:
 
     structural_walk(expression, (tirx.Var, visit))
     return bool(found)
+
+
+def loads_in(node: Any) -> list[TensorLoad]:
+    """Return the loads in a statement or expression, in program order."""
+    loads: list[Any] = []
+    structural_walk(node, (TensorLoad, loads.append))
+    return loads
 
 
 def new_buffer(name: str, dtype: str, *sizes: int) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 from mlirtri.lowering.codegen.targets import vector_bits
 from mlirtri.lowering.tir.blocks import BlockFacts, stores_bf16_constant
 from mlirtri.lowering.tir.linear_forms import linear
-from mlirtri.lowering.tir.statements import depends_on, fresh, index, sequence
+from mlirtri.lowering.tir.statements import depends_on, fresh, index, loads_in, sequence
 from mlirtri.lowering.toolchain.tvm_names import (
     Analyzer,
     PrimFunc,
@@ -151,7 +151,7 @@ def _is_narrowed(buffer: Any, block: Any, function: Any) -> bool:
             casts.append(node)
 
     structural_walk(function, (tirx.Cast, cast), order="pre")
-    loads, own = ([each for each in _loads(part) if each.source.same_as(buffer)] for part in (function, block))
+    loads, own = ([each for each in loads_in(part) if each.source.same_as(buffer)] for part in (function, block))
     return bool(casts) and len(loads) - len(own) == len(casts)
 
 
@@ -251,18 +251,12 @@ def _flattened(statement: Any, flat: Mapping[Any, Any], analyzer: Analyzer) -> A
         return node if stand_in is None else tirx.BufferStore(stand_in, node.value, [place(node.buffer, node.indices)])
 
     def comparison(node: Any) -> Any:
-        if not str(getattr(node.a, "ty", "")).startswith("int") or _loads(node):
+        if not str(getattr(node.a, "ty", "")).startswith("int") or loads_in(node):
             return node
         return type(node)(analyzer.simplify(node.a), analyzer.simplify(node.b))
 
     rules = [(kind, comparison) for kind in COMPARISONS]
     return structural_map(statement, [(TensorLoad, load), (tirx.BufferStore, store), *rules], order="post")
-
-
-def _loads(expression: Any) -> list[Any]:
-    found: list[Any] = []
-    structural_walk(expression, (TensorLoad, found.append))
-    return found
 
 
 def _without_units(nest: Nest) -> Nest:

@@ -32,7 +32,7 @@ from mlirtri.lowering.schedule.cpu.matmul.rule import are_dots, open_loops
 from mlirtri.lowering.tir.blocks import CHEAP_CALLS
 from mlirtri.lowering.tir.contraction import Axis, Contraction, shortened, size_of, without_units
 from mlirtri.lowering.tir.products import Product, product_of
-from mlirtri.lowering.tir.statements import depends_on, index, new_buffer, sequence
+from mlirtri.lowering.tir.statements import depends_on, index, loads_in, new_buffer, sequence
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
 
@@ -75,7 +75,7 @@ def _nest(statement: Any) -> _Nest | None:
     while isinstance(statement, tirx.For):
         extent = statement.extent
         is_plain = statement.step is None and isinstance(statement.min, tirx.IntImm) and statement.min.value == 0
-        if not is_plain or depends_on(extent, [axis.variable for axis in axes]) or _loads(extent):
+        if not is_plain or depends_on(extent, [axis.variable for axis in axes]) or loads_in(extent):
             return None
         axes.append(Axis(statement.loop_var, int(extent) if isinstance(extent, tirx.IntImm) else extent))
         statement = without_cell(statement.body)
@@ -175,7 +175,7 @@ class _Sequence:
         if len(stores) != 2 or stores[-1] >= at or None in nests or any(nest.names for nest in nests):
             return None
         fill, copy = nests
-        inner = _loads(copy.store.value)
+        inner = loads_in(copy.store.value)
         if not fill.reaches_all() or len(inner) != 1 or inner[0].source.same_as(product.result):
             return None
         if any(self._writes(number, inner[0].source) for number in range(stores[0], at)):
@@ -190,7 +190,7 @@ class _Sequence:
 
         def load(node: Any) -> Any:
             found = self._copy_before(at, node.source)
-            if found is None or any(each.source.same_as(result) for each in _loads(self.nests[found].store.value)):
+            if found is None or any(each.source.same_as(result) for each in loads_in(self.nests[found].store.value)):
                 return node
             nest = self.nests[found]
             copies.append(found)
@@ -212,7 +212,7 @@ class _Sequence:
         nest = self.nests[stores[0]]
         if nest is None or not nest.reaches_all() or not _moves(nest):
             return None
-        [load] = _loads(nest.store.value)
+        [load] = loads_in(nest.store.value)
         if any(self._writes(number, load.source) for number in range(stores[0] + 1, at)):
             return None
         return stores[0]
@@ -245,7 +245,7 @@ class _Sequence:
         `read` are the operands that the tiles read, which other tiles must not write.
         """
         result, places = product.result, list(product.update.indices)
-        operands = [load.source for each in (product.left, product.right, *read) for load in _loads(each)]
+        operands = [load.source for each in (product.left, product.right, *read) for load in loads_in(each)]
         stores, taken, moved, waiting = [tirx.BufferStore(result, total, places)], [], [], []
         private: list[Any] = []
         for number in range(at + 1, len(self.statements)):
@@ -295,7 +295,7 @@ def _product(nest: _Nest) -> Product | None:
     places = list(product.update.indices)
     variables = set(nest.variables)
     are_plain = all(place in variables for place in places) and len(set(places)) == len(places)
-    operands = [load.source for each in (product.left, product.right) for load in _loads(each)]
+    operands = [load.source for each in (product.left, product.right) for load in loads_in(each)]
     reads_itself = any(each.same_as(product.result) for each in operands)
     has_calls = any(_calls(each) or _names_values(each) for each in (product.left, product.right))
     is_worth_it = _may_have(product.columns, 2) and _may_have(product.reduced, 4)
@@ -326,7 +326,7 @@ def _may_have(axes: Sequence[Axis], least: int) -> bool:
 def _in_terms_of(nest: _Nest, result: Any, places: Sequence[Any], product: Product, operands: list[Any]) -> Any:
     """The nest's stores in the product's axes; None where it does not go element by element with the product."""
     everything = [each.value for each in (*nest.names, nest.store)]
-    reads = [load for value in everything for load in _loads(value) if load.source.same_as(result)]
+    reads = [load for value in everything for load in loads_in(value) if load.source.same_as(result)]
     if any(str(each.buffer.dtype) == "bool" for each in nest.names) or any(map(_names_values, everything)):
         return None
     if not reads or len(nest.axes) != len(places):
@@ -344,7 +344,7 @@ def _in_terms_of(nest: _Nest, result: Any, places: Sequence[Any], product: Produ
         return None
     if target.same_as(result) and not all(map(structural_equal, store.indices, places)):
         return None
-    for load in (load for each in (*names, store) for load in _loads(each.value)):
+    for load in (load for each in (*names, store) for load in loads_in(each.value)):
         own = places if load.source.same_as(result) else store.indices if load.source.same_as(target) else None
         if own is not None and not all(map(structural_equal, load.indices, own)):
             return None
@@ -379,13 +379,7 @@ def _moves(nest: _Nest) -> bool:
     value = nest.store.value
     if nest.names or not is_scaled(value):
         return False
-    return not any(map(_loads, _loads(value)[0].indices))
-
-
-def _loads(node: Any) -> list[Any]:
-    found: list[Any] = []
-    structural_walk(node, (TensorLoad, found.append))
-    return found
+    return not any(map(loads_in, loads_in(value)[0].indices))
 
 
 def _names_values(node: Any) -> bool:

@@ -28,7 +28,7 @@ from mlirtri.lowering.schedule.cpu.loops.accesses import Access, accesses_of
 from mlirtri.lowering.schedule.cpu.loops.dependence import PARALLEL
 from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, lanes_of, step_of
 from mlirtri.lowering.tir.linear_forms import linear
-from mlirtri.lowering.tir.statements import depends_on, index, minus, new_buffer, plus, sequence, substituted
+from mlirtri.lowering.tir.statements import depends_on, index, loads_in, minus, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
 
 
@@ -103,12 +103,6 @@ def _turn_of(loop: Any) -> _Turn | None:
     return _Turn(loop, between, down, loads, side) if loads and len(loads) <= MOST_OPERANDS else None
 
 
-def _loads(body: Any) -> list[Any]:
-    found: list[Any] = []
-    structural_walk(body, (TensorLoad, found.append))
-    return found
-
-
 def _is_plain(loop: Any, chain: Sequence[Any]) -> bool:
     """Whether a loop's iterations are independent, counted from 0, and as many for each iteration of the others."""
     is_counted = isinstance(loop.min, tirx.IntImm) and not loop.min.value and loop.step is None
@@ -122,7 +116,7 @@ def _crossing_loads(body: Any, private: set[Any], across: Any, down: Any) -> lis
     found: list[Any] = []
     bound: list[Any] = list(private)
     structural_walk(body, (tirx.Bind, lambda node: bound.append(node.var)))
-    for load in _loads(body):
+    for load in loads_in(body):
         forms = tuple(linear(each, {}) for each in load.indices)
         access = Access(load.source, forms, False, ())
         if load.source in private or step_of(access, down) in (0, 1):

@@ -13,7 +13,7 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.tile_sizes import MOST_VECTORS, lanes_for, shared
 from mlirtri.lowering.schedule.cpu.common.transposes import transposed
 from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, depends, lies_along, size_of
-from mlirtri.lowering.tir.statements import index, new_buffer, sequence
+from mlirtri.lowering.tir.statements import index, loads_in, new_buffer, sequence
 from mlirtri.lowering.tir.tiles import (
     counted,
     flat,
@@ -30,7 +30,7 @@ from mlirtri.lowering.tir.tiles import (
     temporary,
     zero_of,
 )
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import TensorLoad, tirx
 
 VECTORS_TOGETHER = 8
 """Neighbouring vectors that are read one after the other: one line of memory at a time is too little for a page."""
@@ -90,8 +90,7 @@ def _copied_rows(
 
 def _is_beside(operand: Any, axes: Sequence[Axis]) -> bool:
     """Whether neighbours along the last of the axes are neighbours in memory."""
-    loads: list[Any] = []
-    structural_walk(operand, (TensorLoad, loads.append))
+    loads = loads_in(operand)
     return len(loads) == 1 and bool(axes) and lies_along(loads[0], axes[-1])
 
 

@@ -32,7 +32,7 @@ from mlirtri.lowering.tir.contraction import (
     without_units,
 )
 from mlirtri.lowering.tir.products import Product, only_product
-from mlirtri.lowering.tir.statements import index, sequence
+from mlirtri.lowering.tir.statements import index, loads_in, sequence
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (
     IRModule,
@@ -42,7 +42,6 @@ from mlirtri.lowering.toolchain.tvm_names import (
     Schedule,
     TensorLoad,
     structural_map,
-    structural_walk,
     tirx,
 )
 
@@ -147,8 +146,7 @@ def _operations_of_tiles(contraction: Contraction, lanes: int) -> int:
 
 def _lies_along(operand: Any, axis: Axis) -> bool:
     """Whether an operand's elements along an axis are neighbours in memory, whatever is made of them."""
-    loads: list[Any] = []
-    structural_walk(operand, (TensorLoad, loads.append))
+    loads = loads_in(operand)
     return len(loads) == 1 and lies_along(loads[0], axis)
 
 
@@ -174,9 +172,7 @@ def in_tiles(
 
 def _slides(product: Product) -> bool:
     """Whether the right operand is read at sums of a column and a place in a window, which rules of their own do."""
-    loads: list[Any] = []
-    structural_walk(product.right, (TensorLoad, loads.append))
-    places = [place for load in loads for place in load.indices]
+    places = [place for load in loads_in(product.right) for place in load.indices]
     return any(depends(place, product.columns) and depends(place, product.reduced) for place in places)
 
 

@@ -55,9 +55,7 @@ def reduction_loops(nest: Nest, target: Target) -> Any:
         return None
     if (made := window_loops(nest, accumulators, lanes, target)) is not None:
         return made
-    column, row = _column_axis(nest), _row_axis(nest)
-    if row is not None and accumulators.combine is None:
-        row = None
+    column, row = _column_axis(nest), None if accumulators.combine is None else _row_axis(nest)
     if column is not None and (row is None or column.extent >= min(lanes, row.extent)):
         return _columns(nest, accumulators, column, lanes, target)
     if row is not None and row.extent >= FEW_LANES * 2:
@@ -366,11 +364,9 @@ def _neutral(accumulators: Accumulators, room: Room, lanes: int) -> Any:
 def _combined(accumulators: Accumulators, rooms: Sequence[Room], lanes: int) -> tuple[Room, Any]:
     """Pairs of partial results as one, then halves of the last one, down to one element; and where that is."""
     made: list[Any] = []
-    rooms = list(rooms)
     while len(rooms) > 1:
         pairs = list(zip(rooms[::2], rooms[1::2], strict=False))
-        fewer = [_merged(accumulators, one, other, 0, lanes, made) for one, other in pairs]
-        rooms = fewer + rooms[2 * len(pairs) :]
+        rooms = [*(_merged(accumulators, one, other, 0, lanes, made) for one, other in pairs), *rooms[2 * len(pairs) :]]
     [room] = rooms
     while lanes > 1:
         lanes //= 2
