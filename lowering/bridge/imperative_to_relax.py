@@ -26,7 +26,7 @@ from mlirtri.lowering.mlir.reading import dtype_of
 from mlirtri.lowering.mlir_backend.bufferize import fused_to_bufferized
 from mlirtri.lowering.mlir_backend.loops import bufferized_to_loops
 from mlirtri.lowering.runtime.launch_plan import PARTS
-from mlirtri.lowering.sizes.function import is_static, size_program
+from mlirtri.lowering.sizes.infer_size_program import is_static, size_program
 from mlirtri.lowering.tir.primfunc import Names
 from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, TensorType, relax
 from mlirtri.lowering.toolchain.tvm_passes import BINDING_LOCATIONS

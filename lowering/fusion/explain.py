@@ -14,12 +14,11 @@ from mlirtri.dialect.bindings.mlir import all_operations_in, ir, linalg, operati
 from mlirtri.dialect.definition import new_context
 from mlirtri.lowering.core.fusion_edges import Edge
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.fusion import cost_guard as fusion_guard
-from mlirtri.lowering.fusion import linalg_to_fused
+from mlirtri.lowering.fusion import cost_guard, linalg_to_fused
 from mlirtri.lowering.mlir.readable_names import name_of_structured
 
 _NUMBER = re.compile(r'"fusion:(\d+)"')
-_SILENT = ("tensor.empty", "arith.constant", "linalg.fill", "func.return", "tensor.dim", *fusion_guard.RESHAPES)
+_SILENT = ("tensor.empty", "arith.constant", "linalg.fill", "func.return", "tensor.dim", *cost_guard.RESHAPES)
 """What makes no tensor that is worth a kernel; reshapes are looked through."""
 
 
@@ -80,7 +79,7 @@ def _reads(operation: ir.Operation, nodes: list[ir.Operation]) -> Iterator[tuple
 
 
 def _behind_reshapes(value: ir.Value) -> ir.Value:
-    while not isinstance(value.owner, ir.Block) and value.owner.operation.name in fusion_guard.RESHAPES:
+    while not isinstance(value.owner, ir.Block) and value.owner.operation.name in cost_guard.RESHAPES:
         value = value.owner.operation.operands[0]
     return value
 
@@ -90,21 +89,19 @@ def _users(value: ir.Value) -> list[ir.Operation]:
     found: list[ir.Operation] = []
     for use in value.uses:
         user = use.owner.operation
-        users = _users(user.results[0]) if user.name in fusion_guard.RESHAPES else [user]
+        users = _users(user.results[0]) if user.name in cost_guard.RESHAPES else [user]
         found += [each for each in users if each not in found]
     return found
 
 
 def _kept(module: ir.Module) -> list[ir.Value]:
     """The values that `fusion_guard` keeps in kernels of their own."""
-    fusion_guard.guard(module)
+    cost_guard.guard(module)
     marks = [
-        each
-        for each in operations_named(module, "bufferization.dealloc_tensor")
-        if fusion_guard.KEPT in each.attributes
+        each for each in operations_named(module, "bufferization.dealloc_tensor") if cost_guard.KEPT in each.attributes
     ]
     kept = [each.operands[0] for each in marks]
-    fusion_guard.release(module)
+    cost_guard.release(module)
     return kept
 
 

@@ -12,21 +12,7 @@ from dataclasses import replace
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.fusion import (
-    bias as initial_sums,
-)
-from mlirtri.lowering.fusion import (
-    channels_last as channels_innermost,
-)
-from mlirtri.lowering.fusion import (
-    cost_guard as fusion_guard,
-)
-from mlirtri.lowering.fusion import (
-    transposed_convolutions as stride_phases,
-)
-from mlirtri.lowering.fusion import (
-    unit_windows,
-)
+from mlirtri.lowering.fusion import bias, channels_last, cost_guard, transposed_convolutions, unit_windows
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 PREPARE = (
@@ -54,26 +40,26 @@ TIDY = (
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Fuse `module` in place; raises `PassFailedError`."""
     with module.context, ir.Location.unknown():
-        if stride_phases.has_spread_images(module):
+        if transposed_convolutions.has_spread_images(module):
             run_passes(module, PREPARE[:1], context)
             # A bias is an initial value before it is an addition.
-            run_rewrite("start-transposed-from-zero", initial_sums.rewrite, module, context)
-            run_rewrite("take-strides-apart", stride_phases.rewrite, module, context)
+            run_rewrite("start-transposed-from-zero", bias.rewrite, module, context)
+            run_rewrite("split-transposed-convolutions", transposed_convolutions.rewrite, module, context)
         run_rewrite("cut-unit-windows", unit_windows.rewrite, module, context)
-        run_rewrite("start-products-from-zero", initial_sums.rewrite, module, context)
+        run_rewrite("start-products-from-zero", bias.rewrite, module, context)
         if context.target.kind == "cpu":
-            run_rewrite("turn-convolutions-round", channels_innermost.rewrite, module, context)
+            run_rewrite("convolutions-to-channels-last", channels_last.rewrite, module, context)
         run_passes(module, PREPARE, context)
-        run_rewrite("guard-producers", fusion_guard.guard, module, context)
+        run_rewrite("guard-producers", cost_guard.guard, module, context)
         run_passes(module, FUSE, context)
-        run_rewrite("release-producers", fusion_guard.release, module, context)
+        run_rewrite("release-producers", cost_guard.release, module, context)
         if _reshapes_after_tidying(module, context) < _reshapes(module):
             run_passes(module, TIDY, context)
     return module
 
 
 def _reshapes(module: ir.Module) -> int:
-    return sum(len(operations_named(module, name)) for name in fusion_guard.RESHAPES)
+    return sum(len(operations_named(module, name)) for name in cost_guard.RESHAPES)
 
 
 def _reshapes_after_tidying(module: ir.Module, context: CompileContext) -> int:

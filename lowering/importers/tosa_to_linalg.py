@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named, public_functions
 from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.importers.normalize import entry as import_entry
-from mlirtri.lowering.importers.normalize import mlir_to_linalg
+from mlirtri.lowering.importers.normalize import inline_entry, mlir_to_linalg
 from mlirtri.lowering.mlir.attributes import note_signs
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
@@ -38,7 +37,7 @@ TO_LINALG = (
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Lower `module`, in place; raises `UnsupportedOperationError`."""
     with module.context, ir.Location.unknown():
-        run_rewrite("one-entry", lambda each: import_entry.rewrite(each, context), module, context)
+        run_rewrite("one-entry", lambda each: inline_entry.rewrite(each, context), module, context)
         run_rewrite("signs-as-attributes", _note_signs, module, context)
         run_passes(module, TO_LINALG, context)
         run_rewrite("static-paddings", _static_paddings, module, context)

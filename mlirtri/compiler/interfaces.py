@@ -114,7 +114,7 @@ def _sizes(module: Any, function: Any) -> SizeProgram | None:
     if not all(isinstance(kind, ir.RankedTensorType) for kind in (*function.type.inputs, *function.type.results)):
         return None
     from mlirtri.lowering.mlir.attributes import IMPORTED
-    from mlirtri.lowering.sizes.function import is_static, size_program
+    from mlirtri.lowering.sizes.infer_size_program import is_static, size_program
 
     # Of Python's functions the frontend has seen to sizes inside.
     return None if is_static(function) and IMPORTED not in function.attributes else size_program(module)
@@ -152,7 +152,7 @@ def _signature_before_buffers(module: Any, function: Any, path: Path) -> Any:
     """The function type that bufferization noted on the module."""
     from mlirtri.dialect.bindings.mlir import ir
     from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import SIGNATURE
-    from mlirtri.lowering.sizes.arguments import unknown_sizes
+    from mlirtri.lowering.sizes.size_arguments import unknown_sizes
 
     place, attributes = Span(str(path), 1, 1), module.operation.attributes
     if SIGNATURE not in attributes:

@@ -70,32 +70,31 @@ def _whole() -> Collection[str]:
 
 
 def _composed() -> Collection[str]:
-    from mlirtri.lowering.importers.normalize.arithmetic.step import RULES as ARITHMETIC
-    from mlirtri.lowering.importers.normalize.structured import RULES, UPSTREAM
+    from mlirtri.lowering.importers.normalize.arithmetic.total_arithmetic import RULES as ARITHMETIC
+    from mlirtri.lowering.importers.normalize.decompositions import RULES, UPSTREAM
 
     return {*UPSTREAM, *RULES, *ARITHMETIC}
 
 
 def _complex() -> Collection[str]:
-    from mlirtri.lowering.importers.normalize import complex_numbers as import_complex
+    from mlirtri.lowering.importers.normalize import complex_numbers
 
-    tables = [table for table in vars(import_complex).values() if isinstance(table, dict)]
-    return {*import_complex.KEPT, *(name for table in tables for name in table if str(name).startswith("complex."))}
+    tables = [table for table in vars(complex_numbers).values() if isinstance(table, dict)]
+    return {*complex_numbers.KEPT, *(name for table in tables for name in table if str(name).startswith("complex."))}
 
 
 def _loops() -> Collection[str]:
     from mlirtri.lowering.bridge.loops import loops_to_primfunc
-    from mlirtri.lowering.importers.normalize import control as import_control
-    from mlirtri.lowering.importers.normalize import tm_tensor as import_tm_tensor
+    from mlirtri.lowering.importers.normalize import control_flow, tm_tensor
     from mlirtri.lowering.mlir.imperative import ELEMENTS
 
     forall = ("scf.forall.in_parallel", "tensor.parallel_insert_slice", "tensor.yield")
     inner = (*loops_to_primfunc.STATEMENTS, *loops_to_primfunc._TERMINATORS)
-    return {*inner, *import_control._RULES, *import_tm_tensor.RULES, *ELEMENTS, *forall}
+    return {*inner, *control_flow._RULES, *tm_tensor.RULES, *ELEMENTS, *forall}
 
 
 def _state() -> Collection[str]:
-    from mlirtri.lowering.importers.normalize.globals import LOADS, STORE
+    from mlirtri.lowering.importers.normalize.global_variables import LOADS, STORE
 
     return {"ml_program.global", *LOADS, STORE}
 

@@ -63,7 +63,7 @@ class RelaxProgram(Program):
 def _sizes(module: Any, symbol: str) -> Any:
     """What the sizes of the results are; MLIR's passes know how to ask."""
     from mlirtri.lowering.importers.from_relax.relax_to_linalg import translate
-    from mlirtri.lowering.sizes.function import size_program
+    from mlirtri.lowering.sizes.infer_size_program import size_program
 
     return size_program(translate(module, symbol))
 

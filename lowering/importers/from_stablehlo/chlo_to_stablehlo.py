@@ -7,11 +7,11 @@ results in attributes (`imports.py`). Refuses functions that call themselves.
 
 from __future__ import annotations
 
-from mlirtri.dialect.bindings.mlir import all_operations, ir, public_functions
+from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named, public_functions, tensor
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.importers.from_stablehlo import trivial as stablehlo_trivial
-from mlirtri.lowering.importers.normalize import entry as import_entry
+from mlirtri.lowering.importers.normalize import inline_entry
 from mlirtri.lowering.mlir.attributes import argument_attributes, note_signs, result_attributes, set_signature
+from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.toolchain.isolated_passes import run_isolated
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_rewrite
 
@@ -36,10 +36,10 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("without-foreign-attributes", _drop_foreign_attributes, module, context)
     module = run_isolated(module, COMPOSITES, context)
     with module.context, ir.Location.unknown():
-        run_rewrite("one-entry", lambda each: import_entry.rewrite(each, context), module, context)
+        run_rewrite("one-entry", lambda each: inline_entry.rewrite(each, context), module, context)
     module = run_isolated(module, SIMPLER, context)
     with module.context, ir.Location.unknown():
-        run_rewrite("without-trivial-operations", stablehlo_trivial.rewrite, module, context)
+        run_rewrite("without-trivial-operations", _fold_trivial, module, context)
         run_rewrite("signs-as-attributes", _note_signs, module, context)
     return module
 
@@ -64,3 +64,50 @@ def _drop_from_signature(operation: ir.Operation) -> None:
 
 def _own(groups: list[dict[str, ir.Attribute]]) -> list[dict[str, ir.Attribute]]:
     return [{name: value for name, value in each.items() if not name.startswith(FOREIGN)} for each in groups]
+
+
+# --- Operations that compute nothing ------------------------------------------------------------------------------
+
+
+KEPT = ("stablehlo.while", "stablehlo.if", "stablehlo.case", "stablehlo.return", "stablehlo.custom_call")
+
+
+def _fold_trivial(module: ir.Module) -> None:
+    """Replace all of them in `module`."""
+    # Those in regions come after what they are in, which goes with them: from the back none is gone yet.
+    for operation in reversed(operations_named(module, "stablehlo.*")):
+        if operation.name in KEPT or not len(operation.results):
+            continue
+        with operation.location, ir.InsertionPoint(operation):
+            values = _values(operation)
+        if values is None:
+            continue
+        replace(operation, values)
+
+
+def _values(operation: ir.Operation) -> list[ir.Value] | None:
+    """What the results are; None where the operation computes something."""
+    if operation.name == "stablehlo.optimization_barrier":
+        return list(operation.operands)
+    types = [each.type for each in operation.results]
+    if operation.name == "stablehlo.bitcast_convert" and operation.operands[0].type == types[0]:
+        # Of complex numbers upstream's lowering ends the process.
+        return list(operation.operands)
+    if all(_is_empty(each) for each in types):
+        return [tensor.empty(list(each.shape), each.element_type) for each in types]
+    if operation.name == "stablehlo.reduce" and _is_empty(operation.operands[0].type):
+        initial = list(operation.operands)[len(types) :]
+        return [_filled(value, kind) for value, kind in zip(initial, types, strict=True)]
+    if operation.name == "stablehlo.reduce" and not len(ir.DenseI64ArrayAttr(operation.attributes["dimensions"])):
+        # The initial values are identities of what is computed: StableHLO promises no more than that.
+        return list(operation.operands)[: len(types)]
+    return None
+
+
+def _is_empty(kind: ir.Type) -> bool:
+    return isinstance(kind, ir.RankedTensorType) and kind.has_static_shape and 0 in kind.shape
+
+
+def _filled(scalar: ir.Value, kind: ir.Type) -> ir.Value:
+    dimensions = {"broadcast_dimensions": ir.DenseI64ArrayAttr.get([])}
+    return ir.Operation.create("stablehlo.broadcast_in_dim", [kind], [scalar], dimensions).result

@@ -12,27 +12,7 @@ from collections.abc import Iterator
 from mlirtri.dialect.bindings.mlir import all_operations, ir
 from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.importers.from_stablehlo import (
-    control as stablehlo_control,
-)
-from mlirtri.lowering.importers.from_stablehlo import (
-    fft as stablehlo_fft,
-)
-from mlirtri.lowering.importers.from_stablehlo import (
-    scatter as stablehlo_scatter,
-)
-from mlirtri.lowering.importers.from_stablehlo import (
-    selection as stablehlo_selection,
-)
-from mlirtri.lowering.importers.from_stablehlo import (
-    sizes as stablehlo_sizes,
-)
-from mlirtri.lowering.importers.from_stablehlo import (
-    sorting as stablehlo_sorting,
-)
-from mlirtri.lowering.importers.from_stablehlo import (
-    sums as stablehlo_sums,
-)
+from mlirtri.lowering.importers.from_stablehlo import accumulators, control_flow, dynamic_sizes, fft, sort_and_scatter
 from mlirtri.lowering.importers.normalize import mlir_to_linalg
 from mlirtri.lowering.toolchain.isolated_passes import run_isolated
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_rewrite
@@ -49,15 +29,15 @@ DIALECTS = ("stablehlo", "chlo", "vhlo", "shape")
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Lower `module`, in place; raises `UnsupportedOperationError`."""
     with module.context, ir.Location.unknown():
-        run_rewrite("sizes", stablehlo_sizes.rewrite, module, context)
-        run_rewrite("fourier-transforms", stablehlo_fft.rewrite, module, context)
-        run_rewrite("control-flow", stablehlo_control.rewrite, module, context)
+        run_rewrite("dynamic-sizes", dynamic_sizes.rewrite, module, context)
+        run_rewrite("fourier-transforms", fft.rewrite, module, context)
+        run_rewrite("control-flow", control_flow.rewrite, module, context)
     module = run_isolated(module, TO_LINALG, context)
     with module.context, ir.Location.unknown():
-        run_rewrite("sums-of-halves", stablehlo_sums.rewrite, module, context)
-        run_rewrite("sorts", stablehlo_sorting.rewrite, module, context)
-        run_rewrite("scatters", stablehlo_scatter.rewrite, module, context)
-        run_rewrite("selections", stablehlo_selection.rewrite, module, context)
+        run_rewrite("widen-accumulators", accumulators.rewrite, module, context)
+        run_rewrite("sorts", sort_and_scatter.rewrite_sorts, module, context)
+        run_rewrite("scatters", sort_and_scatter.rewrite_scatters, module, context)
+        run_rewrite("selections", sort_and_scatter.rewrite_selections, module, context)
         refuse(_left(module), "linalg", "compute it outside of the program, or write it with other operations")
     return mlir_to_linalg.lower(module, context)
 

@@ -23,7 +23,7 @@ LARGEST_CONSTANT = 1 << 28
 """Elements."""
 
 
-def rewrite(module: ir.Module, context: CompileContext) -> None:
+def check(module: ir.Module, context: CompileContext) -> None:
     """Change nothing; raises `UnsupportedOperationError`."""
     operations = all_operations(module)
     refuse_unknown(module)

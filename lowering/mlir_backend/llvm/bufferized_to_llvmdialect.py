@@ -40,7 +40,7 @@ from mlirtri.lowering.mlir_backend.llvm import (
 from mlirtri.lowering.mlir_backend.loops import order as loop_order
 from mlirtri.lowering.mlir_backend.loops.bufferized_to_loops import TO_GENERIC, lower_to_loops
 from mlirtri.lowering.runtime.openmp import runtime_library
-from mlirtri.lowering.sizes import arguments as size_arguments
+from mlirtri.lowering.sizes import size_arguments
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 _PREFIX = "mlirtri_"

@@ -23,7 +23,7 @@ from mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect import symbol_
 from mlirtri.lowering.mlir_backend.llvm.failed_allocations import gives_status
 from mlirtri.lowering.runtime.mlir_executable import MlirExecutable
 from mlirtri.lowering.runtime.openmp import INSTALL, runtime_library
-from mlirtri.lowering.sizes.arguments import unknown_sizes
+from mlirtri.lowering.sizes.size_arguments import unknown_sizes
 
 
 def lower(module: ir.Module, context: CompileContext) -> Code:

@@ -18,7 +18,7 @@ from mlirtri.dialect.bindings.mlir import arith, func, ir, operations_named, ten
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.size_program import CONSTANT
 from mlirtri.lowering.sizes.conditions import dim, index
-from mlirtri.lowering.sizes.function import Numbers, numbers_of
+from mlirtri.lowering.sizes.infer_size_program import Numbers, numbers_of
 
 Size = tuple[int, Counter]
 """A number, and what it is multiplied with: something hashable that is the same for equal numbers."""

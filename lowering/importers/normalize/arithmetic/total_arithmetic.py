@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir, linalg
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.importers.normalize.arithmetic import floats as total_floats
-from mlirtri.lowering.importers.normalize.arithmetic import integers as total_integers
+from mlirtri.lowering.importers.normalize.arithmetic import floats, integers
 from mlirtri.lowering.importers.normalize.arithmetic.rules import RULES
 from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.mlir.generics import generalize
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
-__all__ = ["rewrite", "total_floats", "total_integers"]
+__all__ = ["floats", "integers", "rewrite"]
 
 INTO_BODIES = (Pass("func.func(convert-elementwise-to-linalg)", "arithmetic on tensors is that of their elements"),)
 PROMISES = ("isExact", "nonNeg")

@@ -9,17 +9,21 @@ and those in loops and branches. The others are checked before the call (`size_c
 
 from __future__ import annotations
 
-from mlirtri.dialect.bindings.mlir import arith, func, ir, operations_named, tensor
+from mlirtri.dialect.bindings.mlir import arith, func, ir, operations_named, public_functions, scf, tensor
 from mlirtri.lowering.mlir.index_bounds import bounds_of
-from mlirtri.lowering.sizes.conditions import dim, index, kept_axes, slice_of
-from mlirtri.lowering.sizes.function import numbers_of
+from mlirtri.lowering.sizes import loop_sizes
+from mlirtri.lowering.sizes.conditions import EQUAL, conditions_of, dim, index, kept_axes, slice_of
+from mlirtri.lowering.sizes.infer_size_program import numbers_of
+
+# --- Slices -------------------------------------------------------------------------------------------------------
+
 
 NAMES = ("tensor.extract_slice", "tensor.insert_slice")
-MESSAGE = "a slice is out of bounds"
+SLICE_MESSAGE = "a slice is out of bounds"
 Values = list[ir.Value]
 
 
-def rewrite(module: ir.Module) -> None:
+def guard_slices(module: ir.Module) -> None:
     """Guard the slices of `module`, in place."""
     slices = _open(module)
     if not slices:
@@ -32,7 +36,7 @@ def rewrite(module: ir.Module) -> None:
         position += count
         if not is_known or not _is_at_top(one):
             with ir.InsertionPoint(one), one.location:
-                _guard(one)
+                _guard_slice(one)
 
 
 def _open(module: ir.Module | func.FuncOp) -> list[ir.Operation]:
@@ -53,7 +57,7 @@ def _is_at_top(one: ir.Operation) -> bool:
     return one.parent.name == "func.func"
 
 
-def _guard(one: ir.Operation) -> None:
+def _guard_slice(one: ir.Operation) -> None:
     whole = one.operands[_fixed(one) - 1]
     offsets, sizes, strides = slice_of(one)
     static_sizes, static_offsets = list(one.attributes["static_sizes"]), list(one.attributes["static_offsets"])
@@ -125,7 +129,7 @@ def _assert_same(pairs: list[tuple[ir.Value, ir.Value]]) -> None:
     holds = same[0]
     for each in same[1:]:
         holds = arith.andi(holds, each)
-    ir.Operation.create("cf.assert", operands=[holds], attributes={"msg": ir.StringAttr.get(MESSAGE)})
+    ir.Operation.create("cf.assert", operands=[holds], attributes={"msg": ir.StringAttr.get(SLICE_MESSAGE)})
 
 
 def _set_operands(
@@ -145,3 +149,39 @@ def _set_operands(
     )
     one.results[0].replace_all_uses_with(made.results[0])
     one.erase()
+
+
+# --- Structured operations ----------------------------------------------------------------------------------------
+
+
+SIZES_MESSAGE = "the sizes of the operands do not fit each other"
+PREDICATES = {True: arith.CmpIPredicate.eq, False: arith.CmpIPredicate.sle}
+
+
+def guard_structured(module: ir.Module) -> bool:
+    """Guard all such operations of `module`; whether there are any."""
+    [function] = public_functions(module)
+    found = loop_sizes.of_own_sizes(function)
+    for operation in found:
+        with ir.InsertionPoint(operation), operation.location:
+            _guard_structured(operation)
+    return bool(found)
+
+
+def _guard_structured(operation: ir.Operation) -> None:
+    holds = None
+    for each in conditions_of(operation):
+        one = arith.cmpi(PREDICATES[each.relation == EQUAL], each.left, each.right)
+        holds = one if holds is None else arith.andi(holds, one)
+    if holds is None:
+        return
+    ir.Operation.create("cf.assert", operands=[holds], attributes={"msg": ir.StringAttr.get(SIZES_MESSAGE)})
+    results = list(operation.results)
+    branch = scf.IfOp(holds, [each.type for each in results], has_else=True)
+    for each, made in zip(results, branch.results, strict=True):
+        each.replace_all_uses_with(made)
+    with ir.InsertionPoint(branch.else_block):
+        scf.YieldOp(list(operation.operands)[-len(results) :])
+    with ir.InsertionPoint(branch.then_block):
+        end = scf.YieldOp(results)
+    operation.move_before(end.operation)

@@ -19,9 +19,9 @@ from mlirtri.lowering.core.size_program import CONSTANT, ELEMENT, SIZE, Conditio
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
 from mlirtri.lowering.mlir.attributes import CHECK, SIZES, argument_attributes, result_attributes
-from mlirtri.lowering.sizes import loops as loop_sizes
+from mlirtri.lowering.sizes import loop_sizes
 from mlirtri.lowering.sizes.conditions import EQUAL, NOT_MORE, Needed, conditions_of, dim
-from mlirtri.lowering.sizes.reader import SizeReader
+from mlirtri.lowering.sizes.size_reader import SizeReader
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 TO_ARGUMENTS = (

@@ -14,7 +14,7 @@ from math import prod
 
 from mlirtri.dialect.bindings.mlir import arith, ir, operations_named, tensor
 from mlirtri.lowering.mlir.cloning import inlined
-from mlirtri.lowering.sizes.reader import before_views
+from mlirtri.lowering.sizes.size_reader import before_views
 
 MOST_ELEMENTS = 64
 """Of a tensor that is looked into: shapes are short."""

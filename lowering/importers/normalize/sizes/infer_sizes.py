@@ -13,21 +13,7 @@ from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import all_operations, func, ir, operations_named, public_functions, tensor
 from mlirtri.errors import ArgumentMismatchError
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.importers.normalize.sizes import (
-    elements as import_elements,
-)
-from mlirtri.lowering.importers.normalize.sizes import (
-    fits as import_fits,
-)
-from mlirtri.lowering.importers.normalize.sizes import (
-    lengths as import_lengths,
-)
-from mlirtri.lowering.importers.normalize.sizes import (
-    reshapes as import_reshapes,
-)
-from mlirtri.lowering.importers.normalize.sizes import (
-    slices as import_slices,
-)
+from mlirtri.lowering.importers.normalize.sizes import bounded_results, guards, reshapes, shape_elements
 from mlirtri.lowering.mlir.attributes import argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
@@ -51,22 +37,22 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
     if context.shapes:
         _specialize(function, context)
     elif not any(_is_dynamic(value.type) for one in all_operations(module) for value in one.results):
-        import_reshapes.rewrite(module)
-        import_slices.rewrite(module)
+        reshapes.rewrite(module)
+        guards.guard_slices(module)
         return
     for _ in range(MOST_ROUNDS):
-        has_elements = import_elements.rewrite(module)
+        has_elements = shape_elements.rewrite(module)
         run_passes(module, FACTS, context)
         if not has_elements:
             break
-    has_reshapes = import_reshapes.rewrite(module)
+    has_reshapes = reshapes.rewrite(module)
     if context.shapes or has_reshapes:
         _join_known_parts(module)
         run_passes(module, FACTS, context)
-    import_slices.rewrite(module)
-    if import_fits.rewrite(module):
+    guards.guard_slices(module)
+    if guards.guard_structured(module):
         run_passes(module, FACTS, context)
-    import_lengths.rewrite(module)
+    bounded_results.rewrite(module)
     if context.shapes:
         [function] = public_functions(module)
         _return_what_is_known(function)

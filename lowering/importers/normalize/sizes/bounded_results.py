@@ -14,8 +14,8 @@ from mlirtri.lowering.core.size_program import OPERATIONS
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.attributes import LENGTHS, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.sizes.conditions import dim, index
-from mlirtri.lowering.sizes.function import numbers_of
-from mlirtri.lowering.sizes.loops import DESTINATION_STYLE
+from mlirtri.lowering.sizes.infer_size_program import numbers_of
+from mlirtri.lowering.sizes.loop_sizes import DESTINATION_STYLE
 
 Axis = tuple[int, int]
 """A result and an axis of it."""

@@ -1,0 +1,271 @@
+"""StableHLO's `sort` as torch-mlir's, which sorts elements by a region of scalars.
+
+Takes a module after upstream's lowering, which left the sorts alone and turned what is in their regions into linalg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mlirtri.dialect.bindings.locations import span_of
+from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, scatter_dimensions, scf, tensor
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.mlir.cloning import replace
+from mlirtri.lowering.mlir.linalg_builder import index_constant
+
+# --- Sorts --------------------------------------------------------------------------------------------------------
+
+
+def rewrite_sorts(module: ir.Module) -> None:
+    """Rewrite all sorts of `module`."""
+    for operation in operations_named(module, "stablehlo.sort"):
+        with operation.location, ir.InsertionPoint(operation):
+            _rewrite_sort(operation)
+
+
+def _rewrite_sort(operation: ir.Operation) -> None:
+    types = [each.type for each in operation.results]
+    attributes = {
+        "dimension": operation.attributes["dimension"],
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, len(types)]),
+    }
+    sort = ir.Operation.create("tm_tensor.sort", types, list(operation.operands), attributes, regions=1)
+    elements = [each.element_type for each in types for _ in range(2)]
+    block = sort.regions[0].blocks.append(*elements, arg_locs=[operation.location] * len(elements))
+    with ir.InsertionPoint(block):
+        # StableHLO asks whether the first comes before the second, the other whether it may stay there: elements that
+        # are equal may.
+        pairs = list(zip(block.arguments[0::2], block.arguments[1::2], strict=True))
+        swapped = [each for first, second in pairs for each in (second, first)]
+        [after] = inline_scalars(operation.regions[0].blocks[0], swapped)
+        stays = arith.xori(after, arith.constant(after.type, 1))
+        ir.Operation.create("tm_tensor.yield", operands=[stays])
+    replace(operation, sort.results)
+
+
+# --- Scatters -----------------------------------------------------------------------------------------------------
+
+
+Body = Callable[[list[ir.Value], list[ir.Value]], Sequence[ir.Value]]
+
+
+def rewrite_scatters(module: ir.Module) -> None:
+    """Rewrite all scatters of `module`."""
+    for operation in operations_named(module, "stablehlo.scatter"):
+        with operation.location, ir.InsertionPoint(operation):
+            results = _scattered(operation)
+        replace(operation, results)
+
+
+def _scattered(operation: ir.Operation) -> Sequence[ir.Value]:
+    count = (len(operation.operands) - 1) // 2
+    operands, indices = list(operation.operands[:count]), operation.operands[count]
+    updates = list(operation.operands[count + 1 :])
+    dimensions = scatter_dimensions(operation.attributes["scatter_dimension_numbers"])
+
+    def element(at: list[ir.Value], carried: list[ir.Value]) -> Sequence[ir.Value]:
+        place = _place(at, indices, dimensions, operands[0].type.rank)
+        inside = inside_of(place, operands[0])
+        choice = scf.IfOp(inside, [each.type for each in carried], has_else=True)
+        with ir.InsertionPoint(choice.then_block):
+            old = [tensor.extract(each, place) for each in carried]
+            new = [tensor.extract(each, at) for each in updates]
+            values = inline_scalars(operation.regions[0].blocks[0], [*old, *new])
+            scf.YieldOp([tensor.insert(v, into, place) for v, into in zip(values, carried, strict=True)])
+        with ir.InsertionPoint(choice.else_block):
+            scf.YieldOp(carried)
+        return choice.results
+
+    return loops(list(updates[0].type.shape), [], operands, element)
+
+
+def loops(sizes: list[int], at: list[ir.Value], carried: list[ir.Value], body: Body) -> Sequence[ir.Value]:
+    """Loops of these sizes around `body`, which takes where they are and what they carry."""
+    if len(at) == len(sizes):
+        return body(at, carried)
+    bounds = [arith.constant(ir.IndexType.get(), each) for each in (0, sizes[len(at)], 1)]
+    loop = scf.ForOp(*bounds, carried)
+    with ir.InsertionPoint(loop.body):
+        scf.YieldOp(loops(sizes, [*at, loop.induction_variable], list(loop.inner_iter_args), body))
+    return loop.results
+
+
+def _place(at: list[ir.Value], indices: ir.Value, dimensions: Any, rank: int) -> list[ir.Value]:
+    """Where the update at `at` goes: the place that the indices say, and how far into the window it is."""
+    scattered = [each for number, each in enumerate(at) if number not in dimensions.update_window_dims]
+    window = iter(each for number, each in enumerate(at) if number in dimensions.update_window_dims)
+    skipped = (*dimensions.inserted_window_dims, *dimensions.input_batching_dims)
+    place = [_index(0) if each in skipped else next(window) for each in range(rank)]
+    for number, dimension in enumerate(dimensions.scattered_dims_to_operand_dims):
+        start = _start(indices, scattered, number, dimensions.index_vector_dim)
+        place[dimension] = arith.addi(place[dimension], start)
+    batches = zip(dimensions.input_batching_dims, dimensions.scatter_indices_batching_dims, strict=True)
+    for dimension, of_indices in batches:
+        place[dimension] = scattered[of_indices - (of_indices > dimensions.index_vector_dim)]
+    return place
+
+
+def _start(indices: ir.Value, scattered: list[ir.Value], number: int, vector_dim: int) -> ir.Value:
+    at = list(scattered)
+    if vector_dim < indices.type.rank:
+        at.insert(vector_dim, _index(number))
+    return arith.index_cast(ir.IndexType.get(), tensor.extract(indices, at))
+
+
+def inside_of(place: list[ir.Value], operand: ir.Value) -> ir.Value:
+    """Whether all of `place` is; a negative number is too large when its sign is not looked at."""
+    inside = arith.constant(ir.IntegerType.get_signless(1), 1)
+    for index, size in zip(place, operand.type.shape, strict=True):
+        inside = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.ult, index, _index(size)))
+    return inside
+
+
+def _index(number: int) -> ir.Value:
+    return arith.constant(ir.IndexType.get(), number)
+
+
+# --- Selections ---------------------------------------------------------------------------------------------------
+
+
+Values = list[ir.Value]
+
+
+def rewrite_selections(module: ir.Module) -> None:
+    """Rewrite all such operations of `module`."""
+    for operation in operations_named(module, "stablehlo.select_and_scatter"):
+        with operation.location, ir.InsertionPoint(operation):
+            results = _selected(operation)
+        replace(operation, results)
+
+
+def _selected(operation: ir.Operation) -> Sequence[ir.Value]:
+    operand, source, start = operation.operands
+    rank = operand.type.rank
+    window = _numbers(operation, "window_dimensions", [1] * rank)
+    strides = _numbers(operation, "window_strides", [1] * rank)
+    padding = _numbers(operation, "padding", [0] * 2 * rank)[::2]
+    empty = tensor.empty(operand.type.shape, operand.type.element_type)
+    filled = linalg.fill(tensor.extract(start, []), outs=[empty])
+
+    def share(at: Values, carried: Values) -> Sequence[ir.Value]:
+        corner = [
+            arith.subi(arith.muli(each, index_constant(step)), index_constant(low))
+            for each, step, low in zip(at, strides, padding, strict=True)
+        ]
+        first = [_boolean(False), tensor.extract(start, []), *[index_constant(0)] * rank]
+        found, _, *place = loops(window, [], first, lambda offset, best: _better(operation, corner, offset, best))
+        choice = scf.IfOp(found, [carried[0].type], has_else=True)
+        with ir.InsertionPoint(choice.then_block):
+            numbers = [tensor.extract(carried[0], place), tensor.extract(source, at)]
+            [value] = inline_scalars(operation.regions[1].blocks[0], numbers)
+            scf.YieldOp([tensor.insert(value, carried[0], place)])
+        with ir.InsertionPoint(choice.else_block):
+            scf.YieldOp(carried)
+        return choice.results
+
+    return loops(list(source.type.shape), [], [filled], share)
+
+
+def _better(operation: ir.Operation, corner: Values, offset: Values, best: Values) -> Sequence[ir.Value]:
+    """Whether a place was found, its element and the place, with one more place of the window looked at."""
+    operand = operation.operands[0]
+    found, value, *place = best
+    here = [arith.addi(*each) for each in zip(corner, offset, strict=True)]
+    choice = scf.IfOp(inside_of(here, operand), [each.type for each in best], has_else=True)
+    with ir.InsertionPoint(choice.then_block):
+        new = tensor.extract(operand, here)
+        [keeps] = inline_scalars(operation.regions[0].blocks[0], [value, new])
+        keeps = arith.andi(found, keeps)
+        values = [arith.select(keeps, *each) for each in zip([value, *place], [new, *here], strict=True)]
+        scf.YieldOp([_boolean(True), *values])
+    with ir.InsertionPoint(choice.else_block):
+        scf.YieldOp(best)
+    return choice.results
+
+
+def _numbers(operation: ir.Operation, name: str, otherwise: list[int]) -> list[int]:
+    if name not in operation.attributes:
+        return otherwise
+    attribute = operation.attributes[name]
+    if isinstance(attribute, ir.DenseElementsAttr):
+        return [int(each) for each in ir.DenseIntElementsAttr(attribute)]
+    return list(attribute)
+
+
+def _boolean(truth: bool) -> ir.Value:
+    return arith.constant(ir.IntegerType.get_signless(1), int(truth))
+
+
+# --- Regions of scalars -------------------------------------------------------------------------------------------
+
+
+Scalars = dict[ir.Value, ir.Value]
+
+
+def inline_scalars(block: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:
+    """What `block` returns for these scalars; the block stays as it is."""
+    known: Scalars = dict(zip(block.arguments, arguments, strict=True))
+    *operations, last = block.operations
+    for each in operations:
+        operation = each.operation
+        if operation.name in _RULES:
+            _RULES[operation.name](operation, known)
+        elif operation.regions or any(isinstance(one.type, ir.ShapedType) for one in operation.results):
+            raise UnsupportedOperationError(
+                f"{operation.name} in a region that computes one element of others is not lowered to linalg",
+                span_of(operation.location),
+                help="compare or combine elements by operations of scalars",
+            )
+        else:
+            _clone(operation, known)
+    return [_scalar(value, known) for value in last.operands]
+
+
+def _scalar(value: ir.Value, known: Scalars) -> ir.Value:
+    """The scalar of a tensor of rank 0, which may come from outside of the block."""
+    if value not in known:
+        known[value] = tensor.extract(value, []) if isinstance(value.type, ir.ShapedType) else value
+    return known[value]
+
+
+def _clone(operation: ir.Operation, known: Scalars) -> None:
+    copy = operation.clone()
+    for at, operand in enumerate(operation.operands):
+        copy.operands[at] = known.get(operand, operand)
+    known.update(zip(operation.results, copy.results, strict=True))
+
+
+def _generic(operation: ir.Operation, known: Scalars) -> None:
+    body = operation.regions[0].blocks[0]
+    for argument, operand in zip(body.arguments, operation.operands, strict=True):
+        if any(True for _ in argument.uses):
+            known[argument] = _scalar(operand, known)
+    *inner, last = body.operations
+    for each in inner:
+        _clone(each.operation, known)
+    known.update(zip(operation.results, [known.get(each, each) for each in last.operands], strict=True))
+
+
+def _constant(operation: ir.Operation, known: Scalars) -> None:
+    attribute = operation.attributes["value"]
+    if isinstance(operation.results[0].type, ir.ShapedType):
+        attribute = ir.DenseElementsAttr(attribute).get_splat_value()
+    known[operation.results[0]] = arith.ConstantOp(attribute.type, attribute).result
+
+
+def _extract(operation: ir.Operation, known: Scalars) -> None:
+    known[operation.results[0]] = _scalar(operation.operands[0], known)
+
+
+def _nothing(operation: ir.Operation, known: Scalars) -> None:
+    """A `tensor.empty` has no elements that somebody reads."""
+
+
+_RULES: dict[str, Callable[[ir.Operation, Scalars], None]] = {
+    "linalg.generic": _generic,
+    "arith.constant": _constant,
+    "tensor.extract": _extract,
+    "tensor.from_elements": _extract,
+    "tensor.empty": _nothing,
+}

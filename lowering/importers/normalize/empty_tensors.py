@@ -1,0 +1,79 @@
+"""Computations of tensors that have no elements become tensors that nothing was written into.
+
+Takes and gives a module on tensors, in place. Such an operation has nothing to compute; but some of them make views of
+memory that upstream's bufferization and verifier then find out of bounds. Refuses nothing.
+
+    %p = tensor.pad %x low[0, 1] high[0, 1] : tensor<0x3xf32> to tensor<0x5xf32>   ──►   %p = tensor.empty()
+    %i = tensor.insert_slice %none into %x …                                       ──►   %x
+"""
+
+from __future__ import annotations
+
+from mlirtri.dialect.bindings.mlir import all_operations, ir, linalg, operations_named, tensor
+from mlirtri.dialect.scalar import complex_parts
+from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.importers.normalize.arithmetic.rules import number
+from mlirtri.lowering.mlir.cloning import replace
+
+# --- Tensors without elements -------------------------------------------------------------------------------------
+
+
+PURE = ("linalg.", "tensor.", "arith.", "math.", "complex.")
+"""Dialects whose operations on tensors do nothing but give their results."""
+
+
+def replace_zero_sized(module: ir.Module, context: CompileContext) -> None:
+    """Rewrite all such operations of `module`."""
+    for operation in reversed(all_operations(module)):
+        if operation.name == "tensor.insert_slice" and _is_elementless(operation.operands[0]):
+            replace(operation, [operation.operands[1]])
+        elif operation.name != "tensor.empty" and operation.name.startswith(PURE) and _gives_nothing(operation):
+            with ir.InsertionPoint(operation), operation.location:
+                replace(
+                    operation, [tensor.empty(each.type.shape, each.type.element_type) for each in operation.results]
+                )
+
+
+def _gives_nothing(operation: ir.Operation) -> bool:
+    results = list(operation.results)
+    return bool(results) and all(_is_elementless(each) and each.type.has_static_shape for each in results)
+
+
+def _is_elementless(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.RankedTensorType) and 0 in value.type.shape
+
+
+# --- Tensors of undefined elements --------------------------------------------------------------------------------
+
+
+VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast", "tensor.extract_slice")
+"""What gives elements of its first operand, which are just as undefined."""
+
+
+def fill_undefined(module: ir.Module, context: CompileContext) -> None:
+    """Fill what is read before it is written."""
+    for empty in operations_named(module, "tensor.empty"):
+        readers = [use for use in empty.results[0].uses if _reads(use)]
+        if not readers or 0 in empty.results[0].type.shape:
+            # A number for what has no elements would be taken for one of a reduction of them.
+            continue
+        with ir.InsertionPoint.after(empty), empty.location:
+            filled = linalg.fill(_zero(empty.results[0].type.element_type), outs=[empty.results[0]])
+        for use in readers:
+            use.owner.operands[use.operand_number] = filled
+
+
+def _reads(use: ir.OpOperand) -> bool:
+    user = use.owner.operation
+    if user.name in VIEWS:
+        return any(_reads(each) for each in user.results[0].uses)
+    if user.name == "tensor.dim":
+        return False
+    if (maps := linalg.get_indexing_maps(user)) is None or not len(user.regions):
+        return True
+    is_output = use.operand_number >= len(maps) - len(user.results)
+    return not is_output or any(True for _ in user.regions[0].blocks[0].arguments[use.operand_number].uses)
+
+
+def _zero(kind: ir.Type) -> ir.Value:
+    return complex_parts.constant(0, 0, kind) if isinstance(kind, ir.ComplexType) else number(kind, 0)
