@@ -16,11 +16,12 @@ from mlirtri.lowering.codegen.passes.even_tasks import in_even_tasks
 from mlirtri.lowering.codegen.passes.streaming_stores import with_streaming_stores
 from mlirtri.lowering.codegen.targets import BUILD_PIPELINE, LOWERED_PIPELINE
 from mlirtri.lowering.runtime.torch_threads import TASKS
+from mlirtri.lowering.toolchain.tvm_attributes import IS_SCHEDULED, SCHEDULE_RULE
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Target, tirx, tvm
 
 _REMEMBERED = 256
 """Functions that were tried and not built yet: of one program, usually."""
-_NOT_LOWERED = ("global_symbol", "mlirtri.schedule", "tirx.is_scheduled")
+_NOT_LOWERED = ("global_symbol", SCHEDULE_RULE, IS_SCHEDULED)
 """Attributes that a function has only while its schedule is tried, or only when it is taken."""
 
 

@@ -10,11 +10,8 @@ from mlirtri.lowering.codegen.passes.index_bits import cast_index_bits
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.elementary import tir_pass as vector_math
 from mlirtri.lowering.toolchain import tvm_names
+from mlirtri.lowering.toolchain.tvm_attributes import EXACT_BUFFERS, IMPERATIVE
 
-IMPERATIVE = "mlirtri.imperative"
-"""Attribute of a PrimFunc that is statements, not a loop nest around one block."""
-EXACT_BUFFERS = "mlirtri.exact_buffers"
-"""Of functions whose buffers no pass can shrink: to find that out takes TVM seconds where blocks are many."""
 MOST_THREADS = 1024
 SHARED_BYTES = 48 * 1024
 """What one block may have on every CUDA device since sm_75, without opting in to more shared memory."""

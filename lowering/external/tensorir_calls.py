@@ -15,6 +15,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.base.tensor_type import TensorType, shown_shape
 from mlirtri.errors import KernelError, KernelTypeError
+from mlirtri.lowering.toolchain.tvm_attributes import IS_SCHEDULED
 from mlirtri.lowering.toolchain.tvm_names import (
     SCRIPT_NAMES,
     IRModule,
@@ -190,7 +191,7 @@ def _finished(function: PrimFunc, known: Mapping[Any, Any]) -> PrimFunc:
     if "op_pattern" in (function.attrs or {}):
         return fixed
     fixed = fixed.with_attr("op_pattern", OPAQUE)
-    return fixed.with_attr("tirx.is_scheduled", True) if _has_schedule(function) else fixed
+    return fixed.with_attr(IS_SCHEDULED, True) if _has_schedule(function) else fixed
 
 
 def _folded(node: Any) -> Any:

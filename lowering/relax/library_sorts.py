@@ -6,6 +6,7 @@ that name such a function have any: the language's own sorts are loops.
 
 from __future__ import annotations
 
+from mlirtri.lowering.toolchain.tvm_attributes import IS_SCHEDULED
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, relax, tvm
 from mlirtri.lowering.toolchain.tvm_passes import bindings_of, operator_of, relax_functions
 
@@ -26,5 +27,5 @@ def implement_sorts(mod: IRModule) -> IRModule:
         result = relax.backend.DispatchSortScan()(mod)
     for gv, function in result.functions_items():
         if isinstance(function, PrimFunc) and gv.name_hint not in before:
-            result.update_func(gv, function.with_attr({"op_pattern": OPAQUE, "tirx.is_scheduled": True}))
+            result.update_func(gv, function.with_attr({"op_pattern": OPAQUE, IS_SCHEDULED: True}))
     return result

@@ -7,8 +7,9 @@ two lines is cloned, one per line, since its blocks can carry only one.
 
 from __future__ import annotations
 
+from mlirtri.lowering.toolchain.tvm_attributes import BINDING_LOCATIONS, LOCATION
 from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, SBlock, ir, relax, structural_map
-from mlirtri.lowering.toolchain.tvm_passes import BINDING_LOCATIONS, LOCATION, relax_functions
+from mlirtri.lowering.toolchain.tvm_passes import relax_functions
 
 CALL_TIR = ir.Op.get("relax.call_tir")
 

@@ -19,9 +19,9 @@ from mlirtri.lowering.relax.protected_arithmetic import protect_arithmetic
 from mlirtri.lowering.relax.row_fusion import fuse_rows
 from mlirtri.lowering.tir.products import mark_products
 from mlirtri.lowering.tir.reshape_views import mark_views
+from mlirtri.lowering.toolchain.tvm_attributes import BINDING_LOCATIONS
 from mlirtri.lowering.toolchain.tvm_names import IRModule, relax
 from mlirtri.lowering.toolchain.tvm_passes import (
-    BINDING_LOCATIONS,
     CALLS,
     Pass,
     bindings_of,

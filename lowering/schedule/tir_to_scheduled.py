@@ -23,9 +23,9 @@ from mlirtri.lowering.external.vdevices import targets_in
 from mlirtri.lowering.schedule.cpu.rules import CPU_RULES
 from mlirtri.lowering.schedule.cuda.rules import CUDA_RULES
 from mlirtri.lowering.tir.blocks import NotStaticLoopsError, PartedLanesError
+from mlirtri.lowering.toolchain.tvm_attributes import IS_SCHEDULED, KERNEL_LOCATIONS, SCHEDULE_FAILURES, SCHEDULE_RULE
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Schedule
 from mlirtri.lowering.toolchain.tvm_passes import (
-    KERNEL_LOCATIONS,
     Pass,
     locations_of,
     place_of,
@@ -34,9 +34,6 @@ from mlirtri.lowering.toolchain.tvm_passes import (
     short_message,
 )
 
-RULE = "mlirtri.schedule"
-FAILURES = "mlirtri.schedule_failures"
-SCHEDULED = "tirx.is_scheduled"
 NAME = "global_symbol"
 Rule = Callable[[PrimFunc, Target], "Schedule | None"]
 
@@ -53,7 +50,7 @@ def lower(mod: IRModule, context: CompileContext) -> IRModule:
             mod = run_passes(mod, passes, context)
     for name, function in prim_funcs(mod):
         is_wanted = any(is_for(function, target.kind) for target in targets)
-        if is_wanted and SCHEDULED not in (function.attrs or {}):
+        if is_wanted and IS_SCHEDULED not in (function.attrs or {}):
             raise CodegenError(f"no schedule fits the kernel {name}", place_of(function))
     return mod
 
@@ -74,7 +71,7 @@ def schedule_one(function: PrimFunc, target: Target) -> PrimFunc:
     """One function by the rules of its target, which is in scope."""
     for name, rule in _rules(target):
         function = _apply(name, rule, function, target)
-        if SCHEDULED in (function.attrs or {}):
+        if IS_SCHEDULED in (function.attrs or {}):
             return function
     raise CodegenError("no schedule fits the kernel", place_of(function))
 
@@ -95,7 +92,7 @@ def _applying(name: str, rule: Rule, target: Target) -> Callable[[IRModule], IRM
     def run(mod: IRModule) -> IRModule:
         changed = {}
         for gv, function in mod.functions_items():
-            is_open = isinstance(function, PrimFunc) and SCHEDULED not in (function.attrs or {})
+            is_open = isinstance(function, PrimFunc) and IS_SCHEDULED not in (function.attrs or {})
             if is_open and is_for(function, target.kind):
                 # Rules try what they make, and what is tried under its own name need not be lowered again.
                 named = function.with_attr(NAME, gv.name_hint)
@@ -108,7 +105,7 @@ def _applying(name: str, rule: Rule, target: Target) -> Callable[[IRModule], IRM
 
 
 def _with_failure(function: PrimFunc, failure: str) -> PrimFunc:
-    return function.with_attr(FAILURES, [*(function.attrs or {}).get(FAILURES, []), failure])
+    return function.with_attr(SCHEDULE_FAILURES, [*(function.attrs or {}).get(SCHEDULE_FAILURES, []), failure])
 
 
 def _apply(name: str, rule: Rule, function: PrimFunc, target: Target) -> PrimFunc:
@@ -127,4 +124,4 @@ def _apply(name: str, rule: Rule, function: PrimFunc, target: Target) -> PrimFun
     if schedule is None:
         return function
     (scheduled,) = [each for each in schedule.mod.functions.values() if isinstance(each, PrimFunc)]
-    return scheduled.with_attr({RULE: name, SCHEDULED: True})
+    return scheduled.with_attr({SCHEDULE_RULE: name, IS_SCHEDULED: True})

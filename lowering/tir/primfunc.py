@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mlirtri.lowering.toolchain.tvm_attributes import LOCATION
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Range, SBlock, SBlockRealize, read_write_region, tirx
-from mlirtri.lowering.toolchain.tvm_passes import LOCATION
 
 _RESERVED = frozenset({"R", "T", "I", "cls", "Module", "tvm", "metadata"})
 

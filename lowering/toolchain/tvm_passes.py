@@ -14,14 +14,9 @@ from typing import Any
 
 from mlirtri.errors import KernelError, PassFailedError, Span
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.toolchain.tvm_attributes import BINDING_LOCATIONS, KERNEL_LOCATIONS, LOCATION
 from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, SBlock, ir, relax, structural_walk
 
-LOCATION = "mlirtri.loc"
-"""Annotation of an SBlock: ``"/abs/file.py:line:column"`` of the user's expression that it computes."""
-BINDING_LOCATIONS = "mlirtri.locations"
-"""Attribute of the Relax function: name of a binding to its ``"/abs/file.py:line:column"``."""
-KERNEL_LOCATIONS = "mlirtri.lines"
-"""Attribute of a scheduled PrimFunc: the locations of all its blocks, those that a schedule inlined away included."""
 CALLS = frozenset({
     "relax.call_tir", "relax.call_tir_inplace", "relax.call_packed", "relax.call_pure_packed", "relax.call_dps_packed",
     "relax.to_vdevice",

@@ -176,6 +176,7 @@ def _signature_before_buffers(module: Any, function: Any, path: Path) -> Any:
 
 
 def _of_relax(module: Any, path: Path) -> tuple[str, Interface]:
+    from mlirtri.lowering.mlir.attributes import BOUND
     from mlirtri.lowering.toolchain.tvm_names import relax
     from mlirtri.lowering.toolchain.tvm_passes import relax_functions
 
@@ -188,7 +189,7 @@ def _of_relax(module: Any, path: Path) -> tuple[str, Interface]:
     names = [parameter.name for parameter in function.params]
     types = [_relax_type(parameter.ty, name, path) for parameter in function.params]
     interface = _interface(names, types, [_relax_type(result, name, path) for result in results], _updates(function))
-    count = len(names) - len((function.attrs or {}).get("mlirtri.bound", []))
+    count = len(names) - len((function.attrs or {}).get(BOUND, []))
     return name, replace(interface, parameters=interface.parameters[:count], bound=interface.parameters[count:])
 
 

@@ -79,9 +79,8 @@ def _verify_mlir(stage: Stage, module: Any) -> None:
 
 
 def _relax_problems(mod: Any, stage: str, context: CompileContext) -> Iterable[Problem]:
-    from mlirtri.lowering.schedule.tir_to_scheduled import SCHEDULED
+    from mlirtri.lowering.toolchain.tvm_attributes import BINDING_LOCATIONS, IS_SCHEDULED
     from mlirtri.lowering.toolchain.tvm_passes import (
-        BINDING_LOCATIONS,
         CALLS,
         bindings_of,
         operator_of,
@@ -102,7 +101,7 @@ def _relax_problems(mod: Any, stage: str, context: CompileContext) -> Iterable[P
                 yield operator, span_of(locations.get(binding.var.name))
     if stage == "scheduled" and (context.target.is_cuda or context.schedule != "none"):
         for name, function in prim_funcs(mod):
-            if SCHEDULED not in (function.attrs or {}):
+            if IS_SCHEDULED not in (function.attrs or {}):
                 yield f"the unscheduled kernel {name}", place_of(function)
 
 

@@ -119,11 +119,11 @@ def tune(
 
 def _rules(kernel: Kernel) -> dict[str, str]:
     """The rule that scheduled each function of a kernel."""
-    from mlirtri.lowering.schedule.tir_to_scheduled import RULE
+    from mlirtri.lowering.toolchain.tvm_attributes import SCHEDULE_RULE
     from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 
     functions = prim_funcs(kernel.walked.records["scheduled"].ir)
-    return {name: str((function.attrs or {}).get(RULE, "none")) for name, function in functions}
+    return {name: str((function.attrs or {}).get(SCHEDULE_RULE, "none")) for name, function in functions}
 
 
 def _times(*kernels: Kernel) -> list[float | None]:

@@ -27,8 +27,9 @@ from mlirtri.lowering.linalg import rules as linalg_rules
 from mlirtri.lowering.relax import relax_to_tir
 from mlirtri.lowering.toolchain import mlir_passes
 from mlirtri.lowering.toolchain.mlir_passes import Pass as MlirPass
+from mlirtri.lowering.toolchain.tvm_attributes import LOCATION
 from mlirtri.lowering.toolchain.tvm_names import SBlock, structural_walk
-from mlirtri.lowering.toolchain.tvm_passes import LOCATION, Pass, locations_of, prim_funcs
+from mlirtri.lowering.toolchain.tvm_passes import Pass, locations_of, prim_funcs
 
 
 def halved(x):

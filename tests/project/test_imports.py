@@ -98,7 +98,7 @@ WALK = (
             "lowering.codegen.passes": "lowering.elementary lowering.runtime",
             "lowering.codegen": "lowering.codegen.passes lowering.elementary lowering.external lowering.runtime",
             "lowering.bridge.scalar": "dialect.bindings lowering.mlir",
-            "lowering.bridge.loops": "dialect.bindings lowering.bridge.scalar lowering.codegen lowering.mlir",
+            "lowering.bridge.loops": "dialect.bindings lowering.bridge.scalar lowering.mlir",
             "lowering.bridge": (
                 "dialect dialect.bindings dialect.ops lowering.bridge.loops lowering.bridge.scalar "
                 "lowering.external lowering.linalg lowering.mlir lowering.mlir_backend.bufferize "
@@ -115,7 +115,7 @@ WALK = (
                 "lowering.codegen lowering.schedule.cpu.common lowering.schedule.cpu.nests lowering.schedule.rows"
             ),
             "lowering.schedule.cpu.attention": (
-                "lowering.codegen lowering.schedule.cpu.common lowering.schedule.cpu.matmul "
+                "lowering.schedule.cpu.common lowering.schedule.cpu.matmul "
                 "lowering.schedule.cpu.rows lowering.schedule.rows"
             ),
             "lowering.schedule.cpu.loops": (
@@ -167,7 +167,7 @@ WALK = (
             "calls": "language lowering.mlir lowering.runtime",
             "compiler": (
                 "calls lowering.frontend lowering.mlir lowering.mlir_backend.bufferize "
-                "lowering.mlir_backend.llvm lowering.schedule lowering.schedule.meta lowering.sizes"
+                "lowering.mlir_backend.llvm lowering.schedule.meta lowering.sizes"
             ),
             "kernels": (
                 "calls compiler language lowering.device_pipelines lowering.frontend lowering.fusion "
@@ -181,7 +181,7 @@ WALK = (
                 "calls kernels lowering.importers.from_torch lowering.importers.from_torch.decompositions "
                 "lowering.importers.from_torch.graph_passes lowering.importers.from_torch.tracing programs"
             ),
-            "measure": "calls compiler kernels language lowering.schedule lowering.schedule.meta",
+            "measure": "calls compiler kernels language lowering.schedule.meta",
             "cli": "compiler kernels language lowering.runtime measure programs programs.torch_programs",
             "opt": "",
             "pages": (

@@ -20,11 +20,10 @@ from mlirtri.lowering.bridge.loops.statements import LoopTranslation, sequence, 
 from mlirtri.lowering.bridge.loops.values import Cell, Scalar, part_dtypes
 from mlirtri.lowering.bridge.scalar.rules import literal
 from mlirtri.lowering.tir.primfunc import index
+from mlirtri.lowering.toolchain.tvm_attributes import LOCATION, PARALLEL
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
-from mlirtri.lowering.toolchain.tvm_passes import LOCATION
 
-PARALLEL = "mlirtri.parallel"
 """Annotation of a For whose iterations are independent of each other."""
 
 

@@ -23,12 +23,11 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge.loops import control as loop_control
 from mlirtri.lowering.bridge.loops.statements import STATEMENTS, LoopTranslation, sequence
 from mlirtri.lowering.bridge.scalar.rules import SCALAR_RULES
-from mlirtri.lowering.codegen.targets import IMPERATIVE
 from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.mlir.reading import dtype_of, is_shaped
 from mlirtri.lowering.tir.primfunc import index
+from mlirtri.lowering.toolchain.tvm_attributes import IMPERATIVE, LOCATION
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Range, SBlock, SBlockRealize, tirx
-from mlirtri.lowering.toolchain.tvm_passes import LOCATION
 
 __all__ = ["ImperativeFunction", "build_imperative", "loop_control"]
 _OPAQUE = 8

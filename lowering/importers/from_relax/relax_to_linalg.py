@@ -25,10 +25,11 @@ from mlirtri.lowering.mlir.attributes import BOUND, DTYPE, set_signature
 from mlirtri.lowering.mlir.dense_constants import array_of, constant_of
 from mlirtri.lowering.mlir.imperative import UPDATED_BY
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
+from mlirtri.lowering.toolchain.tvm_attributes import BINDING_LOCATIONS
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, GlobalVar, IRModule, Target, relax, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
-from mlirtri.lowering.toolchain.tvm_passes import BINDING_LOCATIONS, relax_functions, run_pass, span_of
 from mlirtri.lowering.toolchain.tvm_passes import Pass as TvmPass
+from mlirtri.lowering.toolchain.tvm_passes import relax_functions, run_pass, span_of
 
 CLEANING = (
     Pass("canonicalize", "TIR computes every index anew"),

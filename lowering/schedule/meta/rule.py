@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import Any
 
 from mlirtri.errors import CodegenError, DeviceError
-from mlirtri.lowering.codegen.targets import IMPERATIVE, tvm_target
+from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.schedule_option import Budget, budget_of
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target
@@ -24,8 +24,9 @@ from mlirtri.lowering.external.device_functions import is_for
 from mlirtri.lowering.schedule.meta.process import Found, Tuner
 from mlirtri.lowering.schedule.meta.tuning_file import recall, remember
 from mlirtri.lowering.tir.blocks import leaf_blocks
+from mlirtri.lowering.toolchain.tvm_attributes import IMPERATIVE, KERNEL_LOCATIONS, LOCATION
 from mlirtri.lowering.toolchain.tvm_names import PINNED, IRModule, PrimFunc, Schedule, apply_trace, ir, tvm
-from mlirtri.lowering.toolchain.tvm_passes import KERNEL_LOCATIONS, LOCATION, place_of, prim_funcs
+from mlirtri.lowering.toolchain.tvm_passes import place_of, prim_funcs
 
 MAIN = "main"
 """The name that a function has in traces, which MetaSchedule gives it."""

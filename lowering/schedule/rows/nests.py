@@ -16,6 +16,7 @@ from typing import Any
 
 from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.blocks import CHEAP_CALLS
+from mlirtri.lowering.toolchain.tvm_attributes import LOCATION
 from mlirtri.lowering.toolchain.tvm_names import (
     Analyzer,
     PrimFunc,
@@ -28,7 +29,6 @@ from mlirtri.lowering.toolchain.tvm_names import (
     structural_walk,
     tirx,
 )
-from mlirtri.lowering.toolchain.tvm_passes import LOCATION
 
 
 class NotRows(Exception):

@@ -26,6 +26,7 @@ from mlirtri.lowering.codegen import build_modules, lowered_functions, scheduled
 from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.target import Target, as_target
 from mlirtri.lowering.schedule import tir_to_scheduled
+from mlirtri.lowering.toolchain.tvm_attributes import SCHEDULE_FAILURES
 from mlirtri.lowering.toolchain.tvm_names import relax
 from mlirtri.lowering.toolchain.tvm_passes import Pass, prim_funcs, run_passes
 from mlirtri.lowering.toolchain.tvm_text import parse
@@ -309,8 +310,7 @@ def test_no_cpu_rule_fails_on_common_kernels(make, shapes):
     """A rule that raises costs speed only, so that nothing else would show it."""
     scheduled = tir_to_scheduled.lower(tir_of(module(make, *shapes)), context_for())
     failures = {
-        name: list(map(str, function.attrs.get(tir_to_scheduled.FAILURES, ())))
-        for name, function in prim_funcs(scheduled)
+        name: list(map(str, function.attrs.get(SCHEDULE_FAILURES, ()))) for name, function in prim_funcs(scheduled)
     }
     assert {name: said for name, said in failures.items() if said} == {}
     assert "Fallback" not in rules_of(scheduled)

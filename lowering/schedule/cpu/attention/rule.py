@@ -14,7 +14,6 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.codegen.targets import EXACT_BUFFERS
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.attention.chains import Chain, chain_of, loads_of
@@ -30,6 +29,7 @@ from mlirtri.lowering.tir.products import Product
 from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.tir.tiles import counted, flat, replaced, spread, temporary
 from mlirtri.lowering.tir.vectors import INFINITY_BITS
+from mlirtri.lowering.toolchain.tvm_attributes import EXACT_BUFFERS
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Schedule, TensorLoad, structural_map, tirx
 
 LEAST_ROWS = 8

@@ -13,8 +13,8 @@ from typing import Any
 
 from mlirtri.lowering.schedule.cpu.loops.accesses import Access, Accesses, accesses_of
 from mlirtri.lowering.tir.linear_forms import Linear, LoopRange, least, range_of, variable
+from mlirtri.lowering.toolchain.tvm_attributes import PARALLEL
 
-PARALLEL = "mlirtri.parallel"
 """Annotation of a `For` whose iterations are independent."""
 _MOST_PAIRS = 4000
 """Pairs of accesses that are compared for one loop; a body with more takes longer than it gains."""

@@ -16,7 +16,6 @@ from typing import Any
 
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, last_strip, rest_loop, strip_loop
-from mlirtri.lowering.schedule.cpu.loops.dependence import PARALLEL
 from mlirtri.lowering.schedule.cpu.loops.fusion import fused
 from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED, prepare, with_parts
 from mlirtri.lowering.schedule.cpu.loops.products import with_products
@@ -34,9 +33,9 @@ from mlirtri.lowering.schedule.cpu.loops.vector_choice import (
 )
 from mlirtri.lowering.tir.linear_forms import Linear, LoopRange, least, linear, range_of
 from mlirtri.lowering.tir.statements import fresh, index, sequence, whole, with_body
+from mlirtri.lowering.toolchain.tvm_attributes import IMPERATIVE, PARALLEL
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, SBlockRealize, Schedule, structural_map, tirx
 
-IMPERATIVE = "mlirtri.imperative"
 """Attribute of a PrimFunc that is statements, not a loop nest around one block."""
 ROWS = 8
 """Rows that a product does together, so that what it reads of its right operand is used for each."""

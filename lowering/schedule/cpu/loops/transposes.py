@@ -25,10 +25,10 @@ from mlirtri.lowering.schedule.cpu.common.transposes import (
 )
 from mlirtri.lowering.schedule.cpu.common.vector_stores import vector_store
 from mlirtri.lowering.schedule.cpu.loops.accesses import Access, accesses_of
-from mlirtri.lowering.schedule.cpu.loops.dependence import PARALLEL
 from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, lanes_of, step_of
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, minus, new_buffer, plus, sequence, substituted
+from mlirtri.lowering.toolchain.tvm_attributes import PARALLEL
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
 
 

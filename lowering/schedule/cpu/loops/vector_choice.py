@@ -13,7 +13,7 @@ from mlirtri.lowering.codegen.targets import vector_bits
 from mlirtri.lowering.schedule.cpu.common.parallel import worth
 from mlirtri.lowering.schedule.cpu.common.vector_stores import PARTS
 from mlirtri.lowering.schedule.cpu.loops.accesses import Access, Accesses, accesses_of
-from mlirtri.lowering.schedule.cpu.loops.dependence import PARALLEL
+from mlirtri.lowering.toolchain.tvm_attributes import PARALLEL
 from mlirtri.lowering.toolchain.tvm_names import structural_walk, tirx
 
 GOOD = 0.6

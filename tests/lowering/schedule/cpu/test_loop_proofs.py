@@ -10,7 +10,8 @@ from loop_functions import CUBE, MATRIX, VECTOR, arguments_of, body_of, function
 
 from mlirtri.lowering.schedule.cpu.loops.fusion import fused
 from mlirtri.lowering.schedule.cpu.loops.interchange import prepare
-from mlirtri.lowering.schedule.cpu.loops.rule import IMPERATIVE, loops, scheduled
+from mlirtri.lowering.schedule.cpu.loops.rule import loops, scheduled
+from mlirtri.lowering.toolchain.tvm_attributes import IMPERATIVE
 from mlirtri.lowering.toolchain.tvm_names import structural_walk, tirx
 
 PROOFS = {
