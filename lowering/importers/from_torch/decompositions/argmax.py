@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+
 aten = torch.ops.aten
 
 
@@ -72,11 +74,9 @@ def pooled(operator: Any, rank: int) -> Callable[..., Any]:
 _SETTLED = threading.local()
 
 argmax, argmin = place_of(torch.amax), place_of(torch.amin)
-POSITIONS: dict[Any, Callable[..., Any]] = {
-    aten.argmax.default: argmax,
-    aten.argmin.default: argmin,
-    aten.max.dim: with_place(torch.amax, argmax),
-    aten.min.dim: with_place(torch.amin, argmin),
-    aten.max_pool2d_with_indices.default: pooled(aten.max_pool2d_with_indices.default, 2),
-    aten.max_pool3d_with_indices.default: pooled(aten.max_pool3d_with_indices.default, 3),
-}
+decomposes(aten.argmax.default)(argmax)
+decomposes(aten.argmin.default)(argmin)
+decomposes(aten.max.dim)(with_place(torch.amax, argmax))
+decomposes(aten.min.dim)(with_place(torch.amin, argmin))
+decomposes(aten.max_pool2d_with_indices.default)(pooled(aten.max_pool2d_with_indices.default, 2))
+decomposes(aten.max_pool3d_with_indices.default)(pooled(aten.max_pool3d_with_indices.default, 3))

@@ -10,11 +10,12 @@ kernels of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -22,6 +23,7 @@ Tensor = torch.Tensor
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
+@decomposes(aten.scaled_dot_product_attention.default)
 def attention(
     query: Tensor,
     key: Tensor,
@@ -59,6 +61,7 @@ def _shared(x: Tensor, heads: int) -> Tensor:
     return x.unsqueeze(-3).expand(*x.shape[:-2], times, length, depth).reshape(*x.shape[:-3], heads, length, depth)
 
 
+@decomposes(aten._native_multi_head_attention.default)
 def multi_head(
     query: Tensor,
     key: Tensor,
@@ -96,6 +99,7 @@ def _hidden(mask: Tensor, mask_type: int | None) -> Tensor:
     return mask[:, None, None, :] if mask_type == 1 else mask
 
 
+@decomposes(aten._transformer_encoder_layer_fwd.default)
 def encoder_layer(
     src: Tensor,
     embed_dim: int,
@@ -146,10 +150,3 @@ def attention_unless_cast(query: Tensor, *arguments: Any, **options: Any) -> Ten
     is_cast = torch.is_autocast_enabled(query.device.type)
     operator = F.scaled_dot_product_attention if is_cast else attention
     return operator(query, *arguments, **options)
-
-
-ATTENTION: dict[Any, Callable[..., Any]] = {
-    aten.scaled_dot_product_attention.default: attention,
-    aten._native_multi_head_attention.default: multi_head,
-    aten._transformer_encoder_layer_fwd.default: encoder_layer,
-}

@@ -5,10 +5,11 @@ Views of the same width stay: `lowering/importers/from_torch/repairs.py` lowers 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
 aten = torch.ops.aten
 
@@ -18,6 +19,7 @@ FRACTIONS = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 23, torch.floa
 """How many bits there are below the exponent's."""
 
 
+@decomposes(aten.view.dtype)
 def seen_as(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The same bytes as elements of another width, the lowest first."""
     before, after = x.element_size(), dtype.itemsize
@@ -43,6 +45,7 @@ def _joined(bits: torch.Tensor, width: int) -> torch.Tensor:
     return whole
 
 
+@decomposes(aten.signbit.default)
 def signbit(x: torch.Tensor) -> torch.Tensor:
     """Whether a number has a minus, zeros and NaN too."""
     if x.dtype == torch.bool or not x.dtype.is_signed:
@@ -50,6 +53,7 @@ def signbit(x: torch.Tensor) -> torch.Tensor:
     return _bits(x) < 0 if x.dtype.is_floating_point else x < 0
 
 
+@decomposes(aten.copysign.Tensor, aten.copysign.Scalar)
 def copysign(x: torch.Tensor, y: Any) -> torch.Tensor:
     """``x`` with the sign of ``y``"""
     kind = torch.result_type(x, y)
@@ -59,6 +63,7 @@ def copysign(x: torch.Tensor, y: Any) -> torch.Tensor:
     return torch.where(signbit(x) == signbit(other), x, -x)
 
 
+@decomposes(aten.nextafter.default)
 def nextafter(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The next number from ``x`` on the way to ``y``: the numbers of one sign are in the order of their bits."""
     x, y = torch.broadcast_tensors(x, y)
@@ -70,6 +75,7 @@ def nextafter(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.where(x == y, y, torch.where(torch.isnan(x) | torch.isnan(y), x + y, beside))
 
 
+@decomposes(aten.frexp.Tensor)
 def fraction_and_exponent(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """`torch.frexp`: what has no leading bit is multiplied by a power of 2 first."""
     digits = FRACTIONS[x.dtype]
@@ -84,13 +90,3 @@ def fraction_and_exponent(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _bits(x: torch.Tensor) -> torch.Tensor:
     return x.view(INTEGERS[x.element_size()])
-
-
-BITS: dict[Any, Callable[..., Any]] = {
-    aten.view.dtype: seen_as,
-    aten.signbit.default: signbit,
-    aten.copysign.Tensor: copysign,
-    aten.copysign.Scalar: copysign,
-    aten.nextafter.default: nextafter,
-    aten.frexp.Tensor: fraction_and_exponent,
-}

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+
 aten = torch.ops.aten
 
 
@@ -33,21 +35,25 @@ def _settled(x: Any, kind: torch.dtype) -> Any:
     return x.to(kind) if isinstance(x, torch.Tensor) else x
 
 
+@decomposes(aten.add.Scalar)
 def add(x: Any, y: Any, *, alpha: Any = 1) -> torch.Tensor:
     """``x + alpha * y``"""
     return _by_parts(x, y, lambda a, b, c, d: (a + c, b + d), alpha)
 
 
+@decomposes(aten.sub.Scalar)
 def subtract(x: Any, y: Any, *, alpha: Any = 1) -> torch.Tensor:
     """``x - alpha * y``"""
     return _by_parts(x, y, lambda a, b, c, d: (a - c, b - d), alpha)
 
 
+@decomposes(aten.mul.Scalar)
 def multiply(x: Any, y: Any) -> torch.Tensor:
     """``x * y``"""
     return _by_parts(x, y, lambda a, b, c, d: (a * c - b * d, a * d + b * c))
 
 
+@decomposes(aten.div.Tensor, aten.div.Scalar)
 def divide(x: Any, y: Any) -> torch.Tensor:
     """``x / y``, the divisor scaled so that its square neither overflows nor vanishes."""
     kind = torch.result_type(x, y)
@@ -84,6 +90,7 @@ def absolute(x: torch.Tensor) -> torch.Tensor:
     return torch.hypot(x.real, x.imag) if x.dtype.is_complex else NotImplemented
 
 
+@decomposes(aten.angle.default)
 def angle(x: torch.Tensor) -> torch.Tensor:
     """The argument of a complex number; of a real one it is 0 or pi, of NaN itself."""
     if x.dtype.is_complex:
@@ -92,11 +99,13 @@ def angle(x: torch.Tensor) -> torch.Tensor:
     return torch.where(torch.isnan(x), x, turned.to(x.dtype)) if x.dtype.is_floating_point else turned
 
 
+@decomposes(aten.polar.default)
 def polar(size: torch.Tensor, angle: torch.Tensor) -> torch.Tensor:
     """A complex number by its absolute value and its argument."""
     return torch.complex(size * torch.cos(angle), size * torch.sin(angle))
 
 
+@decomposes(aten._conj.default, aten.conj_physical.default, aten._conj_physical.default)
 def conjugate(x: torch.Tensor) -> torch.Tensor:
     """``x`` with the other imaginary part."""
     if not x.dtype.is_complex:
@@ -106,6 +115,7 @@ def conjugate(x: torch.Tensor) -> torch.Tensor:
     return torch.complex(x.real, -x.imag)
 
 
+@decomposes(torch.ops.prims.convert_element_type.default)
 def converted(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """From, to, or between complex numbers."""
     if not x.dtype.is_complex and not dtype.is_complex:
@@ -127,6 +137,7 @@ def total(x: torch.Tensor, dim: Any = None, keepdim: bool = False, *, dtype: tor
     return torch.complex(x.real.sum(dim, keepdim), x.imag.sum(dim, keepdim))
 
 
+@decomposes(aten.neg.default)
 def negative(x: torch.Tensor) -> torch.Tensor:
     """``-x``; torch-mlir negates integers in float32."""
     if x.dtype.is_complex:
@@ -134,37 +145,7 @@ def negative(x: torch.Tensor) -> torch.Tensor:
     return NotImplemented if x.dtype.is_floating_point else torch.zeros((), dtype=x.dtype, device=x.device) - x
 
 
+@decomposes(aten._neg_view.default)
 def negative_view(x: torch.Tensor) -> torch.Tensor:
     """What torch leaves to be negated: the imaginary part of a conjugate."""
     return torch.neg(x)
-
-
-def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """``x @ y``"""
-    if not x.dtype.is_complex:
-        return NotImplemented
-    a, b, c, d = x.real, x.imag, y.real, y.imag
-    return torch.complex(a @ c - b @ d, a @ d + b @ c)
-
-
-COMPLEX: dict[Any, Callable[..., Any]] = {
-    aten.add.Tensor: add,
-    aten.add.Scalar: add,
-    aten.sub.Tensor: subtract,
-    aten.sub.Scalar: subtract,
-    aten.mul.Tensor: multiply,
-    aten.mul.Scalar: multiply,
-    aten.div.Tensor: divide,
-    aten.div.Scalar: divide,
-    torch.ops.prims.convert_element_type.default: converted,
-    aten.angle.default: angle,
-    aten.polar.default: polar,
-    aten._conj.default: conjugate,
-    aten.conj_physical.default: conjugate,
-    aten._conj_physical.default: conjugate,
-    aten.sum.dim_IntList: total,
-    aten.neg.default: negative,
-    aten._neg_view.default: negative_view,
-    aten.mm.default: product,
-    aten.bmm.default: product,
-}

@@ -12,13 +12,14 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decompositions.complex_moves import products_so_far
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes_complex
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
 Rule = Callable[..., Any]
 
 
+@decomposes_complex(aten.sqrt.default)
 def sqrt(z: Tensor) -> Tensor:
     """The root with a real part that is not negative."""
     a, b = z.real, z.imag
@@ -28,6 +29,7 @@ def sqrt(z: Tensor) -> Tensor:
     return torch.complex(torch.where(torch.isinf(b), torch.abs(b), real), torch.where(torch.isinf(b), b, imaginary))
 
 
+@decomposes_complex(aten.log.default)
 def log(z: Tensor) -> Tensor:
     """Near the unit circle ``|z|² - 1`` is taken from the parts, of float32 in float64."""
     a, b = torch.abs(z.real).double(), torch.abs(z.imag).double()
@@ -40,6 +42,7 @@ def log(z: Tensor) -> Tensor:
     )
 
 
+@decomposes_complex(aten.log1p.default)
 def log1p(z: Tensor) -> Tensor:
     """Far from zero the logarithm of ``1 + z``, as squares overflow there."""
     a, b = z.real, z.imag
@@ -48,6 +51,7 @@ def log1p(z: Tensor) -> Tensor:
     return torch.complex(torch.where(is_near, near, torch.log(torch.hypot(1 + a, b))), torch.atan2(b, 1 + a))
 
 
+@decomposes_complex(aten.sigmoid.default)
 def sigmoid(z: Tensor) -> Tensor:
     """``1 / (1 + e**-z)``, or of negative real parts ``e**z / (1 + e**z)``: neither overflows."""
     is_negative = z.real < 0
@@ -56,6 +60,7 @@ def sigmoid(z: Tensor) -> Tensor:
     return above / (1 + power)
 
 
+@decomposes_complex(aten.exp.default)
 def exp(z: Tensor) -> Tensor:
     a, b = z.real, z.imag
     size, root = torch.exp(a), torch.exp(a / 2)
@@ -86,18 +91,21 @@ def _lengthened(size: Tensor, root: Tensor, factor: Tensor) -> Tensor:
     return torch.where(factor == 0, factor, found)
 
 
+@decomposes_complex(aten.expm1.default)
 def expm1(z: Tensor) -> Tensor:
     a, b = z.real, z.imag
     half = torch.sin(b / 2)
     return torch.complex(torch.expm1(a) * torch.cos(b) - 2 * half * half, torch.exp(a) * torch.sin(b))
 
 
+@decomposes_complex(aten.sinh.default)
 def sinh(z: Tensor) -> Tensor:
     along, across = _hyperbolic(z)
     cosine, sine = _direction(torch.abs(z.real), z.imag)
     return torch.complex(along(cosine), across(sine))
 
 
+@decomposes_complex(aten.cosh.default)
 def cosh(z: Tensor) -> Tensor:
     along, across = _hyperbolic(z)
     cosine, sine = _direction(torch.abs(z.real), z.imag)
@@ -115,6 +123,7 @@ def _hyperbolic(z: Tensor) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor
     )
 
 
+@decomposes_complex(aten.tanh.default)
 def tanh(z: Tensor) -> Tensor:
     a, b = z.real, z.imag
     level, narrow = torch.tanh(a), 1 / torch.cosh(a)
@@ -124,10 +133,12 @@ def tanh(z: Tensor) -> Tensor:
     return torch.complex(torch.where((a == 0) & torch.isnan(slope), a, real), torch.where(b == 0, b, imaginary))
 
 
+@decomposes_complex(aten.asinh.default)
 def asinh(z: Tensor) -> Tensor:
     return _turned_back(asin(_turned(z)))
 
 
+@decomposes_complex(aten.asin.default)
 def asin(z: Tensor) -> Tensor:
     below, above = sqrt(torch.complex(1 - z.real, -z.imag)), sqrt(torch.complex(1 + z.real, z.imag))
     real = torch.atan2(z.real, below.real * above.real - below.imag * above.imag)
@@ -152,6 +163,7 @@ def _far_asinh(z: Tensor) -> Tensor:
     return torch.complex(size, torch.where(torch.isinf(b), across, angle))
 
 
+@decomposes_complex(aten.acos.default)
 def acos(z: Tensor) -> Tensor:
     below, above = sqrt(torch.complex(1 - z.real, -z.imag)), sqrt(torch.complex(1 + z.real, z.imag))
     imaginary = torch.asinh(above.real * below.imag - above.imag * below.real)
@@ -160,6 +172,7 @@ def acos(z: Tensor) -> Tensor:
     return _unless_finite(z, torch.complex(math.pi / 2 - far.real, -far.imag), near)
 
 
+@decomposes_complex(aten.acosh.default)
 def acosh(z: Tensor) -> Tensor:
     a, b = z.real, z.imag
     below, above = sqrt(torch.complex(a - 1, b)), sqrt(torch.complex(a + 1, b))
@@ -171,6 +184,7 @@ def acosh(z: Tensor) -> Tensor:
     return _unless_finite(z, far, torch.complex(real, 2 * torch.atan2(below.imag, above.real)))
 
 
+@decomposes_complex(aten.atanh.default)
 def atanh(z: Tensor) -> Tensor:
     """Of a positive real part, where nothing cancels; beside 1 the square of the imaginary part vanishes."""
     a, b = torch.abs(z.real), torch.abs(z.imag)
@@ -214,6 +228,7 @@ def _turned_back(z: Tensor) -> Tensor:
     return torch.complex(z.imag, -z.real)
 
 
+@decomposes_complex(aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor, aten.pow.Scalar)
 def power(z: Any, exponent: Any) -> Tensor:
     """``z ** exponent``; small whole exponents are products."""
     kind = torch.result_type(z, exponent)
@@ -237,6 +252,7 @@ def _whole_power(z: Tensor, exponent: int) -> Tensor:
     return reciprocal(found) if exponent < 0 else found
 
 
+@decomposes_complex(aten.reciprocal.default)
 def reciprocal(z: Tensor) -> Tensor:
     """Smith's algorithm (Communications of the ACM 5(8), 1962); of zero it is infinite along the real axis."""
     a, b = z.real, z.imag
@@ -279,6 +295,7 @@ def _of_kind(z: Any, kind: torch.dtype) -> Tensor:
     return torch.complex(real, imaginary)
 
 
+@decomposes_complex(aten.prod.dim_int)
 def product(z: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
     """The product along an axis, by halves, or of all."""
     z = z if dtype is None else z.to(dtype)
@@ -308,6 +325,7 @@ def of_sizes(operator: Any) -> Rule:
     return lambda z, *arguments, **options: operator(torch.abs(z), *arguments, **options)
 
 
+@decomposes_complex(aten.var.correction)
 def variance(z: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Tensor:
     """That of both parts together."""
     return sum(aten.var.correction(part, dim, correction=correction, keepdim=keepdim) for part in _parts(z))  # type: ignore[return-value]
@@ -322,6 +340,7 @@ def _scaled(z: Tensor, factor: float) -> Tensor:
     return torch.complex(z.real * factor, z.imag * factor)
 
 
+@decomposes_complex(aten.sgn.default)
 def sign(z: Tensor) -> Tensor:
     """``z / |z|``, and 0 of 0."""
     size = torch.abs(z)
@@ -332,63 +351,21 @@ def _parts(z: Tensor) -> tuple[Tensor, Tensor]:
     return z.real, z.imag
 
 
-FUNCTIONS: dict[Any, Rule] = {
-    aten.sqrt.default: sqrt,
-    aten.rsqrt.default: lambda z: reciprocal(sqrt(z)),
-    aten.reciprocal.default: reciprocal,
-    aten.square.default: lambda z: z * z,
-    aten.log.default: log,
-    aten.log2.default: lambda z: _scaled(log(z), 1 / math.log(2)),
-    aten.log10.default: lambda z: _scaled(log(z), 1 / math.log(10)),
-    aten.log1p.default: log1p,
-    aten.exp.default: exp,
-    aten.expm1.default: expm1,
-    aten.exp2.default: lambda z: exp(_scaled(z, math.log(2))),
-    aten.sigmoid.default: sigmoid,
-    aten.sinh.default: sinh,
-    aten.cosh.default: cosh,
-    aten.tanh.default: tanh,
-    aten.sin.default: of_turned(sinh),
-    aten.cos.default: lambda z: cosh(_turned(z)),
-    aten.tan.default: of_turned(tanh),
-    aten.asin.default: asin,
-    aten.acos.default: acos,
-    aten.atan.default: of_turned(atanh),
-    aten.asinh.default: asinh,
-    aten.acosh.default: acosh,
-    aten.atanh.default: atanh,
-    aten.pow.Tensor_Scalar: power,
-    aten.pow.Tensor_Tensor: power,
-    aten.pow.Scalar: power,
-    aten.isnan.default: either(torch.isnan),
-    aten.isinf.default: either(torch.isinf),
-    aten.isfinite.default: lambda z: torch.isfinite(z.real) & torch.isfinite(z.imag),
-    aten.sgn.default: sign,
-    aten.mean.default: of_parts(aten.mean.default),
-    aten.sum.default: of_parts(aten.sum.default),
-    aten.cumsum.default: of_parts(aten.cumsum.default),
-    aten.cumprod.default: products_so_far,
-    aten.prod.default: lambda z, *, dtype=None: product(z, dtype=dtype),
-    aten.prod.dim_int: product,
-    aten.var.correction: variance,
-    aten.linalg_vector_norm.default: of_sizes(aten.linalg_vector_norm.default),
-    aten.norm.ScalarOpt_dim: of_sizes(aten.norm.ScalarOpt_dim),
-}
-
-
-def with_complex(table: dict[Any, Rule]) -> dict[Any, Rule]:
-    """`table` with these rules before its own."""
-    return {**table, **{operator: _first(rule, table.get(operator)) for operator, rule in FUNCTIONS.items()}}
-
-
-def _is_complex(each: Any) -> bool:
-    return isinstance(each, Tensor) and each.dtype.is_complex
-
-
-def _first(rule: Rule, otherwise: Rule | None) -> Rule:
-    def apply(*arguments: Any, **options: Any) -> Any:
-        if any(type(each) is complex or _is_complex(each) for each in arguments[:2]):
-            return rule(*arguments, **options)
-        return NotImplemented if otherwise is None else otherwise(*arguments, **options)
-
-    return apply
+decomposes_complex(aten.rsqrt.default)(lambda z: reciprocal(sqrt(z)))
+decomposes_complex(aten.square.default)(lambda z: z * z)
+decomposes_complex(aten.log2.default)(lambda z: _scaled(log(z), 1 / math.log(2)))
+decomposes_complex(aten.log10.default)(lambda z: _scaled(log(z), 1 / math.log(10)))
+decomposes_complex(aten.exp2.default)(lambda z: exp(_scaled(z, math.log(2))))
+decomposes_complex(aten.sin.default)(of_turned(sinh))
+decomposes_complex(aten.cos.default)(lambda z: cosh(_turned(z)))
+decomposes_complex(aten.tan.default)(of_turned(tanh))
+decomposes_complex(aten.atan.default)(of_turned(atanh))
+decomposes_complex(aten.isnan.default)(either(torch.isnan))
+decomposes_complex(aten.isinf.default)(either(torch.isinf))
+decomposes_complex(aten.isfinite.default)(lambda z: torch.isfinite(z.real) & torch.isfinite(z.imag))
+decomposes_complex(aten.mean.default)(of_parts(aten.mean.default))
+decomposes_complex(aten.sum.default)(of_parts(aten.sum.default))
+decomposes_complex(aten.cumsum.default)(of_parts(aten.cumsum.default))
+decomposes_complex(aten.prod.default)(lambda z, *, dtype=None: product(z, dtype=dtype))
+decomposes_complex(aten.linalg_vector_norm.default)(of_sizes(aten.linalg_vector_norm.default))
+decomposes_complex(aten.norm.ScalarOpt_dim)(of_sizes(aten.norm.ScalarOpt_dim))

@@ -6,23 +6,28 @@ a complex number is zero, and products so far.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+from mlirtri.lowering.importers.from_torch.decompositions.rules import (
+    Rule,
+    creates_complex,
+    decomposes,
+    decomposes_complex,
+)
+
 aten = torch.ops.aten
 Tensor = torch.Tensor
-Rule = Callable[..., Any]
 
 
-def moved(operator: Any, otherwise: Rule | None, number: int | None) -> Rule:
+def moved(operator: Any, number: int | None) -> Rule:
     """The operator on the parts of what is complex; argument `number`, if any, is an element and no place."""
 
     def apply(*arguments: Any, **options: Any) -> Any:
         if not arguments[0].dtype.is_complex:
-            return NotImplemented if otherwise is None else otherwise(*arguments, **options)
+            return NotImplemented
         if number is not None:
             value = arguments[number] if number < len(arguments) else 0
             arguments = (*arguments[:number], value if isinstance(value, Tensor) else complex(value))
@@ -47,7 +52,7 @@ def parts_of(x: Tensor) -> tuple[Tensor, Tensor]:
     return (x.real, x.imag) if x.dtype.is_complex else (x, torch.zeros_like(x))
 
 
-def made(operator: Any, otherwise: Rule | None, number: int | None) -> Rule:
+def made(operator: Any, number: int | None) -> Rule:
     """A tensor filled with a number, which argument `number` is; None where the operator says it."""
 
     def apply(*arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Any:
@@ -56,8 +61,7 @@ def made(operator: Any, otherwise: Rule | None, number: int | None) -> Rule:
         kind = dtype or (first.dtype if isinstance(first, Tensor) else None)
         is_complex = kind.is_complex if kind else type(value) is complex
         if not is_complex:
-            options = options if dtype is None else {**options, "dtype": dtype}
-            return NotImplemented if otherwise is None else otherwise(*arguments, **options)
+            return NotImplemented
         kind = (kind or torch.get_default_dtype().to_complex()).to_real()
         if number is None:
             part = operator(*arguments, dtype=kind, **options)
@@ -69,6 +73,7 @@ def made(operator: Any, otherwise: Rule | None, number: int | None) -> Rule:
     return apply
 
 
+@decomposes(aten.where.self)
 def chosen(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """`torch.where` of which one or both are complex."""
     kind = torch.result_type(x, y)
@@ -78,55 +83,30 @@ def chosen(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return torch.complex(torch.where(condition, a, c), torch.where(condition, b, d))
 
 
-def truth(operator: Any, otherwise: Rule | None) -> Rule:
+def truth(operator: Any) -> Rule:
     """`any` or `all` of what is not zero."""
-
-    def apply(z: Tensor, *arguments: Any, **options: Any) -> Any:
-        if z.dtype.is_complex:
-            return operator((z.real != 0) | (z.imag != 0), *arguments, **options)
-        return NotImplemented if otherwise is None else otherwise(z, *arguments, **options)
-
-    return apply
+    return lambda z, *arguments, **options: operator((z.real != 0) | (z.imag != 0), *arguments, **options)
 
 
-def logical(operator: Any, otherwise: Rule | None) -> Rule:
+def logical(operator: Any) -> Rule:
     """An operator on what is not zero."""
-
-    def apply(*arguments: Tensor) -> Any:
-        if any(each.dtype.is_complex for each in arguments):
-            return operator(*(each != 0 for each in arguments))
-        return NotImplemented if otherwise is None else otherwise(*arguments)
-
-    return apply
+    return lambda *arguments: operator(*(each != 0 for each in arguments))
 
 
-def spread(otherwise: Rule | None) -> Rule:
+@decomposes_complex(aten.var_mean.correction)
+def spread(z: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     """Variance and mean."""
-
-    def apply(z: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
-        if not z.dtype.is_complex:
-            rule = otherwise or (lambda *_, **__: NotImplemented)
-            return rule(z, dim, correction=correction, keepdim=keepdim)
-        mean = torch.mean(z, list(dim) if dim else list(range(z.dim())), keepdim)
-        return aten.var.correction(z, dim, correction=correction, keepdim=keepdim), mean
-
-    return apply
+    mean = torch.mean(z, list(dim) if dim else list(range(z.dim())), keepdim)
+    return aten.var.correction(z, dim, correction=correction, keepdim=keepdim), mean
 
 
-LOGICAL = (aten.logical_not.default, aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default)
-
-
-def filled(otherwise: Rule | None) -> Rule:
+@decomposes_complex(aten.fill.Scalar)
+def filled(x: Tensor, number: Any) -> Any:
     """A tensor filled anew."""
-
-    def apply(x: Tensor, number: Any) -> Any:
-        if x.dtype.is_complex:
-            return torch.full_like(x, number)
-        return NotImplemented if otherwise is None else otherwise(x, number)
-
-    return apply
+    return torch.full_like(x, number) if x.dtype.is_complex else NotImplemented
 
 
+@decomposes_complex(aten.cumprod.default)
 def products_so_far(z: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
     """`torch.cumprod`, by steps that double."""
     z = z if dtype is None else z.to(dtype)
@@ -140,7 +120,7 @@ def products_so_far(z: Tensor, dim: int, *, dtype: torch.dtype | None = None) ->
     return z.clone()
 
 
-MOVED = {
+for _operator, _number in {
     aten.scatter.src: None,
     aten.scatter.value: 3,
     aten.scatter_add.default: None,
@@ -153,36 +133,30 @@ MOVED = {
     aten.index_fill.int_Scalar: 3,
     aten.triu.default: None,
     aten.tril.default: None,
-}
-"""With the argument that is an element."""
-MADE = {
+}.items():
+    decomposes_complex(_operator)(moved(_operator, _number))
+for _operator, _number in {
     aten.full.default: 1,
     aten.full_like.default: 1,
     aten.new_full.default: 2,
     aten.scalar_tensor.default: 0,
-    **{
-        operator: None
-        for operator in (
-            *(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default, aten.ones.default),
-            *(aten.ones_like.default, aten.new_ones.default, aten.empty.memory_format, aten.empty_like.default),
-            *(aten.new_empty.default,),
-        )
-    },
-}
-"""With the argument that is the number."""
-
-
-def with_moves(table: dict[Any, Rule]) -> dict[Any, Rule]:
-    """`table` with these rules before its own."""
-    return {
-        **table,
-        aten.fill.Scalar: filled(table.get(aten.fill.Scalar)),
-        aten.var_mean.correction: spread(table.get(aten.var_mean.correction)),
-        **{operator: logical(operator, table.get(operator)) for operator in LOGICAL},
-        **{operator: moved(operator, table.get(operator), number) for operator, number in MOVED.items()},
-        **{operator: made(operator, table.get(operator), number) for operator, number in MADE.items()},
-        **{
-            operator: truth(operator, table.get(operator))
-            for operator in (aten.any.default, aten.any.dim, aten.any.dims, aten.all.default, aten.all.dim)
-        },
-    }
+    aten.zeros.default: None,
+    aten.zeros_like.default: None,
+    aten.new_zeros.default: None,
+    aten.ones.default: None,
+    aten.ones_like.default: None,
+    aten.new_ones.default: None,
+    aten.empty.memory_format: None,
+    aten.empty_like.default: None,
+    aten.new_empty.default: None,
+}.items():
+    creates_complex(_operator)(made(_operator, _number))
+for _operator in (
+    aten.logical_not.default,
+    aten.logical_and.default,
+    aten.logical_or.default,
+    aten.logical_xor.default,
+):
+    decomposes_complex(_operator)(logical(_operator))
+for _operator in (aten.any.default, aten.any.dim, aten.any.dims, aten.all.default, aten.all.dim):
+    decomposes_complex(_operator)(truth(_operator))

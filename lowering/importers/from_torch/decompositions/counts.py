@@ -6,15 +6,15 @@ of them are refused when the kernel runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
+
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
 aten = torch.ops.aten
 MOST = 1 << 16
 
 
+@decomposes(aten.bincount.default)
 def counted(x: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0) -> torch.Tensor:
     """`torch.bincount`"""
     if not x.shape[0]:
@@ -31,6 +31,7 @@ def counted(x: torch.Tensor, weights: torch.Tensor | None = None, minlength: int
     return torch.zeros(places, dtype=kind, device=x.device).scatter_add(0, values, each)[:length]
 
 
+@decomposes(aten.repeat_interleave.Tensor)
 def repeated(repeats: torch.Tensor, *, output_size: int | None = None) -> torch.Tensor:
     """The places of `repeats`, each as often as its element says, of which `torch.repeat_interleave` reads."""
     kind, repeats = repeats.dtype, repeats.long()
@@ -49,9 +50,3 @@ def repeated(repeats: torch.Tensor, *, output_size: int | None = None) -> torch.
     marks = torch.zeros(MOST + 1, dtype=torch.int64, device=repeats.device)
     marks = marks.scatter_add(0, torch.clamp(ends, 0, MOST), torch.ones_like(ends))
     return torch.cumsum(marks, 0)[:length].to(kind)
-
-
-COUNTS: dict[Any, Callable[..., Any]] = {
-    aten.bincount.default: counted,
-    aten.repeat_interleave.Tensor: repeated,
-}

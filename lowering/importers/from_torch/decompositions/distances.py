@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+
 aten = torch.ops.aten
 
 
+@decomposes(aten._cdist_forward.default)
 def between(x: torch.Tensor, y: torch.Tensor, p: float, compute_mode: int | None) -> torch.Tensor:
     """Of all rows of `x` from all rows of `y`."""
     return torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, dim=-1)
 
 
+@decomposes(aten._pdist_forward.default)
 def among(x: torch.Tensor, p: float = 2) -> torch.Tensor:
     """Of all pairs of rows of one matrix, the first row's pairs first."""
     count = x.shape[0]
@@ -33,13 +36,7 @@ def _first(row: torch.Tensor, count: Any) -> torch.Tensor:
     return torch.div(row * (-row + (2 * count - 1)), 2, rounding_mode="trunc")
 
 
+@decomposes(aten.dist.default)
 def of_two(x: torch.Tensor, y: torch.Tensor, p: float = 2) -> torch.Tensor:
     """The norm of the difference."""
     return torch.linalg.vector_norm(x - y, p)
-
-
-DISTANCES: dict[Any, Callable[..., Any]] = {
-    aten._cdist_forward.default: between,
-    aten.dist.default: of_two,
-    aten._pdist_forward.default: among,
-}

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch._higher_order_ops.while_loop import while_loop_op
 
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 from mlirtri.lowering.importers.from_torch.decompositions.special import (
     complement,
     digamma,
@@ -146,6 +147,7 @@ def _with_term(count: Tensor, total: Tensor, at: Tensor, s: Tensor) -> tuple[Ten
     return count + 1, torch.where(is_summed, total + at**-s, total), torch.where(is_summed, at + 1, at)
 
 
+@decomposes(aten.polygamma.default)
 def polygamma(order: int, x: Tensor) -> Tensor:
     """The derivative of order `order` of the digamma function."""
     if order == 0:
@@ -156,19 +158,16 @@ def polygamma(order: int, x: Tensor) -> Tensor:
     return torch.where(x == math.inf, 0.0, result).to(result.dtype) if order == 1 else result
 
 
-DISTRIBUTIONS: dict[Any, Callable[..., Any]] = {
-    aten.special_i0e.default: in_float64(lambda x: _bessel(x, 0, True)),
-    aten.special_i1.default: in_float64(lambda x: _bessel(x, 1, False)),
-    aten.special_i1e.default: in_float64(lambda x: _bessel(x, 1, True)),
-    aten.special_erfcx.default: in_float64(scaled_complement),
-    aten.special_log_ndtr.default: in_float64(normal_logarithm),
-    aten.special_ndtri.default: in_float64(normal_inverse),
-    aten.special_entr.default: in_float64(entropy),
-    aten.special_xlog1py.default: of_two(x_log1p_y),
-    aten.special_xlog1py.other_scalar: of_two(x_log1p_y),
-    aten.special_xlog1py.self_scalar: of_two(x_log1p_y),
-    aten.special_zeta.default: of_two(zeta),
-    aten.special_zeta.other_scalar: of_two(zeta),
-    aten.special_zeta.self_scalar: of_two(zeta),
-    aten.polygamma.default: polygamma,
-}
+decomposes(aten.special_i0e.default)(in_float64(lambda x: _bessel(x, 0, True)))
+decomposes(aten.special_i1.default)(in_float64(lambda x: _bessel(x, 1, False)))
+decomposes(aten.special_i1e.default)(in_float64(lambda x: _bessel(x, 1, True)))
+decomposes(aten.special_erfcx.default)(in_float64(scaled_complement))
+decomposes(aten.special_log_ndtr.default)(in_float64(normal_logarithm))
+decomposes(aten.special_ndtri.default)(in_float64(normal_inverse))
+decomposes(aten.special_entr.default)(in_float64(entropy))
+decomposes(aten.special_xlog1py.default)(of_two(x_log1p_y))
+decomposes(aten.special_xlog1py.other_scalar)(of_two(x_log1p_y))
+decomposes(aten.special_xlog1py.self_scalar)(of_two(x_log1p_y))
+decomposes(aten.special_zeta.default)(of_two(zeta))
+decomposes(aten.special_zeta.other_scalar)(of_two(zeta))
+decomposes(aten.special_zeta.self_scalar)(of_two(zeta))

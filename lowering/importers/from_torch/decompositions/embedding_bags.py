@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
 aten = torch.ops.aten
 _SUM, _MEAN, _MAX = range(3)
@@ -14,6 +15,7 @@ _SUMMED_AT_ONCE = (torch.float32, torch.float16, torch.bfloat16)
 """Where torch sums these, it does not say to which bag a sample belongs, nor how many a bag has."""
 
 
+@decomposes(aten.embedding_bag.default, aten._embedding_bag.default, aten._embedding_bag_forward_only.default)
 def bagged(
     weight: torch.Tensor,
     indices: torch.Tensor,
@@ -50,6 +52,7 @@ def bagged(
     return found, bag, sizes, torch.zeros_like(sizes)
 
 
+@decomposes(aten.embedding_bag.padding_idx)
 def bagged_with_padding(weight: torch.Tensor, *arguments: Any) -> Any:
     """The same; a negative index of the padding, which is the last argument, counts from the end."""
     *arguments, padding = arguments
@@ -65,18 +68,10 @@ def _largest(rows: torch.Tensor, bag: torch.Tensor, counts: torch.Tensor, bags: 
     return torch.where(is_in.any(1).unsqueeze(-1), found, 0.0).to(rows.dtype)
 
 
+@decomposes(aten.embedding_renorm.default)
 def renormed(weight: torch.Tensor, indices: torch.Tensor, max_norm: float, norm_type: float) -> torch.Tensor:
     """The rows that are read, made no longer than `max_norm`."""
     norms = torch.linalg.vector_norm(weight, norm_type, -1, True)
     read = torch.zeros(weight.shape[0], dtype=torch.int64, device=weight.device)
     read = read.index_fill(0, indices.flatten().long(), 1).unsqueeze(-1)
     return torch.where((read != 0) & (norms > max_norm), weight * (max_norm / (norms + 1e-7)), weight)
-
-
-BAGS: dict[Any, Callable[..., Any]] = {
-    aten.embedding_renorm.default: renormed,
-    aten.embedding_bag.default: bagged,
-    aten.embedding_bag.padding_idx: bagged_with_padding,
-    aten._embedding_bag.default: bagged,
-    aten._embedding_bag_forward_only.default: bagged,
-}

@@ -9,16 +9,19 @@ from typing import Any
 import torch
 
 from mlirtri.lowering.importers.from_torch.decompositions import integers as torch_integers
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
 aten = torch.ops.aten
 
 
+@decomposes(aten.reciprocal.default)
 def reciprocal(x: torch.Tensor) -> torch.Tensor:
     """torch-mlir asserts that no element is zero; eager gives infinity."""
     result = torch.result_type(x, 1.0)
     return torch.ones((), dtype=result, device=x.device) / x
 
 
+@decomposes(aten.gelu.default)
 def gelu(x: torch.Tensor, *, approximate: str = "none") -> torch.Tensor:
     """torch-mlir divides by the root of 2, and has four digits of the approximation's constant."""
     wide = _wide(x)
@@ -28,6 +31,7 @@ def gelu(x: torch.Tensor, *, approximate: str = "none") -> torch.Tensor:
     return (0.5 * wide * (1 + torch.tanh(inner))).to(x.dtype)
 
 
+@decomposes(aten.elu.default)
 def elu(x: torch.Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> torch.Tensor:
     """torch-mlir takes 1 from an exponential, of which nothing is left near 0."""
     if not x.is_floating_point():
@@ -36,6 +40,7 @@ def elu(x: torch.Tensor, alpha: float = 1, scale: float = 1, input_scale: float 
     return torch.where(wide < 0, torch.expm1(wide * input_scale) * (alpha * scale), wide * scale).to(x.dtype)
 
 
+@decomposes(aten.rrelu_with_noise_functional.default)
 def rrelu(
     x: torch.Tensor,
     noise: torch.Tensor,
@@ -60,6 +65,7 @@ def of_halves(operator: Any) -> Callable[..., Any]:
     return apply
 
 
+@decomposes(aten.clamp.default, aten.clamp.Tensor, aten.clamp_min.default, aten.clamp_min.Tensor)
 def clamp(x: torch.Tensor, min: Any = None, max: Any = None) -> torch.Tensor:  # noqa: A002 - torch's names
     """torch-mlir makes a limit of NaN."""
     limits = [limit for limit in (min, max) if limit is not None]
@@ -74,12 +80,14 @@ def clamp(x: torch.Tensor, min: Any = None, max: Any = None) -> torch.Tensor:  #
     return found if max is None else torch.minimum(found, _as_tensor(max, found))
 
 
+@decomposes(aten.clamp_max.Tensor)
 def at_most(x: torch.Tensor, limit: torch.Tensor) -> torch.Tensor:
     """torch-mlir has this of no integers."""
     found = clamp(x, None, limit)
     return torch.minimum(x, limit) if found is NotImplemented else found
 
 
+@decomposes(aten.maximum.default)
 def maximum(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """torch-mlir drops a NaN of the first operand."""
     kind = torch.result_type(x, y)
@@ -89,6 +97,7 @@ def maximum(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.where((x > y) | torch.isnan(x), x, y)
 
 
+@decomposes(aten.minimum.default)
 def minimum(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The same."""
     kind = torch.result_type(x, y)
@@ -112,6 +121,7 @@ def without_nan(operator: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.T
     return apply
 
 
+@decomposes(aten.hardtanh.default)
 def hardtanh(x: torch.Tensor, min_val: float = -1, max_val: float = 1) -> torch.Tensor:
     """The same of this clamp, and of the next; limits of integers are integers."""
     if not x.is_floating_point():
@@ -119,16 +129,19 @@ def hardtanh(x: torch.Tensor, min_val: float = -1, max_val: float = 1) -> torch.
     return torch.clamp(x, min_val, max_val)
 
 
+@decomposes(aten.relu6.default)
 def relu6(x: torch.Tensor) -> torch.Tensor:
     """A clamp."""
     return torch.clamp(x, 0, 6)
 
 
+@decomposes(aten.hardsigmoid.default)
 def hardsigmoid(x: torch.Tensor) -> torch.Tensor:
     """A clamp."""
     return (torch.clamp(_wide(x) + 3, 0, 6) / 6).to(x.dtype)
 
 
+@decomposes(aten.isfinite.default)
 def isfinite(x: torch.Tensor) -> torch.Tensor:
     """torch-mlir has no lowering of its own."""
     if not x.is_floating_point():
@@ -136,6 +149,7 @@ def isfinite(x: torch.Tensor) -> torch.Tensor:
     return torch.abs(x) < float("inf")
 
 
+@decomposes(aten.hypot.default)
 def hypot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The same; neither overflow nor underflow of the squares may show."""
     large, small = torch.maximum(x.abs(), y.abs()), torch.minimum(x.abs(), y.abs())
@@ -144,6 +158,7 @@ def hypot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.where(torch.isinf(x) | torch.isinf(y), float("inf"), length)
 
 
+@decomposes(aten.fmod.Tensor)
 def fmod(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """torch-mlir rounds a quotient; its remainder is exact, and this where both are positive."""
     kind = torch.result_type(x, y)
@@ -168,17 +183,20 @@ def floor_divided(x: torch.Tensor, y: Any) -> torch.Tensor:
     return torch.where(y == 0, quotient, whole).to(kind)
 
 
+@decomposes(aten.threshold_backward.default)
 def threshold_backward(grad: torch.Tensor, x: torch.Tensor, threshold: Any) -> torch.Tensor:
     """torch's own word of its dtype is not that of its result."""
     kind = torch.result_type(grad, x)
     return torch.where(x.to(kind) <= threshold, torch.zeros((), dtype=kind, device=x.device), grad.to(kind))
 
 
+@decomposes(torch.ops.prims.scalar_tensor.default)
 def scalar(value: Any, *, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:
     """torch's own parts have it, torch-mlir does not."""
     return torch.full((), value, dtype=dtype, device=device)
 
 
+@decomposes(aten.isclose.default)
 def isclose(
     x: torch.Tensor, y: torch.Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> torch.Tensor:
@@ -208,29 +226,8 @@ def _wide(x: torch.Tensor) -> torch.Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-FLOATS: dict[Any, Callable[..., Any]] = {
-    aten.reciprocal.default: reciprocal,
-    aten.gelu.default: gelu,
-    aten.elu.default: elu,
-    aten.rrelu_with_noise_functional.default: rrelu,
-    aten.sigmoid.default: of_halves(aten.sigmoid.default),
-    aten.round.decimals: of_halves(aten.round.decimals),
-    aten.maximum.default: maximum,
-    aten.minimum.default: minimum,
-    aten.fmax.default: without_nan(torch.maximum),
-    aten.fmin.default: without_nan(torch.minimum),
-    aten.clamp.default: clamp,
-    aten.clamp.Tensor: clamp,
-    aten.clamp_min.default: clamp,
-    aten.clamp_min.Tensor: clamp,
-    aten.clamp_max.default: lambda x, max: clamp(x, None, max),
-    aten.clamp_max.Tensor: at_most,
-    aten.hardtanh.default: hardtanh,
-    aten.relu6.default: relu6,
-    aten.hardsigmoid.default: hardsigmoid,
-    aten.isfinite.default: isfinite,
-    aten.hypot.default: hypot,
-    aten.isclose.default: isclose,
-    aten.threshold_backward.default: threshold_backward,
-    torch.ops.prims.scalar_tensor.default: scalar,
-}
+decomposes(aten.sigmoid.default)(of_halves(aten.sigmoid.default))
+decomposes(aten.round.decimals)(of_halves(aten.round.decimals))
+decomposes(aten.fmax.default)(without_nan(torch.maximum))
+decomposes(aten.fmin.default)(without_nan(torch.minimum))
+decomposes(aten.clamp_max.default)(lambda x, max: clamp(x, None, max))

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 import torch._inductor.inductor_prims  # which has prims.fma
 
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+
 aten = torch.ops.aten
 
 ALIKE = """
@@ -53,21 +55,16 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _table() -> dict[Any, Callable[..., Any]]:
-    found = {}
-    for name, operator in _OPERATORS.items():
-        packet = getattr(aten, f"_foreach_{name}")
-        for overload in packet.overloads():
-            # A tensor of one number for each of the list is taken apart by nobody here.
-            is_numbers = name.startswith("addc") and overload == "Tensor"
-            if not overload.endswith("out") and not is_numbers:
-                found[getattr(packet, overload)] = each_of(operator)
-    return found
-
-
+@decomposes(torch.ops.prims.fma.default)
 def multiplied_and_added(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
     """What torch makes of products with a factor in optimizers, for the GPU's rounding; eager on CPUs rounds twice."""
     return x * y + z
 
 
-LISTS: dict[Any, Callable[..., Any]] = {**_table(), torch.ops.prims.fma.default: multiplied_and_added}
+for _name, _operator in _OPERATORS.items():
+    _packet = getattr(aten, f"_foreach_{_name}")
+    for _overload in _packet.overloads():
+        # A tensor of one number for each of the list is taken apart by nobody here.
+        _has_numbers_as_tensor = _name.startswith("addc") and _overload == "Tensor"
+        if not _overload.endswith("out") and not _has_numbers_as_tensor:
+            decomposes(getattr(_packet, _overload))(each_of(_operator))

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
@@ -24,6 +26,7 @@ _BY_ROOT, _BY_LENGTH = 1, 2
 """torch's numbers of how results are scaled; 0 is not at all."""
 
 
+@decomposes(aten._fft_c2c.default)
 def complex_to_complex(x: Tensor, dim: Sequence[int], normalization: int, forward: bool) -> Any:
     """Along the axes `dim`."""
     lengths = [x.shape[axis] for axis in dim]
@@ -35,6 +38,7 @@ def complex_to_complex(x: Tensor, dim: Sequence[int], normalization: int, forwar
     return _scaled(torch.complex, lengths, normalization, real, imaginary)
 
 
+@decomposes(aten._fft_r2c.default)
 def real_to_complex(x: Tensor, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
     """Along the axes `dim`; of the last the first half alone if `onesided`, for the other is its mirror image."""
     lengths = [x.shape[axis] for axis in dim]
@@ -53,6 +57,7 @@ def real_to_complex(x: Tensor, dim: Sequence[int], normalization: int, onesided:
     return _scaled(torch.complex, lengths, normalization, real, imaginary)
 
 
+@decomposes(aten._fft_c2r.default)
 def complex_to_real(x: Tensor, dim: Sequence[int], normalization: int, last_dim_size: int) -> Any:
     """The inverse along the axes `dim` of what has a mirror image along the last, which is `last_dim_size` long."""
     lengths = [*[x.shape[axis] for axis in dim[:-1]], last_dim_size]
@@ -120,6 +125,7 @@ def _scaled(of_parts: Callable[..., Tensor], lengths: Sequence[Any], normalizati
     return of_parts(*(part if factor is None else part * factor for part in parts))
 
 
+@decomposes(aten.istft.default)
 def inverse_short_time(
     z: Tensor,
     n_fft: int,
@@ -192,12 +198,7 @@ _NAMES = (
     *("fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fft2", "ifft2", "rfft2", "irfft2", "hfft2", "ihfft2"),
     *("fftn", "ifftn", "rfftn", "irfftn", "hfftn", "ihfftn", "fftshift", "ifftshift"),
 )
-FOURIER: dict[Any, Callable[..., Any]] = {
-    aten._fft_c2c.default: complex_to_complex,
-    aten._fft_r2c.default: real_to_complex,
-    aten._fft_c2r.default: complex_to_real,
-    aten.istft.default: inverse_short_time,
-    aten.stft.default: _in_parts(aten.stft.default),
-    aten.stft.center: _in_parts(aten.stft.center),
-    **{operator: _in_parts(operator) for operator in (getattr(aten, f"fft_{name}").default for name in _NAMES)},
-}
+decomposes(aten.stft.default)(_in_parts(aten.stft.default))
+decomposes(aten.stft.center)(_in_parts(aten.stft.center))
+for _operator in (getattr(aten, f"fft_{name}").default for name in _NAMES):
+    decomposes(_operator)(_in_parts(_operator))

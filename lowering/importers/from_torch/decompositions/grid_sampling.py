@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
 from typing import Any
 
 import torch
 from torch._decomp.decompositions import grid_sampler_2d
 
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+
 NEAREST, ZEROS, BORDER = 1, 0, 1
 """torch's numbers of a mode and of two paddings."""
 
 
+@decomposes(torch.ops.aten.grid_sampler_2d.default)
 def sampled(x: torch.Tensor, grid: torch.Tensor, mode: int, padding: int, aligned: bool) -> torch.Tensor:
     """torch's own spelling in simpler operators rounds the places of a grid otherwise than eager."""
     if mode != NEAREST or padding not in (ZEROS, BORDER):
@@ -38,6 +40,7 @@ def _pixel(at: torch.Tensor, size: Any, padding: int, aligned: bool) -> tuple[to
     return torch.where(is_inside, place, torch.zeros((), dtype=at.dtype, device=at.device)).long(), is_inside
 
 
+@decomposes(torch.ops.aten.grid_sampler_3d.default)
 def sampled_in_space(x: torch.Tensor, grid: torch.Tensor, mode: int, padding: int, aligned: bool) -> torch.Tensor:
     """`grid_sampler_3d`: of the nearest element, or of the eight around a place, by their distances."""
     sizes = x.shape[2:]
@@ -82,9 +85,3 @@ def _place(at: torch.Tensor, size: Any, padding: int, aligned: bool) -> torch.Te
         extra, is_even = torch.fmod(away, span), torch.remainder(torch.floor(away / span), 2) == 0
         place = torch.where(is_even, extra + low, span - extra + low)
     return torch.clamp(place, 0, size - 1)
-
-
-SAMPLES: dict[Any, Callable[..., Any]] = {
-    torch.ops.aten.grid_sampler_2d.default: sampled,
-    torch.ops.aten.grid_sampler_3d.default: sampled_in_space,
-}

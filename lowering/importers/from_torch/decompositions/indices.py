@@ -5,18 +5,20 @@ Also what joins and views tensors without elements, which it refuses too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from mlirtri.lowering.importers.from_torch.decompositions import masks as torch_masks
 from mlirtri.lowering.importers.from_torch.decompositions.masks import has_masks
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
+@decomposes(aten.index.Tensor)
 def indexed(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """torch-mlir takes 64-bit indices, and of open sizes one alone; and no masks."""
     if has_masks(indices):
@@ -77,11 +79,13 @@ def settled_values(x: Tensor, indices: Sequence[Tensor | None], values: Tensor) 
     return values.expand(wanted).contiguous() if is_one else values
 
 
+@decomposes(aten.put.default)
 def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """At places among all elements."""
     return aten.index_put.default(x.flatten(), [index.flatten()], source.flatten(), accumulate).view(x.shape)
 
 
+@decomposes(aten.split_with_sizes.default)
 def pieces(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> Any:
     """One after the other."""
     if all(isinstance(size, int) for size in sizes):
@@ -93,6 +97,7 @@ def pieces(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> Any:
     return found
 
 
+@decomposes(aten.cat.default)
 def joined(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """One behind the other; here where nothing comes of it, or numbers of several types."""
     kept = [each for each in tensors if each.dim() != 1 or not _has_no_elements(each.shape)] or tensors[:1]
@@ -108,11 +113,13 @@ def joined(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return aten.cat.default([each.to(kind) for each in tensors], dim)
 
 
+@decomposes(aten.view.default)
 def viewed(x: Tensor, size: Sequence[Any]) -> Tensor:
     """In another shape; here where there are no elements."""
     return x.new_zeros([0 if each == -1 else each for each in size]) if _has_no_elements(x.shape) else NotImplemented
 
 
+@decomposes(aten.repeat.default)
 def repeated(x: Tensor, repeats: Sequence[Any]) -> Tensor:
     """Side by side; here where there are no elements."""
     missing = len(repeats) - x.dim()
@@ -123,13 +130,3 @@ def repeated(x: Tensor, repeats: Sequence[Any]) -> Tensor:
 
 def _has_no_elements(shape: Sequence[Any]) -> bool:
     return all(isinstance(size, int) for size in shape) and 0 in shape
-
-
-INDICES: dict[Any, Callable[..., Any]] = {
-    aten.index.Tensor: indexed,
-    aten.put.default: put,
-    aten.split_with_sizes.default: pieces,
-    aten.cat.default: joined,
-    aten.view.default: viewed,
-    aten.repeat.default: repeated,
-}

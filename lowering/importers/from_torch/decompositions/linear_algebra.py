@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch._higher_order_ops.while_loop import while_loop_op
 
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
@@ -107,6 +109,7 @@ def _sign(pivots: Tensor) -> Tensor:
     return 1 - 2 * (swaps % 2)
 
 
+@decomposes(aten.linalg_lu_factor_ex.default)
 def factor_ex(a: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
     if not _is_taken(a) or not pivot:
         return NotImplemented
@@ -116,11 +119,13 @@ def factor_ex(a: Tensor, *, pivot: bool = True, check_errors: bool = False) -> A
     return lu, pivots, info
 
 
+@decomposes(aten.linalg_lu_factor.default)
 def factor(a: Tensor, *, pivot: bool = True) -> Any:
     found = factor_ex(a, pivot=pivot, check_errors=True)
     return NotImplemented if found is NotImplemented else found[:2]
 
 
+@decomposes(aten.linalg_lu.default)
 def unpacked(a: Tensor, *, pivot: bool = True) -> Any:
     """P, L and U."""
     if not _is_taken(a) or not pivot:
@@ -129,6 +134,7 @@ def unpacked(a: Tensor, *, pivot: bool = True) -> Any:
     return _parts(lu, order)
 
 
+@decomposes(aten.lu_unpack.default)
 def unpack(lu: Tensor, pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
     """P, L and U; those that are not asked for are empty."""
     if not _is_taken(lu):
@@ -148,6 +154,7 @@ def _parts(lu: Tensor, order: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return permutation, lower.to(lu.dtype), upper
 
 
+@decomposes(aten._linalg_det.default)
 def determinant(a: Tensor) -> Any:
     if not _is_taken(a):
         return NotImplemented
@@ -155,6 +162,7 @@ def determinant(a: Tensor) -> Any:
     return lu.diagonal(0, -2, -1).prod(-1) * _sign(pivots).to(a.dtype), lu, pivots
 
 
+@decomposes(aten._linalg_slogdet.default)
 def sign_and_logarithm(a: Tensor) -> Any:
     if not _is_taken(a):
         return NotImplemented
@@ -164,6 +172,7 @@ def sign_and_logarithm(a: Tensor) -> Any:
     return sign, diagonal.abs().log().sum(-1), lu, pivots
 
 
+@decomposes(aten.linalg_slogdet.default)
 def sign_and_logarithm_alone(a: Tensor) -> Any:
     """What torch-mlir makes of this does not swap rows."""
     found = sign_and_logarithm(a)
@@ -191,6 +200,7 @@ def _triangle(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Tensor:
     return x
 
 
+@decomposes(aten.linalg_solve_triangular.default)
 def solved_triangle(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
     if not _is_taken(a, b):
         return NotImplemented
@@ -199,6 +209,7 @@ def solved_triangle(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, uni
     return _triangle(a.mT, b.mT, not upper, unitriangular).mT
 
 
+@decomposes(aten.triangular_solve.default)
 def solved_triangle_of(b: Tensor, a: Tensor, upper: bool = True, transpose: bool = False, unit: bool = False) -> Any:
     if not _is_taken(a, b):
         return NotImplemented
@@ -239,6 +250,7 @@ def _of_reals(x: Tensor) -> Tensor:
     return torch.complex(x[..., :half, :], x[..., half:, :])
 
 
+@decomposes(aten.linalg_solve.default)
 def solved(a: Tensor, b: Tensor, *, left: bool = True) -> Any:
     if a.is_complex() and b.is_complex() and left:
         is_vector = b.dim() == 1 or (a.dim() - 1 == b.dim() and b.shape == a.shape[:-1])
@@ -251,6 +263,7 @@ def solved(a: Tensor, b: Tensor, *, left: bool = True) -> Any:
     return NotImplemented if found is NotImplemented else found[0]
 
 
+@decomposes(aten._linalg_solve_ex.default)
 def solved_ex(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
     if not _is_taken(a, b.unsqueeze(-1)):
         return NotImplemented
@@ -260,6 +273,7 @@ def solved_ex(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = F
     return x, lu, pivots, info
 
 
+@decomposes(aten.linalg_inv_ex.default)
 def inverse_ex(a: Tensor, *, check_errors: bool = False) -> Any:
     if type(a.shape[0]) is int and a.shape[0] == 0:
         return a.clone(), torch.zeros(a.shape[:-2], dtype=torch.int32, device=a.device)
@@ -273,6 +287,7 @@ def inverse_ex(a: Tensor, *, check_errors: bool = False) -> Any:
     return x, info
 
 
+@decomposes(aten.linalg_inv.default, aten.inverse.default)
 def inverse(a: Tensor) -> Any:
     found = inverse_ex(_in_reals(a) if a.is_complex() else a, check_errors=True)
     if found is NotImplemented:
@@ -280,6 +295,7 @@ def inverse(a: Tensor) -> Any:
     return _of_reals(found[0][..., : a.shape[-1]]) if a.is_complex() else found[0]
 
 
+@decomposes(aten.linalg_lu_solve.default)
 def solved_by_factors(lu: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, adjoint: bool = False) -> Any:
     if not _is_taken(lu, b):
         return NotImplemented
@@ -301,6 +317,7 @@ def _root(k: Tensor, a: Tensor, info: Tensor) -> Sequence[Tensor]:
     return a, torch.where((info == 0) & ~is_positive, k + 1, info)
 
 
+@decomposes(aten.linalg_cholesky_ex.default)
 def cholesky_ex(a: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
     if not _is_taken(a):
         return NotImplemented
@@ -311,11 +328,13 @@ def cholesky_ex(a: Tensor, *, upper: bool = False, check_errors: bool = False) -
     return (lower.tril().mT if upper else lower.tril()), info[..., 0, 0].to(torch.int32)
 
 
+@decomposes(aten.linalg_cholesky.default, aten.cholesky.default)
 def cholesky(a: Tensor, upper: bool = False) -> Any:
     found = cholesky_ex(a, upper=upper, check_errors=True)
     return NotImplemented if found is NotImplemented else found[0]
 
 
+@decomposes(aten.cholesky_solve.default)
 def solved_by_root(b: Tensor, root: Tensor, upper: bool = False) -> Any:
     if not _is_taken(root, b):
         return NotImplemented
@@ -323,6 +342,7 @@ def solved_by_root(b: Tensor, root: Tensor, upper: bool = False) -> Any:
     return _triangle(lower.mT, _triangle(lower, b, False, False), True, False)
 
 
+@decomposes(aten.cholesky_inverse.default)
 def inverse_by_root(root: Tensor, upper: bool = False) -> Any:
     return solved_by_root(torch.eye(root.shape[-1], dtype=root.dtype, device=root.device), root, upper)
 
@@ -346,6 +366,7 @@ def _reflect(k: Tensor, r: Tensor, q: Tensor) -> Sequence[Tensor]:
     return r, q - factor * (q * vector.mT).sum(-1, keepdim=True) * vector.mT
 
 
+@decomposes(aten.linalg_qr.default)
 def orthogonal(a: Tensor, mode: str = "reduced") -> Any:
     if not _is_taken(a):
         return NotImplemented
@@ -356,28 +377,3 @@ def orthogonal(a: Tensor, mode: str = "reduced") -> Any:
     if mode == "complete":
         return q, r.triu()
     return a.new_empty(0) if mode == "r" else q[..., :least], r[..., :least, :].triu()
-
-
-LINEAR_ALGEBRA: dict[Any, Callable[..., Any]] = {
-    aten._linalg_det.default: determinant,
-    aten._linalg_slogdet.default: sign_and_logarithm,
-    aten.linalg_slogdet.default: sign_and_logarithm_alone,
-    aten._linalg_solve_ex.default: solved_ex,
-    aten.linalg_solve.default: solved,
-    aten.linalg_inv.default: inverse,
-    aten.inverse.default: inverse,
-    aten.linalg_inv_ex.default: inverse_ex,
-    aten.linalg_lu.default: unpacked,
-    aten.lu_unpack.default: unpack,
-    aten.linalg_lu_factor.default: factor,
-    aten.linalg_lu_factor_ex.default: factor_ex,
-    aten.linalg_lu_solve.default: solved_by_factors,
-    aten.linalg_cholesky.default: cholesky,
-    aten.cholesky.default: cholesky,
-    aten.linalg_cholesky_ex.default: cholesky_ex,
-    aten.cholesky_solve.default: solved_by_root,
-    aten.cholesky_inverse.default: inverse_by_root,
-    aten.linalg_qr.default: orthogonal,
-    aten.linalg_solve_triangular.default: solved_triangle,
-    aten.triangular_solve.default: solved_triangle_of,
-}

@@ -5,10 +5,11 @@ Reading through a mask gives a tensor whose size only a run knows. Writing one v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
+
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
 aten = torch.ops.aten
 Indices = Sequence[torch.Tensor | None]
@@ -45,12 +46,14 @@ def write(x: torch.Tensor, indices: Indices, values: torch.Tensor, accumulate: b
     return aten.index_put.default(flat, [*[None] * first, _places(mask)], values, accumulate).view(x.shape)
 
 
+@decomposes(aten.masked_select.default)
 def selected(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """The elements of `x` where the mask is true."""
     x, mask = torch.broadcast_tensors(x, mask)
     return read(x, [mask])
 
 
+@decomposes(aten.masked_scatter.default)
 def scattered(x: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
     """The elements of `source` in turn where the mask is true; torch-mlir has this of one shape."""
     if x.shape == mask.shape:
@@ -85,6 +88,7 @@ def _as_positions(indices: Indices) -> list[torch.Tensor | None]:
     return found
 
 
+@decomposes(aten.nonzero_numpy.default, aten.where.default)
 def columns(mask: torch.Tensor) -> list[torch.Tensor]:
     """`torch.nonzero` by axes, all of one list of positions, so that their sizes are one."""
     if mask.dim() < 2:
@@ -97,6 +101,7 @@ def columns(mask: torch.Tensor) -> list[torch.Tensor]:
     return found[::-1]
 
 
+@decomposes(aten.nonzero.default)
 def places(x: torch.Tensor) -> torch.Tensor:
     """`torch.nonzero` of a number, of complex ones, or of no elements."""
     if x.is_complex():
@@ -108,6 +113,7 @@ def places(x: torch.Tensor) -> torch.Tensor:
     return NotImplemented
 
 
+@decomposes(aten.nonzero_static.default)
 def first_places(x: torch.Tensor, *, size: int, fill_value: int = -1) -> torch.Tensor:
     """`torch.nonzero_static`: as many rows as are asked for."""
     if any(type(each) is not int or each == 0 for each in (*x.shape, size)) or not x.dim():
@@ -119,13 +125,3 @@ def first_places(x: torch.Tensor, *, size: int, fill_value: int = -1) -> torch.T
         found.append(place % length)
         place = torch.div(place, length, rounding_mode="trunc")
     return torch.where((number < counts[-1]).unsqueeze(1), torch.stack(found[::-1], 1), fill_value)
-
-
-MASKS: dict[Any, Callable[..., Any]] = {
-    aten.masked_select.default: selected,
-    aten.masked_scatter.default: scattered,
-    aten.nonzero.default: places,
-    aten.nonzero_static.default: first_places,
-    aten.nonzero_numpy.default: columns,
-    aten.where.default: columns,
-}

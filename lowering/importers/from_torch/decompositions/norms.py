@@ -7,10 +7,12 @@ Takes and gives what the ATen operators do: the result, and mean and reciprocal 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -18,6 +20,7 @@ Tensor = torch.Tensor
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
+@decomposes(aten.native_layer_norm.default)
 def layer_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
     """Rows are the last axes, of `shape`."""
     if not _is_plain(x, weight, bias):
@@ -27,6 +30,7 @@ def layer_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Ten
     return _scaled(centred * scale, weight, bias).to(x.dtype), mean.to(of_row), scale.to(of_row)
 
 
+@decomposes(aten.native_group_norm.default)
 def group_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, batch: int, channels: int, size: int, groups: int, eps: float
 ) -> Any:
@@ -69,9 +73,3 @@ def _standardised(x: Tensor, axes: list[int], eps: float) -> tuple[Tensor, Tenso
 def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     x = x if weight is None else x * weight.float()
     return x if bias is None else x + bias.float()
-
-
-NORMS: dict[Any, Callable[..., Any]] = {
-    aten.native_layer_norm.default: layer_norm,
-    aten.native_group_norm.default: group_norm,
-}

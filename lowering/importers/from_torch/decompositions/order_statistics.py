@@ -10,12 +10,15 @@ from typing import Any
 
 import torch
 
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+
 aten = torch.ops.aten
 Tensor = torch.Tensor
 LONGEST = 1 << 12
 """Elements of a row whose mode is found by comparing each with each."""
 
 
+@decomposes(aten.median.dim)
 def median_along(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """The lower median; of a row with NaN that is NaN."""
     if not x.dim() or not isinstance(x.shape[dim], int) or not x.shape[dim]:
@@ -30,6 +33,7 @@ def median_along(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
 
 
+@decomposes(aten.nanmedian.dim)
 def median_without_nan_along(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """The lower median of what is no NaN, where there is any."""
     if not x.is_floating_point():
@@ -43,6 +47,7 @@ def median_without_nan_along(x: Tensor, dim: int = -1, keepdim: bool = False) ->
     return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
 
 
+@decomposes(aten.kthvalue.default)
 def smallest_but(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """`torch.kthvalue`; torch-mlir's loses elements beside NaN."""
     if not x.dim() or not isinstance(x.shape[dim], int):
@@ -61,6 +66,7 @@ def of_all(along: Callable[..., Any]) -> Callable[[Tensor], Any]:
     return apply
 
 
+@decomposes(aten.mode.default)
 def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """The smallest of the most frequent elements, and where it is last."""
     if not x.dim() or not isinstance(x.shape[dim], int) or not 0 < x.shape[dim] <= LONGEST:
@@ -78,6 +84,7 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
 
 
+@decomposes(aten.histc.default)
 def histogram(x: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:  # noqa: A002 - torch's names
     """How many elements lie in each of `bins` ranges of one length; all of them, where no limits are given."""
     if x.numel() == 0:
@@ -129,6 +136,7 @@ def extreme_so_far(is_beyond: Callable[[Tensor, Tensor], Tensor]) -> Callable[..
     return scan
 
 
+@decomposes(aten._unique2.default)
 def unique(x: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:  # noqa: A002
     """The elements without repeats, in order."""
     if x.numel() == 0:
@@ -140,6 +148,7 @@ def unique(x: Tensor, sorted: bool = True, return_inverse: bool = False, return_
     return found, inverse, counts
 
 
+@decomposes(aten.unique_consecutive.default)
 def without_repeats(x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Any = None) -> Any:
     """`torch.unique_consecutive`"""
     if x.numel() == 0 or dim is not None:
@@ -172,20 +181,9 @@ def truth_of_bytes(operator: Any) -> Callable[..., Any]:
     return apply
 
 
-ORDER: dict[Any, Callable[..., Any]] = {
-    aten.median.dim: median_along,
-    aten.median.default: of_all(median_along),
-    aten.nanmedian.dim: median_without_nan_along,
-    aten.nanmedian.default: of_all(median_without_nan_along),
-    aten.kthvalue.default: smallest_but,
-    aten.mode.default: mode,
-    aten.histc.default: histogram,
-    aten.cummax.default: extreme_so_far(torch.ge),
-    aten.cummin.default: extreme_so_far(torch.le),
-    aten._unique2.default: unique,
-    aten.unique_consecutive.default: without_repeats,
-    **{
-        operator: truth_of_bytes(operator)
-        for operator in (aten.any.default, aten.any.dim, aten.all.default, aten.all.dim)
-    },
-}
+decomposes(aten.median.default)(of_all(median_along))
+decomposes(aten.nanmedian.default)(of_all(median_without_nan_along))
+decomposes(aten.cummax.default)(extreme_so_far(torch.ge))
+decomposes(aten.cummin.default)(extreme_so_far(torch.le))
+for _operator in (aten.any.default, aten.any.dim, aten.all.default, aten.all.dim):
+    decomposes(_operator)(truth_of_bytes(_operator))

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
@@ -71,7 +73,5 @@ def _first_largest(elements: Tensor) -> Tensor:
     return torch.argmax(torch.where(torch.isnan(elements), number + (count + 1), rank), -1, True)
 
 
-WINDOWS: dict[Any, Callable[..., Any]] = {
-    aten.adaptive_max_pool2d.default: adaptively_pooled(aten.max_pool2d_with_indices.default, 2),
-    aten.adaptive_max_pool3d.default: adaptively_pooled(aten.max_pool3d_with_indices.default, 3),
-}
+decomposes(aten.adaptive_max_pool2d.default)(adaptively_pooled(aten.max_pool2d_with_indices.default, 2))
+decomposes(aten.adaptive_max_pool3d.default)(adaptively_pooled(aten.max_pool3d_with_indices.default, 3))

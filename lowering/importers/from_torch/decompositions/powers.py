@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+
 aten = torch.ops.aten
 MOST_STEPS = 64
 """Above this exponent a power is that of a tensor."""
@@ -23,6 +25,7 @@ _ROOTS: dict[float, Callable[[torch.Tensor], torch.Tensor]] = {0.5: torch.sqrt, 
 """Of all floats but fp16; others than `pow`'s: that of -0.0 is -0.0, that of -inf is NaN."""
 
 
+@decomposes(aten.pow.Tensor_Scalar)
 def of_number(x: torch.Tensor, exponent: Any) -> torch.Tensor:
     """``x ** exponent``"""
     kind = torch.result_type(x, exponent)
@@ -42,6 +45,7 @@ def of_number(x: torch.Tensor, exponent: Any) -> torch.Tensor:
     return result
 
 
+@decomposes(aten.pow.Scalar)
 def to_tensor(base: Any, exponent: torch.Tensor) -> torch.Tensor:
     """``base ** exponent``"""
     kind = torch.result_type(base, exponent)
@@ -50,6 +54,7 @@ def to_tensor(base: Any, exponent: torch.Tensor) -> torch.Tensor:
     return aten.pow.Tensor_Tensor(torch.full((), base, dtype=kind, device=exponent.device), exponent)
 
 
+@decomposes(aten.pow.Tensor_Tensor)
 def of_tensors(x: torch.Tensor, exponent: torch.Tensor) -> torch.Tensor:
     """Both of the result's shape and dtype, which is what the repair takes; unsigned ones wrap in 64 bits."""
     kind = torch.result_type(x, exponent)
@@ -59,10 +64,3 @@ def of_tensors(x: torch.Tensor, exponent: torch.Tensor) -> torch.Tensor:
     wide = kind if kind.is_signed else torch.int64
     x, exponent = torch.broadcast_tensors(x.to(kind).to(wide), exponent.to(kind).to(wide))
     return aten.pow.Tensor_Tensor(x, exponent).to(kind)
-
-
-POWERS: dict[Any, Callable[..., Any]] = {
-    aten.pow.Tensor_Scalar: of_number,
-    aten.pow.Scalar: to_tensor,
-    aten.pow.Tensor_Tensor: of_tensors,
-}

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+
 aten = torch.ops.aten
 NARROW = (torch.int8, torch.uint8, torch.int16)
 
@@ -22,6 +24,7 @@ def narrow(operator: Any) -> Callable[..., torch.Tensor]:
     return multiply
 
 
+@decomposes(aten._scaled_mm.default)
 def scaled(
     x: torch.Tensor,
     y: torch.Tensor,
@@ -40,12 +43,14 @@ def scaled(
     return product.to(out_dtype or x.dtype)
 
 
+@decomposes(aten.conv_tbc.default)
 def convolved_in_time(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, pad: int = 0) -> torch.Tensor:
     """Of tensors whose axes are time, batch and channels."""
     found = torch.conv1d(x.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
     return found.permute(2, 0, 1)
 
 
+@decomposes(aten._trilinear.default)
 def trilinear(
     x: torch.Tensor,
     y: torch.Tensor,
@@ -69,10 +74,5 @@ def trilinear(
     return product.sum(list(sumdim)) if sumdim else product
 
 
-PRODUCTS: dict[Any, Callable[..., Any]] = {
-    aten.mm.default: narrow(aten.mm.default),
-    aten.bmm.default: narrow(aten.bmm.default),
-    aten._scaled_mm.default: scaled,
-    aten.conv_tbc.default: convolved_in_time,
-    aten._trilinear.default: trilinear,
-}
+decomposes(aten.mm.default)(narrow(aten.mm.default))
+decomposes(aten.bmm.default)(narrow(aten.bmm.default))

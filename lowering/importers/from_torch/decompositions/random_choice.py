@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+
 aten = torch.ops.aten
 
 
+@decomposes(aten.multinomial.default)
 def multinomial(x: torch.Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None) -> torch.Tensor:
     """How many of the sums of the first weights a random part of all lies above."""
     if x.dim() != 2 or not replacement or generator is not None:
@@ -20,6 +22,3 @@ def multinomial(x: torch.Tensor, num_samples: int, replacement: bool = False, *,
     # A part may be rounded up to all of it; then the last weight that is one counts.
     last = torch.where(x > 0, torch.arange(x.shape[1], device=x.device), 0).amax(1, True)
     return torch.minimum(below, last)
-
-
-RANDOM: dict[Any, Callable[..., Any]] = {aten.multinomial.default: multinomial}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+from mlirtri.lowering.importers.from_torch.decompositions.rules import Rule, decomposes_scalars
+
 aten = torch.ops.aten
 Tensor = torch.Tensor
-Rule = Callable[..., Any]
 
 ALONG_AN_AXIS = (
     *(aten.median.dim, aten.nanmedian.dim, aten.mode.default, aten.kthvalue.default),
@@ -27,19 +27,14 @@ FROM_THE_END = (aten.scatter.src, aten.scatter.value, aten.scatter_add.default, 
 """torch-mlir counts an axis from the end among those of the index, and refuses where that has another shape."""
 
 
-def with_rows(table: dict[Any, Rule]) -> dict[Any, Rule]:
-    """`table` with these rules before its own."""
-    return {**table, **{operator: of_one(operator, table.get(operator)) for operator in ALONG_AN_AXIS}}
-
-
-def of_one(operator: Any, otherwise: Rule | None) -> Rule:
+def of_one(operator: Any) -> Rule:
     """The operator on one element; a result is of no axes again, but for what is read at places: that is like them."""
 
     def apply(x: Tensor, *arguments: Any, **options: Any) -> Any:
         if x.dim():
             if operator in FROM_THE_END and arguments[0] < 0:
                 return operator(x, arguments[0] + x.dim(), *arguments[1:], **options)
-            return NotImplemented if otherwise is None else otherwise(x, *arguments, **options)
+            return NotImplemented
         if operator is aten.gather.default:
             return x.expand(arguments[1].shape)
         wider = pytree.tree_map(_as_row, (x, *arguments))
@@ -54,3 +49,7 @@ def _as_row(each: Any) -> Any:
 
 def _as_number(each: Any) -> Any:
     return each.view([]) if isinstance(each, Tensor) and each.numel() == 1 else each
+
+
+for _operator in ALONG_AN_AXIS:
+    decomposes_scalars(_operator)(of_one(_operator))

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from mlirtri.lowering.importers.from_torch.decompositions import complex_basic as torch_complex
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
 aten = torch.ops.aten
 HALVES = (torch.float16, torch.bfloat16)
@@ -37,12 +38,14 @@ def so_far(operator: Any) -> Callable[..., torch.Tensor]:
     return compute
 
 
+@decomposes(aten.sum.dim_IntList)
 def total(x: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
     """Of complex numbers or of halves."""
     operator = torch_complex.total if x.dtype.is_complex else in_float32(aten.sum.dim_IntList)
     return operator(x, *arguments, **options)
 
 
+@decomposes(aten.mean.dim)
 def mean(x: torch.Tensor, dim: Any, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> torch.Tensor:
     """torch-mlir has no means of integers in another dtype, nor of complex numbers."""
     if x.dtype.is_complex:
@@ -52,6 +55,7 @@ def mean(x: torch.Tensor, dim: Any, keepdim: bool = False, *, dtype: torch.dtype
     return torch.mean(x.to(dtype), dim, keepdim)
 
 
+@decomposes(aten.var.correction)
 def variance(x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> torch.Tensor:
     """torch-mlir divides by one where eager divides by zero."""
     if x.dtype in HALVES:
@@ -67,6 +71,7 @@ def variance(x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdi
     return squares / torch.zeros_like(squares)
 
 
+@decomposes(aten.var_mean.correction)
 def variance_and_mean(x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     """Of the two."""
     if x.dtype in HALVES:
@@ -93,6 +98,7 @@ def averaged(operator: Any, rank: int) -> Callable[..., torch.Tensor]:
     return pool
 
 
+@decomposes(aten.rms_norm.default)
 def rms_norm(x: torch.Tensor, shape: Any, weight: torch.Tensor | None = None, eps: float | None = None) -> torch.Tensor:
     """Written out: torch takes it apart itself where no function of ours does."""
     wide = x.float() if x.dtype in HALVES else x
@@ -102,11 +108,13 @@ def rms_norm(x: torch.Tensor, shape: Any, weight: torch.Tensor | None = None, ep
     return (found if weight is None else found * weight).to(x.dtype)
 
 
+@decomposes(aten.multilabel_margin_loss.default)
 def multilabel_margin(x: torch.Tensor, target: torch.Tensor, reduction: int = 1) -> torch.Tensor:
     """The loss alone."""
     return multilabel_margin_forward(x, target, reduction)[0]
 
 
+@decomposes(aten.multilabel_margin_loss_forward.default)
 def multilabel_margin_forward(x: torch.Tensor, target: torch.Tensor, reduction: int) -> Any:
     """torch's own decomposition counts the labels behind the first -1 as label 0."""
     rows, labels = torch.atleast_2d(x), torch.atleast_2d(target)
@@ -137,29 +145,19 @@ def extremum(operator: Any) -> Callable[..., torch.Tensor]:
     return compute
 
 
-REDUCTIONS: dict[Any, Callable[..., Any]] = {
-    **{
-        operator: in_float32(operator)
-        for operator in (
-            aten.mean.default,
-            aten.prod.default,
-            aten.prod.dim_int,
-            aten.linalg_vector_norm.default,
-            aten.norm.Scalar,
-            aten.norm.ScalarOpt_dim,
-            aten._adaptive_avg_pool3d.default,
-        )
-    },
-    aten.avg_pool2d.default: averaged(aten.avg_pool2d.default, 2),
-    aten.avg_pool3d.default: averaged(aten.avg_pool3d.default, 3),
-    aten.amax.default: extremum(aten.amax.default),
-    aten.amin.default: extremum(aten.amin.default),
-    **{operator: so_far(operator) for operator in (aten.cumsum.default, aten.cumprod.default)},
-    aten.sum.dim_IntList: total,
-    aten.mean.dim: mean,
-    aten.var.correction: variance,
-    aten.var_mean.correction: variance_and_mean,
-    aten.rms_norm.default: rms_norm,
-    aten.multilabel_margin_loss.default: multilabel_margin,
-    aten.multilabel_margin_loss_forward.default: multilabel_margin_forward,
-}
+for _operator in (
+    aten.mean.default,
+    aten.prod.default,
+    aten.prod.dim_int,
+    aten.linalg_vector_norm.default,
+    aten.norm.Scalar,
+    aten.norm.ScalarOpt_dim,
+    aten._adaptive_avg_pool3d.default,
+):
+    decomposes(_operator)(in_float32(_operator))
+decomposes(aten.avg_pool2d.default)(averaged(aten.avg_pool2d.default, 2))
+decomposes(aten.avg_pool3d.default)(averaged(aten.avg_pool3d.default, 3))
+decomposes(aten.amax.default)(extremum(aten.amax.default))
+decomposes(aten.amin.default)(extremum(aten.amin.default))
+for _operator in (aten.cumsum.default, aten.cumprod.default):
+    decomposes(_operator)(so_far(_operator))

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from mlirtri.lowering.importers.from_torch.decompositions import complex_basic as torch_complex
-from mlirtri.lowering.importers.from_torch.decompositions.complex_basic import COMPLEX
 from mlirtri.lowering.importers.from_torch.decompositions.integers import (
     UNSIGNED,
     greatest_divisor,
@@ -16,6 +15,7 @@ from mlirtri.lowering.importers.from_torch.decompositions.integers import (
     remainder,
     with_wrapped,
 )
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
 aten = torch.ops.aten
 
@@ -40,6 +40,7 @@ def after_number(operator: Any) -> Callable[[Any, torch.Tensor], torch.Tensor]:
     return apply
 
 
+@decomposes(aten.rsub.Scalar)
 def subtracted_from(x: torch.Tensor, number: Any, alpha: Any = 1) -> torch.Tensor:
     """torch-mlir rounds the number to float32."""
     kind = torch.result_type(x, number)
@@ -58,6 +59,7 @@ def of_one_type(operator: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.T
     return apply
 
 
+@decomposes(aten.full_like.default)
 def full_like(x: torch.Tensor, number: Any, *, dtype: torch.dtype | None = None, **options: Any) -> torch.Tensor:
     """torch-mlir has none of unsigned integers."""
     kind = dtype or x.dtype
@@ -66,27 +68,25 @@ def full_like(x: torch.Tensor, number: Any, *, dtype: torch.dtype | None = None,
     return ((x.real if x.dtype.is_complex else x).long() * 0 + int(number)).to(kind)
 
 
-SCALARS: dict[Any, Callable[..., Any]] = {
-    aten.full_like.default: full_like,
-    aten.gcd.default: greatest_divisor,
-    aten.lcm.default: least_multiple,
-    aten.fmod.Scalar: with_tensor(torch.fmod),
-    aten.bitwise_xor.Scalar: with_tensor(torch.bitwise_xor),
-    aten.bitwise_or.Scalar: with_tensor(torch.bitwise_or),
-    aten.rsub.Scalar: subtracted_from,
-    aten.remainder.Scalar: remainder,
-    aten.remainder.Tensor: remainder,
-    aten.remainder.Scalar_Tensor: after_number(torch.remainder),
-    aten.__lshift__.Tensor: of_one_type(torch.bitwise_left_shift),
-    aten.__rshift__.Tensor: of_one_type(torch.bitwise_right_shift),
-    aten.__lshift__.Scalar: with_tensor(torch.bitwise_left_shift),
-    aten.__rshift__.Scalar: with_tensor(torch.bitwise_right_shift),
-    aten.bitwise_left_shift.Tensor_Scalar: with_tensor(torch.bitwise_left_shift),
-    aten.bitwise_right_shift.Tensor_Scalar: with_tensor(torch.bitwise_right_shift),
-    aten.bitwise_left_shift.Scalar_Tensor: after_number(torch.bitwise_left_shift),
-    aten.bitwise_right_shift.Scalar_Tensor: after_number(torch.bitwise_right_shift),
-    **{
-        operator: with_wrapped(operator, COMPLEX[operator])
-        for operator in (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor)
-    },
-}
+decomposes(aten.gcd.default)(greatest_divisor)
+decomposes(aten.lcm.default)(least_multiple)
+decomposes(aten.fmod.Scalar)(with_tensor(torch.fmod))
+decomposes(aten.bitwise_xor.Scalar)(with_tensor(torch.bitwise_xor))
+decomposes(aten.bitwise_or.Scalar)(with_tensor(torch.bitwise_or))
+decomposes(aten.remainder.Scalar)(remainder)
+decomposes(aten.remainder.Tensor)(remainder)
+decomposes(aten.remainder.Scalar_Tensor)(after_number(torch.remainder))
+decomposes(aten.__lshift__.Tensor)(of_one_type(torch.bitwise_left_shift))
+decomposes(aten.__rshift__.Tensor)(of_one_type(torch.bitwise_right_shift))
+decomposes(aten.__lshift__.Scalar)(with_tensor(torch.bitwise_left_shift))
+decomposes(aten.__rshift__.Scalar)(with_tensor(torch.bitwise_right_shift))
+decomposes(aten.bitwise_left_shift.Tensor_Scalar)(with_tensor(torch.bitwise_left_shift))
+decomposes(aten.bitwise_right_shift.Tensor_Scalar)(with_tensor(torch.bitwise_right_shift))
+decomposes(aten.bitwise_left_shift.Scalar_Tensor)(after_number(torch.bitwise_left_shift))
+decomposes(aten.bitwise_right_shift.Scalar_Tensor)(after_number(torch.bitwise_right_shift))
+for _operator, _rule in (
+    (aten.add.Tensor, torch_complex.add),
+    (aten.sub.Tensor, torch_complex.subtract),
+    (aten.mul.Tensor, torch_complex.multiply),
+):
+    decomposes(_operator)(with_wrapped(_operator, _rule))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -13,12 +15,14 @@ REDUCTIONS = {"add": "sum", "multiply": "prod"}
 """The names of `scatter`, and those of `scatter_reduce`."""
 
 
+@decomposes(aten.scatter.reduce, aten.scatter.value_reduce)
 def scattered(x: Tensor, dim: int, index: Tensor, src: Any, *, reduce: str) -> Tensor:
     """`Tensor.scatter` that adds or multiplies."""
     source = src if isinstance(src, Tensor) else torch.full(index.shape, src, dtype=x.dtype, device=x.device)
     return torch.scatter_reduce(x, dim, index, source, REDUCTIONS[reduce])
 
 
+@decomposes(aten.index_reduce.default)
 def index_reduced(
     x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
@@ -29,6 +33,7 @@ def index_reduced(
     )
 
 
+@decomposes(aten.scatter_reduce.two)
 def reduced(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
     """torch-mlir counts for means of integers in floats; eager rounds down."""
     if reduce != "mean" or x.is_floating_point() or x.is_complex():
@@ -40,6 +45,7 @@ def reduced(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, inc
     return torch.where(count == 0, x, mean)
 
 
+@decomposes(aten.diagonal_scatter.default)
 def on_diagonal(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """`x` with another diagonal."""
     order = [axis for axis in range(x.dim()) if axis not in (dim1 % x.dim(), dim2 % x.dim())]
@@ -50,6 +56,7 @@ def on_diagonal(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: in
     return found.permute([order.index(axis) for axis in range(x.dim())])
 
 
+@decomposes(aten.avg_pool2d_backward.default)
 def mean_pool_backward(
     gradient: Tensor,
     x: Tensor,
@@ -97,13 +104,3 @@ def _lengths(
 
 def _pair(sizes: Sequence[int]) -> list[int]:
     return list(sizes) * 2 if len(sizes) == 1 else list(sizes)
-
-
-SCATTERS: dict[Any, Callable[..., Any]] = {
-    aten.scatter.reduce: scattered,
-    aten.scatter.value_reduce: scattered,
-    aten.scatter_reduce.two: reduced,
-    aten.index_reduce.default: index_reduced,
-    aten.diagonal_scatter.default: on_diagonal,
-    aten.avg_pool2d_backward.default: mean_pool_backward,
-}

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
+
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
 aten = torch.ops.aten
 Rule = Callable[[torch.Tensor], torch.Tensor]
@@ -133,11 +134,9 @@ def _of(number: float, like: torch.Tensor) -> torch.Tensor:
     return torch.full((), number, dtype=like.dtype, device=like.device)
 
 
-SPECIAL: dict[Any, Callable[..., Any]] = {
-    aten.lgamma.default: in_float64(log_gamma),
-    aten.digamma.default: in_float64(digamma),
-    aten.i0.default: in_float64(bessel_i0),
-    aten.erfinv.default: in_float64(inverse_error_function),
-    aten.erfc.default: in_float64(complement),
-    aten.special_erfc.default: in_float64(complement),
-}
+decomposes(aten.lgamma.default)(in_float64(log_gamma))
+decomposes(aten.digamma.default)(in_float64(digamma))
+decomposes(aten.i0.default)(in_float64(bessel_i0))
+decomposes(aten.erfinv.default)(in_float64(inverse_error_function))
+decomposes(aten.erfc.default)(in_float64(complement))
+decomposes(aten.special_erfc.default)(in_float64(complement))

@@ -17,6 +17,7 @@ import torch
 from torch._higher_order_ops.while_loop import while_loop_op
 
 from mlirtri.lowering.importers.from_torch.decompositions.linear_algebra import orthogonal
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -27,6 +28,7 @@ TERMS = 18
 """Of the exponential of a matrix whose norm is at most 1: the next one is below 1e-17."""
 
 
+@decomposes(aten._linalg_svd.default)
 def singular_values(
     a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None
 ) -> Any:
@@ -60,6 +62,7 @@ def _decomposed(a: Tensor, full: bool, with_vectors: bool) -> tuple[Tensor, Tens
     return (torch.cat([u, q[..., count:]], -1) if q.shape[-1] > count else u), s, v
 
 
+@decomposes(aten._linalg_eigh.default)
 def eigenvalues(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
     """Those of a symmetric matrix, ascending, and its eigenvectors; it is read on one side of its diagonal."""
     if not _is_taken(a):
@@ -77,6 +80,7 @@ def eigenvalues(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
     return values.squeeze(-2).to(a.dtype), vectors
 
 
+@decomposes(aten.linalg_matrix_exp.default)
 def exponential(a: Tensor) -> Any:
     """The Taylor polynomial of a matrix halved until it is small, squared as often."""
     if not _is_taken(a) or 0 in a.shape:
@@ -107,6 +111,7 @@ def _turns(goes_on: Callable[..., Tensor], step: Callable[..., Tensor], carried:
 # --- of singular values --------------------------------------------------------------------------------------------
 
 
+@decomposes(aten.linalg_pinv.atol_rtol_tensor)
 def pseudo_inverse(a: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
     """Values up to `atol` or `rtol` of the largest are taken for zero."""
     if not _is_taken(a):
@@ -130,6 +135,7 @@ def pseudo_inverse(a: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: 
     return (v * inverse.unsqueeze(-2)) @ u.mT
 
 
+@decomposes(aten.linalg_matrix_norm.default, aten.linalg_matrix_norm.str_ord)
 def matrix_norm(a: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002 - torch's name
     """torch's own parts have the others."""
     axes = sorted(axis % a.dim() for axis in dim)
@@ -141,6 +147,7 @@ def matrix_norm(a: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool 
     return found.unsqueeze(axes[0]).unsqueeze(axes[1]) if keepdim else found
 
 
+@decomposes(aten.linalg_norm.default, aten.linalg_norm.ord_str)
 def norm(a: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002
     """Of vectors or of matrices."""
     axes = list(range(a.dim())) if dim is None else list(dim)
@@ -240,15 +247,3 @@ def _of_nothing(a: Tensor, full: bool) -> tuple[Tensor, Tensor, Tensor]:
     least = min(rows, columns)
     u, v = (a.new_zeros((*batch, size, size if full else least)) for size in (rows, columns))
     return (_identity(u), a.new_zeros((*batch, least)), _identity(v)) if full else (u, a.new_zeros((*batch, least)), v)
-
-
-SPECTRA: dict[Any, Callable[..., Any]] = {
-    aten._linalg_svd.default: singular_values,
-    aten._linalg_eigh.default: eigenvalues,
-    aten.linalg_matrix_exp.default: exponential,
-    aten.linalg_pinv.atol_rtol_tensor: pseudo_inverse,
-    aten.linalg_matrix_norm.default: matrix_norm,
-    aten.linalg_matrix_norm.str_ord: matrix_norm,
-    aten.linalg_norm.default: norm,
-    aten.linalg_norm.ord_str: norm,
-}

@@ -8,9 +8,12 @@ from typing import Any
 
 import torch
 
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+
 aten = torch.ops.aten
 
 
+@decomposes(aten.as_strided.default)
 def strided(x: torch.Tensor, size: Any, stride: Any, storage_offset: Any = None) -> torch.Tensor:
     """Elements of a contiguous tensor with open sizes; where all are known, they are found in the whole graph.
 
@@ -38,6 +41,7 @@ def _has_all_in_order(x: torch.Tensor, size: Any, stride: Any) -> bool:
     )
 
 
+@decomposes(aten.as_strided_scatter.default)
 def written(x: torch.Tensor, src: torch.Tensor, size: Any, stride: Any, storage_offset: Any = None) -> torch.Tensor:
     """A contiguous tensor of known sizes with other elements at such places.
 
@@ -53,6 +57,7 @@ def written(x: torch.Tensor, src: torch.Tensor, size: Any, stride: Any, storage_
     return aten.put(x, place, src)
 
 
+@decomposes(aten.empty_strided.default)
 def unfilled(size: Any, stride: Any, **options: Any) -> torch.Tensor:
     """Strides are of no meaning in MLIR."""
     return aten.empty.memory_format(size, **options)
@@ -67,14 +72,9 @@ def copied(view: Any) -> Callable[..., torch.Tensor]:
     return apply
 
 
-STRIDES: dict[Any, Callable[..., Any]] = {
-    aten.as_strided.default: strided,
-    aten.as_strided_scatter.default: written,
-    aten.empty_strided.default: unfilled,
-    aten.as_strided_copy.default: copied(aten.as_strided.default),
-    aten.narrow_copy.default: copied(aten.narrow.default),
-    aten.permute_copy.default: copied(aten.permute.default),
-    aten.unbind_copy.int: lambda x, dim=0: [each.clone() for each in x.unbind(dim)],
-    aten.view_copy.default: copied(aten.view.default),
-    aten.view_copy.dtype: copied(aten.view.dtype),
-}
+decomposes(aten.as_strided_copy.default)(copied(aten.as_strided.default))
+decomposes(aten.narrow_copy.default)(copied(aten.narrow.default))
+decomposes(aten.permute_copy.default)(copied(aten.permute.default))
+decomposes(aten.unbind_copy.int)(lambda x, dim=0: [each.clone() for each in x.unbind(dim)])
+decomposes(aten.view_copy.default)(copied(aten.view.default))
+decomposes(aten.view_copy.dtype)(copied(aten.view.dtype))

@@ -13,55 +13,60 @@ from typing import Any
 import torch
 
 from mlirtri.dialect.bindings.mlir import torch_decompositions
-from mlirtri.lowering.importers.from_torch.decompositions import (
-    complex_basic as torch_complex,
-)
-from mlirtri.lowering.importers.from_torch.decompositions import (
-    integers as torch_integers,
-)
-from mlirtri.lowering.importers.from_torch.decompositions import (
-    masks as torch_masks,
-)
-from mlirtri.lowering.importers.from_torch.decompositions.argmax import POSITIONS
-from mlirtri.lowering.importers.from_torch.decompositions.attention import ATTENTION
-from mlirtri.lowering.importers.from_torch.decompositions.bits import BITS
-from mlirtri.lowering.importers.from_torch.decompositions.complex_basic import COMPLEX
-from mlirtri.lowering.importers.from_torch.decompositions.complex_functions import with_complex
-from mlirtri.lowering.importers.from_torch.decompositions.complex_moves import chosen, with_moves
-from mlirtri.lowering.importers.from_torch.decompositions.counts import COUNTS
-from mlirtri.lowering.importers.from_torch.decompositions.distances import DISTANCES
-from mlirtri.lowering.importers.from_torch.decompositions.distributions import DISTRIBUTIONS
-from mlirtri.lowering.importers.from_torch.decompositions.embedding_bags import BAGS
-from mlirtri.lowering.importers.from_torch.decompositions.floats import FLOATS, floor_divided, fmod
-from mlirtri.lowering.importers.from_torch.decompositions.foreach import LISTS
-from mlirtri.lowering.importers.from_torch.decompositions.fourier import FOURIER
-from mlirtri.lowering.importers.from_torch.decompositions.grid_sampling import SAMPLES
-from mlirtri.lowering.importers.from_torch.decompositions.indices import INDICES, put_at_one_index, settled_values
-from mlirtri.lowering.importers.from_torch.decompositions.linear_algebra import LINEAR_ALGEBRA
-from mlirtri.lowering.importers.from_torch.decompositions.masks import MASKS, has_masks
-from mlirtri.lowering.importers.from_torch.decompositions.norms import NORMS
-from mlirtri.lowering.importers.from_torch.decompositions.order_statistics import ORDER
-from mlirtri.lowering.importers.from_torch.decompositions.pooling import WINDOWS
-from mlirtri.lowering.importers.from_torch.decompositions.powers import POWERS
-from mlirtri.lowering.importers.from_torch.decompositions.products import PRODUCTS
+from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401 - they register their rules
+    argmax,
+    attention,
+    bits,
+    complex_functions,
+    complex_moves,
+    counts,
+    distances,
+    distributions,
+    embedding_bags,
+    foreach,
+    fourier,
+    grid_sampling,
+    linear_algebra,
+    norms,
+    order_statistics,
+    pooling,
+    powers,
+    products,
+    random_choice,
+    rank_zero,
+    reductions,
+    scalars,
+    scatters,
+    special,
+    spectra,
+    strides,
+)  # fmt: skip
+from mlirtri.lowering.importers.from_torch.decompositions import complex_basic as torch_complex
+from mlirtri.lowering.importers.from_torch.decompositions import integers as torch_integers
+from mlirtri.lowering.importers.from_torch.decompositions import masks as torch_masks
+from mlirtri.lowering.importers.from_torch.decompositions.floats import floor_divided
+from mlirtri.lowering.importers.from_torch.decompositions.indices import put_at_one_index, settled_values
+from mlirtri.lowering.importers.from_torch.decompositions.masks import has_masks
 from mlirtri.lowering.importers.from_torch.decompositions.quantized import quantised
-from mlirtri.lowering.importers.from_torch.decompositions.random_choice import RANDOM
-from mlirtri.lowering.importers.from_torch.decompositions.rank_zero import with_rows
-from mlirtri.lowering.importers.from_torch.decompositions.reductions import REDUCTIONS
-from mlirtri.lowering.importers.from_torch.decompositions.scalars import SCALARS
-from mlirtri.lowering.importers.from_torch.decompositions.scatters import SCATTERS
-from mlirtri.lowering.importers.from_torch.decompositions.special import SPECIAL
-from mlirtri.lowering.importers.from_torch.decompositions.spectra import SPECTRA
-from mlirtri.lowering.importers.from_torch.decompositions.strides import STRIDES
+from mlirtri.lowering.importers.from_torch.decompositions.rules import (
+    COMPLEX_RULES,
+    RULES,
+    SCALAR_RULES,
+    Rule,
+    chained,
+    decomposes,
+)
 
 aten = torch.ops.aten
 
 
+@decomposes(aten.abs.default)
 def absolute(x: torch.Tensor) -> torch.Tensor:
     """torch-mlir takes unsigned integers for signed ones."""
     return torch_complex.absolute(x) if x.dtype.is_signed else x.clone()
 
 
+@decomposes(aten.div.Tensor_mode)
 def divided(x: Any, y: Any, *, rounding_mode: str | None = None) -> torch.Tensor:
     """torch-mlir rounds quotients of floats twice; `torch_integers.py` has those of integers."""
     if rounding_mode == "floor" and torch.result_type(x, y).is_floating_point:
@@ -69,6 +74,7 @@ def divided(x: Any, y: Any, *, rounding_mode: str | None = None) -> torch.Tensor
     return torch_integers.divided(x, y, rounding_mode=rounding_mode)
 
 
+@decomposes(aten.constant_pad_nd.default)
 def padded(x: torch.Tensor, pad: list[int], value: float = 0) -> torch.Tensor:
     """It pads by a negative number as if that were nothing."""
     if all(isinstance(each, int) and each >= 0 for each in pad):
@@ -101,6 +107,7 @@ def compared(operator: Any) -> Callable[[torch.Tensor, Any], torch.Tensor]:
     return compare
 
 
+@decomposes(aten.eq.Tensor)
 def equal(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """torch-mlir takes what is compared with itself for equal, NaN too."""
     if not torch.result_type(x, y).is_floating_point:
@@ -108,6 +115,7 @@ def equal(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.logical_not(torch.ne(x, y))
 
 
+@decomposes(aten.all.dims)
 def all_of(x: torch.Tensor, dim: Any = None, keepdim: bool = False) -> torch.Tensor:
     """torch-mlir has this of one axis."""
     axes = range(x.dim()) if dim is None else sorted((each % x.dim() for each in dim), reverse=True)
@@ -116,6 +124,7 @@ def all_of(x: torch.Tensor, dim: Any = None, keepdim: bool = False) -> torch.Ten
     return x.bool()
 
 
+@decomposes(aten.roll.default)
 def rolled(x: torch.Tensor, shifts: Any, dims: Any = ()) -> torch.Tensor:
     """torch-mlir rolls along axes only, and not by more than their size."""
     if not dims:
@@ -135,6 +144,7 @@ def rolled(x: torch.Tensor, shifts: Any, dims: Any = ()) -> torch.Tensor:
     return x
 
 
+@decomposes(aten.index_put.default)
 def placed(x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool = False) -> torch.Tensor:
     """torch-mlir takes a negative position for one outside of the tensor, and no indices that are apart."""
     if getattr(_SETTLED, "inside", False):
@@ -171,6 +181,7 @@ def _once(operator: Any, *arguments: Any) -> Any:
         _SETTLED.inside = False
 
 
+@decomposes(aten.searchsorted.Tensor)
 def searched(
     boundaries: torch.Tensor,
     values: torch.Tensor,
@@ -190,23 +201,27 @@ def searched(
     return before.sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
 
 
+@decomposes(aten.searchsorted.Scalar)
 def searched_number(boundaries: torch.Tensor, number: Any, **options: Any) -> torch.Tensor:
     """The same of a Python number."""
     kind = torch.result_type(boundaries, number)
     return searched(boundaries, torch.full((), number, dtype=kind, device=boundaries.device), **options)
 
 
+@decomposes(aten.bucketize.Tensor, aten.bucketize.Scalar)
 def bucket(values: Any, boundaries: torch.Tensor, *, out_int32: bool = False, right: bool = False) -> torch.Tensor:
     """The same with its operands the other way round."""
     search = searched if isinstance(values, torch.Tensor) else searched_number
     return search(boundaries, values, out_int32=out_int32, right=right)
 
 
+@decomposes(aten.addmv.default)
 def added_product(x: torch.Tensor, matrix: torch.Tensor, vector: torch.Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """``beta * x + alpha * (matrix @ vector)``"""
     return _added(x, torch.mv(matrix, vector), beta, alpha)
 
 
+@decomposes(aten.addbmm.default)
 def added_products(x: torch.Tensor, left: torch.Tensor, right: torch.Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """The same with the sum of the products of a stack."""
     if x.dtype in (torch.float16, torch.bfloat16):
@@ -222,82 +237,42 @@ def _added(x: torch.Tensor, product: torch.Tensor, beta: Any, alpha: Any) -> tor
     return product + beta * x if beta else product.expand(torch.broadcast_shapes(product.shape, x.shape)).clone()
 
 
+@decomposes(aten.sort.stable)
 def stably_sorted(x: torch.Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False) -> Any:
     """torch-mlir's sort, which becomes a stable one."""
     return aten.sort.default(x, dim, descending)
 
 
+@decomposes(aten._assert_async.default, aten._assert_async.msg)
 def asserted(truth: torch.Tensor, message: str = "") -> None:
     """torch-mlir leaves out what does not wait for its answer."""
     aten._assert_scalar(truth.item(), message)
 
 
+@decomposes(aten._assert_tensor_metadata.default)
 def nothing(*arguments: Any, **options: Any) -> None:
     """What only repeats a dtype, which may be that of an operator whose own word of it is not what eager gives."""
 
 
 EQUAL = (aten.eq.Tensor, aten.eq.Scalar)
-COMPARISONS = tuple(
-    getattr(getattr(aten, name), overload)
-    for name in ("eq", "ne", "lt", "le", "gt", "ge")
-    for overload in ("Tensor", "Scalar")
-)
-OURS: dict[Any, Callable[..., Any]] = {
-    aten.abs.default: absolute,
-    aten.div.Tensor_mode: divided,
-    aten.constant_pad_nd.default: padded,
-    aten.fmod.Tensor: fmod,
-    aten.where.self: chosen,
-    aten.all.dims: all_of,
-    aten.roll.default: rolled,
-    aten.searchsorted.Tensor: searched,
-    aten.searchsorted.Scalar: searched_number,
-    aten.bucketize.Tensor: bucket,
-    aten.bucketize.Scalar: bucket,
-    aten.index_put.default: placed,
-    aten.addmv.default: added_product,
-    aten.addbmm.default: added_products,
-    aten.sort.stable: stably_sorted,
-    aten._assert_async.default: asserted,
-    aten._assert_async.msg: asserted,
-    aten._assert_tensor_metadata.default: nothing,
-    **ATTENTION,
-    **BAGS,
-    **BITS,
-    **COUNTS,
-    **DISTANCES,
-    **DISTRIBUTIONS,
-    **POWERS,
-    **STRIDES,
-    **FLOATS,
-    **COMPLEX,
-    **FOURIER,
-    **LINEAR_ALGEBRA,
-    **LISTS,
-    **MASKS,
-    **NORMS,
-    **INDICES,
-    **ORDER,
-    **POSITIONS,
-    **PRODUCTS,
-    **RANDOM,
-    **REDUCTIONS,
-    **SAMPLES,
-    **SCATTERS,
-    **WINDOWS,
-    **SCALARS,
-    **SPECIAL,
-    **SPECTRA,
-    **{operator: compared(operator) for operator in COMPARISONS},
-    aten.eq.Tensor: equal,
-}
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    for _operator in (getattr(aten, _name).Tensor, getattr(aten, _name).Scalar):
+        if _operator is not aten.eq.Tensor:
+            decomposes(_operator)(compared(_operator))
 
 
-def decompositions() -> dict[Any, Any]:
-    """For `ExportedProgram.run_decompositions` and AOTAutograd."""
-    return {**_settled(), **quantised()}
+def decompositions() -> dict[Any, Rule]:
+    """Return the rules by operator, for `ExportedProgram.run_decompositions` and AOTAutograd.
+
+    torch's operators on quantised tensors are among them once torch has registered these.
+    """
+    return {**_decompositions(), **quantised()}
 
 
 @cache
-def _settled() -> dict[Any, Any]:
-    return with_rows(with_moves(with_complex({**torch_decompositions(), **OURS})))
+def _decompositions() -> dict[Any, Rule]:
+    table = {**torch_decompositions(), **RULES}
+    for layer in (COMPLEX_RULES, SCALAR_RULES):
+        for operator, rule in layer.items():
+            table[operator] = chained([rule, table[operator]] if operator in table else [rule])
+    return table

@@ -1,0 +1,60 @@
+"""The tables of decompositions, and the decorators that fill them: one rule per operator and table.
+
+A rule is called like the operator and returns what eager returns, computed with operators that torch-mlir lowers
+correctly, or `NotImplemented`: then the rule of the next table is asked, and without one the operator stays as it is.
+A second rule for an operator in the same table raises `ValueError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from mlirtri.lowering.core.registry import registering
+
+Rule = Callable[..., Any]
+Table = dict[torch._ops.OpOverload, Rule]
+
+SCALAR_RULES: Table = {}
+"""Rules for rank-0 operands of operators along an axis."""
+COMPLEX_RULES: Table = {}
+"""Rules for complex operands or results."""
+RULES: Table = {}
+"""All other rules. They replace the decompositions that torch and torch-mlir have."""
+
+decomposes_scalars = registering(SCALAR_RULES)
+creates_complex = registering(COMPLEX_RULES)
+decomposes = registering(RULES)
+
+
+def decomposes_complex(*operators: torch._ops.OpOverload) -> Callable[[Rule], Rule]:
+    """Return the decorator that registers a rule for calls of which one of the first two arguments is complex."""
+
+    def register(rule: Rule) -> Rule:
+        def apply(*arguments: Any, **options: Any) -> Any:
+            is_complex = any(map(_is_complex, arguments[:2]))
+            return rule(*arguments, **options) if is_complex else NotImplemented
+
+        creates_complex(*operators)(apply)
+        return rule
+
+    return register
+
+
+def _is_complex(argument: Any) -> bool:
+    return argument.dtype.is_complex if isinstance(argument, torch.Tensor) else type(argument) is complex
+
+
+def chained(rules: list[Rule]) -> Rule:
+    """Return the rule that asks `rules` in order until one does not return `NotImplemented`."""
+
+    def apply(*arguments: Any, **options: Any) -> Any:
+        for rule in rules:
+            result = rule(*arguments, **options)
+            if result is not NotImplemented:
+                return result
+        return NotImplemented
+
+    return rules[0] if len(rules) == 1 else apply
