@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+Key = TypeVar("Key")
 Rule = TypeVar("Rule", bound=Callable)
 
 
-def registering(table: dict[str, Rule]) -> Callable[..., Callable[[Rule], Rule]]:
+def registering(table: dict[Key, Rule]) -> Callable[..., Callable[[Rule], Rule]]:
     """A decorator ``@rule("arith.addf", ...)`` that puts a function into `table`; raises `ValueError` for two rules."""
 
-    def names_of_rule(*names: str) -> Callable[[Rule], Rule]:
+    def names_of_rule(*names: Key) -> Callable[[Rule], Rule]:
         def register(rule: Rule) -> Rule:
             for name in names:
                 if name in table:
