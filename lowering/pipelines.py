@@ -20,6 +20,7 @@ from typing import Any
 from mlirtri.errors import UnknownOptionError, did_you_mean
 from mlirtri.lowering.core.stage import CompileContext, Stage
 from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.external.devices import Device
 
 
 @dataclass(frozen=True)
@@ -201,3 +202,32 @@ def pipeline_for(spelling: str | Pipeline, target: Target) -> Pipeline:
     if target.is_cuda and shutil.which("nvcc") is None:
         back = (CUDA,)
     return Pipeline(spelling, (*STAGES[spelling], *back))
+
+
+BOTH = (CUDA, replace(LLVM, run=LazyLowering("mlirtri.lowering.codegen.cuda_to_llvm")), ASM)
+"""The last stages of a kernel whose regions run on both kinds of devices: CUDA source first, then the host's code."""
+
+
+def for_devices(pipeline: Pipeline, target: Target, kind: str, ir: Any) -> Pipeline:
+    """Return `pipeline`, ending in the stages `BOTH` where the IR names devices of another kind than the target's.
+
+    `kind` is the stage kind of `ir`: ``"mlir"``, ``"tvmscript"``, or one that names no devices.
+    """
+    names = pipeline.names
+    if SCHEDULED.name not in names or names[-1] == SCHEDULED.name or not _device_kinds(kind, ir) - {target.kind}:
+        return pipeline
+    return replace(pipeline, stages=(*pipeline.stages[: names.index(SCHEDULED.name) + 1], *BOTH))
+
+
+def _device_kinds(kind: str, ir: Any) -> set[str]:
+    """Return the kinds of devices, ``"cpu"`` and ``"cuda"``, that the IR names."""
+    if kind == "mlir":
+        from mlirtri.lowering.external.calls import KIND, calls_in, values_of  # loads MLIR
+
+        regions = [values_of(call) for _, call in calls_in(ir) if call.attributes[KIND].value == "device"]
+        return {Device.named(values["device"]).kind for values in regions}
+    if kind == "tvmscript":
+        from mlirtri.lowering.external.vdevices import kind_of, vdevices_in  # loads TVM
+
+        return {kind_of(vdevice) for vdevice in vdevices_in(ir)}
+    return set()

@@ -6,18 +6,24 @@
     def add(a, b):
         return a + b
 
-MLIR, TVM and torch load when the first kernel compiles, not here.
+This import loads none of MLIR, TVM and torch: MLIR loads with the first `@mt.jit`, torch with the first call, TVM with
+the first compilation by a pipeline that uses it.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mlirtri import relax
 from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.spellings import registry as _spellings
 from mlirtri.errors import KernelError
-from mlirtri.kernels.jit import JitFunction, jit
 from mlirtri.language.names import LanguageFunction, Macro, Ref, Tensor, device_print, macro, static_range
 from mlirtri.lowering.core.forks import watch as _watch_forks
+from mlirtri.lowering.external.devices import device
+from mlirtri.lowering.external.tensorir import tensorir
+from mlirtri.lowering.pipelines import Pipeline
 
 __version__ = "0.1.0"
 
@@ -27,6 +33,7 @@ __all__ = [
     "Kernel",
     "KernelError",
     "Macro",
+    "Pipeline",
     "Ref",
     "Tensor",
     "autotune",
@@ -50,11 +57,9 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from mlirtri import relax
+    from mlirtri.kernels.jit import JitFunction, jit
     from mlirtri.kernels.kernel import Kernel
     from mlirtri.kernels.session import resume
-    from mlirtri.lowering.external.devices import device
-    from mlirtri.lowering.external.tensorir import tensorir
     from mlirtri.measure.autotuning import autotune
     from mlirtri.measure.comparison import compare
     from mlirtri.measure.configurations import Config
@@ -69,6 +74,8 @@ if TYPE_CHECKING:
 _watch_forks()
 globals().update(DTYPES)
 _LAZY = {
+    "jit": "mlirtri.kernels.jit",
+    "JitFunction": "mlirtri.kernels.jit",
     "compare": "mlirtri.measure.comparison",
     "autotune": "mlirtri.measure.autotuning",
     "Config": "mlirtri.measure.configurations",
@@ -83,24 +90,15 @@ _LAZY = {
     "Program": "mlirtri.programs.program",
     "Kernel": "mlirtri.kernels.kernel",
     "resume": "mlirtri.kernels.session",
-    "Pipeline": "mlirtri.lowering.pipelines",
-    "tensorir": "mlirtri.lowering.external.tensorir",
-    "device": "mlirtri.lowering.external.devices",
 }
-_MODULES = ("relax",)
+"""Public name to the module that has it, which loads MLIR, torch or more."""
 _STATIC = ("static_print", "static_assert")
 
 
 def __getattr__(name: str) -> Any:
-    """Language functions, and what loads late. The names are those of the op table and `mlirtri.*` spellings."""
+    """Return a public name that loads late, or the stub of a function of the language (``mlirtri.*`` spellings)."""
     if name in _LAZY:
-        from importlib import import_module
-
         value = getattr(import_module(_LAZY[name]), name)
-    elif name in _MODULES:
-        from importlib import import_module
-
-        value = import_module(f"mlirtri.{name}")
     elif name in _STATIC or _is_language_function(name):
         value = LanguageFunction(name)
     else:
@@ -110,8 +108,4 @@ def __getattr__(name: str) -> Any:
 
 
 def _is_language_function(name: str) -> bool:
-    if name.startswith("_"):
-        return False
-    from mlirtri.dialect.spellings import registry as spellings
-
-    return spellings.lookup(f"mlirtri.{name}") is not None
+    return not name.startswith("_") and _spellings.lookup(f"mlirtri.{name}") is not None

@@ -52,7 +52,7 @@ def _value(name: str, text: str) -> Any:
 
 def device_for(target: Target) -> str:
     """torch's device for a target; the host where the target's own is missing, so that the kernel can say so."""
-    import torch
+    import torch  # late: `mlirtri emit` needs none
 
     return "cuda" if target.is_cuda and torch.cuda.is_available() else "cpu"
 
@@ -75,7 +75,7 @@ def random_array(name: str, type_: TensorType) -> np.ndarray:
 
 def random_tensor(name: str, type_: TensorType, device: str = "cpu") -> Any:
     """`random_array` as a torch tensor."""
-    from mlirtri.calls.arrays import as_torch
+    from mlirtri.calls.arrays import as_torch  # loads torch
 
     return as_torch(random_array(name, type_)).to(device)
 

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
+import numpy as np
+
+from mlirtri.dialect.bare import without_ours
+from mlirtri.dialect.bindings.mlir import ir, passmanager, print_complete, print_module, public_functions
+from mlirtri.dialect.definition import context_for
 from mlirtri.errors import UnknownOptionError, UnsupportedOperationError
+from mlirtri.lowering.mlir.attributes import BOUND, argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.mlir.dense_constants import constant_of
 
 FORMATS = ("text", "bytecode")
 PARAMS = ("arguments", "inline")
@@ -41,10 +48,6 @@ def exported(text: str, form: Form, params: Mapping[str, Any]) -> str | bytes:
     """`text` in that form; raises `UnsupportedOperationError` for what its stage cannot have."""
     if form == Form():
         return text
-    from mlirtri.dialect.bare import without_ours
-    from mlirtri.dialect.bindings.mlir import ir, print_complete, print_module
-    from mlirtri.dialect.definition import context_for
-
     with context_for(text), ir.Location.unknown():
         module = ir.Module.parse(text)
         if form.params == "inline":
@@ -59,8 +62,6 @@ def exported(text: str, form: Form, params: Mapping[str, Any]) -> str | bytes:
 
 
 def _bytecode(module: Any, bare: bool) -> bytes:
-    from mlirtri.dialect.bindings.mlir import passmanager
-
     if bare:
         passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
     buffer = BytesIO()
@@ -69,8 +70,6 @@ def _bytecode(module: Any, bare: bool) -> bytes:
 
 
 def _function(module: Any, wanted: str) -> Any:
-    from mlirtri.dialect.bindings.mlir import ir, public_functions
-
     [function] = public_functions(module)
     kinds = (*function.type.inputs, *function.type.results) if function.operation.name == "func.func" else ()
     if function.operation.name != "func.func" or any(isinstance(kind, ir.MemRefType) for kind in kinds):
@@ -82,10 +81,6 @@ def _function(module: Any, wanted: str) -> Any:
 
 def _inline(module: Any, params: Mapping[str, Any]) -> None:
     """Constants in the place of the bound arguments."""
-    from mlirtri.dialect.bindings.mlir import ir
-    from mlirtri.lowering.mlir.attributes import BOUND, argument_attributes, result_attributes, set_signature
-    from mlirtri.lowering.mlir.dense_constants import constant_of
-
     function = _function(module, 'params="inline"')
     arguments, block = argument_attributes(function), function.regions[0].blocks[0]
     with ir.InsertionPoint.at_block_begin(block):
@@ -103,20 +98,15 @@ def _inline(module: Any, params: Mapping[str, Any]) -> None:
 
 def _array(tensor: Any) -> Any:
     """The elements of a torch tensor or an array."""
-    import numpy as np
-
     if not hasattr(tensor, "detach"):
         return np.asarray(tensor)
-    from mlirtri.calls.arrays import as_array
+    from mlirtri.calls.arrays import as_array  # loads torch, which the tensor has done
 
     return as_array(tensor.detach().cpu())
 
 
 def _write_results(module: Any) -> None:
     """Upstream's form of results in the caller's memory: what bufferization computes into such a memref directly."""
-    from mlirtri.dialect.bindings.mlir import ir
-    from mlirtri.lowering.mlir.attributes import argument_attributes, result_attributes, set_signature
-
     function = _function(module, "destinations")
     arguments, results = argument_attributes(function), result_attributes(function)
     block = function.regions[0].blocks[0]

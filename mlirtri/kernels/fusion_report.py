@@ -1,23 +1,20 @@
 """`explain_fusion`: for every tensor between two operations, whether both are one kernel, and why or why not.
 
-Takes a compiled `Kernel`. Gives a `FusionReport`: its edges in the order of the walk, as a table, text or JSON. MLIR's
-fusion is asked in pipelines that have a stage `fused`, TVM's and the fusion of rows in those with a stage `tir`.
+Takes the `Walk` of a compiled kernel. Gives a `FusionReport`: its edges in the order of the stages, as a table, text or
+JSON. Stage `fused` reports on MLIR's fusion, stage `tir` on TVM's and on the fusion of rows.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.table import Table
 
-from mlirtri.compiler.walk import COMPILING
+from mlirtri.compiler.walk import COMPILING, Walk
 from mlirtri.lowering.core.fusion_edges import Edge
-
-if TYPE_CHECKING:
-    from mlirtri.kernels.kernel import Kernel
+from mlirtri.lowering.fusion import explain as explain_linalg
 
 
 @dataclass(frozen=True)
@@ -54,18 +51,16 @@ class FusionReport:
         return "\n".join(lines)
 
 
-def explain_fusion(kernel: Kernel) -> FusionReport:
-    """The report on a compiled kernel; nothing of the kernel changes."""
-    from mlirtri.lowering.fusion import explain as explain_linalg  # imports MLIR
-
+def explain_fusion(kernel: str, walked: Walk) -> FusionReport:
+    """Return the report on a compilation of the kernel of this name; `walked` does not change."""
     edges: list[Edge] = []
-    context = replace(kernel.walked.context, keep_passes=False, on_pass=None, passes={})
-    records = kernel.walked.records
+    context = replace(walked.context, keep_passes=False, on_pass=None, passes={})
+    records = walked.records
     with COMPILING:
         if "linalg" in records and "fused" in records:
             edges += explain_linalg.explain(records["linalg"].complete(), context)
         if "relax" in records and "tir" in records:
-            from mlirtri.lowering.relax import explain as explain_tir  # imports TVM
+            from mlirtri.lowering.relax import explain as explain_tir  # loads TVM
 
             edges += explain_tir.explain(records["relax"].ir, context)
-    return FusionReport(kernel.name, tuple(edges))
+    return FusionReport(kernel, tuple(edges))

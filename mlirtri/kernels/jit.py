@@ -14,13 +14,12 @@ from typing import Any
 from mlirtri import settings
 from mlirtri.compiler.walk import COMPILING
 from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError
-from mlirtri.kernels.kernel import Kernel
+from mlirtri.kernels.kernel import Kernel, shown_to_user
 from mlirtri.kernels.options import Options, language_options, resolved
 from mlirtri.kernels.session import compile_function
 from mlirtri.language.signature import Signature, key_of
 from mlirtri.lowering.core.interface import Capture, ConstantParameter
 from mlirtri.lowering.pipelines import INTERPRETER
-from mlirtri.tracebacks import shown_to_user
 
 _RESERVED = ("pipeline", "target", "schedule")
 _kernels: dict[Any, Kernel] = {}
@@ -43,7 +42,7 @@ class _Entry:
     def again(self, arguments: tuple[Any, ...]) -> _Again | None:
         """A way to repeat the call that looks at the arguments' types alone; None where more than that decides."""
         if self._again is None and not self.captures:
-            from mlirtri.calls.direct_calls import guarded
+            from mlirtri.calls.direct_calls import guarded  # loads torch
 
             # After the first call, which has found the fastest way.
             self._again = guarded(arguments, self.runtime, self.kernel.call, _UNKNOWN)

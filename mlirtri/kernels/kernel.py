@@ -7,15 +7,28 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from mlirtri import settings
 from mlirtri.compiler.walk import Passes, Texts, Walk
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelError, UnknownOptionError
+from mlirtri.kernels.export import Form, exported
 from mlirtri.lowering.core.interface import Interface
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.pipelines import Pipeline
-from mlirtri.tracebacks import shown_to_user
 
 if TYPE_CHECKING:
     from mlirtri.kernels.fusion_report import FusionReport
+
+
+def shown_to_user(error: KernelError) -> KernelError:
+    """Return `error` without our frames and its cause, so that the traceback ends at the user's call.
+
+    Everything that users call raises through this function. ``MLIRTRI_DEBUG=1`` keeps the frames.
+    """
+    if settings.get("MLIRTRI_DEBUG"):
+        return error
+    error.__cause__ = None
+    error.__suppress_context__ = True
+    return error.with_traceback(None)
 
 
 class Kernel:
@@ -60,9 +73,9 @@ class Kernel:
     @cached_property
     def fusion(self) -> FusionReport:
         """For every tensor between two operations, whether both are one kernel, and why or why not."""
-        from mlirtri.kernels.fusion_report import explain_fusion
+        from mlirtri.kernels.fusion_report import explain_fusion  # loads rich
 
-        return explain_fusion(self)
+        return explain_fusion(self.name, self.walked)
 
     @cached_property
     def observed(self) -> Walk:
@@ -88,7 +101,7 @@ class Kernel:
     def runner(self) -> Any:
         """What runs the kernel; raises `DeviceError` when the pipeline stopped before making code."""
         if self._runner is None:
-            from mlirtri.calls.runtime import Runner
+            from mlirtri.calls.runtime import Runner  # loads torch
 
             if self.walked.executable is None:
                 raise DeviceError(
@@ -160,8 +173,6 @@ class Kernel:
         `destinations` makes results memory that the caller passes (a memref each, behind the arguments). Raises
         `UnknownOptionError` for a stage that is not MLIR or that this kernel did not walk through.
         """
-        from mlirtri.kernels.export import Form, exported
-
         stages = [name for name, record in self.walked.records.items() if record.stage.kind == "mlir"]
         name = self.pipeline.find(stage).name
         if name not in stages:

@@ -15,15 +15,13 @@ from mlirtri.compiler.printing import RESUMABLE, parse, parse_given
 from mlirtri.compiler.stored_params import read_params
 from mlirtri.compiler.walk import Walk, record_of, walk
 from mlirtri.errors import KernelError, UnknownOptionError
-from mlirtri.kernels.kernel import Kernel
+from mlirtri.kernels.kernel import Kernel, shown_to_user
 from mlirtri.kernels.options import Options, content_key, language_options, resolved
 from mlirtri.lowering.core.interface import Capture, KernelSource, Specialization
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.device_pipelines import for_devices
 from mlirtri.lowering.frontend.python_to_ast import symbol_of
-from mlirtri.lowering.pipelines import IMPORTS, INTERPRETER, STAGES, Pipeline, pipeline_of_import
-from mlirtri.tracebacks import shown_to_user
+from mlirtri.lowering.pipelines import IMPORTS, INTERPRETER, STAGES, Pipeline, for_devices, pipeline_of_import
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from mlirtri import settings
 from mlirtri.compiler.dumps import versions
 from mlirtri.errors import ArgumentMismatchError, KernelError, KernelTypeError, UnknownNameError, did_you_mean
 from mlirtri.kernels.jit import JitFunction
-from mlirtri.kernels.kernel import Kernel
+from mlirtri.kernels.kernel import Kernel, shown_to_user
 from mlirtri.kernels.options import content_key, resolved
 from mlirtri.language.names import Tensor
 from mlirtri.language.signature import is_array, is_torch, key_of
@@ -30,7 +30,6 @@ from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.schedule.meta.tuning_file import recall, remember
 from mlirtri.measure.configurations import Config, Pruning, as_pruning
 from mlirtri.measure.timing import samples, wait_for
-from mlirtri.tracebacks import shown_to_user
 
 TUNING = renewed(threading.RLock())
 """One at a time: kernels that are measured side by side slow each other down."""

@@ -12,14 +12,19 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from rich.console import Console, Group
+from rich.markup import escape
+from rich.table import Table
 
 from mlirtri.errors import KernelError, KernelTypeError
 from mlirtri.kernels.arguments import device_for, random_tensor
 from mlirtri.kernels.jit import JitFunction
+from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.options import Options, resolved
+from mlirtri.kernels.session import compile_function
 from mlirtri.language.names import Tensor
 from mlirtri.language.signature import shown_type, tensor_type
 from mlirtri.lowering.core.interface import ConstantParameter, Specialization
@@ -27,11 +32,6 @@ from mlirtri.lowering.pipelines import COMPARED, MLIR_ALONE
 from mlirtri.measure.accuracy import absolute_error, is_float, ulp_error
 from mlirtri.measure.eager import as_plain, leaves
 from mlirtri.measure.timing import samples, wait_for
-
-if TYPE_CHECKING:
-    from rich.console import Group
-
-    from mlirtri.kernels.kernel import Kernel
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,9 @@ class Comparison:
         return {row.name: row for row in self.rows}[name]
 
     def __rich__(self) -> Group:
-        from mlirtri.measure.comparison_table import as_tables
-
-        return as_tables(self)
+        return _as_tables(self)
 
     def __str__(self) -> str:
-        from rich.console import Console
-
         text = io.StringIO()
         Console(file=text, width=160, no_color=True, highlight=False).print(self)
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
@@ -164,8 +160,6 @@ def _argument(value: Any) -> str:
 
 def _compiled(f: JitFunction, specialization: Specialization, options: Options, values: list[Any]) -> _Contender:
     """A kernel compiled anew, with a first result; what a room or the device refuses is in its row."""
-    from mlirtri.kernels.session import compile_function
-
     row = Row(options.pipeline)
     try:
         # Twice, for the first compile of a process also imports rooms and fills tables; each with an empty cache.
@@ -246,3 +240,67 @@ def _time(contenders: Sequence[_Contender], repeat: int | None, device: str) -> 
         taken = samples([call for _, call in running], repeat, wait=wait_for(device))
     for (contender, _), seconds in zip(running, taken, strict=True):
         contender.samples = seconds
+
+
+# --- tables --------------------------------------------------------------------------------------------------------
+
+_HEADINGS = ("", "kernels", "bytes", "compile ms", "run", "min … max", "max error", "max ulp")
+
+
+def _as_tables(comparison: Comparison) -> Group:
+    """Return the comparison as tables: one of the contenders, one of compile times by stage."""
+    title = f"{comparison.kernel}({', '.join(comparison.arguments)}) on {comparison.target}"
+    table = Table(box=None, pad_edge=False)
+    lines = [_cells(row) for row in comparison.rows]
+    shown = [position for position in range(len(_HEADINGS)) if position == 0 or any(line[position] for line in lines)]
+    for position in shown:
+        table.add_column(_HEADINGS[position], justify="right" if position else "left", no_wrap=True)
+    for line in lines:
+        table.add_row(*(line[position] for position in shown))
+    # A sentence in a column of its own would squeeze the numbers.
+    refusals = [f"{row.name}: {escape(row.refusal)}" for row in comparison.rows if row.refusal]
+    notes = [f"errors against {escape(comparison.reference)}", *refusals]
+    return Group(escape(title), table, "", _compile_table(comparison.rows), "", *notes)
+
+
+def _cells(row: Row) -> list[str]:
+    total = row.compile_total
+    spread = "" if row.run_min is None else f"{_shown_seconds(row.run_min)} … {_shown_seconds(row.run_max)}"
+    return [
+        row.name,
+        _number(row.kernels),
+        _number(row.bytes),
+        "" if total is None else f"{total * 1e3:.1f}",
+        _shown_seconds(row.run_seconds),
+        spread,
+        "" if row.max_error is None else f"{row.max_error:.2g}",
+        "" if row.max_ulp is None else f"{row.max_ulp:.1f}",
+    ]
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _shown_seconds(seconds: float | None) -> str:
+    """Three digits with a unit that fits."""
+    if seconds is None:
+        return ""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def _compile_table(rows: tuple[Row, ...]) -> Table:
+    """Milliseconds by stage, one line per pipeline; stages that a pipeline lacks stay empty."""
+    compiled = [row for row in rows if row.compile_seconds]
+    stages = list(dict.fromkeys(stage for row in compiled for stage in row.compile_seconds or ()))
+    table = Table(box=None, pad_edge=False)
+    table.add_column("compile ms", no_wrap=True)
+    for stage in stages:
+        table.add_column(stage, justify="right", no_wrap=True)
+    for row in compiled:
+        seconds = row.compile_seconds or {}
+        table.add_row(row.name, *(f"{seconds[stage] * 1e3:.1f}" if stage in seconds else "" for stage in stages))
+    return table

@@ -14,9 +14,9 @@ from typing import Any
 from mlirtri.compiler.isolation import text_of, text_of_bytecode, try_parsing
 from mlirtri.compiler.walk import COMPILING
 from mlirtri.errors import KernelError, ParseError, Span
+from mlirtri.kernels.kernel import shown_to_user
 from mlirtri.programs.mlir_resources import split_resources
 from mlirtri.programs.program import Program
-from mlirtri.tracebacks import shown_to_user
 
 BYTECODE = b"ML\xefR"
 """How MLIR's bytecode begins."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.errors import KernelError, KernelTypeError, ParseError, Span
-from mlirtri.kernels.kernel import Kernel
+from mlirtri.kernels.kernel import Kernel, shown_to_user
 from mlirtri.programs.program import Program
-from mlirtri.tracebacks import shown_to_user
 
 
 def from_onnx(model: Any) -> Program:

@@ -19,7 +19,7 @@ from mlirtri.compiler.walk import COMPILING, Walk, walk
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError, KernelTypeError, ParseError, Span, UnknownOptionError, did_you_mean
 from mlirtri.kernels.export import Form, exported
-from mlirtri.kernels.kernel import Kernel
+from mlirtri.kernels.kernel import Kernel, shown_to_user
 from mlirtri.kernels.options import Options, content_key, resolved
 from mlirtri.kernels.session import manifest
 from mlirtri.lowering.core.interface import Interface
@@ -28,7 +28,6 @@ from mlirtri.lowering.core.symbols import kernel_names
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.pipelines import Pipeline, pipeline_of_import, settled_stage
 from mlirtri.programs.params import Params
-from mlirtri.tracebacks import shown_to_user
 
 if TYPE_CHECKING:
     from mlirtri.programs.report import Report

@@ -11,10 +11,10 @@ from mlirtri.compiler.dumps import read_text
 from mlirtri.compiler.interfaces import function_of
 from mlirtri.compiler.printing import parse
 from mlirtri.errors import ArgumentMismatchError, KernelError, KernelTypeError, ParseError, Span, did_you_mean
+from mlirtri.kernels.kernel import shown_to_user
 from mlirtri.lowering.core.interface import Interface, Leaf
 from mlirtri.lowering.core.symbols import kernel_names
 from mlirtri.programs.program import Program
-from mlirtri.tracebacks import shown_to_user
 
 
 def from_relax(module: Any, params: Mapping[Any, Any] | None = None) -> RelaxProgram:

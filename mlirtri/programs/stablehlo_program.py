@@ -8,9 +8,9 @@ from typing import Any
 
 from mlirtri.compiler.isolation import text_of_bytecode
 from mlirtri.errors import KernelError, KernelTypeError, ParseError
+from mlirtri.kernels.kernel import shown_to_user
 from mlirtri.programs.mlir_program import BYTECODE, contents_of, read_source
 from mlirtri.programs.program import Program
-from mlirtri.tracebacks import shown_to_user
 
 SUFFIXES = (".mlir", ".mlirbc", ".stablehlo")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from mlirtri.errors import KernelError
+from mlirtri.kernels.kernel import shown_to_user
 from mlirtri.programs.mlir_program import contents_of, read_source
 from mlirtri.programs.program import Program
-from mlirtri.tracebacks import shown_to_user
 
 
 def from_tosa(source: str | bytes | Path | Any) -> Program:

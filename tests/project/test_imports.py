@@ -28,7 +28,6 @@ WALK = (
         packages={
             "errors": "",
             "settings": "",
-            "tracebacks": "",
             "dialect.base": "",
             "dialect.bindings": "",
             "dialect.scalar": "",
@@ -146,20 +145,18 @@ WALK = (
                 "lowering.relax"
             ),
             "lowering.pipelines": (
-                "lowering.bridge lowering.codegen lowering.frontend lowering.fusion lowering.importers "
-                "lowering.importers.from_onnx lowering.importers.from_relax lowering.importers.from_stablehlo "
-                "lowering.importers.from_torch lowering.importers.normalize lowering.interpreter "
-                "lowering.linalg lowering.mlir_backend.bufferize lowering.mlir_backend.llvm lowering.relax "
-                "lowering.schedule"
+                "lowering.bridge lowering.codegen lowering.external lowering.frontend lowering.fusion "
+                "lowering.importers lowering.importers.from_onnx lowering.importers.from_relax "
+                "lowering.importers.from_stablehlo lowering.importers.from_torch lowering.importers.normalize "
+                "lowering.interpreter lowering.linalg lowering.mlir_backend.bufferize lowering.mlir_backend.llvm "
+                "lowering.relax lowering.schedule"
             ),
-            "lowering.device_pipelines": "lowering.codegen lowering.external lowering.pipelines",
         },
     ),
     Section(
         "The front door",
         shared=(
-            "errors settings tracebacks dialect dialect.base dialect.bindings "
-            "lowering.core lowering.toolchain lowering.pipelines"
+            "errors settings dialect dialect.base dialect.bindings lowering.core lowering.toolchain lowering.pipelines"
         ),
         packages={
             "language": "",
@@ -169,10 +166,7 @@ WALK = (
                 "calls lowering.frontend lowering.mlir lowering.mlir_backend.bufferize "
                 "lowering.mlir_backend.llvm lowering.schedule.meta lowering.sizes"
             ),
-            "kernels": (
-                "calls compiler language lowering.device_pipelines lowering.frontend lowering.fusion "
-                "lowering.mlir lowering.relax"
-            ),
+            "kernels": ("calls compiler language lowering.frontend lowering.fusion lowering.mlir lowering.relax"),
             "programs": (
                 "compiler kernels lowering.importers.from_onnx lowering.importers.from_relax "
                 "lowering.importers.normalize lowering.sizes"

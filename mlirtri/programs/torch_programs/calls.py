@@ -19,9 +19,8 @@ from torch.utils import _pytree as pytree
 from mlirtri.calls.arrays import as_array, as_torch
 from mlirtri.calls.updates import share_elements, why_not_writable
 from mlirtri.errors import ArgumentMismatchError, KernelError
-from mlirtri.kernels.kernel import Kernel
+from mlirtri.kernels.kernel import Kernel, shown_to_user
 from mlirtri.programs.torch_programs.flat_calls import flat_call
-from mlirtri.tracebacks import shown_to_user
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from mlirtri.errors import (
     KernelValueError,
     UnsupportedOperationError,
 )
-from mlirtri.kernels.kernel import Kernel
+from mlirtri.kernels.kernel import Kernel, shown_to_user
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
 from mlirtri.lowering.importers.from_torch.graph import TorchGraph
@@ -34,7 +34,6 @@ from mlirtri.programs.params import why_not_held
 from mlirtri.programs.program import Program
 from mlirtri.programs.torch_programs.calls import Calling, TorchKernel
 from mlirtri.programs.torch_programs.graphs import taken_apart
-from mlirtri.tracebacks import shown_to_user
 
 _EXPORTING = renewed(threading.RLock())
 """torch.export keeps what it is at in globals."""
