@@ -7,6 +7,7 @@ Refuses to know anything of Python's AST, MLIR or TVM: rooms translate their loc
 
 from __future__ import annotations
 
+import builtins
 import linecache
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -123,6 +124,11 @@ def offer(names: Iterable[str]) -> str:
     """The question of `did_you_mean` for names that were found already; nothing when there are none."""
     near = " or ".join(repr(name) for name in names)
     return f"did you mean {near}? " if near else ""
+
+
+def error_class(name: str) -> type[Exception]:
+    """Return the exception class of that name, of this module or of Python; raises `AttributeError` for none."""
+    return globals().get(name) or getattr(builtins, name)
 
 
 def raise_all(errors: Sequence[KernelError]) -> None:

@@ -6,7 +6,7 @@ so it is part of the cache key.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -123,6 +123,23 @@ class Interface:
     """Results of rank 0 that Python gets as numbers."""
     sizes: SizeProgram | None = None
     """Of a function with sizes known at run time only: what those of its results are, and what they have to be."""
+
+    @classmethod
+    def of_types(
+        cls,
+        names: Sequence[str],
+        types: Sequence[TensorType],
+        results: Sequence[TensorType],
+        updates: Mapping[int, int],
+    ) -> Interface:
+        """Return the interface of a function of these types, which returns its results one after the other.
+
+        `updates` maps the index of a parameter that the function writes to the index of the result with its content.
+        """
+        parameters = tuple(TensorParameter(name, type_) for name, type_ in zip(names, types, strict=True))
+        leaves = tuple(Leaf(index, type_) for index, type_ in enumerate(results) if index not in updates.values())
+        tree = None if not leaves else leaves[0] if len(leaves) == 1 else leaves
+        return cls(parameters, tuple(results), tree, updates=tuple(sorted(updates.items())))
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ class _Symbol(ctypes.Structure):
 def torch_runtime() -> str | None:
     """The path of torch's OpenMP runtime, where that has GNU's interface."""
     suffix = ".dylib" if sys.platform == "darwin" else ".so"
-    import torch
+    import torch  # late: `mlirtri doctor` and pipeline `mlir` come here without it
 
     try:
         # What torch's library is linked with; there may be other runtimes in the process.

@@ -7,14 +7,12 @@ combination of argument shapes. Refuses arguments whose sizes do not fit each ot
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple
 from typing import Any
 
-from mlirtri.calls.imported import error_class
 from mlirtri.dialect.base.sizes import is_dynamic
-from mlirtri.errors import ArgumentMismatchError, Span
+from mlirtri.errors import ArgumentMismatchError, error_class
 from mlirtri.lowering.core.interface import Interface
-from mlirtri.lowering.core.size_program import ELEMENT, SIZE, Condition, SizeProgram, Step
+from mlirtri.lowering.core.size_program import ELEMENT, SIZE, Condition, SizeProgram
 
 MOST_SHAPES = 4096
 """Combinations of argument shapes that are remembered."""
@@ -99,29 +97,3 @@ class DynamicShapes:
 def element_of(inputs: Sequence[Any], argument: int, *place: int) -> Any:
     """One element of an argument as a number."""
     return inputs[argument][place].item()
-
-
-def size_program_json(program: SizeProgram | None) -> dict[str, Any] | None:
-    """A size program for a manifest."""
-    if program is None:
-        return None
-    return {
-        "steps": [[one.name, one.kind, list(one.operands), list(one.numbers)] for one in program.steps],
-        "sizes": [list(each) for each in program.sizes],
-        "conditions": [
-            [one.left, one.relation, one.right, one.why, list(astuple(one.span)) if one.span else None, one.error]
-            for one in program.conditions
-        ],
-    }
-
-
-def size_program_of_json(data: dict[str, Any] | None) -> SizeProgram | None:
-    """The size program that `size_program_json` wrote."""
-    if data is None:
-        return None
-    steps = tuple(Step(name, kind, tuple(operands), tuple(numbers)) for name, kind, operands, numbers in data["steps"])
-    conditions = tuple(
-        Condition(left, relation, right, why, Span(*span) if span else None, error)
-        for left, relation, right, why, span, error in data["conditions"]
-    )
-    return SizeProgram(steps, tuple((result, axis, step) for result, axis, step in data["sizes"]), conditions)

@@ -18,13 +18,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.version import Version
+from rich.table import Table
 
-if TYPE_CHECKING:
-    from rich.table import Table
+from mlirtri.lowering.core.target import host_threads
+from mlirtri.lowering.runtime.openmp import INSTALL, runtime_library
 
 TESTED_PLATFORM = ("Linux", "x86_64")
 
@@ -85,8 +85,6 @@ def collect() -> list[Check]:
 
 def as_table(checks: list[Check]) -> Table:
     """The checks as a table for `rich`, with the fixes in a column of their own."""
-    from rich.table import Table
-
     marks = {True: "[green]ok[/]", False: "[red]fix[/]", None: "[dim]·[/]"}
     table = Table(box=None, pad_edge=False)
     for heading in ("", "what", "found", "do this"):
@@ -196,8 +194,6 @@ def _cpu_facts() -> dict[str, str]:
 
 
 def _check_cpu() -> list[Check]:
-    from mlirtri.lowering.core.target import host_threads
-
     facts = _cpu_facts()
     flags = set((facts.get("flags") or facts.get("Features") or facts.get("isa") or "").split())
     features = [feature for feature in _INTERESTING_CPU_FEATURES if feature in flags]
@@ -229,8 +225,6 @@ def _check_nvcc() -> Check:
 
 
 def _check_openmp() -> Check:
-    from mlirtri.lowering.runtime.openmp import INSTALL, runtime_library
-
     found = runtime_library()
     return Check("OpenMP", found or "no runtime: pipeline mlir runs on one thread", fix="" if found else INSTALL)
 

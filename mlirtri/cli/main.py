@@ -2,6 +2,8 @@
 
 Exit status: 0 done, 1 the kernel or its environment is at fault (a `KernelError`, shown without a traceback), 2 the
 command is not understood, 130 interrupted.
+
+Commands import what they run themselves: `doctor` and ``--help`` work where MLIR, TVM or torch do not load.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ the content. Gives a `Program`, or the kernel of one of its functions. Refuses w
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -13,14 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from mlirtri.compiler.dumps import read_text
+from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.errors import KernelTypeError, KernelValueError, ParseError, Span
+from mlirtri.kernels.arguments import random_tensor
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.options import Options, resolved
 from mlirtri.kernels.session import resume
 from mlirtri.language.names import Tensor
 from mlirtri.lowering.pipelines import Pipeline, pipeline_of_import
-from mlirtri.programs.mlir_program import contents_of
+from mlirtri.programs.mlir_program import contents_of, from_mlir
+from mlirtri.programs.onnx_program import from_onnx
 from mlirtri.programs.program import Program
+from mlirtri.programs.relax_program import from_relax
+from mlirtri.programs.stablehlo_program import from_stablehlo
+from mlirtri.programs.tosa_program import from_tosa
 
 SUFFIXES = {
     ".mlir": None, ".mlirbc": None, ".stablehlo": "stablehlo", ".tosa": "tosa", ".onnx": "onnx", ".pt2": "torch",
@@ -54,37 +61,11 @@ def _language(source: bytes | Path) -> str:
     return next((name for pattern, name in _LANGUAGES if re.search(pattern, code)), "mlir")
 
 
-def _mlir(source: Any) -> Program:
-    from mlirtri.programs.mlir_program import from_mlir
-
-    return from_mlir(source)
-
-
-def _stablehlo(source: Any) -> Program:
-    from mlirtri.programs.stablehlo_program import from_stablehlo
-
-    return from_stablehlo(source)
-
-
-def _tosa(source: Any) -> Program:
-    from mlirtri.programs.tosa_program import from_tosa
-
-    return from_tosa(source)
-
-
-def _onnx(source: Any) -> Program:
-    from mlirtri.programs.onnx_program import from_onnx
-
-    return from_onnx(source)
-
-
-def _torch(source: Any) -> Program:
+def _torch(source: bytes | Path) -> Program:
     """Of an archive of `torch.export.save`."""
-    import io
-
     import torch
 
-    from mlirtri.programs.torch_programs.program import from_torch
+    from mlirtri.programs.torch_programs.program import from_torch  # loads torch, which the others do not need
 
     where = Span("<stdin>" if isinstance(source, bytes) else str(source), 1, 1)
     try:
@@ -95,14 +76,13 @@ def _torch(source: Any) -> Program:
     return from_torch(exported)
 
 
-def _relax(source: Any) -> Program:
-    from mlirtri.programs.relax_program import from_relax
-
+def _relax(source: bytes | Path) -> Program:
     return from_relax(source.decode() if isinstance(source, bytes) else source)
 
 
 _READERS: dict[str, Callable[[Any], Program]] = {
-    "mlir": _mlir, "stablehlo": _stablehlo, "tosa": _tosa, "onnx": _onnx, "torch": _torch, "relax": _relax,
+    "mlir": from_mlir, "stablehlo": from_stablehlo, "tosa": from_tosa, "onnx": from_onnx, "torch": _torch,
+    "relax": _relax,
 }  # fmt: skip
 
 
@@ -171,9 +151,6 @@ def report_on_file(spec: str, language: str | None, pipeline: str | None, target
 
 def random_arguments(kernel: Kernel, device: str) -> list[Any]:
     """Data for each parameter of a program's kernel; raises `KernelTypeError` where a size is open."""
-    from mlirtri.dialect.base.sizes import is_dynamic
-    from mlirtri.kernels.arguments import random_tensor
-
     for each in kernel.interface.parameters:
         if any(map(is_dynamic, each.type.shape)):
             way_out = f"say --arg {each.name}={each.type.dtype.name}[…] with numbers"

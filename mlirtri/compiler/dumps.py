@@ -5,6 +5,9 @@
     DUMP_DIR/add-1f2e3d4c/params.npz           the tensors that an imported program is bound to
     DUMP_DIR/add-1f2e3d4c/manifest.json        versions, times, how to call the kernel, a digest of each stage's file
 
+``params.npz`` has the tensors in the manifest's order, with every bit: dtypes that NumPy's format lacks are stored as
+integers, and read as the manifest says.
+
 Takes a `Walk` and facts for the manifest. A dump appears whole or not at all. Texts hold nothing of the machine or the
 day, so that two dumps of one kernel can be compared: all of that is in the manifest.
 """
@@ -16,21 +19,25 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mlirtri.compiler.printing import SUFFIXES
-from mlirtri.compiler.stored_params import write_params
 from mlirtri.compiler.walk import StageRecord, Walk
 from mlirtri.errors import DumpError, ParseError, Span
+from mlirtri.lowering.core.interface import TensorParameter
 from mlirtri.lowering.core.stage import PassRecord, Stage
 from mlirtri.lowering.pipelines import Pipeline
 
 MANIFEST = "manifest.json"
+PARAMS = "params.npz"
 
 
 @lru_cache(maxsize=1)
@@ -155,3 +162,45 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
         raise ParseError(f"{path} cannot be read: {problem}") from None
+
+
+# --- params.npz ----------------------------------------------------------------------------------------------------
+
+
+def write_params(folder: Path, bound: Sequence[TensorParameter], params: Mapping[str, Any]) -> None:
+    """Write the tensors of a kernel; nothing where it has none, or not all."""
+    if bound and all(each.name in params for each in bound):
+        np.savez(folder / PARAMS, *(_storable(params[each.name]) for each in bound))
+
+
+def read_params(folder: Path, bound: Sequence[TensorParameter]) -> dict[str, Any]:
+    """The tensors of the kernel dumped in `folder`; none where there is no file. Raises `ParseError`."""
+    path = folder / PARAMS
+    if not bound or not path.is_file():
+        return {}
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = [file[f"arr_{at}"] for at in range(len(bound))]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as problem:
+        raise ParseError(f"these parameters cannot be read: {problem}", Span(str(path), 1, 1)) from None
+    return {each.name: _param(array, each, path) for each, array in zip(bound, arrays, strict=True)}
+
+
+def _storable(value: Any) -> np.ndarray:
+    if not isinstance(value, np.ndarray):
+        import torch  # a tensor is there, so it is loaded
+
+        tensor = value.detach().cpu().contiguous()
+        as_bits = {1: torch.uint8, 2: torch.int16}.get(tensor.itemsize)
+        has_array = not tensor.is_floating_point() or tensor.dtype == torch.float16 or as_bits is None
+        return (tensor if has_array else tensor.view(as_bits)).numpy()
+    array = np.ascontiguousarray(value).reshape(value.shape)
+    return array if array.dtype.isbuiltin != 2 else array.view(np.dtype(f"u{array.dtype.itemsize}"))
+
+
+def _param(array: np.ndarray, parameter: TensorParameter, path: Path) -> np.ndarray:
+    wanted, shape = parameter.type.dtype.numpy, tuple(parameter.type.shape)
+    if array.shape != shape or array.dtype.itemsize != wanted.itemsize:
+        found = f"{array.dtype}{list(array.shape)}"
+        raise ParseError(f"{parameter.name!r} is a {parameter.type}, this file has {found}", Span(str(path), 1, 1))
+    return array if array.dtype == wanted else array.view(wanted)

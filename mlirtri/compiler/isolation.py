@@ -11,7 +11,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from mlirtri.dialect.bindings.locations import give_places
+from mlirtri.dialect.bindings.mlir import print_complete
 from mlirtri.errors import ParseError, Span
+from mlirtri.lowering.toolchain.worker_process import OTHER, Limits, ProcessDied
 
 DEEPEST = 400
 """Brackets inside each other. A parser of 8 MiB of stack stands a few thousand."""
@@ -49,8 +52,6 @@ def try_parsing(read: Callable[[str, str], Any], text: str, file: str) -> None:
 
     `read` is a function of a module: it parses a text, and raises `KernelError` for what this process can find too.
     """
-    from mlirtri.lowering.toolchain.worker_process import OTHER, ProcessDied
-
     try:
         OTHER.ask(_limits(len(text)), _parse_and_print, read, text, file)
     except ProcessDied as reason:
@@ -62,8 +63,6 @@ def text_of_bytecode(data: bytes, file: str, convert: Callable[[bytes], bytes]) 
 
     `convert`, a function of a module, makes it in another process, and raises `KernelError` for what it cannot read.
     """
-    from mlirtri.lowering.toolchain.worker_process import OTHER, ProcessDied
-
     try:
         return OTHER.ask(_limits(len(data)), _converted, convert, data)
     except ProcessDied as reason:
@@ -102,9 +101,7 @@ def _place(data: bytes, position: int, file: str) -> Span:
     return Span(file, before.count(b"\n") + 1, position - (before.rfind(b"\n") + 1) + 1)
 
 
-def _limits(size: int) -> Any:
-    from mlirtri.lowering.toolchain.worker_process import Limits
-
+def _limits(size: int) -> Limits:
     return Limits(SECONDS + SECONDS_PER_MEGABYTE * size / 2**20, BYTES + BYTES_PER_BYTE * size)
 
 
@@ -123,9 +120,6 @@ def _converted(convert: Callable[[bytes], bytes], data: bytes) -> bytes:
 
 def _parse_and_print(read: Callable[[str, str], Any], text: str, file: str) -> None:
     """What this process does with a text, as far as it could die of it."""
-    from mlirtri.dialect.bindings.locations import give_places
-    from mlirtri.dialect.bindings.mlir import print_complete
-
     try:
         module = read(text, file)
         give_places(module, Span(file, 1, 1))

@@ -11,7 +11,10 @@ from typing import Any
 
 from mlirtri import settings
 from mlirtri.compiler.dumps import edited_file, write_dump
+from mlirtri.compiler.interface_json import to_json
+from mlirtri.compiler.interfaces import fits, function_of
 from mlirtri.compiler.printing import RESUMABLE, parse_given
+from mlirtri.compiler.verify import verify
 from mlirtri.compiler.walk import StageRecord, Walk
 from mlirtri.errors import ParseError, Span, UnknownOptionError, did_you_mean
 from mlirtri.lowering.core.interface import Capture
@@ -47,8 +50,6 @@ class Observer:
     def __call__(self, stage: Stage, ir: Any, context: CompileContext) -> Any:
         ir = self._overridden(stage, ir, context)
         if self.verifies:
-            from mlirtri.compiler.verify import verify
-
             verify(stage, ir, context)
         if stage.name in self.printed:
             self._show(stage.name, stage.name, StageRecord(stage, 0.0, ir).readable())
@@ -83,8 +84,6 @@ class Observer:
     def _overridden(self, stage: Stage, ir: Any, context: CompileContext) -> Any:
         if self.override_folder is None or stage.kind not in RESUMABLE:
             return ir
-        from mlirtri.compiler.interfaces import fits, function_of, to_json
-
         facts = {
             "kernel": self.kernel,
             "pipeline": self.pipeline.name,

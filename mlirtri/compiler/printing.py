@@ -6,11 +6,16 @@ TVMScript is Python to TVM's parser: reading such a file is trusting it like cod
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 from mlirtri.compiler.isolation import text_of, try_parsing
+from mlirtri.dialect.bindings.locations import locate_implied_bodies, parse_text
+from mlirtri.dialect.bindings.mlir import print_complete, print_module
+from mlirtri.dialect.definition import context_for
 from mlirtri.errors import ParseError, Span
 from mlirtri.lowering.core.stage import Code
+from mlirtri.lowering.frontend.python_to_ast import print_tree
 
 SUFFIXES = {
     "python": "txt", "mlir": "mlir", "tvmscript": "py", "llvm": "ll", "cuda": "cu", "asm": "s", "ptx": "ptx",
@@ -22,43 +27,29 @@ RESUMABLE = ("mlir", "tvmscript")
 def readable(kind: str, ir: Any) -> str:
     """What `kernel.ir` shows."""
     if kind == "python":
-        from mlirtri.lowering.frontend.python_to_ast import print_tree
-
         return print_tree(ir)
     if kind == "mlir":
-        from mlirtri.dialect.bindings.mlir import print_module
-
         return print_module(ir)
     if kind == "tvmscript":
-        from mlirtri.lowering.toolchain.tvm_text import print_readable
-
-        return print_readable(ir)
+        return _tvm_text().print_readable(ir)
     return ir.text if isinstance(ir, Code) else str(ir)
 
 
 def complete(kind: str, ir: Any) -> str:
     """What a dump holds: the readable text where that loses nothing."""
     if kind == "mlir":
-        from mlirtri.dialect.bindings.mlir import print_complete
-
         return print_complete(ir)
     if kind == "tvmscript":
-        from mlirtri.lowering.toolchain.tvm_text import print_complete as print_tvm
-
-        return print_tvm(ir)
+        return _tvm_text().print_complete(ir)
     return readable(kind, ir)
 
 
 def settle(kind: str, ir: Any) -> Any:
     """`ir` without what its text cannot carry, so that a module behaves alike whether it was made or read."""
     if kind == "mlir":
-        from mlirtri.dialect.bindings.locations import locate_implied_bodies
-
         locate_implied_bodies(ir)
     if kind == "tvmscript":
-        from mlirtri.lowering.toolchain.tvm_text import with_names_as_printed
-
-        return with_names_as_printed(ir)
+        return _tvm_text().with_names_as_printed(ir)
     return ir
 
 
@@ -67,9 +58,7 @@ def parse(kind: str, text: str, file: str = "<text>") -> Any:
     if kind == "mlir":
         return settle(kind, _parse_mlir(text, file))
     if kind == "tvmscript":
-        from mlirtri.lowering.toolchain.tvm_text import parse as parse_tvm
-
-        return parse_tvm(text, file)
+        return _tvm_text().parse(text, file)
     raise ParseError(f"a stage of kind {kind} cannot be resumed from text", Span(file, 1, 1))
 
 
@@ -82,7 +71,10 @@ def parse_given(kind: str, text: str, file: str) -> Any:
 
 
 def _parse_mlir(text: str, file: str) -> Any:
-    from mlirtri.dialect.bindings.locations import parse_text
-    from mlirtri.dialect.definition import context_for
-
     return parse_text(text, file, context_for(text))
+
+
+def _tvm_text() -> ModuleType:
+    from mlirtri.lowering.toolchain import tvm_text  # loads TVM
+
+    return tvm_text

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from mlirtri import settings
-from mlirtri.compiler.dumps import read_manifest, read_text, versions
-from mlirtri.compiler.interfaces import interface_of, to_json
+from mlirtri.compiler.dumps import read_manifest, read_params, read_text, versions
+from mlirtri.compiler.interface_json import to_json
+from mlirtri.compiler.interfaces import interface_of
 from mlirtri.compiler.observe import Observer
 from mlirtri.compiler.printing import RESUMABLE, parse, parse_given
-from mlirtri.compiler.stored_params import read_params
 from mlirtri.compiler.walk import Walk, record_of, walk
 from mlirtri.errors import KernelError, UnknownOptionError
 from mlirtri.kernels.kernel import Kernel, shown_to_user

@@ -21,6 +21,7 @@ from typing import Any
 from mlirtri import settings
 from mlirtri.compiler.dumps import versions
 from mlirtri.errors import ArgumentMismatchError, KernelError, KernelTypeError, UnknownNameError, did_you_mean
+from mlirtri.kernels.arguments import device_for, random_tensor
 from mlirtri.kernels.jit import JitFunction
 from mlirtri.kernels.kernel import Kernel, shown_to_user
 from mlirtri.kernels.options import content_key, resolved
@@ -199,8 +200,6 @@ class _Measuring:
     """One measurement of configurations, on data of its own: kernels may write their arguments."""
 
     def __init__(self, tuned: AutotunedFunction, named: dict[str, Any]):
-        from mlirtri.kernels.arguments import device_for, random_tensor
-
         self.tuned = tuned
         self.target, _, _ = resolved(tuned.fn.options)
         device = device_for(self.target)

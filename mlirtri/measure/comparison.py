@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from rich.console import Console, Group
 from rich.markup import escape
 from rich.table import Table
@@ -178,8 +179,6 @@ def _caller(kernel: Kernel, values: list[Any]) -> Callable[[], Any]:
 
 
 def _first_run(row: Row, call: Callable[[], Any]) -> _Contender:
-    import torch
-
     try:
         with torch.no_grad(), np.errstate(all="ignore"):
             return _Contender(row, call, leaves(call()))
@@ -233,8 +232,6 @@ def _finished(contender: _Contender, expected: list[np.ndarray] | None, referenc
 
 def _time(contenders: Sequence[_Contender], repeat: int | None, device: str) -> None:
     """Samples for every contender that runs."""
-    import torch
-
     running = [(each, each.call) for each in contenders if each.result is not None and each.call is not None]
     with torch.no_grad(), np.errstate(all="ignore"):
         taken = samples([call for _, call in running], repeat, wait=wait_for(device))

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 
+from mlirtri.calls.arrays import as_array
 from mlirtri.kernels.jit import JitFunction
 from mlirtri.language.signature import is_array, is_torch
 
@@ -56,8 +58,6 @@ def as_plain(f: JitFunction, named: dict[str, Any], widen: bool = False) -> Call
 
 def _copied(value: Any, widen: bool) -> Any:
     if is_torch(value):
-        import torch
-
         wide = torch.complex128 if value.is_complex() else torch.float64
         is_inexact = value.is_complex() or value.is_floating_point()
         return value.to(wide, copy=True) if widen and is_inexact else value.clone()
@@ -75,7 +75,5 @@ def leaves(result: Any) -> list[np.ndarray]:
     if isinstance(result, (tuple, list)):
         return [leaf for each in result for leaf in leaves(each)]
     if is_torch(result):
-        from mlirtri.calls.arrays import as_array
-
         result = as_array(result.detach().cpu().resolve_conj().resolve_neg().contiguous())
     return [np.asarray(result)]

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 _SAMPLE_SECONDS = 0.002
 """One sample calls as often as this takes, so that the clock's own cost vanishes."""
 _ROUNDS = (5, 30)
@@ -33,8 +35,6 @@ def wait_for(device: str) -> Wait | None:
     """What waits for torch's device; None where nothing runs behind the caller's back."""
     if device != "cuda":
         return None
-    import torch
-
     return torch.cuda.synchronize
 
 

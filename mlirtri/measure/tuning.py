@@ -13,18 +13,19 @@ import statistics
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
 
 from mlirtri.errors import DeviceError, KernelTypeError
 from mlirtri.kernels.arguments import device_for, random_tensor
 from mlirtri.kernels.jit import JitFunction
+from mlirtri.kernels.kernel import Kernel
 from mlirtri.lowering.core.schedule_option import Budget
+from mlirtri.lowering.toolchain.tvm_attributes import SCHEDULE_RULE
+from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 from mlirtri.measure.timing import samples, wait_for
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from mlirtri.kernels.kernel import Kernel
 
 _COLUMN = 96
 """Characters of a line that each side shows."""
@@ -62,8 +63,6 @@ class Tuning:
         return "\n".join(lines)
 
     def __rich__(self) -> Table:
-        from rich.table import Table
-
         table = Table("function", "default", "tuned", title=f"{self.tuned.name} for {self.tuned.target}")
         for rule in self.rules:
             table.add_row(*rule)
@@ -72,8 +71,6 @@ class Tuning:
         return table
 
     def __str__(self) -> str:
-        from rich.console import Console
-
         text = io.StringIO()
         Console(file=text, width=160, no_color=True, highlight=False).print(self)
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
@@ -119,9 +116,6 @@ def tune(
 
 def _rules(kernel: Kernel) -> dict[str, str]:
     """The rule that scheduled each function of a kernel."""
-    from mlirtri.lowering.toolchain.tvm_attributes import SCHEDULE_RULE
-    from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
-
     functions = prim_funcs(kernel.walked.records["scheduled"].ir)
     return {name: str((function.attrs or {}).get(SCHEDULE_RULE, "none")) for name, function in functions}
 

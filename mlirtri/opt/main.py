@@ -46,7 +46,7 @@ def _run(options: Options) -> int:
     if options.on("version"):
         print(f"mlirtri {metadata.version('mlirtri')}, MLIR of torch-mlir {metadata.version('torch-mlir')}")
         return 0
-    from mlirtri.opt import passes as opt_passes  # imports MLIR
+    from mlirtri.opt import passes as opt_passes  # loads MLIR, which --help and --version do without
 
     if options.on("list-passes"):
         print("\n".join(opt_passes.registered_passes()))
@@ -85,7 +85,7 @@ def split(text: str) -> list[str]:
 
 def _process(text: str, name: str, pipeline: str | None, options: Options) -> tuple[str | None, bool]:
     """The output for one piece, None when there is none, and whether all went well."""
-    from mlirtri.opt import diagnostics as opt_diagnostics
+    from mlirtri.opt import diagnostics as opt_diagnostics  # loads MLIR
     from mlirtri.opt import passes as opt_passes
 
     # MLIR reads files: their names are in locations, so a piece goes by a name that can be put right afterwards.

@@ -17,6 +17,16 @@ from pathlib import Path
 import click
 
 from mlirtri.cli.program_files import SUFFIXES
+from mlirtri.dialect.bindings.mlir import operations_of_dialect
+from mlirtri.lowering.bridge.loops import loops_to_primfunc
+from mlirtri.lowering.bridge.mlir_to_relax import BODY_OPERATIONS, SCALAR_RULES
+from mlirtri.lowering.bridge.mlir_to_relax import RULES as TENSOR_RULES
+from mlirtri.lowering.importers.normalize import complex_numbers, control_flow
+from mlirtri.lowering.importers.normalize.arithmetic.total_arithmetic import RULES as ARITHMETIC
+from mlirtri.lowering.importers.normalize.decompositions import RULES, UPSTREAM
+from mlirtri.lowering.importers.normalize.global_variables import LOADS, STORE
+from mlirtri.lowering.importers.normalize.tm_tensor import RULES as TM_TENSOR_RULES
+from mlirtri.lowering.mlir.imperative import ELEMENTS
 from mlirtri.lowering.pipelines import IMPORTS
 from mlirtri.pages.operations_page import publish
 
@@ -56,46 +66,31 @@ class Way:
 
 
 def _bodies() -> Collection[str]:
-    from mlirtri.lowering.bridge.mlir_to_relax import SCALAR_RULES
-
     return SCALAR_RULES
 
 
 def _whole() -> Collection[str]:
-    from mlirtri.lowering.bridge.mlir_to_relax import BODY_OPERATIONS, RULES
-
-    # The room from `tri` has rules of its own in that table, once it has run.
-    shared = {name for name, rule in RULES.items() if not rule.__module__.endswith("tri_to_relax")}
+    # The lowering from `tri` has rules of its own in that table, once it has run.
+    shared = {name for name, rule in TENSOR_RULES.items() if not rule.__module__.endswith("tri_to_relax")}
     return {*shared, *BODY_OPERATIONS}
 
 
 def _composed() -> Collection[str]:
-    from mlirtri.lowering.importers.normalize.arithmetic.total_arithmetic import RULES as ARITHMETIC
-    from mlirtri.lowering.importers.normalize.decompositions import RULES, UPSTREAM
-
     return {*UPSTREAM, *RULES, *ARITHMETIC}
 
 
 def _complex() -> Collection[str]:
-    from mlirtri.lowering.importers.normalize import complex_numbers
-
     tables = [table for table in vars(complex_numbers).values() if isinstance(table, dict)]
     return {*complex_numbers.KEPT, *(name for table in tables for name in table if str(name).startswith("complex."))}
 
 
 def _loops() -> Collection[str]:
-    from mlirtri.lowering.bridge.loops import loops_to_primfunc
-    from mlirtri.lowering.importers.normalize import control_flow, tm_tensor
-    from mlirtri.lowering.mlir.imperative import ELEMENTS
-
     forall = ("scf.forall.in_parallel", "tensor.parallel_insert_slice", "tensor.yield")
     inner = (*loops_to_primfunc.STATEMENTS, *loops_to_primfunc._TERMINATORS)
-    return {*inner, *control_flow._RULES, *tm_tensor.RULES, *ELEMENTS, *forall}
+    return {*inner, *control_flow._RULES, *TM_TENSOR_RULES, *ELEMENTS, *forall}
 
 
 def _state() -> Collection[str]:
-    from mlirtri.lowering.importers.normalize.global_variables import LOADS, STORE
-
     return {"ml_program.global", *LOADS, STORE}
 
 
@@ -119,10 +114,7 @@ WAYS = (
 
 def page() -> str:
     """The whole page; a row keeps the test that it names as long as that names the operation."""
-    from mlirtri.dialect.bindings.mlir import operations_of_dialect
-    from mlirtri.lowering.importers.normalize.tm_tensor import RULES
-
-    known = [name for dialect in DIALECTS for name in operations_of_dialect(dialect)] + list(RULES)
+    known = [name for dialect in DIALECTS for name in operations_of_dialect(dialect)] + list(TM_TENSOR_RULES)
     tables = [(way, frozenset(way.names())) for way in WAYS]
     tests = _Tests()
     parts = [_HEAD, _ways(), _languages()]

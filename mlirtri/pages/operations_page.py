@@ -18,9 +18,10 @@ import click
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.ops.table import Op, load
-from mlirtri.dialect.spellings.registry import Spelling
+from mlirtri.dialect.spellings.registry import Spelling, Unsupported
 from mlirtri.dialect.spellings.registry import load as load_spellings
 from mlirtri.errors import KernelError, SourceNotAvailableError
+from mlirtri.lowering.frontend.expressions import BINARY, COMPARE, UNARY
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "operations.md"
 SHORT = {"numpy.": "np.", "torch.nn.functional.": "F.", "mlirtri.": "mt."}
@@ -233,8 +234,6 @@ def _spelling(spelling: Spelling) -> tuple[str, ...]:
 
 def _shown_signature(spelling: Spelling) -> str:
     """The signature without the parameters of which mlirtri has the library's default only."""
-    from mlirtri.dialect.spellings.registry import Unsupported
-
     signature = spelling.signature
     kept = [each for each in signature.parameters.values() if not isinstance(each.default, Unsupported)]
     return str(signature.replace(parameters=kept)).replace("|", "\\|")
@@ -257,8 +256,6 @@ def _sign_rows() -> list[tuple[str, ...]]:
 
 def _all_signs() -> list[tuple[str, str]]:
     """Python's operators as text, each with its operation."""
-    from mlirtri.lowering.frontend.expressions import BINARY, COMPARE, UNARY
-
     x, y = ast.Name("x"), ast.Name("y")
     binary = [(ast.BinOp(x, sign(), y), name) for sign, (name, _) in BINARY.items()]
     compared = [(ast.Compare(x, [sign()], [y]), name) for sign, (name, _) in COMPARE.items()]

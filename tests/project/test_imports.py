@@ -161,9 +161,9 @@ WALK = (
         packages={
             "language": "",
             "relax": "lowering.external",
-            "calls": "language lowering.mlir lowering.runtime",
+            "calls": "language lowering.runtime",
             "compiler": (
-                "calls lowering.frontend lowering.mlir lowering.mlir_backend.bufferize "
+                "lowering.frontend lowering.mlir lowering.mlir_backend.bufferize "
                 "lowering.mlir_backend.llvm lowering.schedule.meta lowering.sizes"
             ),
             "kernels": ("calls compiler language lowering.frontend lowering.fusion lowering.mlir lowering.relax"),

@@ -27,7 +27,7 @@ from dynamic_programs import (
 )
 
 import mlirtri as mt
-from mlirtri.calls.dynamic_shapes import size_program_json, size_program_of_json
+from mlirtri.compiler.interface_json import size_program_json, size_program_of_json
 from mlirtri.errors import (
     ArgumentMismatchError,
     KernelAssertionError,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mlirtri as mt
-from mlirtri.compiler.interfaces import from_json, to_json
+from mlirtri.compiler.interface_json import from_json, to_json
 
 SUFFIX = {"mlir": ".mlir", "tvmscript": ".py"}
 

@@ -1,0 +1,165 @@
+"""The JSON of an `Interface` in a dump's manifest: parameters, results and how they nest, checks, prints and sizes.
+
+Takes an `Interface`, or what `json.loads` read from a manifest. Gives the other. Raises `ParseError` for a manifest
+whose interface does not have the keys and types that `to_json` writes.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+from mlirtri.dialect.base.dtypes import as_dtype, find_stored
+from mlirtri.dialect.base.sizes import UNKNOWN, is_dynamic
+from mlirtri.dialect.base.tensor_type import TensorType
+from mlirtri.errors import KernelError, ParseError, Span, error_class
+from mlirtri.lowering.core.interface import Interface, Leaf, PrintLog, PrintSite, RuntimeCheck, TensorParameter
+from mlirtri.lowering.core.size_program import Condition, SizeProgram, Step
+
+
+def to_json(interface: Interface | None) -> dict[str, Any] | None:
+    """Parameters, result types, how results nest, and the run-time checks; None before there are types."""
+    if interface is None:
+        return None
+    return {
+        "parameters": [_parameter_json(each) for each in interface.parameters],
+        "results": [_type_json(leaf) for leaf in interface.leaves],
+        "tree": _tree_json(interface.tree),
+        "checks": [
+            {
+                "index": check.index,
+                "error": check.error.__name__,
+                "message": check.message,
+                "span": _span_json(check.span),
+            }
+            for check in interface.checks
+        ],
+        "updates": [list(pair) for pair in interface.updates],
+        "log": _log_json(interface.log),
+        "ordered": list(interface.ordered),
+        "bound": [_parameter_json(each) for each in interface.bound],
+        "states": [list(pair) for pair in interface.states],
+        "numbers": list(interface.numbers),
+        "sizes": size_program_json(interface.sizes),
+    }
+
+
+def from_json(data: dict[str, Any], path: Path) -> Interface:
+    """The interface that `to_json` wrote; raises `ParseError` for anything else."""
+    try:
+        results = tuple(_type_of_json(each) for each in data["results"])
+        checks = tuple(
+            RuntimeCheck(c["index"], error_class(c["error"]), c["message"], Span(*c["span"]) if c["span"] else None)
+            for c in data["checks"]
+        )
+        return Interface(
+            tuple(map(_parameter_of_json, data["parameters"])),
+            results,
+            _tree_of_json(data["tree"], results),
+            checks,
+            tuple((parameter, result) for parameter, result in data["updates"]),
+            _log_of_json(data["log"]),
+            tuple(data["ordered"]),
+            tuple(map(_parameter_of_json, data["bound"])),
+            tuple((bound, result) for bound, result in data["states"]),
+            tuple(data["numbers"]),
+            size_program_of_json(data["sizes"]),
+        )
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, KernelError):
+        raise ParseError("the interface in this manifest is not one", Span(str(path), 1, 1), help="remove it") from None
+
+
+def _parameter_json(of: TensorParameter) -> dict[str, Any]:
+    return {"name": of.name, "type": _type_json(of.type), "weak": of.weak}
+
+
+def _parameter_of_json(data: dict[str, Any]) -> TensorParameter:
+    return TensorParameter(data["name"], _type_of_json(data["type"]), data["weak"])
+
+
+def _type_json(of: TensorType) -> list[Any]:
+    return [of.dtype.name, *(None if is_dynamic(size) else size for size in of.shape)]
+
+
+def _type_of_json(data: list[Any]) -> TensorType:
+    return TensorType(
+        tuple(UNKNOWN if size is None else size for size in data[1:]), find_stored(data[0]) or as_dtype(data[0])
+    )
+
+
+def _span_json(span: Span | None) -> list[Any] | None:
+    return [span.file, span.line, span.column, span.end_line, span.end_column] if span else None
+
+
+def _log_json(log: PrintLog | None) -> dict[str, Any] | None:
+    if log is None:
+        return None
+    sites = [
+        {"span": _span_json(site.span), "parts": [p if isinstance(p, str) else _type_json(p) for p in site.parts]}
+        for site in log.sites
+    ]
+    return {"index": log.index, "count": log.count, "sites": sites}
+
+
+def _log_of_json(data: dict[str, Any] | None) -> PrintLog | None:
+    if data is None:
+        return None
+    sites = []
+    for site in data["sites"]:
+        parts = tuple(p if isinstance(p, str) else _type_of_json(p) for p in site["parts"])
+        sites.append(PrintSite(Span(*site["span"]) if site["span"] else None, parts))
+    return PrintLog(data["index"], data["count"], tuple(sites))
+
+
+def _tree_json(tree: Any) -> Any:
+    if isinstance(tree, Leaf):
+        return {"leaf": tree.index, "counts": [list(pair) for pair in tree.counts]} if tree.counts else tree.index
+    if tree is None:
+        return None
+    parts = [_tree_json(each) for each in tree]
+    if hasattr(tree, "_fields"):
+        return {"name": type(tree).__name__, "fields": list(tree._fields), "parts": parts}
+    return {"list" if isinstance(tree, list) else "tuple": parts}
+
+
+def _tree_of_json(data: Any, results: tuple[TensorType, ...]) -> Any:
+    if isinstance(data, int):
+        return Leaf(data, results[data])
+    if data is None:
+        return None
+    if "leaf" in data:
+        counts = tuple((axis, result) for axis, result in data["counts"])
+        return Leaf(data["leaf"], results[data["leaf"]], counts)
+    if "fields" in data:
+        parts = [_tree_of_json(each, results) for each in data["parts"]]
+        return namedtuple(data["name"], data["fields"])(*parts)
+    [(kind, parts)] = data.items()
+    return {"tuple": tuple, "list": list}[kind](_tree_of_json(each, results) for each in parts)
+
+
+def size_program_json(program: SizeProgram | None) -> dict[str, Any] | None:
+    """A size program for a manifest."""
+    if program is None:
+        return None
+    return {
+        "steps": [[one.name, one.kind, list(one.operands), list(one.numbers)] for one in program.steps],
+        "sizes": [list(each) for each in program.sizes],
+        "conditions": [
+            [one.left, one.relation, one.right, one.why, list(astuple(one.span)) if one.span else None, one.error]
+            for one in program.conditions
+        ],
+    }
+
+
+def size_program_of_json(data: dict[str, Any] | None) -> SizeProgram | None:
+    """The size program that `size_program_json` wrote."""
+    if data is None:
+        return None
+    steps = tuple(Step(name, kind, tuple(operands), tuple(numbers)) for name, kind, operands, numbers in data["steps"])
+    conditions = tuple(
+        Condition(left, relation, right, why, Span(*span) if span else None, error)
+        for left, relation, right, why, span, error in data["conditions"]
+    )
+    return SizeProgram(steps, tuple((result, axis, step) for result, axis, step in data["sizes"]), conditions)
