@@ -44,14 +44,14 @@ def _split(operation: ir.Operation) -> None:
             number = ir.FloatAttr.get(kind.element_type, 0.0) if is_float else ir.IntegerAttr.get(kind.element_type, 0)
             operation.operands[last] = linalg.fill(arith.constant(kind.element_type, number), outs=[empty])
         with ir.InsertionPoint.after(operation):
-            value, place = _read(start, rank)
+            value, access = _read(start, rank)
             whole = ir.AffineMap.get_identity(rank)
             add = arith.addf if is_float else arith.addi
-            [made] = generic(
-                [result, value], [empty], [whole, place, whole], ["parallel"] * rank,
-                lambda one, other, _: [add(one, other)],
+            [added] = generic(
+                [result, value], [empty], [whole, access, whole], ["parallel"] * rank,
+                lambda product, other, _: [add(product, other)],
             )  # fmt: skip
-    result.replace_all_uses_except(made, made.owner.operation)
+    result.replace_all_uses_except(added, added.owner.operation)
 
 
 def _read(start: ir.Value, rank: int) -> tuple[ir.Value, ir.AffineMap]:

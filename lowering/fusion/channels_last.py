@@ -53,7 +53,7 @@ def _is_smaller(operation: ir.Operation) -> bool:
     """Whether the filter is, next to the image and the result, and there are channels for vectors."""
     image, kernel, _ = (operand.type for operand in operation.operands)
     result = operation.results[0].type
-    if not all(each.has_static_shape for each in (image, kernel, result)) or 0 in (*image.shape, *kernel.shape):
+    if not all(kind.has_static_shape for kind in (image, kernel, result)) or 0 in (*image.shape, *kernel.shape):
         return False
     is_few = FILTER * prod(kernel.shape) < prod(image.shape) + prod(result.shape)
     return is_few and kernel.shape[0] >= FEW_CHANNELS and image.element_type == result.element_type
@@ -68,8 +68,8 @@ def _image_of(operation: ir.Operation) -> ir.Value | None:
             return None
         value = pad.operands[0]
     owner = value.owner
-    found = None if isinstance(owner, ir.Block) else _moved(owner.operation)
-    return found[0] if found is not None and found[1] == _outermost(value.type.rank) else None
+    transpose = None if isinstance(owner, ir.Block) else _moved(owner.operation)
+    return transpose[0] if transpose is not None and transpose[1] == _outermost(value.type.rank) else None
 
 
 def _becomes_innermost(value: ir.Value) -> bool:
@@ -89,7 +89,7 @@ def _becomes_innermost(value: ir.Value) -> bool:
 
 
 def _maps(operation: ir.Operation) -> list[ir.AffineMap]:
-    return [ir.AffineMapAttr(each).value for each in ir.ArrayAttr(operation.attributes["indexing_maps"])]
+    return [ir.AffineMapAttr(attribute).value for attribute in ir.ArrayAttr(operation.attributes["indexing_maps"])]
 
 
 def _is_parallel(operation: ir.Operation) -> bool:
@@ -99,13 +99,13 @@ def _is_parallel(operation: ir.Operation) -> bool:
     return all("parallel" in str(kind) for kind in kinds)
 
 
-def _is_elementwise(operation: ir.Operation, at: int) -> bool:
+def _is_elementwise(operation: ir.Operation, operand_number: int) -> bool:
     """Whether each element of the result is made of the one at its place in operand number `at`."""
     if not _is_parallel(operation):
         return False
     maps = _maps(operation)
     identity = ir.AffineMap.get_identity(operation.results[0].type.rank)
-    return at < len(maps) - 1 and maps[at] == maps[-1] == identity
+    return operand_number < len(maps) - 1 and maps[operand_number] == maps[-1] == identity
 
 
 def _moved(operation: ir.Operation) -> tuple[ir.Value, list[int]] | None:
@@ -119,14 +119,14 @@ def _moved(operation: ir.Operation) -> tuple[ir.Value, list[int]] | None:
     is_plain = len(list(block.operations)) == 1 and block.operations[0].operands[0] == block.arguments[0]
     if not is_plain or written != ir.AffineMap.get_identity(read.n_dims) or not read.is_permutation:
         return None
-    places = [ir.AffineDimExpr(each).position for each in read.results]
-    return operation.operands[0], [places.index(axis) for axis in range(len(places))]
+    positions = [ir.AffineDimExpr(expression).position for expression in read.results]
+    return operation.operands[0], [positions.index(axis) for axis in range(len(positions))]
 
 
 def _around(pad: ir.Operation) -> ir.Attribute | None:
     """The number that a pad puts around an image."""
-    *_, made = pad.regions[0].blocks[0].operations
-    constant = made_by(made.operands[0], "arith.constant")
+    *_, terminator = pad.regions[0].blocks[0].operations
+    constant = made_by(terminator.operands[0], "arith.constant")
     return None if constant is None else constant.attributes["value"]
 
 
@@ -138,10 +138,10 @@ def _turned(operation: ir.Operation, image: ir.Value) -> ir.Value:
     kernel = _transposed(operation.operands[1], [*range(2, rank), 1, 0])
     is_float = isinstance(element, ir.FloatType)
     zero = arith.constant(element, ir.FloatAttr.get(element, 0.0) if is_float else ir.IntegerAttr.get(element, 0))
-    zeros = linalg.fill(zero, outs=[tensor.empty([kind.shape[at] for at in _innermost(rank)], element)])
+    zeros = linalg.fill(zero, outs=[tensor.empty([kind.shape[axis] for axis in _innermost(rank)], element)])
     numbers = {name: operation.attributes[name] for name in ("strides", "dilations") if name in operation.attributes}
-    made = CONVOLUTIONS[operation.name](image, kernel, outs=[zeros], **numbers)
-    return _transposed(made, _outermost(rank))
+    convolved = CONVOLUTIONS[operation.name](image, kernel, outs=[zeros], **numbers)
+    return _transposed(convolved, _outermost(rank))
 
 
 def _padded(pad: ir.Operation | None, image: ir.Value) -> ir.Value:
@@ -150,14 +150,14 @@ def _padded(pad: ir.Operation | None, image: ir.Value) -> ir.Value:
     low, high = (list(ir.DenseI64ArrayAttr(pad.attributes[f"static_{name}"])) for name in ("low", "high"))
     order = _innermost(image.type.rank)
     kind = pad.results[0].type
-    whole = ir.RankedTensorType.get([kind.shape[at] for at in order], kind.element_type)
+    whole = ir.RankedTensorType.get([kind.shape[axis] for axis in order], kind.element_type)
     number = arith.constant(kind.element_type, _around(pad))
-    made = tensor.PadOp(whole, image, [], [], [low[at] for at in order], [high[at] for at in order])
+    padded = tensor.PadOp(whole, image, [], [], [low[axis] for axis in order], [high[axis] for axis in order])
     here = ir.Location.current
-    block = made.regions[0].blocks.append(*[ir.IndexType.get()] * len(order), arg_locs=[here] * len(order))
+    block = padded.regions[0].blocks.append(*[ir.IndexType.get()] * len(order), arg_locs=[here] * len(order))
     with ir.InsertionPoint(block):
         tensor.YieldOp(number)
-    return made.result
+    return padded.result
 
 
 def _transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
@@ -165,6 +165,6 @@ def _transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
     kind = value.type
     read = ir.AffineMap.get_permutation([list(order).index(axis) for axis in range(kind.rank)])
     whole = ir.AffineMap.get_identity(kind.rank)
-    empty = tensor.empty([kind.shape[at] for at in order], kind.element_type)
-    [made] = generic([value], [empty], [read, whole], ["parallel"] * kind.rank, lambda one, _: [one])
-    return made
+    empty = tensor.empty([kind.shape[axis] for axis in order], kind.element_type)
+    [transposed] = generic([value], [empty], [read, whole], ["parallel"] * kind.rank, lambda element, _: [element])
+    return transposed

@@ -56,16 +56,16 @@ def _read_often(operation: ir.Operation, always: bool) -> Iterator[ir.Value]:
         return
     maps = [attribute.value for attribute in maps]
     loops, inputs = maps[0].n_dims, len(operation.operands) - len(operation.results)
-    if not always and all(_dims_of(one) == set(range(loops)) for one in maps[inputs:]):
+    if not always and all(_dims_of(mapping) == set(range(loops)) for mapping in maps[inputs:]):
         return
-    for value, one in zip(list(operation.operands)[:inputs], maps, strict=False):
-        if _dims_of(one) != set(range(loops)) and (producer := _arithmetic_behind(value)) is not None:
+    for value, mapping in zip(list(operation.operands)[:inputs], maps, strict=False):
+        if _dims_of(mapping) != set(range(loops)) and (producer := _arithmetic_behind(value)) is not None:
             yield producer
 
 
-def _dims_of(one: ir.AffineMap) -> set[int]:
+def _dims_of(mapping: ir.AffineMap) -> set[int]:
     """The loops that a map follows; those of a compound index (a convolution's) are not counted, which only guards."""
-    return {result.position for result in one.results if isinstance(result, ir.AffineDimExpr)}
+    return {result.position for result in mapping.results if isinstance(result, ir.AffineDimExpr)}
 
 
 def _read_by_loop(operation: ir.Operation) -> Iterator[ir.Value]:
@@ -89,12 +89,12 @@ def _padded_and_expanded(module: ir.Module) -> Iterator[ir.Value]:
 
 
 def _loops_around(operation: ir.Operation) -> list[ir.Operation]:
-    found = []
+    loops = []
     while operation.name != "builtin.module":
         operation = operation.parent.operation
         if operation.name in LOOPS:
-            found.append(operation)
-    return found
+            loops.append(operation)
+    return loops
 
 
 def _arithmetic_behind(value: ir.Value) -> ir.Value | None:
@@ -136,7 +136,7 @@ class Overwrites:
 
     def __init__(self, module: ir.Module, kept: Sequence[ir.Value]):
         operations = all_operations(module)
-        self.order = {operation: at for at, operation in enumerate(operations)}
+        self.order = {operation: position for position, operation in enumerate(operations)}
         self.kept = kept
         self.replaced = dict(pair for operation in operations for pair in self._replaced_by(operation))
         """Where arrays that loops carry, or that the function updates, get a content made anew."""
@@ -182,7 +182,7 @@ def _contents(operation: ir.Operation) -> Iterator[tuple[ir.Value, ir.Value]]:
     if operation.name == "func.func" and operation.regions[0].blocks:
         block, updates = operation.regions[0].blocks[0], updates_of(operation.opview)
         returned = _terminator(block).operands
-        yield from ((block.arguments[at], returned[result]) for at, result in updates.items())
+        yield from ((block.arguments[argument], returned[result]) for argument, result in updates.items())
     elif operation.name == "scf.for":
         block = operation.regions[0].blocks[0]
         yield from zip(list(block.arguments)[1:], _terminator(block).operands, strict=True)

@@ -30,7 +30,9 @@ def explain(text: str, context: CompileContext) -> list[Edge]:
         said = [_Node(operation) for operation in nodes]
         kept = _kept(module)
         edges = [
-            (number, at, value) for at, operation in enumerate(nodes) for number, value in _reads(operation, nodes)
+            (number, consumer, value)
+            for consumer, operation in enumerate(nodes)
+            for number, value in _reads(operation, nodes)
         ]
         facts = [(producer, consumer, _why_not(nodes[producer], nodes[consumer], value, kept))
                  for producer, consumer, value in edges]  # fmt: skip
@@ -59,11 +61,10 @@ def _nodes(function: ir.Operation) -> Iterator[ir.Operation]:
     """The operations on tensors of a function's body; none of a function with loops, which is one kernel anyway."""
     if not function.regions[0].blocks:
         return
-    for operation in function.regions[0].blocks[0].operations:
-        one = operation.operation
-        is_tensor = any(isinstance(result.type, ir.RankedTensorType) for result in one.results)
-        if is_tensor and one.name not in _SILENT:
-            yield one
+    for operation in (view.operation for view in function.regions[0].blocks[0].operations):
+        is_tensor = any(isinstance(result.type, ir.RankedTensorType) for result in operation.results)
+        if is_tensor and operation.name not in _SILENT:
+            yield operation
 
 
 def _reads(operation: ir.Operation, nodes: list[ir.Operation]) -> Iterator[tuple[int, ir.Value]]:
@@ -72,7 +73,7 @@ def _reads(operation: ir.Operation, nodes: list[ir.Operation]) -> Iterator[tuple
     for value in map(_behind_reshapes, operation.operands):
         if isinstance(value.owner, ir.Block):
             continue
-        number = next((at for at, each in enumerate(nodes) if each == value.owner.operation), None)
+        number = next((position for position, node in enumerate(nodes) if node == value.owner.operation), None)
         if number is not None and number not in seen:
             seen.add(number)
             yield number, value
@@ -86,21 +87,23 @@ def _behind_reshapes(value: ir.Value) -> ir.Value:
 
 def _users(value: ir.Value) -> list[ir.Operation]:
     """The operations that read a value, reshaped or not, each once."""
-    found: list[ir.Operation] = []
+    readers: list[ir.Operation] = []
     for use in value.uses:
         user = use.owner.operation
         users = _users(user.results[0]) if user.name in cost_guard.RESHAPES else [user]
-        found += [each for each in users if each not in found]
-    return found
+        readers += [user for user in users if user not in readers]
+    return readers
 
 
 def _kept(module: ir.Module) -> list[ir.Value]:
     """The values that `fusion_guard` keeps in kernels of their own."""
     cost_guard.guard(module)
     marks = [
-        each for each in operations_named(module, "bufferization.dealloc_tensor") if cost_guard.KEPT in each.attributes
+        operation
+        for operation in operations_named(module, "bufferization.dealloc_tensor")
+        if cost_guard.KEPT in operation.attributes
     ]
-    kept = [each.operands[0] for each in marks]
+    kept = [operation.operands[0] for operation in marks]
     cost_guard.release(module)
     return kept
 
@@ -129,7 +132,7 @@ def _reduces(operation: ir.Operation) -> bool:
     if maps is None:
         return False
     results = [attribute.value for attribute in maps][-len(operation.results) :]
-    return any(one.n_dims > len(one.results) for one in results)
+    return any(mapping.n_dims > len(mapping.results) for mapping in results)
 
 
 def _groups(module: ir.Module) -> list[set[int]]:
@@ -138,8 +141,8 @@ def _groups(module: ir.Module) -> list[set[int]]:
     for function in operations_named(module, "func.func"):
         for operation in _nodes(function):
             # An operation's own location names those that it once stood beside, too.
-            inside = [each for each in all_operations_in(operation) if each != operation] or [operation]
-            text = "".join(str(each.location) for each in inside)
+            inside = [inner for inner in all_operations_in(operation) if inner != operation] or [operation]
+            text = "".join(str(inner.location) for inner in inside)
             groups.append({int(number) for number in _NUMBER.findall(text)})
     return groups
 

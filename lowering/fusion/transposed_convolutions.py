@@ -15,7 +15,7 @@ from itertools import product
 from math import gcd, prod
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, tensor
-from mlirtri.lowering.mlir.linalg_builder import generic, is_zeros, made_by
+from mlirtri.lowering.mlir.linalg_builder import generic, index_constant, is_zeros, made_by
 
 CONVOLUTIONS = {
     "linalg.conv_1d_ncw_fcw": linalg.conv_1d_ncw_fcw,
@@ -28,8 +28,8 @@ MOST_PHASES = 16
 
 def has_spread_images(module: ir.Module) -> bool:
     """Whether there may be something to rewrite."""
-    found = [each for name in CONVOLUTIONS for each in operations_named(module, name)]
-    return any(made_by(each.operands[0], "tensor.insert_slice") for each in found)
+    convolutions = [convolution for name in CONVOLUTIONS for convolution in operations_named(module, name)]
+    return any(made_by(convolution.operands[0], "tensor.insert_slice") for convolution in convolutions)
 
 
 def rewrite(module: ir.Module) -> None:
@@ -53,18 +53,24 @@ class _Spread:
 
 
 def _spread_of(operation: ir.Operation) -> _Spread | None:
-    made = made_by(operation.operands[0], "tensor.insert_slice")
-    if made is None or not operation.results[0].type.has_static_shape or set(_numbers(operation, "strides")) != {1}:
+    insertion = made_by(operation.operands[0], "tensor.insert_slice")
+    if (
+        insertion is None
+        or not operation.results[0].type.has_static_shape
+        or set(_numbers(operation, "strides")) != {1}
+    ):
         return None
-    if len(made.operands) != 2 or not (is_zeros(made.operands[1]) and is_zeros(operation.operands[2])):
+    if len(insertion.operands) != 2 or not (is_zeros(insertion.operands[1]) and is_zeros(operation.operands[2])):
         return None
-    image = made.operands[0]
-    static = [list(ir.DenseI64ArrayAttr(made.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")]
+    image = insertion.operands[0]
+    static = [
+        list(ir.DenseI64ArrayAttr(insertion.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
+    ]
     offsets, sizes, strides = static
     if list(image.type.shape) != sizes or 0 in sizes or any((*offsets[:2], *(step - 1 for step in strides[:2]))):
         return None
     phases = prod(strides[2:])
-    if not 1 < phases <= MOST_PHASES or any(sizes[at] != made.operands[1].type.shape[at] for at in (0, 1)):
+    if not 1 < phases <= MOST_PHASES or any(sizes[axis] != insertion.operands[1].type.shape[axis] for axis in (0, 1)):
         return None
     return _Spread(image, offsets[2:], strides[2:], _numbers(operation, "dilations"))
 
@@ -73,7 +79,7 @@ def _numbers(operation: ir.Operation, name: str) -> list[int]:
     """The strides or dilations, which may be left out."""
     if name not in operation.attributes:
         return [1] * (operation.results[0].type.rank - 2)
-    return [int(each) for each in ir.DenseIntElementsAttr(operation.attributes[name])]
+    return [int(number) for number in ir.DenseIntElementsAttr(operation.attributes[name])]
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ class _Phase:
 def _phase(remainder: int, size: int, offset: int, stride: int, dilation: int) -> _Phase:
     common = gcd(stride, dilation)
     step = stride // common
-    fits = [at for at in range(step) if (remainder + at * dilation - offset) % stride == 0]
+    fits = [position for position in range(step) if (remainder + position * dilation - offset) % stride == 0]
     if not fits or fits[0] >= size:
         return _Phase(0, step, 0, 0, 1)
     [first] = fits
@@ -104,8 +110,8 @@ def _apart(operation: ir.Operation, spread: _Spread) -> ir.Value:
     kind, window = operation.results[0].type, operation.operands[1].type.shape[2:]
     lengths = [-(-size // step) for size, step in zip(kind.shape[2:], spread.strides, strict=True)]
     by_axis = [
-        [_phase(remainder, *each) for remainder in range(each[2])]
-        for each in zip(window, spread.offsets, spread.strides, spread.dilations, strict=True)
+        [_phase(remainder, *sizes) for remainder in range(sizes[2])]
+        for sizes in zip(window, spread.offsets, spread.strides, spread.dilations, strict=True)
     ]
     parts = [_convolved(operation, spread.image, phases, lengths) for phases in product(*by_axis)]
     return _together(parts, kind, spread.strides, lengths)
@@ -120,31 +126,31 @@ def _convolved(operation: ir.Operation, image: ir.Value, phases: Sequence[_Phase
     """The results of one remainder along each axis."""
     of = operation.results[0].type
     zeros = linalg.fill(_zero(of.element_type), outs=[tensor.empty([*of.shape[:2], *lengths], of.element_type)])
-    if not all(each.count for each in phases):
+    if not all(phase.count for phase in phases):
         return zeros
     piece = _piece(image, phases, lengths)
     if piece is None:
         return zeros
     weights = operation.operands[1]
-    counts, element = [each.count for each in phases], weights.type.element_type
+    counts, element = [phase.count for phase in phases], weights.type.element_type
     kernel = ir.RankedTensorType.get([*weights.type.shape[:2], *counts], element)
-    firsts, steps = ([0, 0, *(each.first for each in phases)], [1, 1, *(each.step for each in phases)])
+    firsts, steps = ([0, 0, *(phase.first for phase in phases)], [1, 1, *(phase.step for phase in phases)])
     w = tensor.extract_slice(kernel, weights, [], [], [], firsts, list(kernel.shape), steps)
-    dilations = [each.dilation for each in phases]
+    dilations = [phase.dilation for phase in phases]
     return CONVOLUTIONS[operation.name](piece, w, outs=[zeros], strides=[1] * len(phases), dilations=dilations)
 
 
 def _piece(image: ir.Value, phases: Sequence[_Phase], lengths: list[int]) -> ir.Value | None:
     """What of the image is read, with zeros where that is outside; None where all of it is."""
     low, high, starts, sizes = [0, 0], [0, 0], [0, 0], list(image.type.shape[:2])
-    for each, length, size in zip(phases, lengths, image.type.shape[2:], strict=True):
-        end = each.start + length + (each.count - 1) * each.dilation
-        start, stop = max(0, each.start), min(size, end)
+    for phase, length, size in zip(phases, lengths, image.type.shape[2:], strict=True):
+        end = phase.start + length + (phase.count - 1) * phase.dilation
+        start, stop = max(0, phase.start), min(size, end)
         if start >= stop:
             return None
         starts.append(start)
         sizes.append(stop - start)
-        low.append(start - each.start)
+        low.append(start - phase.start)
         high.append(end - stop)
     if sizes != list(image.type.shape):
         of = ir.RankedTensorType.get(sizes, image.type.element_type)
@@ -156,11 +162,11 @@ def _surrounded(image: ir.Value, low: list[int], high: list[int]) -> ir.Value:
     sizes = [a + size + b for a, size, b in zip(low, image.type.shape, high, strict=True)]
     element, here = image.type.element_type, ir.Location.current
     zero = _zero(element)
-    made = tensor.PadOp(ir.RankedTensorType.get(sizes, element), image, [], [], low, high)
-    block = made.regions[0].blocks.append(*[ir.IndexType.get()] * len(sizes), arg_locs=[here] * len(sizes))
+    padded = tensor.PadOp(ir.RankedTensorType.get(sizes, element), image, [], [], low, high)
+    block = padded.regions[0].blocks.append(*[ir.IndexType.get()] * len(sizes), arg_locs=[here] * len(sizes))
     with ir.InsertionPoint(block):
         tensor.YieldOp(zero)
-    return made.result
+    return padded.result
 
 
 def _together(parts: list[ir.Value], kind: ir.RankedTensorType, strides: list[int], lengths: list[int]) -> ir.Value:
@@ -168,29 +174,32 @@ def _together(parts: list[ir.Value], kind: ir.RankedTensorType, strides: list[in
     element, axes = kind.element_type, len(strides)
     apart = [*kind.shape[:2], *(size for pair in zip(lengths, strides, strict=True) for size in pair)]
     rank = len(apart)
-    read = [ir.AffineDimExpr.get(at) for at in (0, 1, *range(2, rank, 2))]
+    read = [ir.AffineDimExpr.get(axis) for axis in (0, 1, *range(2, rank, 2))]
     maps = [*[ir.AffineMap.get(rank, 0, read)] * len(parts), ir.AffineMap.get_identity(rank)]
 
     def body(*elements: ir.Value) -> list[ir.Value]:
         return [_chosen(list(elements[:-1]), strides, [3 + 2 * axis for axis in range(axes)])]
 
-    [made] = generic(parts, [tensor.empty(apart, element)], maps, ["parallel"] * rank, body)
+    [interleaved] = generic(parts, [tensor.empty(apart, element)], maps, ["parallel"] * rank, body)
     whole = [*kind.shape[:2], *(length * step for length, step in zip(lengths, strides, strict=True))]
-    groups = [[0], [1], *([at, at + 1] for at in range(2, rank, 2))]
-    made = tensor.collapse_shape(ir.RankedTensorType.get(whole, element), made, groups)
+    groups = [[0], [1], *([axis, axis + 1] for axis in range(2, rank, 2))]
+    interleaved = tensor.collapse_shape(ir.RankedTensorType.get(whole, element), interleaved, groups)
     if whole == list(kind.shape):
-        return made
-    return tensor.extract_slice(kind, made, [], [], [], [0] * len(whole), list(kind.shape), [1] * len(whole))
+        return interleaved
+    return tensor.extract_slice(kind, interleaved, [], [], [], [0] * len(whole), list(kind.shape), [1] * len(whole))
 
 
 def _chosen(values: list[ir.Value], strides: Sequence[int], loops: Sequence[int]) -> ir.Value:
     """The value of the remainders that the loops are at; the last axis is the fastest in the list."""
     if not strides:
         return values[0]
-    each = len(values) // strides[0]
-    parts = [_chosen(values[at * each : (at + 1) * each], strides[1:], loops[1:]) for at in range(strides[0])]
-    place, found = linalg.IndexOp(loops[0]).result, parts[-1]
-    for at in reversed(range(len(parts) - 1)):
-        number = arith.constant(ir.IndexType.get(), at)
-        found = arith.select(arith.cmpi(arith.CmpIPredicate.eq, place, number), parts[at], found)
-    return found
+    size = len(values) // strides[0]
+    parts = [
+        _chosen(values[remainder * size : (remainder + 1) * size], strides[1:], loops[1:])
+        for remainder in range(strides[0])
+    ]
+    index, result = linalg.IndexOp(loops[0]).result, parts[-1]
+    for remainder in reversed(range(len(parts) - 1)):
+        number = index_constant(remainder)
+        result = arith.select(arith.cmpi(arith.CmpIPredicate.eq, index, number), parts[remainder], result)
+    return result

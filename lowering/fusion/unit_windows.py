@@ -17,26 +17,29 @@ def rewrite(module: ir.Module) -> None:
         maps = linalg.get_indexing_maps(operation)
         if maps is None:
             continue
-        maps = [ir.AffineMapAttr(each).value if isinstance(each, ir.Attribute) else each for each in maps]
+        maps = [
+            ir.AffineMapAttr(attribute).value if isinstance(attribute, ir.Attribute) else attribute
+            for attribute in maps
+        ]
         extents = _extents(operation, maps)
-        for at, each in enumerate(maps):
-            _cut(operation, at, each, extents)
+        for position, mapping in enumerate(maps):
+            _cut(operation, position, mapping, extents)
 
 
 def _extents(operation: ir.Operation, maps: list[ir.AffineMap]) -> dict[int, int]:
     """The loops' lengths, as far as an axis of an operand says them."""
-    found: dict[int, int] = {}
-    for operand, each in zip(operation.operands, maps, strict=True):
+    extents: dict[int, int] = {}
+    for operand, mapping in zip(operation.operands, maps, strict=True):
         if not isinstance(operand.type, ir.RankedTensorType):
             continue
-        for expression, size in zip(each.results, operand.type.shape, strict=True):
+        for expression, size in zip(mapping.results, operand.type.shape, strict=True):
             if isinstance(expression, ir.AffineDimExpr) and size != ir.ShapedType.get_dynamic_size():
-                found[expression.position] = size
-    return found
+                extents[expression.position] = size
+    return extents
 
 
-def _cut(operation: ir.Operation, at: int, of: ir.AffineMap, extents: dict[int, int]) -> None:
-    operand = operation.operands[at]
+def _cut(operation: ir.Operation, position: int, of: ir.AffineMap, extents: dict[int, int]) -> None:
+    operand = operation.operands[position]
     if not isinstance(operand.type, ir.RankedTensorType) or not operand.type.has_static_shape:
         return
     sizes = list(operand.type.shape)
@@ -49,7 +52,9 @@ def _cut(operation: ir.Operation, at: int, of: ir.AffineMap, extents: dict[int, 
     kind = ir.RankedTensorType.get(sizes, operand.type.element_type, operand.type.encoding)
     rank = len(sizes)
     with operation.location, ir.InsertionPoint(operation):
-        operation.operands[at] = tensor.ExtractSliceOp(kind, operand, [], [], [], [0] * rank, sizes, [1] * rank).result
+        operation.operands[position] = tensor.ExtractSliceOp(
+            kind, operand, [], [], [], [0] * rank, sizes, [1] * rank
+        ).result
 
 
 def _last(expression: ir.AffineExpr, extents: dict[int, int]) -> tuple[int, bool] | None:

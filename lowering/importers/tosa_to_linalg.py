@@ -37,7 +37,7 @@ TO_LINALG = (
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Lower `module`, in place; raises `UnsupportedOperationError`."""
     with module.context, ir.Location.unknown():
-        run_rewrite("one-entry", lambda each: inline_entry.rewrite(each, context), module, context)
+        run_rewrite("one-entry", lambda module: inline_entry.rewrite(module, context), module, context)
         run_rewrite("signs-as-attributes", _note_signs, module, context)
         run_passes(module, TO_LINALG, context)
         run_rewrite("static-paddings", _static_paddings, module, context)
@@ -62,7 +62,7 @@ def _static_paddings(module: ir.Module) -> None:
             "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0]),
         }
         with operation.location, ir.InsertionPoint(operation):
-            types = [each.type for each in operation.results]
+            types = [result.type for result in operation.results]
             pad = ir.Operation.create("tensor.pad", types, [operation.operands[0]], attributes, regions=1)
         operation.regions[0].blocks[0].append_to(pad.regions[0])
         operation.results[0].replace_all_uses_with(pad.results[0])
@@ -76,7 +76,7 @@ def _widths(operation: ir.Operation, name: str, segment: int) -> list[int] | Non
     given = iter(list(operation.operands)[start : start + sizes[segment]])
     dynamic = ir.ShapedType.get_dynamic_size()
     numbers = list(ir.DenseI64ArrayAttr(operation.attributes[name]))
-    widths = [_number(next(given)) if each == dynamic else each for each in numbers]
+    widths = [_number(next(given)) if width == dynamic else width for width in numbers]
     return None if None in widths else widths
 
 

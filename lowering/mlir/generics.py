@@ -91,11 +91,6 @@ def mixed_sizes(kind: ir.RankedTensorType, dynamic: Sequence[ir.Value]) -> list[
     return [size if size >= 0 else next(given) for size in kind.shape]
 
 
-def index_of(number: int) -> ir.Value:
-    """A literal index."""
-    return arith.constant(ir.IndexType.get(), number)
-
-
 def empty_generic(
     inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], maps: ir.ArrayAttr, iterators: Sequence[str]
 ) -> ir.Operation:

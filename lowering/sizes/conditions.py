@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, linalg, tensor
 from mlirtri.lowering.mlir.aliasing import is_inside
+from mlirtri.lowering.mlir.linalg_builder import index_constant
 
 EQUAL, NOT_MORE = "==", "<="
 Values = list[ir.Value]
@@ -50,10 +51,14 @@ def _structured(operation: ir.Operation) -> Iterator[Needed]:
     maps = linalg.get_indexing_maps(operation)
     if maps is None:
         return
-    shaped = [(value, one.value) for value, one in zip(operation.operands, maps, strict=False) if _is_tensor(value)]
+    shaped = [
+        (value, attribute.value)
+        for value, attribute in zip(operation.operands, maps, strict=False)
+        if _is_tensor(value)
+    ]
     extents: dict[int, ir.Value] = {}
-    for value, one in shaped:
-        for axis, result in enumerate(one.results):
+    for value, mapping in shaped:
+        for axis, result in enumerate(mapping.results):
             if not isinstance(result, ir.AffineDimExpr):
                 continue
             size = dim(value, axis)
@@ -61,22 +66,22 @@ def _structured(operation: ir.Operation) -> Iterator[Needed]:
                 yield Needed(size, EQUAL, extents[result.position], operation)
             else:
                 extents[result.position] = size
-    for value, one in shaped:
-        for axis, result in enumerate(one.results):
-            if not isinstance(result, ir.AffineDimExpr) and all(each in extents for each in _loops(result)):
+    for value, mapping in shaped:
+        for axis, result in enumerate(mapping.results):
+            if not isinstance(result, ir.AffineDimExpr) and all(loop in extents for loop in _loops(result)):
                 yield _within(_largest(result, extents), dim(value, axis), extents, operation)
     yield from _reads_in_body(operation, extents)
 
 
 def _within(last: ir.Value, size: ir.Value, extents: dict[int, ir.Value], operation: ir.Operation) -> Needed:
     """The place `last` lies before `size`, if any loop runs at all."""
-    return Needed(_if_any(extents, arith.addi(last, index(1))), NOT_MORE, size, operation)
+    return Needed(_if_any(extents, arith.addi(last, index_constant(1))), NOT_MORE, size, operation)
 
 
 def _if_any(extents: dict[int, ir.Value], value: ir.Value) -> ir.Value:
     """`value`, or 0 where one of the loops never runs."""
     for extent in extents.values():
-        value = arith.select(arith.cmpi(arith.CmpIPredicate.eq, extent, index(0)), index(0), value)
+        value = arith.select(arith.cmpi(arith.CmpIPredicate.eq, extent, index_constant(0)), index_constant(0), value)
     return value
 
 
@@ -91,12 +96,12 @@ def _loops(expression: ir.AffineExpr) -> set[int]:
 def _largest(expression: ir.AffineExpr, extents: dict[int, ir.Value]) -> ir.Value:
     """The largest value of a map's result, whose factors are not negative."""
     if isinstance(expression, ir.AffineDimExpr):
-        return arith.subi(extents[expression.position], index(1))
+        return arith.subi(extents[expression.position], index_constant(1))
     if isinstance(expression, ir.AffineConstantExpr):
-        return index(expression.value)
+        return index_constant(expression.value)
     left, right = _largest(expression.lhs, extents), _largest(expression.rhs, extents)
     if isinstance(expression, ir.AffineModExpr):
-        return arith.minsi(left, arith.subi(right, index(1)))
+        return arith.minsi(left, arith.subi(right, index_constant(1)))
     return _ARITHMETIC[type(expression)](left, right)
 
 
@@ -115,41 +120,41 @@ def _reads_in_body(operation: ir.Operation, extents: dict[int, ir.Value]) -> Ite
     for read in all_operations_in(operation):
         if read.name != "tensor.extract" or is_inside(read.operands[0], operation):
             continue
-        source, *places = read.operands
-        for axis, place in enumerate(places):
+        source, *indices = read.operands
+        for axis, index in enumerate(indices):
             size = dim(source, axis)
-            if (loop := _loop_of(place)) is None or loop not in extents:
+            if (loop := _loop_of(index)) is None or loop not in extents:
                 # Such a place is kept inside of the array, which needs at least one element.
-                yield Needed(_if_any(extents, index(1)), NOT_MORE, size, read)
+                yield Needed(_if_any(extents, index_constant(1)), NOT_MORE, size, read)
                 continue
-            if _spreads_one(place):
+            if _spreads_one(index):
                 # An axis of size 1 serves them all, and one of another size has to be the loop's.
-                is_one = arith.cmpi(arith.CmpIPredicate.eq, size, index(1))
+                is_one = arith.cmpi(arith.CmpIPredicate.eq, size, index_constant(1))
                 yield Needed(arith.select(is_one, size, extents[loop]), EQUAL, size, read)
             else:
                 yield Needed(_if_any(extents, extents[loop]), NOT_MORE, size, read)
 
 
-def _loop_of(place: ir.Value) -> int | None:
+def _loop_of(index: ir.Value) -> int | None:
     """The loop whose counter a place is, perhaps kept between bounds, or 0 along axes of size 1."""
-    if isinstance(place.owner, ir.Block):
+    if isinstance(index.owner, ir.Block):
         return None
-    made = place.owner.operation
-    if made.name == "linalg.index":
-        return made.attributes["dim"].value
-    if made.name in ("arith.maxsi", "arith.minsi", "arith.select"):
-        found = {loop for one in list(made.operands)[-2:] if (loop := _loop_of(one)) is not None}
-        return found.pop() if len(found) == 1 else None
+    operation = index.owner.operation
+    if operation.name == "linalg.index":
+        return operation.attributes["dim"].value
+    if operation.name in ("arith.maxsi", "arith.minsi", "arith.select"):
+        loops = {loop for operand in list(operation.operands)[-2:] if (loop := _loop_of(operand)) is not None}
+        return loops.pop() if len(loops) == 1 else None
     return None
 
 
-def _spreads_one(place: ir.Value) -> bool:
+def _spreads_one(index: ir.Value) -> bool:
     """Whether a place is 0 where its axis has size 1."""
-    made = place.owner.operation
-    if made.name == "arith.select":
+    operation = index.owner.operation
+    if operation.name == "arith.select":
         return True
-    operands = [one for one in made.operands if not isinstance(one.owner, ir.Block)]
-    return made.name in ("arith.maxsi", "arith.minsi") and any(_spreads_one(one) for one in operands)
+    operands = [operand for operand in operation.operands if not isinstance(operand.owner, ir.Block)]
+    return operation.name in ("arith.maxsi", "arith.minsi") and any(_spreads_one(operand) for operand in operands)
 
 
 # --- operations on whole tensors --------------------------------------------------------------------------------------
@@ -169,34 +174,34 @@ def _cast(operation: ir.Operation) -> Iterator[Needed]:
         return
     for axis, size in enumerate(result.type.shape):
         if size >= 0:
-            yield Needed(dim(source, axis), EQUAL, index(size), operation)
+            yield Needed(dim(source, axis), EQUAL, index_constant(size), operation)
 
 
 def _expand(operation: ir.Operation) -> Iterator[Needed]:
     source, *dynamic = operation.operands
     sizes = mixed(operation.attributes["static_output_shape"], dynamic)
     for axis, group in enumerate(operation.attributes["reassociation"]):
-        product = index(1)
-        for each in group:
-            product = arith.muli(product, sizes[each.value])
+        product = index_constant(1)
+        for position in group:
+            product = arith.muli(product, sizes[position.value])
         yield Needed(product, EQUAL, dim(source, axis), operation)
     for size in dynamic:
-        yield Needed(index(0), NOT_MORE, size, operation)
+        yield Needed(index_constant(0), NOT_MORE, size, operation)
 
 
 def _reshape(operation: ir.Operation) -> Iterator[Needed]:
     source, shape = operation.operands
     if shape.type.shape[0] < 0:
         return
-    count, product = index(1), index(1)
+    count, product = index_constant(1), index_constant(1)
     for axis in range(source.type.rank):
         count = arith.muli(count, dim(source, axis))
-    for at, size in enumerate(operation.results[0].type.shape):
-        asked = _as_index(tensor.extract(shape, [index(at)]))
+    for position, size in enumerate(operation.results[0].type.shape):
+        asked = _as_index(tensor.extract(shape, [index_constant(position)]))
         product = arith.muli(product, asked)
-        yield Needed(index(0), NOT_MORE, asked, operation)
+        yield Needed(index_constant(0), NOT_MORE, asked, operation)
         if size >= 0:
-            yield Needed(asked, EQUAL, index(size), operation)
+            yield Needed(asked, EQUAL, index_constant(size), operation)
     yield Needed(product, EQUAL, count, operation)
 
 
@@ -221,9 +226,9 @@ def _slice_within(
     operation: ir.Operation, whole: ir.Value, offsets: Values, sizes: Values, strides: Values
 ) -> Iterator[Needed]:
     for axis, (offset, size, stride) in enumerate(zip(offsets, sizes, strides, strict=True)):
-        yield Needed(index(0), NOT_MORE, offset, operation)
-        yield Needed(index(0), NOT_MORE, size, operation)
-        end = arith.addi(offset, arith.addi(arith.muli(arith.subi(size, index(1)), stride), index(1)))
+        yield Needed(index_constant(0), NOT_MORE, offset, operation)
+        yield Needed(index_constant(0), NOT_MORE, size, operation)
+        end = arith.addi(offset, arith.addi(arith.muli(arith.subi(size, index_constant(1)), stride), index_constant(1)))
         yield Needed(_if_any({axis: size}, end), NOT_MORE, dim(whole, axis), operation)
 
 
@@ -243,25 +248,25 @@ def _pad(operation: ir.Operation) -> Iterator[Needed]:
         for name, dynamic in (("low", operands[: counts[1]]), ("high", operands[counts[1] :]))
     )
     for width in (*low, *high):
-        yield Needed(index(0), NOT_MORE, width, operation)
+        yield Needed(index_constant(0), NOT_MORE, width, operation)
     for axis, size in enumerate(operation.results[0].type.shape):
         if size >= 0:
             whole = arith.addi(arith.addi(low[axis], dim(operation.operands[0], axis)), high[axis])
-            yield Needed(whole, EQUAL, index(size), operation)
+            yield Needed(whole, EQUAL, index_constant(size), operation)
 
 
 def _sized(operation: ir.Operation) -> Iterator[Needed]:
     """No size that an operation is given is negative."""
     for size in operation.operands:
         if isinstance(size.type, ir.IndexType):
-            yield Needed(index(0), NOT_MORE, size, operation)
+            yield Needed(index_constant(0), NOT_MORE, size, operation)
 
 
 def _element(operation: ir.Operation) -> Iterator[Needed]:
-    whole, *places = list(operation.operands)[operation.name == "tensor.insert" :]
-    for axis, place in enumerate(places):
-        yield Needed(index(0), NOT_MORE, place, operation)
-        yield Needed(arith.addi(place, index(1)), NOT_MORE, dim(whole, axis), operation)
+    whole, *indices = list(operation.operands)[operation.name == "tensor.insert" :]
+    for axis, index in enumerate(indices):
+        yield Needed(index_constant(0), NOT_MORE, index, operation)
+        yield Needed(arith.addi(index, index_constant(1)), NOT_MORE, dim(whole, axis), operation)
 
 
 _RULES: dict[str, Rule] = {
@@ -283,20 +288,16 @@ _RULES: dict[str, Rule] = {
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-def index(number: int) -> ir.Value:
-    return arith.constant(ir.IndexType.get(), number)
-
-
 def dim(value: ir.Value, axis: int) -> ir.Value:
     """The size of an axis: a constant where the type says it."""
     size = value.type.shape[axis]
-    return index(size) if size >= 0 else tensor.dim(value, index(axis))
+    return index_constant(size) if size >= 0 else tensor.dim(value, index_constant(axis))
 
 
 def mixed(static: Sequence[int], dynamic: Sequence[ir.Value]) -> Values:
     """A ``static_…`` attribute with the operands that stand for its dynamic entries."""
     operands = iter(dynamic)
-    return [next(operands) if each == ir.ShapedType.get_dynamic_size() else index(each) for each in static]
+    return [next(operands) if size == ir.ShapedType.get_dynamic_size() else index_constant(size) for size in static]
 
 
 def slice_of(operation: ir.Operation) -> tuple[Values, Values, Values]:

@@ -76,7 +76,9 @@ def numbers_of(module: ir.Module, ask: Callable[[func.FuncOp], list[ir.Value]]) 
         loop_sizes.rewrite(clone)
         context = CompileContext(function.name.value, as_target("cpu"), keep_passes=False)
         run_passes(clone, TO_ARGUMENTS, context)
-        if any(not isinstance(each.operands[0].owner, ir.Block) for each in operations_named(clone, "tensor.dim")):
+        if any(
+            not isinstance(operation.operands[0].owner, ir.Block) for operation in operations_named(clone, "tensor.dim")
+        ):
             # The last folds leave sizes of arrays made of arrays.
             run_passes(clone, TO_ARGUMENTS, context)
         [function] = public_functions(clone)
@@ -98,9 +100,9 @@ class Numbers:
     values: list[int | None]
     places: list[Span | None]
 
-    def is_of_sizes(self, at: int) -> bool:
+    def is_of_sizes(self, position: int) -> bool:
         """Whether the value asked for as number `at` depends on sizes alone, on no element."""
-        pending = [self.values[at]]
+        pending = [self.values[position]]
         while pending:
             step = pending.pop()
             if step is None or self.steps[step].name == ELEMENT:
@@ -133,27 +135,35 @@ class _Asked:
 def _ask(function: func.FuncOp, asked: _Asked) -> list[ir.Value]:
     """All that a size program says, as values before the function's end; `asked` notes what they are."""
     block = function.regions[0].blocks[0]
-    *operations, terminator = [one.operation for one in block.operations]
+    *operations, terminator = [operation.operation for operation in block.operations]
     results = list(terminator.operands)
     returned: list[ir.Value] = []
-    for at, value in enumerate(results):
+    for result, value in enumerate(results):
         for axis, size in enumerate(value.type.shape):
             if size < 0:
-                asked.sizes.append((at, axis))
+                asked.sizes.append((result, axis))
                 returned.append(dim(value, axis))
     for left, right, name in _of_one_name(function):
         asked.conditions.append((EQUAL, f"the signature (size {name!r})", None))
         returned += [left, right, arith.cmpi(_PREDICATES[EQUAL], left, right)]
-    for each in (one for operation in operations for one in conditions_of(operation)):
-        asked.conditions.append((each.relation, _why(each), span_of(each.operation.location)))
-        returned += [each.left, each.right, arith.cmpi(_PREDICATES[each.relation], each.left, each.right)]
-    for each, why in _in_bodies(function):
-        asked.conditions.append((each.relation, why, span_of(each.operation.location)))
-        returned += [each.left, each.right, arith.cmpi(_PREDICATES[each.relation], each.left, each.right)]
-    for at, attributes in enumerate(result_attributes(function)):
-        if CHECK in attributes and (found := _scalar_of(results[at])) is not None:
-            asked.checks.append((ir.StringAttr(attributes[CHECK]).value, _place(results[at])))
-            returned.append(found)
+    for condition in (condition for operation in operations for condition in conditions_of(operation)):
+        asked.conditions.append((condition.relation, _why(condition), span_of(condition.operation.location)))
+        returned += [
+            condition.left,
+            condition.right,
+            arith.cmpi(_PREDICATES[condition.relation], condition.left, condition.right),
+        ]
+    for condition, why in _in_bodies(function):
+        asked.conditions.append((condition.relation, why, span_of(condition.operation.location)))
+        returned += [
+            condition.left,
+            condition.right,
+            arith.cmpi(_PREDICATES[condition.relation], condition.left, condition.right),
+        ]
+    for result, attributes in enumerate(result_attributes(function)):
+        if CHECK in attributes and (failed := _scalar_of(results[result])) is not None:
+            asked.checks.append((ir.StringAttr(attributes[CHECK]).value, _place(results[result])))
+            returned.append(failed)
     return returned
 
 
@@ -171,11 +181,11 @@ def _of_one_name(function: func.FuncOp) -> Iterator[tuple[ir.Value, ir.Value, st
 
 def _in_bodies(function: func.FuncOp) -> Iterator[tuple[Needed, str]]:
     """What operations in loops and branches need where these run, and after each the same for wherever they might."""
-    for operation, truths in loop_sizes.in_bodies(function):
+    for operation, predicates in loop_sizes.in_bodies(function):
         for needed in conditions_of(operation):
             left = needed.left
-            for truth, wanted in truths:
-                left = arith.select(truth, *((left, needed.right) if wanted else (needed.right, left)))
+            for predicate, wanted in predicates:
+                left = arith.select(predicate, *((left, needed.right) if wanted else (needed.right, left)))
             yield replace(needed, left=left), _IN_BODY
             yield needed, _IF_NOT_KNOWN
 
@@ -217,9 +227,9 @@ def _program(numbers: Numbers, asked: _Asked) -> SizeProgram:
         if left is None or right is None:
             _refuse_unless_guarded(why, span)
             continue
-        made = Condition(left, relation, right, why, span)
-        if not _holds(made, steps):
-            conditions.setdefault(made)
+        condition = Condition(left, relation, right, why, span)
+        if not _holds(condition, steps):
+            conditions.setdefault(condition)
     for message, span in asked.checks:
         if (step := next(values)) is not None:
             steps.append(Step(CONSTANT, "i1", (), (0,)))
@@ -227,8 +237,8 @@ def _program(numbers: Numbers, asked: _Asked) -> SizeProgram:
     return SizeProgram(tuple(steps), tuple(sizes), tuple(_once(conditions)))
 
 
-def _is_true(at: int | None, steps: list[Step]) -> bool:
-    return at is not None and steps[at].name == CONSTANT and steps[at].numbers[0] == 1
+def _is_true(step: int | None, steps: list[Step]) -> bool:
+    return step is not None and steps[step].name == CONSTANT and steps[step].numbers[0] == 1
 
 
 def _refuse_unless_guarded(why: str, span: Span | None) -> None:
@@ -243,11 +253,15 @@ def _refuse_unless_guarded(why: str, span: Span | None) -> None:
 
 def _once(conditions: dict[Condition, None]) -> list[Condition]:
     """Each comparison once: the first operation that needs it speaks for all."""
-    found: dict[tuple, Condition] = {}
-    for one in conditions:
-        pair = tuple(sorted((one.left, one.right))) if one.relation == EQUAL else (one.left, one.right)
-        found.setdefault((pair, one.relation, one.error), one)
-    return list(found.values())
+    unique: dict[tuple, Condition] = {}
+    for condition in conditions:
+        pair = (
+            tuple(sorted((condition.left, condition.right)))
+            if condition.relation == EQUAL
+            else (condition.left, condition.right)
+        )
+        unique.setdefault((pair, condition.relation, condition.error), condition)
+    return list(unique.values())
 
 
 def _holds(condition: Condition, steps: list[Step]) -> bool:
@@ -258,18 +272,18 @@ def _holds(condition: Condition, steps: list[Step]) -> bool:
     return high <= least
 
 
-def _bounds(at: int, steps: list[Step]) -> tuple[float, float]:
+def _bounds(position: int, steps: list[Step]) -> tuple[float, float]:
     """Between which numbers a step lies, as far as is easily seen."""
-    step = steps[at]
+    step = steps[position]
     if step.name == SIZE:
         return 0, inf
     if step.name == CONSTANT and step.kind == "index":
         return step.numbers[0], step.numbers[0]
     if step.name == "arith.select":
-        arms = [_bounds(each, steps) for each in step.operands[1:]]
+        arms = [_bounds(operand, steps) for operand in step.operands[1:]]
         return min(low for low, _ in arms), max(high for _, high in arms)
     if step.name in ("arith.addi", "arith.muli", "arith.maxsi"):
-        (low, high), (least, most) = (_bounds(each, steps) for each in step.operands)
+        (low, high), (least, most) = (_bounds(operand, steps) for operand in step.operands)
         if step.name == "arith.maxsi":
             return max(low, least), max(high, most)
         if step.name == "arith.addi":

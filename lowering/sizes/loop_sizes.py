@@ -45,42 +45,42 @@ def in_bodies(function: ir.OpView) -> Iterator[tuple[ir.Operation, list[Truth]]]
     With what has to be true for it to run, as far as that is known before. The caller looks at it, then it is erased.
     Those are left out of which some array's sizes are not known outside of the loop or branch.
     """
-    for operation, truths in _open_in_bodies(function):
+    for operation, predicates in _open_in_bodies(function):
         sources = [_source(value) for value in operation.operands]
-        if any(each is None for each in sources):
+        if any(source is None for source in sources):
             continue
-        stands = [_stand_in(value, each) for value, each in zip(operation.operands, sources, strict=True)]
+        stands = [_stand_in(value, source) for value, source in zip(operation.operands, sources, strict=True)]
         copy = operation.clone().operation
-        for at, each in enumerate(stands):
-            copy.operands[at] = each
-        yield copy, [*truths, *_turns(operation)]
+        for position, stand_in in enumerate(stands):
+            copy.operands[position] = stand_in
+        yield copy, [*predicates, *_turns(operation)]
         copy.erase()
 
 
 def of_own_sizes(function: ir.OpView) -> list[ir.Operation]:
     """The structured operations in loops and branches that `in_bodies` leaves out."""
-    found = [operation for operation, _ in _open_in_bodies(function)]
-    return [each for each in found if any(_source(value) is None for value in each.operands)]
+    operations = [operation for operation, _ in _open_in_bodies(function)]
+    return [operation for operation in operations if any(_source(value) is None for value in operation.operands)]
 
 
 def _open_in_bodies(function: ir.OpView) -> Iterator[tuple[ir.Operation, list[Truth]]]:
     for operation in operations_named(function, "linalg.*"):
         if operation.results and any(map(_is_unknown, operation.operands)):
-            if (truths := _truths(operation)) is not None:
-                yield operation, truths
+            if (predicates := _truths(operation)) is not None:
+                yield operation, predicates
 
 
 def _truths(operation: ir.Operation) -> list[Truth] | None:
     """In which arms of which branches an operation lies; None of one at the function's top, or in something else."""
-    truths: list[Truth] = []
+    predicates: list[Truth] = []
     block, parent = operation.block, operation.parent.operation
     if parent.name == "func.func":
         return None
     while parent.name in ("scf.for", "scf.while", "scf.if"):
         if parent.name == "scf.if" and _is_at_top(parent.operands[0]):
-            truths.append((parent.operands[0], parent.regions[0].blocks[0] == block))
+            predicates.append((parent.operands[0], parent.regions[0].blocks[0] == block))
         block, parent = parent.block, parent.parent.operation
-    return truths if parent.name == "func.func" else None
+    return predicates if parent.name == "func.func" else None
 
 
 def _turns(operation: ir.Operation) -> Iterator[Truth]:
@@ -106,13 +106,13 @@ def _source(value: ir.Value) -> ir.Value | list[ir.Value] | None:
         if (start := _carried_from(value)) is None:
             return None
         value = start
-    made, unknown = value.owner.operation, sum(size < 0 for size in kind.shape)
-    if made.name not in ("tensor.empty", "tensor.extract_slice"):
+    operation, unknown = value.owner.operation, sum(size < 0 for size in kind.shape)
+    if operation.name not in ("tensor.empty", "tensor.extract_slice"):
         return None if unknown else []
-    sizes = list(made.operands)
-    if made.name == "tensor.extract_slice":
-        first = 1 + made.attributes["operandSegmentSizes"][1]
-        sizes = sizes[first : first + made.attributes["operandSegmentSizes"][2]]
+    sizes = list(operation.operands)
+    if operation.name == "tensor.extract_slice":
+        first = 1 + operation.attributes["operandSegmentSizes"][1]
+        sizes = sizes[first : first + operation.attributes["operandSegmentSizes"][2]]
     return sizes if len(sizes) == unknown and all(map(_is_at_top, sizes)) else None
 
 
@@ -122,20 +122,20 @@ def _stand_in(value: ir.Value, source: ir.Value | list[ir.Value]) -> ir.Value:
 
 def _carried_from(value: ir.Value) -> ir.Value | None:
     """What a loop carries at first, where all that it carries there afterwards has the same sizes."""
-    loop, at = value.owner.owner.operation, value.arg_number
+    loop, position = value.owner.owner.operation, value.arg_number
     if loop.name == "scf.for":
-        keeps = at > 0 and _root(terminator(value.owner).operands[at - 1]) == value
-        return loop.operands[2 + at] if keeps else None
+        keeps = position > 0 and _root(terminator(value.owner).operands[position - 1]) == value
+        return loop.operands[2 + position] if keeps else None
     if loop.name != "scf.while":
         return None
     before, after = (region.blocks[0] for region in loop.regions)
     if value.owner == after:
-        return _start_of_while(loop, at)
-    again = _root(terminator(after).operands[at])
+        return _start_of_while(loop, position)
+    again = _root(terminator(after).operands[position])
     if again not in list(after.arguments):
         return None
     back = _root(terminator(before).operands[1 + list(after.arguments).index(again)])
-    return loop.operands[at] if back == value else None
+    return loop.operands[position] if back == value else None
 
 
 def _is_at_top(value: ir.Value) -> bool:
@@ -152,42 +152,42 @@ def _replace(result: ir.Value, source: ir.Value) -> None:
 
 def _start(value: ir.Value) -> ir.Value | None:
     """The array that has the sizes of `value`, which a loop or branch gives, from outside of it."""
-    operation, at = value.owner.operation, value.result_number
+    operation, position = value.owner.operation, value.result_number
     if operation.name == "scf.for":
         block = operation.regions[0].blocks[0]
-        carried = block.arguments[1 + at]
-        return operation.operands[3 + at] if _root(terminator(block).operands[at]) == carried else None
+        carried = block.arguments[1 + position]
+        return operation.operands[3 + position] if _root(terminator(block).operands[position]) == carried else None
     if operation.name == "scf.if":
-        arms = {_root(terminator(region.blocks[0]).operands[at]) for region in operation.regions}
+        arms = {_root(terminator(region.blocks[0]).operands[position]) for region in operation.regions}
         return arms.pop() if len(arms) == 1 and not is_inside(next(iter(arms)), operation) else None
-    return _start_of_while(operation, at) if operation.name == "scf.while" else None
+    return _start_of_while(operation, position) if operation.name == "scf.while" else None
 
 
-def _start_of_while(loop: ir.Operation, at: int) -> ir.Value | None:
+def _start_of_while(loop: ir.Operation, position: int) -> ir.Value | None:
     before, after = (region.blocks[0] for region in loop.regions)
     handed = list(terminator(before).operands)[1:]
-    root = _root(handed[at])
+    root = _root(handed[position])
     if root not in list(before.arguments):
         return None
-    place = list(before.arguments).index(root)
-    again = _root(terminator(after).operands[place])
+    argument = list(before.arguments).index(root)
+    again = _root(terminator(after).operands[argument])
     if again not in list(after.arguments):
         return None
     back = _root(handed[list(after.arguments).index(again)])
-    return loop.operands[place] if back == root else None
+    return loop.operands[argument] if back == root else None
 
 
 def _root(value: ir.Value) -> ir.Value:
     """The array of the same sizes that `value` is made of, as far back as that is easily seen."""
     while not isinstance(value.owner, ir.Block):
-        made = value.owner.operation
-        if made.name in DESTINATIONS and made.operands[DESTINATIONS[made.name]].type == value.type:
-            value = made.operands[DESTINATIONS[made.name]]
-        elif made.name.startswith(DESTINATION_STYLE):
-            value = made.operands[len(made.operands) - len(made.results) + value.result_number]
-        elif made.name == "tensor.empty" and (like := _like(value)) is not None:
+        operation = value.owner.operation
+        if operation.name in DESTINATIONS and operation.operands[DESTINATIONS[operation.name]].type == value.type:
+            value = operation.operands[DESTINATIONS[operation.name]]
+        elif operation.name.startswith(DESTINATION_STYLE):
+            value = operation.operands[len(operation.operands) - len(operation.results) + value.result_number]
+        elif operation.name == "tensor.empty" and (like := _like(value)) is not None:
             value = like
-        elif made.name.startswith("scf.") and (start := _start(value)) is not None:
+        elif operation.name.startswith("scf.") and (start := _start(value)) is not None:
             value = start
         else:
             break
@@ -199,10 +199,10 @@ def _like(value: ir.Value) -> ir.Value | None:
     found = None
     axes = [axis for axis, size in enumerate(value.type.shape) if size < 0]
     for axis, size in zip(axes, value.owner.operands, strict=True):
-        made = None if isinstance(size.owner, ir.Block) else size.owner.operation
-        if made is None or made.name != "tensor.dim" or isinstance(made.operands[1].owner, ir.Block):
+        operation = None if isinstance(size.owner, ir.Block) else size.owner.operation
+        if operation is None or operation.name != "tensor.dim" or isinstance(operation.operands[1].owner, ir.Block):
             return None
-        source, number = made.operands[0], made.operands[1].owner
+        source, number = operation.operands[0], operation.operands[1].owner
         if number.name != "arith.constant" or number.attributes["value"].value != axis or source.type != value.type:
             return None
         if found is not None and found != source:

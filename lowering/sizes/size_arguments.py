@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import arith, ir, memref
+from mlirtri.lowering.mlir.linalg_builder import index_constant
 
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
 
 
 def unknown_sizes(shapes: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
     """Buffer and axis of each size that a call has to pass, in order."""
-    return tuple((at, axis) for at, shape in enumerate(shapes) for axis, size in enumerate(shape) if size < 0)
+    return tuple((buffer, axis) for buffer, shape in enumerate(shapes) for axis, size in enumerate(shape) if size < 0)
 
 
 def pass_sizes(function: ir.OpView) -> None:
@@ -42,7 +43,7 @@ def _see_as_memref(buffer: ir.Value, numbers: Sequence[ir.Value]) -> None:
     kind, unknown = buffer.type, iter(numbers)
     with ir.InsertionPoint.at_block_begin(buffer.owner), buffer.location:
         buffer.set_type(ir.MemRefType.get([1], kind.element_type))
-        sizes = [next(unknown) if size < 0 else _index(size) for size in kind.shape]
+        sizes = [next(unknown) if size < 0 else index_constant(size) for size in kind.shape]
         strides, dynamic = _strides(kind.shape, sizes)
         layout = ir.StridedLayoutAttr.get(0, strides)
         seen = ir.MemRefType.get(kind.shape, kind.element_type, layout)
@@ -54,7 +55,7 @@ def _see_as_memref(buffer: ir.Value, numbers: Sequence[ir.Value]) -> None:
 def _strides(shape: Sequence[int], sizes: Sequence[ir.Value]) -> tuple[list[int], list[ir.Value]]:
     """The strides of elements in order, and the values of those that are unknown."""
     static, dynamic = [1], []
-    value = _index(1)
+    value = index_constant(1)
     for axis in range(len(shape) - 1, 0, -1):
         value = arith.muli(value, sizes[axis])
         known = static[0] >= 0 and shape[axis] >= 0
@@ -62,7 +63,3 @@ def _strides(shape: Sequence[int], sizes: Sequence[ir.Value]) -> tuple[list[int]
         if not known:
             dynamic.insert(0, value)
     return static, dynamic
-
-
-def _index(number: int) -> ir.Value:
-    return arith.constant(ir.IndexType.get(), number)

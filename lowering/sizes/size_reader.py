@@ -15,7 +15,7 @@ class SizeReader:
     """Steps of the values that are numbers made of the arguments' sizes, and of elements at known places."""
 
     def __init__(self, arguments: list[ir.Value]):
-        self.arguments = {argument: at for at, argument in enumerate(arguments)}
+        self.arguments = {argument: position for position, argument in enumerate(arguments)}
         self.steps: list[Step] = []
         self._known: dict[ir.Value, int | None] = {}
 
@@ -23,15 +23,15 @@ class SizeReader:
         """The number of the step that is `value`, or None where none can be."""
         pending = [value]
         while pending:
-            each = pending[-1]
-            if each in self._known:
+            current = pending[-1]
+            if current in self._known:
                 pending.pop()
                 continue
-            missing = [one for one in _numbers(each) if one not in self._known]
+            missing = [operand for operand in _numbers(current) if operand not in self._known]
             if missing:
                 pending += missing
                 continue
-            self._known[each] = self._made(each)
+            self._known[current] = self._made(current)
             pending.pop()
         return self._known[value]
 
@@ -50,7 +50,7 @@ class SizeReader:
             return self._of_argument(operation, kind)
         if operation.name not in OPERATIONS or kind not in _KINDS:
             return None
-        operands = [self._known[one] for one in operation.operands]
+        operands = [self._known[operand] for operand in operation.operands]
         if None in operands:
             return None
         numbers = (operation.attributes["predicate"].value,) if "predicate" in operation.attributes else ()
@@ -63,49 +63,51 @@ class SizeReader:
         return self._add(Step(CONSTANT, kind, (), (int(number) if kind == "i1" else number,)))
 
     def _of_argument(self, operation: ir.Operation, kind: str) -> int | None:
-        source, *places = operation.operands
-        numbers = [self.steps[at] for one in places if (at := self._known[one]) is not None]
-        if kind not in _KINDS or len(numbers) < len(places) or any(one.name != CONSTANT for one in numbers):
+        source, *indices = operation.operands
+        numbers = [self.steps[step] for index in indices if (step := self._known[index]) is not None]
+        if kind not in _KINDS or len(numbers) < len(indices) or any(step.name != CONSTANT for step in numbers):
             return None
-        name, place = SIZE, [one.numbers[0] for one in numbers]
+        name, position = SIZE, [step.numbers[0] for step in numbers]
         if operation.name == "tensor.extract":
-            name, (source, place) = ELEMENT, before_views(source, place)
-        return self._add(Step(name, kind, (), (self.arguments[source], *place))) if source in self.arguments else None
+            name, (source, position) = ELEMENT, before_views(source, position)
+        return (
+            self._add(Step(name, kind, (), (self.arguments[source], *position))) if source in self.arguments else None
+        )
 
 
-def before_views(source: ir.Value, place: list[int]) -> tuple[ir.Value, list[int]]:
+def before_views(source: ir.Value, indices: list[int]) -> tuple[ir.Value, list[int]]:
     """The array that an element lies in before slices at known places and reshapes of known sizes, and where."""
     while not isinstance(source.owner, ir.Block):
-        made, dynamic = source.owner.operation, ir.ShapedType.get_dynamic_size()
-        if len(made.operands) != 1 or not isinstance(made.operands[0].type, ir.RankedTensorType):
+        operation, dynamic = source.owner.operation, ir.ShapedType.get_dynamic_size()
+        if len(operation.operands) != 1 or not isinstance(operation.operands[0].type, ir.RankedTensorType):
             break
-        if {dynamic, 0} & {*source.type.shape, *made.operands[0].type.shape}:
+        if {dynamic, 0} & {*source.type.shape, *operation.operands[0].type.shape}:
             break
-        if made.name == "tensor.extract_slice":
-            offsets, sizes, strides = (list(made.attributes[f"static_{name}"]) for name in _SLICE)
-            steps = dict(zip(kept_axes(sizes, source.type.rank), place, strict=True))
-            place = [first + steps.get(axis, 0) * strides[axis] for axis, first in enumerate(offsets)]
-        elif made.name in ("tensor.collapse_shape", "tensor.expand_shape"):
-            place = _reshaped(place, list(source.type.shape), list(made.operands[0].type.shape))
+        if operation.name == "tensor.extract_slice":
+            offsets, sizes, strides = (list(operation.attributes[f"static_{name}"]) for name in _SLICE)
+            steps = dict(zip(kept_axes(sizes, source.type.rank), indices, strict=True))
+            indices = [first + steps.get(axis, 0) * strides[axis] for axis, first in enumerate(offsets)]
+        elif operation.name in ("tensor.collapse_shape", "tensor.expand_shape"):
+            indices = _reshaped(indices, list(source.type.shape), list(operation.operands[0].type.shape))
         else:
             break
-        source = made.operands[0]
-    return source, place
+        source = operation.operands[0]
+    return source, indices
 
 
 _SLICE = ("offsets", "sizes", "strides")
 
 
-def _reshaped(place: list[int], after: list[int], before: list[int]) -> list[int]:
+def _reshaped(indices: list[int], after: list[int], before: list[int]) -> list[int]:
     """Where an element of an array of shape `after` is in the same array of shape `before`."""
     number = 0
-    for at, size in zip(place, after, strict=True):
-        number = number * size + at
-    found = []
+    for index, size in zip(indices, after, strict=True):
+        number = number * size + index
+    positionbefore = []
     for size in reversed(before):
-        found.insert(0, number % size)
+        positionbefore.insert(0, number % size)
         number //= size
-    return found
+    return positionbefore
 
 
 _KINDS = frozenset({"index", "i1", "i8", "i16", "i32", "i64", "f32", "f64"})

@@ -38,9 +38,9 @@ def lower(mod: IRModule, context: CompileContext) -> IRModule:
     mod = run_passes(
         mod,
         (
-            Pass("OneEntry", lambda each: _with_one_entry(each, context.kernel)),
-            Pass("KnownShapes", lambda each: _with_known_shapes(each, context.shapes)),
-            Pass("BoundParameters", lambda each: _with_bound_parameters(each, context)),
+            Pass("OneEntry", lambda mod: _with_one_entry(mod, context.kernel)),
+            Pass("KnownShapes", lambda mod: _with_known_shapes(mod, context.shapes)),
+            Pass("BoundParameters", lambda mod: _with_bound_parameters(mod, context)),
             Pass("UpdatesOfArguments", _checked_updates),
             Pass("FlatResults", _with_flat_results),
         ),
@@ -58,7 +58,7 @@ def entry_of(mod: IRModule) -> tuple[GlobalVar, relax.Function]:
 def _with_one_entry(mod: IRModule, entry: str) -> IRModule:
     others = dict(relax_functions(mod))
     kernels = kernel_names(list(others))
-    name = next(each for each in others if kernels[each] == entry)
+    name = next(other for other in others if kernels[other] == entry)
     function = others[name]
     for _ in range(MOST_CALLS_DEEP):
         called = _called(function, others)
@@ -66,23 +66,23 @@ def _with_one_entry(mod: IRModule, entry: str) -> IRModule:
             raise UnsupportedOperationError(f"the Relax function {name!r} calls itself", help="write it as operators")
         if not called:
             return _alone(mod, entry, function)
-        function = function.inline_functions({each: others[each] for each in called})
+        function = function.inline_functions({callee: others[callee] for callee in called})
     raise UnsupportedOperationError(f"what the Relax function {name!r} calls has no end", help="write it as operators")
 
 
 def _called(function: relax.Function, others: dict[str, relax.Function]) -> list[str]:
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
 
     def note(call: Any) -> None:
         if isinstance(call.op, GlobalVar) and call.op.name_hint in others:
-            found[call.op.name_hint] = None
+            names[call.op.name_hint] = None
 
     structural_walk(function.body, (relax.Call, note), order="pre")
-    return list(found)
+    return list(names)
 
 
 def _alone(mod: IRModule, entry: str, function: relax.Function) -> IRModule:
-    kept = {callee: each for callee, each in mod.functions_items() if isinstance(each, PrimFunc)}
+    kept = {callee: function for callee, function in mod.functions_items() if isinstance(function, PrimFunc)}
     named = function.with_attr("global_symbol", entry)
     module = IRModule({**kept, GlobalVar(entry): named}, attrs=mod.attrs, global_infos=mod.global_infos)
     return relax.transform.DeadCodeElimination([entry])(module)
@@ -95,7 +95,7 @@ def _with_known_shapes(mod: IRModule, shapes: Mapping[str, Sequence[int]]) -> IR
     for parameter in function.params:
         if parameter.name in shapes:
             _learn_sizes(parameter, shapes[parameter.name], known)
-    if unknown := [name for name in shapes if name not in {each.name for each in function.params}]:
+    if unknown := [name for name in shapes if name not in {parameter.name for parameter in function.params}]:
         raise ArgumentMismatchError(f"shapes names {unknown[0]!r}, which is no parameter")
     return _updated(mod, callee, function.bind_symbolic_vars(known)) if known else mod
 
@@ -126,12 +126,12 @@ def _checked_updates(mod: IRModule) -> IRModule:
         if operator_of(binding) != "relax.call_tir_inplace":
             continue
         arguments = list(binding.value.args[1].fields)
-        for at, argument in enumerate(map(int, binding.value.attrs.inplace_indices)):
+        for position, argument in enumerate(map(int, binding.value.attrs.inplace_indices)):
             if argument < 0:
                 continue
             is_own = argument < len(function.params) and arguments[argument].same_as(function.params[argument])
             is_returned = returned.same_as(binding.var) or (
-                at < len(results) and _is_part(results[at], binding.var, at, parts)
+                position < len(results) and _is_part(results[position], binding.var, position, parts)
             )
             if not is_own or not is_returned:
                 raise UnsupportedOperationError(
@@ -141,13 +141,13 @@ def _checked_updates(mod: IRModule) -> IRModule:
     return mod
 
 
-def _is_part(value: Any, call: Any, at: int, parts: dict[Any, tuple[Any, int]]) -> bool:
+def _is_part(value: Any, call: Any, position: int, parts: dict[Any, tuple[Any, int]]) -> bool:
     """Whether a value is the result of a call, or its part of that number."""
     if isinstance(value, relax.TupleGetItem):
-        return value.tuple_value.same_as(call) and int(value.index) == at
+        return value.tuple_value.same_as(call) and int(value.index) == position
     if value in parts:
-        return parts[value][0].same_as(call) and parts[value][1] == at
-    return at == 0 and value.same_as(call)
+        return parts[value][0].same_as(call) and parts[value][1] == position
+    return position == 0 and value.same_as(call)
 
 
 def _with_bound_parameters(mod: IRModule, context: CompileContext) -> IRModule:
@@ -163,14 +163,14 @@ def _with_bound_parameters(mod: IRModule, context: CompileContext) -> IRModule:
         return _parameter(constant, constants, context)
 
     body = structural_map(function.body, (tvm_ir.GenericConst, visit), order="post")
-    own = [each for each in function.params if each.name not in context.params]
-    bound = [each for each in function.params if each.name in context.params]
+    own = [parameter for parameter in function.params if parameter.name not in context.params]
+    bound = [parameter for parameter in function.params if parameter.name in context.params]
     bound += [variable for variable, _ in constants.values()]
     for name, (_, array) in constants.items():
         context.params[name] = array
     changed = relax.Function([*own, *bound], body, function.ret_ty, function.is_pure, function.attrs)
     if bound:
-        changed = changed.with_attr(BOUND, [each.name for each in bound])
+        changed = changed.with_attr(BOUND, [parameter.name for parameter in bound])
     return _updated(mod, callee, changed)
 
 
@@ -192,7 +192,7 @@ def _parameter(constant: Any, constants: dict[str, Any], context: CompileContext
 def _with_flat_results(mod: IRModule) -> IRModule:
     callee, function = entry_of(mod)
     kind = function.ret_ty
-    if not isinstance(kind, relax.TupleType) or not any(isinstance(each, relax.TupleType) for each in kind.fields):
+    if not isinstance(kind, relax.TupleType) or not any(isinstance(field, relax.TupleType) for field in kind.fields):
         return mod
     body = function.body
     flat = relax.SeqExpr(body.blocks, relax.Tuple(_leaves(body.body, kind)))
@@ -204,15 +204,15 @@ def _with_flat_results(mod: IRModule) -> IRModule:
 def _leaf_types(kind: Any) -> list[Any]:
     if not isinstance(kind, relax.TupleType):
         return [kind]
-    return [each for field in kind.fields for each in _leaf_types(field)]
+    return [leaf for field in kind.fields for leaf in _leaf_types(field)]
 
 
 def _leaves(value: Any, kind: Any) -> list[Any]:
     if not isinstance(kind, relax.TupleType):
         return [value]
     is_tuple = isinstance(value, relax.Tuple)
-    parts = value.fields if is_tuple else [relax.TupleGetItem(value, at) for at in range(len(kind.fields))]
-    return [each for part, field in zip(parts, kind.fields, strict=True) for each in _leaves(part, field)]
+    parts = value.fields if is_tuple else [relax.TupleGetItem(value, position) for position in range(len(kind.fields))]
+    return [leaf for part, field in zip(parts, kind.fields, strict=True) for leaf in _leaves(part, field)]
 
 
 def _updated(mod: IRModule, callee: GlobalVar, function: relax.Function) -> IRModule:

@@ -15,7 +15,7 @@ from mlirtri.dialect.bindings.mlir import arith, ir, linalg, scf, tensor
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_relax.relax_types import tensor_type
 from mlirtri.lowering.importers.from_relax.tir_to_scalar import constant, converted, is_float, mlir_type
-from mlirtri.lowering.mlir.linalg_builder import generic
+from mlirtri.lowering.mlir.linalg_builder import generic, index_constant
 
 Rule = Callable[[Any, Any], Any]
 OPERATORS: dict[str, Rule] = {}
@@ -87,14 +87,14 @@ def _concat(function: Any, call: Any) -> ir.Value:
     parts = function.value(call.args[0])
     axis = 0 if call.attrs.axis is None else int(call.attrs.axis) % parts[0].type.rank
     if call.attrs.axis is None:
-        parts = [reshaped(each, [prod(each.type.shape)]) for each in parts]
+        parts = [reshaped(part, [prod(part.type.shape)]) for part in parts]
     return parts[0] if len(parts) == 1 else tensor.concat(tensor_type(call.ty), axis, parts)
 
 
 @operator("shape_of")
 def _shape_of(function: Any, call: Any) -> list[ir.Value]:
     value = function.value(call.args[0])
-    return [tensor.dim(value, arith.constant(ir.IndexType.get(), axis)) for axis in range(value.type.rank)]
+    return [tensor.dim(value, index_constant(axis)) for axis in range(value.type.rank)]
 
 
 @operator("to_vdevice", "hint_on_device")
@@ -113,19 +113,19 @@ def _running(function: Any, call: Any) -> ir.Value:
     is_sum = call.op.name == "relax.cumsum"
     build = _COMBINE[is_sum, is_float(dtype)]
     kind, index = source.type, ir.IndexType.get()
-    shape = [1 if at == axis else size for at, size in enumerate(kind.shape)]
+    shape = [1 if position == axis else size for position, size in enumerate(kind.shape)]
     carried = ir.RankedTensorType.get(shape, kind.element_type)
     start = linalg.fill(constant(0 if is_sum else 1, dtype), outs=[tensor.empty(shape, kind.element_type)])
-    bounds = [arith.constant(index, each) for each in (0, kind.shape[axis], 1)]
+    bounds = [arith.constant(index, bound) for bound in (0, kind.shape[axis], 1)]
     loop = scf.ForOp(*bounds, [tensor.empty(list(kind.shape), kind.element_type), start])
     identity = ir.AffineMap.get_identity(kind.rank)
     with ir.InsertionPoint(loop.body):
         whole, last = loop.inner_iter_args
-        place = [loop.induction_variable if at == axis else 0 for at in range(kind.rank)]
-        taken = _slice(source, place, carried)
+        offsets = [loop.induction_variable if position == axis else 0 for position in range(kind.rank)]
+        taken = _slice(source, offsets, carried)
         out = tensor.empty(shape, kind.element_type)
         [total] = generic([last, taken], [out], [identity] * 3, ["parallel"] * kind.rank, lambda x, y, _: [build(x, y)])
-        scf.YieldOp([_with_slice(last if bool(call.attrs.exclusive) else total, whole, place), total])
+        scf.YieldOp([_with_slice(last if bool(call.attrs.exclusive) else total, whole, offsets), total])
     return reshaped(loop.results[0], function.sizes_of(call.ty))
 
 
@@ -158,14 +158,14 @@ def _axis(call: Any, source: ir.Value) -> tuple[int, ir.Value]:
 
 
 def _slice(source: ir.Value, place: Sequence[int | ir.Value], of: ir.RankedTensorType) -> ir.Value:
-    offsets = [each for each in place if isinstance(each, ir.Value)]
-    static = [DYNAMIC if isinstance(each, ir.Value) else each for each in place]
+    offsets = [offset for offset in place if isinstance(offset, ir.Value)]
+    static = [DYNAMIC if isinstance(offset, ir.Value) else offset for offset in place]
     return tensor.extract_slice(of, source, offsets, [], [], static, list(of.shape), [1] * of.rank)
 
 
 def _with_slice(part: ir.Value, whole: ir.Value, place: Sequence[int | ir.Value]) -> ir.Value:
-    offsets = [each for each in place if isinstance(each, ir.Value)]
-    static = [DYNAMIC if isinstance(each, ir.Value) else each for each in place]
+    offsets = [offset for offset in place if isinstance(offset, ir.Value)]
+    static = [DYNAMIC if isinstance(offset, ir.Value) else offset for offset in place]
     return tensor.insert_slice(part, whole, offsets, [], [], static, list(part.type.shape), [1] * part.type.rank)
 
 
@@ -194,10 +194,10 @@ def _top(source: ir.Value, order: ir.Value, axis: int, call: Any) -> Any:
     count = size if count < 1 else min(count, size)
     values, indices = _gathered(source, order, axis), _converted_order(order, str(call.attrs.dtype))
     parts = []
-    for each in (values, indices):
-        shape = [count if at == axis else size for at, size in enumerate(each.type.shape)]
-        of = ir.RankedTensorType.get(shape, each.type.element_type)
-        parts.append(_slice(each, [0] * of.rank, of))
+    for result in (values, indices):
+        shape = [count if position == axis else size for position, size in enumerate(result.type.shape)]
+        of = ir.RankedTensorType.get(shape, result.type.element_type)
+        parts.append(_slice(result, [0] * of.rank, of))
     return {"both": parts, "values": parts[0], "indices": parts[1]}[wanted]
 
 
@@ -220,20 +220,20 @@ def _order(source: ir.Value, ranks: ir.Value, axis: int) -> ir.Value:
     """For every place of the sorted axis, which element goes there: the one of that rank."""
     rank = source.type.rank
 
-    def body(_: ir.Value, of: ir.Value, found: ir.Value) -> list[ir.Value]:
-        place = arith.index_cast(found.type, linalg.IndexOp(axis).result)
-        here = arith.index_cast(found.type, linalg.IndexOp(rank).result)
-        is_it = arith.cmpi(arith.CmpIPredicate.eq, of, place)
-        return [arith.addi(found, arith.select(is_it, here, arith.constant(found.type, 0)))]
+    def body(_: ir.Value, of: ir.Value, total: ir.Value) -> list[ir.Value]:
+        position = arith.index_cast(total.type, linalg.IndexOp(axis).result)
+        here = arith.index_cast(total.type, linalg.IndexOp(rank).result)
+        is_it = arith.cmpi(arith.CmpIPredicate.eq, of, position)
+        return [arith.addi(total, arith.select(is_it, here, arith.constant(total.type, 0)))]
 
     return _over_pairs([ranks, ranks], axis, rank, body)
 
 
 def _over_pairs(inputs: Sequence[ir.Value], axis: int, rank: int, body: Callable[..., Any]) -> ir.Value:
     """A sum of int64 over all elements of the axis, for each of them; the second input walks along the inner axis."""
-    outer = [ir.AffineExpr.get_dim(at) for at in range(rank)]
-    inner = [ir.AffineExpr.get_dim(rank if at == axis else at) for at in range(rank)]
-    maps = [ir.AffineMap.get(rank + 1, 0, each) for each in (outer, inner, outer)]
+    outer = [ir.AffineExpr.get_dim(position) for position in range(rank)]
+    inner = [ir.AffineExpr.get_dim(rank if position == axis else position) for position in range(rank)]
+    maps = [ir.AffineMap.get(rank + 1, 0, expressions) for expressions in (outer, inner, outer)]
     kind = mlir_type("int64")
     start = linalg.fill(constant(0, "int64"), outs=[tensor.empty(list(inputs[0].type.shape), kind)])
     return generic(list(inputs), [start], maps, ["parallel"] * rank + ["reduction"], body)[0]
@@ -253,10 +253,10 @@ def _not(x: ir.Value) -> ir.Value:
 def _gathered(source: ir.Value, order: ir.Value, axis: int) -> ir.Value:
     rank = source.type.rank
 
-    def body(at: ir.Value, _: ir.Value) -> list[ir.Value]:
-        place = [linalg.IndexOp(each).result for each in range(rank)]
-        place[axis] = arith.index_cast(ir.IndexType.get(), at)
-        return [tensor.extract(source, place)]
+    def body(position: ir.Value, _: ir.Value) -> list[ir.Value]:
+        indices = [linalg.IndexOp(position).result for position in range(rank)]
+        indices[axis] = arith.index_cast(ir.IndexType.get(), position)
+        return [tensor.extract(source, indices)]
 
     return _mapped(order, source.type.element_type, body)
 
@@ -264,7 +264,7 @@ def _gathered(source: ir.Value, order: ir.Value, axis: int) -> ir.Value:
 def _converted_order(order: ir.Value, dtype: str) -> ir.Value:
     if dtype == "int64":
         return order
-    return _mapped(order, mlir_type(dtype), lambda at, _: [converted(at, "int64", dtype)])
+    return _mapped(order, mlir_type(dtype), lambda position, _: [converted(position, "int64", dtype)])
 
 
 def _mapped(value: ir.Value, element: ir.Type, body: Callable[..., Any]) -> ir.Value:

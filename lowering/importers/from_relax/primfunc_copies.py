@@ -48,8 +48,8 @@ class _Copy:
 def _copy_of(nest: Nest) -> _Copy | None:
     if nest.reductions or len(nest.outputs) != 1 or len(nest.statements) != 1:
         return None
-    [(output, places)] = nest.outputs.items()
-    if nest.single or places != tuple(Place(((at, 1),)) for at in range(len(nest.axes))):
+    [(output, indices)] = nest.outputs.items()
+    if nest.single or indices != tuple(Place(((axis, 1),)) for axis in range(len(nest.axes))):
         return None
     if not all(isinstance(size, tirx.IntImm) for size in output.shape):
         return None
@@ -66,25 +66,25 @@ def _guarded_copy(value: Any, nest: Nest, sizes: tuple[int, ...]) -> _Copy | Non
     condition, load, padding = value.args
     if not isinstance(load, TensorLoad) or not isinstance(padding, (tirx.IntImm, tirx.FloatImm)):
         return None
-    found, bounds = _places(load, nest), list(_bounds(condition, nest))
-    if found is None or None in bounds:
+    indices, bounds = _places(load, nest), list(_bounds(condition, nest))
+    if indices is None or None in bounds:
         return None
-    return _Copy(load.source, found, sizes, padding, frozenset(each for each in bounds if each is not None))
+    return _Copy(load.source, indices, sizes, padding, frozenset(each for each in bounds if each is not None))
 
 
 def _places(load: TensorLoad, nest: Nest) -> tuple[tuple[int | None, int, int], ...] | None:
     """The axes that a load walks along, in the order of the output; None for other loads."""
-    places = []
+    indices = []
     for index in load.indices:
         # An offset may be negative where there is padding.
         shift = _shift(index)
-        place = place_of(index - shift if shift < 0 else index, nest.positions)
-        if place is None or len(place.terms) > 1:
+        affine = place_of(index - shift if shift < 0 else index, nest.positions)
+        if affine is None or len(affine.terms) > 1:
             return None
-        axis, stride = place.terms[0] if place.terms else (None, 1)
-        places.append((axis, stride, place.offset + min(shift, 0)))
-    walked = [axis for axis, _, _ in places if axis is not None]
-    return tuple(places) if walked == list(range(len(nest.axes))) else None
+        axis, stride = affine.terms[0] if affine.terms else (None, 1)
+        indices.append((axis, stride, affine.offset + min(shift, 0)))
+    walked = [axis for axis, _, _ in indices if axis is not None]
+    return tuple(indices) if walked == list(range(len(nest.axes))) else None
 
 
 def _shift(index: Any) -> int:
@@ -122,7 +122,7 @@ def _slice(copy: _Copy, source: ir.Value) -> ir.Value | None:
     sizes = [1 if axis is None else copy.sizes[axis] for axis, _, _ in copy.places]
     offsets, strides = [offset for _, _, offset in copy.places], [stride for _, stride, _ in copy.places]
     last = [offset + (size - 1) * stride for offset, size, stride in zip(offsets, sizes, strides, strict=True)]
-    is_within = all(0 <= at < size for at, size in zip(last, source.type.shape, strict=True))
+    is_within = all(0 <= position < size for position, size in zip(last, source.type.shape, strict=True))
     if not is_within or min(offsets, default=0) < 0 or 0 in sizes:
         return None
     if list(copy.sizes) == list(source.type.shape):
@@ -137,9 +137,9 @@ def _padded(copy: _Copy, source: ir.Value) -> ir.Value | None:
         return None
     low = [-offset for _, _, offset in copy.places]
     high = [whole - start - size for whole, start, size in zip(copy.sizes, low, source.type.shape, strict=True)]
-    lower = {(at, ">=", start) for at, start in enumerate(low) if start > 0}
-    upper = {(at, "<", copy.sizes[at] - end) for at, end in enumerate(high) if end > 0}
-    trivial = {each for each in copy.bounds if each[2] == (0 if each[1] == ">=" else copy.sizes[each[0]])}
+    lower = {(axis, ">=", start) for axis, start in enumerate(low) if start > 0}
+    upper = {(axis, "<", copy.sizes[axis] - end) for axis, end in enumerate(high) if end > 0}
+    trivial = {bound for bound in copy.bounds if bound[2] == (0 if bound[1] == ">=" else copy.sizes[bound[0]])}
     if min(high, default=0) < 0 or copy.bounds - trivial != lower | upper:
         return None
     kind = ir.RankedTensorType.get(list(copy.sizes), source.type.element_type)

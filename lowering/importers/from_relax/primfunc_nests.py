@@ -56,14 +56,14 @@ class Nest:
 
     @property
     def positions(self) -> Positions:
-        return {axis.var: at for at, axis in enumerate(self.axes)} | dict.fromkeys(self.single)
+        return {axis.var: position for position, axis in enumerate(self.axes)} | dict.fromkeys(self.single)
 
-    def is_reduction(self, at: int) -> bool:
-        return int(self.axes[at].iter_type) == tirx.IterVar.CommReduce
+    def is_reduction(self, position: int) -> bool:
+        return int(self.axes[position].iter_type) == tirx.IterVar.CommReduce
 
     @property
     def reductions(self) -> list[int]:
-        return [at for at in range(len(self.axes)) if self.is_reduction(at)]
+        return [position for position in range(len(self.axes)) if self.is_reduction(position)]
 
 
 def nest_of(statement: Any, analyzer: Analyzer) -> Nest | None:
@@ -81,47 +81,51 @@ def nest_of(statement: Any, analyzer: Analyzer) -> Nest | None:
     if not _binds_each(loops, axes, inner.iter_values) or (block.init is None) == any(map(_is_reduced, axes)):
         return None
     statements = flat(block.body)
-    if not all(isinstance(each, (tirx.BufferStore, tirx.Bind)) for each in statements):
+    if not all(isinstance(statement, (tirx.BufferStore, tirx.Bind)) for statement in statements):
         return None
     walked = _walked_by_stores(statements, block.alloc_buffers)
     single = [
-        each for each in axes if not _is_reduced(each) and _is_number(each.dom.extent, 1) and each.var not in walked
+        axis for axis in axes if not _is_reduced(axis) and _is_number(axis.dom.extent, 1) and axis.var not in walked
     ]
-    kept = [each for each in axes if each not in single]
-    nest = Nest(block, statements, kept, single=tuple(each.var for each in single))
+    kept = [axis for axis in axes if axis not in single]
+    nest = Nest(block, statements, kept, single=tuple(axis.var for axis in single))
     return nest if _has_clear_outputs(nest, analyzer) else None
 
 
 def _walked_by_stores(statements: list[Any], scratch: Any) -> set[Any]:
     """The variables that are an index of an output."""
-    stores = [each for each in statements if isinstance(each, tirx.BufferStore) and each.buffer not in scratch]
-    return {index for each in stores for index in each.indices if isinstance(index, tirx.Var)}
+    stores = [
+        statement
+        for statement in statements
+        if isinstance(statement, tirx.BufferStore) and statement.buffer not in scratch
+    ]
+    return {index for store in stores for index in store.indices if isinstance(index, tirx.Var)}
 
 
 def flat(statement: Any) -> list[Any]:
     """The statements of a sequence."""
     if isinstance(statement, tirx.SeqStmt):
-        return [each for part in statement.seq for each in flat(part)]
+        return [inner for part in statement.seq for inner in flat(part)]
     return [statement]
 
 
 def place_of(index: Any, positions: Positions) -> Place | None:
     """The index as a sum of multiples of these variables, none of them negative; None if it is something else."""
-    found = _linear(index, positions)
-    if found is None:
+    linear = _linear(index, positions)
+    if linear is None:
         return None
-    terms, offset = found
+    terms, offset = linear
     if offset < 0 or any(factor < 0 for factor in terms.values()):
         return None
-    return Place(tuple(sorted((at, factor) for at, factor in terms.items() if factor)), offset)
+    return Place(tuple(sorted((position, factor) for position, factor in terms.items() if factor)), offset)
 
 
 def loads_in(statements: list[Any]) -> list[TensorLoad]:
     """All loads in the statements, in order."""
-    found: list[TensorLoad] = []
+    loads: list[TensorLoad] = []
     for statement in statements:
-        structural_walk(statement.value, (TensorLoad, found.append), order="pre")
-    return found
+        structural_walk(statement.value, (TensorLoad, loads.append), order="pre")
+    return loads
 
 
 def _is_number(expression: Any, number: int) -> bool:
@@ -149,37 +153,39 @@ def _binds_each(loops: dict[Any, Any], axes: list[tirx.IterVar], values: Any) ->
         if not structural_equal(loops[value], axis.dom.extent):
             return False
         used.append(value)
-    return len(used) == len(set(used)) and all(each in used or _is_number(loops[each], 1) for each in loops)
+    return len(used) == len(set(used)) and all(variable in used or _is_number(loops[variable], 1) for variable in loops)
 
 
 def _has_clear_outputs(nest: Nest, analyzer: Analyzer) -> bool:
     """Note what the nest writes; False unless each turn writes elements of its own, and reads no others of them."""
     scratch = set(nest.block.alloc_buffers)
-    for store in (each for each in nest.statements if isinstance(each, tirx.BufferStore)):
+    for store in (statement for statement in nest.statements if isinstance(statement, tirx.BufferStore)):
         if store.buffer in scratch:
             continue
-        if store.buffer in nest.outputs or (places := _output_places(nest, store, analyzer)) is None:
+        if store.buffer in nest.outputs or (indices := _output_places(nest, store, analyzer)) is None:
             return False
-        nest.outputs[store.buffer] = places
-    inits = {each.buffer for each in flat(nest.block.init)} if nest.block.init is not None else set(nest.outputs)
+        nest.outputs[store.buffer] = indices
+    inits = {store.buffer for store in flat(nest.block.init)} if nest.block.init is not None else set(nest.outputs)
     return bool(nest.outputs) and inits == set(nest.outputs) and _reads_well(nest)
 
 
 def _output_places(nest: Nest, store: tirx.BufferStore, analyzer: Analyzer) -> tuple[Place, ...] | None:
-    places = []
+    indices = []
     for index, size in zip(store.indices, store.buffer.shape, strict=True):
-        place = place_of(index, nest.positions)
-        if place is None or not (place.is_axis or (not place.terms and _is_number(size, 1))):
+        affine = place_of(index, nest.positions)
+        if affine is None or not (affine.is_axis or (not affine.terms and _is_number(size, 1))):
             return None
-        if place.is_axis and not analyzer.can_prove_equal(nest.axes[place.terms[0][0]].dom.extent, size):
+        if affine.is_axis and not analyzer.can_prove_equal(nest.axes[affine.terms[0][0]].dom.extent, size):
             return None
-        places.append(place)
-    walked = [place.terms[0][0] for place in places if place.terms]
+        indices.append(affine)
+    walked = [affine.terms[0][0] for affine in indices if affine.terms]
     needed = {
-        at for at, axis in enumerate(nest.axes) if not nest.is_reduction(at) and not _is_number(axis.dom.extent, 1)
+        position
+        for position, axis in enumerate(nest.axes)
+        if not nest.is_reduction(position) and not _is_number(axis.dom.extent, 1)
     }
     is_clear = len(walked) == len(set(walked)) and needed <= set(walked) and not set(walked) & set(nest.reductions)
-    return tuple(places) if is_clear else None
+    return tuple(indices) if is_clear else None
 
 
 def _reads_well(nest: Nest) -> bool:
@@ -189,8 +195,8 @@ def _reads_well(nest: Nest) -> bool:
         for load in loads_in([statement]):
             if load.source not in nest.outputs:
                 continue
-            places = tuple(place_of(index, nest.positions) for index in load.indices)
-            if places != nest.outputs[load.source] or load.source in written:
+            indices = tuple(place_of(index, nest.positions) for index in load.indices)
+            if indices != nest.outputs[load.source] or load.source in written:
                 return False
             nest.updated.add(load.source)
         if isinstance(statement, tirx.BufferStore):
@@ -206,8 +212,8 @@ def _linear(index: Any, positions: Positions) -> tuple[dict[int, int], int] | No
     if isinstance(index, tirx.Var):
         if index not in positions:
             return None
-        at = positions[index]
-        return ({}, 0) if at is None else ({at: 1}, 0)
+        position = positions[index]
+        return ({}, 0) if position is None else ({position: 1}, 0)
     kind = type(index).__name__
     if kind not in ("Add", "Sub", "Mul"):
         return None
@@ -220,13 +226,13 @@ def _linear(index: Any, positions: Positions) -> tuple[dict[int, int], int] | No
 
 
 def _scaled(x: tuple[dict[int, int], int], factor: int) -> tuple[dict[int, int], int]:
-    return {at: each * factor for at, each in x[0].items()}, x[1] * factor
+    return {position: coefficient * factor for position, coefficient in x[0].items()}, x[1] * factor
 
 
 def _sum(x: tuple[dict[int, int], int], y: tuple[dict[int, int], int]) -> tuple[dict[int, int], int]:
     terms = dict(x[0])
-    for at, factor in y[0].items():
-        terms[at] = terms.get(at, 0) + factor
+    for position, factor in y[0].items():
+        terms[position] = terms.get(position, 0) + factor
     return terms, x[1] + y[1]
 
 

@@ -15,6 +15,7 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_relax.primfunc_nests import LOOPS
 from mlirtri.lowering.importers.from_relax.primfunc_to_linalg import Frame, located
 from mlirtri.lowering.importers.from_relax.tir_to_scalar import mlir_type
+from mlirtri.lowering.mlir.linalg_builder import index_constant
 from mlirtri.lowering.toolchain.tvm_names import Range, SBlockRealize, structural_walk, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 
@@ -31,8 +32,8 @@ def run_statement(frame: Frame, statement: Any) -> None:
 
 
 def _sequence(frame: Frame, statement: tirx.SeqStmt) -> None:
-    for each in statement.seq:
-        run_statement(frame, each)
+    for inner in statement.seq:
+        run_statement(frame, inner)
 
 
 def _store(frame: Frame, store: tirx.BufferStore) -> None:
@@ -40,10 +41,10 @@ def _store(frame: Frame, store: tirx.BufferStore) -> None:
         raise UnsupportedOperationError(f"the buffer {store.buffer.name} is memory that the function does not own")
     value = frame.scalars.evaluate(store.value)
     held = frame.tensors[store.buffer]
-    place, is_inside = frame.inside(store.buffer, store.indices)
+    indices, is_inside = frame.inside(store.buffer, store.indices)
     if is_inside is not None:
-        value = arith.select(is_inside, value, tensor.extract(held, place))
-    frame.tensors[store.buffer] = tensor.insert(value, held, place)
+        value = arith.select(is_inside, value, tensor.extract(held, indices))
+    frame.tensors[store.buffer] = tensor.insert(value, held, indices)
 
 
 def _bind(frame: Frame, statement: tirx.Bind) -> None:
@@ -84,56 +85,56 @@ def _for(frame: Frame, loop: tirx.For) -> None:
     if loop.kind not in LOOPS or loop.thread_binding is not None:
         raise UnsupportedOperationError("threads of a GPU have no counterpart in linalg", help="export it unscheduled")
     frame.analyzer.bind(loop.loop_var, Range(loop.min, loop.extent), True)
-    low, one = frame.scalars.index(loop.min), arith.constant(ir.IndexType.get(), 1)
+    low, step = frame.scalars.index(loop.min), index_constant(1)
     high = frame.scalars.index(loop.min + loop.extent)
     buffers = written(loop.body, frame)
-    made = scf.ForOp(low, high, one, [frame.tensors[each] for each in buffers])
+    for_op = scf.ForOp(low, high, step, [frame.tensors[buffer] for buffer in buffers])
     outside = dict(frame.tensors)
-    with ir.InsertionPoint(made.body):
-        frame.tensors |= zip(buffers, made.inner_iter_args, strict=True)
-        frame.scalars.indices[loop.loop_var] = made.induction_variable
+    with ir.InsertionPoint(for_op.body):
+        frame.tensors |= zip(buffers, for_op.inner_iter_args, strict=True)
+        frame.scalars.indices[loop.loop_var] = for_op.induction_variable
         run_statement(frame, loop.body)
-        scf.YieldOp([frame.tensors[each] for each in buffers])
-    frame.tensors = outside | dict(zip(buffers, made.results, strict=True))
+        scf.YieldOp([frame.tensors[buffer] for buffer in buffers])
+    frame.tensors = outside | dict(zip(buffers, for_op.results, strict=True))
 
 
 def _if(frame: Frame, branch: tirx.IfThenElse) -> None:
     condition = frame.scalars.evaluate(branch.condition)
     buffers, outside = written(branch, frame), dict(frame.tensors)
-    types = [frame.tensors[each].type for each in buffers]
-    made = ir.Operation.create("scf.if", results=types, operands=[condition], regions=2)
+    types = [frame.tensors[buffer].type for buffer in buffers]
+    if_op = ir.Operation.create("scf.if", results=types, operands=[condition], regions=2)
     arms = (branch.then_case, branch.condition), (branch.else_case, tirx.Not(branch.condition))
-    for region, (arm, known) in zip(made.regions, arms, strict=True):
+    for region, (arm, known) in zip(if_op.regions, arms, strict=True):
         frame.tensors = dict(outside)
         with ir.InsertionPoint(region.blocks.append()), _knowing(frame, known):
             if arm is not None:
                 run_statement(frame, arm)
-            scf.YieldOp([frame.tensors[each] for each in buffers])
-    frame.tensors = outside | dict(zip(buffers, made.results, strict=True))
+            scf.YieldOp([frame.tensors[buffer] for buffer in buffers])
+    frame.tensors = outside | dict(zip(buffers, if_op.results, strict=True))
 
 
 def _knowing(frame: Frame, condition: Any) -> Any:
     """Let the analyzer use a condition, unless it is made of loads, which may change."""
-    found: list[Any] = []
-    structural_walk(condition, (tvm_ir.TensorLoad, found.append), order="pre")
-    return nullcontext() if found else frame.analyzer.constraint_scope(condition)
+    loads: list[Any] = []
+    structural_walk(condition, (tvm_ir.TensorLoad, loads.append), order="pre")
+    return nullcontext() if loads else frame.analyzer.constraint_scope(condition)
 
 
 def _while(frame: Frame, loop: tirx.While) -> None:
     buffers, outside = written(loop.body, frame), dict(frame.tensors)
-    types = [frame.tensors[each].type for each in buffers]
-    made = scf.WhileOp(types, [frame.tensors[each] for each in buffers])
-    places = [ir.Location.current] * len(types)
-    before = made.regions[0].blocks.append(*types, arg_locs=places)
+    types = [frame.tensors[buffer].type for buffer in buffers]
+    while_op = scf.WhileOp(types, [frame.tensors[buffer] for buffer in buffers])
+    locations = [ir.Location.current] * len(types)
+    before = while_op.regions[0].blocks.append(*types, arg_locs=locations)
     with ir.InsertionPoint(before):
         frame.tensors = outside | dict(zip(buffers, before.arguments, strict=True))
         scf.ConditionOp(frame.scalars.evaluate(loop.condition), list(before.arguments))
-    after = made.regions[1].blocks.append(*types, arg_locs=places)
+    after = while_op.regions[1].blocks.append(*types, arg_locs=locations)
     with ir.InsertionPoint(after):
         frame.tensors = outside | dict(zip(buffers, after.arguments, strict=True))
         run_statement(frame, loop.body)
-        scf.YieldOp([frame.tensors[each] for each in buffers])
-    frame.tensors = outside | dict(zip(buffers, made.results, strict=True))
+        scf.YieldOp([frame.tensors[buffer] for buffer in buffers])
+    frame.tensors = outside | dict(zip(buffers, while_op.results, strict=True))
 
 
 def _block(frame: Frame, realize: SBlockRealize) -> None:
@@ -163,9 +164,9 @@ def _first_turn(block: Any) -> Any:
 
 def written(statement: Any, frame: Frame) -> list[Any]:
     """The buffers from outside that a statement writes, in order of their first store."""
-    found: dict[Any, None] = {}
-    structural_walk(statement, (tirx.BufferStore, lambda store: found.setdefault(store.buffer)), order="pre")
-    return [buffer for buffer in found if buffer in frame.tensors]
+    buffers: dict[Any, None] = {}
+    structural_walk(statement, (tirx.BufferStore, lambda store: buffers.setdefault(store.buffer)), order="pre")
+    return [buffer for buffer in buffers if buffer in frame.tensors]
 
 
 _STATEMENTS: dict[str, Callable[[Frame, Any], None]] = {

@@ -27,7 +27,7 @@ from mlirtri.lowering.importers.from_relax.primfunc_nests import (
     place_of,
 )
 from mlirtri.lowering.importers.from_relax.tir_to_scalar import Scalars, dtype_of, mlir_type
-from mlirtri.lowering.mlir.linalg_builder import generic
+from mlirtri.lowering.mlir.linalg_builder import generic, index_constant
 from mlirtri.lowering.toolchain.tvm_attributes import LOCATION
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, PrimFunc, SBlockRealize, TensorLoad, tirx
 from mlirtri.lowering.toolchain.tvm_passes import span_of
@@ -54,7 +54,7 @@ class Frame:
             )
         for size, known in zip(buffer.shape, sizes, strict=True):
             if isinstance(size, tirx.Var) and size not in self.scalars.indices:
-                value = known if isinstance(known, ir.Value) else arith.constant(ir.IndexType.get(), known)
+                value = known if isinstance(known, ir.Value) else index_constant(known)
                 self.scalars.indices[size] = value
 
     def size(self, extent: Any) -> Size:
@@ -81,7 +81,7 @@ class Frame:
             value = self.scalars.index(index)
             is_safe = self.scalars.least(index) >= 0, self.scalars.is_below(index, extent)
             if not all(is_safe):
-                high = arith.subi(self.scalars.index(extent), arith.constant(ir.IndexType.get(), 1))
+                high = arith.subi(self.scalars.index(extent), index_constant(1))
                 # As an unsigned number a negative index is too large as well.
                 clamped = arith.minui(value, high)
                 is_inside = arith.cmpi(arith.CmpIPredicate.eq, value, clamped)
@@ -94,18 +94,18 @@ class Frame:
 
     def run(self, statement: Any) -> None:
         """Emit a statement of the function's own body: block by block, each as one operation if it can be."""
-        for each in flat(statement):
-            if isinstance(each, SBlockRealize) and not each.block.iter_vars and each.block.init is None:
-                with located(each.block):
-                    self.run_plain_block(each.block)
+        for inner in flat(statement):
+            if isinstance(inner, SBlockRealize) and not inner.block.iter_vars and inner.block.init is None:
+                with located(inner.block):
+                    self.run_plain_block(inner.block)
                 continue
-            if (nest := nest_of(each, self.analyzer)) is not None:
+            if (nest := nest_of(inner, self.analyzer)) is not None:
                 with located(nest.block):
                     emit_nest(self, nest)
                 continue
             from mlirtri.lowering.importers.from_relax.primfunc_statements import run_statement
 
-            run_statement(self, each)
+            run_statement(self, inner)
 
     def run_plain_block(self, block: Any) -> None:
         """A block without axes: its memory, and what it does."""
@@ -130,7 +130,7 @@ def inline(
         _bind(frame, parameter, argument)
     shared = list(updates) or [-1] * len(results)
     own = iter(outputs)
-    targets = [inputs[at] if at >= 0 else next(own) for at in shared]
+    targets = [inputs[position] if position >= 0 else next(own) for position in shared]
     for target, sizes in zip(targets, results, strict=True):
         if target not in frame.tensors:
             frame.bind_sizes(target, sizes)
@@ -144,7 +144,7 @@ def _bind(frame: Frame, parameter: Any, argument: ir.Value) -> None:
         frame.scalars.variables[parameter] = argument
         return
     sizes = [
-        tensor.dim(argument, arith.constant(ir.IndexType.get(), axis)) if size == DYNAMIC else size
+        tensor.dim(argument, index_constant(axis)) if size == DYNAMIC else size
         for axis, size in enumerate(argument.type.shape)
     ]
     frame.bind_sizes(parameter, sizes)
@@ -183,11 +183,11 @@ def emit_nest(frame: Frame, nest: Nest) -> None:
     maps = [_map(nest, walk[1]) for walk in walks]
     inputs = [frame.tensors[walk[0]] for walk in walks]
     if window := _unseen_reductions(nest, maps):
-        sizes = [frame.size(nest.axes[at].dom.extent) for at in window]
+        sizes = [frame.size(nest.axes[position].dom.extent) for position in window]
         inputs.append(tensor.empty(sizes, ir.F32Type.get()))
-        maps.append(_map(nest, tuple(Place(((at, 1),)) for at in window)))
-    maps += [_map(nest, places) for places in nest.outputs.values()]
-    kinds = ["reduction" if nest.is_reduction(at) else "parallel" for at in range(len(nest.axes))]
+        maps.append(_map(nest, tuple(Place(((position, 1),)) for position in window)))
+    maps += [_map(nest, indices) for indices in nest.outputs.values()]
+    kinds = ["reduction" if nest.is_reduction(position) else "parallel" for position in range(len(nest.axes))]
 
     def body(*elements: ir.Value) -> list[ir.Value]:
         known = dict(zip(walks, elements, strict=False))
@@ -203,17 +203,20 @@ def _initial(frame: Frame, nest: Nest, buffer: Any) -> ir.Value:
     """What a block's output holds before it: its own memory, or what its init writes."""
     if nest.block.init is None:
         return frame.tensors[buffer] if buffer in nest.updated else _fresh(frame, buffer)
-    stores = [each for each in flat(nest.block.init) if each.buffer.same_as(buffer)]
+    stores = [store for store in flat(nest.block.init) if store.buffer.same_as(buffer)]
     if len(stores) == 1 and not loads_in(stores) and isinstance(stores[0].value, (tirx.IntImm, tirx.FloatImm)):
         return linalg.fill(frame.scalars.evaluate(stores[0].value), outs=[_fresh(frame, buffer)])
-    kept = [at for at in range(len(nest.axes)) if not nest.is_reduction(at)]
-    spatial = Nest(nest.block, stores, [nest.axes[at] for at in kept], single=nest.single)
-    places = tuple(Place(tuple((kept.index(at), factor) for at, factor in each.terms)) for each in nest.outputs[buffer])
+    kept = [position for position in range(len(nest.axes)) if not nest.is_reduction(position)]
+    spatial = Nest(nest.block, stores, [nest.axes[position] for position in kept], single=nest.single)
+    indices = tuple(
+        Place(tuple((kept.index(position), factor) for position, factor in index.terms))
+        for index in nest.outputs[buffer]
+    )
 
     def body(*_: ir.Value) -> list[ir.Value]:
         return _body(frame, spatial, stores, {}, [buffer])
 
-    maps = [_map(spatial, places)]
+    maps = [_map(spatial, indices)]
     return generic([], [_fresh(frame, buffer)], maps, ["parallel"] * len(kept), body)[0]
 
 
@@ -226,40 +229,41 @@ def _fresh(frame: Frame, buffer: Any) -> ir.Value:
 
 def _walks(frame: Frame, nest: Nest) -> list[tuple[Any, tuple[Place, ...]]]:
     """The distinct loads that linalg's maps can say, as (buffer, places)."""
-    found: dict[tuple[Any, tuple[Place, ...]], None] = {}
+    accesses: dict[tuple[Any, tuple[Place, ...]], None] = {}
     for load in loads_in(nest.statements):
         if load.source in frame.tensors and load.source not in nest.outputs:
-            if (places := _walk(frame, nest, load)) is not None:
-                found[load.source, places] = None
-    return list(found)
+            if (indices := _walk(frame, nest, load)) is not None:
+                accesses[load.source, indices] = None
+    return list(accesses)
 
 
 def _walk(frame: Frame, nest: Nest, load: TensorLoad) -> tuple[Place, ...] | None:
     """Where a load is, if all its indices are walks along axes that stay within the buffer."""
-    places = []
+    affine_indices = []
     for index, extent in zip(load.indices, load.source.shape, strict=True):
-        place = place_of(index, nest.positions)
-        if place is None:
+        affine = place_of(index, nest.positions)
+        if affine is None:
             return None
-        if place.is_axis:
-            fits = frame.analyzer.can_prove_equal(nest.axes[place.terms[0][0]].dom.extent, extent)
+        if affine.is_axis:
+            fits = frame.analyzer.can_prove_equal(nest.axes[affine.terms[0][0]].dom.extent, extent)
         else:
             fits = isinstance(extent, tirx.IntImm) and frame.scalars.is_below(index, extent)
         if not fits:
             return None
-        places.append(place)
-    return tuple(places)
+        affine_indices.append(affine)
+    return tuple(affine_indices)
 
 
-def _map(nest: Nest, places: Sequence[Place]) -> ir.AffineMap:
-    return ir.AffineMap.get(len(nest.axes), 0, [_expression(place) for place in places])
+def _map(nest: Nest, indices: Sequence[Place]) -> ir.AffineMap:
+    return ir.AffineMap.get(len(nest.axes), 0, [_expression(index) for index in indices])
 
 
-def _expression(place: Place) -> ir.AffineExpr:
+def _expression(index: Place) -> ir.AffineExpr:
     parts = [
-        ir.AffineExpr.get_dim(at) * factor if factor != 1 else ir.AffineExpr.get_dim(at) for at, factor in place.terms
+        ir.AffineExpr.get_dim(position) * factor if factor != 1 else ir.AffineExpr.get_dim(position)
+        for position, factor in index.terms
     ]
-    parts += [ir.AffineExpr.get_constant(place.offset)] if place.offset or not parts else []
+    parts += [ir.AffineExpr.get_constant(index.offset)] if index.offset or not parts else []
     whole = parts[0]
     for part in parts[1:]:
         whole = whole + part
@@ -268,8 +272,13 @@ def _expression(place: Place) -> ir.AffineExpr:
 
 def _unseen_reductions(nest: Nest, maps: Sequence[ir.AffineMap]) -> list[int]:
     """Reduction axes whose length no input tells."""
-    seen = {each.position for one in maps for each in one.results if isinstance(each, ir.AffineDimExpr)}
-    return [at for at in nest.reductions if at not in seen]
+    seen = {
+        expression.position
+        for mapping in maps
+        for expression in mapping.results
+        if isinstance(expression, ir.AffineDimExpr)
+    }
+    return [position for position in nest.reductions if position not in seen]
 
 
 def _body(frame: Frame, nest: Nest, statements: list[Any], known: dict[Any, ir.Value], targets=None) -> list[ir.Value]:
@@ -281,16 +290,16 @@ def _body(frame: Frame, nest: Nest, statements: list[Any], known: dict[Any, ir.V
     def load(buffer: Any, indices: Sequence[Any]) -> ir.Value:
         if (value := scratch.get(_cell(buffer, indices))) is not None:
             return value
-        places = tuple(place_of(index, nest.positions) for index in indices)
-        return known[buffer, places] if (buffer, places) in known else frame.load(buffer, indices)
+        affine_indices = tuple(place_of(index, nest.positions) for index in indices)
+        return known[buffer, affine_indices] if (buffer, affine_indices) in known else frame.load(buffer, indices)
 
     scalars = Scalars(load, frame.analyzer)
     scalars.variables, scalars.indices = dict(outside.variables), dict(outside.indices)
     frame.scalars = scalars
-    for at, axis in enumerate(nest.axes):
-        scalars.indices[axis.var] = linalg.IndexOp(at).result
+    for position, axis in enumerate(nest.axes):
+        scalars.indices[axis.var] = linalg.IndexOp(position).result
     for variable in nest.single:
-        scalars.indices[variable] = arith.constant(ir.IndexType.get(), 0)
+        scalars.indices[variable] = index_constant(0)
     own = set(nest.block.alloc_buffers)
     for statement in statements:
         value = scalars.evaluate(statement.value)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlirtri.dialect.bindings.locations import location_of
-from mlirtri.dialect.bindings.mlir import arith, func, ir, scf, tensor
+from mlirtri.dialect.bindings.mlir import func, ir, scf, tensor
 from mlirtri.dialect.definition import new_context
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
 from mlirtri.lowering.core.stage import CompileContext
@@ -24,6 +24,7 @@ from mlirtri.lowering.importers.normalize import mlir_to_linalg
 from mlirtri.lowering.mlir.attributes import BOUND, DTYPE, set_signature
 from mlirtri.lowering.mlir.dense_constants import array_of, constant_of
 from mlirtri.lowering.mlir.imperative import UPDATED_BY
+from mlirtri.lowering.mlir.linalg_builder import index_constant
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 from mlirtri.lowering.toolchain.tvm_attributes import BINDING_LOCATIONS
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, GlobalVar, IRModule, Target, relax, tirx
@@ -80,12 +81,12 @@ class _Function:
 
     def emit(self, is_public: bool) -> None:
         parameters = list(self.function.params)
-        kinds = [_as_argument(each.ty, is_public) for each in parameters]
-        types = [each for kind in kinds for each in flat_types(kind)]
-        made = func.FuncOp(self.name, (types, []), visibility=None if is_public else "private")
-        names = [each.name for each, kind in zip(parameters, kinds, strict=True) for _ in flat_types(kind)]
-        places = [ir.Location.name(name) for name in names]
-        block = made.body.blocks.append(*types, arg_locs=places)
+        kinds = [_as_argument(parameter.ty, is_public) for parameter in parameters]
+        types = [type for kind in kinds for type in flat_types(kind)]
+        func_op = func.FuncOp(self.name, (types, []), visibility=None if is_public else "private")
+        names = [parameter.name for parameter, kind in zip(parameters, kinds, strict=True) for _ in flat_types(kind)]
+        locations = [ir.Location.name(name) for name in names]
+        block = func_op.body.blocks.append(*types, arg_locs=locations)
         with ir.InsertionPoint(block):
             arguments = iter(block.arguments)
             for parameter, kind in zip(parameters, kinds, strict=True):
@@ -94,32 +95,32 @@ class _Function:
                 self.learn_sizes(parameter.ty, self.values[parameter])
             results = flattened(self.body(self.function.body))
             func.ReturnOp(results)
-        self._describe(made, [each for kind in kinds for each in flat_dtypes(kind)], results)
+        self._describe(func_op, [dtype for kind in kinds for dtype in flat_dtypes(kind)], results)
 
-    def _describe(self, made: func.FuncOp, dtypes: list[str], values: list[ir.Value]) -> None:
+    def _describe(self, func_op: func.FuncOp, dtypes: list[str], values: list[ir.Value]) -> None:
         """Say in attributes which arguments are bound or written, and which dtypes have a sign that the types lack."""
-        names = [str(each) for each in (self.function.attrs or {}).get(BOUND, [])]
+        names = [str(parameter) for parameter in (self.function.attrs or {}).get(BOUND, [])]
         arguments, results = _signs(dtypes), _signs(flat_dtypes(self.function.ret_ty))
         for group, name in zip(arguments[len(arguments) - len(names) :], names, strict=True):
             group[BOUND] = ir.StringAttr.get(name)
         for number, content in self.updates.items():
             if content in values:
-                at = values.index(content)
-                arguments[number][UPDATED_BY] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), at)
-        set_signature(made, arguments, results)
+                result = values.index(content)
+                arguments[number][UPDATED_BY] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), result)
+        set_signature(func_op, arguments, results)
 
     # --- sizes -----------------------------------------------------------------------------------------------------
 
     def learn_sizes(self, kind: Any, value: Value) -> None:
         """Define the sizes that a type names for the first time."""
         if isinstance(value, list):
-            for each, part in zip(kind.fields, value, strict=True):
-                self.learn_sizes(each, part)
+            for field, part in zip(kind.fields, value, strict=True):
+                self.learn_sizes(field, part)
             return
         for axis, size in enumerate(sizes_in(kind)):
             if isinstance(size, tirx.Var) and size not in self.sizes.indices:
-                at = arith.constant(ir.IndexType.get(), axis)
-                self.sizes.indices[size] = tensor.dim(value, at)
+                index = index_constant(axis)
+                self.sizes.indices[size] = tensor.dim(value, index)
 
     def size(self, size: Any) -> Size:
         return int(size.value) if isinstance(size, tirx.IntImm) else self.sizes.index(size)
@@ -127,7 +128,7 @@ class _Function:
     def sizes_of(self, kind: Any) -> list[Size]:
         if kind.shape is None:
             raise UnsupportedOperationError("a tensor whose shape nothing tells")
-        return [self.size(each) for each in sizes_in(kind)]
+        return [self.size(size) for size in sizes_in(kind)]
 
     def _no_load(self, buffer: Any, _: Sequence[Any]) -> ir.Value:
         raise UnsupportedOperationError(f"a size is read from {buffer.name}")
@@ -160,7 +161,7 @@ class _Function:
 
     def _stand_in(self, kind: Any) -> Value:
         if isinstance(kind, relax.TupleType):
-            return [self._stand_in(each) for each in kind.fields]
+            return [self._stand_in(field) for field in kind.fields]
         if not isinstance(kind, relax.TensorType) or kind.shape is None:
             raise_all(self.problems)
         return tensor.empty(self.sizes_of(kind), mlir_type(str(kind.dtype)))
@@ -182,13 +183,13 @@ class _Function:
         if isinstance(expression, tvm_ir.GenericConst):
             return constant_of(array_of(expression), tensor_type(expression.ty))
         if isinstance(expression, (relax.Tuple, tvm_ir.Array)):
-            return [self.value(each) for each in expression]
+            return [self.value(field) for field in expression]
         if isinstance(expression, relax.TupleGetItem):
             return self.value(expression.tuple_value)[expression.index]
         if isinstance(expression, relax.If):
             return self._branch(expression)
         if isinstance(expression, relax.ShapeExpr):
-            return [self.sizes.index(each) for each in expression.values]
+            return [self.sizes.index(size) for size in expression.values]
         if isinstance(expression, tvm_ir.Expr) and isinstance(getattr(expression, "ty", None), tvm_ir.PrimType):
             return self.sizes.evaluate(expression)
         raise UnsupportedOperationError(f"Relax's {type(expression).__name__} has no counterpart in MLIR")
@@ -207,7 +208,7 @@ class _Function:
 
     def _call_function(self, call: relax.Call) -> Value:
         callee = self.mod[call.op]
-        arguments = [each for argument in call.args for each in flattened(self.value(argument))]
+        arguments = [value for argument in call.args for value in flattened(self.value(argument))]
         types = flat_types(callee.ret_ty)
         results = func.CallOp(types, ir.FlatSymbolRefAttr.get(call.op.name_hint), arguments).results
         return _packed(callee.ret_ty, iter(results))
@@ -216,26 +217,26 @@ class _Function:
         arguments = flattened(self.value(call.args[1]))
         kind = call.ty_args[0]
         kinds = list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]
-        updates = [int(at) for at in call.attrs.inplace_indices] if call.op.name.endswith("_inplace") else []
-        results = inline(self.mod[call.args[0]], arguments, [self.sizes_of(each) for each in kinds], updates)
-        typed = [_cast(result, tensor_type(each)) for result, each in zip(results, kinds, strict=True)]
-        for result, at in zip(typed, updates, strict=False):
-            if at >= 0 and isinstance(arguments[at].owner, ir.Block):
-                self.updates[ir.BlockArgument(arguments[at]).arg_number] = result
+        updates = [int(index) for index in call.attrs.inplace_indices] if call.op.name.endswith("_inplace") else []
+        results = inline(self.mod[call.args[0]], arguments, [self.sizes_of(kind) for kind in kinds], updates)
+        typed = [_cast(result, tensor_type(kind)) for result, kind in zip(results, kinds, strict=True)]
+        for result, position in zip(typed, updates, strict=False):
+            if position >= 0 and isinstance(arguments[position].owner, ir.Block):
+                self.updates[ir.BlockArgument(arguments[position]).arg_number] = result
         return typed if isinstance(kind, relax.TupleType) else typed[0]
 
     def _branch(self, branch: relax.If) -> Value:
         condition = tensor.extract(self.value(branch.cond), [])
-        made = ir.Operation.create("scf.if", results=flat_types(branch.ty), operands=[condition], regions=2)
-        for region, arm in zip(made.regions, (branch.true_branch, branch.false_branch), strict=True):
+        if_op = ir.Operation.create("scf.if", results=flat_types(branch.ty), operands=[condition], regions=2)
+        for region, arm in zip(if_op.regions, (branch.true_branch, branch.false_branch), strict=True):
             with ir.InsertionPoint(region.blocks.append()):
                 scf.YieldOp(flattened(self.body(arm)))
-        return _packed(branch.ty, iter(made.results))
+        return _packed(branch.ty, iter(if_op.results))
 
 
 def flattened(value: Value) -> list[ir.Value]:
     """The tensors of a value, those of tuples one after the other."""
-    return [each for part in value for each in flattened(part)] if isinstance(value, list) else [value]
+    return [tensor for part in value for tensor in flattened(part)] if isinstance(value, list) else [value]
 
 
 def _as_argument(kind: Any, is_public: bool) -> Any:
@@ -245,7 +246,7 @@ def _as_argument(kind: Any, is_public: bool) -> Any:
 
 
 def _signs(dtypes: Sequence[str]) -> list[dict[str, ir.Attribute]]:
-    return [{DTYPE: ir.StringAttr.get(each)} if each.startswith("uint") else {} for each in dtypes]
+    return [{DTYPE: ir.StringAttr.get(dtype)} if dtype.startswith("uint") else {} for dtype in dtypes]
 
 
 def _packed(kind: Any, values: Any) -> Value:

@@ -32,7 +32,7 @@ def sizes_in(kind: Any) -> list[Any]:
 def flat_types(kind: Any) -> list[ir.Type]:
     """The types of the tensors and numbers in a type, those of tuples one after the other."""
     if isinstance(kind, relax.TupleType):
-        return [each for field in kind.fields for each in flat_types(field)]
+        return [type for field in kind.fields for type in flat_types(field)]
     if isinstance(kind, relax.TensorType):
         return [tensor_type(kind)]
     if isinstance(kind, tvm_ir.PrimType):
@@ -43,5 +43,5 @@ def flat_types(kind: Any) -> list[ir.Type]:
 def flat_dtypes(kind: Any) -> list[str]:
     """TVM's dtypes of these, in the same order."""
     if isinstance(kind, relax.TupleType):
-        return [each for field in kind.fields for each in flat_dtypes(field)]
+        return [dtype for field in kind.fields for dtype in flat_dtypes(field)]
     return [str(kind.dtype)]

@@ -61,7 +61,7 @@ def _in_float32(compute: Callable[..., ir.Value]) -> Function:
         if dtype not in ("float16", "bfloat16"):
             return compute(*operands)
         kind = operands[0].type
-        result = compute(*(arith.extf(ir.F32Type.get(), each) for each in operands))
+        result = compute(*(arith.extf(ir.F32Type.get(), operand) for operand in operands))
         return result if isinstance(result.type, ir.IntegerType) else arith.truncf(kind, result)
 
     return call

@@ -15,6 +15,7 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import arith, ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_relax.tir_functions import FUNCTIONS, NOTHING_TO_DO, OF_C
+from mlirtri.lowering.mlir.linalg_builder import index_constant
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, TensorLoad, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 
@@ -113,7 +114,7 @@ class Scalars:
 
     def _index(self, expression: Any) -> ir.Value:
         if isinstance(expression, tirx.IntImm):
-            return arith.constant(ir.IndexType.get(), int(expression.value))
+            return index_constant(int(expression.value))
         if isinstance(expression, tirx.Var) and expression in self.indices:
             return self.indices[expression]
         kind = type(expression).__name__
@@ -228,7 +229,7 @@ class Scalars:
         return self.value(node.body)
 
     def _select(self, node: Any) -> ir.Value:
-        return arith.select(*(self.value(each) for each in (node.condition, node.true_value, node.false_value)))
+        return arith.select(*(self.value(operand) for operand in (node.condition, node.true_value, node.false_value)))
 
     def _cast(self, node: Any) -> ir.Value:
         source, target = dtype_of(node.value), dtype_of(node)
@@ -277,7 +278,7 @@ class Scalars:
             raise UnsupportedOperationError(f"TIR's function {name} has no counterpart in MLIR")
         if not is_float(dtype_of(operands[0])):
             return self._integer_function(name, operands)
-        return FUNCTIONS[name](dtype_of(operands[0]), [self.value(each) for each in operands])
+        return FUNCTIONS[name](dtype_of(operands[0]), [self.value(operand) for operand in operands])
 
     def _guarded_choice(self, node: Any) -> ir.Value:
         condition, then, otherwise = node.args

@@ -21,7 +21,7 @@ HALVES = ("f16", "bf16")
 def rewrite(module: ir.Module) -> None:
     """Widen the sums of `module`."""
     # What is replaced takes the operations of its body with it.
-    for operation in [each for each in all_operations(module) if _is_sum_of_halves(each)]:
+    for operation in [operation for operation in all_operations(module) if _is_sum_of_halves(operation)]:
         out, kind = operation.operands[len(operation.operands) - 1], operation.results[0].type
         with ir.InsertionPoint(operation), operation.location:
             wide = ir.RankedTensorType.get(kind.shape, ir.F32Type.get())
@@ -66,27 +66,27 @@ def _start(out: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
 def _named(operation: ir.Operation, out: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
     """The same operation onto another output; its body, which upstream makes, widens what it multiplies."""
     operands = [*list(operation.operands)[:-1], out]
-    attributes = {each: operation.attributes[each] for each in operation.attributes.keys()}
-    made = ir.Operation.create(operation.name, [kind], operands, attributes, regions=1)
-    linalg.fill_builtin_region(made)
-    return made.results[0]
+    attributes = {name: operation.attributes[name] for name in operation.attributes.keys()}
+    widened = ir.Operation.create(operation.name, [kind], operands, attributes, regions=1)
+    linalg.fill_builtin_region(widened)
+    return widened.results[0]
 
 
 def _generic(operation: ir.Operation, out: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
-    made = clone(operation, {})
-    made.operands[len(made.operands) - 1] = out
-    made.results[0].set_type(kind)
-    block = made.regions[0].blocks[0]
+    widened = clone(operation, {})
+    widened.operands[len(widened.operands) - 1] = out
+    widened.results[0].set_type(kind)
+    block = widened.regions[0].blocks[0]
     so_far = block.arguments[len(block.arguments) - 1]
     so_far.set_type(kind.element_type)
-    value = _addend(made)
+    value = _addend(widened)
     *_, last = block.operations
     with ir.InsertionPoint(last), operation.location:
         total = arith.addf(so_far, _widened(value, kind.element_type))
     added = last.operands[0].owner
     last.operands[0] = total
     added.erase()
-    return made.results[0]
+    return widened.results[0]
 
 
 def _widened(value: ir.Value, kind: ir.Type) -> ir.Value:
@@ -103,6 +103,6 @@ def _converted(value: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
     same = dimensions(*range(kind.rank), rank=kind.rank)
     out = tensor.empty(sizes_of(value), kind.element_type)
     [result] = generic(
-        [value], [out], [same, same], ["parallel"] * kind.rank, lambda each, _: [convert(kind.element_type, each)]
+        [value], [out], [same, same], ["parallel"] * kind.rank, lambda element, _: [convert(kind.element_type, element)]
     )
     return result

@@ -36,7 +36,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("without-foreign-attributes", _drop_foreign_attributes, module, context)
     module = run_isolated(module, COMPOSITES, context)
     with module.context, ir.Location.unknown():
-        run_rewrite("one-entry", lambda each: inline_entry.rewrite(each, context), module, context)
+        run_rewrite("one-entry", lambda module: inline_entry.rewrite(module, context), module, context)
     module = run_isolated(module, SIMPLER, context)
     with module.context, ir.Location.unknown():
         run_rewrite("without-trivial-operations", _fold_trivial, module, context)
@@ -51,7 +51,7 @@ def _note_signs(module: ir.Module) -> None:
 
 def _drop_foreign_attributes(module: ir.Module) -> None:
     for operation in all_operations(module):
-        for name in [each for each in operation.attributes if each.startswith(FOREIGN)]:
+        for name in [name for name in operation.attributes if name.startswith(FOREIGN)]:
             del operation.attributes[name]
         if operation.name == "func.func" and len(operation.regions[0].blocks):
             _drop_from_signature(operation)
@@ -63,7 +63,9 @@ def _drop_from_signature(operation: ir.Operation) -> None:
 
 
 def _own(groups: list[dict[str, ir.Attribute]]) -> list[dict[str, ir.Attribute]]:
-    return [{name: value for name, value in each.items() if not name.startswith(FOREIGN)} for each in groups]
+    return [
+        {name: value for name, value in attributes.items() if not name.startswith(FOREIGN)} for attributes in groups
+    ]
 
 
 # --- Operations that compute nothing ------------------------------------------------------------------------------
@@ -89,12 +91,12 @@ def _values(operation: ir.Operation) -> list[ir.Value] | None:
     """What the results are; None where the operation computes something."""
     if operation.name == "stablehlo.optimization_barrier":
         return list(operation.operands)
-    types = [each.type for each in operation.results]
+    types = [result.type for result in operation.results]
     if operation.name == "stablehlo.bitcast_convert" and operation.operands[0].type == types[0]:
         # Of complex numbers upstream's lowering ends the process.
         return list(operation.operands)
-    if all(_is_empty(each) for each in types):
-        return [tensor.empty(list(each.shape), each.element_type) for each in types]
+    if all(_is_empty(kind) for kind in types):
+        return [tensor.empty(list(kind.shape), kind.element_type) for kind in types]
     if operation.name == "stablehlo.reduce" and _is_empty(operation.operands[0].type):
         initial = list(operation.operands)[len(types) :]
         return [_filled(value, kind) for value, kind in zip(initial, types, strict=True)]

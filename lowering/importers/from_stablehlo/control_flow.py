@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, scf, tensor
 from mlirtri.lowering.mlir.cloning import replace
+from mlirtri.lowering.mlir.linalg_builder import index_constant
 
 CONTROL = ("stablehlo.while", "stablehlo.case", "stablehlo.if")
 
 
 def rewrite(module: ir.Module) -> None:
     """Rewrite all loops and branches of `module`, inner ones first."""
-    for operation in reversed([each for each in all_operations(module) if each.name in CONTROL]):
+    for operation in reversed([operation for operation in all_operations(module) if operation.name in CONTROL]):
         with operation.location, ir.InsertionPoint(operation):
             values = _REWRITES[operation.name](operation)
         replace(operation, values)
@@ -41,7 +42,7 @@ def _while(operation: ir.Operation) -> Sequence[ir.Value]:
     if (count := _count_of(operation)) is not None:
         return _counted(operation, count)
     test, body = (region.blocks[0] for region in operation.regions)
-    types = [each.type for each in operation.results]
+    types = [result.type for result in operation.results]
     loop = ir.Operation.create("scf.while", types, list(operation.operands), regions=2)
     test.append_to(loop.regions[0])
     body.append_to(loop.regions[1])
@@ -79,8 +80,8 @@ def _counts_up(add: ir.Operation, counter: ir.Value) -> bool:
 
 
 def _counted(operation: ir.Operation, count: _Count) -> Sequence[ir.Value]:
-    initial = [each for at, each in enumerate(operation.operands) if at != count.position]
-    bounds = [_index(count.start), _index(max(count.start, count.stop)), _index(1)]
+    initial = [operand for position, operand in enumerate(operation.operands) if position != count.position]
+    bounds = [index_constant(count.start), index_constant(max(count.start, count.stop)), index_constant(1)]
     loop = scf.ForOp(*bounds, initial)
     kind = ir.RankedTensorType(operation.operands[count.position].type)
     with ir.InsertionPoint(loop.body):
@@ -88,7 +89,7 @@ def _counted(operation: ir.Operation, count: _Count) -> Sequence[ir.Value]:
         carried = list(loop.inner_iter_args)
         carried.insert(count.position, tensor.from_elements(kind, [number]))
         values = _moved(operation.regions[1].blocks[0], carried)
-        scf.YieldOp([each for at, each in enumerate(values) if at != count.position])
+        scf.YieldOp([value for position, value in enumerate(values) if position != count.position])
     last = arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, _number(kind, max(count.start, count.stop))))
     results = list(loop.results)
     return [*results[: count.position], last, *results[count.position :]]
@@ -108,12 +109,12 @@ def _case(operation: ir.Operation) -> Sequence[ir.Value]:
     return _choice(operation, number, 0, blocks)
 
 
-def _choice(operation: ir.Operation, number: ir.Value, at: int, blocks: list[ir.Block]) -> Sequence[ir.Value]:
+def _choice(operation: ir.Operation, number: ir.Value, case: int, blocks: list[ir.Block]) -> Sequence[ir.Value]:
     """Branch `at` if it is the one, else one of those behind it, of which the last needs no question."""
     first, *others = blocks
     if not others:
         return _moved(first, ())
-    constant = arith.constant(number.type, at)
+    constant = arith.constant(number.type, case)
     condition = arith.cmpi(arith.CmpIPredicate.eq, number, constant)
     if len(others) == 1:
         return _branch(condition, operation, first, others[0])
@@ -122,7 +123,7 @@ def _choice(operation: ir.Operation, number: ir.Value, at: int, blocks: list[ir.
     _yield(first)
     rest = choice.regions[1].blocks.append()
     with ir.InsertionPoint(rest):
-        values = _choice(operation, number, at + 1, others)
+        values = _choice(operation, number, case + 1, others)
         ir.Operation.create("scf.yield", operands=list(values))
     return choice.results
 
@@ -136,7 +137,7 @@ def _branch(condition: ir.Value, operation: ir.Operation, then: ir.Block, otherw
 
 
 def _empty_branch(condition: ir.Value, operation: ir.Operation) -> ir.Operation:
-    return ir.Operation.create("scf.if", [each.type for each in operation.results], [condition], regions=2)
+    return ir.Operation.create("scf.if", [result.type for result in operation.results], [condition], regions=2)
 
 
 def _moved(block: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:
@@ -176,10 +177,6 @@ def _yield(block: ir.Block) -> None:
 
 def _maker(value: ir.Value) -> ir.Operation | None:
     return None if isinstance(value.owner, ir.Block) else value.owner.operation
-
-
-def _index(number: int) -> ir.Value:
-    return arith.constant(ir.IndexType.get(), number)
 
 
 def _number(kind: ir.RankedTensorType, number: int) -> ir.Attribute:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, operations_named, tensor
+from mlirtri.lowering.mlir.linalg_builder import index_constant
 
 ASSERTION = "shape_assertion"
 """The target of JAX's custom calls."""
@@ -21,11 +22,11 @@ def rewrite(module: ir.Module) -> None:
     _list_elements(module)
     for operation in operations_named(module, "stablehlo.get_dimension_size"):
         with operation.location, ir.InsertionPoint(operation):
-            axis = arith.constant(ir.IndexType.get(), ir.IntegerAttr(operation.attributes["dimension"]).value)
+            axis = index_constant(ir.IntegerAttr(operation.attributes["dimension"]).value)
             kind = ir.RankedTensorType(operation.results[0].type)
             size = arith.index_cast(kind.element_type, tensor.dim(operation.operands[0], axis))
-            made = tensor.from_elements(kind, [size])
-        operation.results[0].replace_all_uses_with(made)
+            elements = tensor.from_elements(kind, [size])
+        operation.results[0].replace_all_uses_with(elements)
         operation.erase()
     for operation in operations_named(module, "stablehlo.custom_call"):
         if ir.StringAttr(operation.attributes["call_target_name"]).value == ASSERTION:
@@ -38,7 +39,7 @@ def _has_sizes_of_run_time(module: ir.Module) -> bool:
     values = (value for operation in all_operations(module) for value in operation.results)
     kinds = (value.type for value in values if isinstance(value.type, ir.RankedTensorType))
     return bool(operations_named(module, "stablehlo.get_dimension_size")) or any(
-        not each.has_static_shape for each in kinds
+        not kind.has_static_shape for kind in kinds
     )
 
 
@@ -49,19 +50,19 @@ def _list_elements(module: ir.Module) -> None:
             continue
         kind = ir.RankedTensorType(operation.results[0].type)
         with operation.location, ir.InsertionPoint(operation):
-            zero = arith.constant(ir.IndexType.get(), 0)
-            elements = [tensor.extract(each, [zero] * each.type.rank) for each in operation.operands]
-            made = tensor.from_elements(kind, elements)
-        operation.results[0].replace_all_uses_with(made)
+            zero = index_constant(0)
+            elements = [tensor.extract(operand, [zero] * operand.type.rank) for operand in operation.operands]
+            sizes = tensor.from_elements(kind, elements)
+        operation.results[0].replace_all_uses_with(sizes)
         operation.erase()
 
 
 def _is_list(operation: ir.Operation) -> bool:
     """Whether every operand is one integer, and the result a list of them."""
-    kinds = [each.type for each in (*operation.operands, operation.results[0])]
-    if not all(isinstance(each, ir.RankedTensorType) and each.has_static_shape for each in kinds):
+    kinds = [value.type for value in (*operation.operands, operation.results[0])]
+    if not all(isinstance(kind, ir.RankedTensorType) and kind.has_static_shape for kind in kinds):
         return False
-    single = all(list(each.shape) in ([], [1]) for each in kinds[:-1])
+    single = all(list(kind.shape) in ([], [1]) for kind in kinds[:-1])
     return single and kinds[-1].rank == 1 and isinstance(kinds[-1].element_type, ir.IntegerType)
 
 

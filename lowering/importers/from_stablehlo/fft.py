@@ -73,14 +73,14 @@ def _check(length: int, operation: ir.Operation) -> None:
 
 def _factors(length: int) -> list[int]:
     """The prime factors, the largest last; 1 has itself."""
-    found, candidate = [], 2
+    factors, candidate = [], 2
     while candidate <= isqrt(length):
         if length % candidate:
             candidate += 1
         else:
-            found.append(candidate)
+            factors.append(candidate)
             length //= candidate
-    return [*found, length]
+    return [*factors, length]
 
 
 def _along_all(parts: _Parts, axes: Sequence[int], inverse: bool) -> _Parts:
@@ -97,7 +97,7 @@ def _along(parts: _Parts, axis: int, inverse: bool) -> _Parts:
     result = _forward(parts, axis, -1 if inverse else 1)
     if not inverse:
         return result
-    return _Parts(*(_scaled(each, 1 / length) for each in (result.real, result.imaginary)))
+    return _Parts(*(_scaled(part, 1 / length) for part in (result.real, result.imaginary)))
 
 
 def _forward(parts: _Parts, axis: int, sign: int) -> _Parts:
@@ -121,7 +121,7 @@ def _outer_factor(length: int) -> int:
     """The largest factor that is no larger than a matrix may be; 1 where the length itself is no larger, or prime."""
     if length <= LARGEST_MATRIX:
         return 1
-    choices = [each for each in range(2, LARGEST_MATRIX + 1) if length % each == 0 and each < length]
+    choices = [factor for factor in range(2, LARGEST_MATRIX + 1) if length % factor == 0 and factor < length]
     return max(choices, default=1)
 
 
@@ -140,8 +140,8 @@ def _turned(parts: _Parts, axis: int, outer: int, inner: int, sign: int) -> _Par
     angles = 2 * np.pi * (np.outer(np.arange(outer), np.arange(inner)) % length) / length
     shape = parts.shape
     cosines, sines = (
-        _broadcast(_constant(each, parts.real), [axis, axis + 1], shape)
-        for each in (np.cos(angles), sign * np.sin(angles))
+        _broadcast(_constant(angles, parts.real), [axis, axis + 1], shape)
+        for angles in (np.cos(angles), sign * np.sin(angles))
     )
     real = _added(_times(parts.real, cosines), _times(parts.imaginary, sines))
     return _Parts(real, _subtracted(_times(parts.imaginary, cosines), _times(parts.real, sines)))
@@ -161,7 +161,7 @@ def _mirrored(parts: _Parts, axis: int, length: int) -> _Parts:
     count = length - shape[axis]
     if count == 0:
         return _Parts(parts.real, imaginary)
-    tails = [_reversed(_sliced(each, axis, 1, 1 + count), axis) for each in (parts.real, imaginary)]
+    tails = [_reversed(_sliced(part, axis, 1, 1 + count), axis) for part in (parts.real, imaginary)]
     real = _concatenated([parts.real, tails[0]], axis)
     return _Parts(real, _concatenated([imaginary, _scaled(tails[1], -1.0)], axis))
 
@@ -208,17 +208,17 @@ def _dot(value: ir.Value, matrix: ir.Value, axis: int) -> ir.Value:
     """The product along `axis`, which stays where it is."""
     shape, last = list(value.type.shape), value.type.rank - 1
     numbers = f"#stablehlo.dot<lhs_contracting_dimensions = [{axis}], rhs_contracting_dimensions = [0]>"
-    others = [size for at, size in enumerate(shape) if at != axis]
-    found = _op(
+    others = [size for position, size in enumerate(shape) if position != axis]
+    product = _op(
         "dot_general", [*others, shape[axis]], value, [value, matrix], dot_dimension_numbers=ir.Attribute.parse(numbers)
     )
-    return _transposed(found, [*range(axis), last, *range(axis, last)])
+    return _transposed(product, [*range(axis), last, *range(axis, last)])
 
 
 def _transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
     if list(order) == sorted(order):
         return value
-    shape = [value.type.shape[each] for each in order]
+    shape = [value.type.shape[axis] for axis in order]
     return _op("transpose", shape, value, [value], permutation=ir.DenseI64ArrayAttr.get(list(order)))
 
 
@@ -236,7 +236,7 @@ def _sliced(value: ir.Value, axis: int, start: int, stop: int) -> ir.Value:
     starts[axis], limits[axis], shape[axis] = start, stop, stop - start
     bounds = {"start_indices": starts, "limit_indices": limits, "strides": [1] * len(shape)}
     return _op(
-        "slice", shape, value, [value], **{name: ir.DenseI64ArrayAttr.get(each) for name, each in bounds.items()}
+        "slice", shape, value, [value], **{name: ir.DenseI64ArrayAttr.get(numbers) for name, numbers in bounds.items()}
     )
 
 
@@ -246,7 +246,7 @@ def _reversed(value: ir.Value, axis: int) -> ir.Value:
 
 def _concatenated(values: Sequence[ir.Value], axis: int) -> ir.Value:
     shape = list(values[0].type.shape)
-    shape[axis] = sum(each.type.shape[axis] for each in values)
+    shape[axis] = sum(value.type.shape[axis] for value in values)
     dimension = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), axis)
     return _op("concatenate", shape, values[0], values, dimension=dimension)
 

@@ -25,19 +25,19 @@ def rewrite_sorts(module: ir.Module) -> None:
 
 
 def _rewrite_sort(operation: ir.Operation) -> None:
-    types = [each.type for each in operation.results]
+    types = [result.type for result in operation.results]
     attributes = {
         "dimension": operation.attributes["dimension"],
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, len(types)]),
     }
     sort = ir.Operation.create("tm_tensor.sort", types, list(operation.operands), attributes, regions=1)
-    elements = [each.element_type for each in types for _ in range(2)]
+    elements = [type.element_type for type in types for _ in range(2)]
     block = sort.regions[0].blocks.append(*elements, arg_locs=[operation.location] * len(elements))
     with ir.InsertionPoint(block):
         # StableHLO asks whether the first comes before the second, the other whether it may stay there: elements that
         # are equal may.
         pairs = list(zip(block.arguments[0::2], block.arguments[1::2], strict=True))
-        swapped = [each for first, second in pairs for each in (second, first)]
+        swapped = [element for first, second in pairs for element in (second, first)]
         [after] = inline_scalars(operation.regions[0].blocks[0], swapped)
         stays = arith.xori(after, arith.constant(after.type, 1))
         ir.Operation.create("tm_tensor.yield", operands=[stays])
@@ -64,15 +64,15 @@ def _scattered(operation: ir.Operation) -> Sequence[ir.Value]:
     updates = list(operation.operands[count + 1 :])
     dimensions = scatter_dimensions(operation.attributes["scatter_dimension_numbers"])
 
-    def element(at: list[ir.Value], carried: list[ir.Value]) -> Sequence[ir.Value]:
-        place = _place(at, indices, dimensions, operands[0].type.rank)
-        inside = inside_of(place, operands[0])
-        choice = scf.IfOp(inside, [each.type for each in carried], has_else=True)
+    def element(loop_indices: list[ir.Value], carried: list[ir.Value]) -> Sequence[ir.Value]:
+        target = _place(loop_indices, indices, dimensions, operands[0].type.rank)
+        inside = inside_of(target, operands[0])
+        choice = scf.IfOp(inside, [tensor.type for tensor in carried], has_else=True)
         with ir.InsertionPoint(choice.then_block):
-            old = [tensor.extract(each, place) for each in carried]
-            new = [tensor.extract(each, at) for each in updates]
+            old = [tensor.extract(operand, target) for operand in carried]
+            new = [tensor.extract(update, loop_indices) for update in updates]
             values = inline_scalars(operation.regions[0].blocks[0], [*old, *new])
-            scf.YieldOp([tensor.insert(v, into, place) for v, into in zip(values, carried, strict=True)])
+            scf.YieldOp([tensor.insert(v, into, target) for v, into in zip(values, carried, strict=True)])
         with ir.InsertionPoint(choice.else_block):
             scf.YieldOp(carried)
         return choice.results
@@ -80,49 +80,45 @@ def _scattered(operation: ir.Operation) -> Sequence[ir.Value]:
     return loops(list(updates[0].type.shape), [], operands, element)
 
 
-def loops(sizes: list[int], at: list[ir.Value], carried: list[ir.Value], body: Body) -> Sequence[ir.Value]:
+def loops(sizes: list[int], indices: list[ir.Value], carried: list[ir.Value], body: Body) -> Sequence[ir.Value]:
     """Loops of these sizes around `body`, which takes where they are and what they carry."""
-    if len(at) == len(sizes):
-        return body(at, carried)
-    bounds = [arith.constant(ir.IndexType.get(), each) for each in (0, sizes[len(at)], 1)]
+    if len(indices) == len(sizes):
+        return body(indices, carried)
+    bounds = [index_constant(bound) for bound in (0, sizes[len(indices)], 1)]
     loop = scf.ForOp(*bounds, carried)
     with ir.InsertionPoint(loop.body):
-        scf.YieldOp(loops(sizes, [*at, loop.induction_variable], list(loop.inner_iter_args), body))
+        scf.YieldOp(loops(sizes, [*indices, loop.induction_variable], list(loop.inner_iter_args), body))
     return loop.results
 
 
-def _place(at: list[ir.Value], indices: ir.Value, dimensions: Any, rank: int) -> list[ir.Value]:
+def _place(loop_indices: list[ir.Value], indices: ir.Value, dimensions: Any, rank: int) -> list[ir.Value]:
     """Where the update at `at` goes: the place that the indices say, and how far into the window it is."""
-    scattered = [each for number, each in enumerate(at) if number not in dimensions.update_window_dims]
-    window = iter(each for number, each in enumerate(at) if number in dimensions.update_window_dims)
+    scattered = [index for number, index in enumerate(loop_indices) if number not in dimensions.update_window_dims]
+    window = iter(index for number, index in enumerate(loop_indices) if number in dimensions.update_window_dims)
     skipped = (*dimensions.inserted_window_dims, *dimensions.input_batching_dims)
-    place = [_index(0) if each in skipped else next(window) for each in range(rank)]
+    target = [index_constant(0) if axis in skipped else next(window) for axis in range(rank)]
     for number, dimension in enumerate(dimensions.scattered_dims_to_operand_dims):
         start = _start(indices, scattered, number, dimensions.index_vector_dim)
-        place[dimension] = arith.addi(place[dimension], start)
+        target[dimension] = arith.addi(target[dimension], start)
     batches = zip(dimensions.input_batching_dims, dimensions.scatter_indices_batching_dims, strict=True)
     for dimension, of_indices in batches:
-        place[dimension] = scattered[of_indices - (of_indices > dimensions.index_vector_dim)]
-    return place
+        target[dimension] = scattered[of_indices - (of_indices > dimensions.index_vector_dim)]
+    return target
 
 
 def _start(indices: ir.Value, scattered: list[ir.Value], number: int, vector_dim: int) -> ir.Value:
-    at = list(scattered)
+    position = list(scattered)
     if vector_dim < indices.type.rank:
-        at.insert(vector_dim, _index(number))
-    return arith.index_cast(ir.IndexType.get(), tensor.extract(indices, at))
+        position.insert(vector_dim, index_constant(number))
+    return arith.index_cast(ir.IndexType.get(), tensor.extract(indices, position))
 
 
-def inside_of(place: list[ir.Value], operand: ir.Value) -> ir.Value:
+def inside_of(position: list[ir.Value], operand: ir.Value) -> ir.Value:
     """Whether all of `place` is; a negative number is too large when its sign is not looked at."""
     inside = arith.constant(ir.IntegerType.get_signless(1), 1)
-    for index, size in zip(place, operand.type.shape, strict=True):
-        inside = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.ult, index, _index(size)))
+    for index, size in zip(position, operand.type.shape, strict=True):
+        inside = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.ult, index, index_constant(size)))
     return inside
-
-
-def _index(number: int) -> ir.Value:
-    return arith.constant(ir.IndexType.get(), number)
 
 
 # --- Selections ---------------------------------------------------------------------------------------------------
@@ -150,16 +146,16 @@ def _selected(operation: ir.Operation) -> Sequence[ir.Value]:
 
     def share(at: Values, carried: Values) -> Sequence[ir.Value]:
         corner = [
-            arith.subi(arith.muli(each, index_constant(step)), index_constant(low))
-            for each, step, low in zip(at, strides, padding, strict=True)
+            arith.subi(arith.muli(index, index_constant(step)), index_constant(low))
+            for index, step, low in zip(at, strides, padding, strict=True)
         ]
         first = [_boolean(False), tensor.extract(start, []), *[index_constant(0)] * rank]
-        found, _, *place = loops(window, [], first, lambda offset, best: _better(operation, corner, offset, best))
-        choice = scf.IfOp(found, [carried[0].type], has_else=True)
+        is_found, _, *position = loops(window, [], first, lambda offset, best: _better(operation, corner, offset, best))
+        choice = scf.IfOp(is_found, [carried[0].type], has_else=True)
         with ir.InsertionPoint(choice.then_block):
-            numbers = [tensor.extract(carried[0], place), tensor.extract(source, at)]
+            numbers = [tensor.extract(carried[0], position), tensor.extract(source, at)]
             [value] = inline_scalars(operation.regions[1].blocks[0], numbers)
-            scf.YieldOp([tensor.insert(value, carried[0], place)])
+            scf.YieldOp([tensor.insert(value, carried[0], position)])
         with ir.InsertionPoint(choice.else_block):
             scf.YieldOp(carried)
         return choice.results
@@ -170,14 +166,14 @@ def _selected(operation: ir.Operation) -> Sequence[ir.Value]:
 def _better(operation: ir.Operation, corner: Values, offset: Values, best: Values) -> Sequence[ir.Value]:
     """Whether a place was found, its element and the place, with one more place of the window looked at."""
     operand = operation.operands[0]
-    found, value, *place = best
-    here = [arith.addi(*each) for each in zip(corner, offset, strict=True)]
-    choice = scf.IfOp(inside_of(here, operand), [each.type for each in best], has_else=True)
+    is_found, value, *position = best
+    here = [arith.addi(*pair) for pair in zip(corner, offset, strict=True)]
+    choice = scf.IfOp(inside_of(here, operand), [value.type for value in best], has_else=True)
     with ir.InsertionPoint(choice.then_block):
         new = tensor.extract(operand, here)
         [keeps] = inline_scalars(operation.regions[0].blocks[0], [value, new])
-        keeps = arith.andi(found, keeps)
-        values = [arith.select(keeps, *each) for each in zip([value, *place], [new, *here], strict=True)]
+        keeps = arith.andi(is_found, keeps)
+        values = [arith.select(keeps, *pair) for pair in zip([value, *position], [new, *here], strict=True)]
         scf.YieldOp([_boolean(True), *values])
     with ir.InsertionPoint(choice.else_block):
         scf.YieldOp(best)
@@ -189,12 +185,12 @@ def _numbers(operation: ir.Operation, name: str, otherwise: list[int]) -> list[i
         return otherwise
     attribute = operation.attributes[name]
     if isinstance(attribute, ir.DenseElementsAttr):
-        return [int(each) for each in ir.DenseIntElementsAttr(attribute)]
+        return [int(number) for number in ir.DenseIntElementsAttr(attribute)]
     return list(attribute)
 
 
-def _boolean(truth: bool) -> ir.Value:
-    return arith.constant(ir.IntegerType.get_signless(1), int(truth))
+def _boolean(value: bool) -> ir.Value:
+    return arith.constant(ir.IntegerType.get_signless(1), int(value))
 
 
 # --- Regions of scalars -------------------------------------------------------------------------------------------
@@ -207,11 +203,11 @@ def inline_scalars(block: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Va
     """What `block` returns for these scalars; the block stays as it is."""
     known: Scalars = dict(zip(block.arguments, arguments, strict=True))
     *operations, last = block.operations
-    for each in operations:
-        operation = each.operation
+    for inner in operations:
+        operation = inner.operation
         if operation.name in _RULES:
             _RULES[operation.name](operation, known)
-        elif operation.regions or any(isinstance(one.type, ir.ShapedType) for one in operation.results):
+        elif operation.regions or any(isinstance(result.type, ir.ShapedType) for result in operation.results):
             raise UnsupportedOperationError(
                 f"{operation.name} in a region that computes one element of others is not lowered to linalg",
                 span_of(operation.location),
@@ -231,8 +227,8 @@ def _scalar(value: ir.Value, known: Scalars) -> ir.Value:
 
 def _clone(operation: ir.Operation, known: Scalars) -> None:
     copy = operation.clone()
-    for at, operand in enumerate(operation.operands):
-        copy.operands[at] = known.get(operand, operand)
+    for position, operand in enumerate(operation.operands):
+        copy.operands[position] = known.get(operand, operand)
     known.update(zip(operation.results, copy.results, strict=True))
 
 
@@ -244,7 +240,7 @@ def _generic(operation: ir.Operation, known: Scalars) -> None:
     *inner, last = body.operations
     for each in inner:
         _clone(each.operation, known)
-    known.update(zip(operation.results, [known.get(each, each) for each in last.operands], strict=True))
+    known.update(zip(operation.results, [known.get(value, value) for value in last.operands], strict=True))
 
 
 def _constant(operation: ir.Operation, known: Scalars) -> None:

@@ -58,7 +58,7 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
     arguments, results = argument_attributes(function), result_attributes(function)
     with ir.InsertionPoint(end), end.location:
         kind = ir.RankedTensorType.get([], _bool())
-        values = [*end.operands, *(_as_tensor(each.value, kind) for each in failures)]
+        values = [*end.operands, *(_as_tensor(failure.value, kind) for failure in failures)]
         ir.Operation.create(end.name, operands=values)
     end.erase()
     set_signature(function, arguments, [*results, *map(_attributes, failures)])
@@ -67,8 +67,8 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
 
 def _attributes(failure: Failure) -> dict[str, ir.Attribute]:
     """What the result says that is this failure."""
-    found = {CHECK: ir.StringAttr.get(f"{ProgramAssertionError.__name__}: {failure.message}")}
-    return found | ({PLACE: ir.StringAttr.get(str(failure.span))} if failure.span else {})
+    attributes = {CHECK: ir.StringAttr.get(f"{ProgramAssertionError.__name__}: {failure.message}")}
+    return attributes | ({PLACE: ir.StringAttr.get(str(failure.span))} if failure.span else {})
 
 
 def _refuse_certain(operation: ir.Operation) -> None:
@@ -90,15 +90,15 @@ def _as_tensor(value: ir.Value, kind: ir.Type) -> ir.Value:
 
 def _failures_in(block: ir.Block) -> list[Failure]:
     """Take the assertions out of `block`: one failure per message, known before its terminator."""
-    found: list[Failure] = []
-    for operation in [each.operation for each in block.operations]:
+    failures: list[Failure] = []
+    for operation in [operation.operation for operation in block.operations]:
         if operation.name == "cf.assert":
-            found.append(_failure(operation))
-        elif operation.regions and any(each.name == "cf.assert" for each in all_operations_in(operation)):
-            found += _failures_of(operation)
+            failures.append(_failure(operation))
+        elif operation.regions and any(inner.name == "cf.assert" for inner in all_operations_in(operation)):
+            failures += _failures_of(operation)
     end = terminator(block)
     with ir.InsertionPoint(end), end.location:
-        return _merged(found)
+        return _merged(failures)
 
 
 def _failure(operation: ir.Operation) -> Failure:
@@ -117,24 +117,24 @@ def _failures_of(operation: ir.Operation) -> list[Failure]:
         raise UnsupportedOperationError(f"an assertion inside of {operation.name}", span_of(operation.location))
     failures = [_failures_in(region.blocks[0]) if region.blocks else [] for region in operation.regions]
     spans: dict[str, Span | None] = {}
-    for each in (each for group in failures for each in group):
-        spans.setdefault(each.message, each.span)
+    for failure in (failure for group in failures for failure in group):
+        spans.setdefault(failure.message, failure.span)
     groups = [[_value_for(message, group) for message in spans] for group in failures]
     values = carry(operation, groups, len(spans))
-    return [Failure(value, *each) for value, each in zip(values, spans.items(), strict=True)]
+    return [Failure(value, *entry) for value, entry in zip(values, spans.items(), strict=True)]
 
 
 def _value_for(message: str, failures: Sequence[Failure]) -> ir.Value | None:
-    return next((each.value for each in failures if each.message == message), None)
+    return next((failure.value for failure in failures if failure.message == message), None)
 
 
 def _merged(failures: Sequence[Failure]) -> list[Failure]:
     """One failure per message, at the insertion point."""
     merged: dict[str, Failure] = {}
-    for each in failures:
-        known = merged.get(each.message, each)
-        value = each.value if known is each else arith.ori(known.value, each.value)
-        merged[each.message] = Failure(value, each.message, known.span)
+    for failure in failures:
+        known = merged.get(failure.message, failure)
+        value = failure.value if known is failure else arith.ori(known.value, failure.value)
+        merged[failure.message] = Failure(value, failure.message, known.span)
     return list(merged.values())
 
 
@@ -143,10 +143,10 @@ def _shared(failures: list[Failure]) -> list[Failure]:
     if len(failures) <= MOST_CHECKS:
         return failures
     own, rest = failures[: MOST_CHECKS - 1], failures[MOST_CHECKS - 1 :]
-    message = "one of these fails: " + "; ".join(each.message for each in rest)
+    message = "one of these fails: " + "; ".join(failure.message for failure in rest)
     end = terminator(rest[0].value.owner.operation.block)
     with ir.InsertionPoint(end), end.location:
-        return [*own, *_merged([Failure(each.value, message, each.span) for each in rest])]
+        return [*own, *_merged([Failure(failure.value, message, failure.span) for failure in rest])]
 
 
 def _bool() -> ir.Type:
@@ -161,8 +161,8 @@ def _failures_of_structured(operation: ir.Operation) -> list[Failure]:
     body = operation.regions[0].blocks[0]
     failures = _failures_in(body)
     with ir.InsertionPoint(operation), operation.location:
-        made = [(_over_all_elements(operation, each.value), each) for each in failures]
-    return [Failure(value, each.message, each.span) for value, each in made if value is not None]
+        reduced = [(_over_all_elements(operation, failure.value), failure) for failure in failures]
+    return [Failure(value, failure.message, failure.span) for value, failure in reduced if value is not None]
 
 
 def _over_all_elements(operation: ir.Operation, failed: ir.Value) -> ir.Value | None:
@@ -170,18 +170,21 @@ def _over_all_elements(operation: ir.Operation, failed: ir.Value) -> ir.Value | 
     loops = _Loops(operation)
     steps = leading_to(loops.body, [failed])
     used = {value for step in steps for value in needed_by(step)} | {failed}
-    read = [at for at, argument in enumerate(loops.body.arguments) if argument in used]
+    read = [position for position, argument in enumerate(loops.body.arguments) if argument in used]
     loops.refuse_accumulated(read)
-    kept = sorted(_indexed(steps).union(*(used_dimensions(loops.maps[at]) for at in read)))
+    kept = sorted(_indexed(steps).union(*(used_dimensions(loops.maps[position]) for position in read)))
     if any(loops.size(loop) == 0 for loop in range(loops.count) if loop not in kept):
         return None
-    extents = [loop for loop in kept if not any(_walks(loops.maps[at], loop) for at in read)]
-    inputs = [*(loops.operands[at] for at in read), *(loops.extent(loop) for loop in extents)]
+    extents = [loop for loop in kept if not any(_walks(loops.maps[position], loop) for position in read)]
+    inputs = [*(loops.operands[position] for position in read), *(loops.extent(loop) for loop in extents)]
     renumbered = _renumbering(loops.count, kept)
-    maps = [*(_renumbered(loops.maps[at], renumbered) for at in read), *(_along(kept, loop) for loop in extents)]
+    maps = [
+        *(_renumbered(loops.maps[position], renumbered) for position in read),
+        *(_along(kept, loop) for loop in extents),
+    ]
 
     def body(*elements: ir.Value) -> list[ir.Value]:
-        known = dict(zip((loops.body.arguments[at] for at in read), elements, strict=False))
+        known = dict(zip((loops.body.arguments[position] for position in read), elements, strict=False))
         clone_all(steps, known)
         for step in steps:
             _renumber_indices(known[step.results[0]].owner.operation if step.results else step, kept)
@@ -201,8 +204,8 @@ class _Loops:
         self.body = operation.regions[0].blocks[0]
         self.operands = list(operation.operands)
         self.inputs = operation.attributes["operandSegmentSizes"][0]
-        self.maps = [each.value for each in operation.attributes["indexing_maps"]]
-        self.reduces = ["reduction" in str(each) for each in operation.attributes["iterator_types"]]
+        self.maps = [attribute.value for attribute in operation.attributes["indexing_maps"]]
+        self.reduces = ["reduction" in str(kind) for kind in operation.attributes["iterator_types"]]
         self.count = len(self.reduces)
 
     def size(self, loop: int) -> int | ir.Value:
@@ -221,7 +224,7 @@ class _Loops:
         return tensor.empty([size if isinstance(size, int) else index_value(size)], _bool())
 
     def refuse_accumulated(self, read: Sequence[int]) -> None:
-        if any(self.reduces) and any(at >= self.inputs for at in read):
+        if any(self.reduces) and any(position >= self.inputs for position in read):
             raise UnsupportedOperationError(
                 "an assertion on what a reduction has accumulated", span_of(self.operation.location)
             )
@@ -229,8 +232,8 @@ class _Loops:
 
 def _indexed(steps: Sequence[ir.Operation]) -> set[int]:
     """The loops whose counters are read."""
-    inner = (each for step in steps for each in all_operations_in(step))
-    return {each.attributes["dim"].value for each in inner if each.name == "linalg.index"}
+    inner = (inner for step in steps for inner in all_operations_in(step))
+    return {index.attributes["dim"].value for index in inner if index.name == "linalg.index"}
 
 
 def _walks(mapping: ir.AffineMap, loop: int) -> bool:
@@ -243,19 +246,19 @@ def _along(kept: Sequence[int], loop: int) -> ir.AffineMap:
 
 def _renumbering(count: int, kept: Sequence[int]) -> ir.AffineMap:
     """From the kept loops to all; the others stand at 0, and nothing asks for them."""
-    places = [ir.AffineDimExpr.get(kept.index(loop)) if loop in kept else None for loop in range(count)]
-    return ir.AffineMap.get(len(kept), 0, [each or ir.AffineConstantExpr.get(0) for each in places])
+    expressions = [ir.AffineDimExpr.get(kept.index(loop)) if loop in kept else None for loop in range(count)]
+    return ir.AffineMap.get(len(kept), 0, [expression or ir.AffineConstantExpr.get(0) for expression in expressions])
 
 
 def _renumbered(mapping: ir.AffineMap, renumbering: ir.AffineMap) -> ir.AffineMap:
-    return ir.AffineMap.get(renumbering.n_dims, 0, [each.compose(renumbering) for each in mapping.results])
+    return ir.AffineMap.get(renumbering.n_dims, 0, [expression.compose(renumbering) for expression in mapping.results])
 
 
 def _renumber_indices(step: ir.Operation, kept: Sequence[int]) -> None:
-    for each in all_operations_in(step):
-        if each.name == "linalg.index":
-            number = kept.index(each.attributes["dim"].value)
-            each.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+    for inner in all_operations_in(step):
+        if inner.name == "linalg.index":
+            number = kept.index(inner.attributes["dim"].value)
+            inner.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
 
 
 # --- Loops and branches -------------------------------------------------------------------------------------------
@@ -267,8 +270,8 @@ Rule = Callable[[ir.Operation, Sequence[Bits], int], list[ir.Value]]
 
 def _branch(operation: ir.Operation, groups: Sequence[Bits], count: int) -> list[ir.Value]:
     """Each arm hands on its own bits; an arm that is missing fails nothing."""
-    made = _with_more(operation, [], count)
-    for region, new, bits in zip(operation.regions, made.regions, groups, strict=True):
+    extended = _with_more(operation, [], count)
+    for region, new, bits in zip(operation.regions, extended.regions, groups, strict=True):
         if not region.blocks:
             new.blocks.append()
             with ir.InsertionPoint(new.blocks[0]), operation.location:
@@ -276,24 +279,24 @@ def _branch(operation: ir.Operation, groups: Sequence[Bits], count: int) -> list
             continue
         region.blocks[0].append_to(new)
         _yield_also(new.blocks[0], bits)
-    return _replaced_by(operation, made)
+    return _replaced_by(operation, extended)
 
 
 def _counted_loop(operation: ir.Operation, groups: Sequence[Bits], count: int) -> list[ir.Value]:
-    made = _with_more(operation, _falses(operation, count), count)
-    operation.regions[0].blocks[0].append_to(made.regions[0])
-    block = made.regions[0].blocks[0]
+    extended = _with_more(operation, _falses(operation, count), count)
+    operation.regions[0].blocks[0].append_to(extended.regions[0])
+    block = extended.regions[0].blocks[0]
     _yield_also(block, groups[0], _more_arguments(block, count))
-    return _replaced_by(operation, made)
+    return _replaced_by(operation, extended)
 
 
 def _while_loop(operation: ir.Operation, groups: Sequence[Bits], count: int) -> list[ir.Value]:
     """The condition runs once more than the body: it hands on what failed in it too."""
-    made = _with_more(operation, _falses(operation, count), count)
-    for region, new, bits in zip(operation.regions, made.regions, groups, strict=True):
+    extended = _with_more(operation, _falses(operation, count), count)
+    for region, new, bits in zip(operation.regions, extended.regions, groups, strict=True):
         region.blocks[0].append_to(new)
         _yield_also(new.blocks[0], bits, _more_arguments(new.blocks[0], count))
-    return _replaced_by(operation, made)
+    return _replaced_by(operation, extended)
 
 
 _REGION_RULES: dict[str, Rule] = {"scf.if": _branch, "scf.for": _counted_loop, "scf.while": _while_loop}
@@ -304,7 +307,7 @@ def _with_more(operation: ir.Operation, operands: Sequence[ir.Value], count: int
     bit = ir.IntegerType.get_signless(1)
     return ir.Operation.create(
         operation.name,
-        results=[*(each.type for each in operation.results), *[bit] * count],
+        results=[*(result.type for result in operation.results), *[bit] * count],
         operands=[*operation.operands, *operands],
         attributes={name: operation.attributes[name] for name in operation.attributes},
         regions=len(operation.regions),
@@ -313,13 +316,13 @@ def _with_more(operation: ir.Operation, operands: Sequence[ir.Value], count: int
     )
 
 
-def _replaced_by(operation: ir.Operation, made: ir.Operation) -> list[ir.Value]:
+def _replaced_by(operation: ir.Operation, extended: ir.Operation) -> list[ir.Value]:
     """The results that came to it, after `made` took the place of `operation`."""
     count = len(operation.results)
-    for old, new in zip(operation.results, list(made.results)[:count], strict=True):
+    for old, new in zip(operation.results, list(extended.results)[:count], strict=True):
         old.replace_all_uses_with(new)
     operation.erase()
-    return list(made.results)[count:]
+    return list(extended.results)[count:]
 
 
 def _more_arguments(block: ir.Block, count: int) -> list[ir.Value]:

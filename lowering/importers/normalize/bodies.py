@@ -16,8 +16,9 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, tensor
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.rules import number
-from mlirtri.lowering.mlir.generics import REDUCTION, index_of
+from mlirtri.lowering.mlir.generics import REDUCTION
 from mlirtri.lowering.mlir.index_bounds import bounds_of
+from mlirtri.lowering.mlir.linalg_builder import index_constant
 
 PURE = ("arith.", "math.", "complex.", "affine.", "tensor.extract", "tensor.dim", "linalg.index")
 """What may be evaluated where its result is not wanted, once arithmetic is total and indices are clamped."""
@@ -60,10 +61,10 @@ def _stay_inside(operation: ir.Operation, first: int) -> None:
         if bounds is not None and size > 0 and bounds.low >= 0 and bounds.high < size:
             continue
         if size > 0:
-            last = index_of(size - 1)
+            last = index_constant(size - 1)
         else:
-            last = arith.subi(tensor.dim(whole, index_of(axis)), index_of(1))
-        operation.operands[first + axis] = arith.maxsi(arith.minsi(index, last), index_of(0))
+            last = arith.subi(tensor.dim(whole, index_constant(axis)), index_constant(1))
+        operation.operands[first + axis] = arith.maxsi(arith.minsi(index, last), index_constant(0))
 
 
 def _any_element(kind: ir.Type) -> ir.Value | None:
@@ -74,22 +75,22 @@ def _name_reductions(generic: ir.Operation) -> None:
     """A loop that some output does not name runs over the same elements again: its turns have an order."""
     maps = [attribute.value for attribute in generic.attributes["indexing_maps"]]
     named = [
-        {one.position for one in mapping.results if isinstance(one, ir.AffineDimExpr)}
+        {expression.position for expression in mapping.results if isinstance(expression, ir.AffineDimExpr)}
         for mapping in maps[len(maps) - len(generic.results) :]
     ]
     kinds = list(generic.attributes["iterator_types"])
-    found = [ir.Attribute.parse(REDUCTION) if any(at not in each for each in named) else kind
-             for at, kind in enumerate(kinds)]  # fmt: skip
-    if found != kinds and generic.results:
-        generic.attributes["iterator_types"] = ir.ArrayAttr.get(found)
+    named_kinds = [ir.Attribute.parse(REDUCTION) if any(loop not in loops for loops in named) else kind
+             for loop, kind in enumerate(kinds)]  # fmt: skip
+    if named_kinds != kinds and generic.results:
+        generic.attributes["iterator_types"] = ir.ArrayAttr.get(named_kinds)
 
 
 def _accumulators_first(generic: ir.Operation) -> None:
     """``x + accumulator`` becomes ``accumulator + x``."""
     block = generic.regions[0].blocks[0]
     accumulators = list(block.arguments)[len(block.arguments) - len(generic.results) :]
-    for each in block.operations:
-        step = each.operation
+    for inner in block.operations:
+        step = inner.operation
         if step.name in COMMUTATIVE and step.operands[1] in accumulators and step.operands[0] not in accumulators:
             step.operands[0], step.operands[1] = step.operands[1], step.operands[0]
 
@@ -101,16 +102,16 @@ def _is_in_body(operation: ir.Operation) -> bool:
 
 
 def _parents(operation: ir.Operation) -> list[str]:
-    found = []
+    names = []
     while operation.name != "func.func" and operation.parent is not None:
         operation = operation.parent.operation
-        found.append(operation.name)
-    return found
+        names.append(operation.name)
+    return names
 
 
 def _is_pure(branch: ir.Operation) -> bool:
     inner = all_operations_in(branch)[1:]
-    return all(each.name == "scf.yield" or each.name.startswith(PURE) for each in inner)
+    return all(operation.name == "scf.yield" or operation.name.startswith(PURE) for operation in inner)
 
 
 def _flatten(branch: ir.Operation) -> None:
@@ -118,9 +119,9 @@ def _flatten(branch: ir.Operation) -> None:
     condition, ends = branch.operands[0], []
     for region in branch.regions:
         for block in region.blocks:
-            *operations, end = [each.operation for each in block.operations]
-            for each in operations:
-                each.move_before(branch)
+            *operations, end = [inner.operation for inner in block.operations]
+            for operation in operations:
+                operation.move_before(branch)
             ends.append(list(end.operands))
     with ir.InsertionPoint(branch), branch.location:
         for result, *arms in zip(branch.results, *ends, strict=True):

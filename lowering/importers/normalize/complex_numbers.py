@@ -31,7 +31,7 @@ def rewrite(module: ir.Module, _context: CompileContext) -> None:
     # A named operation has the body that its name says; one on parts is a generic.
     for named in operations_named(module, "linalg.*"):
         if named.name != "linalg.generic" and any(
-            each.name.startswith("complex.") for each in all_operations_in(named)
+            inner.name.startswith("complex.") for inner in all_operations_in(named)
         ):
             generalize(named)
     for operation in operations_named(module, "complex.*"):
@@ -80,7 +80,7 @@ def _bitcast(operation: ir.Operation) -> ir.Value:
         half = ir.IntegerType.get_signless(source.type.width // 2)
         low = arith.trunci(half, source)
         high = arith.trunci(half, arith.shrui(source, arith.constant(source.type, half.width)))
-        return create_value(*(arith.bitcast(kind.element_type, each) for each in (low, high)))
+        return create_value(*(arith.bitcast(kind.element_type, half) for half in (low, high)))
     half = ir.IntegerType.get_signless(kind.width // 2)
     low, high = (arith.extui(kind, arith.bitcast(half, part)) for part in part_values(source))
     return arith.ori(low, arith.shli(high, arith.constant(kind, half.width)))

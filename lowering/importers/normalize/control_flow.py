@@ -48,7 +48,7 @@ Values = list[ir.Value]
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
     """Bring the control flow of `module` into that form; raises `UnsupportedOperationError`, `PassFailedError`."""
-    if any(len(region.blocks) > 1 for each in all_operations(module) for region in each.regions):
+    if any(len(region.blocks) > 1 for operation in all_operations(module) for region in operation.regions):
         run_passes(module, LIFT, context)
     names = {operation.name for operation in all_operations(module)}
     if any(name.startswith("shape.") for name in names):
@@ -79,8 +79,8 @@ def _count_by_index(loop: ir.Operation) -> None:
     if not isinstance(narrow, ir.IntegerType) or "unsignedCmp" in loop.attributes:
         return
     index = ir.IndexType.get()
-    for at in range(3):
-        loop.operands[at] = arith.index_cast(index, loop.operands[at])
+    for position in range(3):
+        loop.operands[position] = arith.index_cast(index, loop.operands[position])
     counter.set_type(index)
     with ir.InsertionPoint.at_block_begin(block):
         shown = arith.index_cast(narrow, counter)
@@ -95,14 +95,14 @@ def _with_positive_step(loop: ir.Operation) -> None:
         raise UnsupportedOperationError(message, span_of(loop.location), help="count upwards, and derive what falls")
     if bounds is not None and bounds[0] > 0:
         return
-    one = index_constant(1) if isinstance(step.type, ir.IndexType) else arith.constant(step.type, 1)
-    is_positive = arith.cmpi(arith.CmpIPredicate.sge, step, one)
+    smallest = index_constant(1) if isinstance(step.type, ir.IndexType) else arith.constant(step.type, 1)
+    is_positive = arith.cmpi(arith.CmpIPredicate.sge, step, smallest)
     ir.Operation.create("cf.assert", operands=[is_positive], attributes={"msg": ir.StringAttr.get(message)})
-    loop.operands[2] = arith.maxsi(step, one)
+    loop.operands[2] = arith.maxsi(step, smallest)
 
 
 def _refuse_endless(loop: ir.Operation) -> None:
-    lower, upper, step = (bounds_of(each) for each in list(loop.operands)[:3])
+    lower, upper, step = (bounds_of(operand) for operand in list(loop.operands)[:3])
     if None in (lower, upper, step) or step[1] <= 0 or (upper[0] - lower[1]) // step[1] < LONGEST:
         return
     raise UnsupportedOperationError(
@@ -120,12 +120,12 @@ def _forall(operation: ir.Operation) -> Values:
     bounds, outputs = _bounds(operation)
     block = operation.regions[0].blocks[0]
 
-    def body(at: Values, carried: Values) -> Values:
-        *steps, last = [each.operation for each in block.operations]
-        known = dict(zip(block.arguments, [*at, *carried], strict=True))
+    def body(indices: Values, carried: Values) -> Values:
+        *steps, last = [inner.operation for inner in block.operations]
+        known = dict(zip(block.arguments, [*indices, *carried], strict=True))
         clone_all(steps, known)
-        content = dict(zip(list(block.arguments)[len(at) :], carried, strict=True))
-        for insertion in [each.operation for each in last.regions[0].blocks[0].operations]:
+        content = dict(zip(list(block.arguments)[len(indices) :], carried, strict=True))
+        for insertion in [inner.operation for inner in last.regions[0].blocks[0].operations]:
             _insert(insertion, content, known)
         return list(content.values())
 
@@ -134,14 +134,18 @@ def _forall(operation: ir.Operation) -> Values:
 
 def _insert(insertion: ir.Operation, content: dict[ir.Value, ir.Value], known: dict[ir.Value, ir.Value]) -> None:
     """Write a slice into the `content` of one of the shared tensors."""
-    source, target, *places = insertion.operands
-    made = ir.Operation.create(
+    source, target, *positions = insertion.operands
+    inserted = ir.Operation.create(
         "tensor.insert_slice",
         results=[target.type],
-        operands=[known.get(source, source), content[target], *(known.get(each, each) for each in places)],
+        operands=[
+            known.get(source, source),
+            content[target],
+            *(known.get(position, position) for position in positions),
+        ],
         attributes={name: insertion.attributes[name] for name in insertion.attributes},
     )
-    content[target] = made.results[0]
+    content[target] = inserted.results[0]
 
 
 def _bounds(operation: ir.Operation) -> tuple[list[Values], Values]:
@@ -152,7 +156,7 @@ def _bounds(operation: ir.Operation) -> tuple[list[Values], Values]:
         dynamic, operands = iter(operands[:count]), operands[count:]
         static = list(operation.attributes[name])
         unknown = ir.ShapedType.get_dynamic_size()
-        groups.append([next(dynamic) if each == unknown else index_constant(each) for each in static])
+        groups.append([next(dynamic) if size == unknown else index_constant(size) for size in static])
     return groups, operands
 
 
@@ -160,15 +164,15 @@ def _parallel(operation: ir.Operation) -> Values:
     """Reductions are carried from one iteration to the next."""
     count = operation.attributes["operandSegmentSizes"][0]
     operands, block = list(operation.operands), operation.regions[0].blocks[0]
-    bounds = [operands[at * count : (at + 1) * count] for at in range(3)]
+    bounds = [operands[group * count : (group + 1) * count] for group in range(3)]
 
-    def body(at: Values, carried: Values) -> Values:
-        *steps, last = [each.operation for each in block.operations]
-        known = dict(zip(block.arguments, at, strict=True))
+    def body(indices: Values, carried: Values) -> Values:
+        *steps, last = [inner.operation for inner in block.operations]
+        known = dict(zip(block.arguments, indices, strict=True))
         clone_all(steps, known)
-        elements = [known.get(each, each) for each in last.operands]
+        elements = [known.get(operand, operand) for operand in last.operands]
         combined = zip(last.regions, carried, elements, strict=True)
-        return [inlined(region.blocks[0], [so_far, each], known)[0] for region, so_far, each in combined]
+        return [inlined(region.blocks[0], [so_far, element], known)[0] for region, so_far, element in combined]
 
     return _nest(*bounds, operands[3 * count :], body)
 
@@ -178,14 +182,14 @@ def _nest(
 ) -> Values:
     """Loops in order, the last fastest, around a body that hands on what they carry."""
 
-    def around(at: Values, carried: Values) -> Values:
-        loop = len(at)
+    def around(indices: Values, carried: Values) -> Values:
+        loop = len(indices)
         if loop == len(lower):
-            return body(at, carried)
-        made = scf.ForOp(index_value(lower[loop]), upper[loop], steps[loop], carried)
-        with ir.InsertionPoint(made.body):
-            scf.YieldOp(around([*at, made.induction_variable], list(made.inner_iter_args)))
-        return list(made.results)
+            return body(indices, carried)
+        for_op = scf.ForOp(index_value(lower[loop]), upper[loop], steps[loop], carried)
+        with ir.InsertionPoint(for_op.body):
+            scf.YieldOp(around([*indices, for_op.induction_variable], list(for_op.inner_iter_args)))
+        return list(for_op.results)
 
     return around([], carried)
 
@@ -205,7 +209,7 @@ def _chain(operation: ir.Operation, cases: Sequence[tuple[int, ir.Region]], defa
         return inlined(default.blocks[0], [])
     (number, region), *others = cases
     is_this = arith.cmpi(arith.CmpIPredicate.eq, operation.operands[0], index_constant(number))
-    branch = scf.IfOp(is_this, [each.type for each in operation.results], has_else=True)
+    branch = scf.IfOp(is_this, [result.type for result in operation.results], has_else=True)
     with ir.InsertionPoint(branch.then_block):
         scf.YieldOp(inlined(region.blocks[0], []))
     with ir.InsertionPoint(branch.else_block):
@@ -217,8 +221,8 @@ def _region(operation: ir.Operation) -> Values:
     if len(operation.regions[0].blocks) > 1:
         raise UnsupportedOperationError("scf.execute_region with branches between blocks")
     block = operation.regions[0].blocks[0]
-    for each in [each.operation for each in block.operations][:-1]:
-        each.move_before(operation)
+    for inner in [inner.operation for inner in block.operations][:-1]:
+        inner.move_before(operation)
     return list(terminator(block).operands)
 
 

@@ -17,7 +17,8 @@ from mlirtri.lowering.core.registry import registering
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.rules import compare, number
 from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.generics import elements, generic_of_region, index_of, mixed_sizes
+from mlirtri.lowering.mlir.generics import elements, generic_of_region, mixed_sizes
+from mlirtri.lowering.mlir.linalg_builder import index_constant
 from mlirtri.lowering.mlir.loop_nests import loop_nest
 
 DECOMPOSE = """
@@ -83,8 +84,10 @@ def _pad(operation: ir.Operation) -> Sequence[ir.Value] | None:
     source, kind = operation.operands[0], operation.results[0].type
     block = operation.regions[0].blocks[0]
     low, high = (list(operation.attributes[f"static_{name}"]) for name in ("low", "high"))
-    *inner, end = (each.operation for each in block.operations)
-    is_one_number = all(each.name == "arith.constant" for each in inner) and end.operands[0] not in block.arguments
+    *inner, end = (inner.operation for inner in block.operations)
+    is_one_number = (
+        all(operation.name == "arith.constant" for operation in inner) and end.operands[0] not in block.arguments
+    )
     if DYNAMIC in (*low, *high, *kind.shape, *source.type.shape):
         return None
     if is_one_number and min([0, *low, *high]) >= 0:
@@ -93,13 +96,13 @@ def _pad(operation: ir.Operation) -> Sequence[ir.Value] | None:
         return [generic_of_region(block, tensor.empty(kind.shape, kind.element_type))]
 
     def choose(indices: Sequence[ir.Value], padding: ir.Value) -> ir.Value:
-        inside, places = number(ir.IntegerType.get_signless(1), 1), []
+        inside, positions = number(ir.IntegerType.get_signless(1), 1), []
         for index, before, size in zip(indices, low, source.type.shape, strict=True):
-            place = arith.subi(index, index_of(before))
+            position = arith.subi(index, index_constant(before))
             # As an unsigned number what is before the tensor is far behind it.
-            inside = arith.andi(inside, compare("ult", place, index_of(size)))
-            places.append(arith.maxsi(arith.minsi(place, index_of(size - 1)), index_of(0)))
-        return arith.select(inside, tensor.extract(source, places), padding)
+            inside = arith.andi(inside, compare("ult", position, index_constant(size)))
+            positions.append(arith.maxsi(arith.minsi(position, index_constant(size - 1)), index_constant(0)))
+        return arith.select(inside, tensor.extract(source, positions), padding)
 
     return [generic_of_region(block, tensor.empty(kind.shape, kind.element_type), choose)]
 
@@ -111,18 +114,18 @@ def _pack(operation: ir.Operation) -> Sequence[ir.Value] | None:
     tiles = _tiles(operation)
     if tiles is None or DYNAMIC in (*kind.shape, *source.type.shape):
         return None
-    places, order = list(operation.attributes["inner_dims_pos"]), _outer_order(operation, source.type.rank)
+    tiled_axes, order = list(operation.attributes["inner_dims_pos"]), _outer_order(operation, source.type.rank)
     whole = list(source.type.shape)
-    for axis, tile in zip(places, tiles, strict=True):
+    for axis, tile in zip(tiled_axes, tiles, strict=True):
         whole[axis] = kind.shape[order.index(axis)] * tile
     if whole != list(source.type.shape):
         source = _padded(source, whole, operation)
-    loops = [ir.AffineDimExpr.get(at) for at in range(kind.rank)]
+    loops = [ir.AffineDimExpr.get(loop) for loop in range(kind.rank)]
     into = [loops[order.index(axis)] for axis in range(source.type.rank)]
-    for at, (axis, tile) in enumerate(zip(places, tiles, strict=True)):
-        into[axis] = into[axis] * tile + loops[source.type.rank + at]
+    for position, (axis, tile) in enumerate(zip(tiled_axes, tiles, strict=True)):
+        into[axis] = into[axis] * tile + loops[source.type.rank + position]
     mapping = ir.AffineMap.get(kind.rank, 0, into)
-    return [elements(kind, [(source, mapping)], lambda _, each: each[0])]
+    return [elements(kind, [(source, mapping)], lambda _, element: element[0])]
 
 
 def _padded(source: ir.Value, shape: Sequence[int], operation: ir.Operation) -> ir.Value:
@@ -130,11 +133,11 @@ def _padded(source: ir.Value, shape: Sequence[int], operation: ir.Operation) -> 
     element = operation.operands[2] if has_number else number(source.type.element_type, 0)
     kind = ir.RankedTensorType.get(shape, source.type.element_type)
     high = [whole - size for whole, size in zip(shape, source.type.shape, strict=True)]
-    made = tensor.PadOp(kind, source, [], [], [0] * kind.rank, high)
-    block = made.regions[0].blocks.append(*[ir.IndexType.get()] * kind.rank)
+    padded = tensor.PadOp(kind, source, [], [], [0] * kind.rank, high)
+    block = padded.regions[0].blocks.append(*[ir.IndexType.get()] * kind.rank)
     with ir.InsertionPoint(block):
         tensor.YieldOp(element)
-    return made.result
+    return padded.result
 
 
 @decomposes("linalg.unpack")
@@ -143,14 +146,14 @@ def _unpack(operation: ir.Operation) -> Sequence[ir.Value] | None:
     tiles = _tiles(operation)
     if tiles is None or DYNAMIC in (*kind.shape, *source.type.shape):
         return None
-    places, order = list(operation.attributes["inner_dims_pos"]), _outer_order(operation, kind.rank)
-    loops = [ir.AffineDimExpr.get(at) for at in range(kind.rank)]
-    tile_of = dict(zip(places, tiles, strict=True))
+    tiled_axes, order = list(operation.attributes["inner_dims_pos"]), _outer_order(operation, kind.rank)
+    loops = [ir.AffineDimExpr.get(loop) for loop in range(kind.rank)]
+    tile_of = dict(zip(tiled_axes, tiles, strict=True))
     outer = [ir.AffineExpr.get_floor_div(loops[axis], tile_of[axis]) if axis in tile_of else loops[axis]
              for axis in order]  # fmt: skip
     inner = [ir.AffineExpr.get_mod(loops[axis], tile) for axis, tile in tile_of.items()]
     mapping = ir.AffineMap.get(kind.rank, 0, [*outer, *inner])
-    return [elements(kind, [(source, mapping)], lambda _, each: each[0])]
+    return [elements(kind, [(source, mapping)], lambda _, element: element[0])]
 
 
 def _tiles(operation: ir.Operation) -> list[int] | None:
@@ -174,10 +177,10 @@ def _gather(operation: ir.Operation) -> Sequence[ir.Value] | None:
     kept = _kept_axes(source.type, axes, kind.rank - batch)
 
     def read(indices: Sequence[ir.Value], _: Sequence[ir.Value]) -> ir.Value:
-        place = dict(zip(axes, _coordinates(coordinates, indices[:batch], len(axes)), strict=True))
+        position = dict(zip(axes, _coordinates(coordinates, indices[:batch], len(axes)), strict=True))
         for axis, index in zip(kept, indices[batch:], strict=True):
-            place[axis] = place.get(axis, index)
-        return tensor.extract(source, [place[axis] for axis in range(source.type.rank)])
+            position[axis] = position.get(axis, index)
+        return tensor.extract(source, [position[axis] for axis in range(source.type.rank)])
 
     return [elements(kind, [], read)]
 
@@ -186,17 +189,17 @@ def _gather(operation: ir.Operation) -> Sequence[ir.Value] | None:
 def _scatter(operation: ir.Operation) -> Sequence[ir.Value] | None:
     source, target, coordinates = operation.operands
     axes = list(operation.attributes["scatter_dims"])
-    if not all(each.type.has_static_shape for each in (source, target, coordinates)):
+    if not all(operand.type.has_static_shape for operand in (source, target, coordinates)):
         return None
     batch = coordinates.type.rank - 1
     kept = _kept_axes(target.type, axes, source.type.rank - batch)
 
     def write(indices: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
-        place = dict(zip(axes, _coordinates(coordinates, indices[:batch], len(axes)), strict=True))
+        position = dict(zip(axes, _coordinates(coordinates, indices[:batch], len(axes)), strict=True))
         for axis, index in zip(kept, indices[batch:], strict=True):
-            place[axis] = place.get(axis, index)
-        at = [place[axis] for axis in range(target.type.rank)]
-        return [tensor.insert(tensor.extract(source, indices), carried[0], at)]
+            position[axis] = position.get(axis, index)
+        target_indices = [position[axis] for axis in range(target.type.rank)]
+        return [tensor.insert(tensor.extract(source, indices), carried[0], target_indices)]
 
     return loop_nest(list(source.type.shape), [target], write)
 
@@ -208,21 +211,21 @@ def _kept_axes(whole: ir.RankedTensorType, axes: Sequence[int], rank: int) -> li
 
 
 def _coordinates(tensor_of_them: ir.Value, batch: Sequence[ir.Value], count: int) -> list[ir.Value]:
-    index, found = ir.IndexType.get(), []
-    for at in range(count):
-        value = tensor.extract(tensor_of_them, [*batch, index_of(at)])
-        found.append(value if value.type == index else arith.index_cast(index, value))
-    return found
+    index, coordinates = ir.IndexType.get(), []
+    for column in range(count):
+        value = tensor.extract(tensor_of_them, [*batch, index_constant(column)])
+        coordinates.append(value if value.type == index else arith.index_cast(index, value))
+    return coordinates
 
 
 @decomposes("tensor.bitcast")
 def _bitcast(operation: ir.Operation) -> Sequence[ir.Value] | None:
     source, kind = operation.operands[0], operation.results[0].type
-    signed = (isinstance(each, ir.IntegerType) and not each.is_signless for each in _element_types(source.type, kind))
+    signed = (isinstance(kind, ir.IntegerType) and not kind.is_signless for kind in _element_types(source.type, kind))
     if not kind.has_static_shape or not source.type.has_static_shape or any(signed):
         return None
     identity = ir.AffineMap.get_identity(kind.rank)
-    return [elements(kind, [(source, identity)], lambda _, each: arith.bitcast(kind.element_type, each[0]))]
+    return [elements(kind, [(source, identity)], lambda _, element: arith.bitcast(kind.element_type, element[0]))]
 
 
 def _element_types(*kinds: ir.RankedTensorType) -> list[ir.Type]:
@@ -251,7 +254,7 @@ def _reshape(operation: ir.Operation) -> Sequence[ir.Value] | None:
 @decomposes("tensor.rank")
 def _rank(operation: ir.Operation) -> Sequence[ir.Value] | None:
     kind = operation.operands[0].type
-    return [index_of(kind.rank)] if isinstance(kind, ir.RankedTensorType) else None
+    return [index_constant(kind.rank)] if isinstance(kind, ir.RankedTensorType) else None
 
 
 @decomposes("bufferization.alloc_tensor")
@@ -266,12 +269,12 @@ def _allocation(operation: ir.Operation) -> Sequence[ir.Value]:
 @decomposes("affine.min", "affine.max")
 def _affine_extreme(operation: ir.Operation) -> Sequence[ir.Value]:
     mapping, index = operation.attributes["map"].value, ir.IndexType.get()
-    found = []
+    values = []
     for expression in mapping.results:
-        one = ir.AffineMapAttr.get(ir.AffineMap.get(mapping.n_dims, mapping.n_symbols, [expression]))
-        made = ir.Operation.create("affine.apply", [index], list(operation.operands), {"map": one})
-        found.append(made.result)
-    return [reduce(arith.minsi if operation.name == "affine.min" else arith.maxsi, found)]
+        single = ir.AffineMapAttr.get(ir.AffineMap.get(mapping.n_dims, mapping.n_symbols, [expression]))
+        applied = ir.Operation.create("affine.apply", [index], list(operation.operands), {"map": single})
+        values.append(applied.result)
+    return [reduce(arith.minsi if operation.name == "affine.min" else arith.maxsi, values)]
 
 
 _INDEX_ARITHMETIC = {
@@ -290,7 +293,7 @@ def _index_arithmetic(operation: ir.Operation) -> Sequence[ir.Value]:
 @decomposes("index.constant", "index.bool.constant", "index.sizeof")
 def _index_constant(operation: ir.Operation) -> Sequence[ir.Value]:
     if operation.name == "index.sizeof":
-        return [index_of(64)]
+        return [index_constant(64)]
     return [arith.constant(operation.results[0].type, operation.attributes["value"].value)]
 
 

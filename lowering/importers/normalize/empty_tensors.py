@@ -30,13 +30,14 @@ def replace_zero_sized(module: ir.Module, context: CompileContext) -> None:
         elif operation.name != "tensor.empty" and operation.name.startswith(PURE) and _gives_nothing(operation):
             with ir.InsertionPoint(operation), operation.location:
                 replace(
-                    operation, [tensor.empty(each.type.shape, each.type.element_type) for each in operation.results]
+                    operation,
+                    [tensor.empty(result.type.shape, result.type.element_type) for result in operation.results],
                 )
 
 
 def _gives_nothing(operation: ir.Operation) -> bool:
     results = list(operation.results)
-    return bool(results) and all(_is_elementless(each) and each.type.has_static_shape for each in results)
+    return bool(results) and all(_is_elementless(result) and result.type.has_static_shape for result in results)
 
 
 def _is_elementless(value: ir.Value) -> bool:
@@ -66,7 +67,7 @@ def fill_undefined(module: ir.Module, context: CompileContext) -> None:
 def _reads(use: ir.OpOperand) -> bool:
     user = use.owner.operation
     if user.name in VIEWS:
-        return any(_reads(each) for each in user.results[0].uses)
+        return any(_reads(use) for use in user.results[0].uses)
     if user.name == "tensor.dim":
         return False
     if (maps := linalg.get_indexing_maps(user)) is None or not len(user.regions):

@@ -34,34 +34,34 @@ STORE = "ml_program.global_store"
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
     """Take the globals out of the module; raises `UnsupportedOperationError`."""
-    for each in operations_named(module, "ml_program.global"):
-        name = ir.StringAttr(each.attributes["sym_name"]).value
-        with errors_at(each):
-            _take_out(module, each, _accesses(module, name), name, context)
-        each.erase()
+    for variable in operations_named(module, "ml_program.global"):
+        name = ir.StringAttr(variable.attributes["sym_name"]).value
+        with errors_at(variable):
+            _take_out(module, variable, _accesses(module, name), name, context)
+        variable.erase()
 
 
 def _accesses(module: ir.Module, name: str) -> list[ir.Operation]:
     """The operations that load or store a global, in order."""
-    found = [each for each in all_operations(module) if each.name in (*LOADS, STORE)]
-    return [each for each in found if str(each.attributes["global"]) == f"@{name}"]
+    accesses = [operation for operation in all_operations(module) if operation.name in (*LOADS, STORE)]
+    return [access for access in accesses if str(access.attributes["global"]) == f"@{name}"]
 
 
 def _take_out(
-    module: ir.Module, made: ir.Operation, accesses: Sequence[ir.Operation], name: str, context: CompileContext
+    module: ir.Module, variable: ir.Operation, accesses: Sequence[ir.Operation], name: str, context: CompileContext
 ) -> None:
     if not accesses:
         return
-    if "value" not in made.attributes or "extern" in str(made.attributes["value"])[:20]:
+    if "value" not in variable.attributes or "extern" in str(variable.attributes["value"])[:20]:
         raise UnsupportedOperationError(
             f"the global {name!r} has no value in this module", help="give it one, or make it an argument"
         )
-    if "is_mutable" in made.attributes:
-        _Global(module, made, name, context).replace(accesses)
+    if "is_mutable" in variable.attributes:
+        _Global(module, variable, name, context).replace(accesses)
         return
     for load in accesses:
         with ir.InsertionPoint(load), load.location:
-            value = arith.constant(load.results[0].type, made.attributes["value"])
+            value = arith.constant(load.results[0].type, variable.attributes["value"])
         load.results[0].replace_all_uses_with(value)
         load.erase()
 
@@ -79,7 +79,7 @@ class _Global:
         """Pass its content along, from an argument to a result."""
         [function] = public_functions(self.module)
         block = function.regions[0].blocks[0]
-        if nested := [each for each in accesses if each.name == STORE and each.block != block]:
+        if nested := [access for access in accesses if access.name == STORE and access.block != block]:
             raise UnsupportedOperationError(
                 f"the global {self.name!r} is written in a branch or loop",
                 span_of(nested[0].location),
@@ -90,7 +90,7 @@ class _Global:
         kind = ir.TypeAttr(self.made.attributes["type"]).value
         content = block.add_argument(kind, ir.Location.name(param, self.made.location))
         arguments.append({BOUND: ir.StringAttr.get(param)})
-        is_stored = any(each.name == STORE for each in accesses)
+        is_stored = any(access.name == STORE for access in accesses)
         for operation in list(block.operations):
             content = _passed_along(operation.operation, accesses, content)
         if is_stored:
@@ -100,7 +100,9 @@ class _Global:
 
     def _param(self) -> str:
         """The name of the parameter that holds the content: that of the global, unless a constant has it."""
-        constants = {resource_key(each.attributes["value"]) for each in operations_named(self.module, "arith.constant")}
+        constants = {
+            resource_key(constant.attributes["value"]) for constant in operations_named(self.module, "arith.constant")
+        }
         name = f"{self.name}_state" if self.name in constants else self.name
         if name not in self.context.params:
             self.context.params[name] = self._first_content()
@@ -113,10 +115,10 @@ class _Global:
         return np.array(array)
 
 
-def _content(made: ir.Operation) -> np.ndarray:
-    value = made.attributes["value"]
+def _content(variable: ir.Operation) -> np.ndarray:
+    value = variable.attributes["value"]
     if isinstance(value, ir.DenseElementsAttr):
-        return operation_constant(made)
+        return operation_constant(variable)
     if isinstance(value, (ir.IntegerAttr, ir.FloatAttr, ir.BoolAttr)):
         from mlirtri.lowering.mlir.constants import numpy_dtype
 

@@ -31,7 +31,7 @@ LARGEST_PROGRAM = 4_000_000
 def rewrite(module: ir.Module, context: CompileContext) -> None:
     """Keep the entry alone, under its kernel's name; raises `KernelError`."""
     keep_entry(module, context)
-    if any(len(each.regions[0].blocks) > 1 for each in _functions(module).values()):
+    if any(len(function.regions[0].blocks) > 1 for function in _functions(module).values()):
         run_passes(module, STRUCTURED, context)
     functions = _functions(module)
     entry = functions[name_of(public_functions(module)[0])]
@@ -45,8 +45,8 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
 def keep_entry(module: ir.Module, context: CompileContext) -> None:
     """Drop what the entry does not need. What remains has the names that it had."""
     functions = public_functions(module)
-    kernels = kernel_names([name_of(each) for each in functions])
-    wanted = [each for each in functions if kernels[name_of(each)] == context.kernel]
+    kernels = kernel_names([name_of(function) for function in functions])
+    wanted = [function for function in functions if kernels[name_of(function)] == context.kernel]
     if not wanted:
         raise ParseError(f"the module has no public function {context.kernel!r}")
     for operation in module.body.operations:
@@ -56,7 +56,9 @@ def keep_entry(module: ir.Module, context: CompileContext) -> None:
 
 
 def _functions(module: ir.Module) -> dict[str, ir.OpView]:
-    return {name_of(each): each for each in module.body.operations if each.operation.name == "func.func"}
+    return {
+        name_of(operation): operation for operation in module.body.operations if operation.operation.name == "func.func"
+    }
 
 
 def name_of(function: ir.OpView) -> str:
@@ -65,7 +67,7 @@ def name_of(function: ir.OpView) -> str:
 
 
 def _calls(function: ir.OpView) -> list[ir.Operation]:
-    return [each for each in all_operations_in(function) if each.name == "func.call"]
+    return [operation for operation in all_operations_in(function) if operation.name == "func.call"]
 
 
 def _callee(call: ir.Operation) -> str:
@@ -75,8 +77,8 @@ def _callee(call: ir.Operation) -> str:
 def _check_calls(entry: ir.OpView, functions: dict[str, ir.OpView]) -> None:
     """Raises `UnsupportedOperationError` for what cannot be inlined, and for what would be too much."""
     calls = {name: _calls(function) for name, function in functions.items()}
-    raise_all([problem for each in calls.values() for call in each if (problem := _unknown(call, functions))])
-    graph = {name: [_callee(call) for call in each] for name, each in calls.items()}
+    raise_all([problem for calls in calls.values() for call in calls if (problem := _unknown(call, functions))])
+    graph = {name: [_callee(call) for call in calls] for name, calls in calls.items()}
     try:
         order = list(TopologicalSorter(graph).static_order())
     except CycleError as error:
@@ -106,17 +108,17 @@ def _unknown(call: ir.Operation, functions: dict[str, ir.OpView]) -> KernelError
 
 def _recursion(cycle: list[str], calls: dict[str, list[ir.Operation]]) -> KernelError:
     """`cycle` has the names of functions, each of which calls the next; the last is the first."""
-    places = [
+    spans = [
         next(span_of(call.location) for call in calls[caller] if _callee(call) == callee)
         for caller, callee in pairwise(cycle)
     ]
     notes = [
-        Note(f"{caller!r} calls {callee!r} here", place)
-        for (caller, callee), place in list(zip(pairwise(cycle), places, strict=True))[1:]
+        Note(f"{caller!r} calls {callee!r} here", span)
+        for (caller, callee), span in list(zip(pairwise(cycle), spans, strict=True))[1:]
     ]
     return UnsupportedOperationError(
         f"{cycle[0]!r} calls itself" + f" through {', '.join(map(repr, cycle[1:-1]))}" * (len(cycle) > 2),
-        places[0],
+        spans[0],
         help="write it as a loop (scf.for, scf.while)",
         notes=notes,
     )

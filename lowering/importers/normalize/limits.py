@@ -32,7 +32,7 @@ def check(module: ir.Module, context: CompileContext) -> None:
     for operation in operations:
         for value in (*operation.results, *_arguments(operation)):
             kinds.setdefault(value.type, value.location)
-    problems = [problem for kind, place in kinds.items() if (problem := _too_large(kind, place))]
+    problems = [problem for kind, location in kinds.items() if (problem := _too_large(kind, location))]
     problems += [problem for operation in operations if (problem := _long_constant(operation))]
     raise_all(problems)
 
@@ -58,7 +58,11 @@ def refuse_unknown(module: ir.Module) -> None:
             known[name] = module.context.is_registered_operation(name)
         if not known[name]:
             unknown.append(operation)
-    refuse([(each, f"{each.name!r}") for each in unknown], "linalg", "bring it to linalg, arith, math, tensor and scf")
+    refuse(
+        [(operation, f"{operation.name!r}") for operation in unknown],
+        "linalg",
+        "bring it to linalg, arith, math, tensor and scf",
+    )
     module.context.allow_unregistered_dialects = False
 
 
@@ -66,10 +70,10 @@ def _arguments(operation: ir.Operation) -> list[ir.Value]:
     return [argument for region in operation.regions for block in region for argument in block.arguments]
 
 
-def _too_large(kind: ir.Type, place: ir.Location | None) -> KernelError | None:
+def _too_large(kind: ir.Type, location: ir.Location | None) -> KernelError | None:
     if not isinstance(kind, ir.RankedTensorType):
         return None
-    return too_large("a", kind, place)
+    return too_large("a", kind, location)
 
 
 def _long_constant(operation: ir.Operation) -> KernelError | None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, tensor
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.generics import index_of
+from mlirtri.lowering.mlir.linalg_builder import index_constant
 from mlirtri.lowering.mlir.loop_nests import loop_nest
 from mlirtri.lowering.mlir.reading import affine_index
 
@@ -39,13 +39,13 @@ def _writes_each_element_once(generic: ir.Operation) -> bool:
 
 def _loops_of(kind: ir.RankedTensorType, mapping: ir.AffineMap) -> frozenset[int] | None:
     """The loops that index a whole output; None where the map is none of that."""
-    found: list[int] = []
+    loops: list[int] = []
     for expression, size in zip(mapping.results, kind.shape, strict=True):
         if isinstance(expression, ir.AffineDimExpr):
-            found.append(expression.position)
+            loops.append(expression.position)
         elif not (size == 1 and isinstance(expression, ir.AffineConstantExpr) and expression.value == 0):
             return None
-    return frozenset(found) if len(set(found)) == len(found) else None
+    return frozenset(loops) if len(set(loops)) == len(loops) else None
 
 
 def _maps(generic: ir.Operation) -> list[ir.AffineMap]:
@@ -61,10 +61,10 @@ def _loops(generic: ir.Operation) -> list[ir.Value]:
         return tensor.extract(value, _place(mapping, indices)) if isinstance(value.type, ir.ShapedType) else value
 
     def step(indices: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
-        arguments = [element(*each, indices) for each in zip([*operands[:inputs], *carried], maps, strict=True)]
+        arguments = [element(*pair, indices) for pair in zip([*operands[:inputs], *carried], maps, strict=True)]
         yielded = _moved(generic, arguments, indices)
-        places = [_place(mapping, indices) for mapping in maps[inputs:]]
-        return [tensor.insert(*each) for each in zip(yielded, carried, places, strict=True)]
+        positions = [_place(mapping, indices) for mapping in maps[inputs:]]
+        return [tensor.insert(*operands) for operands in zip(yielded, carried, positions, strict=True)]
 
     sizes = [_size(operands, maps, loop) for loop in range(maps[0].n_dims)]
     return loop_nest(sizes, operands[inputs:], step) if body.operations else []
@@ -79,15 +79,19 @@ def _moved(generic: ir.Operation, arguments: Sequence[ir.Value], indices: Sequen
             inner.erase()
     for argument, value in zip(block.arguments, arguments, strict=True):
         argument.replace_all_uses_with(value)
-    *operations, end = [each.operation for each in block.operations]
-    for each in operations:
-        target.append(each)
+    *operations, end = [inner.operation for inner in block.operations]
+    for operation in operations:
+        target.append(operation)
     return list(end.operands)
 
 
 def _place(mapping: ir.AffineMap, indices: Sequence[ir.Value]) -> list[ir.Value]:
-    return [affine_index(each, [_Index(one) for one in indices], lambda number: _Index(index_of(number))).value
-            for each in mapping.results]  # fmt: skip
+    loops = [_Index(index) for index in indices]
+    return [affine_index(expression, loops, _constant).value for expression in mapping.results]
+
+
+def _constant(value: int) -> _Index:
+    return _Index(index_constant(value))
 
 
 class _Index:
@@ -110,7 +114,7 @@ class _Index:
         return _Index(arith.remui(self.value, other.value))
 
     def __neg__(self) -> _Index:
-        return _Index(arith.subi(index_of(0), self.value))
+        return _Index(arith.subi(index_constant(0), self.value))
 
 
 def _size(operands: Sequence[ir.Value], maps: Sequence[ir.AffineMap], loop: int) -> int | ir.Value:
@@ -119,5 +123,5 @@ def _size(operands: Sequence[ir.Value], maps: Sequence[ir.AffineMap], loop: int)
         for axis, expression in enumerate(mapping.results):
             if isinstance(expression, ir.AffineDimExpr) and expression.position == loop:
                 size = value.type.shape[axis]
-                return size if size >= 0 else tensor.dim(value, index_of(axis))
+                return size if size >= 0 else tensor.dim(value, index_constant(axis))
     raise ValueError(f"no axis has the size of loop d{loop}")

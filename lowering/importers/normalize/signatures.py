@@ -29,7 +29,9 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
     """Make tensors of what the only function takes and gives; raises `UnsupportedOperationError`."""
     [function] = public_functions(module)
     _refuse(function)
-    arguments, results = ([_ours(each) for each in of(function)] for of in (argument_attributes, result_attributes))
+    arguments, results = (
+        [_ours(attributes) for attributes in of(function)] for of in (argument_attributes, result_attributes)
+    )
     block = function.regions[0].blocks[0]
     with ir.InsertionPoint.at_block_begin(block):
         for argument in block.arguments:
@@ -37,10 +39,10 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
                 _take(argument)
     terminator = block.operations[len(block.operations) - 1].operation
     with ir.InsertionPoint(terminator), terminator.location:
-        for at, value in enumerate(terminator.operands):
-            terminator.operands[at] = _give(value)
-            if not _is_tensor(value.type) and STATE not in results[at]:
-                results[at][NUMBER] = ir.UnitAttr.get()
+        for result, value in enumerate(terminator.operands):
+            terminator.operands[result] = _give(value)
+            if not _is_tensor(value.type) and STATE not in results[result]:
+                results[result][NUMBER] = ir.UnitAttr.get()
     _name_arguments(block)
     set_signature(function, arguments, results)
     for name in list(function.attributes):
@@ -54,15 +56,15 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
 def _refuse(function: ir.OpView) -> None:
     arguments = function.regions[0].blocks[0].arguments
     problems: list[KernelError] = []
-    for at, argument in enumerate(arguments):
-        name = name_of(argument.location) or f"arg{at}"
+    for position, argument in enumerate(arguments):
+        name = name_of(argument.location) or f"arg{position}"
         if (problem := _problem(argument.type)) is not None:
             where = span_of(argument.location) or span_of(function.location)
             problems.append(UnsupportedOperationError(f"argument {name!r} {problem[0]}", where, help=problem[1]))
-    for at, kind in enumerate(ir.FunctionType(function.attributes["function_type"].value).results):
+    for position, kind in enumerate(ir.FunctionType(function.attributes["function_type"].value).results):
         if (problem := _problem(kind)) is not None:
             where = span_of(function.location)
-            problems.append(UnsupportedOperationError(f"result {at} {problem[0]}", where, help=problem[1]))
+            problems.append(UnsupportedOperationError(f"result {position} {problem[0]}", where, help=problem[1]))
     raise_all(problems)
 
 
@@ -129,7 +131,9 @@ def _give(value: ir.Value) -> ir.Value:
 
 def _name_arguments(block: ir.Block) -> None:
     """Python calls by name: another for each argument."""
-    taken = {f"arg{at}" for at, each in enumerate(block.arguments) if name_of(each.location) is None}
+    taken = {
+        f"arg{position}" for position, argument in enumerate(block.arguments) if name_of(argument.location) is None
+    }
     for argument in block.arguments:
         wish = name_of(argument.location)
         if wish is None:
@@ -143,4 +147,4 @@ def _name_arguments(block: ir.Block) -> None:
 
 
 def _ours(attributes: dict[str, ir.Attribute]) -> dict[str, ir.Attribute]:
-    return {name: each for name, each in attributes.items() if name.startswith(OURS)}
+    return {name: attribute for name, attribute in attributes.items() if name.startswith(OURS)}

@@ -40,9 +40,9 @@ _MOVES = ("arith.select", *_CASTS)
 def rewrite(module: ir.Module, context: CompileContext) -> None:
     """Store what is only stored as signless integers; raises `UnsupportedOperationError`."""
     elements = {_element(kind) for kind in _kinds(module)}
-    if not any(_is_foreign(each) for each in elements):
+    if not any(_is_foreign(element) for element in elements):
         return
-    if any(_FLOAT8.fullmatch(each) or _ODD.fullmatch(each) for each in elements):
+    if any(_FLOAT8.fullmatch(element) or _ODD.fullmatch(element) for element in elements):
         _without_foreign_arithmetic(module, context)
     [function] = public_functions(module)
     _note_dtypes(function)
@@ -63,8 +63,8 @@ def _is_foreign(element: str) -> bool:
 
 def _kinds(module: ir.Module) -> list[ir.Type]:
     operations = all_operations(module)
-    blocks = [block for each in operations for region in each.regions for block in region]
-    results = [result.type for each in operations for result in each.results]
+    blocks = [block for operation in operations for region in operation.regions for block in region]
+    results = [result.type for operation in operations for result in operation.results]
     return [*results, *(argument.type for block in blocks for argument in block.arguments)]
 
 
@@ -92,9 +92,9 @@ def _note_dtypes(function: func.FuncOp) -> None:
     groups = argument_attributes(function), result_attributes(function)
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     for types, attributes in zip((kind.inputs, kind.results), groups, strict=True):
-        for of, each in zip(types, attributes, strict=True):
+        for of, group in zip(types, attributes, strict=True):
             if _element(of) in FORMATS:
-                each[DTYPE] = ir.StringAttr.get(find_stored(_element(of)).name)
+                group[DTYPE] = ir.StringAttr.get(find_stored(_element(of)).name)
     set_signature(function, *groups)
 
 
@@ -126,7 +126,7 @@ def _is_arithmetic(operation: ir.Operation, form: re.Pattern[str]) -> bool:
     """Whether an operation computes with elements of that form, or makes one out of nothing."""
     if not operation.name.startswith(("arith.", "math.")) or operation.name in _MOVES:
         return False
-    return any(form.fullmatch(_element(each.type)) for each in (*operation.operands, *operation.results))
+    return any(form.fullmatch(_element(value.type)) for value in (*operation.operands, *operation.results))
 
 
 def _in_wider(operation: ir.Operation) -> list[ir.Value]:
@@ -142,9 +142,9 @@ def _held(value: ir.Value) -> ir.Value:
 
 def _format(kind: ir.Type) -> Format:
     """Raises `UnsupportedOperationError` for a format that is not known here."""
-    if (found := FORMATS.get(_element(kind))) is None:
+    if (format := FORMATS.get(_element(kind))) is None:
         raise UnsupportedOperationError(f"there are no numbers of {_element(kind)} here", help="use f8E4M3FN or f8E5M2")
-    return found
+    return format
 
 
 def _constant(operation: ir.Operation) -> list[ir.Value]:
@@ -181,12 +181,12 @@ def _in_float32(operation: ir.Operation) -> list[ir.Value]:
     if operation.name == "arith.truncf":
         return [_rounded(_resized_to_32(operands[0]), operation.results[0].type)]
     middle = ir.F64Type.get() if operation.name in ("arith.sitofp", "arith.uitofp") else ir.F32Type.get()
-    kinds = [middle if _FLOAT8.fullmatch(_element(each.type)) else each.type for each in operation.results]
+    kinds = [middle if _FLOAT8.fullmatch(_element(result.type)) else result.type for result in operation.results]
     attributes = {name: operation.attributes[name] for name in operation.attributes}
-    made = ir.Operation.create(operation.name, results=kinds, operands=operands, attributes=attributes)
+    computed = ir.Operation.create(operation.name, results=kinds, operands=operands, attributes=attributes)
     return [
         _rounded(value, result.type) if _FLOAT8.fullmatch(_element(result.type)) else value
-        for value, result in zip(made.results, operation.results, strict=True)
+        for value, result in zip(computed.results, operation.results, strict=True)
     ]
 
 

@@ -68,9 +68,9 @@ def _totals(operation: ir.Operation) -> Values | None:
 
 
 def _scatter(operation: ir.Operation) -> Values:
-    updates, places, original = operation.operands
+    updates, indices, original = operation.operands
     axes = list(operation.attributes["dimension_map"])
-    return [scatter(updates, places, original, axes, _region(operation))]
+    return [scatter(updates, indices, original, axes, _region(operation))]
 
 
 def _topk(operation: ir.Operation) -> Values:
@@ -184,14 +184,14 @@ def _scan_line(source, out, start, axis: int, inclusive: bool, combine: Combine)
     """Along the last axis: the total so far stays a scalar."""
     *batch, size = sizes_of(source)
 
-    def line(at: Values, carried: Values) -> Values:
+    def line(indices: Values, carried: Values) -> Values:
         def begin(zero: Values, inner: Values) -> Values:
-            first = tensor.extract(source, [*at, *zero]) if inclusive else tensor.extract(start, at)
-            return loop_nest([_less_one(size)], [tensor.insert(first, inner[0], [*at, *zero]), first], step)[:1]
+            first = tensor.extract(source, [*indices, *zero]) if inclusive else tensor.extract(start, indices)
+            return loop_nest([_less_one(size)], [tensor.insert(first, inner[0], [*indices, *zero]), first], step)[:1]
 
         def step(position: Values, inner: Values) -> Values:
-            here = [*at, arith.addi(position[0], index_constant(1))]
-            total = combine(inner[1], tensor.extract(source, here if inclusive else [*at, *position]))
+            here = [*indices, arith.addi(position[0], index_constant(1))]
+            total = combine(inner[1], tensor.extract(source, here if inclusive else [*indices, *position]))
             return [tensor.insert(total, inner[0], here), total]
 
         return loop_nest([_one_at_most(size)], carried, begin)
@@ -203,14 +203,14 @@ def _scan_planes(source, out, start, axis: int, inclusive: bool, combine: Combin
     """Along another axis: the innermost loop walks through memory."""
     sizes = sizes_of(source)
 
-    def begin(at: Values, carried: Values) -> Values:
-        outside = [each for loop, each in enumerate(at) if loop != axis]
-        first = tensor.extract(source, at) if inclusive else tensor.extract(start, outside)
-        return [tensor.insert(first, carried[0], at)]
+    def begin(indices: Values, carried: Values) -> Values:
+        outside = [index for loop, index in enumerate(indices) if loop != axis]
+        first = tensor.extract(source, indices) if inclusive else tensor.extract(start, outside)
+        return [tensor.insert(first, carried[0], indices)]
 
-    def step(at: Values, carried: Values) -> Values:
-        here = [arith.addi(each, index_constant(1)) if loop == axis else each for loop, each in enumerate(at)]
-        total = combine(tensor.extract(carried[0], at), tensor.extract(source, here if inclusive else at))
+    def step(indices: Values, carried: Values) -> Values:
+        here = [arith.addi(index, index_constant(1)) if loop == axis else index for loop, index in enumerate(indices)]
+        total = combine(tensor.extract(carried[0], indices), tensor.extract(source, here if inclusive else indices))
         return [tensor.insert(total, carried[0], here)]
 
     begun = loop_nest([_one_at_most(size) if loop == axis else size for loop, size in enumerate(sizes)], [out], begin)
@@ -227,9 +227,9 @@ def _last(totals: ir.Value, start: ir.Value, axis: int) -> ir.Value:
     last = arith.subi(index_value(size), index_constant(1))
 
     def body(before: ir.Value, *_: ir.Value) -> Values:
-        at = [linalg.IndexOp(loop).result for loop in range(rank)]
+        indices = [linalg.IndexOp(loop).result for loop in range(rank)]
         inside = arith.maxsi(last, index_constant(0))
-        total = tensor.extract(totals, [*at[:axis], inside, *at[axis:]])
+        total = tensor.extract(totals, [*indices[:axis], inside, *indices[axis:]])
         if isinstance(size, int):
             return [total]
         return [arith.select(arith.cmpi(arith.CmpIPredicate.sgt, last, index_constant(0)), total, before)]
@@ -252,7 +252,9 @@ def _less_one(size: int | ir.Value) -> int | ir.Value:
 # --- scattered updates ---------------------------------------------------------------------------------------------
 
 
-def scatter(updates: ir.Value, places: ir.Value, original: ir.Value, axes: Sequence[int], combine: Combine) -> ir.Value:
+def scatter(
+    updates: ir.Value, indices: ir.Value, original: ir.Value, axes: Sequence[int], combine: Combine
+) -> ir.Value:
     """`original` with ``combine(update, what is there)`` at each place, one update after the other.
 
     Row n of `places` says where update n starts, along `axes`; the axes of an update are the last ones of `original`.
@@ -262,15 +264,15 @@ def scatter(updates: ir.Value, places: ir.Value, original: ir.Value, axes: Seque
     behind = rank - len(inner)
 
     def update(number: Values, carried: Values) -> Values:
-        starts, is_inside = _starts(places, number, original, axes, inner, behind)
+        starts, is_inside = _starts(indices, number, original, axes, inner, behind)
         message = "a place to scatter to is out of bounds"
         ir.Operation.create("cf.assert", operands=[is_inside], attributes={"msg": ir.StringAttr.get(message)})
 
-        def element(at: Values, target: Values) -> Values:
-            walked: Values = [index_constant(0)] * behind + at
+        def element(indices: Values, target: Values) -> Values:
+            walked: Values = [index_constant(0)] * behind + indices
             where = [arith.addi(starts[axis], step) if axis in starts else step for axis, step in enumerate(walked)]
             there = tensor.extract(target[0], where)
-            new = combine(tensor.extract(updates, [*number, *at]), there)
+            new = combine(tensor.extract(updates, [*number, *indices]), there)
             return [tensor.insert(arith.select(is_inside, new, there), target[0], where)]
 
         return loop_nest(inner, carried, element)
@@ -282,12 +284,12 @@ def scatter(updates: ir.Value, places: ir.Value, original: ir.Value, axes: Seque
 
 
 def _starts(
-    places: ir.Value, number: Values, original: ir.Value, axes: Sequence[int], inner: Sequence, behind: int
+    indices: ir.Value, number: Values, original: ir.Value, axes: Sequence[int], inner: Sequence, behind: int
 ) -> tuple[dict[int, ir.Value], ir.Value]:
     """Where an update starts along each of `axes`, inside of the tensor, and whether it was to start there."""
     starts, is_inside = {}, arith.constant(ir.IntegerType.get_signless(1), 1)
     for column, axis in enumerate(axes):
-        start = arith.index_cast(ir.IndexType.get(), tensor.extract(places, [*number, index_constant(column)]))
+        start = arith.index_cast(ir.IndexType.get(), tensor.extract(indices, [*number, index_constant(column)]))
         length = inner[axis - behind] if axis >= behind else 1
         room = arith.subi(index_value(size_of(original, axis)), index_value(length))
         inside = arith.cmpi(arith.CmpIPredicate.sge, start, index_constant(0))
@@ -307,24 +309,24 @@ def top_k(
     sizes, count = sizes_of(values), size_of(outputs[0], axis)
     kind = outputs[1].type.element_type
 
-    def element(at: Values, carried: Values) -> Values:
-        position = arith.index_cast(kind, at[axis]) if positions is None else tensor.extract(positions, at)
+    def element(indices: Values, carried: Values) -> Values:
+        position = arith.index_cast(kind, indices[axis]) if positions is None else tensor.extract(positions, indices)
 
-        def against(place: Values, inner: Values) -> Values:
+        def against(position: Values, inner: Values) -> Values:
             *kept, value, number = inner
-            where = [*at[:axis], *place, *at[axis + 1 :]]
-            there, its_number = (tensor.extract(each, where) for each in kept)
+            where = [*indices[:axis], *position, *indices[axis + 1 :]]
+            there, its_number = (tensor.extract(destination, where) for destination in kept)
             wins, loses = is_better(value, there), is_better(there, value)
             is_equal = arith.cmpi(arith.CmpIPredicate.eq, wins, loses)
             is_first = arith.cmpi(arith.CmpIPredicate.slt, number, its_number)
             goes_before = arith.ori(wins, arith.andi(is_equal, is_first))
             kept = [
-                tensor.insert(arith.select(goes_before, *pair), each, where)
-                for each, pair in zip(kept, ((value, there), (number, its_number)), strict=True)
+                tensor.insert(arith.select(goes_before, *pair), destination, where)
+                for destination, pair in zip(kept, ((value, there), (number, its_number)), strict=True)
             ]
             rest = [arith.select(goes_before, *pair) for pair in ((there, value), (its_number, number))]
             return [*kept, *rest]
 
-        return loop_nest([count], [*carried, tensor.extract(values, at), position], against)[:2]
+        return loop_nest([count], [*carried, tensor.extract(values, indices), position], against)[:2]
 
     return loop_nest(sizes, list(outputs), element)

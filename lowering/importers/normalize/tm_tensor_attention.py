@@ -39,7 +39,9 @@ def attention(
     weights = work.mapped([shifted, total], [whole, whole[:-1]], arith.divf)
     result = work.contracted(weights, [*batch, row, inner], value, [*batch, inner, column], size_of(value, rank - 1))
     narrow = find_dtype(str(out.type.element_type))
-    return work.mapped([result], [whole], lambda each: cast(Scalar(each, wide), narrow).value, out.type.element_type)
+    return work.mapped(
+        [result], [whole], lambda element: cast(Scalar(element, wide), narrow).value, out.type.element_type
+    )
 
 
 class _Work:
@@ -68,7 +70,7 @@ class _Work:
         self, inputs: Sequence[ir.Value], axes: Sequence[Axes], body: Callable[..., ir.Value], kind: ir.Type = None
     ) -> ir.Value:
         """A new tensor of the shape of the first input."""
-        maps = [dimensions(*each, rank=self.rank) for each in (*axes, range(self.rank))]
+        maps = [dimensions(*axes, rank=self.rank) for axes in (*axes, range(self.rank))]
         out = tensor.empty(sizes_of(inputs[0]), kind or self.kind)
         [result] = generic(inputs, [out], maps, ["parallel"] * self.rank, lambda *elements: [body(*elements[:-1])])
         return result

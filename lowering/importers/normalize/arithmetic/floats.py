@@ -23,11 +23,11 @@ def _to_integer(operation: ir.Operation) -> Sequence[ir.Value] | None:
         return None
     sign = "u" if operation.name == "arith.fptoui" else ""
     least = next(bits for bits in (32, 64) if width <= bits) if width not in (8, 16) else width
-    made = scalar.cast(scalar.Scalar(x, source), DTYPES[f"{sign}int{least}"]).value
+    converted = scalar.cast(scalar.Scalar(x, source), DTYPES[f"{sign}int{least}"]).value
     if width == 1:
         # The fraction goes first: 0.5 is 0.
-        return [compare("ne", made, number(made.type, 0))]
-    return [made if width == least else arith.trunci(kind, made)]
+        return [compare("ne", converted, number(converted.type, 0))]
+    return [converted if width == least else arith.trunci(kind, converted)]
 
 
 # Numbers of MLIR's rounding modes.
@@ -103,7 +103,7 @@ def _fused_sum(operation: ir.Operation) -> Sequence[ir.Value] | None:
     kind, wide = operation.results[0].type, ir.F32Type.get()
     if width_of(kind) != 16:
         return None
-    return [arith.truncf(kind, math.fma(*(arith.extf(wide, each) for each in operation.operands)))]
+    return [arith.truncf(kind, math.fma(*(arith.extf(wide, operand) for operand in operation.operands)))]
 
 
 @total("math.copysign")
@@ -118,7 +118,7 @@ def _copied_sign(operation: ir.Operation) -> Sequence[ir.Value]:
 def _extreme(operation: ir.Operation) -> Sequence[ir.Value] | None:
     """0.0 is larger than -0.0; a comparison does not tell. Accumulators stay what schedules know."""
     x, y = operation.operands
-    if any(_is_literal(each) or _is_accumulator(each) for each in (x, y)):
+    if any(_is_literal(operand) or _is_accumulator(operand) for operand in (x, y)):
         return None
     return [(_largest if operation.name == "arith.maximumf" else _smallest)(x, y)]
 

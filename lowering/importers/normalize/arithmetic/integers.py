@@ -169,6 +169,6 @@ def _unsigned_high_half(x: ir.Value, y: ir.Value) -> ir.Value:
 def _as_signed(high: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     """The high half of the signed product: each negative factor counts 2**width too much of the other."""
     zero = number(x.type, 0)
-    for one, other in ((x, y), (y, x)):
-        high = arith.subi(high, arith.select(compare("slt", one, zero), other, zero))
+    for factor, other in ((x, y), (y, x)):
+        high = arith.subi(high, arith.select(compare("slt", factor, zero), other, zero))
     return high

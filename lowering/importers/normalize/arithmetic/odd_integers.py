@@ -96,43 +96,43 @@ class _Widths:
 Rule = Callable[[_Widths], ir.Value]
 
 
-def _shift(each: _Widths) -> ir.Value:
+def _shift(wide: _Widths) -> ir.Value:
     """The amount has no sign; what is shifted has one unless zeros come in."""
-    value, amount = each.unsigned()
-    return each.wrap(each.plain([value if each.operation.name == "arith.shrui" else each.operands[0], amount]))
+    value, amount = wide.unsigned()
+    return wide.wrap(wide.plain([value if wide.operation.name == "arith.shrui" else wide.operands[0], amount]))
 
 
-def _compare(each: _Widths) -> ir.Value:
-    predicate = ir.IntegerAttr(each.operation.attributes["predicate"]).value
+def _compare(wide: _Widths) -> ir.Value:
+    predicate = ir.IntegerAttr(wide.operation.attributes["predicate"]).value
     is_unsigned = predicate >= arith.CmpIPredicate.ult
-    return each.plain(each.unsigned() if is_unsigned else each.operands)
+    return wide.plain(wide.unsigned() if is_unsigned else wide.operands)
 
 
-def _leading_zeros(each: _Widths) -> ir.Value:
-    found = each.plain(each.unsigned())
-    return each.wrap(arith.subi(found, arith.constant(found.type, found.type.width - each.source)))
+def _leading_zeros(wide: _Widths) -> ir.Value:
+    count = wide.plain(wide.unsigned())
+    return wide.wrap(arith.subi(count, arith.constant(count.type, count.type.width - wide.source)))
 
 
-def _trailing_zeros(each: _Widths) -> ir.Value:
+def _trailing_zeros(wide: _Widths) -> ir.Value:
     # A bit past the width, so that there are no more zeros than it has.
-    value = each.operands[0]
-    return each.wrap(math.cttz(arith.ori(_unsigned(value, each.source), arith.constant(value.type, 1 << each.source))))
+    value = wide.operands[0]
+    return wide.wrap(math.cttz(arith.ori(_unsigned(value, wide.source), arith.constant(value.type, 1 << wide.source))))
 
 
-def _direct(each: _Widths) -> ir.Value:
-    return each.plain()
+def _direct(wide: _Widths) -> ir.Value:
+    return wide.plain()
 
 
-def _wrapping(each: _Widths) -> ir.Value:
-    return each.wrap(each.plain())
+def _wrapping(wide: _Widths) -> ir.Value:
+    return wide.wrap(wide.plain())
 
 
-def _unsigned_wrapping(each: _Widths) -> ir.Value:
-    return each.wrap(each.plain(each.unsigned()))
+def _unsigned_wrapping(wide: _Widths) -> ir.Value:
+    return wide.wrap(wide.plain(wide.unsigned()))
 
 
-def _extended(each: _Widths) -> ir.Value:
-    return _resized(each.operands[0], each.kind)
+def _extended(wide: _Widths) -> ir.Value:
+    return _resized(wide.operands[0], wide.kind)
 
 
 def _extended_unsigned(each: _Widths) -> ir.Value:
@@ -141,8 +141,8 @@ def _extended_unsigned(each: _Widths) -> ir.Value:
     return each.wrap(value if wide else arith.extui(each.kind, value))
 
 
-def _truncated(each: _Widths) -> ir.Value:
-    return each.wrap(_resized(each.operands[0], each.kind))
+def _truncated(wide: _Widths) -> ir.Value:
+    return wide.wrap(_resized(wide.operands[0], wide.kind))
 
 
 RULES: dict[str, Rule] = {

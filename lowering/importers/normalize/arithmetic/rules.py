@@ -42,8 +42,8 @@ def known_integer(value: ir.Value) -> int | None:
     """The number that an integer value is, if it is a literal."""
     if not isinstance(value.owner, ir.Operation | ir.OpView) or value.owner.operation.name != "arith.constant":
         return None
-    found = scalar_constant(value.owner.operation.attributes["value"])
-    return None if found is None or isinstance(found, float) else int(found)
+    literal = scalar_constant(value.owner.operation.attributes["value"])
+    return None if literal is None or isinstance(literal, float) else int(literal)
 
 
 def compare(predicate: str, x: ir.Value, y: ir.Value) -> ir.Value:

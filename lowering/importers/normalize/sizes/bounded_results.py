@@ -13,7 +13,8 @@ from mlirtri.dialect.bindings.mlir import arith, func, ir, public_functions, ten
 from mlirtri.lowering.core.size_program import OPERATIONS
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.attributes import LENGTHS, argument_attributes, result_attributes, set_signature
-from mlirtri.lowering.sizes.conditions import dim, index
+from mlirtri.lowering.mlir.linalg_builder import index_constant
+from mlirtri.lowering.sizes.conditions import dim
 from mlirtri.lowering.sizes.infer_size_program import numbers_of
 from mlirtri.lowering.sizes.loop_sizes import DESTINATION_STYLE
 
@@ -29,13 +30,13 @@ def rewrite(module: ir.Module) -> None:
     axes = _open_axes(function)
     if not axes:
         return
-    known = numbers_of(module, lambda clone: [dim(_results(clone)[at], axis) for at, axis in _open_axes(clone)])
+    known = numbers_of(module, lambda clone: [dim(_results(clone)[result], axis) for result, axis in _open_axes(clone)])
     unknown = [axis for axis, value in zip(axes, known.values, strict=True) if value is None]
     if not unknown:
         return
     end = terminator(function.regions[0].blocks[0])
     with ir.InsertionPoint(end), end.location:
-        bounds = {(at, axis): _largest(end.operands[at], axis, MOST_STEPS) for at, axis in unknown}
+        bounds = {(result, axis): _largest(end.operands[result], axis, MOST_STEPS) for result, axis in unknown}
     _give_largest(function, {axis: bound for axis, bound in bounds.items() if bound is not None})
 
 
@@ -45,7 +46,7 @@ def _results(function: func.FuncOp) -> list[ir.Value]:
 
 def _open_axes(function: func.FuncOp) -> list[Axis]:
     kinds = [value.type for value in _results(function)]
-    return [(at, axis) for at, kind in enumerate(kinds) for axis, size in enumerate(kind.shape) if size < 0]
+    return [(result, axis) for result, kind in enumerate(kinds) for axis, size in enumerate(kind.shape) if size < 0]
 
 
 # --- how large a size can be -----------------------------------------------------------------------------------------
@@ -55,41 +56,43 @@ def _largest(value: ir.Value, axis: int, depth: int) -> ir.Value | None:
     """A number that the size of an axis of `value` cannot be above, made at the insertion point."""
     size = value.type.shape[axis]
     if size >= 0:
-        return index(size)
+        return index_constant(size)
     if isinstance(value.owner, ir.Block):
-        return tensor.dim(value, index(axis))
-    made = value.owner.operation
+        return tensor.dim(value, index_constant(axis))
+    operation = value.owner.operation
     if depth == 0:
         return None
-    if made.name == "tensor.empty":
-        unknown = [each for each, one in enumerate(value.type.shape) if one < 0]
-        return _most(made.operands[unknown.index(axis)], depth - 1)
-    if made.name == "tensor.extract_slice" and value.type.rank == made.operands[0].type.rank:
-        return _of_slice(made, axis, depth - 1)
-    if made.name == "tensor.expand_shape":
-        return _of_expanded(made, axis, depth - 1)
-    if made.name.startswith(DESTINATION_STYLE):
-        return _largest(made.operands[len(made.operands) - len(made.results) + value.result_number], axis, depth - 1)
-    if made.name in ("tensor.insert", "tensor.insert_slice"):
-        return _largest(made.operands[1], axis, depth - 1)
-    return _largest(made.operands[0], axis, depth - 1) if made.name == "tensor.cast" else None
+    if operation.name == "tensor.empty":
+        unknown = [position for position, size in enumerate(value.type.shape) if size < 0]
+        return _most(operation.operands[unknown.index(axis)], depth - 1)
+    if operation.name == "tensor.extract_slice" and value.type.rank == operation.operands[0].type.rank:
+        return _of_slice(operation, axis, depth - 1)
+    if operation.name == "tensor.expand_shape":
+        return _of_expanded(operation, axis, depth - 1)
+    if operation.name.startswith(DESTINATION_STYLE):
+        return _largest(
+            operation.operands[len(operation.operands) - len(operation.results) + value.result_number], axis, depth - 1
+        )
+    if operation.name in ("tensor.insert", "tensor.insert_slice"):
+        return _largest(operation.operands[1], axis, depth - 1)
+    return _largest(operation.operands[0], axis, depth - 1) if operation.name == "tensor.cast" else None
 
 
-def _of_slice(made: ir.Operation, axis: int, depth: int) -> ir.Value | None:
-    static = list(made.attributes["static_sizes"])
+def _of_slice(operation: ir.Operation, axis: int, depth: int) -> ir.Value | None:
+    static = list(operation.attributes["static_sizes"])
     before = sum(size < 0 for size in static[:axis])
-    offsets = list(made.attributes["operandSegmentSizes"])[1]
-    size = _most(made.operands[1 + offsets + before], depth)
-    return size if size is not None else _largest(made.operands[0], axis, depth)
+    offsets = list(operation.attributes["operandSegmentSizes"])[1]
+    size = _most(operation.operands[1 + offsets + before], depth)
+    return size if size is not None else _largest(operation.operands[0], axis, depth)
 
 
-def _of_expanded(made: ir.Operation, axis: int, depth: int) -> ir.Value | None:
+def _of_expanded(operation: ir.Operation, axis: int, depth: int) -> ir.Value | None:
     """Of an axis that only axes of size 1 were put beside."""
-    shape = list(made.attributes["static_output_shape"])
-    for source, group in enumerate(made.attributes["reassociation"]):
-        axes = [each.value for each in group]
-        if axis in axes and all(each == axis or shape[each] == 1 for each in axes):
-            return _largest(made.operands[0], source, depth)
+    shape = list(operation.attributes["static_output_shape"])
+    for source, group in enumerate(operation.attributes["reassociation"]):
+        axes = [position.value for position in group]
+        if axis in axes and all(position == axis or shape[position] == 1 for position in axes):
+            return _largest(operation.operands[0], source, depth)
     return None
 
 
@@ -100,32 +103,34 @@ def _most(number: ir.Value, depth: int) -> ir.Value | None:
     if _is_of_sizes(number, depth):
         is_index = isinstance(number.type, ir.IndexType)
         return number if is_index else arith.index_cast(ir.IndexType.get(), number)
-    made = number.owner.operation
-    if made.name == "tensor.dim":
-        axis = made.operands[1].owner.operation if not isinstance(made.operands[1].owner, ir.Block) else None
+    operation = number.owner.operation
+    if operation.name == "tensor.dim":
+        axis = operation.operands[1].owner.operation if not isinstance(operation.operands[1].owner, ir.Block) else None
         known = axis is not None and axis.name == "arith.constant"
-        return _largest(made.operands[0], axis.attributes["value"].value, depth - 1) if known else None
-    if made.name == "arith.index_cast":
-        return _most(made.operands[0], depth - 1)
-    found = [_most(each, depth - 1) for each in list(made.operands)[-2:]] if made.name in _OF_TWO else []
-    if made.name == "arith.minsi":
-        known = [each for each in found if each is not None]
+        return _largest(operation.operands[0], axis.attributes["value"].value, depth - 1) if known else None
+    if operation.name == "arith.index_cast":
+        return _most(operation.operands[0], depth - 1)
+    bounds = (
+        [_most(operand, depth - 1) for operand in list(operation.operands)[-2:]] if operation.name in _OF_TWO else []
+    )
+    if operation.name == "arith.minsi":
+        known = [bound for bound in bounds if bound is not None]
         return arith.minsi(*known) if len(known) == 2 else next(iter(known), None)
-    if not found or any(each is None for each in found):
+    if not bounds or any(bound is None for bound in bounds):
         return None
-    return arith.addi(*found) if made.name == "arith.addi" else arith.maxsi(*found)
+    return arith.addi(*bounds) if operation.name == "arith.addi" else arith.maxsi(*bounds)
 
 
 def _is_of_sizes(number: ir.Value, depth: int) -> bool:
     """Whether a number is arithmetic on the sizes of arguments."""
     if isinstance(number.owner, ir.Block) or depth == 0:
         return False
-    made = number.owner.operation
-    if made.name == "tensor.dim":
-        return isinstance(made.operands[0].owner, ir.Block)
-    if made.name not in OPERATIONS and made.name != "affine.apply":
-        return made.name == "arith.constant"
-    return all(_is_of_sizes(each, depth - 1) for each in made.operands)
+    operation = number.owner.operation
+    if operation.name == "tensor.dim":
+        return isinstance(operation.operands[0].owner, ir.Block)
+    if operation.name not in OPERATIONS and operation.name != "affine.apply":
+        return operation.name == "arith.constant"
+    return all(_is_of_sizes(operand, depth - 1) for operand in operation.operands)
 
 
 _OF_TWO = ("arith.minsi", "arith.maxsi", "arith.select", "arith.addi")
@@ -140,8 +145,8 @@ def _give_largest(function: func.FuncOp, bounds: dict[Axis, ir.Value]) -> None:
     arguments, results = argument_attributes(function), result_attributes(function)
     values, lengths = list(end.operands), []
     with ir.InsertionPoint(end), end.location:
-        for at, value in enumerate(list(end.operands)):
-            axes = [axis for result, axis in bounds if result == at]
+        for result, value in enumerate(list(end.operands)):
+            axes = [axis for owner, axis in bounds if owner == result]
             if not axes:
                 continue
             numbers = []
@@ -149,8 +154,8 @@ def _give_largest(function: func.FuncOp, bounds: dict[Axis, ir.Value]) -> None:
                 numbers += [axis, len(values) + len(lengths)]
                 size = arith.index_cast(ir.IntegerType.get_signless(64), dim(value, axis))
                 lengths.append(tensor.from_elements(ir.RankedTensorType.get([], size.type), [size]))
-            results[at][LENGTHS] = ir.DenseI64ArrayAttr.get(numbers)
-            values[at] = _inside_of(value, {axis: bounds[at, axis] for axis in axes})
+            results[result][LENGTHS] = ir.DenseI64ArrayAttr.get(numbers)
+            values[result] = _inside_of(value, {axis: bounds[result, axis] for axis in axes})
         ir.Operation.create(end.name, operands=[*values, *lengths])
     end.erase()
     set_signature(function, arguments, [*results, *({} for _ in lengths)])

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import arith, func, ir, operations_named, public_functions, scf, tensor
 from mlirtri.lowering.mlir.index_bounds import bounds_of
+from mlirtri.lowering.mlir.linalg_builder import index_constant
 from mlirtri.lowering.sizes import loop_sizes
-from mlirtri.lowering.sizes.conditions import EQUAL, conditions_of, dim, index, kept_axes, slice_of
+from mlirtri.lowering.sizes.conditions import EQUAL, conditions_of, dim, kept_axes, slice_of
 from mlirtri.lowering.sizes.infer_size_program import numbers_of
 
 # --- Slices -------------------------------------------------------------------------------------------------------
@@ -28,39 +29,44 @@ def guard_slices(module: ir.Module) -> None:
     slices = _open(module)
     if not slices:
         return
-    numbers = numbers_of(module, lambda function: [each for one in _open(function) for each in _asked(one)])
+    numbers = numbers_of(
+        module, lambda function: [value for operation in _open(function) for value in _asked(operation)]
+    )
     position = 0
-    for one in slices:
-        count = len(_asked(one))
-        is_known = all(numbers.is_of_sizes(at) for at in range(position, position + count))
+    for operation in slices:
+        count = len(_asked(operation))
+        is_known = all(numbers.is_of_sizes(position) for position in range(position, position + count))
         position += count
-        if not is_known or not _is_at_top(one):
-            with ir.InsertionPoint(one), one.location:
-                _guard_slice(one)
+        if not is_known or not _is_at_top(operation):
+            with ir.InsertionPoint(operation), operation.location:
+                _guard_slice(operation)
 
 
 def _open(module: ir.Module | func.FuncOp) -> list[ir.Operation]:
     """The slices with operands that say where they are."""
-    found = [one for name in NAMES for one in operations_named(module, name)]
-    return [one for one in found if len(one.operands) > _fixed(one)]
+    slices = [operation for name in NAMES for operation in operations_named(module, name)]
+    return [operation for operation in slices if len(operation.operands) > _fixed(operation)]
 
 
-def _fixed(one: ir.Operation) -> int:
-    return 2 if one.name == "tensor.insert_slice" else 1
+def _fixed(operation: ir.Operation) -> int:
+    return 2 if operation.name == "tensor.insert_slice" else 1
 
 
-def _asked(one: ir.Operation) -> Values:
-    return list(one.operands)[_fixed(one) :] if _is_at_top(one) else []
+def _asked(operation: ir.Operation) -> Values:
+    return list(operation.operands)[_fixed(operation) :] if _is_at_top(operation) else []
 
 
-def _is_at_top(one: ir.Operation) -> bool:
-    return one.parent.name == "func.func"
+def _is_at_top(operation: ir.Operation) -> bool:
+    return operation.parent.name == "func.func"
 
 
-def _guard_slice(one: ir.Operation) -> None:
-    whole = one.operands[_fixed(one) - 1]
-    offsets, sizes, strides = slice_of(one)
-    static_sizes, static_offsets = list(one.attributes["static_sizes"]), list(one.attributes["static_offsets"])
+def _guard_slice(operation: ir.Operation) -> None:
+    whole = operation.operands[_fixed(operation) - 1]
+    offsets, sizes, strides = slice_of(operation)
+    static_sizes, static_offsets = (
+        list(operation.attributes["static_sizes"]),
+        list(operation.attributes["static_offsets"]),
+    )
     unknown = ir.ShapedType.get_dynamic_size()
     inside_offsets, inside_sizes = list(offsets), list(sizes)
     for axis, (offset, size, stride) in enumerate(zip(offsets, sizes, strides, strict=True)):
@@ -69,17 +75,17 @@ def _guard_slice(one: ir.Operation) -> None:
             if static_offsets[axis] != 0:
                 inside_offsets[axis] = _between(offset, end)
                 end = arith.subi(end, inside_offsets[axis])
-            room = end if one.attributes["static_strides"][axis] == 1 else arith.ceildivsi(end, stride)
+            room = end if operation.attributes["static_strides"][axis] == 1 else arith.ceildivsi(end, stride)
             inside_sizes[axis] = _between(size, room)
         elif static_offsets[axis] == unknown:
-            reach = arith.addi(arith.muli(arith.subi(size, index(1)), stride), index(1))
+            reach = arith.addi(arith.muli(arith.subi(size, index_constant(1)), stride), index_constant(1))
             if not _is_inside(offset, whole.type.shape[axis], static_sizes[axis]):
                 inside_offsets[axis] = _between(offset, arith.subi(end, reach) if static_sizes[axis] else end)
-    pairs = _shorten_source(one, static_sizes, inside_sizes) if one.name == "tensor.insert_slice" else []
+    pairs = _shorten_source(operation, static_sizes, inside_sizes) if operation.name == "tensor.insert_slice" else []
     _assert_same([*pairs, *zip(offsets, inside_offsets, strict=True), *zip(sizes, inside_sizes, strict=True)])
     for size, inside in zip(sizes, inside_sizes, strict=True):
-        _replace_later(size, inside, one)
-    _set_operands(one, (static_offsets, inside_offsets), (static_sizes, inside_sizes), strides)
+        _replace_later(size, inside, operation)
+    _set_operands(operation, (static_offsets, inside_offsets), (static_sizes, inside_sizes), strides)
 
 
 def _is_inside(offset: ir.Value, whole: int, size: int) -> bool:
@@ -90,35 +96,39 @@ def _is_inside(offset: ir.Value, whole: int, size: int) -> bool:
 def _between(value: ir.Value, largest: ir.Value) -> ir.Value:
     if not isinstance(value.owner, ir.Block) and value.owner.operation.name == "tensor.dim":
         return arith.minsi(value, largest)
-    return arith.maxsi(arith.minsi(value, largest), index(0))
+    return arith.maxsi(arith.minsi(value, largest), index_constant(0))
 
 
-def _shorten_source(one: ir.Operation, static_sizes: list[int], inside: Values) -> list[tuple[ir.Value, ir.Value]]:
+def _shorten_source(
+    operation: ir.Operation, static_sizes: list[int], inside: Values
+) -> list[tuple[ir.Value, ir.Value]]:
     """Of an array that does not fit only the part that does is inserted; `inside` is no more than there is.
 
     Gives the pairs of sizes that are the same where all of it is inserted.
     """
-    source = one.operands[0]
+    source = operation.operands[0]
     kept = kept_axes(static_sizes, source.type.rank) if source.type.rank < len(static_sizes) else range(len(inside))
-    for at, axis in enumerate(kept):
-        if source.type.shape[at] < 0:
-            inside[axis] = _between(inside[axis], dim(source, at))
+    for position, axis in enumerate(kept):
+        if source.type.shape[position] < 0:
+            inside[axis] = _between(inside[axis], dim(source, position))
     shape = [size if size < 0 else static_sizes[axis] for size, axis in zip(source.type.shape, kept, strict=True)]
     if all(size >= 0 for size in shape):
         return []
     zero, one_step = [0] * len(shape), [1] * len(shape)
-    sizes = [inside[axis] for at, axis in enumerate(kept) if shape[at] < 0]
-    one.operands[0] = tensor.extract_slice(source.type, source, [], sizes, [], zero, shape, one_step)
-    return [(dim(source, at), inside[axis]) for at, axis in enumerate(kept) if source.type.shape[at] < 0]
+    sizes = [inside[axis] for position, axis in enumerate(kept) if shape[position] < 0]
+    operation.operands[0] = tensor.extract_slice(source.type, source, [], sizes, [], zero, shape, one_step)
+    return [
+        (dim(source, position), inside[axis]) for position, axis in enumerate(kept) if source.type.shape[position] < 0
+    ]
 
 
-def _replace_later(size: ir.Value, inside: ir.Value, one: ir.Operation) -> None:
+def _replace_later(size: ir.Value, inside: ir.Value, operation: ir.Operation) -> None:
     """What is made of a slice has the slice's size, even where the assertion is going to fail."""
     if size == inside:
         return
     for use in list(size.uses):
         user = use.owner.operation
-        if user.block == one.block and one.is_before_in_block(user):
+        if user.block == operation.block and operation.is_before_in_block(user):
             user.operands[use.operand_number] = inside
 
 
@@ -127,28 +137,28 @@ def _assert_same(pairs: list[tuple[ir.Value, ir.Value]]) -> None:
     if not same:
         return
     holds = same[0]
-    for each in same[1:]:
-        holds = arith.andi(holds, each)
+    for equality in same[1:]:
+        holds = arith.andi(holds, equality)
     ir.Operation.create("cf.assert", operands=[holds], attributes={"msg": ir.StringAttr.get(SLICE_MESSAGE)})
 
 
 def _set_operands(
-    one: ir.Operation, offsets: tuple[list[int], Values], sizes: tuple[list[int], Values], strides: Values
+    operation: ir.Operation, offsets: tuple[list[int], Values], sizes: tuple[list[int], Values], strides: Values
 ) -> None:
     """Make the slice anew, with the same ones static."""
     unknown = ir.ShapedType.get_dynamic_size()
-    groups = [[value for number, value in zip(*each, strict=True) if number == unknown] for each in (offsets, sizes)]
-    fixed_strides = list(one.attributes["static_strides"])
+    groups = [[value for number, value in zip(*group, strict=True) if number == unknown] for group in (offsets, sizes)]
+    fixed_strides = list(operation.attributes["static_strides"])
     steps = [value for number, value in zip(fixed_strides, strides, strict=True) if number == unknown]
-    fixed = list(one.operands)[: _fixed(one)]
-    made = ir.Operation.create(
-        one.name,
-        results=[one.results[0].type],
+    fixed = list(operation.operands)[: _fixed(operation)]
+    replacement = ir.Operation.create(
+        operation.name,
+        results=[operation.results[0].type],
         operands=[*fixed, *groups[0], *groups[1], *steps],
-        attributes={each: one.attributes[each] for each in one.attributes},
+        attributes={name: operation.attributes[name] for name in operation.attributes},
     )
-    one.results[0].replace_all_uses_with(made.results[0])
-    one.erase()
+    operation.results[0].replace_all_uses_with(replacement.results[0])
+    operation.erase()
 
 
 # --- Structured operations ----------------------------------------------------------------------------------------
@@ -161,25 +171,25 @@ PREDICATES = {True: arith.CmpIPredicate.eq, False: arith.CmpIPredicate.sle}
 def guard_structured(module: ir.Module) -> bool:
     """Guard all such operations of `module`; whether there are any."""
     [function] = public_functions(module)
-    found = loop_sizes.of_own_sizes(function)
-    for operation in found:
+    operations = loop_sizes.of_own_sizes(function)
+    for operation in operations:
         with ir.InsertionPoint(operation), operation.location:
             _guard_structured(operation)
-    return bool(found)
+    return bool(operations)
 
 
 def _guard_structured(operation: ir.Operation) -> None:
     holds = None
-    for each in conditions_of(operation):
-        one = arith.cmpi(PREDICATES[each.relation == EQUAL], each.left, each.right)
-        holds = one if holds is None else arith.andi(holds, one)
+    for condition in conditions_of(operation):
+        comparison = arith.cmpi(PREDICATES[condition.relation == EQUAL], condition.left, condition.right)
+        holds = comparison if holds is None else arith.andi(holds, comparison)
     if holds is None:
         return
     ir.Operation.create("cf.assert", operands=[holds], attributes={"msg": ir.StringAttr.get(SIZES_MESSAGE)})
     results = list(operation.results)
-    branch = scf.IfOp(holds, [each.type for each in results], has_else=True)
-    for each, made in zip(results, branch.results, strict=True):
-        each.replace_all_uses_with(made)
+    branch = scf.IfOp(holds, [result.type for result in results], has_else=True)
+    for condition, guarded in zip(results, branch.results, strict=True):
+        condition.replace_all_uses_with(guarded)
     with ir.InsertionPoint(branch.else_block):
         scf.YieldOp(list(operation.operands)[-len(results) :])
     with ir.InsertionPoint(branch.then_block):

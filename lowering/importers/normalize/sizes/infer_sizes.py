@@ -36,7 +36,7 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
     [function] = public_functions(module)
     if context.shapes:
         _specialize(function, context)
-    elif not any(_is_dynamic(value.type) for one in all_operations(module) for value in one.results):
+    elif not any(_is_dynamic(value.type) for operation in all_operations(module) for value in operation.results):
         reshapes.rewrite(module)
         guards.guard_slices(module)
         return
@@ -62,7 +62,7 @@ def _specialize(function: func.FuncOp, context: CompileContext) -> None:
     """Give arguments their shapes; what reads them still sees the type that it was written for."""
     block = function.regions[0].blocks[0]
     attributes = argument_attributes(function), result_attributes(function)
-    names = [name_of(argument.location) or f"arg{at}" for at, argument in enumerate(block.arguments)]
+    names = [name_of(argument.location) or f"arg{position}" for position, argument in enumerate(block.arguments)]
     if unknown := [name for name in context.shapes if name not in names]:
         raise ArgumentMismatchError(
             f"{context.kernel!r} has no argument {', '.join(map(repr, unknown))}",
@@ -111,8 +111,8 @@ def _join_known_parts(module: ir.Module) -> None:
 
 
 def _before_cast(value: ir.Value) -> ir.Value:
-    made = None if isinstance(value.owner, ir.Block) else value.owner.operation
-    return made.operands[0] if made is not None and made.name == "tensor.cast" else value
+    operation = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    return operation.operands[0] if operation is not None and operation.name == "tensor.cast" else value
 
 
 def _return_what_is_known(function: func.FuncOp) -> None:
@@ -120,9 +120,9 @@ def _return_what_is_known(function: func.FuncOp) -> None:
     block = function.regions[0].blocks[0]
     attributes = argument_attributes(function), result_attributes(function)
     terminator = block.operations[len(block.operations) - 1].operation
-    for at, value in enumerate(terminator.operands):
+    for position, value in enumerate(terminator.operands):
         if (known := _before_cast(value)) != value and not _is_dynamic(known.type):
-            terminator.operands[at] = known
+            terminator.operands[position] = known
             if not list(value.uses):
                 value.owner.operation.erase()
     set_signature(function, *attributes)

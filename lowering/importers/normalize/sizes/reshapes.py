@@ -17,7 +17,8 @@ from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import arith, func, ir, operations_named, tensor
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.size_program import CONSTANT
-from mlirtri.lowering.sizes.conditions import dim, index
+from mlirtri.lowering.mlir.linalg_builder import index_constant
+from mlirtri.lowering.sizes.conditions import dim
 from mlirtri.lowering.sizes.infer_size_program import Numbers, numbers_of
 
 Size = tuple[int, Counter]
@@ -39,8 +40,8 @@ def rewrite(module: ir.Module) -> bool:
                 help="give the new shape a known length",
             )
     sizes = _sizes(module)
-    for at, reshape in enumerate(reshapes):
-        _replace(reshape, *sizes[at])
+    for position, reshape in enumerate(reshapes):
+        _replace(reshape, *sizes[position])
     return True
 
 
@@ -49,52 +50,52 @@ def _sizes(module: ir.Module) -> list[tuple[list[Size], list[Size]]]:
     ranks: list[tuple[int, int]] = []
 
     def ask(function: func.FuncOp) -> list[ir.Value]:
-        found = []
+        asked = []
         for reshape in operations_named(function, "tensor.reshape"):
             source, result = reshape.operands[0], reshape.results[0]
             ranks.append((source.type.rank, result.type.rank))
             # Those inside loops say nothing at the function's end.
             if reshape.parent.name == "func.func":
-                found += [dim(source, axis) for axis in range(source.type.rank)] + _asked(reshape)
+                asked += [dim(source, axis) for axis in range(source.type.rank)] + _asked(reshape)
             else:
-                found += [index(0)] * (source.type.rank + result.type.rank)
-        return found
+                asked += [index_constant(0)] * (source.type.rank + result.type.rank)
+        return asked
 
     numbers = numbers_of(module, ask)
-    found, position = [], 0
+    sizes_of_reshapes, position = [], 0
     for before, after in ranks:
-        sizes = [_size_of(numbers, position + at) for at in range(before + after)]
+        sizes = [_size_of(numbers, position + axis) for axis in range(before + after)]
         position += before + after
-        found.append((sizes[:before], sizes[before:]))
-    return found
+        sizes_of_reshapes.append((sizes[:before], sizes[before:]))
+    return sizes_of_reshapes
 
 
 def _size_of(numbers: Numbers, position: int) -> Size:
-    at = numbers.values[position]
-    return (1, Counter([("unknown", position)])) if at is None else _factors(numbers, at)
+    step = numbers.values[position]
+    return (1, Counter([("unknown", position)])) if step is None else _factors(numbers, step)
 
 
-def _factors(numbers: Numbers, at: int) -> Size:
-    step = numbers.steps[at]
+def _factors(numbers: Numbers, position: int) -> Size:
+    step = numbers.steps[position]
     if step.name == "arith.index_cast":
         return _factors(numbers, step.operands[0])
     if step.name == "arith.muli":
-        return _product([_factors(numbers, each) for each in step.operands])
+        return _product([_factors(numbers, operand) for operand in step.operands])
     return (step.numbers[0], Counter()) if step.name == CONSTANT else (1, Counter([step]))
 
 
 def _asked(reshape: ir.Operation) -> list[ir.Value]:
     """The sizes that a reshape makes, as index values."""
     shape, result = reshape.operands[1], reshape.results[0]
-    made = None if isinstance(shape.owner, ir.Block) else shape.owner.operation
+    operation = None if isinstance(shape.owner, ir.Block) else shape.owner.operation
     sizes = []
     for axis, size in enumerate(result.type.shape):
         if size >= 0:
-            sizes.append(index(size))
-        elif made is not None and made.name == "tensor.from_elements":
-            sizes.append(_as_index(made.operands[axis]))
+            sizes.append(index_constant(size))
+        elif operation is not None and operation.name == "tensor.from_elements":
+            sizes.append(_as_index(operation.operands[axis]))
         else:
-            sizes.append(_as_index(tensor.extract(shape, [index(axis)])))
+            sizes.append(_as_index(tensor.extract(shape, [index_constant(axis)])))
     return sizes
 
 
@@ -134,20 +135,20 @@ def _groups(before: Sequence[Size], after: Sequence[Size]) -> list[Group]:
         groups.append((list(range(start[0], first)), list(range(start[1], second))))
     if not groups:
         return []
-    *exact, (last, made) = groups
+    *exact, (last, results) = groups
     return [
         *exact,
-        *_peeled(last + list(range(first, len(before))), made + list(range(second, len(after))), before, after),
+        *_peeled(last + list(range(first, len(before))), results + list(range(second, len(after))), before, after),
     ]
 
 
-def _peeled(axes: list[int], made: list[int], before: Sequence[Size], after: Sequence[Size]) -> list[Group]:
+def _peeled(axes: list[int], results: list[int], before: Sequence[Size], after: Sequence[Size]) -> list[Group]:
     """A run of axes without its last ones, as far as these are the same before and after."""
     tail: list[Group] = []
-    while len(axes) > 1 and len(made) > 1 and before[axes[-1]] == after[made[-1]]:
-        tail.insert(0, ([axes[-1]], [made[-1]]))
-        axes, made = axes[:-1], made[:-1]
-    return [(axes, made), *tail]
+    while len(axes) > 1 and len(results) > 1 and before[axes[-1]] == after[results[-1]]:
+        tail.insert(0, ([axes[-1]], [results[-1]]))
+        axes, results = axes[:-1], results[:-1]
+    return [(axes, results), *tail]
 
 
 def _product(sizes: Sequence[Size]) -> Size:
@@ -174,8 +175,8 @@ def _expanded(value: ir.Value, groups: list[list[int]], sizes: list[ir.Value], k
     source = ir.RankedTensorType.get([_size([shape[axis] for axis in group]) for group in groups], kind.element_type)
     value = value if value.type == source else tensor.cast(source, value)
     dynamic = [sizes[axis] for axis, size in enumerate(shape) if size < 0]
-    made = ir.RankedTensorType.get(shape, kind.element_type)
-    value = tensor.expand_shape(made, value, groups, dynamic, shape)
+    expanded = ir.RankedTensorType.get(shape, kind.element_type)
+    value = tensor.expand_shape(expanded, value, groups, dynamic, shape)
     return value if value.type == kind else tensor.cast(kind, value)
 
 

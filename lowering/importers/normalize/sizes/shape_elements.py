@@ -14,6 +14,7 @@ from math import prod
 
 from mlirtri.dialect.bindings.mlir import arith, ir, operations_named, tensor
 from mlirtri.lowering.mlir.cloning import inlined
+from mlirtri.lowering.mlir.linalg_builder import index_constant
 from mlirtri.lowering.sizes.size_reader import before_views
 
 MOST_ELEMENTS = 64
@@ -29,97 +30,97 @@ def rewrite(module: ir.Module) -> bool:
     for extract in operations_named(module, "tensor.extract"):
         if not isinstance(extract.results[0].type, (ir.IntegerType, ir.IndexType)):
             continue
-        places = [_number(each) for each in extract.operands[1:]]
-        if None in places or not _is_small(extract.operands[0].type):
+        indices = [_number(index) for index in extract.operands[1:]]
+        if None in indices or not _is_small(extract.operands[0].type):
             continue
         with ir.InsertionPoint(extract), extract.location:
-            found = _followed(*before_views(extract.operands[0], places), MOST_STEPS)
-        if found is not None:
-            extract.results[0].replace_all_uses_with(found)
+            element = _followed(*before_views(extract.operands[0], indices), MOST_STEPS)
+        if element is not None:
+            extract.results[0].replace_all_uses_with(element)
             extract.erase()
             is_changed = True
     return is_changed
 
 
-def _followed(value: ir.Value, place: list[int], depth: int) -> ir.Value | None:
+def _followed(value: ir.Value, indices: list[int], depth: int) -> ir.Value | None:
     """The element of a tensor at a place, made at the insertion point of what the tensor was made of; or None."""
-    made = None if isinstance(value.owner, ir.Block) else value.owner.operation
-    if made is None or depth == 0 or (rule := _RULES.get(made.name)) is None:
+    operation = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    if operation is None or depth == 0 or (rule := _RULES.get(operation.name)) is None:
         return None
-    return rule(made, place, depth - 1)
+    return rule(operation, indices, depth - 1)
 
 
-def _element(value: ir.Value, place: list[int], depth: int) -> ir.Value:
-    value, place = before_views(value, place)
-    found = _followed(value, place, depth)
-    if found is not None:
-        return found
-    return tensor.extract(value, [arith.constant(ir.IndexType.get(), at) for at in place])
+def _element(value: ir.Value, indices: list[int], depth: int) -> ir.Value:
+    value, indices = before_views(value, indices)
+    element = _followed(value, indices, depth)
+    if element is not None:
+        return element
+    return tensor.extract(value, [index_constant(index) for index in indices])
 
 
-def _of_constant(made: ir.Operation, place: list[int], depth: int) -> ir.Value | None:
-    value = made.attributes["value"]
+def _of_constant(operation: ir.Operation, indices: list[int], depth: int) -> ir.Value | None:
+    value = operation.attributes["value"]
     if not isinstance(value, ir.DenseIntElementsAttr):
         return None
-    kind = made.results[0].type
-    return arith.constant(kind.element_type, int(value[_flat(place, kind)]))
+    kind = operation.results[0].type
+    return arith.constant(kind.element_type, int(value[_flat(indices, kind)]))
 
 
-def _of_concatenation(made: ir.Operation, place: list[int], depth: int) -> ir.Value | None:
-    axis, at = made.attributes["dim"].value, 0
-    for part in made.operands:
+def _of_concatenation(operation: ir.Operation, indices: list[int], depth: int) -> ir.Value | None:
+    axis, offset = operation.attributes["dim"].value, 0
+    for part in operation.operands:
         size = part.type.shape[axis]
         if size < 0:
             return None
-        if place[axis] < at + size:
-            return _element(part, [*place[:axis], place[axis] - at, *place[axis + 1 :]], depth)
-        at += size
+        if indices[axis] < offset + size:
+            return _element(part, [*indices[:axis], indices[axis] - offset, *indices[axis + 1 :]], depth)
+        offset += size
     return None
 
 
-def _of_elements(made: ir.Operation, place: list[int], depth: int) -> ir.Value | None:
-    return made.operands[_flat(place, made.results[0].type)]
+def _of_elements(operation: ir.Operation, indices: list[int], depth: int) -> ir.Value | None:
+    return operation.operands[_flat(indices, operation.results[0].type)]
 
 
-def _flat(place: list[int], kind: ir.RankedTensorType) -> int:
+def _flat(indices: list[int], kind: ir.RankedTensorType) -> int:
     number = 0
-    for at, size in zip(place, kind.shape, strict=True):
-        number = number * size + at
+    for index, size in zip(indices, kind.shape, strict=True):
+        number = number * size + index
     return number
 
 
-def _of_generic(made: ir.Operation, place: list[int], depth: int) -> ir.Value | None:
+def _of_generic(operation: ir.Operation, indices: list[int], depth: int) -> ir.Value | None:
     """Of elementwise work the same work on the elements that it reads."""
-    maps = [each.value for each in made.attributes["indexing_maps"]]
-    body = made.regions[0].blocks[0]
-    inputs = list(made.operands)[: len(maps) - len(made.results)]
-    if len(made.results) != 1 or maps[-1] != ir.AffineMap.get_identity(len(place)):
+    maps = [attribute.value for attribute in operation.attributes["indexing_maps"]]
+    body = operation.regions[0].blocks[0]
+    inputs = list(operation.operands)[: len(maps) - len(operation.results)]
+    if len(operation.results) != 1 or maps[-1] != ir.AffineMap.get_identity(len(indices)):
         return None
-    if list(body.arguments[-1].uses) or not all(each.operation.name.startswith(_SCALARS) for each in body.operations):
+    if list(body.arguments[-1].uses) or not all(inner.operation.name.startswith(_SCALARS) for inner in body.operations):
         return None
-    read = [_read(value, each, place) for value, each in zip(inputs, maps, strict=False)]
+    read = [_read(value, mapping, indices) for value, mapping in zip(inputs, maps, strict=False)]
     if None in read:
         return None
     elements = [
-        value if not isinstance(value.type, ir.RankedTensorType) else _element(value, at, depth)
-        for value, at in zip(inputs, read, strict=True)
+        value if not isinstance(value.type, ir.RankedTensorType) else _element(value, position, depth)
+        for value, position in zip(inputs, read, strict=True)
     ]
     return inlined(body, [*elements, None])[0]
 
 
-def _read(value: ir.Value, access: ir.AffineMap, place: list[int]) -> list[int] | None:
+def _read(value: ir.Value, access: ir.AffineMap, indices: list[int]) -> list[int] | None:
     """Where a map reads at a place of the loops; None of maps that do more than choose."""
     if isinstance(value.type, ir.RankedTensorType) and not _is_small(value.type):
         return None
-    found = []
-    for each in access.results:
-        if isinstance(each, ir.AffineDimExpr):
-            found.append(place[each.position])
-        elif isinstance(each, ir.AffineConstantExpr):
-            found.append(each.value)
+    positions = []
+    for expression in access.results:
+        if isinstance(expression, ir.AffineDimExpr):
+            positions.append(indices[expression.position])
+        elif isinstance(expression, ir.AffineConstantExpr):
+            positions.append(expression.value)
         else:
             return None
-    return found
+    return positions
 
 
 def _is_small(kind: ir.RankedTensorType) -> bool:
