@@ -21,6 +21,6 @@ class Edge:
     is_fused: bool
     kind: str
     """Why, in a word: ``elementwise``, ``rows``, ``attention``, ``epilogue``, ``folded`` where it is fused; ``uses``,
-    ``output``, ``extern``, ``reduction``, ``dear``, ``product``, ``memory``, ``order``, ``axes`` where it is not."""
+    ``output``, ``extern``, ``reduction``, ``expensive``, ``product``, ``memory``, ``order``, ``axes`` where not."""
     reason: str
     """The same in a sentence."""

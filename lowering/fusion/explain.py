@@ -113,18 +113,18 @@ def _why_not(producer: ir.Operation, consumer: ir.Operation, value: ir.Value, ke
     users = _users(value)
     for operation in (producer, consumer):
         if operation.name == "func.call":
-            return "extern", f"{operation.name} is compiled elsewhere: nothing looks into it"
+            return "extern", f"{operation.name} is an external kernel, which does not fuse"
     if _reduces(producer):
-        return "reduction", "what a loop adds up is known behind the loop only; row kernels are TVM's part"
+        return "reduction", "a reduction's result is known after its loop only; TVM fuses rows later"
     if any(user.name == "func.return" for user in users):
-        return "output", "it is a result as well, and so it is stored"
+        return "output", "it is also a result of the function, and so it is stored"
     if value in kept:
-        return "dear", "it would be computed again for every element that reads it"
+        return "expensive", "each element that reads it would compute it again"
     if len(users) > 1:
         return "uses", f"{len(users)} operations read it, and each would compute it"
     if not producer.name.startswith("linalg.") or not consumer.name.startswith("linalg."):
-        return "layout", "one of both only moves elements: TVM folds it into a kernel"
-    return "axes", "the loops of both are not alike"
+        return "layout", "one of the two only moves elements: TVM folds it into a kernel"
+    return "axes", "their loop nests differ"
 
 
 def _reduces(operation: ir.Operation) -> bool:
@@ -154,5 +154,5 @@ def _edge(
     if any({first, second} <= group for group in groups):
         verdict = (True, "elementwise", "the consumer computes each element as it needs it")
     elif not any(first in group for group in groups) or not any(second in group for group in groups):
-        verdict = (True, "folded", "one of both only moved elements, is known before the run, or stands twice")
+        verdict = (True, "folded", "one of the two only moved elements, was constant, or was a duplicate")
     return Edge("fused", producer.name, consumer.name, consumer.line, *verdict)

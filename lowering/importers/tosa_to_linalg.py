@@ -18,19 +18,19 @@ from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 TO_LINALG = (
     Pass("func.func(tosa-convert-integer-type-to-signless)", "linalg has no signs"),
     Pass("func.func(tosa-optional-decompositions)", "some convolutions are products"),
-    Pass("func.func(canonicalize)", "what the decompositions left"),
-    Pass("func.func(tosa-infer-shapes)", "sizes that follow from the arguments'"),
+    Pass("func.func(canonicalize)", "dead operations of the decompositions"),
+    Pass("func.func(tosa-infer-shapes)", "sizes that follow from those of the arguments"),
     Pass("func.func(tosa-make-broadcastable)", "operands of one rank"),
     Pass("func.func(tosa-to-linalg-named)", "convolutions, products and pools keep their names"),
-    Pass("func.func(canonicalize)", "what the named operations left"),
+    Pass("func.func(canonicalize)", "dead operations of the lowering to named operations"),
     Pass("func.func(tosa-layerwise-constant-fold)", "constants of weights are transposed now"),
     Pass("func.func(tosa-make-broadcastable)", "operands of one rank, also of what was folded"),
     Pass("func.func(tosa-to-linalg)", "the others become structured operations"),
     Pass("func.func(tosa-to-tensor)", "padding, slices and concatenations"),
     Pass("func.func(tosa-to-scf)", "loops and branches"),
-    Pass("func.func(tosa-to-arith{include-apply-rescale=true})", "constants, and the scaling of quantised numbers"),
+    Pass("func.func(tosa-to-arith{include-apply-rescale=true})", "constants, and the scaling of quantised values"),
     Pass("tosa-to-mlprogram", "variables are globals"),
-    Pass("canonicalize", "what the lowering made for nobody"),
+    Pass("canonicalize", "dead operations of the lowering"),
 )
 
 

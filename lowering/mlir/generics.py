@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mlirtri.dialect.bindings.mlir import arith, ir, linalg, tensor
+from mlirtri.dialect.bindings.mlir import ir, linalg, tensor
 from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.mlir.reading import used_dimensions
 

@@ -25,11 +25,11 @@ from mlirtri.lowering.sizes.size_reader import SizeReader
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 TO_ARGUMENTS = (
-    Pass("canonicalize", "sizes of arrays become those of what they are made of"),
+    Pass("canonicalize", "sizes of results become sizes of operands"),
     Pass("cse", "equal sizes are computed once"),
-    Pass("resolve-ranked-shaped-type-result-dims", "sizes of results are said by operands"),
-    Pass("resolve-shaped-type-result-dims", "the same for operations that say all sizes at once"),
-    Pass("canonicalize", "what only computed elements is dead"),
+    Pass("resolve-ranked-shaped-type-result-dims", "shapes of results become arithmetic on those of operands"),
+    Pass("resolve-shaped-type-result-dims", "the same for operations that reify whole shapes"),
+    Pass("canonicalize", "computations of elements are dead"),
     Pass("int-range-optimizations", "sizes are not negative"),
     Pass("canonicalize", "comparisons that are decided fold away"),
     Pass("cse", "equal sizes are computed once"),
@@ -212,7 +212,7 @@ def _program(numbers: Numbers, asked: _Asked) -> SizeProgram:
             raise UnsupportedOperationError(
                 f"the size of axis {axis} of result {result} depends on the arguments' elements",
                 place,
-                help="return an array of the largest size it can have, and the number of its elements that count",
+                help="return a tensor of the largest possible size, and the number of valid elements",
             )
         sizes.append((result, axis, step))
     conditions: dict[Condition, None] = {}
@@ -245,9 +245,9 @@ def _refuse_unless_guarded(why: str, span: Span | None) -> None:
     """Of what depends on elements only slices are kept inside by the program itself (`import_slices`)."""
     if why not in GUARDED:
         raise UnsupportedOperationError(
-            f"the sizes that {why} works on depend on the arguments' elements, and nothing says that they fit",
+            f"the sizes that {why} works on depend on the arguments' elements, and are not known to match",
             span,
-            help="compare them in the program before, or compute on arrays of the largest size",
+            help="compare them in the program before, or compute on tensors of the largest size",
         )
 
 

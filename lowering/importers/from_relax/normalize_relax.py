@@ -67,7 +67,7 @@ def _with_one_entry(mod: IRModule, entry: str) -> IRModule:
         if not called:
             return _alone(mod, entry, function)
         function = function.inline_functions({callee: others[callee] for callee in called})
-    raise UnsupportedOperationError(f"what the Relax function {name!r} calls has no end", help="write it as operators")
+    raise UnsupportedOperationError(f"what the Relax function {name!r} calls never ends", help="write it as operators")
 
 
 def _called(function: relax.Function, others: dict[str, relax.Function]) -> list[str]:
@@ -96,7 +96,7 @@ def _with_known_shapes(mod: IRModule, shapes: Mapping[str, Sequence[int]]) -> IR
         if parameter.name in shapes:
             _learn_sizes(parameter, shapes[parameter.name], known)
     if unknown := [name for name in shapes if name not in {parameter.name for parameter in function.params}]:
-        raise ArgumentMismatchError(f"shapes names {unknown[0]!r}, which is no parameter")
+        raise ArgumentMismatchError(f"shapes names {unknown[0]!r}, which is not a parameter")
     return _updated(mod, callee, function.bind_symbolic_vars(known)) if known else mod
 
 
@@ -135,8 +135,8 @@ def _checked_updates(mod: IRModule) -> IRModule:
             )
             if not is_own or not is_returned:
                 raise UnsupportedOperationError(
-                    f"{binding.var.name} is computed in place of a value that is no argument of the function",
-                    help="let it have memory of its own: call_tir in the place of call_tir_inplace",
+                    f"{binding.var.name} is computed in place of a value that is not an argument of the function",
+                    help="give it its own memory: call_tir instead of call_tir_inplace",
                 )
     return mod
 
@@ -155,7 +155,7 @@ def _with_bound_parameters(mod: IRModule, context: CompileContext) -> IRModule:
     for parameter in function.params:
         if not isinstance(parameter.ty, (relax.TensorType, tvm_ir.PrimType)):
             raise UnsupportedOperationError(
-                f"the parameter {parameter.name} of a Relax function is no tensor", help="pass its parts one by one"
+                f"the parameter {parameter.name} of a Relax function is not a tensor", help="pass its parts one by one"
             )
     constants: dict[str, Any] = {}
 

@@ -140,7 +140,7 @@ def _while(frame: Frame, loop: tirx.While) -> None:
 def _block(frame: Frame, realize: SBlockRealize) -> None:
     block = realize.block
     if block.match_buffers:
-        raise UnsupportedOperationError("a block that matches parts of buffers has no counterpart in linalg")
+        raise UnsupportedOperationError("a block with match_buffer has no counterpart in linalg")
     for axis, value in zip(block.iter_vars, realize.iter_values, strict=True):
         frame.scalars.indices[axis.var] = frame.scalars.index(value)
         frame.analyzer.bind(axis.var, Range(axis.dom.min, axis.dom.extent), True)

@@ -49,8 +49,8 @@ class Frame:
         """Give the variables in a buffer's shape their values."""
         if len(buffer.strides or ()):
             raise UnsupportedOperationError(
-                f"the buffer {buffer.name} says its strides",
-                help="tensors of linalg lie in order: leave the strides out",
+                f"the buffer {buffer.name} has strides",
+                help="tensors of linalg are contiguous: leave the strides out",
             )
         for size, known in zip(buffer.shape, sizes, strict=True):
             if isinstance(size, tirx.Var) and size not in self.scalars.indices:
@@ -110,7 +110,7 @@ class Frame:
     def run_plain_block(self, block: Any) -> None:
         """A block without axes: its memory, and what it does."""
         if block.match_buffers:
-            raise UnsupportedOperationError("a block that matches parts of buffers has no counterpart in linalg")
+            raise UnsupportedOperationError("a block with match_buffer has no counterpart in linalg")
         for buffer in block.alloc_buffers:
             self.allocate(buffer)
         self.run(block.body)

@@ -33,7 +33,7 @@ from mlirtri.lowering.toolchain.tvm_passes import Pass as TvmPass
 from mlirtri.lowering.toolchain.tvm_passes import relax_functions, run_pass, span_of
 
 CLEANING = (
-    Pass("canonicalize", "TIR computes every index anew"),
+    Pass("canonicalize", "TIR computes every index again"),
     Pass("cse", "and every size"),
 )
 Value = ir.Value | list["Value"]
@@ -127,7 +127,7 @@ class _Function:
 
     def sizes_of(self, kind: Any) -> list[Size]:
         if kind.shape is None:
-            raise UnsupportedOperationError("a tensor whose shape nothing tells")
+            raise UnsupportedOperationError("a tensor of unknown shape")
         return [self.size(size) for size in sizes_in(kind)]
 
     def _no_load(self, buffer: Any, _: Sequence[Any]) -> ir.Value:

@@ -25,7 +25,7 @@ def sizes_in(kind: Any) -> list[Any]:
     if isinstance(kind.shape, relax.ShapeExpr):
         return list(kind.shape.values)
     if kind.ndim < 0:
-        raise UnsupportedOperationError("a tensor whose rank nothing tells")
+        raise UnsupportedOperationError("a tensor of unknown rank")
     return [None] * kind.ndim
 
 

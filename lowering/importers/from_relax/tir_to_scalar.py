@@ -159,7 +159,7 @@ class Scalars:
         if node in self.variables:
             return self.variables[node]
         if node not in self.indices:
-            raise UnsupportedOperationError(f"the TIR variable {node.name} is defined nowhere")
+            raise UnsupportedOperationError(f"the TIR variable {node.name} is not defined")
         return arith.index_cast(mlir_type(dtype_of(node)), self.indices[node])
 
     def _binary(self, kind: str, node: Any) -> ir.Value:

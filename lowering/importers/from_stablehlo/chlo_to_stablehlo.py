@@ -15,16 +15,14 @@ from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.toolchain.isolated_passes import run_isolated
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_rewrite
 
-COMPOSITES = (
-    Pass("func.func(stablehlo-legalize-composite-to-call)", "a composite operation names the function that it means"),
-)
+COMPOSITES = (Pass("func.func(stablehlo-legalize-composite-to-call)", "a composite operation calls its decomposition"),)
 SIMPLER = (
     Pass("func.func(chlo-legalize-to-stablehlo)", "functions such as erf become formulas"),
-    Pass("func.func(stablehlo-legalize-deprecated-ops)", "older spellings become those that are lowered"),
+    Pass("func.func(stablehlo-legalize-deprecated-ops)", "deprecated operations become those that are lowered"),
     Pass("func.func(shape-legalize-to-stablehlo)", "sizes are tensors too"),
-    Pass("stablehlo-refine-shapes", "sizes that follow from the arguments'"),
+    Pass("stablehlo-refine-shapes", "sizes that follow from those of the arguments"),
     Pass("func.func(stablehlo-canonicalize-dynamism)", "operations whose sizes are constants are static"),
-    Pass("func.func(canonicalize)", "what nobody needs is no reason to refuse"),
+    Pass("func.func(canonicalize)", "dead operations are no reason to refuse"),
 )
 FOREIGN = ("mhlo.", "jax.", "sdy.", "xla.", "tf.", "stablehlo.", "mosaic.")
 """Whose attributes say nothing to these pipelines."""

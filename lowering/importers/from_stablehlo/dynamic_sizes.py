@@ -67,7 +67,7 @@ def _is_list(operation: ir.Operation) -> bool:
 
 
 def _assert(operation: ir.Operation) -> None:
-    message = "the sizes of the arguments do not fit"
+    message = "the sizes of the arguments do not match"
     if "error_message" in operation.attributes:
         # The message refers to its numbers, which nobody fills in, by number.
         said = ir.StringAttr(operation.attributes["error_message"]).value

@@ -209,9 +209,9 @@ def inline_scalars(block: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Va
             _RULES[operation.name](operation, known)
         elif operation.regions or any(isinstance(result.type, ir.ShapedType) for result in operation.results):
             raise UnsupportedOperationError(
-                f"{operation.name} in a region that computes one element of others is not lowered to linalg",
+                f"{operation.name} in a region that compares or combines elements is not lowered to linalg",
                 span_of(operation.location),
-                help="compare or combine elements by operations of scalars",
+                help="compare or combine elements by scalar operations",
             )
         else:
             _clone(operation, known)

@@ -20,8 +20,8 @@ from mlirtri.lowering.toolchain.mlir_passes import Pass, run_rewrite
 TO_LINALG = (
     Pass("stablehlo-legalize-to-linalg", "operations on tensors become structured ones"),
     Pass("stablehlo-convert-to-signless", "linalg has no signs"),
-    Pass("reconcile-unrealized-casts", "between the two of them"),
-    Pass("canonicalize", "what the lowering made for nobody"),
+    Pass("reconcile-unrealized-casts", "casts between signed and signless types"),
+    Pass("canonicalize", "dead operations of the lowering"),
 )
 DIALECTS = ("stablehlo", "chlo", "vhlo", "shape")
 

@@ -1,10 +1,10 @@
-"""`cf.assert` of an imported program becomes a check: a result of rank 0 that is true where the assertion failed.
+"""Lower `cf.assert` of an imported program to checks: results of rank 0 that are true where the assertion failed.
 
-Takes a module of one function, with assertions at its top, in loops and branches, and in the bodies of structured
-operations. Gives it with a result more for each message, whose attribute says what to raise (`imports.py`): no pipeline
-needs a way to stop in the middle. Loops and branches hand on whether an assertion failed in them. A structured
-operation loses its assertions to another one, which runs over the loops that the condition depends on and no others.
-Refuses assertions that are certain to fail, and those on what a reduction has accumulated.
+Takes a module of one function, with assertions at its top level, in loops and branches, and in the bodies of structured
+operations. Gives it with one more result per message, whose attribute says what to raise after the call: no pipeline
+needs a way to stop in the middle. Loops and branches yield whether an assertion failed in them. The assertions of a
+structured operation move to a second one, a reduction over only those loops that the condition depends on.
+Refuses assertions that always fail, and assertions on the accumulator of a reduction.
 
     linalg.generic { cf.assert %c, "m"; … }   ──►   %failed = linalg.generic { ori %acc, not %c }; linalg.generic { … }
 """
@@ -27,21 +27,21 @@ from mlirtri.lowering.mlir.reading import used_dimensions
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 MOST_CHECKS = 8
-"""Messages with a result of their own; further ones share the last."""
+"""The number of messages with a result of their own; all others share the last one."""
 FOLD = (
-    Pass("canonicalize", "assertions that are known to hold are no more"),
-    Pass("cse", "what is asserted twice is asserted once"),
+    Pass("canonicalize", "assertions that hold fold away"),
+    Pass("cse", "equal assertions become one"),
 )
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What becomes of an assertion: a value of its block that is true where it failed."""
+    """A failed assertion: an i1 of its block that is true where the assertion failed."""
 
     value: ir.Value
     message: str
     span: Span | None
-    """The place of the first assertion with this message."""
+    """The position of the first assertion with this message."""
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
@@ -66,7 +66,7 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
 
 
 def _attributes(failure: Failure) -> dict[str, ir.Attribute]:
-    """What the result says that is this failure."""
+    """Return the result attributes of a failure: the error to raise, and its source position."""
     attributes = {CHECK: ir.StringAttr.get(f"{ProgramAssertionError.__name__}: {failure.message}")}
     return attributes | ({PLACE: ir.StringAttr.get(str(failure.span))} if failure.span else {})
 
@@ -89,7 +89,7 @@ def _as_tensor(value: ir.Value, kind: ir.Type) -> ir.Value:
 
 
 def _failures_in(block: ir.Block) -> list[Failure]:
-    """Take the assertions out of `block`: one failure per message, known before its terminator."""
+    """Erase the assertions of `block` and return one failure per message, as values that dominate its terminator."""
     failures: list[Failure] = []
     for operation in [operation.operation for operation in block.operations]:
         if operation.name == "cf.assert":
@@ -110,7 +110,7 @@ def _failure(operation: ir.Operation) -> Failure:
 
 
 def _failures_of(operation: ir.Operation) -> list[Failure]:
-    """The failures of what `operation` does inside, as values that it has in its own block."""
+    """Return the failures inside of `operation` as values of the block that holds it."""
     if operation.name.startswith("linalg."):
         return _failures_of_structured(operation if operation.name == "linalg.generic" else generalize(operation))
     if (carry := _REGION_RULES.get(operation.name)) is None:
@@ -129,7 +129,7 @@ def _value_for(message: str, failures: Sequence[Failure]) -> ir.Value | None:
 
 
 def _merged(failures: Sequence[Failure]) -> list[Failure]:
-    """One failure per message, at the insertion point."""
+    """Combine failures of one message by `arith.ori`, at the insertion point."""
     merged: dict[str, Failure] = {}
     for failure in failures:
         known = merged.get(failure.message, failure)
@@ -139,7 +139,7 @@ def _merged(failures: Sequence[Failure]) -> list[Failure]:
 
 
 def _shared(failures: list[Failure]) -> list[Failure]:
-    """Few failures: those beyond `MOST_CHECKS` have a message in common."""
+    """Limit the failures to `MOST_CHECKS`: those beyond it share one message."""
     if len(failures) <= MOST_CHECKS:
         return failures
     own, rest = failures[: MOST_CHECKS - 1], failures[MOST_CHECKS - 1 :]
@@ -157,7 +157,7 @@ def _bool() -> ir.Type:
 
 
 def _failures_of_structured(operation: ir.Operation) -> list[Failure]:
-    """Each failure of the body as one over all of its elements."""
+    """Return the failures of a structured operation's body, each reduced over all its iterations."""
     body = operation.regions[0].blocks[0]
     failures = _failures_in(body)
     with ir.InsertionPoint(operation), operation.location:
@@ -166,7 +166,7 @@ def _failures_of_structured(operation: ir.Operation) -> list[Failure]:
 
 
 def _over_all_elements(operation: ir.Operation, failed: ir.Value) -> ir.Value | None:
-    """Whether `failed`, a value of the body, is true of any element; None where there is no element."""
+    """Return whether `failed`, a value of the body, is true in any iteration; None without iterations."""
     loops = _Loops(operation)
     steps = leading_to(loops.body, [failed])
     used = {value for step in steps for value in needed_by(step)} | {failed}
@@ -175,7 +175,7 @@ def _over_all_elements(operation: ir.Operation, failed: ir.Value) -> ir.Value | 
     kept = sorted(_indexed(steps).union(*(used_dimensions(loops.maps[position]) for position in read)))
     if any(loops.size(loop) == 0 for loop in range(loops.count) if loop not in kept):
         return None
-    extents = [loop for loop in kept if not any(_walks(loops.maps[position], loop) for position in read)]
+    extents = [loop for loop in kept if not any(_is_indexed_by(loops.maps[position], loop) for position in read)]
     inputs = [*(loops.operands[position] for position in read), *(loops.extent(loop) for loop in extents)]
     renumbered = _renumbering(loops.count, kept)
     maps = [
@@ -197,7 +197,7 @@ def _over_all_elements(operation: ir.Operation, failed: ir.Value) -> ir.Value | 
 
 
 class _Loops:
-    """A structured operation seen as loops: which operand is read where."""
+    """The loops of a structured operation and the operands that they read."""
 
     def __init__(self, operation: ir.Operation):
         self.operation = operation
@@ -209,17 +209,17 @@ class _Loops:
         self.count = len(self.reduces)
 
     def size(self, loop: int) -> int | ir.Value:
-        """The extent of a loop; raises `UnsupportedOperationError` where no operand has it as an axis."""
+        """Return the extent of a loop; raises `UnsupportedOperationError` where no operand has it as an axis."""
         for operand, mapping in zip(self.operands, self.maps, strict=True):
             for axis, index in enumerate(mapping.results):
                 if isinstance(index, ir.AffineDimExpr) and index.position == loop:
                     return size_of(operand, axis)
         raise UnsupportedOperationError(
-            "an assertion in a loop whose extent is no size of an operand", span_of(self.operation.location)
+            "an assertion in a loop whose extent is not the size of an operand", span_of(self.operation.location)
         )
 
     def extent(self, loop: int) -> ir.Value:
-        """A tensor that nobody reads, as long as the loop."""
+        """Return a tensor of the loop's extent, which carries the size and is never read."""
         size = self.size(loop)
         return tensor.empty([size if isinstance(size, int) else index_value(size)], _bool())
 
@@ -231,12 +231,12 @@ class _Loops:
 
 
 def _indexed(steps: Sequence[ir.Operation]) -> set[int]:
-    """The loops whose counters are read."""
+    """Return the loops whose `linalg.index` is read."""
     inner = (inner for step in steps for inner in all_operations_in(step))
     return {index.attributes["dim"].value for index in inner if index.name == "linalg.index"}
 
 
-def _walks(mapping: ir.AffineMap, loop: int) -> bool:
+def _is_indexed_by(mapping: ir.AffineMap, loop: int) -> bool:
     return any(isinstance(index, ir.AffineDimExpr) and index.position == loop for index in mapping.results)
 
 
@@ -245,7 +245,7 @@ def _along(kept: Sequence[int], loop: int) -> ir.AffineMap:
 
 
 def _renumbering(count: int, kept: Sequence[int]) -> ir.AffineMap:
-    """From the kept loops to all; the others stand at 0, and nothing asks for them."""
+    """Return the map from the kept loops to all loops; the others, which nothing reads, are 0."""
     expressions = [ir.AffineDimExpr.get(kept.index(loop)) if loop in kept else None for loop in range(count)]
     return ir.AffineMap.get(len(kept), 0, [expression or ir.AffineConstantExpr.get(0) for expression in expressions])
 
@@ -269,8 +269,8 @@ Rule = Callable[[ir.Operation, Sequence[Bits], int], list[ir.Value]]
 
 
 def _branch(operation: ir.Operation, groups: Sequence[Bits], count: int) -> list[ir.Value]:
-    """Each arm hands on its own bits; an arm that is missing fails nothing."""
-    extended = _with_more(operation, [], count)
+    """Yield the bits of each arm; a missing arm yields false."""
+    extended = _extended(operation, [], count)
     for region, new, bits in zip(operation.regions, extended.regions, groups, strict=True):
         if not region.blocks:
             new.blocks.append()
@@ -279,31 +279,31 @@ def _branch(operation: ir.Operation, groups: Sequence[Bits], count: int) -> list
             continue
         region.blocks[0].append_to(new)
         _yield_also(new.blocks[0], bits)
-    return _replaced_by(operation, extended)
+    return _replace_extended(operation, extended)
 
 
 def _counted_loop(operation: ir.Operation, groups: Sequence[Bits], count: int) -> list[ir.Value]:
-    extended = _with_more(operation, _falses(operation, count), count)
+    extended = _extended(operation, _false_bits(operation, count), count)
     operation.regions[0].blocks[0].append_to(extended.regions[0])
     block = extended.regions[0].blocks[0]
     _yield_also(block, groups[0], _more_arguments(block, count))
-    return _replaced_by(operation, extended)
+    return _replace_extended(operation, extended)
 
 
 def _while_loop(operation: ir.Operation, groups: Sequence[Bits], count: int) -> list[ir.Value]:
-    """The condition runs once more than the body: it hands on what failed in it too."""
-    extended = _with_more(operation, _falses(operation, count), count)
+    """Carry the bits through both regions: the condition runs once more than the body and may fail, too."""
+    extended = _extended(operation, _false_bits(operation, count), count)
     for region, new, bits in zip(operation.regions, extended.regions, groups, strict=True):
         region.blocks[0].append_to(new)
         _yield_also(new.blocks[0], bits, _more_arguments(new.blocks[0], count))
-    return _replaced_by(operation, extended)
+    return _replace_extended(operation, extended)
 
 
 _REGION_RULES: dict[str, Rule] = {"scf.if": _branch, "scf.for": _counted_loop, "scf.while": _while_loop}
 
 
-def _with_more(operation: ir.Operation, operands: Sequence[ir.Value], count: int) -> ir.Operation:
-    """The same operation with operands and `count` results more, its regions empty."""
+def _extended(operation: ir.Operation, operands: Sequence[ir.Value], count: int) -> ir.Operation:
+    """Return the same operation with more operands and `count` more results, its regions empty."""
     bit = ir.IntegerType.get_signless(1)
     return ir.Operation.create(
         operation.name,
@@ -316,8 +316,8 @@ def _with_more(operation: ir.Operation, operands: Sequence[ir.Value], count: int
     )
 
 
-def _replaced_by(operation: ir.Operation, extended: ir.Operation) -> list[ir.Value]:
-    """The results that came to it, after `made` took the place of `operation`."""
+def _replace_extended(operation: ir.Operation, extended: ir.Operation) -> list[ir.Value]:
+    """Replace `operation` by `extended` and return the additional results."""
     count = len(operation.results)
     for old, new in zip(operation.results, list(extended.results)[:count], strict=True):
         old.replace_all_uses_with(new)
@@ -331,7 +331,7 @@ def _more_arguments(block: ir.Block, count: int) -> list[ir.Value]:
 
 
 def _yield_also(block: ir.Block, bits: Bits, before: Bits = ()) -> None:
-    """Let the terminator hand on `bits` as well, or-ed to what was so `before`."""
+    """Add `bits` to the operands of the block's terminator, or-ed with the values that were carried in."""
     end = terminator(block)
     with ir.InsertionPoint(end), end.location:
         earlier = list(before) or [None] * len(bits)
@@ -346,7 +346,7 @@ def _either(first: ir.Value | None, second: ir.Value | None) -> ir.Value:
     return arith.ori(first, second)
 
 
-def _falses(operation: ir.Operation, count: int) -> list[ir.Value]:
+def _false_bits(operation: ir.Operation, count: int) -> list[ir.Value]:
     with ir.InsertionPoint(operation), operation.location:
         return [_false() for _ in range(count)]
 

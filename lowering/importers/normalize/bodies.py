@@ -1,14 +1,14 @@
-"""The bodies of imported operations become straight lines, and reads of single elements stay inside their tensors.
+"""Simplify the bodies of structured operations to straight-line code, and clamp the indices of element accesses.
 
 Takes a module of `linalg` on tensors. Gives it, in place, with
 
-* the index of every `tensor.extract` and `tensor.insert` clamped to its tensor, where its bounds do not tell that it is
-  inside: a program that is wrong may get any element, but no other memory is read or written;
-* `scf.if` inside bodies as `arith.select` of both arms, which neither trap nor read outside of anything;
-* the loops over which an output is accumulated called reductions, and accumulators the first operand of what adds to
-  them, as TVM's schedules want it.
+* the indices of every `tensor.extract` and `tensor.insert` clamped to the tensor, unless value ranges prove them in
+  bounds: a wrong program may get any element of its tensors, but never reads or writes other memory;
+* `scf.if` inside of bodies as `arith.select` of both arms, which neither trap nor read out of bounds;
+* the loops that an output is accumulated over marked as reductions, and accumulators as the first operand of the
+  operation that adds to them, as TVM's schedules expect.
 
-Leaves loops inside bodies, whose functions are compiled as imperative ones. Refuses nothing.
+Leaves loops inside of bodies: such functions are compiled as imperative ones. Refuses nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mlirtri.lowering.mlir.index_bounds import bounds_of
 from mlirtri.lowering.mlir.linalg_builder import index_constant
 
 PURE = ("arith.", "math.", "complex.", "affine.", "tensor.extract", "tensor.dim", "linalg.index")
-"""What may be evaluated where its result is not wanted, once arithmetic is total and indices are clamped."""
+"""Operations that may run speculatively once arithmetic is total and indices are clamped."""
 
 COMMUTATIVE = frozenset({
     "arith.addf", "arith.addi", "arith.mulf", "arith.muli", "arith.maximumf", "arith.minimumf", "arith.maxsi",
@@ -30,26 +30,26 @@ COMMUTATIVE = frozenset({
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
-    """Straighten the bodies of `module`, in place."""
+    """Simplify all bodies of `module`, in place."""
     for operation in operations_named(module, "tensor.extract"):
         with ir.InsertionPoint(operation), operation.location:
-            _stay_inside(operation, first=1)
+            _clamp_indices(operation, first=1)
     for operation in operations_named(module, "tensor.insert"):
         with ir.InsertionPoint(operation), operation.location:
-            _stay_inside(operation, first=2)
+            _clamp_indices(operation, first=2)
     for generic in operations_named(module, "linalg.generic"):
-        _name_reductions(generic)
+        _mark_reductions(generic)
         _accumulators_first(generic)
     for branch in reversed(operations_named(module, "scf.if")):
         if _is_in_body(branch) and _is_pure(branch):
             _flatten(branch)
 
 
-def _stay_inside(operation: ir.Operation, first: int) -> None:
+def _clamp_indices(operation: ir.Operation, first: int) -> None:
     """Clamp the indices of an access, which are its operands from `first` on."""
     whole = operation.operands[first - 1]
     if 0 in list(whole.type.shape):
-        # There is nothing to read, and nowhere to write.
+        # A tensor without elements: there is nothing to read or write.
         value = whole if first > 1 else _any_element(whole.type.element_type)
         if value is not None:
             operation.results[0].replace_all_uses_with(value)
@@ -71,22 +71,22 @@ def _any_element(kind: ir.Type) -> ir.Value | None:
     return None if isinstance(kind, ir.ComplexType) else number(kind, 0)
 
 
-def _name_reductions(generic: ir.Operation) -> None:
-    """A loop that some output does not name runs over the same elements again: its turns have an order."""
+def _mark_reductions(generic: ir.Operation) -> None:
+    """Mark loops that an output is not indexed by as reductions: their iterations update the same elements in order."""
     maps = [attribute.value for attribute in generic.attributes["indexing_maps"]]
     named = [
         {expression.position for expression in mapping.results if isinstance(expression, ir.AffineDimExpr)}
         for mapping in maps[len(maps) - len(generic.results) :]
     ]
     kinds = list(generic.attributes["iterator_types"])
-    named_kinds = [ir.Attribute.parse(REDUCTION) if any(loop not in loops for loops in named) else kind
+    iterators = [ir.Attribute.parse(REDUCTION) if any(loop not in loops for loops in named) else kind
              for loop, kind in enumerate(kinds)]  # fmt: skip
-    if named_kinds != kinds and generic.results:
-        generic.attributes["iterator_types"] = ir.ArrayAttr.get(named_kinds)
+    if iterators != kinds and generic.results:
+        generic.attributes["iterator_types"] = ir.ArrayAttr.get(iterators)
 
 
 def _accumulators_first(generic: ir.Operation) -> None:
-    """``x + accumulator`` becomes ``accumulator + x``."""
+    """Swap ``x + accumulator`` to ``accumulator + x``."""
     block = generic.regions[0].blocks[0]
     accumulators = list(block.arguments)[len(block.arguments) - len(generic.results) :]
     for inner in block.operations:
@@ -115,7 +115,7 @@ def _is_pure(branch: ir.Operation) -> bool:
 
 
 def _flatten(branch: ir.Operation) -> None:
-    """Put both arms before the branch, and select what they yield."""
+    """Move the operations of both arms before the branch and select between the yielded values."""
     condition, ends = branch.operands[0], []
     for region in branch.regions:
         for block in region.blocks:

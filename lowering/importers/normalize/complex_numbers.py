@@ -1,8 +1,8 @@
-"""Upstream's complex operations become arithmetic on parts: of numbers, in bodies and outside of them.
+"""Lower the `complex` dialect to arithmetic on real and imaginary parts, in bodies and outside of them.
 
 Takes a module with operations of the dialect `complex`. Gives it, in place, with `complex.create`, `complex.re` and
-`complex.im` alone, by the algorithms of `dialect.complex_arithmetic`, which are NumPy's. Fast-math flags and the chosen
-way of dividing change nothing. Refuses elements that NumPy has no complex numbers of.
+`complex.im` alone, by NumPy's algorithms (`dialect/scalar/complex_arithmetic.py`). Fast-math flags and the
+`complex_range` of divisions are ignored. Refuses element types that NumPy has no complex dtype for.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir.generics import generalize
 
 KEPT = ("complex.create", "complex.re", "complex.im")
-"""What later rooms read."""
+"""The operations that later stages take."""
 
 
 def rewrite(module: ir.Module, _context: CompileContext) -> None:
-    """Replace every other operation of the dialect; raises `UnsupportedOperationError`."""
-    # A named operation has the body that its name says; one on parts is a generic.
+    """Replace all other operations of the dialect, in place; raises `UnsupportedOperationError`."""
+    # A named operation implies its body: on parts it has to be a generic.
     for named in operations_named(module, "linalg.*"):
         if named.name != "linalg.generic" and any(
             inner.name.startswith("complex.") for inner in all_operations_in(named)
@@ -58,7 +58,7 @@ def _scalar(value: ir.Value) -> Scalar:
 def _dtype(kind: ir.Type) -> DType:
     dtype = find_dtype(str(kind))
     if dtype is None:
-        raise UnsupportedOperationError(f"numbers of type {kind}", help="use complex<f32> or complex<f64>")
+        raise UnsupportedOperationError(f"elements of type {kind}", help="use complex<f32> or complex<f64>")
     return dtype
 
 
@@ -72,7 +72,7 @@ def _constant(operation: ir.Operation) -> ir.Value:
 
 
 def _bitcast(operation: ir.Operation) -> ir.Value:
-    """Between a complex number and an integer of as many bits: the real part is the low half."""
+    """Bitcast between a complex number and an integer of the same width: the real part is the low half."""
     [source], kind = operation.operands, operation.results[0].type
     if source.type == kind:
         return source
@@ -107,7 +107,7 @@ def _angle(z: Scalar) -> Scalar:
 
 
 def _atan2(y: Scalar, x: Scalar) -> Scalar:
-    """-i log((x + iy) / √(x² + y²)), of both scaled alike: squares neither overflow nor vanish."""
+    """Return -i log((x + iy) / √(x² + y²)), of scaled operands: squares neither overflow nor underflow."""
     sizes = [scalar.absolute(part) for z in (y, x) for part in scalar.parts(z)]
     factor, _ = algorithms.scaling(scalar.maximum(*sizes[:2]), scalar.maximum(*sizes[2:]), root=1)
     y, x = algorithms.scaled(y, factor), algorithms.scaled(x, factor)

@@ -1,13 +1,12 @@
-"""Large constants of an imported function become bound parameters: arguments whose tensors the program holds.
+"""Turn large constants of an imported function into bound parameters: arguments whose tensors the program holds.
 
     %w = arith.constant dense<"0x…"> : tensor<1000xf32>     ──►  dense_resource<w>, and params["w"]
     %w = arith.constant dense_resource<w> : …               ──►  an argument {mlirtri.bound = "w"}
 
-The first arrow runs when a program is read, so that its text is small from then on (`take_constants`), and again in the
-room, for what an upstream conversion has made; the second is the room's. Takes a module, and the data of its resources.
-Gives an argument for each tensor that has more than `LARGEST_LITERAL` elements and is no splat, equal ones once; long
-splats are filled at run time.
-Refuses resources that were printed without their data.
+The first rewrite runs when a program is read, so that its text stays small (`take_constants`), and again in this stage
+for constants that upstream conversions have created; the second is this stage's own. Takes a module, and the data of
+its resources. Gives one argument for each distinct tensor that has more than `LARGEST_LITERAL` elements and is no
+splat; long splats are filled at run time. Refuses resources that were printed without their data.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ from mlirtri.lowering.mlir.attributes import BOUND, argument_attributes, result_
 from mlirtri.lowering.mlir.constants import odd_constant, operation_constant, resource_constant, resource_key
 
 LARGEST_LITERAL = 64
-"""Elements of a constant that stays in the text."""
+"""The most elements of a constant that stays a literal."""
 LARGEST_SPLAT = 1 << 16
-"""Elements of a constant of equal elements that stays one."""
+"""The most elements of a splat that stays a constant."""
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
     """Move the large constants of the only function into `context.params`."""
     take_constants(module, context.params)
     for constant in operations_named(module, "arith.constant"):
-        _fill_instead(constant)
+        _replace_long_splat(constant)
     [function] = public_functions(module)
     arguments, bound = argument_attributes(function), {}
     for constant in operations_named(module, "arith.constant"):
@@ -55,8 +54,8 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
     set_signature(function, arguments, result_attributes(function))
 
 
-def _fill_instead(constant: ir.Operation) -> None:
-    """Make a splat of many elements when it is needed: later rooms and LLVM would write out each of them."""
+def _replace_long_splat(constant: ir.Operation) -> None:
+    """Replace a long splat by `linalg.fill`: later stages and LLVM would write out every element."""
     kind = constant.results[0].type
     if not isinstance(kind, ir.RankedTensorType) or prod(kind.shape) <= LARGEST_SPLAT:
         return
@@ -75,9 +74,10 @@ def take_constants(
     resources: Mapping[str, bytes] | None = None,
     operations: Sequence[str] = ("arith.constant",),
 ) -> None:
-    """Move large constants into `params`; the module names them as ``dense_resource<name>``.
+    """Move large constants into `params` and leave ``dense_resource<name>`` in their place.
 
-    `operations` are the kinds whose attribute ``value`` is looked at; `resources` has the data of resources by key.
+    `operations` are the names of the operations whose attribute ``value`` is read; `resources` has the data by key.
+    Raises `ParseError` for a resource without data.
     """
     known: dict[Any, ir.Attribute] = {}
     for operation in all_operations(module):
@@ -87,13 +87,13 @@ def take_constants(
             if operation.name == "arith.constant" and holder(kind.element_type) is not None:
                 if prod(kind.shape) <= LARGEST_LITERAL or _is_splat(operation):
                     continue
-                operation = _held(operation, kind)
+                operation = _stored_wider(operation, kind)
                 kind = operation.results[0].type
-            _take(operation, kind, params, resources or {}, known)
+            _move(operation, kind, params, resources or {}, known)
 
 
-def _held(operation: ir.Operation, kind: ir.RankedTensorType) -> ir.Operation:
-    """The same constant in a type of memory, narrowed where it is used."""
+def _stored_wider(operation: ir.Operation, kind: ir.RankedTensorType) -> ir.Operation:
+    """Return the same constant in the wider integer type that stores it, truncated where it is used."""
     wide = ir.RankedTensorType.get(kind.shape, holder(kind.element_type))
     with ir.InsertionPoint(operation), operation.location:
         elements = ir.DenseElementsAttr.get(np.ascontiguousarray(odd_constant(operation)), type=wide)
@@ -104,7 +104,7 @@ def _held(operation: ir.Operation, kind: ir.RankedTensorType) -> ir.Operation:
     return constant.owner.operation
 
 
-def _take(
+def _move(
     operation: ir.Operation,
     kind: ir.RankedTensorType,
     params: dict[str, Any],
@@ -134,19 +134,19 @@ def _take(
 
 
 def _reference(wish: str, kind: ir.RankedTensorType, params: dict[str, Any]) -> tuple[str, ir.Attribute]:
-    """A name that no parameter has yet, and the attribute that stands for it."""
+    """Return a name that no parameter has yet, and the resource attribute of that name."""
     name, count = wish, 0
     while True:
         quoted = ir.StringAttr.get(name)
         attribute = ir.Attribute.parse(f"dense_resource<{quoted}> : {kind}")
-        # MLIR adds a number of its own to a key that its context has already.
+        # MLIR appends a number to a key that its context knows already.
         if (key := resource_key(attribute)) is not None and key not in params:
             return key, attribute
         name, count = f"{wish}_{count}", count + 1
 
 
 def _kind_of(operation: ir.Operation) -> ir.RankedTensorType | None:
-    """The tensor type of an operation's value; None where it is no tensor, or there is none."""
+    """Return the tensor type of an operation's attribute ``value``; None where there is none or it is no tensor."""
     if "value" not in operation.attributes:
         return None
     kind = ir.TypeAttr(operation.attributes["type"]).value if "type" in operation.attributes else None
@@ -154,7 +154,7 @@ def _kind_of(operation: ir.Operation) -> ir.RankedTensorType | None:
         try:
             kind = getattr(operation.attributes["value"], "type", None)
         except TypeError:
-            # Complex elements: the bindings have no class of such an attribute.
+            # Complex elements: the bindings have no class for this attribute.
             kind = operation.results[0].type
     return kind if isinstance(kind, ir.RankedTensorType) else None
 

@@ -1,8 +1,8 @@
-"""Control flow of an imported function becomes `scf.for`, `scf.while` and `scf.if`, which later rooms have.
+"""Lower the control flow of an imported function to `scf.for`, `scf.while` and `scf.if`.
 
 Takes a module of one function. Gives it, in place, without branches between blocks, without the `affine` dialect, and
-without `scf.forall`, `scf.parallel`, `scf.index_switch` and `scf.execute_region`; parallel loops run in order now.
-What is poison is 0. Refuses blocks that are no structured control flow, and loops that no run comes to the end of.
+without `scf.forall`, `scf.parallel`, `scf.index_switch` and `scf.execute_region`; parallel loops become sequential.
+Poison becomes 0. Refuses irreducible control flow and loops that never end.
 
     scf.index_switch %i case 2 { A } default { B }   ──►   scf.if %i == 2 { A } else { B }
 """
@@ -22,32 +22,32 @@ from mlirtri.lowering.mlir.index_bounds import bounds_of
 from mlirtri.lowering.mlir.linalg_builder import index_constant, index_value
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
-LONGEST = 2**62
-"""Turns of a loop that nobody waits for: what a tool writes for a loop whose end it does not know."""
+ENDLESS = 2**62
+"""A trip count that no run finishes: tools write it for a loop whose condition they have lost."""
 LIFT = (
     Pass("func.func(lift-cf-to-scf)", "branches between blocks become loops and branches with regions"),
-    Pass("canonicalize", "loops carry nothing that nobody reads"),
+    Pass("canonicalize", "unused loop-carried values disappear"),
 )
 LOWER = (
     Pass("lower-affine", "affine loops, branches and applied maps become scf and arith"),
-    Pass("canonicalize", "regions that run once are no regions"),
+    Pass("canonicalize", "regions that run once are inlined"),
 )
 SHAPES = (
     Pass("canonicalize", "shapes of known sizes are constants"),
-    Pass("convert-shape-to-std", "what is computed of shapes is arith and tensor"),
-    Pass("canonicalize", "and nothing is left of what folded"),
+    Pass("convert-shape-to-std", "arithmetic on shapes becomes arith and tensor"),
+    Pass("canonicalize", "dead operations disappear"),
 )
 STRUCTURED = (
-    Pass("func.func(convert-elementwise-to-linalg)", "arithmetic on whole tensors in loops is structured"),
-    Pass("canonicalize", "loops carry and hand on nothing that nobody reads"),
-    Pass("cse", "nor anything twice"),
-    Pass("canonicalize", "which leaves less to carry"),
+    Pass("func.func(convert-elementwise-to-linalg)", "arithmetic on whole tensors in loops becomes structured"),
+    Pass("canonicalize", "loops carry and yield no unused values"),
+    Pass("cse", "nor equal values twice"),
+    Pass("canonicalize", "fewer values are carried then"),
 )
 Values = list[ir.Value]
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
-    """Bring the control flow of `module` into that form; raises `UnsupportedOperationError`, `PassFailedError`."""
+    """Lower all control flow of `module`, in place; raises `UnsupportedOperationError`, `PassFailedError`."""
     if any(len(region.blocks) > 1 for operation in all_operations(module) for region in operation.regions):
         run_passes(module, LIFT, context)
     names = {operation.name for operation in all_operations(module)}
@@ -55,7 +55,7 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
         run_passes(module, SHAPES, context)
     if any(name.startswith("affine.") or name == "scf.execute_region" for name in names):
         run_passes(module, LOWER, context)
-    # Inner ones first: what stands for an operation takes its regions as they are then.
+    # Inner operations first: the rule of an outer one moves its regions as they are then.
     for operation in reversed(all_operations(module)):
         if (rule := _RULES.get(operation.name)) is None:
             continue
@@ -65,14 +65,14 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
     for loop in operations_named(module, "scf.for"):
         with ir.InsertionPoint(loop), loop.location:
             _count_by_index(loop)
-            _with_positive_step(loop)
+            _require_positive_step(loop)
         _refuse_endless(loop)
     if any(name.startswith("scf.") for name in names):
         run_passes(module, STRUCTURED, context)
 
 
 def _count_by_index(loop: ir.Operation) -> None:
-    """A counter of few bits would wrap before it reaches its bound, in the code that upstream makes of loops."""
+    """Count by `index`: upstream's lowering of loops lets a narrower counter wrap before it reaches its bound."""
     block = loop.regions[0].blocks[0]
     counter = block.arguments[0]
     narrow = counter.type
@@ -87,8 +87,8 @@ def _count_by_index(loop: ir.Operation) -> None:
     counter.replace_all_uses_except(shown, shown.owner.operation)
 
 
-def _with_positive_step(loop: ir.Operation) -> None:
-    """A loop that does not step forward has no meaning: one turn after the other would divide by zero, or never end."""
+def _require_positive_step(loop: ir.Operation) -> None:
+    """Refuse or guard steps that are not positive: they divide by zero, or the loop never ends."""
     step, message = loop.operands[2], "the step of a loop is not positive"
     bounds = bounds_of(step)
     if bounds is not None and bounds[1] <= 0:
@@ -103,12 +103,12 @@ def _with_positive_step(loop: ir.Operation) -> None:
 
 def _refuse_endless(loop: ir.Operation) -> None:
     lower, upper, step = (bounds_of(operand) for operand in list(loop.operands)[:3])
-    if None in (lower, upper, step) or step[1] <= 0 or (upper[0] - lower[1]) // step[1] < LONGEST:
+    if None in (lower, upper, step) or step[1] <= 0 or (upper[0] - lower[1]) // step[1] < ENDLESS:
         return
     raise UnsupportedOperationError(
-        f"a loop of {(upper[0] - lower[1]) // step[1]} turns does not end",
+        f"a loop of {(upper[0] - lower[1]) // step[1]} iterations does not end",
         span_of(loop.location),
-        help="the tool that wrote this program has lost the condition of a loop: write it with a known number of turns",
+        help="the tool that wrote this program has lost the condition of a loop: write it with a known trip count",
     )
 
 
@@ -116,7 +116,7 @@ def _refuse_endless(loop: ir.Operation) -> None:
 
 
 def _forall(operation: ir.Operation) -> Values:
-    """What the iterations insert in parallel is inserted by one after the other."""
+    """Lower a `scf.forall` to sequential loops; its parallel insertions become `tensor.insert_slice` in order."""
     bounds, outputs = _bounds(operation)
     block = operation.regions[0].blocks[0]
 
@@ -129,11 +129,11 @@ def _forall(operation: ir.Operation) -> Values:
             _insert(insertion, content, known)
         return list(content.values())
 
-    return _nest(*bounds, outputs, body)
+    return _sequential_loops(*bounds, outputs, body)
 
 
 def _insert(insertion: ir.Operation, content: dict[ir.Value, ir.Value], known: dict[ir.Value, ir.Value]) -> None:
-    """Write a slice into the `content` of one of the shared tensors."""
+    """Write a slice into the current `content` of one of the shared tensors."""
     source, target, *positions = insertion.operands
     inserted = ir.Operation.create(
         "tensor.insert_slice",
@@ -149,7 +149,7 @@ def _insert(insertion: ir.Operation, content: dict[ir.Value, ir.Value], known: d
 
 
 def _bounds(operation: ir.Operation) -> tuple[list[Values], Values]:
-    """The lower bounds, upper bounds and steps of a `scf.forall`, and the tensors that it shares."""
+    """Return the lower bounds, upper bounds and steps of a `scf.forall`, and the tensors that it shares."""
     counts, operands = list(operation.attributes["operandSegmentSizes"]), list(operation.operands)
     groups = []
     for count, name in zip(counts, ("staticLowerBound", "staticUpperBound", "staticStep"), strict=False):
@@ -161,7 +161,7 @@ def _bounds(operation: ir.Operation) -> tuple[list[Values], Values]:
 
 
 def _parallel(operation: ir.Operation) -> Values:
-    """Reductions are carried from one iteration to the next."""
+    """Lower a `scf.parallel` to sequential loops that carry its reductions."""
     count = operation.attributes["operandSegmentSizes"][0]
     operands, block = list(operation.operands), operation.regions[0].blocks[0]
     bounds = [operands[group * count : (group + 1) * count] for group in range(3)]
@@ -174,13 +174,13 @@ def _parallel(operation: ir.Operation) -> Values:
         combined = zip(last.regions, carried, elements, strict=True)
         return [inlined(region.blocks[0], [so_far, element], known)[0] for region, so_far, element in combined]
 
-    return _nest(*bounds, operands[3 * count :], body)
+    return _sequential_loops(*bounds, operands[3 * count :], body)
 
 
-def _nest(
+def _sequential_loops(
     lower: Values, upper: Values, steps: Values, carried: Values, body: Callable[[Values, Values], Values]
 ) -> Values:
-    """Loops in order, the last fastest, around a body that hands on what they carry."""
+    """Build nested `scf.for` loops, the last one innermost, around a body that returns what to yield."""
 
     def around(indices: Values, carried: Values) -> Values:
         loop = len(indices)
@@ -198,7 +198,7 @@ def _nest(
 
 
 def _switch(operation: ir.Operation) -> Values:
-    """One branch per case, each in the other arm of the one before; the first region is the default's."""
+    """Lower to a chain of `scf.if`, one for each case; the first region is the default."""
     cases = list(operation.attributes["cases"])
     default, *regions = operation.regions
     return _chain(operation, list(zip(cases, regions, strict=True)), default)
@@ -230,7 +230,7 @@ def _region(operation: ir.Operation) -> Values:
 
 
 def _poison(operation: ir.Operation) -> Values:
-    """Nobody may depend on it, so it is 0."""
+    """Replace poison by 0: no program may depend on its value."""
     return [_zero(operation.results[0].type)]
 
 

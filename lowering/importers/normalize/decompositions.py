@@ -1,8 +1,10 @@
-"""Operations of imported modules that are made of simpler ones: by upstream's decompositions, and by ours.
+"""Decompose operations of imported modules into simpler ones: by upstream's decompositions, and by rules of our own.
 
 Takes a module of `linalg` and `tensor` on tensors. Gives it, in place, without `linalg.softmax`, `linalg.pack`,
-`linalg.unpack`, `linalg.winograd_*`, and the operations of `tensor`, `index` and `bufferization` that
-`tensor_decompositions.py` has rules for. Leaves what it cannot decompose; a later room refuses it.
+`linalg.unpack`, `linalg.winograd_*`, and without the operations of `tensor`, `index`, `affine` and `bufferization` that
+have a rule here. Leaves what it cannot decompose; a later stage refuses it.
+
+    tensor.generate { ^bb0(%i): … tensor.yield %x }   ──►   linalg.generic { %i = linalg.index 0 … linalg.yield %x }
 """
 
 from __future__ import annotations
@@ -39,16 +41,16 @@ UPSTREAM = {
     "linalg.winograd_input_transform": "decompose_winograd_op",
     "linalg.winograd_output_transform": "decompose_winograd_op",
 }
-"""What upstream's transform dialect takes apart, and by which operation of it."""
+"""The operations that upstream's transform dialect decomposes, and its operation that does so."""
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
-    """Take the operations of `module` apart, in place."""
+    """Decompose the operations of `module`, in place."""
     present = {operation.name for operation in all_operations(module)}
     for name, decompose in UPSTREAM.items():
         if name in present:
             apply_transform(module, DECOMPOSE.format(name=name, decompose=decompose))
-    # Inner ones first: a region is moved into what stands for its operation.
+    # Inner operations first: the rule of an outer one moves its regions.
     for operation in reversed(all_operations(module)):
         if (rule := RULES.get(operation.name)) is None:
             continue
@@ -68,7 +70,7 @@ DYNAMIC = ir.ShapedType.get_dynamic_size()
 
 
 decomposes = registering(RULES)
-"""Registers a rule for operations."""
+"""Register a rule: it takes an operation and returns the values of its results, or None to leave it as it is."""
 
 
 @decomposes("tensor.generate")
@@ -80,7 +82,7 @@ def _generate(operation: ir.Operation) -> Sequence[ir.Value]:
 
 @decomposes("tensor.pad")
 def _pad(operation: ir.Operation) -> Sequence[ir.Value] | None:
-    """Only paddings that differ from place to place, or cut; of one number and static sizes, later rooms know more."""
+    """Decompose paddings by a computed value or of negative widths; later stages lower the others better."""
     source, kind = operation.operands[0], operation.results[0].type
     block = operation.regions[0].blocks[0]
     low, high = (list(operation.attributes[f"static_{name}"]) for name in ("low", "high"))
@@ -99,7 +101,7 @@ def _pad(operation: ir.Operation) -> Sequence[ir.Value] | None:
         inside, positions = number(ir.IntegerType.get_signless(1), 1), []
         for index, before, size in zip(indices, low, source.type.shape, strict=True):
             position = arith.subi(index, index_constant(before))
-            # As an unsigned number what is before the tensor is far behind it.
+            # Compared as unsigned, an index before the tensor is out of bounds, too.
             inside = arith.andi(inside, compare("ult", position, index_constant(size)))
             positions.append(arith.maxsi(arith.minsi(position, index_constant(size - 1)), index_constant(0)))
         return arith.select(inside, tensor.extract(source, positions), padding)
@@ -109,7 +111,7 @@ def _pad(operation: ir.Operation) -> Sequence[ir.Value] | None:
 
 @decomposes("linalg.pack")
 def _pack(operation: ir.Operation) -> Sequence[ir.Value] | None:
-    """Tiles become inner axes; what is missing of the last tile is padded first."""
+    """Make tiles inner axes; a partial last tile is padded first."""
     source, kind = operation.operands[0], operation.results[0].type
     tiles = _tiles(operation)
     if tiles is None or DYNAMIC in (*kind.shape, *source.type.shape):
@@ -162,7 +164,7 @@ def _tiles(operation: ir.Operation) -> list[int] | None:
 
 
 def _outer_order(operation: ir.Operation, rank: int) -> list[int]:
-    """Which axis of the unpacked tensor each outer axis of the packed one is."""
+    """Return the axis of the unpacked tensor that each outer axis of the packed tensor is."""
     given = list(operation.attributes["outer_dims_perm"]) if "outer_dims_perm" in operation.attributes else []
     return given or list(range(rank))
 
@@ -205,7 +207,7 @@ def _scatter(operation: ir.Operation) -> Sequence[ir.Value] | None:
 
 
 def _kept_axes(whole: ir.RankedTensorType, axes: Sequence[int], rank: int) -> list[int]:
-    """The axes of a gathered slice: all, those at `axes` of size 1, or all but these."""
+    """Return the axes that a gathered slice keeps: all of them, with those of `axes` of size 1, or all but these."""
     every = list(range(whole.rank))
     return every if rank == whole.rank else [axis for axis in every if axis not in axes]
 
@@ -234,7 +236,7 @@ def _element_types(*kinds: ir.RankedTensorType) -> list[ir.Type]:
 
 @decomposes("tensor.reshape")
 def _reshape(operation: ir.Operation) -> Sequence[ir.Value] | None:
-    """By way of one axis of all elements."""
+    """Reshape through a tensor of one axis."""
     source, kind = operation.operands[0], operation.results[0].type
     ranked = isinstance(kind, ir.RankedTensorType) and isinstance(source.type, ir.RankedTensorType)
     if not ranked or not kind.has_static_shape or not source.type.has_static_shape:

@@ -1,10 +1,17 @@
-"""Computations of tensors that have no elements become tensors that nothing was written into.
+"""Rewrite computations of tensors without elements, and reads of tensors whose elements are undefined.
 
-Takes and gives a module on tensors, in place. Such an operation has nothing to compute; but some of them make views of
-memory that upstream's bufferization and verifier then find out of bounds. Refuses nothing.
+Takes and gives a module on tensors, in place. Refuses nothing.
+
+An operation on tensors without elements computes nothing; but some of them become views that upstream's bufferization
+and verifier find out of bounds (`replace_zero_sized`):
 
     %p = tensor.pad %x low[0, 1] high[0, 1] : tensor<0x3xf32> to tensor<0x5xf32>   ──►   %p = tensor.empty()
     %i = tensor.insert_slice %none into %x …                                       ──►   %x
+
+The elements of a `tensor.empty` are undefined, so that any value is right; but the memory may hold another tensor's
+elements, of another call or user. Such reads become reads of zeros (`fill_undefined`):
+
+    %e = tensor.empty(); return %e   ──►   %e = tensor.empty(); %z = linalg.fill 0 into %e; return %z
 """
 
 from __future__ import annotations
@@ -19,11 +26,11 @@ from mlirtri.lowering.mlir.cloning import replace
 
 
 PURE = ("linalg.", "tensor.", "arith.", "math.", "complex.")
-"""Dialects whose operations on tensors do nothing but give their results."""
+"""Dialects whose operations on tensors have no effects but their results."""
 
 
 def replace_zero_sized(module: ir.Module, context: CompileContext) -> None:
-    """Rewrite all such operations of `module`."""
+    """Replace all computations of tensors without elements in `module`, in place."""
     for operation in reversed(all_operations(module)):
         if operation.name == "tensor.insert_slice" and _is_elementless(operation.operands[0]):
             replace(operation, [operation.operands[1]])
@@ -48,15 +55,15 @@ def _is_elementless(value: ir.Value) -> bool:
 
 
 VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast", "tensor.extract_slice")
-"""What gives elements of its first operand, which are just as undefined."""
+"""Operations that give elements of their first operand, undefined if those are."""
 
 
 def fill_undefined(module: ir.Module, context: CompileContext) -> None:
-    """Fill what is read before it is written."""
+    """Fill every `tensor.empty` of `module` whose elements are read, in place."""
     for empty in operations_named(module, "tensor.empty"):
         readers = [use for use in empty.results[0].uses if _reads(use)]
         if not readers or 0 in empty.results[0].type.shape:
-            # A number for what has no elements would be taken for one of a reduction of them.
+            # A reduction over no elements would take the fill for one of them.
             continue
         with ir.InsertionPoint.after(empty), empty.location:
             filled = linalg.fill(_zero(empty.results[0].type.element_type), outs=[empty.results[0]])

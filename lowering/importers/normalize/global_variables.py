@@ -1,10 +1,10 @@
-"""Globals of an imported module: constants where nothing writes them, else a state that calls hand to the next call.
+"""Lower globals of an imported module: to constants where nothing stores, else to state passed from call to call.
 
     ml_program.global private mutable @seed(dense<0> : tensor<i64>) : tensor<i64>
         ──►  an argument {mlirtri.bound = "seed"}, and a result {mlirtri.state = "seed"} where the function stores
 
-Takes the only function of a module and the globals beside it. Gives the function alone; the first content of a state is
-in `context.params`. Refuses globals without a value in the module, and stores inside of branches and loops.
+Takes the only function of a module and the globals beside it. Gives the function alone; the initial value of a state
+goes to `context.params`. Refuses globals without a value in the module, and stores inside of branches and loops.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ STORE = "ml_program.global_store"
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
-    """Take the globals out of the module; raises `UnsupportedOperationError`."""
+    """Lower all globals of `module`, in place; raises `UnsupportedOperationError`."""
     for variable in operations_named(module, "ml_program.global"):
         name = ir.StringAttr(variable.attributes["sym_name"]).value
         with errors_at(variable):
-            _take_out(module, variable, _accesses(module, name), name, context)
+            _lower_global(module, variable, _accesses(module, name), name, context)
         variable.erase()
 
 
 def _accesses(module: ir.Module, name: str) -> list[ir.Operation]:
-    """The operations that load or store a global, in order."""
+    """Return the operations that load or store a global, in order."""
     accesses = [operation for operation in all_operations(module) if operation.name in (*LOADS, STORE)]
     return [access for access in accesses if str(access.attributes["global"]) == f"@{name}"]
 
 
-def _take_out(
+def _lower_global(
     module: ir.Module, variable: ir.Operation, accesses: Sequence[ir.Operation], name: str, context: CompileContext
 ) -> None:
     if not accesses:
@@ -68,7 +68,7 @@ def _take_out(
 
 @dataclass
 class _Global:
-    """A global that calls may change."""
+    """A mutable global."""
 
     module: ir.Module
     made: ir.Operation
@@ -76,14 +76,14 @@ class _Global:
     context: CompileContext
 
     def replace(self, accesses: Sequence[ir.Operation]) -> None:
-        """Pass its content along, from an argument to a result."""
+        """Pass the value from an argument through the stores to a result."""
         [function] = public_functions(self.module)
         block = function.regions[0].blocks[0]
         if nested := [access for access in accesses if access.name == STORE and access.block != block]:
             raise UnsupportedOperationError(
                 f"the global {self.name!r} is written in a branch or loop",
                 span_of(nested[0].location),
-                help="write it at the end of the function, with a value that the branch or loop gives",
+                help="write it at the end of the function, with a value that the branch or loop yields",
             )
         arguments, results = argument_attributes(function), result_attributes(function)
         param = self._param()
@@ -92,30 +92,30 @@ class _Global:
         arguments.append({BOUND: ir.StringAttr.get(param)})
         is_stored = any(access.name == STORE for access in accesses)
         for operation in list(block.operations):
-            content = _passed_along(operation.operation, accesses, content)
+            content = _value_after(operation.operation, accesses, content)
         if is_stored:
             _return_also(block, content)
             results.append({STATE: ir.StringAttr.get(param)})
         set_signature(function, arguments, results)
 
     def _param(self) -> str:
-        """The name of the parameter that holds the content: that of the global, unless a constant has it."""
+        """Return the name of the parameter that holds the value: the global's own, unless a constant has that name."""
         constants = {
             resource_key(constant.attributes["value"]) for constant in operations_named(self.module, "arith.constant")
         }
         name = f"{self.name}_state" if self.name in constants else self.name
         if name not in self.context.params:
-            self.context.params[name] = self._first_content()
+            self.context.params[name] = self._initial_array()
         return name
 
-    def _first_content(self) -> np.ndarray:
+    def _initial_array(self) -> np.ndarray:
         key = resource_key(self.made.attributes["value"])
-        array = self.context.params[key] if key is not None else _content(self.made)
-        # Calls write it.
+        array = self.context.params[key] if key is not None else _initial_value(self.made)
+        # A copy: calls write to it.
         return np.array(array)
 
 
-def _content(variable: ir.Operation) -> np.ndarray:
+def _initial_value(variable: ir.Operation) -> np.ndarray:
     value = variable.attributes["value"]
     if isinstance(value, ir.DenseElementsAttr):
         return operation_constant(variable)
@@ -123,11 +123,11 @@ def _content(variable: ir.Operation) -> np.ndarray:
         from mlirtri.lowering.mlir.constants import numpy_dtype
 
         return np.array(value.value).astype(numpy_dtype(value.type))
-    raise UnsupportedOperationError("the value of this global is out of reach", help="make it an argument")
+    raise UnsupportedOperationError("the value of this global cannot be read", help="make it an argument")
 
 
-def _passed_along(operation: ir.Operation, accesses: Sequence[ir.Operation], content: ir.Value) -> ir.Value:
-    """The content after an operation of the function's own block; loads inside of it give the content before."""
+def _value_after(operation: ir.Operation, accesses: Sequence[ir.Operation], content: ir.Value) -> ir.Value:
+    """Return the value after `operation`, of the function's own block; loads inside of it get the value before."""
     for inner in all_operations_in(operation):
         if inner not in accesses:
             continue

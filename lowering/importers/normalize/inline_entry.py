@@ -1,8 +1,8 @@
-"""One public function is left of an imported module: the entry, with all that it calls inlined.
+"""Reduce an imported module to one public function: the entry, with all calls inlined.
 
-Takes a module of functions and `context.kernel`, the symbol of the entry's kernel. Gives a module of that function;
-what it does not need is dropped before anybody looks at it. Refuses functions that call themselves, and calls of
-functions that have no body or are not known.
+Takes a module of functions and `context.kernel`, the kernel name of the entry. Gives a module of that function; what it
+does not need is dropped before any other step looks at it. Refuses recursion, and calls of functions that have no body
+or are not in the module.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from mlirtri.lowering.core.symbols import kernel_names
 from mlirtri.lowering.external.calls import KIND
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
-DROP = (Pass("symbol-dce", "what the entry does not need may be anything"),)
+DROP = (Pass("symbol-dce", "functions that the entry does not need are not checked"),)
 STRUCTURED = (Pass("lift-cf-to-scf", "branches between blocks become loops and ifs"),)
 INLINE = (
     Pass("inline{default-pipeline= max-iterations=1000}", "the bridge translates one function"),
-    Pass("symbol-dce", "what was inlined everywhere is not needed any more"),
+    Pass("symbol-dce", "functions that were inlined everywhere are dead"),
 )
 LARGEST_PROGRAM = 4_000_000
-"""Operations after inlining: calls of calls of calls can be a few lines and have no end."""
+"""The most operations after inlining: a few lines of nested calls can expand without end."""
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
-    """Keep the entry alone, under its kernel's name; raises `KernelError`."""
+    """Keep the entry alone, named as its kernel; raises `KernelError`."""
     keep_entry(module, context)
     if any(len(function.regions[0].blocks) > 1 for function in _functions(module).values()):
         run_passes(module, STRUCTURED, context)
@@ -43,7 +43,7 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
 
 
 def keep_entry(module: ir.Module, context: CompileContext) -> None:
-    """Drop what the entry does not need. What remains has the names that it had."""
+    """Drop what the entry does not need; symbols keep their names. Raises `ParseError` without such an entry."""
     functions = public_functions(module)
     kernels = kernel_names([name_of(function) for function in functions])
     wanted = [function for function in functions if kernels[name_of(function)] == context.kernel]
@@ -62,7 +62,7 @@ def _functions(module: ir.Module) -> dict[str, ir.OpView]:
 
 
 def name_of(function: ir.OpView) -> str:
-    """The symbol of a function."""
+    """Return the symbol of a function."""
     return ir.StringAttr(function.attributes["sym_name"]).value
 
 
@@ -75,14 +75,14 @@ def _callee(call: ir.Operation) -> str:
 
 
 def _check_calls(entry: ir.OpView, functions: dict[str, ir.OpView]) -> None:
-    """Raises `UnsupportedOperationError` for what cannot be inlined, and for what would be too much."""
+    """Raise `UnsupportedOperationError` for calls that cannot be inlined, and for programs too large after inlining."""
     calls = {name: _calls(function) for name, function in functions.items()}
-    raise_all([problem for calls in calls.values() for call in calls if (problem := _unknown(call, functions))])
+    raise_all([problem for calls in calls.values() for call in calls if (problem := _error_of_call(call, functions))])
     graph = {name: [_callee(call) for call in calls] for name, calls in calls.items()}
     try:
         order = list(TopologicalSorter(graph).static_order())
     except CycleError as error:
-        raise _recursion(error.args[1][::-1], calls) from None
+        raise _recursion_error(error.args[1][::-1], calls) from None
     sizes: dict[str, int] = {}
     for name in order:
         sizes[name] = len(all_operations_in(functions[name])) + sum(sizes[callee] for callee in graph[name])
@@ -94,20 +94,20 @@ def _check_calls(entry: ir.OpView, functions: dict[str, ir.OpView]) -> None:
         )
 
 
-def _unknown(call: ir.Operation, functions: dict[str, ir.OpView]) -> KernelError | None:
-    """What is wrong with a call; None when its function has a body, or stands for something compiled elsewhere."""
+def _error_of_call(call: ir.Operation, functions: dict[str, ir.OpView]) -> KernelError | None:
+    """Return the error of a call whose function has no body; None where it has one or is an external kernel."""
     callee = functions.get(_callee(call))
     if callee is not None and (len(callee.regions[0].blocks) or KIND in callee.attributes):
         return None
     return UnsupportedOperationError(
         f"{_callee(call)!r} is called, and has no body",
         span_of(call.location),
-        help="a program holds all that it calls: link the modules, or take the call out",
+        help="a module has to hold all functions that it calls: link the modules, or remove the call",
     )
 
 
-def _recursion(cycle: list[str], calls: dict[str, list[ir.Operation]]) -> KernelError:
-    """`cycle` has the names of functions, each of which calls the next; the last is the first."""
+def _recursion_error(cycle: list[str], calls: dict[str, list[ir.Operation]]) -> KernelError:
+    """Return the error for `cycle`, the names of functions that call each other in turn; the last is the first."""
     spans = [
         next(span_of(call.location) for call in calls[caller] if _callee(call) == callee)
         for caller, callee in pairwise(cycle)

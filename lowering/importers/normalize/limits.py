@@ -1,9 +1,8 @@
-"""What no machine holds, and what no dialect here knows, is refused before anything works on it.
+"""Refuse programs that are too large, and operations of unregistered dialects, before any step works on them.
 
-Takes the only function of a module. Refuses functions of more than `LARGEST_FUNCTION`
-operations, tensors larger than `memory_limits` allows, constants of more than
-`LARGEST_CONSTANT` equal elements, which upstream's passes write out one by one, and operations of dialects that are not
-registered (the rest of the module may have them).
+Takes the only function of a module. Refuses functions of more than `LARGEST_FUNCTION` operations, tensors larger than
+`lowering/core/memory_limits.py` allows, splats of more than `LARGEST_CONSTANT` elements, which upstream's passes write
+out one by one, and operations of dialects that are not registered (other functions may have had them).
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.core.stage import CompileContext
 
 LARGEST_FUNCTION = 1 << 15
-"""Operations outside of bodies. Upstream's fusion takes time with their square: half a minute for a quarter."""
+"""Operations outside of bodies. Upstream's fusion takes quadratic time: half a minute for a quarter of this."""
 LARGEST_CONSTANT = 1 << 28
-"""Elements."""
+"""The most elements of a splat."""
 
 
 def check(module: ir.Module, context: CompileContext) -> None:
-    """Change nothing; raises `UnsupportedOperationError`."""
+    """Check `module` against all limits; raises `UnsupportedOperationError`."""
     operations = all_operations(module)
     refuse_unknown(module)
     _refuse_long(module)
@@ -49,7 +48,7 @@ def _refuse_long(module: ir.Module) -> None:
 
 
 def refuse_unknown(module: ir.Module) -> None:
-    """Raises `UnsupportedOperationError` for operations that are not registered."""
+    """Raise `UnsupportedOperationError` for operations that are not registered; forbid new ones from here on."""
     known: dict[str, bool] = {}
     unknown = []
     for operation in all_operations(module):
@@ -83,5 +82,5 @@ def _long_constant(operation: ir.Operation) -> KernelError | None:
     return UnsupportedOperationError(
         f"this constant has {prod(kind.shape)} equal elements",
         span_of(operation.location),
-        help="make it by linalg.fill of a tensor.empty",
+        help="create it by linalg.fill of a tensor.empty",
     )

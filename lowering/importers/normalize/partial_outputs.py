@@ -1,10 +1,11 @@
-"""Structured operations that do not write each element of their outputs once become loops that insert elements.
+"""Lower structured operations that do not write each element of their outputs exactly once to loops of `tensor.insert`.
 
-A diagonal, every second element, outputs that are accumulated over different loops: what is not written keeps its
-initial value, and what is written again has an order. Tensor code of one block has neither, and upstream forgets the
-initial value where the body does not read it. Takes and gives a module on tensors, in place. Refuses nothing.
+Examples are a diagonal, every second element, and outputs accumulated over different loops: elements that are not
+written keep their initial value, and elements written twice depend on the order of iterations. A TIR block can express
+neither, and upstream drops the initial value where the body does not read it. Takes and gives a module on tensors, in
+place. Refuses nothing.
 
-    linalg.generic writes s[i, i]   ──►   scf.for %i carrying %s { tensor.insert … into %s[%i, %i] }
+    linalg.generic writes s[i, i]   ──►   scf.for %i iter_args(%s) { tensor.insert … into %s[%i, %i] }
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from mlirtri.lowering.mlir.reading import affine_index
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
-    """Replace the operations of `module` that write their outputs in such a way."""
+    """Lower all such operations of `module`, in place."""
     for generic in operations_named(module, "linalg.generic"):
         if _writes_each_element_once(generic) or not len(generic.results):
             continue
@@ -30,7 +31,7 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
 
 
 def _writes_each_element_once(generic: ir.Operation) -> bool:
-    """Whether the same loops index all of every output, one axis each."""
+    """Return whether the same set of loops indexes every output completely, one loop per axis."""
     inputs = len(generic.operands) - len(generic.results)
     outputs, maps = list(generic.operands)[inputs:], _maps(generic)[inputs:]
     loops = [_loops_of(value.type, mapping) for value, mapping in zip(outputs, maps, strict=True)]
@@ -38,7 +39,7 @@ def _writes_each_element_once(generic: ir.Operation) -> bool:
 
 
 def _loops_of(kind: ir.RankedTensorType, mapping: ir.AffineMap) -> frozenset[int] | None:
-    """The loops that index a whole output; None where the map is none of that."""
+    """Return the loops that index a whole output, one per axis; None for any other map."""
     loops: list[int] = []
     for expression, size in zip(mapping.results, kind.shape, strict=True):
         if isinstance(expression, ir.AffineDimExpr):
@@ -58,20 +59,20 @@ def _loops(generic: ir.Operation) -> list[ir.Value]:
     body = generic.regions[0].blocks[0]
 
     def element(value: ir.Value, mapping: ir.AffineMap, indices: Sequence[ir.Value]) -> ir.Value:
-        return tensor.extract(value, _place(mapping, indices)) if isinstance(value.type, ir.ShapedType) else value
+        return tensor.extract(value, _evaluated(mapping, indices)) if isinstance(value.type, ir.ShapedType) else value
 
     def step(indices: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
         arguments = [element(*pair, indices) for pair in zip([*operands[:inputs], *carried], maps, strict=True)]
-        yielded = _moved(generic, arguments, indices)
-        positions = [_place(mapping, indices) for mapping in maps[inputs:]]
+        yielded = _inline_body(generic, arguments, indices)
+        positions = [_evaluated(mapping, indices) for mapping in maps[inputs:]]
         return [tensor.insert(*operands) for operands in zip(yielded, carried, positions, strict=True)]
 
-    sizes = [_size(operands, maps, loop) for loop in range(maps[0].n_dims)]
+    sizes = [_extent(operands, maps, loop) for loop in range(maps[0].n_dims)]
     return loop_nest(sizes, operands[inputs:], step) if body.operations else []
 
 
-def _moved(generic: ir.Operation, arguments: Sequence[ir.Value], indices: Sequence[ir.Value]) -> list[ir.Value]:
-    """The body's operations, moved to the insertion point; gives what they yield."""
+def _inline_body(generic: ir.Operation, arguments: Sequence[ir.Value], indices: Sequence[ir.Value]) -> list[ir.Value]:
+    """Move the body's operations to the insertion point and return the values that they yield."""
     block, target = generic.regions[0].blocks[0], ir.InsertionPoint.current.block
     for inner in all_operations_in(generic):
         if inner.name == "linalg.index":
@@ -85,7 +86,7 @@ def _moved(generic: ir.Operation, arguments: Sequence[ir.Value], indices: Sequen
     return list(end.operands)
 
 
-def _place(mapping: ir.AffineMap, indices: Sequence[ir.Value]) -> list[ir.Value]:
+def _evaluated(mapping: ir.AffineMap, indices: Sequence[ir.Value]) -> list[ir.Value]:
     loops = [_Index(index) for index in indices]
     return [affine_index(expression, loops, _constant).value for expression in mapping.results]
 
@@ -95,7 +96,7 @@ def _constant(value: int) -> _Index:
 
 
 class _Index:
-    """An index with Python's arithmetic, as `arith` operations."""
+    """An `index` value with Python's arithmetic operators, which build `arith` operations."""
 
     def __init__(self, value: ir.Value):
         self.value = value
@@ -110,15 +111,15 @@ class _Index:
         return _Index(arith.floordivsi(self.value, other.value))
 
     def __mod__(self, other: _Index) -> _Index:
-        # Places lie inside of their tensors, so that no dividend is negative.
+        # Indices are in bounds, so that no dividend is negative.
         return _Index(arith.remui(self.value, other.value))
 
     def __neg__(self) -> _Index:
         return _Index(arith.subi(index_constant(0), self.value))
 
 
-def _size(operands: Sequence[ir.Value], maps: Sequence[ir.AffineMap], loop: int) -> int | ir.Value:
-    """How often a loop runs: the size of the axis that it alone indexes, which upstream's verifier makes sure of."""
+def _extent(operands: Sequence[ir.Value], maps: Sequence[ir.AffineMap], loop: int) -> int | ir.Value:
+    """Return the extent of a loop: the size of an axis indexed by it alone; upstream's verifier requires one."""
     for value, mapping in zip(operands, maps, strict=True):
         for axis, expression in enumerate(mapping.results):
             if isinstance(expression, ir.AffineDimExpr) and expression.position == loop:

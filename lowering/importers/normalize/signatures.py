@@ -1,7 +1,8 @@
-"""An imported function takes and gives tensors whose elements Python has: numbers become tensors of rank 0.
+"""Change the signature of an imported function to tensors that NumPy has a dtype for: scalars become rank-0 tensors.
 
-Takes the only function of a module. Gives it with scalars as tensors of rank 0, ``index`` as i64, and no attributes
-but ours. Refuses what is neither a ranked tensor nor a number, and element types without a NumPy dtype, all at once.
+Takes the only function of a module. Gives it with scalars as rank-0 tensors, ``index`` as i64, distinct argument names,
+and no attributes but ours. Refuses, in one report, types that are neither ranked tensors nor scalars, and element types
+without a NumPy dtype.
 
     func.func @f(%n: index) -> f32          func.func @f(%n: tensor<i64>) -> (tensor<f32> {mlirtri.number})
                                       ──►     %0 = tensor.extract %n[] : tensor<i64>
@@ -17,43 +18,43 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir.attributes import NUMBER, STATE, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.mlir.constants import numpy_dtype
 
-OURS = "mlirtri."
+PREFIX = "mlirtri."
 _HELP = {
     "memref": "give the module as it is before bufferization, on tensors",
-    "vector": "take and give tensors",
+    "vector": "use tensors as arguments and results",
     "tensor<*": "give the tensor a rank: tensor<?x?xf32>",
 }
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
-    """Make tensors of what the only function takes and gives; raises `UnsupportedOperationError`."""
+    """Make tensors of all arguments and results of the only function; raises `UnsupportedOperationError`."""
     [function] = public_functions(module)
-    _refuse(function)
+    _check_types(function)
     arguments, results = (
-        [_ours(attributes) for attributes in of(function)] for of in (argument_attributes, result_attributes)
+        [_own_attributes(attributes) for attributes in of(function)] for of in (argument_attributes, result_attributes)
     )
     block = function.regions[0].blocks[0]
     with ir.InsertionPoint.at_block_begin(block):
         for argument in block.arguments:
             with argument.location:
-                _take(argument)
+                _convert_argument(argument)
     terminator = block.operations[len(block.operations) - 1].operation
     with ir.InsertionPoint(terminator), terminator.location:
         for result, value in enumerate(terminator.operands):
-            terminator.operands[result] = _give(value)
+            terminator.operands[result] = _convert_result(value)
             if not _is_tensor(value.type) and STATE not in results[result]:
                 results[result][NUMBER] = ir.UnitAttr.get()
     _name_arguments(block)
     set_signature(function, arguments, results)
     for name in list(function.attributes):
-        if name not in ("sym_name", "function_type", "arg_attrs", "res_attrs") and not name.startswith(OURS):
+        if name not in ("sym_name", "function_type", "arg_attrs", "res_attrs") and not name.startswith(PREFIX):
             del function.attributes[name]
 
 
 # --- types ---------------------------------------------------------------------------------------------------------
 
 
-def _refuse(function: ir.OpView) -> None:
+def _check_types(function: ir.OpView) -> None:
     arguments = function.regions[0].blocks[0].arguments
     problems: list[KernelError] = []
     for position, argument in enumerate(arguments):
@@ -69,7 +70,7 @@ def _refuse(function: ir.OpView) -> None:
 
 
 def _problem(kind: ir.Type) -> tuple[str, str | None] | None:
-    """What is wrong with a type and the way out; None when Python can give and take it."""
+    """Return what is wrong with a type, and a suggestion; None when Python can pass it."""
     if _is_tensor(kind) and kind.encoding is not None:
         return f"is a {kind}", "give a dense tensor, without an encoding"
     if _is_tensor(kind) or isinstance(kind, (ir.IntegerType, ir.IndexType, ir.FloatType, ir.ComplexType)):
@@ -79,7 +80,7 @@ def _problem(kind: ir.Type) -> tuple[str, str | None] | None:
             return f"is a {kind}, and {error.message}", error.help
         return None
     way_out = next((way for start, way in _HELP.items() if str(kind).startswith(start)), None)
-    return f"is a {kind}", way_out or "functions take and give ranked tensors and numbers"
+    return f"is a {kind}", way_out or "arguments and results are ranked tensors and scalars"
 
 
 def _is_tensor(kind: ir.Type) -> bool:
@@ -91,7 +92,7 @@ def _is_index(kind: ir.Type) -> bool:
 
 
 def _stored(kind: ir.Type) -> ir.Type:
-    """The tensor type that stands for `kind` at the boundary."""
+    """Return the tensor type that `kind` has in the signature."""
     element = kind.element_type if _is_tensor(kind) else kind
     if _is_index(kind):
         element = ir.IntegerType.get_signless(64)
@@ -101,8 +102,8 @@ def _stored(kind: ir.Type) -> ir.Type:
 # --- values --------------------------------------------------------------------------------------------------------
 
 
-def _take(argument: ir.BlockArgument) -> None:
-    """Give the argument its boundary type, and its uses a value of the type that they had."""
+def _convert_argument(argument: ir.BlockArgument) -> None:
+    """Give the argument its new type, and its uses a value of the old one."""
     kind = argument.type
     if _stored(kind) == kind:
         return
@@ -116,7 +117,7 @@ def _take(argument: ir.BlockArgument) -> None:
     argument.replace_all_uses_except(value, first.owner.operation)
 
 
-def _give(value: ir.Value) -> ir.Value:
+def _convert_result(value: ir.Value) -> ir.Value:
     kind = value.type
     if _stored(kind) == kind:
         return value
@@ -130,7 +131,7 @@ def _give(value: ir.Value) -> ir.Value:
 
 
 def _name_arguments(block: ir.Block) -> None:
-    """Python calls by name: another for each argument."""
+    """Give each argument a distinct name: Python passes them by keyword."""
     taken = {
         f"arg{position}" for position, argument in enumerate(block.arguments) if name_of(argument.location) is None
     }
@@ -146,5 +147,5 @@ def _name_arguments(block: ir.Block) -> None:
             argument.set_location(location_of(span_of(argument.location), name))
 
 
-def _ours(attributes: dict[str, ir.Attribute]) -> dict[str, ir.Attribute]:
-    return {name: attribute for name, attribute in attributes.items() if name.startswith(OURS)}
+def _own_attributes(attributes: dict[str, ir.Attribute]) -> dict[str, ir.Attribute]:
+    return {name: attribute for name, attribute in attributes.items() if name.startswith(PREFIX)}

@@ -1,12 +1,12 @@
-"""Element types that no memory or no target has become integers: 8-bit floats, odd widths, signs in types.
+"""Lower element types that targets cannot store to integers: 8-bit floats, integers of odd widths, signs in types.
 
 Takes the only function of a module, on tensors and scalars of ``f8…``, ``i4``, ``ui…`` and ``si…`` too. Gives it on
-signless integers of 8 to 64 bits, with `mlirtri.dtype` on the arguments and results that Python sees otherwise.
-Arithmetic on 8-bit floats is done in fp32 and rounded after each operation, that on odd widths in the next wider one.
-Refuses 8-bit floats of formats that torch does not have.
+signless integers of 8 to 64 bits, with `mlirtri.dtype` on the arguments and results that have another dtype in Python.
+Arithmetic on 8-bit floats is done in fp32 and rounded after each operation, arithmetic on odd widths in the next wider
+integer. Refuses 8-bit floats of formats that torch does not have.
 
     %y = arith.extf %x : f8E5M2 to f32   ──►   shifts and selects on %x : i8
-    %y = arith.addi %x, %x : i4          ──►   a sum of %x : i8, whose sign is taken from bit 3
+    %y = arith.addi %x, %x : i4          ──►   a sum of %x : i8, sign-extended from bit 3
 """
 
 from __future__ import annotations
@@ -28,22 +28,24 @@ from mlirtri.lowering.mlir.constants import odd_constant, operation_constant
 from mlirtri.lowering.mlir.generics import generalize
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
-INTO_BODIES = (Pass("func.func(convert-elementwise-to-linalg)", "arithmetic on tensors is that of their elements"),)
+INTO_BODIES = (
+    Pass("func.func(convert-elementwise-to-linalg)", "arithmetic on tensors becomes arithmetic on elements"),
+)
 _FLOAT8 = re.compile(r"f8E\w+|f4E\w+|f6E\w+")
 _SIGNED = re.compile(r"[us]i(\d+)")
 _ODD = re.compile(r"i(?!(?:1|8|16|32|64)$)(?:[0-9]|[1-5][0-9]|6[0-3])")
 _CASTS = ("arith.bitcast", "tensor.bitcast", "builtin.unrealized_conversion_cast")
-_MOVES = ("arith.select", *_CASTS)
-"""Operations of `arith` that look at no value."""
+_TYPE_AGNOSTIC = ("arith.select", *_CASTS)
+"""Operations of `arith` that do not depend on the element type."""
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
-    """Store what is only stored as signless integers; raises `UnsupportedOperationError`."""
+    """Lower all such element types of `module`, in place; raises `UnsupportedOperationError`."""
     elements = {_element(kind) for kind in _kinds(module)}
     if not any(_is_foreign(element) for element in elements):
         return
     if any(_FLOAT8.fullmatch(element) or _ODD.fullmatch(element) for element in elements):
-        _without_foreign_arithmetic(module, context)
+        _lower_foreign_arithmetic(module, context)
     [function] = public_functions(module)
     _note_dtypes(function)
     attributes = argument_attributes(function), result_attributes(function)
@@ -73,7 +75,7 @@ def _element(kind: ir.Type) -> str:
 
 
 def _stored(kind: ir.Type) -> ir.Type:
-    """The type with elements of signless integers, where those are only stored."""
+    """Return the type with its elements as signless integers; `kind` itself where they can be stored."""
     element = _element(kind)
     if _FLOAT8.fullmatch(element):
         stored = ir.IntegerType.get_signless(8)
@@ -87,7 +89,7 @@ def _stored(kind: ir.Type) -> ir.Type:
 
 
 def _note_dtypes(function: func.FuncOp) -> None:
-    """Write down what Python sees of arguments and results, before their types lose it."""
+    """Record the Python dtypes of arguments and results in attributes, before their types lose them."""
     note_signs(function)
     groups = argument_attributes(function), result_attributes(function)
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
@@ -101,14 +103,14 @@ def _note_dtypes(function: func.FuncOp) -> None:
 # --- arithmetic ----------------------------------------------------------------------------------------------------
 
 
-def _without_foreign_arithmetic(module: ir.Module, context: CompileContext) -> None:
-    """Leave nothing of 8-bit floats and odd integers but moves, and casts from and to what holds them."""
+def _lower_foreign_arithmetic(module: ir.Module, context: CompileContext) -> None:
+    """Leave only moves of 8-bit floats and odd integers, and casts from and to the types that store them."""
     run_passes(module, INTO_BODIES, context)
     for operation in all_operations(module):
         if operation.name.startswith("linalg.") and operation.name != "linalg.generic" and _computes(operation):
             generalize(operation)
-    # A conversion between both is first one of the wider integer.
-    for form, replacement in ((_ODD, _in_wider), (_FLOAT8, _in_float32)):
+    # A conversion between the two first becomes one of the wider integer.
+    for form, replacement in ((_ODD, _in_wider_integer), (_FLOAT8, _in_float32)):
         for operation in all_operations(module):
             if not _is_arithmetic(operation, form):
                 continue
@@ -123,32 +125,32 @@ def _computes(operation: ir.Operation) -> bool:
 
 
 def _is_arithmetic(operation: ir.Operation, form: re.Pattern[str]) -> bool:
-    """Whether an operation computes with elements of that form, or makes one out of nothing."""
-    if not operation.name.startswith(("arith.", "math.")) or operation.name in _MOVES:
+    """Return whether an operation computes with, or creates, elements of that form."""
+    if not operation.name.startswith(("arith.", "math.")) or operation.name in _TYPE_AGNOSTIC:
         return False
     return any(form.fullmatch(_element(value.type)) for value in (*operation.operands, *operation.results))
 
 
-def _in_wider(operation: ir.Operation) -> list[ir.Value]:
-    """The operation on the integers that hold odd ones."""
-    result = computed(operation, [_held(value) for value in operation.operands])
+def _in_wider_integer(operation: ir.Operation) -> list[ir.Value]:
+    """Return the operation on the wider integers that store its operands."""
+    result = computed(operation, [_stored_wider(value) for value in operation.operands])
     kind = operation.results[0].type
     return [result if result.type == kind else _cast(kind, result)]
 
 
-def _held(value: ir.Value) -> ir.Value:
+def _stored_wider(value: ir.Value) -> ir.Value:
     return value if holder(value.type) is None else _cast(holder(value.type), value)
 
 
 def _format(kind: ir.Type) -> Format:
-    """Raises `UnsupportedOperationError` for a format that is not known here."""
+    """Return the format of an 8-bit float type; raises `UnsupportedOperationError` for an unknown one."""
     if (format := FORMATS.get(_element(kind))) is None:
-        raise UnsupportedOperationError(f"there are no numbers of {_element(kind)} here", help="use f8E4M3FN or f8E5M2")
+        raise UnsupportedOperationError(f"there is no dtype for {_element(kind)} here", help="use f8E4M3FN or f8E5M2")
     return format
 
 
 def _constant(operation: ir.Operation) -> list[ir.Value]:
-    """The constant as its bits, cast."""
+    """Return the constant's bits, cast to its type."""
     kind = operation.results[0].type
     if _ODD.fullmatch(_element(kind)):
         return [_cast(kind, _odd_constant(operation, kind))]
@@ -174,7 +176,7 @@ def _odd_constant(operation: ir.Operation, kind: ir.Type) -> ir.Value:
 
 
 def _in_float32(operation: ir.Operation) -> list[ir.Value]:
-    """The operation on fp32, its results rounded; of integers on fp64, which holds more of them."""
+    """Compute in fp32 and round the results; conversions from integers go through fp64, which is exact for more."""
     operands = [_wide(value) for value in operation.operands]
     if operation.name == "arith.extf":
         return [_resized(operands[0], operation.results[0].type)]
@@ -191,7 +193,7 @@ def _in_float32(operation: ir.Operation) -> list[ir.Value]:
 
 
 def _wide(value: ir.Value) -> ir.Value:
-    """An 8-bit float as fp32; anything else as it is."""
+    """Return an 8-bit float as fp32; any other value as it is."""
     if not _FLOAT8.fullmatch(_element(value.type)):
         return value
     return widened(_cast(ir.IntegerType.get_signless(8), value), _format(value.type))
@@ -202,7 +204,7 @@ def _rounded(value: ir.Value, kind: ir.Type) -> ir.Value:
 
 
 def _resized(value: ir.Value, kind: ir.Type) -> ir.Value:
-    """An fp32 that came of an 8-bit float, in another type, all of which hold it."""
+    """Convert an fp32 that holds an 8-bit float to another float type, all of which represent it exactly."""
     if value.type == kind:
         return value
     return arith.extf(kind, value) if isinstance(kind, ir.F64Type) else arith.truncf(kind, value)
@@ -213,5 +215,5 @@ def _resized_to_32(value: ir.Value) -> ir.Value:
 
 
 def _cast(kind: ir.Type, value: ir.Value) -> ir.Value:
-    """The same bits; a cast that is gone once types are integers."""
+    """Cast to a type of the same bits; the cast disappears once all types are integers."""
     return ir.Operation.create("builtin.unrealized_conversion_cast", results=[kind], operands=[value]).results[0]

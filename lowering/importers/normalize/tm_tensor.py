@@ -1,8 +1,8 @@
-"""torch-mlir's own operations on tensors become loops: `tm_tensor.scan`, `scatter`, `sort`, `topk` and `attention`.
+"""Lower torch-mlir's `tm_tensor` dialect to loops: `scan`, `scatter`, `sort`, `topk` and `attention`.
 
 Takes a module with operations of the dialect `tm_tensor`. Gives `linalg`, `tensor` and `scf` with the same meaning, in
-place. A place that a scatter writes outside of its tensor is an assertion that fails; nothing is written there.
-Refuses nothing. Sorting takes n log n comparisons; NaN goes where torch has it, behind all numbers.
+place. A scatter to an index out of bounds is a failed assertion, and writes nothing. Refuses nothing. Sorting takes
+O(n log n) comparisons; NaN is the largest element, as in torch.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ Values = list[ir.Value]
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
-    """Replace every operation of the dialect; those inside of others come along."""
+    """Replace every operation of the dialect, in place."""
     for operation in operations_named(module, "tm_tensor.*"):
         if (rule := RULES.get(operation.name)) is None:
             continue
         with ir.InsertionPoint(operation), operation.location:
-            is_totals = context.target.is_cuda and operation.name == "tm_tensor.scan"
-            results = (_totals(operation) if is_totals else None) or rule(operation)
+            is_reduction = context.target.is_cuda and operation.name == "tm_tensor.scan"
+            results = (_scan_as_reduction(operation) if is_reduction else None) or rule(operation)
         replace(operation, results)
 
 
 def _region(operation: ir.Operation) -> Callable[..., ir.Value]:
-    """The operation's function of scalars."""
+    """Return the operation's region as a function on scalars."""
     block = operation.regions[0].blocks[0]
 
     def call(*arguments: ir.Value) -> ir.Value:
@@ -56,8 +56,8 @@ def _scan(operation: ir.Operation) -> Values:
     return scan(source, out, start, axis, inclusive, _region(operation), needs_last)
 
 
-def _totals(operation: ir.Operation) -> Values | None:
-    """A scan as a reduction, for which CUDA has a schedule; None for one that only a loop can do."""
+def _scan_as_reduction(operation: ir.Operation) -> Values | None:
+    """Return a scan as a reduction, which CUDA has a schedule for; None where only a loop computes it."""
     source, _, start = operation.operands
     dtype, kind = find_dtype(str(source.type.element_type)), kind_of(operation.regions[0].blocks[0])
     is_plain = ir.BoolAttr(operation.attributes["inclusive"]).value and not any(operation.results[1].uses)
@@ -89,10 +89,10 @@ def _attention(operation: ir.Operation) -> Values:
 
 
 def _sort(operation: ir.Operation) -> Values:
-    """The region says whether the row that stands earlier stays there."""
+    """Sort by merging; the region returns whether the earlier row keeps its position."""
     fields, axis = list(operation.operands), operation.attributes["dimension"].value
     rows = merge_sort.rows_of(fields, sizes_of(fields[0]), axis)
-    if (overtakes := _overtakes_by_key(operation.regions[0].blocks[0])) is not None:
+    if (overtakes := _order_by_field(operation.regions[0].blocks[0])) is not None:
         return merge_sort.sort(rows, overtakes)
     stays = _region(operation)
 
@@ -103,8 +103,8 @@ def _sort(operation: ir.Operation) -> Values:
     return merge_sort.sort(rows, by_region, is_order=False)
 
 
-def _overtakes_by_key(block: ir.Block) -> merge_sort.Overtakes | None:
-    """What a region that compares one field by one comparison says, with NaN behind all numbers."""
+def _order_by_field(block: ir.Block) -> merge_sort.Overtakes | None:
+    """Return the order of a region that compares one field, with NaN as the largest element; None for others."""
     compared = terminator(block).operands[0]
     operation = None if isinstance(compared.owner, ir.Block) else compared.owner.operation
     if operation is None or operation.name not in ("arith.cmpf", "arith.cmpi"):
@@ -139,7 +139,7 @@ def _overtakes_by_key(block: ir.Block) -> merge_sort.Overtakes | None:
 
 
 def _predicate(operation: ir.Operation) -> str | None:
-    """``sle``, ``ult``, ``oge``…; None for those that are no order."""
+    """Return ``sle``, ``ult``, ``oge`` and so on; None for predicates that are no order."""
     number = operation.attributes["predicate"].value
     if operation.name == "arith.cmpi":
         return {2: "slt", 3: "sle", 4: "sgt", 5: "sge", 6: "ult", 7: "ule", 8: "ugt", 9: "uge"}.get(number)
@@ -147,7 +147,7 @@ def _predicate(operation: ir.Operation) -> str | None:
 
 
 def _spelling(kind: ir.Type, predicate: str) -> str:
-    """How our table of dtypes spells the type, with the sign that the comparison sees."""
+    """Return our dtype spelling of a type, with the sign that the comparison assumes."""
     is_unsigned = isinstance(kind, ir.IntegerType) and kind.width > 1 and predicate[0] == "u"
     return f"u{kind}" if is_unsigned else str(kind)
 
@@ -170,9 +170,9 @@ Combine = Callable[[ir.Value, ir.Value], ir.Value]
 def scan(
     source: ir.Value, out: ir.Value, start: ir.Value, axis: int, inclusive: bool, combine: Combine, needs_last: bool
 ) -> Values:
-    """The totals along an axis, and the last of each line; where there is none, what `start` has.
+    """Return the inclusive or exclusive scan along `axis`, and the last element of each scan (`start` for empty ones).
 
-    Inclusive ones begin with the first element, exclusive ones with `start`.
+    Inclusive scans begin with the first element, exclusive ones with `start`.
     """
     sizes = sizes_of(source)
     nest = _scan_line if axis == len(sizes) - 1 else _scan_planes
@@ -181,7 +181,7 @@ def scan(
 
 
 def _scan_line(source, out, start, axis: int, inclusive: bool, combine: Combine) -> ir.Value:
-    """Along the last axis: the total so far stays a scalar."""
+    """Scan along the last axis: the accumulator stays a scalar."""
     *batch, size = sizes_of(source)
 
     def line(indices: Values, carried: Values) -> Values:
@@ -200,7 +200,7 @@ def _scan_line(source, out, start, axis: int, inclusive: bool, combine: Combine)
 
 
 def _scan_planes(source, out, start, axis: int, inclusive: bool, combine: Combine) -> ir.Value:
-    """Along another axis: the innermost loop walks through memory."""
+    """Scan along another axis: the innermost loop walks through contiguous memory."""
     sizes = sizes_of(source)
 
     def begin(indices: Values, carried: Values) -> Values:
@@ -218,7 +218,7 @@ def _scan_planes(source, out, start, axis: int, inclusive: bool, combine: Combin
 
 
 def _last(totals: ir.Value, start: ir.Value, axis: int) -> ir.Value:
-    """The last total of each line of two or more elements."""
+    """Return the last element of each scan of two or more elements."""
     size = size_of(totals, axis)
     if isinstance(size, int) and size < 2:
         return start
@@ -255,9 +255,10 @@ def _less_one(size: int | ir.Value) -> int | ir.Value:
 def scatter(
     updates: ir.Value, indices: ir.Value, original: ir.Value, axes: Sequence[int], combine: Combine
 ) -> ir.Value:
-    """`original` with ``combine(update, what is there)`` at each place, one update after the other.
+    """Return `original` with ``combine(update, element)`` stored at each index, one update after the other.
 
-    Row n of `places` says where update n starts, along `axes`; the axes of an update are the last ones of `original`.
+    Row n of `indices` holds the start of update n along `axes`; the axes of an update are the last ones of `original`.
+    An update out of bounds fails an assertion and changes nothing.
     """
     count, *inner = sizes_of(updates)
     rank = original.type.rank
@@ -265,7 +266,7 @@ def scatter(
 
     def update(number: Values, carried: Values) -> Values:
         starts, is_inside = _starts(indices, number, original, axes, inner, behind)
-        message = "a place to scatter to is out of bounds"
+        message = "an index to scatter to is out of bounds"
         ir.Operation.create("cf.assert", operands=[is_inside], attributes={"msg": ir.StringAttr.get(message)})
 
         def element(indices: Values, target: Values) -> Values:
@@ -277,7 +278,7 @@ def scatter(
 
         return loop_nest(inner, carried, element)
 
-    # Of a tensor of no elements there is nothing to update.
+    # A tensor without elements has nothing to update.
     if 0 in original.type.shape:
         return original
     return loop_nest([count], [original], update)[0]
@@ -286,7 +287,7 @@ def scatter(
 def _starts(
     indices: ir.Value, number: Values, original: ir.Value, axes: Sequence[int], inner: Sequence, behind: int
 ) -> tuple[dict[int, ir.Value], ir.Value]:
-    """Where an update starts along each of `axes`, inside of the tensor, and whether it was to start there."""
+    """Return where an update starts along each of `axes`, clamped to the tensor, and whether it was in bounds."""
     starts, is_inside = {}, arith.constant(ir.IntegerType.get_signless(1), 1)
     for column, axis in enumerate(axes):
         start = arith.index_cast(ir.IndexType.get(), tensor.extract(indices, [*number, index_constant(column)]))
@@ -305,7 +306,7 @@ def _starts(
 def top_k(
     values: ir.Value, positions: ir.Value | None, outputs: Sequence[ir.Value], axis: int, is_better: Combine
 ) -> Values:
-    """The top_k of each line and of what `outputs` have, in order, with their positions; the first of equal ones."""
+    """Insert each element into the sorted `outputs` of its line, with its position; equal elements keep their order."""
     sizes, count = sizes_of(values), size_of(outputs[0], axis)
     kind = outputs[1].type.element_type
 

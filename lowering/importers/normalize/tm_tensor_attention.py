@@ -1,7 +1,7 @@
-"""Attention as structured operations: softmax(q kᵀ / √d + mask) v, its rows shifted by their largest element.
+"""Build attention from structured operations: softmax(q kᵀ / √d + mask) v, with each row shifted by its maximum.
 
-Takes tensors whose leading axes are batches, and a mask that fits the last axes of the weights; a boolean one keeps
-what is true. Gives a tensor. Products and sums of halves are carried in fp32. Refuses nothing. The formula is that of
+Takes tensors whose leading axes are batches, and a mask that broadcasts to the weights; a boolean mask keeps the
+weights where it is true. Gives a tensor. fp16 and bf16 are accumulated in fp32. Refuses nothing. The formula is that of
 A. Vaswani et al., "Attention Is All You Need", 2017.
 """
 
@@ -21,7 +21,7 @@ Axes = Sequence[int]
 def attention(
     query: ir.Value, key: ir.Value, value: ir.Value, mask: ir.Value | None = None, *, out: ir.Value
 ) -> ir.Value:
-    """The weighted values, in the type of `out`."""
+    """Return the weighted sum of `value`, in the element type of `out`."""
     wide = FLOAT64 if str(query.type.element_type) == "f64" else FLOAT32
     rank = query.type.rank
     batch, row, column, inner = list(range(rank - 2)), rank - 2, rank - 1, rank
@@ -45,7 +45,7 @@ def attention(
 
 
 class _Work:
-    """Operations on tensors of `rows`, all axes but the last, in one dtype."""
+    """A builder of operations on tensors of the shape `rows` plus a last axis, in one dtype."""
 
     def __init__(self, wide, rows: Sequence[int | ir.Value]):
         self.wide, self.rows, self.rank = wide, list(rows), len(rows) + 1
@@ -55,7 +55,7 @@ class _Work:
         return cast(Scalar(element, find_dtype(str(element.type))), self.wide).value
 
     def contracted(self, left: ir.Value, of_left: Axes, right: ir.Value, of_right: Axes, columns) -> ir.Value:
-        """The sum of products over the loop behind those of the result."""
+        """Return the matrix product, reduced over the innermost loop."""
         loops = self.rank + 1
         maps = [dimensions(*axes, rank=loops) for axes in (of_left, of_right, range(self.rank))]
 
@@ -69,14 +69,14 @@ class _Work:
     def mapped(
         self, inputs: Sequence[ir.Value], axes: Sequence[Axes], body: Callable[..., ir.Value], kind: ir.Type = None
     ) -> ir.Value:
-        """A new tensor of the shape of the first input."""
+        """Map elementwise into a new tensor of the shape of the first input."""
         maps = [dimensions(*axes, rank=self.rank) for axes in (*axes, range(self.rank))]
         out = tensor.empty(sizes_of(inputs[0]), kind or self.kind)
         [result] = generic(inputs, [out], maps, ["parallel"] * self.rank, lambda *elements: [body(*elements[:-1])])
         return result
 
     def reduced(self, source: ir.Value, start: float, combine: Callable[..., ir.Value]) -> ir.Value:
-        """Along the last axis."""
+        """Reduce along the last axis."""
         maps = [dimensions(*range(count), rank=self.rank) for count in (self.rank, self.rank - 1)]
         kinds = ["parallel"] * (self.rank - 1) + ["reduction"]
         out = self._filled(self.rows, start)

@@ -69,7 +69,7 @@ def test_what_is_apart_says_why():
     edges = mixed.compile(x, x, x).fusion.edges
     kinds = {(edge.room, edge.producer.split()[-1], edge.consumer.split()[-1]): edge.kind for edge in edges}
     assert kinds["fused", "c", "mul"] == "output"
-    assert kinds["fused", "d", "y"] == "dear"
+    assert kinds["fused", "d", "y"] == "expensive"
     assert kinds["fused", "y", "add"] == "reduction"
     apart = [edge for edge in edges if not edge.is_fused]
     assert all(edge.reason for edge in apart)

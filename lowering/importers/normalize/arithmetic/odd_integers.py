@@ -30,9 +30,7 @@ def computed(operation: ir.Operation, operands: Sequence[ir.Value]) -> ir.Value:
     rule = RULES.get(operation.name)
     if rule is None:
         odd = next(v.type for v in (*operation.operands, *operation.results) if holder(v.type) is not None)
-        raise UnsupportedOperationError(
-            f"{operation.name} has no translation on {odd}", help="extend it to i8 or wider"
-        )
+        raise UnsupportedOperationError(f"{operation.name} has no lowering on {odd}", help="extend it to i8 or wider")
     source, result = operation.operands[0].type, operation.results[0].type
     return rule(_Widths(operation, list(operands), _width(source), _width(result)))
 

@@ -18,7 +18,9 @@ from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 __all__ = ["floats", "integers", "rewrite"]
 
-INTO_BODIES = (Pass("func.func(convert-elementwise-to-linalg)", "arithmetic on tensors is that of their elements"),)
+INTO_BODIES = (
+    Pass("func.func(convert-elementwise-to-linalg)", "arithmetic on tensors becomes arithmetic on elements"),
+)
 PROMISES = ("isExact", "nonNeg")
 """Attributes by which an operation promises what its operands are."""
 FLAGS = {"fastmath": "#arith.fastmath<none>", "overflowFlags": "#arith.overflow<none>"}

@@ -164,7 +164,7 @@ def _set_operands(
 # --- Structured operations ----------------------------------------------------------------------------------------
 
 
-SIZES_MESSAGE = "the sizes of the operands do not fit each other"
+SIZES_MESSAGE = "the sizes of the operands do not match"
 PREDICATES = {True: arith.CmpIPredicate.eq, False: arith.CmpIPredicate.sle}
 
 

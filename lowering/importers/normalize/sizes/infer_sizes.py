@@ -18,12 +18,12 @@ from mlirtri.lowering.mlir.attributes import argument_attributes, result_attribu
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 FACTS = (
-    Pass("canonicalize", "sizes of arrays become those of what they are made of"),
+    Pass("canonicalize", "sizes of results become sizes of operands"),
     Pass("cse", "equal sizes are computed once"),
-    Pass("resolve-ranked-shaped-type-result-dims", "sizes of results are said by operands"),
-    Pass("canonicalize", "sizes that are known go into the types"),
+    Pass("resolve-ranked-shaped-type-result-dims", "shapes of results become arithmetic on those of operands"),
+    Pass("canonicalize", "known sizes go into the types"),
     Pass("int-range-optimizations", "sizes are not negative"),
-    Pass("canonicalize", "tests that this decides fold away"),
+    Pass("canonicalize", "comparisons that are decided fold away"),
     Pass("cse", "equal sizes are computed once"),
 )
 

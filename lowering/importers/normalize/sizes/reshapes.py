@@ -35,9 +35,9 @@ def rewrite(module: ir.Module) -> bool:
     for reshape in reshapes:
         if reshape.operands[1].type.shape[0] < 0:
             raise UnsupportedOperationError(
-                "a reshape to a number of axes known at run time only",
+                "a reshape to a rank known at run time only",
                 span_of(reshape.location),
-                help="give the new shape a known length",
+                help="give the shape operand a static size",
             )
     sizes = _sizes(module)
     for position, reshape in enumerate(reshapes):

@@ -186,6 +186,6 @@ def test_operations_without_a_rule_are_refused_at_their_place():
   %z = arith.extsi %h : i4 to i32
   return %z : i32
 }"""
-    with pytest.raises(UnsupportedOperationError, match="mulsi_extended has no translation on i4") as caught:
+    with pytest.raises(UnsupportedOperationError, match="mulsi_extended has no lowering on i4") as caught:
         mt.from_mlir(text).compile()
     assert caught.value.span.line == 3
