@@ -32,7 +32,7 @@ test: $(VENV)/.test  ## pytest, then the lit tests
 test-slow: $(VENV)/.test  ## the tests that `make test` leaves out because they take long
 	$(BIN)/python -m pytest -m slow $(PYTEST_FLAGS)
 
-test-forced: $(VENV)/.test  ## the tests with every schedule rule used that fits, however little the work; a failing rule is an error
+test-forced: $(VENV)/.test  ## the tests with every schedule rule used that fits, however little the work
 	MLIRTRI_FORCE_SCHEDULES=1 $(BIN)/python -m pytest $(PYTEST_FLAGS)
 
 lit: $(VENV)/.test  ## the lit tests only

@@ -225,6 +225,26 @@ class CompilerBugError(KernelError):
         )
 
 
+@dataclass(frozen=True)
+class SkippedStep:
+    """A schedule rule or pass that failed: the kernel was compiled without it, which costs speed, not correctness."""
+
+    step: str
+    """Name of the rule or pass."""
+    kernel: str
+    """Name of the function that it failed on."""
+    reason: str
+    span: Span | None = None
+    """The user's line that the function computes."""
+
+    def __str__(self) -> str:
+        return f"{self.step} failed on {self.kernel} and was skipped: {self.reason}"
+
+
+class SkippedStepWarning(UserWarning):
+    """A schedule rule or pass failed and was skipped; `Kernel.warnings` has it as a `SkippedStep`."""
+
+
 class DumpError(KernelError, OSError):
     """A folder that IR should go to cannot be written."""
 

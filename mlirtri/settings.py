@@ -81,7 +81,8 @@ SETTINGS: dict[str, Setting] = {
         Setting("MLIRTRI_OVERRIDE_DIR", *_FOLDER, None, "take a stage's IR from this folder when a dump lies there"),
         Setting("MLIRTRI_REPRODUCER_DIR", *_FOLDER, None, "folder for inputs of failed passes; else a temporary one"),
         Setting("MLIRTRI_ROW_TILE", *_COUNT, None, "rows that a softmax does at once; fuses it however long they are"),
-        Setting("MLIRTRI_FORCE_SCHEDULES", *_SWITCH, False, "for tests: every rule that fits, failing ones are errors"),
+        Setting("MLIRTRI_FORCE_SCHEDULES", *_SWITCH, False, "for tests: schedule rules wherever they fit"),
+        Setting("MLIRTRI_STRICT", *_SWITCH, False, "for tests: a schedule rule or pass that fails is an error"),
         Setting("MLIRTRI_VERIFY", *_SWITCH, False, "check after each stage that it holds only operations it may hold"),
         Setting("MLIRTRI_DEBUG", *_SWITCH, False, "show the compiler's own frames in errors; kernels check positions"),
     )
@@ -106,6 +107,11 @@ def get(name: str, argument: Any = None) -> Any:
         return setting.parse(text)
     except ValueError:
         raise UnknownOptionError(f"{name}={text} is not {setting.kind}", help=f"{name}: {setting.meaning}") from None
+
+
+def cache_folder() -> Path:
+    """Return the user's folder for what mlirtri keeps between processes; it may not exist yet."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "mlirtri")
 
 
 def _warn_about_unknown_names() -> None:

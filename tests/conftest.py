@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 import torch
+
+os.environ.setdefault("MLIRTRI_STRICT", "1")
+"""A schedule rule that fails costs a user speed only, so that nothing else would show it."""
 
 
 @pytest.fixture(autouse=True)

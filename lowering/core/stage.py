@@ -6,11 +6,14 @@ A `CompileContext` holds the target and collects the text after each pass. Knows
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
+from mlirtri import settings
+from mlirtri.errors import CodegenError, SkippedStep, SkippedStepWarning
 from mlirtri.lowering.core.target import Target
 
 
@@ -60,6 +63,10 @@ class PassRecord:
     changed: bool
 
 
+_WARNED: dict[Any, Any] = {}
+"""What `warnings` has shown of steps that were skipped."""
+
+
 @dataclass
 class CompileContext:
     """The facts of one compilation: for which kernel and target, with which schedule, and what passes did."""
@@ -88,8 +95,22 @@ class CompileContext:
     """Whether the kernel checks positions, and runs its assertions and prints."""
     stops: bool = False
     """Whether the kernel is interpreted, so that a `breakpoint()` in it has something to stop."""
+    warnings: list[SkippedStep] = field(default_factory=list)
+    """Schedule rules and passes that failed and were skipped, in order."""
     keep_passes: bool = True
     """False skips making text per pass, for the shortest compile."""
+
+    def skip(self, step: SkippedStep, cause: Exception) -> None:
+        """Note that `step` failed and is skipped, and warn of it once per process, on the user's line.
+
+        Raises `CodegenError` under ``MLIRTRI_STRICT``.
+        """
+        if settings.get("MLIRTRI_STRICT"):
+            raise CodegenError(f"{step.step} failed on {step.kernel}: {step.reason}", step.span) from cause
+        if step not in self.warnings:
+            self.warnings.append(step)
+        file, line = (step.span.file, step.span.line) if step.span else (self.kernel, 0)
+        warnings.warn_explicit(str(step), SkippedStepWarning, file, line, registry=_WARNED)
 
     def record(self, name: str, text: str, before: str) -> None:
         """Note that pass `name` ran in the current stage and turned text `before` into `text`.

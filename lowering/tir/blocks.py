@@ -85,12 +85,16 @@ class BlockFacts:
         return tuple(axis for axis, each in enumerate(self.kinds) if each == kind)
 
 
-class PartedLanesError(ValueError):
-    """A statement that is none for the elements of a vector together: a condition in it holds for some of them."""
+class NotApplicableError(ValueError):
+    """A schedule rule finds that it does not apply to a function: no failure, the next rule is tried."""
 
 
-class NotStaticLoopsError(ValueError):
-    """A function that is no sequence of plain loop nests of known extents: sizes of run time, calls of a library."""
+class PartedLanesError(NotApplicableError):
+    """A statement cannot be vectorised, because a condition in it holds for some lanes of a vector only."""
+
+
+class NotStaticLoopsError(NotApplicableError):
+    """A function is no sequence of plain loop nests of static extents: dynamic sizes, calls of a library."""
 
 
 _REMEMBERED = 64

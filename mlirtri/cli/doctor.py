@@ -22,7 +22,9 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.version import Version
 from rich.table import Table
+from rich.text import Text
 
+from mlirtri.compiler.last_failures import Failures
 from mlirtri.lowering.core.target import host_threads
 from mlirtri.lowering.runtime.openmp import INSTALL, runtime_library
 
@@ -91,6 +93,16 @@ def as_table(checks: list[Check]) -> Table:
         table.add_column(heading, overflow="fold")
     for check in checks:
         table.add_row(marks[check.ok], check.name, check.found.replace("[", "\\["), check.fix.replace("[", "\\["))
+    return table
+
+
+def failures_table(failures: Failures) -> Table:
+    """Return a table for `rich` of the rules and passes that failed in one compilation."""
+    table = Table(title=f"{failures.kernel}, compiled {failures.time}", box=None, pad_edge=False, title_justify="left")
+    for heading in ("failed and skipped", "function", "reason", "line"):
+        table.add_column(heading, overflow="fold")
+    for step in failures.steps:
+        table.add_row(*(Text(step[key]) for key in ("step", "kernel", "reason", "line")))
     return table
 
 

@@ -365,10 +365,16 @@ def env() -> None:
 
 
 @commands.command()
-def doctor() -> int:
+@click.option("--last", is_flag=True, help="Instead, the schedule rules and passes that failed in the last compile.")
+def doctor(last: bool) -> int:
     """Look at this machine: what works, and what to do about the rest."""
-    from mlirtri.cli.doctor import as_table, collect
+    from mlirtri.cli.doctor import as_table, collect, failures_table
+    from mlirtri.compiler.last_failures import last_failures
 
+    if last:
+        failures = last_failures()
+        _show("no schedule rule or pass has failed" if failures is None else failures_table(failures))
+        return int(failures is not None)
     with _waiting("looking at this machine"):
         checks = collect()
     _show(as_table(checks))

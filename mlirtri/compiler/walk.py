@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from mlirtri.compiler.last_failures import keep_failures
 from mlirtri.compiler.printing import complete, readable, settle
 from mlirtri.errors import CompilerBugError, KernelError, KernelValueError, UnknownOptionError
 from mlirtri.lowering.core.forks import awaited
@@ -124,6 +125,8 @@ def walk(ir: Any, pipeline: Pipeline, context: CompileContext, hook: Hook | None
             return _walk(ir, pipeline, context, hook)
     finally:
         bar.close()
+        if context.warnings:
+            keep_failures(context.kernel, context.warnings)
 
 
 def _walk(ir: Any, pipeline: Pipeline, context: CompileContext, hook: Hook | None) -> Walk:

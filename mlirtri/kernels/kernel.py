@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlirtri import settings
 from mlirtri.compiler.walk import Passes, Texts, Walk
-from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelError, UnknownOptionError
+from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelError, SkippedStep, UnknownOptionError
 from mlirtri.kernels.export import Form, exported
 from mlirtri.lowering.core.interface import Interface
 from mlirtri.lowering.core.target import Target
@@ -86,6 +86,11 @@ class Kernel:
     def params(self) -> dict[str, Any]:
         """The tensors that the kernel is bound to, by name: weights and large constants of an imported program."""
         return self.walked.context.params
+
+    @property
+    def warnings(self) -> tuple[SkippedStep, ...]:
+        """The schedule rules and passes that failed and were skipped: the kernel is right, and may be slower."""
+        return tuple(self.walked.context.warnings)
 
     @property
     def stats(self) -> dict[str, Any]:

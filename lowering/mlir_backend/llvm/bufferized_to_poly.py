@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named
-from mlirtri.errors import PassFailedError
+from mlirtri.errors import PassFailedError, SkippedStep
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
@@ -57,7 +57,8 @@ def _becomes_affine(module: ir.Module, context: CompileContext) -> bool:
         return False
     try:
         run_passes(module.operation.clone(), PREPARE, replace(context, keep_passes=False))
-    except PassFailedError:
+    except PassFailedError as error:
+        context.skip(SkippedStep("affine passes", context.kernel, error.message, error.span), error)
         return False
     return True
 

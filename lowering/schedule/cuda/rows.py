@@ -20,7 +20,7 @@ from mlirtri.lowering.schedule.cuda.row_writer import ROW_BYTES, CudaRowWriter
 from mlirtri.lowering.schedule.cuda.scans import totals_of
 from mlirtri.lowering.schedule.rows.nests import Nest, NotRows, find_rows, nests_of
 from mlirtri.lowering.schedule.rows.plan import RowPlan, make_plan
-from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, SBlockRealize, Schedule, tirx
+from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, SBlock, SBlockRealize, Schedule, tirx
 
 MOST_ROW_BYTES = 88 * 1024
 """The same where somebody says how many rows a block has: devices since sm_80 give as much when they are asked."""
@@ -111,4 +111,6 @@ def _blocks_per_row(shape: Shape, count: int, length: int) -> int:
 def _written(function: PrimFunc, plan: RowPlan, target: Target) -> PrimFunc:
     body = CudaRowWriter(plan, shape_of(plan, target), function.params).written()
     root = SBlockRealize([], True, SBlock([], [], [], "root", body))
-    return PrimFunc(list(function.params), root, function.ret_type, function.attrs)
+    written = PrimFunc(list(function.params), root, function.ret_type, function.attrs)
+    # A variable that an expression binds is bound once in each copy of the expression.
+    return tirx.transform.ConvertSSA()(IRModule({"main": written}))["main"]

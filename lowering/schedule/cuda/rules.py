@@ -1,8 +1,9 @@
 """Schedule rules for CUDA: TVM's Dlight rules one at a time, and a last rule that binds whatever is left.
 
 Each rule takes a PrimFunc and our target, with TVM's target in scope. Gives a `Schedule`, or None where it does not
-apply. It raises `CodegenError` for a schedule that leaves a block outside the threads, asks for more than any launch
-may have, or for which TVM makes no source: the next rule is tried then. `OneThread` is right for everything.
+apply. Raises `NotApplicableError` where Dlight fails, and for a schedule that asks for more than any launch may have;
+any other error is a mistake of the rule: a block outside the threads, or code for which TVM makes no source.
+`OneThread` takes everything.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mlirtri.lowering.schedule.cuda.argmax import choices
 from mlirtri.lowering.schedule.cuda.matmul import tensor_cores
 from mlirtri.lowering.schedule.cuda.rows import rows
 from mlirtri.lowering.schedule.cuda.scans import running_totals
-from mlirtri.lowering.tir.blocks import inlined, leaf_blocks
+from mlirtri.lowering.tir.blocks import NotApplicableError, inlined, leaf_blocks
 from mlirtri.lowering.tir.statements import with_body
 from mlirtri.lowering.toolchain.tvm_names import (
     PrimFunc,
@@ -33,6 +34,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     tirx,
     tvm,
 )
+from mlirtri.lowering.toolchain.tvm_passes import short_message
 
 MOST_BLOCKS = {"blockIdx.x": 2**31 - 1, "blockIdx.y": 65535, "blockIdx.z": 65535, "threadIdx.z": 64}
 SHARED_LIMITS = {"shared": SHARED_BYTES, "shared.dyn": 96 * 1024}
@@ -50,16 +52,26 @@ OLD_DEVICE = {
 Rule = Callable[[PrimFunc, Target], "Schedule | None"]
 
 
+class LaunchLimitError(CodegenError, NotApplicableError):
+    """A schedule asks for more threads, blocks or shared memory than any launch may have."""
+
+
 def _checked(rule, without_tensor_cores: bool = False) -> Rule:
-    """A Dlight rule in our form, whose schedules are given only if they launch."""
+    """Return a Dlight rule in our form, which gives only schedules that launch.
+
+    A Dlight rule does not say in advance what it takes: whatever it raises, or does wrong, is `NotApplicableError`.
+    """
 
     def apply(function: PrimFunc, _target: Target) -> Schedule | None:
         target = tvm.target.Target(OLD_DEVICE) if without_tensor_cores else tvm.target.Target.current()
-        schedule = rule.apply(function, target, False)
-        if schedule is None:
-            return None
-        schedule = _without_vectors_of_bools(schedule)
-        check_launch(schedule.mod["main"])
+        try:
+            schedule = rule.apply(function, target, False)
+            if schedule is None:
+                return None
+            schedule = _without_vectors_of_bools(schedule)
+            check_launch(schedule.mod["main"])
+        except Exception as error:
+            raise NotApplicableError(short_message(error)) from error
         return schedule
 
     return apply
@@ -190,9 +202,9 @@ def _check_limits(kernel: PrimFunc) -> None:
     structural_walk(kernel.body, [(tirx.AttrStmt, note), (tirx.AllocBuffer, allocate)], order="pre")
     threads = prod(extent for tag, extent in extents.items() if tag.startswith("threadIdx"))
     if threads > MOST_THREADS or any(extent > MOST_BLOCKS.get(tag, threads) for tag, extent in extents.items()):
-        raise CodegenError(f"a launch of {extents} is too large")
+        raise LaunchLimitError(f"a launch of {extents} is too large")
     if any(size > SHARED_LIMITS[scope] for scope, size in shared.items()):
-        raise CodegenError(f"{sum(shared.values())} bytes of shared memory are too many")
+        raise LaunchLimitError(f"{sum(shared.values())} bytes of shared memory are too many")
 
 
 CUDA_RULES = (

@@ -35,6 +35,26 @@ GRACE = 10.0
 
 
 @dataclass(frozen=True)
+class Task:
+    """What is searched: a PrimFunc for a target."""
+
+    name: str
+    function: PrimFunc
+    target: Target
+    default: PrimFunc | None
+    """The function with the schedule that the search has to beat; None where nothing is measured."""
+
+    def request(self, budget: Budget, seed: int) -> str:
+        """Return the line of JSON that asks the process for a search."""
+        return json.dumps({
+            "function": ir.save_json(self.function),
+            "default": None if self.default is None else ir.save_json(self.default),
+            "target": [self.target.kind, self.target.architecture, self.target.threads],
+            "trials": budget.trials, "seconds": budget.seconds, "seed": seed,
+        })  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Trial:
     """How far a search is; times in seconds."""
 
@@ -72,10 +92,8 @@ class Tuner:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stop()
 
-    def search(
-        self, name: str, function: PrimFunc, target: Target, budget: Budget, on_trial: Callable[[Trial], None] | None
-    ) -> Found:
-        """What the search for schedules of `function` finds within the budget."""
+    def search(self, task: Task, budget: Budget, on_trial: Callable[[Trial], None] | None) -> Found:
+        """Return what the search for schedules of a function finds within the budget."""
         found = Found()
         if self._process is None and not self._start():
             found.failure = f"the search's process did not start within {START:.0f} seconds"
@@ -85,12 +103,8 @@ class Tuner:
             left = Budget(budget.trials - found.trials, deadline - time.monotonic())
             if seed > 1 and (left.trials <= 0 or left.seconds <= 0):
                 break
-            request = {
-                "function": ir.save_json(function), "target": [target.kind, target.architecture, target.threads],
-                "trials": left.trials, "seconds": left.seconds, "seed": seed,
-            }  # fmt: skip
-            tell = _teller(name, budget, found, on_trial)
-            if self._ask(json.dumps(request), found, tell, deadline + GRACE + SILENCE / 2 * (budget.trials == 0)):
+            tell = _teller(task.name, budget, found, on_trial)
+            if self._ask(task.request(left, seed), found, tell, deadline + GRACE + SILENCE / 2 * (budget.trials == 0)):
                 return found
         if found.trace is None and found.default is None and found.failure is None:
             found.failure = "the search ended its process, or found nothing in its time"

@@ -21,7 +21,7 @@ from mlirtri.lowering.core.schedule_option import Budget, budget_of
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.external.device_functions import is_for
-from mlirtri.lowering.schedule.meta.process import Found, Tuner
+from mlirtri.lowering.schedule.meta.process import Found, Task, Tuner
 from mlirtri.lowering.schedule.meta.tuning_file import recall, remember
 from mlirtri.lowering.tir.blocks import leaf_blocks
 from mlirtri.lowering.toolchain.tvm_attributes import IMPERATIVE, KERNEL_LOCATIONS, LOCATION
@@ -31,11 +31,13 @@ from mlirtri.lowering.toolchain.tvm_passes import place_of, prim_funcs
 MAIN = "main"
 """The name that a function has in traces, which MetaSchedule gives it."""
 Rule = Callable[[PrimFunc, Target], "Schedule | None"]
+DefaultSchedule = Callable[[PrimFunc, Target], PrimFunc]
+"""Returns a function with the schedule that it has without a search."""
 
 
-def meta_rule(mod: IRModule, targets: list[Target], context: CompileContext) -> Rule:
-    """The rule that replays what is known of the module's functions, after searching for the rest."""
-    findings = _findings(mod, targets, context)
+def meta_rule(mod: IRModule, targets: list[Target], context: CompileContext, default: DefaultSchedule) -> Rule:
+    """Return the rule that replays what is known of the module's functions, after searching for the rest."""
+    findings = _findings(mod, targets, context, default)
 
     def replay(function: PrimFunc, target: Target) -> Schedule | None:
         finding = findings.get(task_key(function, target), {})
@@ -64,7 +66,9 @@ def task_key(function: PrimFunc, target: Target, measured: bool = True) -> str:
     return "schedule-" + blake2b("\0".join(facts).encode(), digest_size=16).hexdigest()
 
 
-def _findings(mod: IRModule, targets: list[Target], context: CompileContext) -> dict[str, dict[str, Any]]:
+def _findings(
+    mod: IRModule, targets: list[Target], context: CompileContext, default: DefaultSchedule
+) -> dict[str, dict[str, Any]]:
     """By key, what is known of each function that can be searched."""
     budget = budget_of(context.schedule) or Budget()
     known, unknown = {}, {}
@@ -78,7 +82,7 @@ def _findings(mod: IRModule, targets: list[Target], context: CompileContext) -> 
             unknown[key] = (name, function, target)
     if budget.trials:
         _refuse_without_device(unknown.values())
-    return {**known, **_searched(unknown, budget, context)}
+    return {**known, **_searched(unknown, budget, context, default)}
 
 
 def _tasks(mod: IRModule, targets: list[Target]) -> list[tuple[str, PrimFunc, Target]]:
@@ -124,14 +128,17 @@ def _has_cuda() -> bool:
     return tvm.get_global_func("device_api.cuda", allow_missing=True) is not None and bool(tvm.cuda(0).exist)
 
 
-def _searched(tasks: dict[str, Any], budget: Budget, context: CompileContext) -> dict[str, dict[str, Any]]:
+def _searched(
+    tasks: dict[str, Any], budget: Budget, context: CompileContext, default: DefaultSchedule
+) -> dict[str, dict[str, Any]]:
     """What a search finds for each task; the time is shared out evenly."""
     findings = {}
     deadline = time.monotonic() + budget.seconds
     with Tuner() as tuner:
         for at, (key, (name, function, target)) in enumerate(tasks.items()):
             seconds = max(1.0, (deadline - time.monotonic()) / (len(tasks) - at))
-            found = tuner.search(name, function, target, Budget(budget.trials, seconds), context.on_trial)
+            task = Task(name, function, target, default(function, target) if budget.trials else None)
+            found = tuner.search(task, Budget(budget.trials, seconds), context.on_trial)
             if found.failure is not None:
                 findings[key] = {"failure": found.failure}
             else:

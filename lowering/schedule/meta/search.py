@@ -1,6 +1,7 @@
 """The other side of `meta_process.py`: TVM's MetaSchedule draws schedules of a PrimFunc, we build, check and time them.
 
-Runs in a process of its own. Takes requests, a line of JSON each: function, target, budget, seed. Gives lines of JSON:
+Runs in a process of its own. Takes requests, a line of JSON each: function, default schedule, target, budget, seed.
+Gives lines of JSON:
 ``default`` (seconds of our own schedule), ``trial`` (a number, and seconds or null), ``found`` (a trace that computes
 what the default does, faster than those before), ``done``.
 """
@@ -19,7 +20,6 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.runtime.torch_threads import use_threads
 from mlirtri.lowering.schedule.meta.rule import MAIN
 from mlirtri.lowering.schedule.meta.trials import Built, Trials, agree
-from mlirtri.lowering.schedule.tir_to_scheduled import schedule_one
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, ir, meta_schedule, tune_context
 from mlirtri.lowering.toolchain.tvm_passes import short_message
 
@@ -53,13 +53,14 @@ def serve() -> None:
                 else:
                     _draw(function, target, request, report)
         except Exception as error:
+            # The compiling process reports it as the failure of the rule "MetaSchedule".
             report({"failed": short_message(error).splitlines()[0]})
 
 
 def _search(function: PrimFunc, target: Target, request: dict[str, Any], report: Report) -> None:
     deadline = time.monotonic() + request["seconds"]
     trials = Trials(function, target)
-    default = trials.build(schedule_one(function, target))
+    default = trials.build(ir.load_json(request["default"]))
     expected = default.results()
     seconds = default.seconds()
     report({"default": seconds})
@@ -98,7 +99,7 @@ def _tried(trials: Trials, schedule: Any, expected: list, best: float) -> tuple[
         if not agree(built.results(), expected):
             return None, None
         return built, built.seconds(best)
-    except Exception:  # a schedule that fails is one of many
+    except Exception:  # TVM draws schedules that it cannot build or run: those are the losers of the search
         return None, None
 
 

@@ -9,7 +9,6 @@ A file that cannot be written costs a warning, not the kernel.
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,7 @@ def tuning_file() -> Path:
     """Where findings are kept."""
     if (named := settings.get("MLIRTRI_TUNING_FILE")) is not None:
         return named
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache, "mlirtri", "tuning.jsonl")
+    return settings.cache_folder() / "tuning.jsonl"
 
 
 def recall(key: str) -> dict[str, Any] | None:

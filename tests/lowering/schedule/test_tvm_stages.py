@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from tolerances import within
 from tvm_stage_helpers import (
     FILE,
@@ -21,11 +24,14 @@ from tvm_stage_helpers import (
 )
 
 import mlirtri
-from mlirtri.errors import CodegenError, PassFailedError, UnsupportedOperationError
+import mlirtri as mt
+from mlirtri.cli.main import commands
+from mlirtri.errors import CodegenError, PassFailedError, SkippedStepWarning, UnsupportedOperationError
 from mlirtri.lowering.codegen import build_modules, lowered_functions, scheduled_to_llvm
 from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.target import Target, as_target
 from mlirtri.lowering.schedule import tir_to_scheduled
+from mlirtri.lowering.tir.blocks import NotApplicableError
 from mlirtri.lowering.toolchain.tvm_attributes import SCHEDULE_FAILURES
 from mlirtri.lowering.toolchain.tvm_names import relax
 from mlirtri.lowering.toolchain.tvm_passes import Pass, prim_funcs, run_passes
@@ -258,19 +264,74 @@ def test_tiny_work_is_not_spread_over_threads_and_large_work_is(monkeypatch):
     assert "T.parallel" in large
 
 
-def test_a_rule_that_raises_is_named_and_the_next_one_taken(monkeypatch):
+@pytest.fixture
+def broken_rule(monkeypatch):
+    """A first rule for CPUs that fails on everything, under the name ``Broken``."""
+
     def broken(_function, _target):
         raise ZeroDivisionError("oops")
 
     monkeypatch.setattr(tir_to_scheduled, "CPU_RULES", (("Broken", broken), *tir_to_scheduled.CPU_RULES))
-    monkeypatch.delenv("MLIRTRI_FORCE_SCHEDULES", raising=False)
-    tir = tir_of(module(add_chain, (8, 8), (8, 8)))
-    scheduled = tir_to_scheduled.lower(tir, context_for())
+
+
+def test_a_rule_that_fails_is_reported_and_the_next_one_taken(monkeypatch, broken_rule):
+    tir = tir_of(module(add_chain, (8, 8), (8, 8), locations={"out": 3, "out1": 4}))
+    with pytest.raises(CodegenError, match=r"Broken failed on .*: oops") as caught:
+        tir_to_scheduled.lower(tir, context_for())
+    assert (caught.value.span.file, caught.value.span.line) == (FILE, 4)
+    monkeypatch.delenv("MLIRTRI_STRICT")
+    context = context_for()
+    with pytest.warns(SkippedStepWarning, match="Broken failed on .* and was skipped: oops") as warned:
+        scheduled = tir_to_scheduled.lower(tir, context)
     assert rules_of(scheduled) == ["Elementwise"]
     assert "Broken: oops" in scheduled.script()
-    monkeypatch.setenv("MLIRTRI_FORCE_SCHEDULES", "1")
-    with pytest.raises(CodegenError, match="a schedule rule takes the kernel and fails: Broken: oops"):
-        tir_to_scheduled.lower(tir, context_for())
+    [step] = context.warnings
+    assert (step.step, step.reason, step.span.line) == ("Broken", "oops", 4)
+    assert [(each.filename, each.lineno) for each in warned] == [(FILE, 4)]
+
+
+def test_a_rule_that_does_not_apply_is_no_failure(monkeypatch):
+    def strange(_function, _target):
+        raise NotApplicableError("not this one")
+
+    monkeypatch.setattr(tir_to_scheduled, "CPU_RULES", (("Strange", strange), *tir_to_scheduled.CPU_RULES))
+    context = context_for()
+    scheduled = tir_to_scheduled.lower(tir_of(module(add_chain, (8, 8), (8, 8))), context)
+    assert rules_of(scheduled) == ["Elementwise"]
+    assert context.warnings == []
+
+
+def test_what_failed_is_in_the_kernel_on_stderr_once_and_in_the_doctors_report(monkeypatch, tmp_path, broken_rule):
+    def double(x):
+        return x * 2
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    runner = CliRunner()
+    assert "has failed" in runner.invoke(commands, ["doctor", "--last"]).output
+    with pytest.raises(CodegenError, match="Broken failed on mul: oops"):
+        mt.jit(double).compile(np.ones(3))
+    monkeypatch.delenv("MLIRTRI_STRICT")
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")
+        kernels = [mt.jit(double).compile(np.ones(3)) for _ in range(2)]
+    assert [each.category for each in shown] == [SkippedStepWarning]
+    assert shown[0].filename == __file__
+    for kernel in kernels:
+        assert [(step.step, step.kernel, step.reason) for step in kernel.warnings] == [("Broken", "mul", "oops")]
+    report = runner.invoke(commands, ["doctor", "--last"]).output
+    assert all(word in report for word in ("double", "Broken", "oops", f"{__file__}:"))
+
+
+def test_the_cuda_rule_for_rows_takes_layer_norm_of_bfloat16():
+    """The variables of its casts are bound in several copies of one expression."""
+
+    def norm(x, weight, bias):
+        shifted = x - x.mean(axis=-1, keepdims=True)
+        return shifted / np.sqrt((shifted * shifted).mean(axis=-1, keepdims=True) + 1e-5) * weight + bias
+
+    row = mt.Tensor((768,), mt.bfloat16)
+    kernel = mt.jit(norm).compile(mt.Tensor((128, 768), mt.bfloat16), row, row, target="cuda:sm_90")
+    assert '"mlirtri.schedule": "Rows"' in kernel.ir["scheduled"]
 
 
 @pytest.mark.parametrize("make_code", [compiled, cuda_code])

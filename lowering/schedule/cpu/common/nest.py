@@ -16,7 +16,7 @@ from math import prod
 from typing import Any
 
 from mlirtri.lowering.codegen.targets import vector_bits
-from mlirtri.lowering.tir.blocks import BlockFacts, stores_bf16_constant
+from mlirtri.lowering.tir.blocks import BlockFacts, NotApplicableError, stores_bf16_constant
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import depends_on, fresh, index, loads_in, sequence
 from mlirtri.lowering.toolchain.tvm_names import (
@@ -114,7 +114,7 @@ def nest_of(schedule: Schedule, block: BlockFacts) -> Nest:
     found = schedule.get(block.handle)
     parts = [each for each in (found.body, found.init) if each is not None]
     if len(found.match_buffers):
-        raise ValueError(f"block {block.name} has views")
+        raise NotApplicableError(f"block {block.name} has views")
     flat: dict[Any, Any] = {}
     outside = _buffers_in(parts, found.alloc_buffers)
     for buffer in outside:

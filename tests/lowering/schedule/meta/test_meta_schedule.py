@@ -12,13 +12,13 @@ from tvm_stage_helpers import add_chain, compiled, context_for, module, op, rand
 
 import mlirtri as mt
 from mlirtri.cli.main import run_command
-from mlirtri.errors import DeviceError, KernelTypeError, UnknownOptionError
+from mlirtri.errors import DeviceError, KernelTypeError, SkippedStepWarning, UnknownOptionError
 from mlirtri.lowering.core.schedule_option import Budget, budget_of
 from mlirtri.lowering.core.target import as_target
 from mlirtri.lowering.schedule import tir_to_scheduled
 from mlirtri.lowering.schedule.meta import process as meta_process
 from mlirtri.lowering.schedule.meta import rule as meta_schedule
-from mlirtri.lowering.schedule.meta.process import Found, Tuner
+from mlirtri.lowering.schedule.meta.process import Found, Task, Tuner
 from mlirtri.lowering.schedule.meta.trials import agree
 from mlirtri.lowering.schedule.meta.tuning_file import recall, remember, tuning_file
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
@@ -154,7 +154,8 @@ def served_by(monkeypatch, script):
 
 def searched(budget=Budget(8, 20.0)):
     with Tuner() as tuner:
-        return tuner.search("kernel", one_function(module(add_chain, (4, 5), (4, 5))), as_target("cpu"), budget, None)
+        task = Task("kernel", one_function(module(add_chain, (4, 5), (4, 5))), as_target("cpu"), None)
+        return tuner.search(task, budget, None)
 
 
 def test_a_process_that_dies_is_started_again_and_what_it_found_is_kept(monkeypatch):
@@ -174,12 +175,14 @@ def test_a_process_that_dies_is_started_again_and_what_it_found_is_kept(monkeypa
 
 
 def test_a_process_that_always_dies_is_a_failure_that_the_kernel_survives(monkeypatch, file):
-    monkeypatch.delenv("MLIRTRI_FORCE_SCHEDULES", raising=False)
+    monkeypatch.delenv("MLIRTRI_STRICT")
     served_by(monkeypatch, "os.abort()")
     found = searched()
     assert "ended its process" in found.failure
     context = context_for(schedule="meta")
-    scheduled = tir_to_scheduled.lower(tir_of(module(add_chain, (4, 5), (4, 5)), context), context)
+    with pytest.warns(SkippedStepWarning, match="MetaSchedule failed on"):
+        scheduled = tir_to_scheduled.lower(tir_of(module(add_chain, (4, 5), (4, 5)), context), context)
+    assert [step.step for step in context.warnings] == ["MetaSchedule"]
     assert rules_of(scheduled) == ["Elementwise"]
     assert "MetaSchedule: the search ended its process" in scheduled.script()
     assert not file.exists()
@@ -205,7 +208,7 @@ def test_a_finding_of_a_smaller_budget_is_searched_again(monkeypatch):
     served_by(monkeypatch, "say(default=1.0); say(trial=1, seconds=2.0); say(done=1)")
     searches = []
     search = Tuner.search
-    monkeypatch.setattr(Tuner, "search", lambda *given: searches.append(given[4]) or search(*given))
+    monkeypatch.setattr(Tuner, "search", lambda *given: searches.append(given[2]) or search(*given))
     for schedule in ("meta:trials=2", "meta:trials=2", "meta:trials=1", "meta:trials=3", "meta:trials=0"):
         compiled(module(add_chain, (4, 5), (4, 5)), context_for(schedule=schedule))
     assert [budget.trials for budget in searches] == [2, 3]
