@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.base.tensor_type import TensorType
 
 Types = Sequence[TensorType]
@@ -56,14 +57,12 @@ class Op:
         return any(name.endswith("*") for name in self.operands)
 
 
-TABLE: dict[str, Op] = {}
+TABLE: Registry[str, Op] = Registry("op")
 
 
 def add(op: Op) -> Op:
     """Put a row into the table; a name may be there once."""
-    if op.name in TABLE:
-        raise ValueError(f"op {op.name!r} stands twice in the table")
-    TABLE[op.name] = op
+    TABLE.add(op.name, op)
     return op
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import log, pi
 
+from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.scalar import algebra as s
 from mlirtri.dialect.scalar import complex_arithmetic as c
 from mlirtri.dialect.scalar.algebra import Scalar, create, parts
@@ -192,8 +193,7 @@ _SAME_AS_REAL = (
 )  # fmt: skip
 """The algebra itself tells the kinds apart."""
 
-RULES: dict[str, Callable[..., Scalar]] = {
-    **{name: REAL_RULES[name] for name in _SAME_AS_REAL},
+RULES: Registry[str, Callable[..., Scalar]] = Registry("scalar rule", {
     "divide": c.divide, "reciprocal": c.reciprocal, "power": c.power, "abs": c.absolute, "sign": c.sign,
     "conj": conjugate, "real": lambda z: parts(z)[0], "imag": lambda z: parts(z)[1],
     "isinf": c.any_part(s.is_infinite), "isfinite": c.all_parts(s.is_finite), "round": c.each_part(REAL["roundeven"]),
@@ -203,5 +203,5 @@ RULES: dict[str, Callable[..., Scalar]] = {
     "sinh": sinh, "cosh": cosh, "tanh": tanh, "sin": _turned(sinh), "cos": lambda z: cosh(times_i(z)),
     "tan": _turned(tanh), "asin": asin, "acos": acos, "atan": _turned(atanh), "asinh": _turned(asin),
     "acosh": acosh, "atanh": atanh, "sigmoid": sigmoid, "silu": lambda z: s.multiply(z, sigmoid(z)),
-}  # fmt: skip
+}, {name: REAL_RULES[name] for name in _SAME_AS_REAL})  # fmt: skip
 """By op of the table, for those whose last operand is complex."""

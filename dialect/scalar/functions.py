@@ -10,6 +10,7 @@ from functools import partial
 from math import log, pi, sqrt
 
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
+from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.bindings.mlir import math
 from mlirtri.dialect.scalar import algebra as s
 from mlirtri.dialect.scalar.algebra import Scalar
@@ -105,7 +106,7 @@ _COMPARISONS = {
     "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
 }  # fmt: skip
 
-RULES: dict[str, Callable[..., Scalar]] = {
+RULES: Registry[str, Callable[..., Scalar]] = Registry("scalar rule", {
     "add": s.add, "subtract": s.subtract, "multiply": s.multiply, "divide": s.divide,
     "floor_divide": s.floor_divide, "remainder": s.remainder, "power": s.power, "atan2": s.atan2,
     "maximum": s.maximum, "minimum": s.minimum, "where": s.select, "cast": cast, "complex": s.create,
@@ -120,6 +121,6 @@ RULES: dict[str, Callable[..., Scalar]] = {
     "relu": lambda x: s.maximum(x, _number(x, 0)), "round": s.unary(math.roundeven),
     "rsqrt": lambda x: s.divide(_number(x, 1), s.unary(math.sqrt)(x)),
     "sigmoid": sigmoid, "silu": silu, "gelu": gelu, "gelu_tanh": gelu_tanh, "softplus": softplus,
-    **{name: partial(s.compare, predicate) for name, predicate in _COMPARISONS.items()},
-    **{name: s.unary(getattr(math, name)) for name in _MATH},
-}  # fmt: skip
+}, {name: partial(s.compare, predicate) for name, predicate in _COMPARISONS.items()}, {
+    name: s.unary(getattr(math, name)) for name in _MATH
+})  # fmt: skip

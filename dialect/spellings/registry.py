@@ -21,6 +21,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, NoReturn, Protocol
 
+from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.base.tensor_type import TensorType
 
 
@@ -149,13 +150,13 @@ KEYWORD_ALIASES = {
     "axis": "dim", "keepdims": "keepdim", "dim": "axis", "keepdim": "keepdims",
     "x": "input", "a": "input", "x1": "input", "x2": "other", "input": "x", "other": "y",
 }  # fmt: skip
-CONSTANTS: dict[str, float | None] = {}
+CONSTANTS: Registry[str, complex | None] = Registry("constant")
 """Values that libraries name: `numpy.pi`, `torch.inf`, `numpy.newaxis`…"""
 
-REFUSED: dict[str, tuple[str, str | None]] = {}
+REFUSED: Registry[str, tuple[str, str | None]] = Registry("refusal")
 """Library functions that kernels will not have: why, and the way out."""
 
-_SPELLINGS: dict[str, Spelling] = {}
+_SPELLINGS: Registry[str, Spelling] = Registry("spelling")
 _ROOMS = (
     "numpy_api.ufuncs", "numpy_api.reductions", "numpy_api.functions", "numpy_api.arrays",
     "numpy_api.shapes", "numpy_api.creation", "numpy_api.sequences", "numpy_api.quantiles",
@@ -174,9 +175,7 @@ def register(
 ) -> None:
     """Enter a spelling under each of the names (apart by spaces), which must be new. `ops` likewise."""
     for name in names.split():
-        if name in _SPELLINGS:
-            raise ValueError(f"{name} is spelled twice")
-        _SPELLINGS[name] = Spelling(name, function, tuple(ops.split()), attribute, writes)
+        _SPELLINGS.add(name, Spelling(name, function, tuple(ops.split()), attribute, writes))
 
 
 def spelling(
@@ -205,7 +204,7 @@ def share_writing(words: str) -> None:
         register(f"Tensor.{word}_", plain.function, " ".join(plain.ops), writes=True)
 
 
-def load() -> dict[str, Spelling]:
+def load() -> Mapping[str, Spelling]:
     """All spellings by name; the first call imports the tables (and neither torch nor MLIR)."""
     for room in _ROOMS:
         importlib.import_module(f"mlirtri.dialect.spellings.{room}")
