@@ -16,22 +16,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge.scalar.rules import literal as scalar_literal
-from mlirtri.lowering.core.registry import registering
 from mlirtri.lowering.external.vdevices import VDevices, vdevice_of
 from mlirtri.lowering.mlir.reading import dtype_of, shape_of
 from mlirtri.lowering.tir.primfunc import Axis, Names, Statements, buffer, build, store
 from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, GlobalVar, PrimFunc, TensorType, relax, structural_equal
 
 Rule = Callable[["RelaxBuilder", ir.Operation], None]
-RULES: dict[str, Rule] = {}
-
-
-rule = registering(RULES)
-"""Registers a rule for operations."""
+RULES: Registry[str, Rule] = Registry("Relax rule")
+rule = RULES.register
 
 
 @dataclass(frozen=True)

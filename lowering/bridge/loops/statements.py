@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.bindings.locations import errors_at, name_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
@@ -19,16 +20,12 @@ from mlirtri.lowering.bridge.loops.values import LoopValues, Scalar, joined, kep
 from mlirtri.lowering.bridge.scalar.body import mentions
 from mlirtri.lowering.bridge.scalar.integers import integer_power
 from mlirtri.lowering.bridge.scalar.rules import SCALAR_RULES, literal
-from mlirtri.lowering.core.registry import registering
 from mlirtri.lowering.tir.primfunc import Names, index
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 Statement = Callable[["LoopTranslation", ir.Operation], None]
-STATEMENTS: dict[str, Statement] = {}
-
-
-statement = registering(STATEMENTS)
-"""Registers a rule for operations."""
+STATEMENTS: Registry[str, Statement] = Registry("TIR statement rule")
+statement = STATEMENTS.register
 
 
 class LoopTranslation:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.mlir.reading import dtype_of, scalar_constant
@@ -39,7 +40,7 @@ class ScalarRule:
     """Worth a variable when the result is used twice."""
 
 
-SCALAR_RULES: dict[str, ScalarRule] = {}
+SCALAR_RULES: Registry[str, ScalarRule] = Registry("scalar TIR rule")
 
 
 def scalar_rule(*names: str, repeats: bool = False, is_expensive: bool = False):
@@ -47,9 +48,7 @@ def scalar_rule(*names: str, repeats: bool = False, is_expensive: bool = False):
 
     def register(build: Build) -> Build:
         for name in names:
-            if name in SCALAR_RULES:
-                raise ValueError(f"two scalar rules for {name}")
-            SCALAR_RULES[name] = ScalarRule(build, repeats, is_expensive)
+            SCALAR_RULES.add(name, ScalarRule(build, repeats, is_expensive))
         return build
 
     return register
