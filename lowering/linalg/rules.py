@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, tensor
@@ -37,26 +38,11 @@ from mlirtri.lowering.mlir.linalg_builder import (
 
 FLOAT32, FLOAT64, INT64 = DTYPES["float32"], DTYPES["float64"], DTYPES["int64"]
 Rule = Callable[[Op, ir.Operation, list[ir.Value]], ir.Value]
-RULES: dict[str, Rule] = {}
-SCALAR_RULES: dict[str, Rule] = {}
+RULES: Registry[str, Rule] = Registry("linalg rule")
+rule = RULES.register
+SCALAR_RULES: Registry[str, Rule] = Registry("linalg rule on scalars")
 """Rules of imperative functions, where a value of rank 0 is a scalar; the others are used where there is none."""
-
-
-def rule(*names: str, registry: dict[str, Rule] = RULES) -> Callable[[Rule], Rule]:
-    """Register a rule for ops of the table; a second one for the same name is a mistake."""
-
-    def register(function: Rule) -> Rule:
-        for name in names:
-            if registry.setdefault(name, function) is not function:
-                raise ValueError(f"two linalg rules for {name!r}")
-        return function
-
-    return register
-
-
-def scalar_rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register a rule that takes operands of rank 0 as scalars."""
-    return rule(*names, registry=SCALAR_RULES)
+scalar_rule = SCALAR_RULES.register
 
 
 def elementwise(op: Op, operation: ir.Operation, operands: list[ir.Value]) -> ir.Value:

@@ -104,7 +104,7 @@ def test_a_failure_in_ast_to_tri(monkeypatch):
 
 @pytest.mark.parametrize(("op", "code"), [("matmul", "t @ w"), ("sum", "mt.softmax(u, -1)")])
 def test_a_failure_in_tri_to_linalg(monkeypatch, op, code):
-    monkeypatch.setitem(linalg_rules.RULES, op, boom)
+    monkeypatch.setitem(linalg_rules.RULES.entries, op, boom)
     check_shown(failure(kind=CompilerBugError), code)
 
 
@@ -144,7 +144,7 @@ def test_a_failure_in_the_bridge(monkeypatch):
 
 def test_a_failure_in_tri_to_relax(monkeypatch):
     assert "tri.matmul" in RULES, tri_to_relax.__name__
-    monkeypatch.setitem(RULES, "tri.matmul", boom)
+    monkeypatch.setitem(RULES.entries, "tri.matmul", boom)
     check_shown(failure("relax", kind=CompilerBugError), "t @ w")
 
 
@@ -333,7 +333,7 @@ def test_a_traceback_has_the_users_frames_and_the_call(tmp_path):
 
 def test_debugging_shows_the_compilers_frames(monkeypatch):
     monkeypatch.setenv("MLIRTRI_DEBUG", "1")
-    monkeypatch.setitem(linalg_rules.RULES, "matmul", boom)
+    monkeypatch.setitem(linalg_rules.RULES.entries, "matmul", boom)
     frames, error = frames_of(lambda: fresh().compile())
     assert "walk" in frames
     assert isinstance(error.__cause__, RuntimeError)
