@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
+from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.base.sizes import UNKNOWN, Size
 from mlirtri.dialect.base.tensor_type import TensorType, broadcast_shapes
 from mlirtri.dialect.bindings.mlir import ir
@@ -27,13 +28,12 @@ from mlirtri.lowering.frontend.language.storage import Memory, Storage
 
 NUMBERS = (bool, int, float, complex)
 """Python's."""
-LANGUAGE: dict[str, Callable[..., Any]] = {}
+LANGUAGE: Registry[str, Callable[..., Any]] = Registry("language function")
 
 
 def language(function: Callable[..., Any]) -> Callable[..., Any]:
     """Register ``name(builder, …)`` as the meaning of a table op that is not plainly elementwise."""
-    if LANGUAGE.setdefault(function.__name__, function) is not function:
-        raise ValueError(f"two language functions called {function.__name__!r}")
+    LANGUAGE.add(function.__name__, function)
     return function
 
 
