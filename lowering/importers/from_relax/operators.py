@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, scf, tensor
 from mlirtri.errors import UnsupportedOperationError
@@ -18,7 +19,7 @@ from mlirtri.lowering.importers.from_relax.tir_to_scalar import constant, conver
 from mlirtri.lowering.mlir.linalg_builder import generic, index_constant
 
 Rule = Callable[[Any, Any], Any]
-OPERATORS: dict[str, Rule] = {}
+OPERATORS: Registry[str, Rule] = Registry("rule of a Relax operator")
 LEFT_ALONE: list[str] = []
 """Operators that TVM could legalise, and that have a rule here nevertheless."""
 
@@ -28,7 +29,7 @@ def operator(*names: str, is_better: bool = False) -> Callable[[Rule], Rule]:
 
     def register(rule: Rule) -> Rule:
         for name in names:
-            OPERATORS[f"relax.{name}"] = rule
+            OPERATORS.add(f"relax.{name}", rule)
             if is_better:
                 LEFT_ALONE.append(f"relax.{name}")
         return rule

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from math import prod
 
+from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import all_operations, apply_transform, arith, ir, tensor
-from mlirtri.lowering.core.registry import registering
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.rules import compare, number
 from mlirtri.lowering.mlir.cloning import replace
@@ -65,12 +65,10 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
 
 
 Rule = Callable[[ir.Operation], Sequence[ir.Value] | None]
-RULES: dict[str, Rule] = {}
-DYNAMIC = ir.ShapedType.get_dynamic_size()
-
-
-decomposes = registering(RULES)
+RULES: Registry[str, Rule] = Registry("decomposition")
+decomposes = RULES.register
 """Register a rule: it takes an operation and returns the values of its results, or None to leave it as it is."""
+DYNAMIC = ir.ShapedType.get_dynamic_size()
 
 
 @decomposes("tensor.generate")

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.bindings.mlir import arith, ir
-from mlirtri.lowering.core.registry import registering
 from mlirtri.lowering.mlir.reading import scalar_constant
 
 Rule = Callable[[ir.Operation], Sequence[ir.Value] | None]
-RULES: dict[str, Rule] = {}
-
-
-total = registering(RULES)
-"""Registers a rule for operations."""
+RULES: Registry[str, Rule] = Registry("rule of defined arithmetic")
+total = RULES.register
 
 
 def number(kind: ir.Type, value: float | int) -> ir.Value:
