@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from mlirtri.dialect.base.registry import Registry
+
 Expr = Any
 Lanes = Any
 """The operations that expressions are made of: one element type, one IR."""
@@ -27,7 +29,7 @@ Function = Callable[..., Expr]
 class Elementary:
     """An elementary function: what makes its expression."""
 
-    makers: dict[str, Function]
+    makers: Registry[str, Function]
     """By element type."""
     asks_library: bool
     """Whether some operands are left to the C library (`where_all`)."""
@@ -40,7 +42,7 @@ class Elementary:
         return self.makers[c.dtype](c, *operands)
 
 
-FUNCTIONS: dict[str, Elementary] = {}
+FUNCTIONS: Registry[str, Elementary] = Registry("elementary function")
 
 LOG2E, LN2, LOG10_2 = 1.442695040888963407359925, 0.6931471805599453094172321, 0.3010299956639811952137389
 LOG10E, TWO_OVER_PI = 0.4342944819032518276511289, 0.6366197723675813430755351
@@ -54,10 +56,9 @@ def function(name: str, *dtypes: str, asks_library: bool = False) -> Callable[[F
     """Register what makes the expression of a function."""
 
     def register(make: Function) -> Function:
-        known = FUNCTIONS.get(name)
-        makers = {**({} if known is None else known.makers), **dict.fromkeys(dtypes, make)}
-        FUNCTIONS[name] = Elementary(makers, asks_library)
-        return make
+        if name not in FUNCTIONS:
+            FUNCTIONS.add(name, Elementary(Registry(f"expression of {name}"), asks_library))
+        return FUNCTIONS[name].makers.register(*dtypes)(make)
 
     return register
 
