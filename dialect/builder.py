@@ -16,7 +16,7 @@ from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.definition import mlir_type
 from mlirtri.dialect.ops import attributes
-from mlirtri.dialect.ops.table import load
+from mlirtri.dialect.ops.table import TABLE
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class TriBuilder:
     """``builder.add(x, y)``, ``builder.sum(x, axes=(0,), keepdims=False)``: one method per operation of the dialect."""
 
     def __init__(self):
-        self.table = load()
+        self.table = TABLE
         self.location: ir.Location | None = None
         """Where the next operations come from; None takes MLIR's current location."""
         self.placement: Any = None

@@ -19,7 +19,8 @@ from mlirtri.dialect.base.tensor_type import TensorType, same_shape
 from mlirtri.dialect.bindings.mlir import ext, find_dialects_in, ir, load_torch
 from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.ops import table as ops
-from mlirtri.dialect.ops.table import Op, dialect_ops
+from mlirtri.dialect.ops.op import Op
+from mlirtri.dialect.ops.table import dialect_ops
 from mlirtri.errors import KernelError
 
 IRDL_FILE = Path(__file__).with_name("tri.irdl.mlir")
@@ -37,7 +38,7 @@ def type_of(value_type: ir.Type) -> TensorType:
 
 def op_of(operation: ir.Operation) -> Op:
     """The op table's entry of a `tri` operation."""
-    return ops.load()[operation.name.removeprefix("tri.")]
+    return ops.TABLE[operation.name.removeprefix("tri.")]
 
 
 def mlir_type(tensor_type: TensorType) -> ir.Type:

@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.base.sizes import UNKNOWN, is_dynamic, total
 from mlirtri.dialect.base.tensor_type import TensorType, same_shape
-from mlirtri.dialect.ops.table import Op, add
+from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 INT64 = DTYPES["int64"]
@@ -120,8 +122,9 @@ def _reference_scan(x, kind, axis):
     return SCANS[kind].accumulate(x, axis, x.dtype)
 
 
-def fill() -> None:
-    rows = (
+def rows() -> Iterator[Op]:
+    """Yield the operations of this file."""
+    structured = (
         ("pad", "shape", ("x",), {"low": "ints", "high": "ints", "value": "number"}, _pad,
          lambda x, low, high, value: np.pad(x, list(zip(low, high, strict=True)), constant_values=value)),
         ("literal", "creation", (), {"values": "numbers", "shape": "ints", "dtype": "string"}, _literal,
@@ -138,11 +141,11 @@ def fill() -> None:
          # NumPy's own conjugates the second operand.
          lambda x, y: np.correlate(x, np.conj(y), "valid").astype(x.dtype)),
     )  # fmt: skip
-    for name, group, operands, attributes, infer, reference in rows:
-        add(Op(name, group, operands, attributes, infer, reference, structured=True))
+    for name, group, operands, attributes, infer, reference in structured:
+        yield Op(name, group, operands, attributes, infer, reference, structured=True)
     for name, group, reference, summary in (
         ("cut", "shape", np.take, "a slice of one axis"),
         ("roll", "shape", np.roll, "two slices of one axis, concatenated the other way around"),
         ("pick", "indexing", np.take, "gather along the first axes"),
     ):
-        add(Op(name, group, ("x",), derived=True, numpy=reference, summary=summary))
+        yield Op(name, group, ("x",), derived=True, numpy=reference, summary=summary)

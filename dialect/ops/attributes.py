@@ -7,7 +7,7 @@ from typing import Any
 
 from mlirtri.dialect.base.sizes import DYNAMIC, is_dynamic
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.ops.table import Op
+from mlirtri.dialect.ops.op import Op
 
 
 def _integer(value) -> ir.Attribute:

@@ -5,11 +5,13 @@ fp16 and bf16 products are accumulated in fp32 and rounded once at the end.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from mlirtri.dialect.base.sizes import fits
 from mlirtri.dialect.base.tensor_type import broadcast_shapes
-from mlirtri.dialect.ops.table import Op, add
+from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import KernelTypeError
 
 
@@ -41,9 +43,10 @@ def _relax(relax_ops, arguments, attributes, result):
     return relax_ops.matmul(x, y)
 
 
-def fill() -> None:
-    add(
-        Op("matmul", "contraction", ("x", "y"), {}, _infer, _reference, structured=True, relax=_relax,
-           relax_dtypes="iufhv")
+def rows() -> Iterator[Op]:
+    """Yield the operations of this file."""
+    yield Op(
+        "matmul", "contraction", ("x", "y"), {}, _infer, _reference, structured=True, relax=_relax,
+        relax_dtypes="iufhv",
     )  # fmt: skip
-    add(Op("dot", "contraction", ("x", "y"), derived=True, numpy=np.dot, summary="matmul, or multiply for scalars"))
+    yield Op("dot", "contraction", ("x", "y"), derived=True, numpy=np.dot, summary="matmul, or multiply for scalars")

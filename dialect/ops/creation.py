@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.dialect.ops.table import Op, add
+from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import KernelValueError
 
 
@@ -29,22 +31,23 @@ def _eye(types, attributes):
     return TensorType((attributes["rows"], attributes["columns"]), as_dtype(attributes["dtype"]))
 
 
-def fill() -> None:
+def rows() -> Iterator[Op]:
+    """Yield the operations of this file."""
     constant = {"value": "number", "shape": "ints", "dtype": "string"}
-    add(
-        Op("constant", "creation", (), constant, _constant,
-           lambda value, shape, dtype: np.full(shape, value, as_dtype(dtype).numpy), structured=True)
+    yield Op(
+        "constant", "creation", (), constant, _constant,
+        lambda value, shape, dtype: np.full(shape, value, as_dtype(dtype).numpy), structured=True,
     )  # fmt: skip
     arange = {"start": "number", "step": "number", "size": "int", "dtype": "string"}
-    add(
-        Op("arange", "creation", (), arange, _arange,
-           lambda start, step, size, dtype: (start + step * np.arange(size)).astype(as_dtype(dtype).numpy),
-           structured=True)
+    yield Op(
+        "arange", "creation", (), arange, _arange,
+        lambda start, step, size, dtype: (start + step * np.arange(size)).astype(as_dtype(dtype).numpy),
+        structured=True,
     )  # fmt: skip
     eye = {"rows": "int", "columns": "int", "diagonal": "int", "dtype": "string"}
-    add(
-        Op("eye", "creation", (), eye, _eye,
-           lambda rows, columns, diagonal, dtype: np.eye(rows, columns, diagonal, as_dtype(dtype).numpy),
-           structured=True)
+    yield Op(
+        "eye", "creation", (), eye, _eye,
+        lambda rows, columns, diagonal, dtype: np.eye(rows, columns, diagonal, as_dtype(dtype).numpy),
+        structured=True,
     )  # fmt: skip
-    add(Op("full", "creation", (), derived=True, numpy=np.full, summary="a constant, or a scalar broadcast"))
+    yield Op("full", "creation", (), derived=True, numpy=np.full, summary="a constant, or a scalar broadcast")

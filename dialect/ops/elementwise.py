@@ -7,12 +7,13 @@ are computed in fp32 and rounded after every operation; `lowering.tri_to_linalg_
 from __future__ import annotations
 
 import math as python_math
+from collections.abc import Iterator
 
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.base.tensor_type import broadcast_shapes
-from mlirtri.dialect.ops.table import Op, add
+from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import KernelTypeError
 
 BOOL = DTYPES["bool"]
@@ -97,12 +98,10 @@ def _scalar(name):
     return apply
 
 
-def _row(name, operands, infer, reference, relax=None, relax_dtypes="bifuv", attributes=None, summary=""):
-    add(
-        Op(
-            name, "elementwise", tuple(operands), attributes or {}, infer, reference, _scalar(name),
-            relax=relax, relax_dtypes=relax_dtypes, summary=summary,
-        )
+def _row(name, operands, infer, reference, relax=None, relax_dtypes="bifuv", attributes=None) -> Op:
+    return Op(
+        name, "elementwise", tuple(operands), attributes or {}, infer, reference, _scalar(name),
+        relax=relax, relax_dtypes=relax_dtypes,
     )  # fmt: skip
 
 
@@ -198,21 +197,26 @@ _PART = (
 )
 
 
-def fill() -> None:
+def rows() -> Iterator[Op]:
+    """Yield the operations of this file."""
     for name, kinds, reference, relax, exact in _UNARY:
-        _row(name, ("x",), _same(kinds), reference, relax, exact)
+        yield _row(name, ("x",), _same(kinds), reference, relax, exact)
     for name, kinds, reference, relax, exact in _BINARY:
-        _row(name, ("x", "y"), _same(kinds), reference, relax, exact)
+        yield _row(name, ("x", "y"), _same(kinds), reference, relax, exact)
     for name, operands, kinds, reference, relax, exact in _PREDICATE:
-        _row(name, operands, _same(kinds, result_is_bool=True), reference, relax, exact)
+        yield _row(name, operands, _same(kinds, result_is_bool=True), reference, relax, exact)
     for name, kinds, reference, relax, exact in _PART:
-        _row(name, ("x",), _same(kinds, result_is_part=True), reference, relax, exact)
-    _row("conj", ("x",), _same(COMPLEX), np.conj)
-    _row("complex", ("real", "imaginary"), _complex, _reference_complex)
-    _row("where", ("condition", "x", "y"), _where, np.where, "where", "iufh")
-    _row("softplus", ("x",), _same(FLOATS), _reference_softplus, attributes={"beta": "float", "threshold": "float"})
-    _row("cast", ("x",), _cast, _reference_cast, attributes={"dtype": "string"}, relax=_relax_cast, relax_dtypes="iub")
-    add(Op("clip", "elementwise", ("x",), derived=True, numpy=np.clip, summary="minimum(maximum(x, low), high)"))
+        yield _row(name, ("x",), _same(kinds, result_is_part=True), reference, relax, exact)
+    yield _row("conj", ("x",), _same(COMPLEX), np.conj)
+    yield _row("complex", ("real", "imaginary"), _complex, _reference_complex)
+    yield _row("where", ("condition", "x", "y"), _where, np.where, "where", "iufh")
+    yield _row(
+        "softplus", ("x",), _same(FLOATS), _reference_softplus, attributes={"beta": "float", "threshold": "float"}
+    )
+    yield _row(
+        "cast", ("x",), _cast, _reference_cast, attributes={"dtype": "string"}, relax=_relax_cast, relax_dtypes="iub"
+    )
+    yield Op("clip", "elementwise", ("x",), derived=True, numpy=np.clip, summary="minimum(maximum(x, low), high)")
 
 
 def _relax_cast(relax_ops, arguments, attributes, result):

@@ -7,6 +7,7 @@ Positions of `gather` and `scatter` count from the end when negative; those out 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.base.sizes import DYNAMIC, is_dynamic, shape_of
 from mlirtri.dialect.base.tensor_type import TensorType, broadcast_shapes, same_shape
-from mlirtri.dialect.ops.table import Op, add
+from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 INT64 = DTYPES["int64"]
@@ -220,7 +221,8 @@ def _reference_place(x, mask, update):
     return result
 
 
-def fill() -> None:
+def rows() -> Iterator[Op]:
+    """Yield the operations of this file."""
     shaped = {"shape": "ints"}
     typed = {"shape": "ints", "dtype": "string"}
     for name, operands, attributes, infer, reference in (
@@ -241,4 +243,4 @@ def fill() -> None:
         ("compress", ("x", "mask"), {}, _compress, lambda x, mask: x[mask]),
         ("place", ("x", "mask", "update"), {}, _place, _reference_place),
     ):  # fmt: skip
-        add(Op(name, "indexing", operands, attributes, infer, reference, structured=True))
+        yield Op(name, "indexing", operands, attributes, infer, reference, structured=True)

@@ -6,10 +6,12 @@ fp16 and bf16 are computed in fp32 throughout and rounded once.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from mlirtri.dialect.base.tensor_type import TensorType, same_shape
-from mlirtri.dialect.ops.table import Op, add
+from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 
@@ -140,21 +142,22 @@ def _relax_rms_norm(relax_ops, arguments, attributes, result):
     return relax_ops.nn.rms_norm(arguments[0], weight, axes, epsilon=attributes["eps"])
 
 
-def fill() -> None:
+def rows() -> Iterator[Op]:
+    """Yield the operations of this file."""
     for name, decompose, reference in (
         ("softmax", _softmax, _reference_softmax),
         ("log_softmax", _log_softmax, _reference_log_softmax),
     ):
-        add(
-            Op(name, "normalization", ("x",), {"axis": "int"}, _infer_axis, reference, decompose=decompose,
-               relax=_relax_axis(name), relax_dtypes="f")
+        yield Op(
+            name, "normalization", ("x",), {"axis": "int"}, _infer_axis, reference, decompose=decompose,
+            relax=_relax_axis(name), relax_dtypes="f",
         )  # fmt: skip
     attributes = {"normalized": "int", "eps": "float"}
     for name, decompose, reference, relax in (
         ("layer_norm", _layer_norm, _reference_layer_norm, _relax_layer_norm),
         ("rms_norm", _rms_norm, _reference_rms_norm, _relax_rms_norm),
     ):
-        add(
-            Op(name, "normalization", ("x", "parameters*"), attributes, _infer_normalized, reference,
-               decompose=decompose, relax=relax, relax_dtypes="f", relax_when=_is_single)
+        yield Op(
+            name, "normalization", ("x", "parameters*"), attributes, _infer_normalized, reference,
+            decompose=decompose, relax=relax, relax_dtypes="f", relax_when=_is_single,
         )  # fmt: skip

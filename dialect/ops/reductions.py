@@ -6,6 +6,7 @@ Sums and products of fp16 and bf16 are carried in fp32. A maximum with a NaN in 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import reduce
 from math import prod
 
@@ -14,7 +15,7 @@ import numpy as np
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.dialect.ops.table import Op, add
+from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 AXES = {"axes": "ints", "keepdims": "bool"}
@@ -110,33 +111,34 @@ def _relax_reduce(name):
     return rule
 
 
-def fill() -> None:
+def rows() -> Iterator[Op]:
+    """Yield the operations of this file."""
     for name, kinds, reference in (("sum", "iufvc", np.sum), ("prod", "iufvc", np.prod)):
-        add(
-            Op(name, "reduction", ("x",), AXES, _infer(kinds), _reference(reference), structured=True,
-               relax=_relax_reduce(name), relax_dtypes="iuf", relax_when=_adds_few)
+        yield Op(
+            name, "reduction", ("x",), AXES, _infer(kinds), _reference(reference), structured=True,
+            relax=_relax_reduce(name), relax_dtypes="iuf", relax_when=_adds_few,
         )  # fmt: skip
     for name, reference in (("max", np.max), ("min", np.min)):
-        add(
-            Op(name, "reduction", ("x",), AXES, _infer("iufvbc", needs_elements=True), _reference(reference),
-               structured=True, relax=_relax_reduce(name), relax_dtypes="iu")
+        yield Op(
+            name, "reduction", ("x",), AXES, _infer("iufvbc", needs_elements=True), _reference(reference),
+            structured=True, relax=_relax_reduce(name), relax_dtypes="iu",
         )  # fmt: skip
     for name, reference in (("any", np.any), ("all", np.all)):
-        add(Op(name, "reduction", ("x",), AXES, _infer("b"), _reference(reference), structured=True))
+        yield Op(name, "reduction", ("x",), AXES, _infer("b"), _reference(reference), structured=True)
     for name, reference in (("argmax", np.argmax), ("argmin", np.argmin)):
-        add(
-            Op(name, "reduction", ("x",), AXES, _infer("iufvbc", "int64", needs_elements=True),
-               _arg_reference(reference), structured=True)
+        yield Op(
+            name, "reduction", ("x",), AXES, _infer("iufvbc", "int64", needs_elements=True),
+            _arg_reference(reference), structured=True,
         )  # fmt: skip
     with_correction = AXES | {"correction": "int"}
-    add(
-        Op("mean", "reduction", ("x",), AXES, _infer("fvc"), _reference(np.mean), decompose=_mean,
-           relax=_relax_reduce("mean"), relax_dtypes="f", relax_when=_adds_few)
+    yield Op(
+        "mean", "reduction", ("x",), AXES, _infer("fvc"), _reference(np.mean), decompose=_mean,
+        relax=_relax_reduce("mean"), relax_dtypes="f", relax_when=_adds_few,
     )  # fmt: skip
     for name, decompose, function in (("var", _var, np.var), ("std", _std, np.std)):
-        add(
-            Op(name, "reduction", ("x",), with_correction, _infer("fvc", result_is_part=True),
-               _corrected(function), decompose=decompose)
+        yield Op(
+            name, "reduction", ("x",), with_correction, _infer("fvc", result_is_part=True),
+            _corrected(function), decompose=decompose,
         )  # fmt: skip
 
 

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 
 import numpy as np
 
 from mlirtri.dialect.base.sizes import fits, is_dynamic, shape_of, total
 from mlirtri.dialect.base.tensor_type import TensorType, broadcast_shapes, same_shape
-from mlirtri.dialect.ops.table import Op, add
+from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 
@@ -93,8 +94,9 @@ def _relax_slice(relax_ops, arguments, attributes, result: TensorType):
     return relax_ops.strided_slice(arguments[0], list(range(len(ends))), list(offsets), ends, list(strides))
 
 
-def fill() -> None:
-    rows = (
+def rows() -> Iterator[Op]:
+    """Yield the operations of this file."""
+    structured = (
         ("reshape", ("x",), {"shape": "ints"}, _reshape, lambda x, shape: x.reshape(shape),
          lambda ops, a, attributes, r: ops.reshape(a[0], list(attributes["shape"]))),
         ("transpose", ("x",), {"permutation": "ints"}, _transpose, lambda x, permutation: x.transpose(permutation),
@@ -108,12 +110,12 @@ def fill() -> None:
          lambda ops, a, attributes, r: ops.concat(list(a), axis=attributes["axis"])),
         ("flip", ("x",), {"axes": "ints"}, _flip, lambda x, axes: np.flip(x, tuple(axes)), None),
     )  # fmt: skip
-    for name, operands, attributes, infer, reference, relax in rows:
-        add(Op(name, "shape", operands, attributes, infer, reference, structured=True, relax=relax))
+    for name, operands, attributes, infer, reference, relax in structured:
+        yield Op(name, "shape", operands, attributes, infer, reference, structured=True, relax=relax)
     for name, reference, summary in (
         ("squeeze", np.squeeze, "reshape without axes of size 1"),
         ("unsqueeze", np.expand_dims, "reshape with a new axis of size 1"),
         ("stack", np.stack, "unsqueeze, then concatenate"),
         ("split", np.split, "slices along an axis"),
     ):
-        add(Op(name, "shape", ("x",), derived=True, numpy=reference, summary=summary))
+        yield Op(name, "shape", ("x",), derived=True, numpy=reference, summary=summary)

@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.dialect.ops.table import Op, add
+from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 POOLS = {"max": np.maximum, "min": np.minimum, "sum": np.add}
@@ -108,8 +108,9 @@ def _reference_pool(x, kind, window, strides, dilations):
     return total.astype(x.dtype)
 
 
-def fill() -> None:
+def rows() -> Iterator[Op]:
+    """Yield the operations of this file."""
     integers = {name: "ints" for name in _CONVOLUTION[:-1]} | {"groups": "int"}
-    add(Op("convolution", "window", ("x", "w"), integers, _convolution, _reference_convolution, structured=True))
+    yield Op("convolution", "window", ("x", "w"), integers, _convolution, _reference_convolution, structured=True)
     sizes = {"kind": "string", "window": "ints", "strides": "ints", "dilations": "ints"}
-    add(Op("pool", "window", ("x",), sizes, _pool, _reference_pool, structured=True))
+    yield Op("pool", "window", ("x",), sizes, _pool, _reference_pool, structured=True)

@@ -14,7 +14,8 @@ from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import ir, print_module, public_functions, tensor
 from mlirtri.dialect.definition import mlir_type, op_of, type_of
 from mlirtri.dialect.ops import attributes
-from mlirtri.dialect.ops.table import Op, dialect_ops, load
+from mlirtri.dialect.ops.op import Op
+from mlirtri.dialect.ops.table import TABLE, dialect_ops
 from mlirtri.lowering.bridge.builder import RelaxBuilder, Splat, rule
 from mlirtri.lowering.bridge.imperative_to_relax import lower_imperative
 from mlirtri.lowering.bridge.mlir_to_relax import translate
@@ -96,7 +97,7 @@ def _bitcast(builder: RelaxBuilder, operation: ir.Operation) -> None:
 @rule("tri.constant")
 def _constant(builder: RelaxBuilder, operation: ir.Operation) -> None:
     of = type_of(operation.results[0].type)
-    value = attributes.from_mlir(load()["constant"], operation)["value"]
+    value = attributes.from_mlir(TABLE["constant"], operation)["value"]
     builder.write(operation.results[0], Splat(literal(value, of.dtype.name), of.shape))
 
 

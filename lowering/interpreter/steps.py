@@ -17,7 +17,7 @@ from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.ops import attributes
-from mlirtri.dialect.ops.table import Op
+from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import CompilerBugError
 from mlirtri.lowering.external.calls import declaration_of
 

@@ -14,7 +14,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import Tensor, TriBuilder
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.ops import attributes
-from mlirtri.dialect.ops.table import Op
+from mlirtri.dialect.ops.op import Op
 
 
 def tri_operations(module: ir.Module) -> list[ir.Operation]:

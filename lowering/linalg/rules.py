@@ -16,7 +16,7 @@ from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, tensor
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.ops import attributes
-from mlirtri.dialect.ops.table import Op
+from mlirtri.dialect.ops.op import Op
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.mlir.linalg_builder import (

@@ -17,7 +17,8 @@ import click
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.dialect.ops.table import Op, load
+from mlirtri.dialect.ops.op import Op
+from mlirtri.dialect.ops.table import TABLE
 from mlirtri.dialect.spellings.registry import Spelling, Unsupported
 from mlirtri.dialect.spellings.registry import load as load_spellings
 from mlirtri.errors import KernelError, SourceNotAvailableError
@@ -89,7 +90,7 @@ def page() -> str:
 
 
 def _group(group: str) -> str:
-    rows = [_operation(op) for op in load().values() if op.group == group]
+    rows = [_operation(op) for op in TABLE.values() if op.group == group]
     title = f"## {group.capitalize()}"
     return "\n".join([title, "", _table(("operation", "dtypes", "linalg, mlir", "relax", "spelled"), rows)])
 

@@ -19,7 +19,7 @@ from mlirtri.dialect.ops import table as ops
 from mlirtri.lowering.linalg import tri_to_linalg
 
 PIPELINES = ("linalg", "relax", "mlir")
-TABLE = ops.load()
+TABLE = ops.TABLE
 EXACT_KINDS = "iub"
 
 

@@ -10,11 +10,11 @@ from functools import reduce
 import pytest
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.ops.table import load
+from mlirtri.dialect.ops.table import TABLE
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.pages import operations_page as reference
 
-OPS = load()
+OPS = TABLE
 
 
 def test_the_page_is_the_generated_one():

@@ -10,6 +10,7 @@ from mlirtri.dialect.bindings.mlir import func, ir, print_complete
 from mlirtri.dialect.builder import Tensor, TriBuilder
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.dialect.ops import table as ops
+from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import KernelError
 
 DIALECT = {op.name: op for op in ops.dialect_ops()}
@@ -44,14 +45,14 @@ SHAPES = {
 }  # fmt: skip
 
 
-def attributes_of(op: ops.Op) -> dict:
+def attributes_of(op: Op) -> dict:
     if op.group == "reduction":
         extra = {"correction": 1} if "correction" in op.attributes else {}
         return {"axes": (0, 2), "keepdims": False, **extra}
     return ATTRIBUTES.get(op.name, {})
 
 
-def shapes_of(op: ops.Op) -> list[tuple[int, ...]]:
+def shapes_of(op: Op) -> list[tuple[int, ...]]:
     if op.name in SHAPES:
         return SHAPES[op.name]
     count = 2 if op.name == "concatenate" else len(op.operands)
@@ -70,7 +71,7 @@ def array(shape, dtype: str, seed: int) -> np.ndarray:
     )
 
 
-def operands_of(op: ops.Op, dtype: str) -> list[np.ndarray] | None:
+def operands_of(op: Op, dtype: str) -> list[np.ndarray] | None:
     """Arrays that the row takes, or None if it does not take the dtype."""
     shapes = shapes_of(op)
     dtypes = ["bool", dtype, dtype] if op.name == "where" else [dtype] * len(shapes)
@@ -86,7 +87,7 @@ def operands_of(op: ops.Op, dtype: str) -> list[np.ndarray] | None:
     return arrays
 
 
-def tri_text(op: ops.Op, arrays: list[np.ndarray]) -> str:
+def tri_text(op: Op, arrays: list[np.ndarray]) -> str:
     """A module with one function that applies the operation to its arguments."""
     with new_context(), ir.Location.unknown():
         types = [TensorType(each.shape, as_dtype(each.dtype)) for each in arrays]

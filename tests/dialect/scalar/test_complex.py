@@ -14,7 +14,7 @@ from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import func, ir
 from mlirtri.dialect.builder import Tensor, TriBuilder
 from mlirtri.dialect.definition import mlir_type, new_context
-from mlirtri.dialect.ops.table import load
+from mlirtri.dialect.ops.table import TABLE
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
@@ -64,7 +64,7 @@ def apply(name, *arrays, **attributes):
 
 def wanted(name, *arrays, **attributes):
     with np.errstate(all="ignore"):
-        return np.asarray(load()[name].numpy(*arrays, **attributes))
+        return np.asarray(TABLE[name].numpy(*arrays, **attributes))
 
 
 def parts(x):
@@ -256,7 +256,7 @@ def test_large_matmul_is_four_real_ones(shapes):
 
 def test_what_complex_numbers_have_not():
     for name in ("floor", "erf", "gelu", "floor_divide", "bitwise_and", "hypot"):
-        operands = [PLAIN] * len(load()[name].operands)
+        operands = [PLAIN] * len(TABLE[name].operands)
         with pytest.raises(KernelTypeError, match="complex128 is not a dtype this operation takes"):
             apply(name, *operands)
 

@@ -55,7 +55,7 @@ ROWS = [
 @pytest.mark.parametrize("pipeline", PIPELINES)
 @pytest.mark.parametrize(("name", "operands", "attributes"), ROWS)
 def test_rows_of_indexing_compute_their_reference(tmp_path, pipeline, name, operands, attributes):
-    wanted = np.asarray(ops.load()[name].numpy(*operands, **attributes))
+    wanted = np.asarray(ops.TABLE[name].numpy(*operands, **attributes))
     larger = tuple(size + 1 for size in wanted.shape)
 
     def body(t, *tensors):
@@ -125,7 +125,7 @@ def test_operations_take_sizes_of_run_time(tmp_path, pipeline, name, arrays, att
     reference = dict(attributes)
     if name == "reshape":
         reference["shape"] = tuple(-1 if size == DYNAMIC else size for size in attributes["shape"])
-    wanted = np.asarray(ops.load()[name].numpy(*smaller, **reference))
+    wanted = np.asarray(ops.TABLE[name].numpy(*smaller, **reference))
 
     def body(t, *tensors):
         wholes, indices = tensors[: len(arrays)], list(tensors[len(arrays) :])

@@ -1,0 +1,55 @@
+"""A row of the op table: one `Op` per function of the language.
+
+A row has a type rule, a NumPy reference, and one lowering to linalg:
+
+* `scalar`: an elementwise op says what happens to one element, with the algebra of `dialect.scalar`;
+* `decompose`: a composite op is written with other ops of the table;
+* `structured`: an irregular op has a function in `lowering.tri_to_linalg_rules` (a test finds a missing one);
+* `derived`: a language function that has no operation of its own: it is spelled with others in the frontend.
+
+`relax` names the Relax operator of the `relax` pipeline; without one that pipeline uses the way down to linalg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlirtri.dialect.base.tensor_type import TensorType
+
+Types = Sequence[TensorType]
+Attributes = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Op:
+    """One language function. Its operation in the dialect is ``tri.<name>``; every operation has one result."""
+
+    name: str
+    group: str
+    """``elementwise``, ``reduction``, ``shape``, ``contraction``, ``normalization``, ``creation``, ``indexing``,
+    ``sequence`` or ``window``."""
+    operands: tuple[str, ...] = ()
+    """Names of the tensor operands; a name that ends in ``*`` takes any number."""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """Attribute name to kind: ``int``, ``ints``, ``float``, ``bool``, ``string``, ``number`` or ``numbers``."""
+    infer: Callable[[Types, Attributes], TensorType] | None = None
+    """Result type from operand types; raises `KernelTypeError` or `KernelValueError` with a sentence."""
+    numpy: Callable[..., Any] | None = None
+    """Reference: arrays in operand order, attributes as keywords."""
+    scalar: Callable[..., Any] | None = None
+    decompose: Callable[..., Any] | None = None
+    structured: bool = False
+    relax: str | Callable[..., Any] | None = None
+    """A name under `relax.op`, or a function ``(relax_ops, arguments, attributes, result_type) -> expression``."""
+    relax_dtypes: str = "bifhuv"
+    """The dtype kinds (``h`` is fp16) for which the Relax operator is exact; others go down to linalg for that op."""
+    relax_when: Callable[[TensorType, Attributes], bool] | None = None
+    """A further condition, on the first operand's type and the attributes, for the Relax operator to be exact."""
+    derived: bool = False
+    summary: str = ""
+
+    @property
+    def is_variadic(self) -> bool:
+        return any(name.endswith("*") for name in self.operands)
