@@ -12,21 +12,21 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.core.registry import registering
+from mlirtri.dialect.base.registry import Registry
 
 Rule = Callable[..., Any]
-Table = dict[torch._ops.OpOverload, Rule]
+Table = Registry[torch._ops.OpOverload, Rule]
 
-SCALAR_RULES: Table = {}
+SCALAR_RULES: Table = Registry("decomposition of scalars")
 """Rules for rank-0 operands of operators along an axis."""
-COMPLEX_RULES: Table = {}
+COMPLEX_RULES: Table = Registry("decomposition of complex operands")
 """Rules for complex operands or results."""
-RULES: Table = {}
+RULES: Table = Registry("decomposition")
 """All other rules. They replace the decompositions that torch and torch-mlir have."""
 
-decomposes_scalars = registering(SCALAR_RULES)
-creates_complex = registering(COMPLEX_RULES)
-decomposes = registering(RULES)
+decomposes_scalars = SCALAR_RULES.register
+creates_complex = COMPLEX_RULES.register
+decomposes = RULES.register
 
 
 def decomposes_complex(*operators: torch._ops.OpOverload) -> Callable[[Rule], Rule]:
