@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.convolution.channels_first import reads_image, reads_padded
-from mlirtri.lowering.schedule.cpu.convolution.channels_last import reads_padded_last
-from mlirtri.lowering.schedule.cpu.convolution.depthwise import reads_own_channel
+from mlirtri.lowering.schedule.cpu.convolution.channels_first import is_channels_first, is_padded_channels_first
+from mlirtri.lowering.schedule.cpu.convolution.channels_last import is_padded_channels_last
+from mlirtri.lowering.schedule.cpu.convolution.depthwise import is_depthwise
 from mlirtri.lowering.schedule.cpu.convolution.padded_images import padded
 from mlirtri.lowering.tir.blocks import leaf_blocks
 from mlirtri.lowering.tir.products import OP_PATTERN, PRODUCT, find_product
@@ -43,7 +43,7 @@ def fold_operands(mod: IRModule) -> IRModule:
 
     def stays_image(before: Any, after: Any) -> bool:
         """A convolution keeps what its own rule needs."""
-        return not reads_image(find_product(*before)) or reads_image(find_product(*after))
+        return not is_channels_first(find_product(*before)) or is_channels_first(find_product(*after))
 
     return _folded(mod, _Folding(mod, _is_mover, stays_image))
 
@@ -54,7 +54,7 @@ def fold_padding(mod: IRModule) -> IRModule:
     def is_padded_image(_: Any, after: Any) -> bool:
         product = find_product(*after)
         return product is not None and any(
-            reads(product) for reads in (reads_padded, reads_padded_last, reads_own_channel)
+            reads(product) for reads in (is_padded_channels_first, is_padded_channels_last, is_depthwise)
         )
 
     return _folded(mod, _Folding(mod, _is_padding, is_padded_image))

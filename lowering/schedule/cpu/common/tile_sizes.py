@@ -16,7 +16,7 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.parallel import worth
 from mlirtri.lowering.tir.statements import fresh, index
 from mlirtri.lowering.tir.tiles import counted, parts_of
-from mlirtri.lowering.toolchain.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, tirx
 
 PARALLEL_VECTORS = 65536
 """Vector operations below which a second thread costs more than it saves: some ten microseconds."""
@@ -139,6 +139,30 @@ def sizes_of(cut: Cut) -> list[tuple[int, int]]:
     """The sizes of a cut's tiles, each with how many there are."""
     sizes = [(cut.size, cut.large), (cut.size - 1, cut.count - cut.large)]
     return [(size, count) for size, count in sizes if count]
+
+
+def tile_by_size(cut: Cut, tile: Expr, body: Callable[[Expr, int], Stmt]) -> Stmt:
+    """Return ``body(first unit, size)`` of tile number `tile`, under a condition where the cut has two sizes."""
+    (large, count), *small = sizes_of(cut)
+    whole = body(tile * index(large), large)
+    if not small:
+        return whole
+    size, _ = small[0]
+    return tirx.IfThenElse(tirx.LT(tile, index(count)), whole, body(tile * index(large - 1) + index(count), size))
+
+
+def tile_by_columns(cut: Cut, columns: int, lanes: int, tile: Expr, body: Callable[[Expr, int, int], Stmt]) -> Stmt:
+    """Return ``body(first column, vectors, columns)`` of tile number `tile` of a cut of vectors.
+
+    The last tile ends with the last column, inside of its last vector where `columns` is no multiple of `lanes`.
+    """
+    full = tile_by_size(cut, tile, lambda at, size: body(at * index(lanes), size, size * lanes))
+    if not columns % lanes:
+        return full
+    size = sizes_of(cut)[-1][0]
+    first = (cut.total - size) * lanes
+    last = body(index(first), size, columns - first)
+    return last if cut.count == 1 else tirx.IfThenElse(tirx.LT(tile, index(cut.count - 1)), full, last)
 
 
 def lanes_for(dtype: str) -> int:

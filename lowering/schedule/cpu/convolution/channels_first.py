@@ -1,128 +1,122 @@
-"""The CPU rule for convolutions whose results lie side by side along an axis of the image (NCHW and the like).
+"""The CPU rule for convolutions whose results are contiguous along an axis of the image (NCHW).
 
-Takes a PrimFunc with one block that is a product (`products`) of which one operand is read at sums of axes: strided,
-dilated, grouped, of one to three dimensions. Elementwise work behind it is done on the tiles. Gives None for any other.
+Takes a PrimFunc with one block that is a product (`tir.products`) of which the right operand is read at sums of axes:
+strided, dilated, grouped, of one to three dimensions. Elementwise consumers are computed on the tiles. Gives None for
+any other function.
 
-    parallel over images, groups and chunks of whole rows of the result:
+    parallel over images, groups, chunks of whole rows of the result:
         for block of input channels:
-            copy     P[channel, kernel position, pixel of the chunk]      rows of the image, shifted and strided; of a
-                                                                         padded one by way of a room with its padding
-            tiles    output channels × vectors of pixels (`cpu_tile_body`)
+            pack     P[channel, kernel position, pixel of the chunk]      rows of the image, shifted and strided; one
+                                                                         padded channel at a time where it is padded
+            tiles    output channels × vectors of pixels (`matmul.tile`)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from math import gcd
 from typing import Any
 
 from mlirtri.lowering.codegen.targets import vector_registers
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.tile_sizes import Cut, choose_tiles, lanes_for, loop_kind, shared, sizes_of
-from mlirtri.lowering.schedule.cpu.convolution.padded_images import core_of, padded, room_of, with_core
+from mlirtri.lowering.schedule.cpu.common.tile_sizes import choose_tiles, lanes_for, sizes_of, tile_by_size
+from mlirtri.lowering.schedule.cpu.convolution.padded_images import core_of, padded, padded_channel, with_core
+from mlirtri.lowering.schedule.cpu.convolution.tasks import Chunks, ConvolutionTasks
 from mlirtri.lowering.schedule.cpu.matmul.packing import packed_left
 from mlirtri.lowering.schedule.cpu.matmul.rule import in_tiles
-from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, TilePlace
+from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, TilePosition
 from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, depends, size_of
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.products import Product, only_product
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence
 from mlirtri.lowering.tir.tiles import counted, in_lanes, nested, ramp, replaced, spread, temporary, zero_of
-from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Schedule, TensorLoad, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, PrimFunc, Schedule, Stmt, TensorLoad, tirx
 
 MOST_PIXELS = 512
-"""Longer rows of a result are cut into pieces of this length."""
+"""Longer rows of a result are cut into rows of this length."""
 GOOD_PIXELS = 96
-"""Pixels of a chunk from which on its tiles are wide enough, and the copy is used often enough."""
+"""Pixels of a chunk that make its tiles wide enough, and reuse the packed copy often enough."""
 
 
 def convolution(function: PrimFunc, target: Target) -> Schedule | None:
-    """The function with its convolution in tiles; None where there is none of that kind."""
-    found = only_product(function)
-    if found is None or not reads_image(found[-1]):
+    """Return the function with its convolution in tiles; None where it is no convolution of this layout."""
+    match = only_product(function)
+    if match is None or not is_channels_first(match[-1]):
         return None
-    return in_tiles(*found, convolution_loops, target)
+    return in_tiles(*match, convolution_loops, target)
 
 
-def reads_image(product: Product | None) -> bool:
-    """Whether this rule does the product: the right operand's rows are cut out of longer ones, or of several places."""
+def is_channels_first(product: Product | None) -> bool:
+    """Whether a product is a convolution of this layout: its right operand reads windows of an image's rows."""
     if product is None:
         return False
-    around = padded(product.right)
-    right, inner = core_of(product.right) if around is None else around.load, product.columns[-1]
+    image = padded(product.right)
+    right, inner = core_of(product.right) if image is None else image.load, product.columns[-1]
     if not isinstance(right, TensorLoad) or not product.rows or inner.extent < 2:
         return False
     if size_of(product.rows) < 4 or size_of(product.reduced) < 4:
         return False
-    forms = [linear(place, {}) for place in right.indices]
+    forms = [linear(position, {}) for position in right.indices]
     if any(form is None for form in forms) or any(form.factor(inner.variable) for form in forms[:-1]):
         return False
     if inner.extent > MOST_PIXELS and not _slides(right, product):
         return False
     return forms[-1].factor(inner.variable) > 0 and not all(
-        isinstance(place, tirx.Var) or not form.terms for place, form in zip(right.indices, forms, strict=True)
+        isinstance(position, tirx.Var) or not form.terms for position, form in zip(right.indices, forms, strict=True)
     )
 
 
 def _slides(right: Any, product: Product) -> bool:
-    """Whether windows overlap: otherwise the operand is a matrix with long rows."""
-    return any(depends(place, product.columns) and depends(place, product.reduced) for place in right.indices)
+    """Whether an index depends on a column and on the window; else the operand is a matrix with long rows."""
+    return any(depends(position, product.columns) and depends(position, product.reduced) for position in right.indices)
 
 
-def reads_padded(product: Product) -> bool:
-    """Whether this rule does the product with an image that is padded as it is read."""
+def is_padded_channels_first(product: Product) -> bool:
+    """Whether a product is a convolution of this layout whose image is padded where it is read."""
     if (
-        not reads_image(product)
+        not is_channels_first(product)
         or product.columns[-1].extent > MOST_PIXELS
         or str(product.right.ty.dtype) != product.dtype
         or not product.dtype.startswith("float")
     ):
         return False
-    return room_of(product.right, product.columns, product.reduced, 1) is not None
+    return padded_channel(product.right, product.columns, product.reduced, 1) is not None
 
 
-@dataclass(frozen=True)
-class _Chunk:
-    """Rows of the result that are done together: how many, and the rows before the first chunk of this kind."""
-
-    rows: int
-    count: int
-    before: int
-
-
-def convolution_loops(contraction: Contraction, target: Target) -> Any:
-    """The statements that compute the contraction, whose right operand is read at sums of axes."""
-    if not isinstance(core_of(contraction.right), TensorLoad) and not _has_room(contraction):
+def convolution_loops(contraction: Contraction, target: Target) -> Stmt | None:
+    """Return the statements that compute a convolution; None where its image is padded in a way that is not known."""
+    if not isinstance(core_of(contraction.right), TensorLoad) and not _pads_channels(contraction):
         return None
-    before: list[Any] = []
-    if not isinstance(contraction.left, TensorLoad):  # filters of halves are widened once, not for each chunk
+    before: list[Stmt] = []
+    if not isinstance(contraction.left, TensorLoad):  # fp16 and bf16 filters are widened once, not for each chunk
         contraction, before = packed_left(contraction, target)
     return sequence(*before, *(fresh(_all_chunks(part, target)) for part in _cut(contraction)))
 
 
-def _has_room(contraction: Contraction) -> bool:
-    """Whether an image that is padded as it is read is so in a room: pieces of long rows have none."""
+def _pads_channels(contraction: Contraction) -> bool:
+    """Whether a chunk copies the image channel by channel into a padded buffer, which rows that are cut do not."""
     is_short = contraction.columns[-1].extent <= MOST_PIXELS
-    return is_short and room_of(contraction.right, contraction.columns, contraction.reduced, 1) is not None
+    return is_short and padded_channel(contraction.right, contraction.columns, contraction.reduced, 1) is not None
 
 
 def _cut(contraction: Contraction) -> list[Contraction]:
-    """The contraction with rows of the result that are short enough: pieces of one length, and what is left."""
+    """Return the contraction as contractions of at most `MOST_PIXELS` columns: whole ones, and the remainder."""
     inner = contraction.columns[-1]
     if inner.extent <= MOST_PIXELS:
         return [contraction]
     whole, rest = divmod(inner.extent, MOST_PIXELS)
-    piece, pixel = Axis(tirx.Var("piece", "int64"), whole), Axis(tirx.Var("pixel", "int64"), MOST_PIXELS)
+    row, pixel = Axis(tirx.Var("piece", "int64"), whole), Axis(tirx.Var("pixel", "int64"), MOST_PIXELS)
     last = Axis(tirx.Var("pixel", "int64"), rest)
-    pieces = _in_place(contraction, [piece, pixel], piece.variable * index(MOST_PIXELS) + pixel.variable)
+    rows = _with_columns(contraction, [row, pixel], row.variable * index(MOST_PIXELS) + pixel.variable)
     if not rest:
-        return [pieces]
-    return [pieces, _in_place(contraction, [last], last.variable + index(whole * MOST_PIXELS))]
+        return [rows]
+    return [rows, _with_columns(contraction, [last], last.variable + index(whole * MOST_PIXELS))]
 
 
-def _in_place(contraction: Contraction, axes: list[Axis], position: Any) -> Contraction:
-    """The contraction for the columns at a position among the innermost axis of them."""
+def _with_columns(contraction: Contraction, axes: list[Axis], position: Expr) -> Contraction:
+    """Return the contraction with other axes for the innermost columns, whose index is `position`."""
     *outer, inner = contraction.columns
     values = {inner.variable: position}
     return replace(
@@ -131,223 +125,195 @@ def _in_place(contraction: Contraction, axes: list[Axis], position: Any) -> Cont
     )  # fmt: skip
 
 
-def _all_chunks(contraction: Contraction, target: Target) -> Any:
+def _all_chunks(contraction: Contraction, target: Target) -> Stmt:
     *outer, inner = contraction.columns
     total = size_of(outer)
-    rows = min(total, _rows_of_a_chunk(inner.extent, lanes_for(contraction.dtype)))
+    rows = min(total, _rows_of_chunk(inner.extent, lanes_for(contraction.dtype)))
     whole, rest = divmod(total, rows)
-    chunks = [_Chunk(rows, whole, 0)] + ([_Chunk(rest, 1, whole * rows)] if rest else [])
-    return sequence(*(_Tasks(contraction, chunk, target).statement() for chunk in chunks))
+    cuts = [(rows, whole, 0)] + ([(rest, 1, whole * rows)] if rest else [])
+    return sequence(*(_PackedTasks(contraction, *cut, target).statement() for cut in cuts))
 
 
-def _rows_of_a_chunk(width: int, lanes: int) -> int:
-    """Rows that fill whole vectors together, if that takes no more than twice what is enough."""
+def _rows_of_chunk(width: int, lanes: int) -> int:
+    """Return the number of rows of a chunk: they fill whole vectors if at most twice `GOOD_PIXELS` twice do."""
     rows = fill = lanes // gcd(width, lanes)
     while rows * width < GOOD_PIXELS:
         rows += fill
     return rows if rows * width <= 4 * GOOD_PIXELS else -(-GOOD_PIXELS // width)
 
 
-class _Tasks:
-    """All chunks of one size."""
+class _PackedTasks(ConvolutionTasks):
+    """Tasks of chunks of one size, which pack the pixels that the window reads of a chunk (im2col) block by block."""
 
-    def __init__(self, contraction: Contraction, chunk: _Chunk, target: Target):
-        self.contraction, self.chunk, self.target = contraction, chunk, target
-        self.known_batch = [axis for axis in contraction.batch if isinstance(axis.extent, int)]
-        """Images that only the run counts may be one."""
-        self.lanes = lanes_for(contraction.dtype)
+    def __init__(self, contraction: Contraction, rows: int, count: int, before: int, target: Target):
+        super().__init__(contraction, target)
         self.width = contraction.columns[-1].extent
-        self.pixels = chunk.rows * self.width
+        self.pixels = rows * self.width
         vectors = -(-self.pixels // self.lanes)
         self.pitch = vectors * self.lanes
         self.tiles = choose_tiles(size_of(contraction.rows), vectors, vector_registers())
-        first, *self.inner = contraction.reduced
-        inner_bytes = size_of(self.inner) * self.pitch * int(contraction.right.ty.dtype.bits) // 8
-        most = max(1, cache_bytes()[2] // 2 // inner_bytes)
+        first, *self.window = contraction.reduced
+        dtype = contraction.right.ty.dtype
+        most = max(1, cache_bytes()[2] // 2 // (size_of(self.window) * self.pitch * int(dtype.bits) // 8))
         self.depth = -(-first.extent // -(-first.extent // most))
         self.blocks = -(-first.extent // self.depth)
-        self.tall = self._row_tiles_per_task()
-        self.room = room_of(contraction.right, contraction.columns, contraction.reduced, chunk.rows)
-        self.right = contraction.right
-        """What copies read: the image, or the room in which it is padded."""
-        if self.room is not None:
-            self.room_buffer = self.room.buffer()
-            variables = [axis.variable for axis in (*contraction.columns, *self.inner)]
-            self.right = self.room.load(self.room_buffer, variables)
+        self.tall = self._row_tiles_per_task(count)
+        self.chunks = Chunks(rows, count, -(-self.tiles.rows.count // self.tall), before)
+        extents = [axis.extent for axis in self.window]
+        self.packed = temporary("pixels", str(dtype), [self.depth, *extents, self.pitch])
+        self.sums = None
+        """The sums of a task between blocks of the reduction."""
+        if self.blocks > 1:
+            tile = [self.tiles.rows.size, self.tiles.vectors.size * self.lanes]
+            self.sums = temporary("sums", contraction.dtype, [self.tall, self.tiles.vectors.count, *tile])
+        self.channel = padded_channel(contraction.right, contraction.columns, contraction.reduced, rows)
+        self.padded = None if self.channel is None else self.channel.buffer()
+        self.right = contraction.right if self.channel is None else self.channel.load(self.padded)
+        """What is packed: the image, or one padded channel of it."""
 
-    def _row_tiles_per_task(self) -> int:
-        """All tiles of output channels where there are chunks enough for the threads."""
-        tasks, count = size_of(self.known_batch) * self.chunk.count, self.tiles.rows.count
+    def _row_tiles_per_task(self, chunks: int) -> int:
+        """Return the number of row tiles of a task: all of them where there are chunks enough for the threads."""
+        known = [axis for axis in self.contraction.batch if isinstance(axis.extent, int)]
+        tasks, count = size_of(known) * chunks, self.tiles.rows.count
         parts = min(count, -(-2 * self.target.threads // tasks)) if self.target.threads > 1 else 1
         return -(-count // parts)
 
-    def statement(self) -> Any:
-        contraction, chunks = self.contraction, self.chunk.count
-        parts = -(-self.tiles.rows.count // self.tall)
-        work = size_of(contraction.rows) * size_of(contraction.reduced) * self.pitch // self.lanes
+    def work(self, batch: Any) -> Any:
+        contraction, chunks = self.contraction, self.chunks
+        vectors = size_of(contraction.rows) * size_of(contraction.reduced) * self.pitch // self.lanes
+        return vectors * (batch * chunks.count * chunks.parts)
 
-        def task(position: Any) -> Any:
-            part, rest = tirx.floormod(position, index(parts)), tirx.floordiv(position, index(parts))
-            batch = spread(contraction.batch, tirx.floordiv(rest, index(chunks)))
-            row = plus(tirx.floormod(rest, index(chunks)) * index(self.chunk.rows), index(self.chunk.before))
-            return self._task(batch, row, part)
+    def buffers(self) -> list[Buffer | None]:
+        return [self.packed, self.sums, self.padded]
 
-        tasks = size_of(contraction.batch) * chunks * parts
-        if loop_kind(work * size_of(self.known_batch) * chunks * parts, self.target) == tirx.ForKind.PARALLEL:
-            return counted("task", tasks, task, tirx.ForKind.PARALLEL)
-        return shared("task", tasks, task, work * tasks, self.target)
+    def task(self, batch: Values, first: Expr, part: Expr) -> list[Stmt]:
+        def block(number: Expr) -> Stmt:
+            return sequence(self._copy(batch, first, number), self._tiles(batch, first, part, number))
 
-    def _task(self, batch: Values, row: Any, part: Any) -> Any:
-        """One chunk for some output channels: block by block of the reduction, its copy and its tiles."""
-        dtype = str(self.contraction.right.ty.dtype)
-        packed = temporary("pixels", dtype, [self.depth, *(axis.extent for axis in self.inner), self.pitch])
-        kept = None
-        if self.blocks > 1:
-            tile = [self.tiles.rows.size, self.tiles.vectors.size * self.lanes]
-            kept = temporary("sums", self.contraction.dtype, [self.tall, self.tiles.vectors.count, *tile])
-
-        def block(number: Any) -> Any:
-            return sequence(self._copy(packed, batch, row, number), self._tiles(packed, batch, row, part, number, kept))
-
-        allocated = [tirx.AllocBuffer(each) for each in (packed, kept) if each is not None]
-        if self.room is not None:
-            allocated += [tirx.AllocBuffer(self.room_buffer), self.room.cleared(self.room_buffer, self.lanes)]
-        return sequence(*allocated, counted("block", self.blocks, block))
+        cleared = [] if self.channel is None else [self.channel.cleared(self.padded, self.lanes)]
+        return [*cleared, counted("block", self.blocks, block)]
 
     # --- the copy ----------------------------------------------------------------------------------------------------
 
-    def _copy(self, packed: Any, batch: Values, row: Any, number: Any) -> Any:
-        """Pixels as the tiles read them: for each term of the sum, all rows of the chunk behind each other."""
+    def _copy(self, batch: Values, row: Expr, number: Expr) -> Stmt:
+        """Return what packs a block of channels: for each of them and of the window, all rows of the chunk."""
         first = self.contraction.reduced[0]
         start, extent = self._block(number)
 
-        def term(at: Any) -> Any:
-            made = nested(self.inner, lambda values: rows({**values, first.variable: start + at}, at))
-            if self.room is None:
-                return made
+        def channel(at: Expr) -> Stmt:
+            copies = nested(self.window, lambda values: rows({**values, first.variable: start + at}, at))
+            if self.channel is None:
+                return copies
             values = {**batch, first.variable: start + at}
-            return sequence(self.room.filled(self.room_buffer, values, row, self.lanes), made)
+            return sequence(self.channel.filled(self.padded, values, row, self.lanes), copies)
 
-        def rows(values: Values, at: Any) -> Any:
-            place = [at, *(values[axis.variable] for axis in self.inner)]
+        def rows(values: Values, at: Expr) -> Stmt:
+            target = [at, *(values[axis.variable] for axis in self.window)]
             values = {**batch, **values}
-            made = counted("line", self.chunk.rows, lambda line: self._line(packed, place, values, row, line))
+            lines = counted("line", self.chunks.rows, lambda line: self._line(target, values, row, line))
             if self.pitch == self.pixels:
-                return made
-            zero = tirx.Broadcast(zero_of(str(packed.dtype)), self.lanes)
+                return lines
+            zero = tirx.Broadcast(zero_of(str(self.packed.dtype)), self.lanes)
             last = ramp(index(self.pitch - self.lanes), self.lanes)
-            return sequence(tirx.BufferStore(packed, zero, [*place, last]), made)
+            return sequence(tirx.BufferStore(self.packed, zero, [*target, last]), lines)
 
-        return counted("channel", extent, term)
+        return counted("channel", extent, channel)
 
-    def _block(self, number: Any) -> tuple[Any, Any]:
-        """First iteration and extent of one block of the outermost reduction axis."""
+    def _block(self, number: Expr) -> tuple[Expr, Expr]:
+        """Return the first iteration and the extent of a block of the outermost reduction axis."""
         start, whole = number * index(self.depth), self.contraction.reduced[0].extent
         if whole % self.depth:
             return start, tirx.min(index(self.depth), index(whole) - start)
         return start, index(self.depth)
 
-    def _line(self, packed: Any, place: list[Any], values: Values, row: Any, line: Any) -> Any:
-        """One row of pixels, as vectors; the last ones may be done twice."""
+    def _line(self, target: list[Expr], values: Values, row: Expr, line: Expr) -> Stmt:
+        """Return the copy of a row of pixels to `target`, as vectors; the last one may overlap the one before."""
         *outer, inner = self.contraction.columns
-        values = {**values, **spread(outer, line if self.room is not None else plus(row, line))}
+        values = {**values, **spread(outer, line if self.channel is not None else plus(row, line))}
         form = linear(core_of(self.right).indices[-1], {})
         stride = form.factor(inner.variable)
 
-        def vector(start: Any, lanes: int) -> Any:
-            to = [*place, line * index(self.width) + start]
+        def vector(start: Expr, lanes: int) -> Stmt:
+            to = [*target, line * index(self.width) + start]
             if stride == 2 and lanes == self.lanes:
-                return self._every_second(packed, to, values, start)
-            return in_lanes(lanes, lambda lane: self._pixel(packed, to, values, start, lane))
+                return self._every_second(to, values, start)
+            return in_lanes(lanes, lambda lane: pixel(to, start, lane))
 
-        return self._vectors(vector)
+        def pixel(to: list[Expr], start: Expr, lane: Expr) -> Stmt:
+            value = replaced(self.right, {**values, inner.variable: start + lane})
+            return tirx.BufferStore(self.packed, value, [*to[:-1], to[-1] + lane])
 
-    def _vectors(self, vector: Any) -> Any:
-        lanes, width = self.lanes, self.width
-        while lanes > width:
+        lanes = self.lanes
+        while lanes > self.width:
             lanes //= 2
-        whole, rest = divmod(width, lanes)
-        made = [vector(index(at * lanes), lanes) for at in range(whole)]
-        return sequence(*made, vector(index(width - lanes), lanes)) if rest else sequence(*made)
+        whole, rest = divmod(self.width, lanes)
+        vectors = [vector(index(at * lanes), lanes) for at in range(whole)]
+        return sequence(*vectors, vector(index(self.width - lanes), lanes)) if rest else sequence(*vectors)
 
-    def _pixel(self, packed: Any, to: list[Any], values: Values, start: Any, lane: Any) -> Any:
-        inner = self.contraction.columns[-1]
-        value = replaced(self.right, {**values, inner.variable: start + lane})
-        return tirx.BufferStore(packed, value, [*to[:-1], to[-1] + lane])
+    def _every_second(self, to: list[Expr], values: Values, start: Expr) -> Stmt:
+        """Return the copy of every second element, out of two contiguous vectors, neither of which reads past the last.
 
-    def _every_second(self, packed: Any, to: list[Any], values: Values, start: Any) -> Any:
-        """A vector of every second element, out of two vectors of neighbours: the last element is the last one read."""
-        lanes, dtype, right = self.lanes, str(packed.dtype), core_of(self.right)
-        both = [new_buffer(name, dtype, lanes) for name in ("even", "odd")]
+        TVM would gather the elements one by one.
+        """
+        lanes, dtype, right = self.lanes, str(self.packed.dtype), core_of(self.right)
+        halves = [new_buffer(name, dtype, lanes) for name in ("even", "odd")]
         inner = self.contraction.columns[-1]
-        *outer, last = [replaced(each, {**values, inner.variable: start}) for each in right.indices]
-        made = []
-        for half, buffer in enumerate(both):
+        *outer, last = [replaced(position, {**values, inner.variable: start}) for position in right.indices]
+
+        def loaded(buffer: Buffer, first: Expr, lane: Expr) -> Stmt:
+            load = tirx.BufferLoad(right.source, [*outer, first + lane])
+            return tirx.BufferStore(buffer, with_core(self.right, load), [lane])
+
+        def stored(half: int, lane: Expr) -> Stmt:
+            value = tirx.BufferLoad(halves[half], [lane * index(2) + index(half)])
+            return tirx.BufferStore(self.packed, value, [*to[:-1], to[-1] + index(half * lanes // 2) + lane])
+
+        statements: list[Stmt] = []
+        for half, buffer in enumerate(halves):
             first = plus(last, index(half * (lanes - 1)))
-            load = [*outer, first]
-            made += [
-                tirx.AllocBuffer(buffer),
-                in_lanes(lanes, lambda lane, b=buffer, at=load: tirx.BufferStore(
-                    b, with_core(self.right, tirx.BufferLoad(right.source, [*at[:-1], at[-1] + lane])), [lane]
-                )),
-            ]  # fmt: skip
-
-        def element(lane: Any, half: int) -> Any:
-            value = tirx.BufferLoad(both[half], [lane * index(2) + index(half)])
-            return tirx.BufferStore(packed, value, [*to[:-1], to[-1] + index(half * lanes // 2) + lane])
-
-        made += [in_lanes(lanes // 2, lambda lane, half=half: element(lane, half)) for half in (0, 1)]
-        return sequence(*made)
+            statements += [tirx.AllocBuffer(buffer), in_lanes(lanes, partial(loaded, buffer, first))]
+        return sequence(*statements, *(in_lanes(lanes // 2, partial(stored, half)) for half in (0, 1)))
 
     # --- the tiles ---------------------------------------------------------------------------------------------------
 
-    def _tiles(self, packed: Any, batch: Values, row: Any, part: Any, number: Any, kept: Any) -> Any:
-        chunk = self._of_chunk(packed, row)
+    def _tiles(self, batch: Values, row: Expr, part: Expr, number: Expr) -> Stmt:
+        """Return all tiles of a task for one block of channels."""
+        chunk = self._of_chunk(row)
         rows, vectors = self.tiles.rows, self.tiles.vectors
-        left: Any = index(self.tall)
+        row_tiles: Expr = index(self.tall)
         if rows.count % self.tall:
-            left = tirx.min(left, index(rows.count) - part * index(self.tall))
+            row_tiles = tirx.min(row_tiles, index(rows.count) - part * index(self.tall))
 
-        def column_tile(at: Any, first: int, size: int) -> Any:
+        def column_tile(at: Expr, first: int, size: int) -> Stmt:
             columns = min(size * self.lanes, self.pixels - first * self.lanes)
 
-            def row_tile(row_at: Any) -> Any:
-                block = ReductionBlock(number, self.blocks, self.depth, kept, (row_at, at))
+            def row_tile(row_at: Expr) -> Stmt:
+                block = ReductionBlock(number, self.blocks, self.depth, self.sums, (row_at, at))
 
-                def body(first_row: Any, tall: int) -> Any:
-                    place = TilePlace(batch, first_row, tall, index(first * self.lanes), size, columns)
-                    return Tile(chunk, self.lanes, place, block).body()
+                def body(first_row: Expr, tall: int) -> Stmt:
+                    position = TilePosition(batch, first_row, tall, index(first * self.lanes), size, columns)
+                    return Tile(chunk, self.lanes, position, block).body()
 
-                return _by_size(rows, part * index(self.tall) + row_at, body)
+                return tile_by_size(rows, part * index(self.tall) + row_at, body)
 
-            return counted("tile", left, row_tile)
+            return counted("tile", row_tiles, row_tile)
 
-        made, first = [], 0
+        tiles, first = [], 0
         for size, count in sizes_of(vectors):
             for _ in range(count):
-                made.append(column_tile(index(len(made)), first, size))
+                tiles.append(column_tile(index(len(tiles)), first, size))
                 first += size
-        return sequence(*made)
+        return sequence(*tiles)
 
-    def _of_chunk(self, packed: Any, row: Any) -> Contraction:
-        """The contraction of one chunk's pixels, which are counted from its first one."""
+    def _of_chunk(self, row: Expr) -> Contraction:
+        """Return the contraction of a chunk that begins with `row`; its columns are all pixels of the chunk."""
         *outer, inner = self.contraction.columns
         first = self.contraction.reduced[0]
         pixel = Axis(tirx.Var("pixel", "int64"), self.pixels)
         line = plus(row, tirx.floordiv(pixel.variable, index(self.width)))
         values = {inner.variable: tirx.floormod(pixel.variable, index(self.width)), **spread(outer, line)}
-        terms = [tirx.floormod(first.variable, index(self.depth)), *(axis.variable for axis in self.inner)]
+        terms = [tirx.floormod(first.variable, index(self.depth)), *(axis.variable for axis in self.window)]
         return replace(
-            self.contraction, columns=(pixel,), right=tirx.BufferLoad(packed, [*terms, pixel.variable]),
+            self.contraction, columns=(pixel,), right=tirx.BufferLoad(self.packed, [*terms, pixel.variable]),
             stores=tuple(replaced(store, values) for store in self.contraction.stores),
         )  # fmt: skip
-
-
-def _by_size(cut: Cut, tile: Any, body: Any) -> Any:
-    """`body` for the tile's first row and how many it has: one of two sizes."""
-    (large, count), *small = sizes_of(cut)
-    made = body(tile * index(large), large)
-    if not small:
-        return made
-    size, _ = small[0]
-    return tirx.IfThenElse(tirx.LT(tile, index(count)), made, body(tile * index(large - 1) + index(count), size))

@@ -1,289 +1,264 @@
-"""The CPU rule for convolutions of each channel by itself (depthwise), whose results lie along an axis of the image.
+"""The CPU rule for depthwise convolutions whose results are contiguous along an axis of the image.
 
-Takes a PrimFunc with one block that is a product (`products`) of an image, which may be padded or a half, and a filter
-with one element for each place of the window, of one to three dimensions, at every place or every second one; of a few
-such filters for each channel. Padding is put around what a chunk reads, in a room that stays in the first cache;
-elementwise work behind it is done in registers. Gives None for others.
+Takes a PrimFunc with one block that is a product (`tir.products`) of an image, which may be padded, fp16 or bf16, and a
+filter with one element for each position of the window, of one to three dimensions and stride 1 or 2; or of a few such
+filters for each channel. What a chunk reads is copied into a buffer with its padding, which stays in the first-level
+cache; elementwise consumers are computed in registers. Gives None for other functions.
 
     parallel over images, channels and chunks of rows:
-        room     the chunk's rows of the image with their padding (`image_pieces`); columns two apart side by side
+        copy     the chunk's rows of the image with their padding (`padded_chunks`); deinterleaved where the stride is 2
         taps     the filter's elements
-        tiles    a few rows × vectors of columns (`cpu_tile_body`), with the window, or a row of it, written out
+        tiles    a few rows × vectors of columns (`matmul.tile`), with the window, or a row of it, unrolled
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import product as places_of
+from itertools import product as positions_of
 from typing import Any
 
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.tile_sizes import lanes_for, loop_kind
-from mlirtri.lowering.schedule.cpu.convolution.image_tiles import Pieces, pieces_around
+from mlirtri.lowering.schedule.cpu.convolution.padded_chunks import PaddedChunk, chunk_of
 from mlirtri.lowering.schedule.cpu.convolution.padded_images import Padded, core_of, padded, without_padding
+from mlirtri.lowering.schedule.cpu.convolution.tasks import ChunkCopyTasks, Chunks
 from mlirtri.lowering.schedule.cpu.matmul.rule import in_tiles
-from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, TilePlace, has_long_stores
+from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, TilePosition, has_long_stores
 from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, depends, size_of, without_units
 from mlirtri.lowering.tir.products import Product, only_product
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence
-from mlirtri.lowering.tir.tiles import counted, nested, replaced, spread, temporary
-from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Schedule, TensorLoad, tirx
+from mlirtri.lowering.tir.tiles import counted, nested, ramp, replaced, temporary
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, PrimFunc, Schedule, Stmt, TensorLoad, tirx
 
 MOST_TAPS = 2048
-"""Places of a window: what a tile reads of the filter stays in the first cache."""
+"""Elements of a filter: what a tile reads of it stays in the first-level cache."""
 MOST_UNROLLED = 32
-"""Places of a window that are written out; of larger windows, the innermost axis is."""
+"""Positions of a window that are unrolled; of larger windows, the innermost axis is."""
 MOST_FILTERS = 3
-"""Filters of one channel; more are rows of tiles of their own."""
+"""Filters of one channel; more of them are better rows of tiles."""
 ROWS, VECTORS = 4, 2
-"""Of a tile: rows share what their windows have in common, and eight sums are enough to wait for none."""
+"""The size of a tile: its rows share loads of their windows, and eight accumulators hide the latency of an addition."""
 FEW_COLUMNS = 4
 
 
 def depthwise(function: PrimFunc, target: Target) -> Schedule | None:
-    """The function with its convolution in tiles; None where there is none of that kind."""
-    found = only_product(function)
-    if found is None or not reads_own_channel(found[-1]):
+    """Return the function with its convolution in tiles; None where it is no depthwise convolution."""
+    match = only_product(function)
+    if match is None or not is_depthwise(match[-1]):
         return None
-    schedule, block, product = found
-    # A few filters for each channel: each is a channel's own, in an image that is read as often.
+    schedule, block, product = match
+    # A few filters for each channel: each is an element of the batch, which reads the image once more.
     alone = replace(product, batch=(*product.batch, *product.rows), rows=())
     return in_tiles(schedule, block, alone, _loops, target)
 
 
-def reads_own_channel(product: Product) -> bool:
-    """Whether this rule does the product: of a padded image, each channel of which has a small window of its own."""
+def is_depthwise(product: Product) -> bool:
+    """Whether a product is a depthwise convolution with a small window, whose image may be padded where it is read."""
     if size_of(product.rows) > MOST_FILTERS or not product.dtype.startswith("float") or not product.columns:
         return False
-    both = (product.left, product.right)
-    if not isinstance(core_of(product.left), TensorLoad) or any(str(each.ty.dtype) != product.dtype for each in both):
+    dtypes = {str(operand.ty.dtype) for operand in (product.left, product.right)}
+    if not isinstance(core_of(product.left), TensorLoad) or dtypes != {product.dtype}:
         return False
     columns, reduced = without_units(product.columns), without_units(product.reduced)
     if not columns or columns[-1].extent < FEW_COLUMNS or not 2 <= size_of(reduced) <= MOST_TAPS:
         return False
     if not reduced or reduced[-1].extent > MOST_UNROLLED:
         return False
-    found = _image(product.right)
-    if found is None or not any(depends(place, columns) and depends(place, reduced) for place in found.load.indices):
+    image = _image(product.right)
+    if image is None or not any(depends(each, columns) and depends(each, reduced) for each in image.load.indices):
         return False
-    pieces = pieces_around(found, columns, reduced)
-    return pieces is not None and _fits(pieces, columns) and _stride(pieces, columns[-1]) in (1, 2)
+    chunk = chunk_of(image, columns, reduced)
+    return chunk is not None and _fits(chunk, columns) and _stride(chunk, columns[-1]) in (1, 2)
 
 
-def _image(operand: Any) -> Padded | None:
-    """The operand as a padded image, perhaps without any padding; None where it is no element of a tensor."""
-    found = padded(operand)
-    return without_padding(operand) if found is None and isinstance(core_of(operand), TensorLoad) else found
+def _image(operand: Expr) -> Padded | None:
+    """Return the operand as a padded image, perhaps without any padding; None where it is no element of a tensor."""
+    image = padded(operand)
+    return without_padding(operand) if image is None and isinstance(core_of(operand), TensorLoad) else image
 
 
-def _fits(pieces: Pieces, columns: tuple[Axis, ...]) -> bool:
-    """Whether a row of the result, or the only one, has a room that is small enough; columns are neighbours there."""
+def _fits(chunk: PaddedChunk, columns: tuple[Axis, ...]) -> bool:
+    """Whether the copy for one row of the result is contiguous along the columns, and a quarter of L2 at most."""
     inner = columns[-1]
-    last = pieces.sides[-1]
-    others = [side.own.factor(inner.variable) for side in pieces.sides[:-1]]
+    last = chunk.sides[-1]
+    others = [side.own.factor(inner.variable) for side in chunk.sides[:-1]]
     is_last = last.own.factor(inner.variable) > 0 and not any(others)
-    is_last = is_last and last.dimension == len(pieces.padded.load.indices) - 1 and not last.others.terms
+    is_last = is_last and last.dimension == len(chunk.padded.load.indices) - 1 and not last.others.terms
     rows = 1 if len(columns) > 1 else inner.extent
-    return is_last and _bytes(pieces, rows) <= cache_bytes()[2] // 4
+    return is_last and chunk.bytes(rows) <= cache_bytes()[2] // 4
 
 
-def _bytes(pieces: Pieces, rows: int) -> int:
-    return pieces.size(rows) * int(pieces.padded.operand.ty.dtype.bits) // 8
+def _stride(chunk: PaddedChunk, inner: Axis) -> int:
+    return chunk.sides[-1].own.factor(inner.variable)
 
 
-def _stride(pieces: Pieces, inner: Axis) -> int:
-    return pieces.sides[-1].own.factor(inner.variable)
-
-
-def _loops(contraction: Contraction, target: Target) -> Any:
-    found = _image(contraction.right)
-    pieces = None if found is None else pieces_around(found, contraction.columns, contraction.reduced)
-    if pieces is None or contraction.rows or contraction.column_terms is not None:
+def _loops(contraction: Contraction, target: Target) -> Stmt | None:
+    image = _image(contraction.right)
+    chunk = None if image is None else chunk_of(image, contraction.columns, contraction.reduced)
+    if chunk is None or contraction.rows or contraction.column_terms is not None:
         return None
-    return _Tasks(contraction, pieces, target).statement()
+    return _WindowTasks(contraction, chunk, target).statement()
 
 
-class _Tasks:
-    """The loops around the tiles."""
+class _WindowTasks(ChunkCopyTasks):
+    """Tasks that compute each channel of a chunk with its own filter."""
 
-    def __init__(self, contraction: Contraction, pieces: Pieces, target: Target):
-        self.contraction, self.target = contraction, target
-        self.lanes = lanes_for(contraction.dtype)
-        *outer, self.inner = contraction.columns
-        self.outer = outer or [Axis(tirx.Var("line", "int64"), 1)]
-        self.stride = _stride(pieces, self.inner)
+    def __init__(self, contraction: Contraction, image: PaddedChunk, target: Target):
+        super().__init__(contraction, contraction.columns, target)
+        self.stride = _stride(image, self.inner)
         self.vectors = -(-self.inner.extent // self.lanes)
-        self.pieces = self._with_whole_vectors(pieces)
-        self.rows = self._rows()
-        self.room = self.pieces.buffer(self._read(self.rows))
+        self.image = self._with_whole_vectors(image)
+        rows = self._rows()
+        self.chunks = Chunks(rows, -(-self.outer[0].extent // rows))
+        self.copy = self.image.buffer(self.chunked(rows))
         self.phases = self._phases()
-        taps = [axis.extent for axis in contraction.reduced]
-        self.taps = temporary("taps", contraction.dtype, taps)
+        self.taps = temporary("taps", contraction.dtype, [axis.extent for axis in contraction.reduced])
         self.finished = None
         if has_long_stores(contraction):
             self.finished = temporary("finished", contraction.dtype, [1, VECTORS * self.lanes])
 
-    def _read(self, rows: Any) -> Any:
-        """How many places of the axis that chunks are of: the only axis of columns is not cut."""
-        return rows if len(self.contraction.columns) > 1 else self.inner.extent
-
-    def _with_whole_vectors(self, pieces: Pieces) -> Pieces:
-        """With more columns: the last vector of each row is whole, and so are those that are taken apart."""
-        last = pieces.sides[-1]
+    def _with_whole_vectors(self, image: PaddedChunk) -> PaddedChunk:
+        """Return the image with more columns, so that the last vector of each row is whole, deinterleaved or not."""
+        last = image.sides[-1]
         more = (self.vectors * self.lanes - self.inner.extent) * self.stride
         extent = last.extent + more
         if self.stride > 1:
             extent = -(-extent // (2 * self.lanes)) * 2 * self.lanes
-        # Guarded, as there are places behind the image now, also of one that has no padding there.
-        return replace(pieces, sides=(*pieces.sides[:-1], replace(last, extent=extent, guarded=True)))
+        # Guarded also where it has no padding: the copy goes past the end of the image now.
+        return replace(image, sides=(*image.sides[:-1], replace(last, extent=extent, guarded=True)))
 
     def _rows(self) -> int:
-        """Rows of a chunk: what they read stays in the first cache, and threads have enough to do."""
+        """Return the number of rows of a chunk: what it reads stays in L1, and all threads have tasks."""
         total = self.outer[0].extent
         most = max(ROWS, total)
-        while most > ROWS and _bytes(self.pieces, self._read(min(most, total))) > cache_bytes()[1] // 2:
+        while most > ROWS and self.image.bytes(self.chunked(min(most, total))) > cache_bytes()[1] // 2:
             most = -(-most // 2)
         enough = 4 * self.target.threads if self.target.threads > 1 else 1
         while most > ROWS and size_of(self.contraction.batch) * -(-total // most) < enough:
             most = -(-most // 2)
         return min(-(-most // ROWS) * ROWS, total)
 
-    def _phases(self) -> Any:
-        """The room with even columns before odd ones; None where each column is read."""
+    def _phases(self) -> Buffer | None:
+        """Return a buffer for the copy with its even columns in front of the odd ones; None where the stride is 1."""
         if self.stride == 1:
             return None
-        *sizes, width = self.pieces.extents(self._read(self.rows))
+        *sizes, width = self.image.extents(self.chunked(self.chunks.rows))
         return temporary("phases", self.contraction.dtype, [*sizes, 2, width // 2])
 
-    def statement(self) -> Any:
+    def work(self, batch: Any) -> Any:
         contraction = self.contraction
-        chunks = -(-self.outer[0].extent // self.rows)
-        tasks = size_of(contraction.batch) * chunks
-        work = size_of(contraction.batch) * size_of(contraction.columns) * size_of(contraction.reduced) // self.lanes
+        return 4 * (batch * size_of(contraction.columns) * size_of(contraction.reduced) // self.lanes)
 
-        def task(position: Any) -> Any:
-            batch = spread(contraction.batch, tirx.floordiv(position, index(chunks)))
-            return self._task(batch, tirx.floormod(position, index(chunks)) * index(self.rows))
+    def buffers(self) -> list[Buffer | None]:
+        return [self.copy, self.phases, self.taps, self.finished]
 
-        return counted("task", tasks, task, loop_kind(4 * work, self.target))
-
-    def _task(self, batch: Values, first: Any) -> Any:
-        rows: Any = self.rows
-        if self.outer[0].extent % self.rows:
-            rows = tirx.min(index(self.rows), index(self.outer[0].extent) - first)
-        buffers = (self.room, self.phases, self.taps, self.finished)
-        made = [tirx.AllocBuffer(each) for each in buffers if each is not None]
-        made.append(self.pieces.filled(self.room, batch, first, self._read(rows), self.lanes))
+    def task(self, batch: Values, first: Expr, part: Expr) -> list[Stmt]:
+        rows = self.rows_from(first)
+        statements = self.filled_copy(batch, first, rows)
         if self.phases is not None:
-            made.append(self._apart(self.pieces.extents(self._read(rows))))
-        made.append(self._filter(batch))
-        return sequence(*made, self._chunk(self._of_chunk(first), batch, rows))
+            statements.append(self._deinterleaved(self.image.extents(self.chunked(rows))))
+        statements.append(self._filter(batch))
+        left = tirx.BufferLoad(self.taps, [axis.variable for axis in self.contraction.reduced])
+        contraction = self.of_chunk(
+            first, columns=(self.inner,), left=left, right=self._right(), packs_left=False, packs_right=True
+        )
+        return [*statements, self._chunk(contraction, batch, rows)]
 
-    def _filter(self, batch: Values) -> Any:
-        """The filter's elements side by side."""
+    def _filter(self, batch: Values) -> Stmt:
+        """Return the copy of the filter's elements, which are contiguous then."""
 
-        def tap(values: Values) -> Any:
+        def tap(values: Values) -> Stmt:
             value = replaced(self.contraction.left, {**batch, **values})
             return tirx.BufferStore(self.taps, value, list(values.values()))
 
         return self._windows(lambda taps: sequence(*map(tap, taps)))
 
-    def _windows(self, make: Callable[[list[Values]], Any]) -> Any:
-        """Statements for all places of the window: written out, or those of the last axis in loops over the others."""
+    def _windows(self, body: Callable[[list[Values]], Stmt]) -> Stmt:
+        """Return the statements for all positions of the window: unrolled, or only the last axis of it."""
         reduced = self.contraction.reduced
-        written = reduced if size_of(reduced) <= MOST_UNROLLED else reduced[-1:]
-        places = places_of(*(range(axis.extent) for axis in written))
-        taps = [{axis.variable: index(at) for axis, at in zip(written, tap, strict=True)} for tap in places]
-        looped = reduced[: len(reduced) - len(written)]
-        return nested(looped, lambda values: make([{**values, **tap} for tap in taps]))
+        unrolled = reduced if size_of(reduced) <= MOST_UNROLLED else reduced[-1:]
+        positions = positions_of(*(range(axis.extent) for axis in unrolled))
+        taps = [{axis.variable: index(at) for axis, at in zip(unrolled, tap, strict=True)} for tap in positions]
+        looped = reduced[: len(reduced) - len(unrolled)]
+        return nested(looped, lambda values: body([{**values, **tap} for tap in taps]))
 
-    def _apart(self, extents: list[Any]) -> Any:
-        """Rows of the room, two vectors at a time, into their even and odd columns."""
+    def _deinterleaved(self, extents: list[Any]) -> Stmt:
+        """Return the copy of rows, two vectors at a time, into their even and odd columns."""
         *lines, width = extents
         lanes = self.lanes
 
-        def line(places: list[Any]) -> Any:
-            if len(places) < len(lines):
-                return counted("line", lines[len(places)], lambda at: line([*places, at]))
-            return counted("pair", width // (2 * lanes), lambda at: pair(places, at))
+        def line(indices: list[Expr]) -> Stmt:
+            if len(indices) < len(lines):
+                return counted("line", lines[len(indices)], lambda at: line([*indices, at]))
+            return counted("pair", width // (2 * lanes), lambda at: pair(indices, at))
 
-        def pair(places: list[Any], at: Any) -> Any:
-            made, halves = [], []
+        def pair(indices: list[Expr], at: Expr) -> Stmt:
+            statements, halves = [], []
             for half in (0, 1):
-                buffer = new_buffer("half", str(self.room.dtype), lanes)
+                buffer = new_buffer("half", str(self.copy.dtype), lanes)
                 start = plus(at * index(2 * lanes), index(half * lanes))
-                load = tirx.BufferLoad(self.room, [*places, tirx.Ramp(start, index(1), lanes)])
-                made += [tirx.AllocBuffer(buffer), tirx.BufferStore(buffer, load, [_all(lanes)])]
-                halves.append(tirx.BufferLoad(buffer, [_all(lanes)]))
+                load = tirx.BufferLoad(self.copy, [*indices, ramp(start, lanes)])
+                statements += [tirx.AllocBuffer(buffer), tirx.BufferStore(buffer, load, [ramp(index(0), lanes)])]
+                halves.append(tirx.BufferLoad(buffer, [ramp(index(0), lanes)]))
             for phase in (0, 1):
                 order = [index(2 * lane + phase) for lane in range(lanes)]
-                place = [*places, index(phase), tirx.Ramp(at * index(lanes), index(1), lanes)]
-                made.append(tirx.BufferStore(self.phases, tirx.Shuffle(halves, order), place))
-            return sequence(*made)
+                target = [*indices, index(phase), ramp(at * index(lanes), lanes)]
+                statements.append(tirx.BufferStore(self.phases, tirx.Shuffle(halves, order), target))
+            return sequence(*statements)
 
         return line([])
 
-    def _of_chunk(self, first: Any) -> Contraction:
-        """The contraction of one chunk, whose rows are counted from its first one."""
-        values = {self.outer[0].variable: plus(first, self.outer[0].variable)}
-        stores = tuple(replaced(store, values) for store in self.contraction.stores)
-        left = tirx.BufferLoad(self.taps, [axis.variable for axis in self.contraction.reduced])
-        return replace(
-            self.contraction, columns=(self.inner,), left=left, right=self._right(), stores=stores,
-            packs_left=False, packs_right=True,
-        )  # fmt: skip
-
-    def _right(self) -> Any:
-        """An element of the image, out of the room, or of its even or odd columns."""
-        load = self.pieces.load(self.room)
+    def _right(self) -> Expr:
+        """Return the load of an element of the image from the copy, or from its even and odd columns."""
+        load = self.image.load(self.copy)
         if self.phases is None:
             return load
-        own = self.pieces.sides[-1].own
-        window: Any = index(0)
+        own = self.image.sides[-1].own
+        window: Expr = index(0)
         for variable, factor in own.terms.items():
             if not variable.same_as(self.inner.variable):
                 window = plus(window, variable * index(factor))
         half = [tirx.floormod(window, index(2)), plus(self.inner.variable, tirx.floordiv(window, index(2)))]
         return tirx.BufferLoad(self.phases, [*load.indices[:-1], *half])
 
-    def _chunk(self, contraction: Contraction, batch: Values, rows: Any) -> Any:
-        """Tiles of whole rows, then the rows that are left one by one."""
+    def _chunk(self, contraction: Contraction, batch: Values, rows: Any) -> Stmt:
+        """Return the tiles of a chunk: of `ROWS` rows each, then of the rows that are left."""
         first, *middle = self.outer
 
-        def lines(start: Any, count: int) -> Any:
-            def line(values: Values) -> Any:
-                here = [{**batch, **values, first.variable: plus(start, index(at))} for at in range(count)]
-                return self._columns(contraction, here)
+        def lines(start: Expr, count: int) -> Stmt:
+            def line(values: Values) -> Stmt:
+                of_rows = [{**batch, **values, first.variable: plus(start, index(at))} for at in range(count)]
+                return self._columns(contraction, of_rows)
 
             return nested(middle, line)
 
         if isinstance(rows, int):
             whole, rest = divmod(rows, ROWS)
-            made = [counted("tile", whole, lambda at: lines(at * index(ROWS), ROWS))] if whole else []
-            return sequence(*made, lines(index(whole * ROWS), rest)) if rest else sequence(*made)
+            tiles = [counted("tile", whole, lambda at: lines(at * index(ROWS), ROWS))] if whole else []
+            return sequence(*tiles, lines(index(whole * ROWS), rest)) if rest else sequence(*tiles)
         whole = tirx.floordiv(rows, index(ROWS))
         single = counted("row", rows - whole * index(ROWS), lambda at: lines(whole * index(ROWS) + at, 1))
         return sequence(counted("tile", whole, lambda at: lines(at * index(ROWS), ROWS)), single)
 
-    def _columns(self, contraction: Contraction, rows: list[Values]) -> Any:
-        """All columns of some rows: tiles of whole vectors, then what is left."""
+    def _columns(self, contraction: Contraction, rows: list[Values]) -> Stmt:
+        """Return the tiles of all columns of some rows: of whole vectors, then of the columns that are left."""
         width, wide = self.inner.extent, VECTORS * self.lanes
         whole, rest = divmod(width, wide)
-        made = []
+        tiles = []
         if whole:
-            made.append(counted(
+            tiles.append(counted(
                 "strip", whole, lambda at: self._tile(contraction, rows, at * index(wide), VECTORS, wide)
             ))  # fmt: skip
         if rest:
-            made.append(self._tile(contraction, rows, index(whole * wide), -(-rest // self.lanes), rest))
-        return sequence(*made)
+            tiles.append(self._tile(contraction, rows, index(whole * wide), -(-rest // self.lanes), rest))
+        return sequence(*tiles)
 
-    def _tile(self, contraction: Contraction, rows: list[Values], start: Any, vectors: int, columns: int) -> Any:
+    def _tile(self, contraction: Contraction, rows: list[Values], start: Expr, vectors: int, columns: int) -> Stmt:
+        """Return one tile: some rows of `columns` columns, whose steps alternate."""
         block = ReductionBlock(index(0), 1, contraction.reduced[0].extent, None, ())
         tiles = [
-            _Row(contraction, self.lanes, TilePlace(row, index(0), 1, start, vectors, columns), block, self.finished)
+            _Row(contraction, self.lanes, TilePosition(row, index(0), 1, start, vectors, columns), block, self.finished)
             for row in rows
         ]
         steps = self._windows(lambda taps: sequence(*(tile.step(tap) for tap in taps for tile in tiles)))
@@ -291,17 +266,13 @@ class _Tasks:
 
 
 class _Row(Tile):
-    """One row of a tile, between whose steps those of others stand."""
+    """One row of a tile, whose steps are interleaved with those of the other rows."""
 
-    def begin(self) -> Any:
-        return sequence(*(tirx.AllocBuffer(each) for each in self.sums), self._first())
+    def begin(self) -> Stmt:
+        return sequence(*map(tirx.AllocBuffer, self.sums), self._first())
 
-    def step(self, tap: Values) -> Any:
+    def step(self, tap: Values) -> Stmt:
         return self._step(tap)
 
-    def end(self) -> Any:
+    def end(self) -> Stmt:
         return self._last()
-
-
-def _all(lanes: int) -> Any:
-    return tirx.Ramp(index(0), index(1), lanes)

@@ -1,9 +1,8 @@
-"""Images of convolutions that are padded where they are read, and the room in which a chunk of rows is padded.
+"""Images of convolutions that are padded where they are read, and the padded copy of one channel of a chunk of rows.
 
-Takes the right operand of a contraction, ``if_then_else(0 <= h and h < 56 and …, x[n, c, h, w], 0)``, perhaps
-converted to fp32. Gives where it reads and what it reads outside; and, of operands whose rows and columns are sums of a
-result's axes and a window's, the room that holds all that some rows of the result read of one channel. Gives None for
-any other operand.
+Takes an operand of a contraction, ``if_then_else(0 <= h and h < 56 and …, x[n, c, h, w], 0)``, perhaps converted to
+fp32. Gives it as a `Padded` tensor; and, of operands whose row and column are sums of axes of the result and of the
+window, the buffer that holds all that some rows of the result read of one channel. Gives None for any other operand.
 """
 
 from __future__ import annotations
@@ -16,36 +15,46 @@ from mlirtri.lowering.tir.contraction import Axis, Values
 from mlirtri.lowering.tir.linear_forms import Linear, linear
 from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.tir.tiles import counted, in_vectors, replaced, temporary
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
+    Stmt,
+    TensorLoad,
+    Var,
+    structural_equal,
+    structural_map,
+    tirx,
+)
 
 
 @dataclass(frozen=True)
 class Padded:
-    """An element of a tensor with a constant around it."""
+    """An element of a tensor that is padded with a constant."""
 
-    load: Any
-    value: Any
-    """What is around."""
+    load: TensorLoad
+    """The element, where the indices are inside of the tensor."""
+    value: Expr
+    """The constant."""
     guarded: frozenset[int]
-    """The dimensions along which it is."""
-    operand: Any
-    """The element as it is used, perhaps in a wider dtype."""
+    """The dimensions that are padded."""
+    operand: Expr
+    """The element as the contraction uses it, perhaps in a wider dtype."""
 
     @property
     def dtype(self) -> str:
         return str(self.operand.ty.dtype)
 
-    def around(self) -> Any:
-        """What is around, as it is used."""
+    def padding(self) -> Expr:
+        """Return the constant in the dtype of the operand."""
         return tirx.const(self.value.value, self.dtype)
 
-    def element(self, indices: Sequence[Any]) -> Any:
-        """The tensor's element at some indices, as it is used."""
+    def element(self, indices: Sequence[Expr]) -> Expr:
+        """Return the tensor's element at some indices, in the dtype of the operand."""
         return with_core(self.operand, tirx.BufferLoad(self.load.source, indices))
 
 
-def core_of(operand: Any) -> Any:
-    """What an operand is made of: the operand itself, or the half that it widens."""
+def core_of(operand: Expr) -> Expr:
+    """Return the fp16 or bf16 expression that an operand widens to fp32; any other operand itself."""
     core = operand
     while (inner := _converted(core)) is not None:
         core = inner
@@ -53,8 +62,8 @@ def core_of(operand: Any) -> Any:
     return core if is_wider else operand
 
 
-def _converted(value: Any) -> Any:
-    """What a conversion is of; bf16 is the upper half of an fp32 number."""
+def _converted(value: Expr) -> Expr | None:
+    """Return the operand of a conversion, else None; bf16 bits are the upper half of an fp32 value's."""
     if isinstance(value, tirx.Cast):
         return value.value
     if isinstance(value, tirx.LShift):
@@ -62,14 +71,14 @@ def _converted(value: Any) -> Any:
     return value.args[0] if _is_call(value, "reinterpret") else None
 
 
-def with_core(operand: Any, core: Any) -> Any:
-    """The operand with something else in place of its core."""
+def with_core(operand: Expr, core: Expr) -> Expr:
+    """Return the operand with `core` in place of what `core_of` gives."""
     if operand.same_as(core_of(operand)):
         return core
     return structural_map(operand, (type(core_of(operand)), _exchanged(core_of(operand), core)), order="post")
 
 
-def _exchanged(old: Any, new: Any) -> Callable[[Any], Any]:
+def _exchanged(old: Expr, new: Expr) -> Callable[[Expr], Expr]:
     return lambda node: new if structural_equal(node, old) else node
 
 
@@ -77,35 +86,36 @@ def _is_call(node: Any, name: str) -> bool:
     return str(getattr(getattr(node, "op", None), "name", "")).endswith(f".{name}")
 
 
-def without_padding(load: Any) -> Padded:
-    """An element of a tensor that is read as a padded one is, without any padding."""
+def without_padding(load: Expr) -> Padded:
+    """Return a load, perhaps widened, as a `Padded` tensor of which no dimension is padded."""
     return Padded(core_of(load), tirx.const(0, str(core_of(load).ty.dtype)), frozenset(), load)
 
 
-def padded(operand: Any) -> Padded | None:
-    """The operand as a padded tensor: one whose conditions say that each index is inside, and nothing else."""
+def padded(operand: Expr) -> Padded | None:
+    """Return the operand as a padded tensor; None where its condition says more than that indices are inside."""
     chosen = core_of(operand)
     if not _is_call(chosen, "if_then_else"):
         return None
     condition, load, value = chosen.args
     if not isinstance(load, TensorLoad) or not isinstance(value, tirx.FloatImm | tirx.IntImm):
         return None
-    if not chosen.same_as(operand) and value.value != 0:  # what it is after conversions is not known here
+    if not chosen.same_as(operand) and value.value != 0:  # the conversions are not evaluated here
         return None
-    forms = [linear(place, {}) for place in load.indices]
+    forms = [linear(position, {}) for position in load.indices]
     sizes = [size.value if isinstance(size, tirx.IntImm) else None for size in load.source.ty.shape]
-    found = [_dimension_inside(each, forms, sizes) for each in _conditions(condition)]
-    return None if None in found else Padded(load, value, frozenset(found), operand)
+    guarded = [_dimension_inside(comparison, forms, sizes) for comparison in _conditions(condition)]
+    return None if None in guarded else Padded(load, value, frozenset(guarded), operand)
 
 
-def _conditions(condition: Any) -> list[Any]:
+def _conditions(condition: Expr) -> list[Expr]:
+    """Return the operands of a conjunction."""
     if isinstance(condition, tirx.And):
         return _conditions(condition.a) + _conditions(condition.b)
     return [condition]
 
 
-def _dimension_inside(condition: Any, forms: Sequence[Linear | None], sizes: Sequence[int | None]) -> int | None:
-    """The dimension that is at least 0, or below its size, where the condition holds."""
+def _dimension_inside(condition: Expr, forms: Sequence[Linear | None], sizes: Sequence[int | None]) -> int | None:
+    """Return the dimension whose index a comparison bounds by 0 or by its size; None for any other condition."""
     sides = (condition.a, condition.b) if isinstance(condition, tirx.GE | tirx.LT) else None
     if isinstance(condition, tirx.LE | tirx.GT):
         sides = (condition.b, condition.a)
@@ -113,46 +123,50 @@ def _dimension_inside(condition: Any, forms: Sequence[Linear | None], sizes: Seq
     if left is None or right is None:
         return None
     is_lower = isinstance(condition, tirx.GE | tirx.LE)
-    for at, (form, size) in enumerate(zip(forms, sizes, strict=True)):
+    for dimension, (form, size) in enumerate(zip(forms, sizes, strict=True)):
         limit = 0 if is_lower else size
         if form is not None and limit is not None and form.plus(-limit) == left - right:
-            return at
+            return dimension
     return None
 
 
 @dataclass(frozen=True)
-class Room:
-    """What some rows of the result read of one channel: rows and columns of the image, with padding around them."""
+class PaddedChannel:
+    """What some rows of the result read of one channel of an image: rows and columns, with padding around them."""
 
     padded: Padded
     row: int | None
     """The image's dimension of rows; None where it has columns only."""
     forms: tuple[Linear, Linear]
-    """The image's row and column, as sums of the result's and the window's axes."""
+    """The image's row and column, as sums of axes of the result and of the window."""
     outer: Axis | None
     """The axis of the result's rows."""
     height: int
     width: int
 
-    def buffer(self) -> Any:
+    def buffer(self) -> Buffer:
+        """Return a buffer for the padded rows and columns."""
         return temporary("room", self.padded.dtype, [self.height, self.width])
 
-    def load(self, buffer: Any, variables: Sequence[Any]) -> Any:
-        """The operand out of the room; the variable of the result's rows counts from the chunk's first one."""
-        return tirx.BufferLoad(buffer, [_sum(form, variables) for form in self.forms])
+    def load(self, buffer: Buffer) -> Expr:
+        """Return the load that stands for the operand; the axis of the result's rows counts from the chunk's first."""
+        return tirx.BufferLoad(buffer, [value_of(Linear(form.terms)) for form in self.forms])
 
-    def cleared(self, buffer: Any, lanes: int) -> Any:
-        """Padding everywhere: its places are the same for all channels."""
+    def cleared(self, buffer: Buffer, lanes: int) -> Stmt:
+        """Return the statements that store the padding everywhere: its positions are the same for all channels."""
 
-        def line(at: Any) -> Any:
+        def line(row: Expr) -> Stmt:
             return in_vectors(
-                self.width, lanes, lambda column: tirx.BufferStore(buffer, self.padded.around(), [at, column])
+                self.width, lanes, lambda column: tirx.BufferStore(buffer, self.padded.padding(), [row, column])
             )
 
         return counted("line", self.height, line)
 
-    def filled(self, buffer: Any, values: Values, first_row: Any, lanes: int) -> Any:
-        """The rows of one channel that are inside of the image; `values` stand for images, groups and the channel."""
+    def filled(self, buffer: Buffer, values: Values, first_row: Expr, lanes: int) -> Stmt:
+        """Return the copy of the rows of one channel that are inside of the image, for a chunk from `first_row` on.
+
+        `values` stand for the axes of images, groups and channels.
+        """
         load = self.padded.load
         shape, before = load.source.ty.shape, -self.forms[1].constant
         start = max(0, before)
@@ -164,15 +178,15 @@ class Room:
         if self.outer is not None:
             first = plus(first_row * index(row_form.factor(self.outer.variable)), first)
 
-        def line(at: Any) -> Any:
-            indices = [replaced(place, values) for place in load.indices]
-            image_row = plus(first, at)
+        def line(row: Expr) -> Stmt:
+            indices = [replaced(position, values) for position in load.indices]
+            image_row = plus(first, row)
             if self.row is not None:
                 indices[self.row] = image_row
 
-            def element(column: Any) -> Any:
-                place = [*indices[:-1], plus(column, index(start - before))]
-                return tirx.BufferStore(buffer, self.padded.element(place), [at, plus(column, index(start))])
+            def element(column: Expr) -> Stmt:
+                source = [*indices[:-1], plus(column, index(start - before))]
+                return tirx.BufferStore(buffer, self.padded.element(source), [row, plus(column, index(start))])
 
             copied = in_vectors(count, lanes, element)
             if self.row not in self.padded.guarded:
@@ -183,22 +197,26 @@ class Room:
         return counted("line", self.height, line)
 
 
-def room_of(operand: Any, columns: Sequence[Axis], reduced: Sequence[Axis], rows: int) -> Room | None:
-    """The room for so many rows of the result; None where a chunk of rows does not read one piece of a channel."""
-    found = padded(operand)
+def padded_channel(operand: Expr, columns: Sequence[Axis], reduced: Sequence[Axis], rows: int) -> PaddedChannel | None:
+    """Return what `rows` rows of the result read of one channel.
+
+    `columns` are the result's rows, if it has any, and its columns; `reduced` the channels, then the window. None where
+    the operand is not padded, or a chunk of rows does not read one block of a channel.
+    """
+    image = padded(operand)
     *outer, inner = columns
-    if found is None or len(outer) > 1:
+    if image is None or len(outer) > 1:
         return None
     window = {axis.variable: axis for axis in reduced[1:]}
-    forms = [linear(place, {}) for place in found.load.indices]
+    forms = [linear(position, {}) for position in image.load.indices]
     if None in forms:
         return None
     moving = [axis.variable for axis in (*columns, *window.values())]
-    places = [at for at, form in enumerate(forms) if any(form.factor(variable) for variable in moving)]
+    dimensions = [at for at, form in enumerate(forms) if any(form.factor(variable) for variable in moving)]
     last = len(forms) - 1
-    if not places or places[-1] != last or len(places) > 2 or not found.guarded <= set(places):
+    if not dimensions or dimensions[-1] != last or len(dimensions) > 2 or not image.guarded <= set(dimensions):
         return None
-    row = places[0] if len(places) == 2 else None
+    row = dimensions[0] if len(dimensions) == 2 else None
     both = (forms[row] if row is not None else Linear(), forms[last])
     across = {axis.variable: axis for axis in outer}
     if not _is_sum(both[0], {**across, **window}) or not _is_sum(both[1], {inner.variable: inner, **window}):
@@ -207,22 +225,24 @@ def room_of(operand: Any, columns: Sequence[Axis], reduced: Sequence[Axis], rows
         return None
     height = _reach(both[0], {**across, **window}, {axis.variable: rows for axis in outer})
     width = _reach(both[1], {inner.variable: inner, **window}, {})
-    return Room(found, row, both, outer[0] if outer else None, height, width)
+    return PaddedChannel(image, row, both, outer[0] if outer else None, height, width)
 
 
-def _is_sum(form: Linear, axes: dict[Any, Axis]) -> bool:
+def _is_sum(form: Linear, axes: dict[Var, Axis]) -> bool:
+    """Whether a form is a sum of positive multiples of some axes."""
     return all(variable in axes and factor > 0 for variable, factor in form.terms.items())
 
 
-def _reach(form: Linear, axes: dict[Any, Axis], extents: dict[Any, int]) -> int:
-    """How many places such a sum runs over."""
+def _reach(form: Linear, axes: dict[Var, Axis], extents: dict[Var, int]) -> int:
+    """Return one more than the difference between the largest and the smallest value of a sum of axes."""
     terms = form.terms.items()
     return 1 + sum(factor * (extents.get(variable, axes[variable].extent) - 1) for variable, factor in terms)
 
 
-def _sum(form: Linear, variables: Sequence[Any]) -> Any:
-    total: Any = index(0)
-    for variable in variables:
-        if factor := form.factor(variable):
-            total = plus(total, variable if factor == 1 else variable * index(factor))
+def value_of(form: Linear, values: Values | None = None) -> Expr:
+    """Return a linear form as an expression, with `values` in place of some of its variables."""
+    total: Expr = index(form.constant)
+    for variable, factor in form.terms.items():
+        value = (values or {}).get(variable, variable)
+        total = plus(total, value if factor == 1 else value * index(factor))
     return total

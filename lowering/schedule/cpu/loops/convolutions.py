@@ -16,7 +16,11 @@ from dataclasses import replace
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.convolution.channels_first import convolution_loops, reads_image, reads_padded
+from mlirtri.lowering.schedule.cpu.convolution.channels_first import (
+    convolution_loops,
+    is_channels_first,
+    is_padded_channels_first,
+)
 from mlirtri.lowering.tir.contraction import Contraction
 from mlirtri.lowering.tir.products import Product
 from mlirtri.lowering.tir.statements import index, plus
@@ -107,7 +111,7 @@ def is_convolution(product: Product) -> bool:
     axes = (*product.rows, *product.columns, *product.reduced, *product.batch[1:])
     if not all(isinstance(axis.extent, int) for axis in axes) or product.dtype not in ("float32", "float64"):
         return False
-    return reads_padded(product) or reads_image(product)
+    return is_padded_channels_first(product) or is_channels_first(product)
 
 
 def tiles_of(contraction: Contraction, target: Target) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.tile_sizes import Cut, loop_kind
-from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, TilePlace
+from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, TilePosition
 from mlirtri.lowering.tir.contraction import Contraction, Values, size_of
 from mlirtri.lowering.tir.statements import index, new_buffer, sequence
 from mlirtri.lowering.tir.tiles import counted, in_lanes, nested, ramp, replaced, spread, temporary, zero_of
@@ -80,7 +80,7 @@ class _Columns:
 
         def finish(row: Any, at: Any) -> Any:
             column = (first + at) * index(self.lanes)
-            place = TilePlace(batch, row, 1, column, 1, lanes)
+            place = TilePosition(batch, row, 1, column, 1, lanes)
             sums = new_buffer("row_sums", self.contraction.dtype, 1, self.lanes)
             everything = ramp(index(0), self.lanes)
             copy = tirx.BufferStore(sums, tirx.BufferLoad(self.sums, [row, at, everything]), [index(0), everything])

@@ -28,14 +28,15 @@ from mlirtri.lowering.schedule.cpu.common.tile_sizes import (
     Tiles,
     lanes_for,
     loop_kind,
-    sizes_of,
+    tile_by_columns,
+    tile_by_size,
     tiles_for,
 )
 from mlirtri.lowering.schedule.cpu.matmul.column_sums import column_sums
 from mlirtri.lowering.schedule.cpu.matmul.dot_tile import MOST_ROWS as MOST_DOT_ROWS
 from mlirtri.lowering.schedule.cpu.matmul.dot_tile import DotTile
 from mlirtri.lowering.schedule.cpu.matmul.packing import packed_left, packed_right, packed_terms, turned_right
-from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, TilePlace, has_long_stores
+from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, TilePosition, has_long_stores
 from mlirtri.lowering.tir.contraction import Contraction, Values, Way, size_of
 from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.tir.tiles import (
@@ -217,15 +218,18 @@ class _Nest:
                     part = ReductionBlock(block, self.count, blocks.reduced, self.sums, (column_at, row_at))
 
                     def body(row: Any, tall: int, last: Any = None) -> Any:
-                        place = TilePlace(batch, row, tall, column, vectors, columns, last)
+                        place = TilePosition(batch, row, tall, column, vectors, columns, last)
                         return self.kind(self.contraction, self.lanes, place, part, self.room).body()
 
-                    return self._by_size(rows, number, body)
+                    return (_by_height if isinstance(rows, OpenCut) else tile_by_size)(rows, number, body)
 
                 made = self._tiles_of(rows, blocks.row_tiles, row_chunk, row_tile)
                 return made if self.contraction.column_range is None else self._in_range(column, columns, made)
 
-            return self._by_column_size(tile, row_tiles)
+            vectors = self.tiles.vectors
+            if isinstance(vectors, OpenVectors):
+                return _by_width(vectors, tile, row_tiles)
+            return tile_by_columns(vectors, self.columns, self.lanes, tile, row_tiles)
 
         return self._tiles_of(self.tiles.vectors, blocks.column_tiles, column_chunk, column_tile)
 
@@ -247,31 +251,6 @@ class _Nest:
             first, end = (quotient(each * index(cut.count), chunks) for each in (number, number + index(1)))
             extent = end - first
         return counted("tile", extent, lambda at: body(at, first + at))
-
-    def _by_size(self, cut: Cut | OpenCut, tile: Any, body: Callable[..., Any]) -> Any:
-        """`body` for the tile's first unit and size: one of two, or one that is enough for the rows of run time."""
-        if isinstance(cut, OpenCut):
-            return _by_height(cut, tile, body)
-        (large, count), *small = sizes_of(cut)
-        made = body(tile * index(large), large)
-        if not small:
-            return made
-        (size, _), first = small[0], tile * index(large - 1) + index(count)
-        return tirx.IfThenElse(tirx.LT(tile, index(count)), made, body(first, size))
-
-    def _by_column_size(self, tile: Any, body: Callable[[Any, int, int], Any]) -> Any:
-        """`body` for the tile's first column, vectors and columns: the last tile's last vector may be shorter."""
-        cut, lanes = self.tiles.vectors, self.lanes
-        if isinstance(cut, OpenVectors):
-            return _by_width(cut, tile, body)
-        made = self._by_size(cut, tile, lambda at, size: body(at * index(lanes), size, size * lanes))
-        rest = self.columns % lanes
-        if not rest:
-            return made
-        size = sizes_of(cut)[-1][0]
-        first = (cut.total - size) * lanes
-        last = body(index(first), size, self.columns - first)
-        return last if cut.count == 1 else tirx.IfThenElse(tirx.LT(tile, index(cut.count - 1)), made, last)
 
 
 def _parts(count: Any, size: Any) -> Any:

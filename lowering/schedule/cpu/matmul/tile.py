@@ -27,7 +27,7 @@ UNROLLED_STORES = 3
 
 
 @dataclass(frozen=True)
-class TilePlace:
+class TilePosition:
     """Where a tile is: the batch axes' values, its first row and column, and how many of them."""
 
     batch: Values
@@ -59,7 +59,7 @@ class Tile:
     """One tile's statements."""
 
     def __init__(
-        self, contraction: Contraction, lanes: int, place: TilePlace, block: ReductionBlock, room: Any = None
+        self, contraction: Contraction, lanes: int, place: TilePosition, block: ReductionBlock, room: Any = None
     ):  # fmt: skip
         self.contraction, self.lanes, self.place, self.block = contraction, lanes, place, block
         self.room = room
