@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from mlirtri import relax
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.spellings import registry as _spellings
 from mlirtri.errors import KernelError
 from mlirtri.language.names import LanguageFunction, Macro, Ref, Tensor, device_print, macro, static_range
 from mlirtri.lowering.core.forks import watch as _watch_forks
@@ -108,4 +107,8 @@ def __getattr__(name: str) -> Any:
 
 
 def _is_language_function(name: str) -> bool:
-    return not name.startswith("_") and _spellings.lookup(f"mlirtri.{name}") is not None
+    if name.startswith("_"):
+        return False
+    from mlirtri.dialect.spellings import registry  # imports every file of spellings: not with the package
+
+    return registry.lookup(f"mlirtri.{name}") is not None

@@ -19,8 +19,8 @@ from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.ops.op import Op
 from mlirtri.dialect.ops.table import TABLE
-from mlirtri.dialect.spellings.registry import Spelling, Unsupported
-from mlirtri.dialect.spellings.registry import load as load_spellings
+from mlirtri.dialect.spellings.base.spelling import Spelling, Unsupported
+from mlirtri.dialect.spellings.registry import SPELLINGS
 from mlirtri.errors import KernelError, SourceNotAvailableError
 from mlirtri.lowering.frontend.expressions import BINARY, COMPARE, UNARY
 
@@ -96,7 +96,7 @@ def _group(group: str) -> str:
 
 
 def _operation(op: Op) -> tuple[str, ...]:
-    names = [_short(each.name) for each in load_spellings().values() if each.ops[:1] == (op.name,)]
+    names = [_short(each.name) for each in SPELLINGS.values() if each.ops[:1] == (op.name,)]
     spelled = ", ".join(f"`{sign}`" for sign in _signs(op.name)) + ", " * bool(_signs(op.name) and names)
     spelled += " ".join(f"`{name}`" for name in names if _is_plain(op, name))
     if op.derived:
@@ -109,7 +109,7 @@ def _operation(op: Op) -> tuple[str, ...]:
 
 def _is_plain(op: Op, short_name: str) -> bool:
     """Whether a spelling is of this operation alone, or is the operation's own word."""
-    spelling = next(each for each in load_spellings().values() if _short(each.name) == short_name)
+    spelling = next(each for each in SPELLINGS.values() if _short(each.name) == short_name)
     return set(spelling.ops) <= {op.name, "cast"} or spelling.name.rpartition(".")[2] == op.name
 
 
@@ -219,7 +219,7 @@ def _spellings_section() -> str:
 
 
 def _of_library(prefix: str) -> list[Spelling]:
-    found = [each for each in load_spellings().values() if each.name.startswith(prefix) and not is_folded(each)]
+    found = [each for each in SPELLINGS.values() if each.name.startswith(prefix) and not is_folded(each)]
     return sorted(found, key=lambda each: each.name)
 
 

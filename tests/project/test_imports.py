@@ -34,11 +34,15 @@ WALK = (
             "dialect.ops": "dialect.scalar",
             "dialect": "dialect.ops",
             "dialect.promotion": "",
-            "dialect.spellings": "dialect.promotion",
-            "dialect.spellings.numpy_api": "dialect.promotion dialect.spellings",
-            "dialect.spellings.torch_api": "dialect.ops dialect.spellings dialect.spellings.numpy_api",
+            "dialect.spellings.base": "dialect.promotion",
+            "dialect.spellings.numpy_api": "dialect.promotion dialect.spellings.base",
+            "dialect.spellings.torch_api": ("dialect.ops dialect.spellings.base dialect.spellings.numpy_api"),
             "dialect.spellings.kernel_api": (
-                "dialect.promotion dialect.spellings dialect.spellings.numpy_api dialect.spellings.torch_api"
+                "dialect.promotion dialect.spellings.base dialect.spellings.numpy_api dialect.spellings.torch_api"
+            ),
+            "dialect.spellings": (
+                "dialect.spellings.base dialect.spellings.numpy_api dialect.spellings.torch_api "
+                "dialect.spellings.kernel_api"
             ),
         },
     ),
@@ -177,8 +181,8 @@ WALK = (
             "cli": "compiler kernels language lowering.runtime measure programs programs.torch_programs",
             "opt": "",
             "pages": (
-                "cli dialect.ops dialect.spellings lowering.bridge lowering.bridge.loops lowering.frontend "
-                "lowering.importers.normalize lowering.importers.normalize.arithmetic lowering.mlir"
+                "cli dialect.ops dialect.spellings dialect.spellings.base lowering.bridge lowering.bridge.loops "
+                "lowering.frontend lowering.importers.normalize lowering.importers.normalize.arithmetic lowering.mlir"
             ),
             "mlirtri": (
                 "dialect.spellings kernels language lowering.external measure programs programs.torch_programs relax"

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import CONSTANTS, Builder, register, share, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.ufuncs import is_complex, strong
-from mlirtri.dialect.spellings.registry import CONSTANTS, Builder, register, share, spelling, unsupported
 
 COMPLEX128 = DTYPES["complex128"]
 

@@ -9,11 +9,11 @@ from math import prod
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import Builder, register, share_writing, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.positions import positions_of
 from mlirtri.dialect.spellings.numpy_api.sequences import sorting
 from mlirtri.dialect.spellings.numpy_api.ufuncs import INT64, arrays
-from mlirtri.dialect.spellings.registry import Builder, register, share_writing, spelling, unsupported
 
 BOOL = DTYPES["bool"]
 

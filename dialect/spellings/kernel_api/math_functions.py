@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.spellings import helpers
-from mlirtri.dialect.spellings.registry import CONSTANTS, Builder, register
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import CONSTANTS, Builder, register
 
 FLOAT64, INT64 = DTYPES["float64"], DTYPES["int64"]
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
-from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import Builder, register, share, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api import (
     arrays as spellings_numpy_arrays,
 )
@@ -26,7 +27,6 @@ from mlirtri.dialect.spellings.numpy_api import (
     ufuncs as spellings_numpy,
 )
 from mlirtri.dialect.spellings.numpy_api.ufuncs import numpy_dtype
-from mlirtri.dialect.spellings.registry import Builder, register, share, spelling, unsupported
 from mlirtri.dialect.spellings.torch_api import (
     arrays as spellings_torch_arrays,
 )

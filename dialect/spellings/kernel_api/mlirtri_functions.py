@@ -11,8 +11,8 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.promotion.rules import default_dtype
 from mlirtri.dialect.promotion.tables import COMPARISONS, FLOAT_FUNCTIONS, PREDICATES
-from mlirtri.dialect.spellings import helpers
-from mlirtri.dialect.spellings.registry import Builder, register, spelling
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling
 from mlirtri.dialect.spellings.torch_api import networks
 
 _UNARY = (

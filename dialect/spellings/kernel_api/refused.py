@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlirtri.dialect.spellings.registry import REFUSED
+from mlirtri.dialect.spellings.base.spelling import REFUSED
 
 _RANDOM = "a kernel gives the same result for the same arguments, and random numbers are not"
 _DRAW = "draw the numbers outside, for example rng.random(shape), and pass them as an argument"

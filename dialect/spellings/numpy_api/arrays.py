@@ -5,9 +5,9 @@ Results that NumPy gives as a list or tuple of arrays are tuples. Results are va
 
 from __future__ import annotations
 
-from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, numpy_dtype
-from mlirtri.dialect.spellings.registry import spelling, unsupported
 
 
 @spelling("numpy.reshape", ops="reshape")

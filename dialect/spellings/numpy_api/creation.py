@@ -10,10 +10,10 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.promotion.rules import Operand, result_dtypes
-from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.functions import in_floats
 from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, arrays, is_complex, numpy_dtype
-from mlirtri.dialect.spellings.registry import Builder, spelling, unsupported
 
 BOOL, COMPLEX128 = DTYPES["bool"], DTYPES["complex128"]
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.promotion.rules import Operand, result_dtypes
-from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.ufuncs import COMPLEX128, FLOAT64, computed_in, float_of, numpy_dtype, strong
-from mlirtri.dialect.spellings.registry import Builder, register, spelling, unsupported
 
 
 def in_floats(b: Builder, *operands: Any) -> tuple[Any, ...]:

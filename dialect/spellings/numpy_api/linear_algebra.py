@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, arrays
-from mlirtri.dialect.spellings.registry import Builder, spelling, unsupported
 
 NORM = "abs square sum sqrt max min not_equal power cast reshape"
 

@@ -13,11 +13,11 @@ import numpy
 
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.promotion.rules import Operand, common_dtype
-from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.creation import array_of
 from mlirtri.dialect.spellings.numpy_api.shapes import known
 from mlirtri.dialect.spellings.numpy_api.ufuncs import INT64, arrays, numpy_dtype
-from mlirtri.dialect.spellings.registry import Builder, register, spelling, unsupported
 
 TAKE = "pick transpose reshape clip remainder cast literal stack"
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.promotion.rules import Operand, common_dtype
-from mlirtri.dialect.spellings import einsum as labelled
-from mlirtri.dialect.spellings import helpers
-from mlirtri.dialect.spellings.einsum import Term, contracted
+from mlirtri.dialect.spellings.base import einsum as labelled
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.einsum import Term, contracted
+from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.ufuncs import arrays, computed_in, numpy_dtype
-from mlirtri.dialect.spellings.registry import Builder, spelling, unsupported
 
 # --- einsum --------------------------------------------------------------------------------------------------------
 

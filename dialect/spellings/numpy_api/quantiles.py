@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.functions import inexact_of
 from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, arrays
-from mlirtri.dialect.spellings.registry import Builder, spelling, unsupported
 
 ORDERED = (
     "sort reshape transpose cut add subtract multiply divide isnan any where cast stack squeeze unsqueeze "

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, numpy_dtype, strong
-from mlirtri.dialect.spellings.registry import Builder, register, spelling, unsupported
 
 
 def _chosen(b: Builder, a: Any, where: Any, neutral: Any) -> Any:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.functions import in_floats
 from mlirtri.dialect.spellings.numpy_api.ufuncs import COMPLEX128, FLOAT64, INT64, arrays, is_complex, numpy_dtype
-from mlirtri.dialect.spellings.registry import Builder, spelling, unsupported
 from mlirtri.errors import KernelValueError
 
 BOOL = DTYPES["bool"]

@@ -11,9 +11,9 @@ from typing import Any
 import numpy
 
 from mlirtri.dialect.base.tensor_type import broadcast_shapes
-from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.ufuncs import arrays
-from mlirtri.dialect.spellings.registry import Builder, spelling, unsupported
 
 
 def known(b: Builder, value: Any, what: str) -> Any:

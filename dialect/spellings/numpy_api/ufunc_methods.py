@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import register, unsupported
 from mlirtri.dialect.spellings.numpy_api.ufuncs import arrays, computed_in, numpy_dtype
-from mlirtri.dialect.spellings.registry import register, unsupported
 
 
 def _outer(op: str):

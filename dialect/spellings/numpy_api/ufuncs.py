@@ -10,8 +10,8 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype, find_dtype
 from mlirtri.dialect.promotion.rules import Operand, default_dtype, result_dtypes
-from mlirtri.dialect.spellings import helpers
-from mlirtri.dialect.spellings.registry import CONSTANTS, Builder, register, spelling, unsupported
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import CONSTANTS, Builder, register, spelling, unsupported
 
 FLOAT64, INT64, COMPLEX128 = DTYPES["float64"], DTYPES["int64"], DTYPES["complex128"]
 

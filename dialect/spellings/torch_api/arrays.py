@@ -6,8 +6,8 @@ Results are values: nothing is a view. A kernel runs on one device, so `device=`
 from __future__ import annotations
 
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
-from mlirtri.dialect.spellings import helpers
-from mlirtri.dialect.spellings.registry import spelling, unsupported
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import spelling, unsupported
 
 FLOAT32, INT64 = DTYPES["float32"], DTYPES["int64"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
-from mlirtri.dialect.spellings import helpers
-from mlirtri.dialect.spellings.registry import CONSTANTS, register, spelling, unsupported
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import CONSTANTS, register, spelling, unsupported
 
 BOOL, UINT8, FLOAT64 = DTYPES["bool"], DTYPES["uint8"], DTYPES["float64"]
 

@@ -6,8 +6,8 @@ What the table has no op for is composed of others (`linear`, attention, `leaky_
 from __future__ import annotations
 
 from mlirtri.dialect.base.dtypes import as_dtype
-from mlirtri.dialect.spellings import helpers
-from mlirtri.dialect.spellings.registry import register, spelling, unsupported
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import register, spelling, unsupported
 from mlirtri.dialect.spellings.torch_api.elementwise import scaled
 
 # --- products ------------------------------------------------------------------------------------------------------

@@ -6,12 +6,12 @@ from math import pi
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import as_dtype
-from mlirtri.dialect.spellings import einsum as labelled
-from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.spellings.base import einsum as labelled
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.functions import numbers_of
 from mlirtri.dialect.spellings.numpy_api.linear_algebra import vector_norm
 from mlirtri.dialect.spellings.numpy_api.products import cross, einsum, kron, tensordot
-from mlirtri.dialect.spellings.registry import Builder, register, spelling, unsupported
 
 
 @spelling("torch.einsum", ops=labelled.OPS)

@@ -6,9 +6,9 @@ from math import prod
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
-from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.sequences import BINCOUNT, counted
-from mlirtri.dialect.spellings.registry import Builder, spelling, unsupported
 from mlirtri.dialect.spellings.torch_api.elementwise import ValuesAndIndices
 
 FLOAT64, INT32, INT64 = DTYPES["float64"], DTYPES["int32"], DTYPES["int64"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
-from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.creation import counted, evenly, placed_on_diagonal
 from mlirtri.dialect.spellings.numpy_api.shapes import TAKEN, at_least_3d, known, rolled, taken, tiled
-from mlirtri.dialect.spellings.registry import Builder, spelling, unsupported
 
 FLOAT32, FLOAT64 = DTYPES["float32"], DTYPES["float64"]
 

@@ -13,9 +13,9 @@ import numpy
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.ops.windows import windows
-from mlirtri.dialect.spellings import helpers
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.shapes import TAKEN, known, taken
-from mlirtri.dialect.spellings.registry import Builder, register, spelling, unsupported
 
 FLOAT32 = DTYPES["float32"]
 

@@ -14,6 +14,7 @@ import torch
 
 from mlirtri.dialect.promotion import tables
 from mlirtri.dialect.spellings import registry as spellings
+from mlirtri.dialect.spellings.base import spelling
 
 
 def library_function(name: str):
@@ -29,7 +30,7 @@ ELEMENTWISE = {
 }  # fmt: skip
 
 
-NUMPY_SIGNATURES = [n for n, s in spellings.load().items() if n.startswith("numpy.")]
+NUMPY_SIGNATURES = [n for n, s in spellings.SPELLINGS.items() if n.startswith("numpy.")]
 
 
 @pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.4.0", reason="NumPy tells its signatures from 2.4 on")
@@ -48,12 +49,12 @@ def test_numpy_signatures_are_numpys(name):
     assert all(p.name in by_name or p in documented for p in ours)
     for p in [each for each in ours if each not in documented]:
         default, wanted = p.default, by_name[p.name].default
-        default = default.default if isinstance(default, spellings.Unsupported) else default
+        default = default.default if isinstance(default, spelling.Unsupported) else default
         if wanted is not np._NoValue:
             assert default == wanted or (default is inspect.Parameter.empty) == (wanted is inspect.Parameter.empty), p
 
 
-@pytest.mark.parametrize("name", [n for n in spellings.load() if n.startswith("torch.nn.functional.")])
+@pytest.mark.parametrize("name", [n for n in spellings.SPELLINGS if n.startswith("torch.nn.functional.")])
 def test_torch_functional_signatures_are_torchs(name):
     # What depends on `return_indices` is two functions behind one, which has the signature of the second.
     word = name.rpartition(".")[2]
@@ -65,11 +66,11 @@ def test_torch_functional_signatures_are_torchs(name):
     ours = spellings.lookup(name).signature.parameters.values()
     assert [(p.name, p.kind) for p in ours] == [(p.name, p.kind) for p in theirs]
     for mine, their in zip(ours, theirs, strict=True):
-        default = mine.default.default if isinstance(mine.default, spellings.Unsupported) else mine.default
+        default = mine.default.default if isinstance(mine.default, spelling.Unsupported) else mine.default
         assert default == their.default
 
 
-@pytest.mark.parametrize("name", [n for n in spellings.load() if not n.startswith("mlirtri.")])
+@pytest.mark.parametrize("name", [n for n in spellings.SPELLINGS if not n.startswith("mlirtri.")])
 def test_what_is_spelled_exists(name):
     assert library_function(name) is not None
 
@@ -96,18 +97,18 @@ def test_spellings_of_an_op():
 
 def test_a_name_is_spelled_once():
     with pytest.raises(ValueError, match="a second spelling for"):
-        spellings.register("numpy.sum", lambda b, x: x, "")
+        spelling.register("numpy.sum", lambda b, x: x, "")
 
 
 def test_constants():
-    for name, value in spellings.CONSTANTS.items():
+    for name, value in spelling.CONSTANTS.items():
         theirs = library_function(name)
         assert value is theirs or value == theirs or math.isnan(value)
 
 
 def test_loading_imports_neither_torch_nor_mlir():
     program = (
-        "import sys; from mlirtri.dialect.spellings import registry as spellings; spellings.load(); import math;"
+        "import sys; from mlirtri.dialect.spellings import registry as spellings; import math;"
         "assert spellings.qualified_name(math.exp) == 'math.exp';"
         "assert not {'torch', 'torch_mlir', 'tvm'} & set(sys.modules)"
     )
@@ -115,5 +116,5 @@ def test_loading_imports_neither_torch_nor_mlir():
 
 
 def test_every_elementwise_op_has_a_spelling_of_our_own():
-    known = {name for name in spellings.load() if name.startswith("mlirtri.")}
+    known = {name for name in spellings.SPELLINGS if name.startswith("mlirtri.")}
     assert {f"mlirtri.{op}" for op in ELEMENTWISE} <= known

@@ -12,8 +12,8 @@ from itertools import combinations
 from math import prod
 from typing import Any
 
-from mlirtri.dialect.spellings import helpers
-from mlirtri.dialect.spellings.registry import Builder
+from mlirtri.dialect.spellings.base import helpers
+from mlirtri.dialect.spellings.base.spelling import Builder
 
 Labels = tuple[Hashable, ...]
 OPS = "matmul multiply sum any transpose reshape cut cast"

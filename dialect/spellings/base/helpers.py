@@ -11,7 +11,7 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.promotion.rules import default_dtype
-from mlirtri.dialect.spellings.registry import Builder
+from mlirtri.dialect.spellings.base.spelling import Builder
 
 
 def shape_of(b: Builder, x: Any) -> tuple[int, ...]:
