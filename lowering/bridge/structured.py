@@ -20,7 +20,8 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge.scalar.body import ScalarBody
 from mlirtri.lowering.mlir.readable_names import name_of_scalar, name_of_structured
 from mlirtri.lowering.mlir.reading import affine_index, dtype_of, is_shaped, shape_of, used_dimensions
-from mlirtri.lowering.tir.primfunc import Axis, Names, Statements, buffer, build, index, load, store
+from mlirtri.lowering.tir.primfunc import Axis, Names, Statements, buffer, build, load, store
+from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, tirx
 
 Literal = Callable[[ir.Value], Any]

@@ -13,7 +13,8 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge.builder import RULES, RelaxBuilder, Splat, Uninitialized, rule
 from mlirtri.lowering.mlir.reading import dtype_of, shape_of, static_integers
-from mlirtri.lowering.tir.primfunc import Axis, Names, Statements, buffer, build, index, load, store
+from mlirtri.lowering.tir.primfunc import Axis, Names, Statements, buffer, build, load, store
+from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import relax, tirx
 
 

@@ -15,10 +15,11 @@ from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelError, KernelValueError, UnsupportedSyntaxError
 from mlirtri.lowering.frontend.iterables import Iterable, iterable_of
-from mlirtri.lowering.frontend.language.scf import for_loop, index_constant, index_of, tensor_of_index, while_loop
+from mlirtri.lowering.frontend.language.scf import for_loop, index_of, tensor_of_index, while_loop
 from mlirtri.lowering.frontend.loop_state import Again, Carried, LoopPlan
 from mlirtri.lowering.frontend.python_to_ast import span_of_node
 from mlirtri.lowering.frontend.scope import Poisoned
+from mlirtri.lowering.mlir.index_values import index_constant
 
 INT64, BOOL = DTYPES["int64"], DTYPES["bool"]
 ATTEMPTS = 12

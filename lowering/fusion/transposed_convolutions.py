@@ -15,7 +15,8 @@ from itertools import product
 from math import gcd, prod
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, tensor
-from mlirtri.lowering.mlir.linalg_builder import generic, index_constant, is_zeros, made_by
+from mlirtri.lowering.mlir.index_values import index_constant
+from mlirtri.lowering.mlir.linalg_builder import generic, is_zeros, made_by
 
 CONVOLUTIONS = {
     "linalg.conv_1d_ncw_fcw": linalg.conv_1d_ncw_fcw,

@@ -18,20 +18,16 @@ from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.linalg import scans as running_totals
 from mlirtri.lowering.linalg.rules import INT64, insert_slice, rule
 from mlirtri.lowering.linalg.sorting import less
-from mlirtri.lowering.mlir.linalg_builder import (
+from mlirtri.lowering.mlir.index_values import index_constant, index_value, loop_nest, size_of, sizes_of  # fmt: skip
+from mlirtri.lowering.mlir.linalg_builder import (  # fmt: skip
     dimensions,
     element_type,
     empty,
     filled,
     generic,
-    index_constant,
-    index_value,
     map_elements,
-    size_of,
-    sizes_of,
     tensor_type,
-)  # fmt: skip
-from mlirtri.lowering.mlir.loop_nests import loop_nest
+)
 
 FLOAT32 = DTYPES["float32"]
 Indices = Sequence[ir.Value]

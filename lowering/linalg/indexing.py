@@ -14,23 +14,25 @@ from mlirtri.dialect.ops.indexing import resolved
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.linalg.rules import INT64, aligned, index, insert_slice, moved, rule, scalar_rule
-from mlirtri.lowering.mlir.linalg_builder import (
+from mlirtri.lowering.mlir.index_values import (  # fmt: skip
     as_index,
-    cast_to,
-    dimensions,
-    empty,
     index_constant,
     index_value,
-    is_tensor,
-    map_elements,
+    loop_nest,
     offsets_in,
-    reshape,
     size_of,
     sizes_of,
     split_sizes,
+)
+from mlirtri.lowering.mlir.linalg_builder import (  # fmt: skip
+    cast_to,
+    dimensions,
+    empty,
+    is_tensor,
+    map_elements,
+    reshape,
     tensor_type,
-)  # fmt: skip
-from mlirtri.lowering.mlir.loop_nests import loop_nest
+)
 
 
 def _parameters(op, operation):

@@ -17,7 +17,8 @@ from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.linalg.reductions import converted, iterators
 from mlirtri.lowering.linalg.rules import FLOAT32, axes_walked, rule
-from mlirtri.lowering.mlir.linalg_builder import dimensions, filled, generic, loop_sizes, map_elements, reshape, size_of
+from mlirtri.lowering.mlir.index_values import size_of
+from mlirtri.lowering.mlir.linalg_builder import dimensions, filled, generic, loop_sizes, map_elements, reshape
 
 SMALL_PRODUCT = 4096
 """Complex products of up to so many multiplications are one loop nest."""

@@ -19,22 +19,24 @@ from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.ops.op import Op
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
-from mlirtri.lowering.mlir.linalg_builder import (
-    dimensions,
-    empty,
+from mlirtri.lowering.mlir.index_values import (  # fmt: skip
     index_constant,
     index_value,
-    is_tensor,
-    map_elements,
     offsets_in,
-    reshape,
     size_of,
     sizes_of,
-    splat,
     split_sizes,
-    tensor_type,
     unnamed,
-)  # fmt: skip
+)
+from mlirtri.lowering.mlir.linalg_builder import (  # fmt: skip
+    dimensions,
+    empty,
+    is_tensor,
+    map_elements,
+    reshape,
+    splat,
+    tensor_type,
+)
 
 FLOAT32, FLOAT64, INT64 = DTYPES["float32"], DTYPES["float64"], DTYPES["int64"]
 Rule = Callable[[Op, ir.Operation, list[ir.Value]], ir.Value]

@@ -13,7 +13,8 @@ from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.linalg.rules import rule
 from mlirtri.lowering.mlir import merge_sort
-from mlirtri.lowering.mlir.linalg_builder import element_type, sizes_of
+from mlirtri.lowering.mlir.index_values import sizes_of
+from mlirtri.lowering.mlir.linalg_builder import element_type
 
 INT64 = DTYPES["int64"]
 Values = list[ir.Value]

@@ -22,7 +22,8 @@ from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.linalg.reductions import converted, identity, iterators
 from mlirtri.lowering.linalg.rules import FLOAT32, insert_slice, rule
-from mlirtri.lowering.mlir.linalg_builder import (
+from mlirtri.lowering.mlir.index_values import unnamed  # fmt: skip
+from mlirtri.lowering.mlir.linalg_builder import (  # fmt: skip
     dimensions,
     empty,
     filled,
@@ -30,8 +31,7 @@ from mlirtri.lowering.mlir.linalg_builder import (
     map_elements,
     reshape,
     tensor_type,
-    unnamed,
-)  # fmt: skip
+)
 
 _COMBINERS = {"max": scalar.maximum, "min": scalar.minimum, "sum": scalar.add}
 

@@ -85,12 +85,6 @@ def _erase_unused(indices: Sequence[ir.Value]) -> None:
             index.owner.operation.erase()
 
 
-def mixed_sizes(kind: ir.RankedTensorType, dynamic: Sequence[ir.Value]) -> list[int | ir.Value]:
-    """The shape of a type, with the values in it that are known at run time only."""
-    given = iter(dynamic)
-    return [size if size >= 0 else next(given) for size in kind.shape]
-
-
 def empty_generic(
     inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], maps: ir.ArrayAttr, iterators: Sequence[str]
 ) -> ir.Operation:

@@ -16,6 +16,7 @@ from mlirtri.dialect.bindings.mlir import arith, ir, linalg, tensor
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.errors import KernelValueError
+from mlirtri.lowering.mlir.index_values import index_constant, index_value, size_of, split_sizes, unnamed
 
 
 def element_type(dtype: DType) -> ir.Type:
@@ -43,60 +44,6 @@ def is_zeros(array: ir.Value) -> bool:
     fill = made_by(array, "linalg.fill")
     constant = None if fill is None else made_by(fill.operands[0], "arith.constant")
     return constant is not None and constant.attributes["value"].value == 0
-
-
-def unnamed() -> ir.Location:
-    """The current location without the user's variable name, which belongs to the result alone."""
-    here = ir.Location.current
-    return here.child_loc if isinstance(here, ir.NameLoc) else here
-
-
-def index_constant(number: int) -> ir.Value:
-    return arith.constant(ir.IndexType.get(), number, loc=unnamed())
-
-
-def index_value(size: int | ir.Value) -> ir.Value:
-    """A size or an offset as an `index` value."""
-    return index_constant(size) if isinstance(size, int) else size
-
-
-_INDEX_ARITHMETIC = {"arith.addi": arith.addi, "arith.subi": arith.subi, "arith.muli": arith.muli}
-
-
-def as_index(value: ir.Value, depth: int = 4) -> ir.Value:
-    """An int64 as an `index`; sums of loop counters and literals are computed as such, so that later rooms see them."""
-    operation = None if isinstance(value.owner, ir.Block) else value.owner.operation
-    if operation is not None and operation.name == "arith.index_cast":
-        return operation.operands[0]
-    if operation is not None and operation.name == "arith.constant":
-        return index_constant(operation.attributes["value"].value)
-    if depth and operation is not None and operation.name in _INDEX_ARITHMETIC:
-        return _INDEX_ARITHMETIC[operation.name](*(as_index(operand, depth - 1) for operand in operation.operands))
-    return arith.index_cast(ir.IndexType.get(), value)
-
-
-def size_of(value: ir.Value, axis: int) -> int | ir.Value:
-    """The size of an axis: an int, or the `index` value that `tensor.dim` gives."""
-    size = value.type.shape[axis]
-    return tensor.dim(value, index_constant(axis), loc=unnamed()) if size == DYNAMIC else size
-
-
-def sizes_of(value: ir.Value) -> list[int | ir.Value]:
-    return [size_of(value, axis) for axis in range(value.type.rank)]
-
-
-def split_sizes(sizes: Sequence[int | ir.Value]) -> tuple[list[ir.Value], list[int]]:
-    """What MLIR's operations take: the values, and all of them with `DYNAMIC` in place of each value."""
-    values = [size for size in sizes if not isinstance(size, int)]
-    return values, [size if isinstance(size, int) else DYNAMIC for size in sizes]
-
-
-def offsets_in(value: ir.Value, offsets: Sequence[int | ir.Value]) -> list[int | ir.Value]:
-    """Offsets that slice operations take: where an empty slice starts behind the end, no literal may say so."""
-    return [
-        index_constant(offset) if isinstance(offset, int) and 0 <= size <= offset else offset
-        for offset, size in zip(offsets, value.type.shape, strict=True)
-    ]
 
 
 def empty(of: TensorType, sizes: Sequence[int | ir.Value] = ()) -> ir.Value:

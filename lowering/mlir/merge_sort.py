@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
-from mlirtri.lowering.mlir.linalg_builder import index_constant, index_value
-from mlirtri.lowering.mlir.loop_nests import loop_nest
+from mlirtri.lowering.mlir.index_values import index_constant, index_value, loop_nest
 
 BLOCK = 8
 Values = list[ir.Value]

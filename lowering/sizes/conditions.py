@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, linalg, tensor
 from mlirtri.lowering.mlir.aliasing import is_inside
-from mlirtri.lowering.mlir.linalg_builder import index_constant
+from mlirtri.lowering.mlir.index_values import index_constant
 
 EQUAL, NOT_MORE = "==", "<="
 Values = list[ir.Value]

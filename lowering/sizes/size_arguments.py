@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import arith, ir, memref
-from mlirtri.lowering.mlir.linalg_builder import index_constant
+from mlirtri.lowering.mlir.index_values import index_constant
 
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_attributes import LOCATION
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Range, SBlock, SBlockRealize, read_write_region, tirx
 
@@ -54,11 +55,6 @@ class Statements:
     init: Any = None
     scratch: tuple = ()
     """Buffers of one element that live for one iteration."""
-
-
-def index(value: int):
-    """A constant index; Relax shapes are int64, so everything that counts is."""
-    return tirx.IntImm("int64", value)
 
 
 def buffer(name: str, shape: Sequence[int], dtype: str, scope: str = ""):

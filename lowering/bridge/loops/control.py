@@ -19,7 +19,7 @@ from mlirtri.lowering.bridge.loops.memory import is_number, product, total
 from mlirtri.lowering.bridge.loops.statements import LoopTranslation, sequence, statement
 from mlirtri.lowering.bridge.loops.values import Cell, Scalar, part_dtypes
 from mlirtri.lowering.bridge.scalar.rules import literal
-from mlirtri.lowering.tir.primfunc import index
+from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_attributes import LOCATION, PARALLEL
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir

@@ -25,7 +25,7 @@ from mlirtri.lowering.bridge.loops.statements import STATEMENTS, LoopTranslation
 from mlirtri.lowering.bridge.scalar.rules import SCALAR_RULES
 from mlirtri.lowering.core.refusals import refuse
 from mlirtri.lowering.mlir.reading import dtype_of, is_shaped
-from mlirtri.lowering.tir.primfunc import index
+from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_attributes import IMPERATIVE, LOCATION
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Range, SBlock, SBlockRealize, tirx
 

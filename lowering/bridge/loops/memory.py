@@ -13,7 +13,8 @@ from typing import Any
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.bridge.loops.values import part_dtypes
 from mlirtri.lowering.bridge.scalar.rules import same_bits
-from mlirtri.lowering.tir.primfunc import index, load, store
+from mlirtri.lowering.tir.primfunc import load, store
+from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 Indices = list[Any]

@@ -11,7 +11,7 @@ from typing import Any
 
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.core.size_program import CONSTANT, SIZE, SizeProgram
-from mlirtri.lowering.tir.primfunc import index
+from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, tirx
 
 _NAMES = ("n", "m", "k", "p", "q")

@@ -20,7 +20,8 @@ from mlirtri.lowering.bridge.loops.values import LoopValues, Scalar, joined, kep
 from mlirtri.lowering.bridge.scalar.body import mentions
 from mlirtri.lowering.bridge.scalar.integers import integer_power
 from mlirtri.lowering.bridge.scalar.rules import SCALAR_RULES, literal
-from mlirtri.lowering.tir.primfunc import Names, index
+from mlirtri.lowering.tir.primfunc import Names
+from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 Statement = Callable[["LoopTranslation", ir.Operation], None]

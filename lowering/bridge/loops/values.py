@@ -19,7 +19,8 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.bridge.scalar.body import MOST_NODES, mentions
 from mlirtri.lowering.bridge.scalar.rules import dtype_name, same_bits
 from mlirtri.lowering.mlir.reading import dtype_of
-from mlirtri.lowering.tir.primfunc import Names, buffer, index, load, store
+from mlirtri.lowering.tir.primfunc import Names, buffer, load, store
+from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import structural_map, structural_walk, tirx
 
 Bounds = tuple[int, int]

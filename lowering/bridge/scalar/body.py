@@ -20,7 +20,8 @@ from mlirtri.lowering.bridge.scalar import floats as scalar_floats
 from mlirtri.lowering.bridge.scalar.integers import integer_power
 from mlirtri.lowering.bridge.scalar.rules import SCALAR_RULES, ScalarRule, dtype_name, literal
 from mlirtri.lowering.mlir.reading import affine_index
-from mlirtri.lowering.tir.primfunc import buffer, index, load, store
+from mlirtri.lowering.tir.primfunc import buffer, load, store
+from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import structural_map, structural_walk, tirx
 
 __all__ = ["BODY_OPERATIONS", "ScalarBody", "scalar_conversions", "scalar_floats"]

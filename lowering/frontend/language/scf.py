@@ -38,10 +38,6 @@ def condition_of(x: Tensor, location: ir.Location | None) -> ir.Value:
     return tensor.extract(x.value, [], loc=location)
 
 
-def index_constant(number: int, location: ir.Location | None) -> ir.Value:
-    return arith.constant(ir.IndexType.get(), number, loc=location)
-
-
 def for_loop(
     bounds: tuple[ir.Value, ir.Value, ir.Value],
     initial: Sequence[Tensor],

@@ -16,7 +16,8 @@ from mlirtri.dialect.bindings.mlir import arith, ir, linalg, scf, tensor
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_relax.relax_types import tensor_type
 from mlirtri.lowering.importers.from_relax.tir_to_scalar import constant, converted, is_float, mlir_type
-from mlirtri.lowering.mlir.linalg_builder import generic, index_constant
+from mlirtri.lowering.mlir.index_values import index_constant, index_value
+from mlirtri.lowering.mlir.linalg_builder import generic
 
 Rule = Callable[[Any, Any], Any]
 OPERATORS: Registry[str, Rule] = Registry("rule of a Relax operator")
@@ -78,7 +79,7 @@ def _expanded(wanted: ir.RankedTensorType, source: ir.Value) -> ir.Value:
 
 def _reshaped_at_run_time(source: ir.Value, sizes: Sequence[int | ir.Value], wanted: ir.Type) -> ir.Value:
     index = ir.IndexType.get()
-    numbers = [arith.constant(index, size) if isinstance(size, int) else size for size in sizes]
+    numbers = [index_value(size) for size in sizes]
     shape = tensor.from_elements(ir.RankedTensorType.get([len(numbers)], index), numbers)
     return tensor.reshape(wanted, source, shape)
 
@@ -113,11 +114,11 @@ def _running(function: Any, call: Any) -> ir.Value:
     axis, source = _axis(call, source)
     is_sum = call.op.name == "relax.cumsum"
     build = _COMBINE[is_sum, is_float(dtype)]
-    kind, index = source.type, ir.IndexType.get()
+    kind = source.type
     shape = [1 if position == axis else size for position, size in enumerate(kind.shape)]
     carried = ir.RankedTensorType.get(shape, kind.element_type)
     start = linalg.fill(constant(0 if is_sum else 1, dtype), outs=[tensor.empty(shape, kind.element_type)])
-    bounds = [arith.constant(index, bound) for bound in (0, kind.shape[axis], 1)]
+    bounds = [index_constant(bound) for bound in (0, kind.shape[axis], 1)]
     loop = scf.ForOp(*bounds, [tensor.empty(list(kind.shape), kind.element_type), start])
     identity = ir.AffineMap.get_identity(kind.rank)
     with ir.InsertionPoint(loop.body):

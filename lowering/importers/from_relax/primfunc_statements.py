@@ -15,7 +15,7 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_relax.primfunc_nests import LOOPS
 from mlirtri.lowering.importers.from_relax.primfunc_to_linalg import Frame, located
 from mlirtri.lowering.importers.from_relax.tir_to_scalar import mlir_type
-from mlirtri.lowering.mlir.linalg_builder import index_constant
+from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.toolchain.tvm_names import Range, SBlockRealize, structural_walk, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 

@@ -27,7 +27,8 @@ from mlirtri.lowering.importers.from_relax.primfunc_nests import (
     place_of,
 )
 from mlirtri.lowering.importers.from_relax.tir_to_scalar import Scalars, dtype_of, mlir_type
-from mlirtri.lowering.mlir.linalg_builder import generic, index_constant
+from mlirtri.lowering.mlir.index_values import index_constant
+from mlirtri.lowering.mlir.linalg_builder import generic
 from mlirtri.lowering.toolchain.tvm_attributes import LOCATION
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, PrimFunc, SBlockRealize, TensorLoad, tirx
 from mlirtri.lowering.toolchain.tvm_passes import span_of

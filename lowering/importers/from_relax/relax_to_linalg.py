@@ -24,7 +24,7 @@ from mlirtri.lowering.importers.normalize import mlir_to_linalg
 from mlirtri.lowering.mlir.attributes import BOUND, DTYPE, set_signature
 from mlirtri.lowering.mlir.dense_constants import array_of, constant_of
 from mlirtri.lowering.mlir.imperative import UPDATED_BY
-from mlirtri.lowering.mlir.linalg_builder import index_constant
+from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 from mlirtri.lowering.toolchain.tvm_attributes import BINDING_LOCATIONS
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, GlobalVar, IRModule, Target, relax, tirx

@@ -15,7 +15,7 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import arith, ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_relax.tir_functions import FUNCTIONS, NOTHING_TO_DO, OF_C
-from mlirtri.lowering.mlir.linalg_builder import index_constant
+from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, TensorLoad, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, linalg, tensor
 from mlirtri.lowering.mlir.cloning import clone, replace
-from mlirtri.lowering.mlir.linalg_builder import dimensions, generic, sizes_of
+from mlirtri.lowering.mlir.index_values import sizes_of
+from mlirtri.lowering.mlir.linalg_builder import dimensions, generic
 
 NAMED = ("linalg.dot", "linalg.matvec", "linalg.vecmat", "linalg.matmul", "linalg.batch_matmul")
 CONVOLUTIONS = ("linalg.conv_", "linalg.depthwise_conv_")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, scf, tensor
 from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.linalg_builder import index_constant
+from mlirtri.lowering.mlir.index_values import index_constant
 
 CONTROL = ("stablehlo.while", "stablehlo.case", "stablehlo.if")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, operations_named, tensor
-from mlirtri.lowering.mlir.linalg_builder import index_constant
+from mlirtri.lowering.mlir.index_values import index_constant
 
 ASSERTION = "shape_assertion"
 """The target of JAX's custom calls."""

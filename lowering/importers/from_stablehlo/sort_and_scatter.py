@@ -12,7 +12,7 @@ from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named, scatter_dimensions, scf, tensor
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.linalg_builder import index_constant
+from mlirtri.lowering.mlir.index_values import index_constant
 
 # --- Sorts --------------------------------------------------------------------------------------------------------
 

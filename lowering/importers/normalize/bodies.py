@@ -18,7 +18,7 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.rules import number
 from mlirtri.lowering.mlir.generics import REDUCTION
 from mlirtri.lowering.mlir.index_bounds import bounds_of
-from mlirtri.lowering.mlir.linalg_builder import index_constant
+from mlirtri.lowering.mlir.index_values import index_constant
 
 PURE = ("arith.", "math.", "complex.", "affine.", "tensor.extract", "tensor.dim", "linalg.index")
 """Operations that may run speculatively once arithmetic is total and indices are clamped."""

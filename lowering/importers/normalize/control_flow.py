@@ -19,7 +19,7 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.cloning import clone_all, inlined, replace
 from mlirtri.lowering.mlir.index_bounds import bounds_of
-from mlirtri.lowering.mlir.linalg_builder import index_constant, index_value
+from mlirtri.lowering.mlir.index_values import index_constant, index_value
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 ENDLESS = 2**62

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, tensor
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.linalg_builder import index_constant
-from mlirtri.lowering.mlir.loop_nests import loop_nest
+from mlirtri.lowering.mlir.index_values import index_constant, loop_nest
 from mlirtri.lowering.mlir.reading import affine_index
 
 

@@ -21,8 +21,8 @@ from mlirtri.lowering.linalg.sorting import less
 from mlirtri.lowering.mlir import merge_sort
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.cloning import inlined, replace
-from mlirtri.lowering.mlir.linalg_builder import generic, index_constant, index_value, size_of, sizes_of
-from mlirtri.lowering.mlir.loop_nests import loop_nest
+from mlirtri.lowering.mlir.index_values import index_constant, index_value, loop_nest, size_of, sizes_of
+from mlirtri.lowering.mlir.linalg_builder import generic
 
 Values = list[ir.Value]
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from mlirtri.dialect.base.dtypes import DTYPES, find_dtype
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, math, tensor
 from mlirtri.dialect.scalar.algebra import Scalar, cast
-from mlirtri.lowering.mlir.linalg_builder import dimensions, element_type, generic, index_value, size_of, sizes_of
+from mlirtri.lowering.mlir.index_values import index_value, size_of, sizes_of
+from mlirtri.lowering.mlir.linalg_builder import dimensions, element_type, generic
 
 FLOAT32, FLOAT64 = DTYPES["float32"], DTYPES["float64"]
 Axes = Sequence[int]

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from mlirtri.dialect.bindings.mlir import (
     all_operations,
     all_operations_in,
-    arith,
     bufferization,
     ir,
     operations_named,
@@ -33,6 +32,7 @@ from mlirtri.lowering.mlir.aliasing import (
     same_buffer,
     terminator,
 )
+from mlirtri.lowering.mlir.index_values import index_constant
 
 LOOPS = ("scf.for", "scf.while")
 
@@ -217,7 +217,7 @@ def _sizes_outside(value: ir.Value, branch: ir.Operation) -> list[ir.Value] | No
         if not sources:
             return None
         value = sources[0]
-    return [tensor.dim(value, arith.constant(ir.IndexType.get(), axis)) for axis in dynamic]
+    return [tensor.dim(value, index_constant(axis)) for axis in dynamic]
 
 
 def _have_one_buffer(values: Sequence[ir.Value], branch: ir.Operation) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import arith, bufferization, ir, linalg, operations_named, tensor
 from mlirtri.lowering.mlir.aliasing import PLACE, VIEWS, ends_in, is_block_argument, is_inside, is_read_only, terminator
+from mlirtri.lowering.mlir.index_values import index_value, size_of
 
 
 def splats_to_fills(module: ir.Module) -> None:
@@ -70,7 +71,7 @@ def concat_to_slices(module: ir.Module) -> None:
 
 
 def _concat(parts: list[ir.Value], axis: int, kind: ir.RankedTensorType) -> ir.Value:
-    sizes = [[_size(part, each) for each in range(kind.rank)] for part in parts]
+    sizes = [[size_of(part, each) for each in range(kind.rank)] for part in parts]
     offsets: list[int | ir.Value] = [0]
     for size in sizes:
         offsets.append(_sum(offsets[-1], size[axis]))
@@ -84,17 +85,10 @@ def _concat(parts: list[ir.Value], axis: int, kind: ir.RankedTensorType) -> ir.V
     return whole if whole.type == kind else tensor.cast(kind, whole)
 
 
-def _size(value: ir.Value, axis: int) -> int | ir.Value:
-    """The size of an axis: a number where it is known."""
-    known = value.type.shape[axis]
-    return known if known >= 0 else tensor.dim(value, arith.constant(ir.IndexType.get(), axis))
-
-
 def _sum(left: int | ir.Value, right: int | ir.Value) -> int | ir.Value:
     if isinstance(left, int) and isinstance(right, int):
         return left + right
-    index = ir.IndexType.get()
-    return arith.addi(*(arith.constant(index, one) if isinstance(one, int) else one for one in (left, right)))
+    return arith.addi(index_value(left), index_value(right))
 
 
 def _parted(numbers: list[int | ir.Value]) -> tuple[list[ir.Value], list[int]]:

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, memref, operations_named, vector
 from mlirtri.lowering.core.cpu import simd_registers
 from mlirtri.lowering.mlir.generics import PARALLEL, empty_generic
-from mlirtri.lowering.mlir.linalg_builder import index_constant
-from mlirtri.lowering.mlir.loop_nests import loop_nest
+from mlirtri.lowering.mlir.index_values import index_constant, loop_nest
 
 MOST_LANES, FEWEST_LANES = 16, 4
 """Of a vector: what is larger has no registers for a square, and smaller squares gain nothing."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, memref, operations_named, scf
+from mlirtri.lowering.mlir.index_values import index_constant
 
 Values = list[ir.Value]
 
@@ -34,7 +35,7 @@ class _Nest:
         self.inputs = generic.attributes["operandSegmentSizes"][0]
         self.maps = [one.value for one in generic.attributes["indexing_maps"]]
         self.reduces = ["reduction" in str(one) for one in generic.attributes["iterator_types"]]
-        self.zero, self.one = _index(0), _index(1)
+        self.zero, self.one = index_constant(0), index_constant(1)
         self.sizes = [self._size_of(loop) for loop in range(len(self.reduces))]
 
     @property
@@ -111,9 +112,9 @@ class _Nest:
         ]
         static = [size for at, axis in axes if (size := self.buffers[at].type.shape[axis]) >= 0]
         if static:
-            return _index(static[0])
+            return index_constant(static[0])
         at, axis = axes[0]
-        return memref.dim(self.buffers[at], _index(axis))
+        return memref.dim(self.buffers[at], index_constant(axis))
 
 
 def _parallel(lower: Values, upper: Values, steps: Values) -> scf.ParallelOp:
@@ -136,16 +137,12 @@ def _clone(step: ir.Operation, known: dict[ir.Value, ir.Value], indices: Sequenc
     return copy
 
 
-def _index(number: int) -> ir.Value:
-    return arith.constant(ir.IndexType.get(), number)
-
-
 def _value_of(expression: ir.AffineExpr, indices: Sequence[ir.Value]) -> ir.Value:
     """The index that an expression over the loops stands for."""
     if isinstance(expression, ir.AffineDimExpr):
         return indices[expression.position]
     if isinstance(expression, ir.AffineConstantExpr):
-        return _index(expression.value)
+        return index_constant(expression.value)
     left, right = _value_of(expression.lhs, indices), _value_of(expression.rhs, indices)
     return _ARITHMETIC[type(expression)](left, right)
 

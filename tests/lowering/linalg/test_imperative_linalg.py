@@ -18,14 +18,15 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
 from mlirtri.lowering.frontend.language import scf as scf_builder
 from mlirtri.lowering.linalg import tri_to_linalg
+from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.mlir_backend.bufferize import fused_to_bufferized
 
 
 def _range(stop: Tensor):
     return (
-        scf_builder.index_constant(0, None),
+        index_constant(0),
         scf_builder.index_of(stop, None),
-        scf_builder.index_constant(1, None),
+        index_constant(1),
     )
 
 

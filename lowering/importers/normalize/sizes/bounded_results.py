@@ -13,7 +13,7 @@ from mlirtri.dialect.bindings.mlir import arith, func, ir, public_functions, ten
 from mlirtri.lowering.core.size_program import OPERATIONS
 from mlirtri.lowering.mlir.aliasing import terminator
 from mlirtri.lowering.mlir.attributes import LENGTHS, argument_attributes, result_attributes, set_signature
-from mlirtri.lowering.mlir.linalg_builder import index_constant
+from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.sizes.conditions import dim
 from mlirtri.lowering.sizes.infer_size_program import numbers_of
 from mlirtri.lowering.sizes.loop_sizes import DESTINATION_STYLE

@@ -14,7 +14,7 @@ from math import prod
 
 from mlirtri.dialect.bindings.mlir import arith, ir, operations_named, tensor
 from mlirtri.lowering.mlir.cloning import inlined
-from mlirtri.lowering.mlir.linalg_builder import index_constant
+from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.sizes.size_reader import before_views
 
 MOST_ELEMENTS = 64

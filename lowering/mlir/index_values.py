@@ -1,0 +1,89 @@
+"""Values of type `index`: constants, the sizes of axes, offsets of slices, and loops over all indices of a shape.
+
+Sizes known at compile time are ints; those of run time are `index` values, taken from the tensors by `size_of`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mlirtri.dialect.base.sizes import DYNAMIC
+from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
+
+Step = Callable[[list[ir.Value], list[ir.Value]], list[ir.Value]]
+"""``step(indices, iter_args) -> yielded values``: the body of a loop nest."""
+
+
+def unnamed() -> ir.Location:
+    """The current location without the user's variable name, which belongs to the result alone."""
+    here = ir.Location.current
+    return here.child_loc if isinstance(here, ir.NameLoc) else here
+
+
+def index_constant(number: int, location: ir.Location | None = None) -> ir.Value:
+    """Return an `arith.constant` of type `index`."""
+    return arith.constant(ir.IndexType.get(), number, loc=location or unnamed())
+
+
+def index_value(size: int | ir.Value) -> ir.Value:
+    """A size or an offset as an `index` value."""
+    return index_constant(size) if isinstance(size, int) else size
+
+
+_INDEX_ARITHMETIC = {"arith.addi": arith.addi, "arith.subi": arith.subi, "arith.muli": arith.muli}
+
+
+def as_index(value: ir.Value, depth: int = 4) -> ir.Value:
+    """An int64 as an `index`; sums of loop counters and literals are computed as such, so that later rooms see them."""
+    operation = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    if operation is not None and operation.name == "arith.index_cast":
+        return operation.operands[0]
+    if operation is not None and operation.name == "arith.constant":
+        return index_constant(operation.attributes["value"].value)
+    if depth and operation is not None and operation.name in _INDEX_ARITHMETIC:
+        return _INDEX_ARITHMETIC[operation.name](*(as_index(operand, depth - 1) for operand in operation.operands))
+    return arith.index_cast(ir.IndexType.get(), value)
+
+
+def size_of(value: ir.Value, axis: int) -> int | ir.Value:
+    """The size of an axis: an int, or the `index` value that `tensor.dim` gives."""
+    size = value.type.shape[axis]
+    return tensor.dim(value, index_constant(axis), loc=unnamed()) if size == DYNAMIC else size
+
+
+def sizes_of(value: ir.Value) -> list[int | ir.Value]:
+    return [size_of(value, axis) for axis in range(value.type.rank)]
+
+
+def split_sizes(sizes: Sequence[int | ir.Value]) -> tuple[list[ir.Value], list[int]]:
+    """What MLIR's operations take: the values, and all of them with `DYNAMIC` in place of each value."""
+    values = [size for size in sizes if not isinstance(size, int)]
+    return values, [size if isinstance(size, int) else DYNAMIC for size in sizes]
+
+
+def offsets_in(value: ir.Value, offsets: Sequence[int | ir.Value]) -> list[int | ir.Value]:
+    """Offsets that slice operations take: where an empty slice starts behind the end, no literal may say so."""
+    return [
+        index_constant(offset) if isinstance(offset, int) and 0 <= size <= offset else offset
+        for offset, size in zip(offsets, value.type.shape, strict=True)
+    ]
+
+
+def mixed_sizes(kind: ir.RankedTensorType, dynamic: Sequence[ir.Value]) -> list[int | ir.Value]:
+    """The shape of a type, with the values in it that are known at run time only."""
+    given = iter(dynamic)
+    return [size if size >= 0 else next(given) for size in kind.shape]
+
+
+def loop_nest(sizes: Sequence[int | ir.Value], carried: Sequence[ir.Value], step: Step) -> list[ir.Value]:
+    """``step(index, carried) -> carried`` for every index of `sizes`, the last axis fastest; gives what is carried."""
+
+    def nest(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        if len(at) == len(sizes):
+            return step(at, carried)
+        loop = scf.ForOp(index_constant(0), index_value(sizes[len(at)]), index_constant(1), carried)
+        with ir.InsertionPoint(loop.body):
+            scf.YieldOp(nest([*at, loop.induction_variable], list(loop.inner_iter_args)))
+        return list(loop.results)
+
+    return nest([], list(carried))
