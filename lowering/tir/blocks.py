@@ -35,7 +35,7 @@ CHEAP_CALLS = {
 
 
 @dataclass(frozen=True)
-class Access:
+class BlockAccess:
     """One load or store: the buffer and, per dimension, the block axis that indexes it; None if it is no plain axis."""
 
     buffer: Any
@@ -51,8 +51,8 @@ class BlockFacts:
     name: str
     kinds: str
     extents: tuple[int, ...]
-    reads: tuple[Access, ...]
-    writes: tuple[Access, ...]
+    reads: tuple[BlockAccess, ...]
+    writes: tuple[BlockAccess, ...]
     calls: bool
     """Whether the body calls a function such as `exp`, which is dear to compute twice."""
     binds: bool
@@ -71,7 +71,7 @@ class BlockFacts:
         return self.writes[0].buffer
 
     @property
-    def operands(self) -> tuple[Access, ...]:
+    def operands(self) -> tuple[BlockAccess, ...]:
         """The reads of what the block does not write itself, as a reduction does its result."""
         own = [write.buffer for write in self.writes]
         return tuple(read for read in self.reads if not any(read.buffer.same_as(buffer) for buffer in own))
@@ -168,7 +168,7 @@ def stores_bf16_constant(block) -> bool:
     return bool(found)
 
 
-def _accesses(block, axes) -> tuple[tuple[Access, ...], tuple[Access, ...], bool]:
+def _accesses(block, axes) -> tuple[tuple[BlockAccess, ...], tuple[BlockAccess, ...], bool]:
     reads, writes, calls = [], [], []
     analyzer = Analyzer()
     for axis in block.iter_vars:
@@ -189,10 +189,10 @@ def _accesses(block, axes) -> tuple[tuple[Access, ...], tuple[Access, ...], bool
     return tuple(reads), tuple(writes), bool(calls)
 
 
-def _access(buffer, indices, axes, analyzer) -> Access:
+def _access(buffer, indices, axes, analyzer) -> BlockAccess:
     """The access; a reshape by axes of one leaves indices such as ``i % 64`` for ``i < 64``, which are plain axes."""
     plain = [each if isinstance(each, tirx.Var | tirx.IntImm) else analyzer.simplify(each) for each in indices]
-    return Access(
+    return BlockAccess(
         buffer, tuple(axes.get(index) if isinstance(index, tirx.Var) else None for index in plain), tuple(indices)
     )
 

@@ -31,7 +31,7 @@ def minus(x: Any, y: Any) -> Any:
     return x - y
 
 
-def quotient(x: Any, width: int) -> Any:
+def strips_in(x: Any, width: int) -> Any:
     """How many strips of this width are in x iterations."""
     return index(x.value // width) if isinstance(x, tirx.IntImm) else tirx.floordiv(x, index(width))
 
@@ -43,7 +43,7 @@ def simplified(extent: Any) -> Any:
 
 def whole(count: Any, width: int) -> Any:
     """How many of `count` iterations are in strips of this width."""
-    strips = quotient(count, width)
+    strips = strips_in(count, width)
     return index(strips.value * width) if isinstance(strips, tirx.IntImm) else strips * index(width)
 
 

@@ -1,8 +1,8 @@
-"""A block of a PrimFunc as plain statements over flat memory: what the CPU's rules write their loops from.
+"""The loop nest of a block over flat buffers, from which the CPU's rules write their loops.
 
-Takes the facts of a block. Gives a `Nest`: its axes with sizes above 1, neighbours in memory joined into one, and its
-statements with one index per access, a sum of axes wherever it can be said as one; and, the other way, statements with
-the buffers' own indices again. Knows no target.
+Takes the facts of a block. Gives a `FlatNest`: its axes longer than 1, fused where memory is contiguous along both, and
+its statements with one linear index per access where there is one; and, the other way, statements with the buffers' own
+indices again. Knows no target.
 
     for i, j: out[i, j] = x[i, j] + b[j]       ──►   axes i, j;   out[50 * i + j] = x[50 * i + j] + b[j]
     for i, j: out[i, j] = x[i, j] + 1          ──►   axis ij;     out[ij] = x[ij] + 1
@@ -65,7 +65,7 @@ class FlatAccess:
 
 
 @dataclass(frozen=True)
-class Nest:
+class FlatNest:
     """Loops around statements; `init` is what comes before the first iteration of the reduction axes."""
 
     name: str
@@ -109,7 +109,7 @@ class Nest:
         return [each for each in self.accesses if not each.is_store and each.buffer not in written]
 
 
-def nest_of(schedule: Schedule, block: BlockFacts) -> Nest:
+def nest_of(schedule: Schedule, block: BlockFacts) -> FlatNest:
     """The nest of a leaf block whose axes all have known sizes."""
     found = schedule.get(block.handle)
     parts = [each for each in (found.body, found.init) if each is not None]
@@ -136,7 +136,7 @@ def nest_of(schedule: Schedule, block: BlockFacts) -> Nest:
     inner = tuple(flat[buffer] for buffer in outside if any(buffer.same_as(each) for each in allocated))
     root = schedule.get(schedule.get_sblock("root")).body
     narrowed = tuple(each for each in inner if _is_narrowed(stand_ins[each], found, root))
-    nest = Nest(block.name, axes, body, init, stand_ins, not stores_bf16_constant(found), inner, narrowed)
+    nest = FlatNest(block.name, axes, body, init, stand_ins, not stores_bf16_constant(found), inner, narrowed)
     return _joined(_ordered(_without_units(nest)))
 
 
@@ -155,7 +155,7 @@ def _is_narrowed(buffer: Any, block: Any, function: Any) -> bool:
     return bool(casts) and len(loads) - len(own) == len(casts)
 
 
-def lanes_of(nest: Nest, buffers: Iterable[Any]) -> int:
+def lanes_of(nest: FlatNest, buffers: Iterable[Any]) -> int:
     """Vector lanes: a register of the widest element, taken as 32 bits or more; 1 forbids vectors."""
     return vector_bits() // max(32, *(int(buffer.dtype.bits) for buffer in buffers)) if nest.vectorizes else 1
 
@@ -259,13 +259,13 @@ def _flattened(statement: Any, flat: Mapping[Any, Any], analyzer: Analyzer) -> A
     return structural_map(statement, [(TensorLoad, load), (tirx.BufferStore, store), *rules], order="post")
 
 
-def _without_units(nest: Nest) -> Nest:
+def _without_units(nest: FlatNest) -> FlatNest:
     units = {axis.variable: index(0) for axis in nest.axes if axis.extent == 1}
     kept = tuple(axis for axis in nest.axes if axis.extent != 1)
     return replace(substituted_nest(nest, units), axes=kept) if units else nest
 
 
-def substituted_nest(nest: Nest, values: Mapping[Any, Any]) -> Nest:
+def substituted_nest(nest: FlatNest, values: Mapping[Any, Any]) -> FlatNest:
     """The nest with expressions in place of some of its axes' variables; the axes themselves stay listed."""
     analyzer = Analyzer()
     for axis in nest.axes:
@@ -291,7 +291,7 @@ def substituted_nest(nest: Nest, values: Mapping[Any, Any]) -> Nest:
     return replace(nest, body=replaced(nest.body), init=replaced(nest.init))
 
 
-def _ordered(nest: Nest) -> Nest:
+def _ordered(nest: FlatNest) -> FlatNest:
     """The axes as the results have them in memory, then those that are reduced as the first operand has them."""
     accesses = nest.accesses
     stores = [each for each in accesses if each.is_store]
@@ -304,7 +304,7 @@ def _ordered(nest: Nest) -> Nest:
     return replace(nest, axes=(*sorted(nest.spatial, key=key), *sorted(nest.reduced, key=key)))
 
 
-def _joined(nest: Nest) -> Nest:
+def _joined(nest: FlatNest) -> FlatNest:
     """Neighbouring axes as one where every access runs through both without a gap."""
     for outer, inner in zip(nest.axes, nest.axes[1:], strict=False):
         if outer.is_reduction != inner.is_reduction or not _runs_through(nest, outer, inner):
@@ -318,7 +318,7 @@ def _joined(nest: Nest) -> Nest:
     return nest
 
 
-def _runs_through(nest: Nest, outer: NestAxis, inner: NestAxis) -> bool:
+def _runs_through(nest: FlatNest, outer: NestAxis, inner: NestAxis) -> bool:
     variables = [outer.variable, inner.variable]
     if depends_on(_without_places(nest.body, nest.flat), variables):
         return False

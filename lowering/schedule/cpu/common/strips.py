@@ -28,15 +28,15 @@ from mlirtri.lowering.tir.statements import (
     minus,
     new_buffer,
     plus,
-    quotient,
     sequence,
     simplified,
+    strips_in,
     substituted,
     with_body,
 )
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, structural_walk, tirx
 
-Room = dict[Any, Any]
+Widened = dict[Any, Any]
 MOST_ELEMENTS = 64
 """Elements that a private buffer may have to be given room for several iterations."""
 
@@ -54,13 +54,13 @@ class Shape:
         return self.vectors * self.lanes
 
 
-def strip_loop(loop: Any, done: Any, count: Any, shape: Shape, room: Room | None = None) -> Any:
+def strip_loop(loop: Any, done: Any, count: Any, shape: Shape, room: Widened | None = None) -> Any:
     """A loop over strips of a loop that runs `count` times, from iteration `done` on; None where they part."""
     number = tirx.Var(loop.loop_var.name, loop.loop_var.ty)
     body = strip(loop.body, loop.loop_var, plus(loop.min, done) + number * index(shape.width), shape, room)
     if body is None:
         return None
-    strips = simplified(quotient(minus(count, done), shape.width))
+    strips = simplified(strips_in(minus(count, done), shape.width))
     return tirx.For(number, index(0), strips, tirx.ForKind.SERIAL, body, None, loop.annotations)
 
 
@@ -83,7 +83,7 @@ def rest_loop(loop: Any, done: Any, count: Any) -> list[Any]:
     return [tirx.For(variable, index(0), rest, tirx.ForKind.SERIAL, body, None, loop.annotations)]
 
 
-def strip(body: Any, variable: Any, start: Any, shape: Shape, room: Room | None = None, skipped: Any = None) -> Any:
+def strip(body: Any, variable: Any, start: Any, shape: Shape, room: Widened | None = None, skipped: Any = None) -> Any:
     """`body` for all iterations ``variable = start + …`` of one strip together; None where they part.
 
     `room` has buffers that the iterations share so far, and what replaces them: with one more dimension of their own.

@@ -1,184 +1,218 @@
-"""The CPU's loops for elementwise work that reads across memory: squares that are turned round in registers.
+"""In-register transposes: loops that read across the direction in which they write, in square tiles.
 
-Takes an elementwise nest whose results lie along one axis while an operand lies along another. Gives statements, or
-None where a side of the square would be too short, or where a condition guards what is read::
+`transposed_loops` takes an elementwise nest whose results are contiguous along one axis while an operand is along
+another. It gives statements, or None where a side of the square would be too short, or a condition guards a load::
 
-    parallel stretches of the operand's axis:  for squares down the results' axis:  for squares of the stretch:
+    parallel chunks of the operand's axis:  for squares down the results' axis:  for squares of the chunk:
         n vectors along the operand's axis;  log n rounds of shuffles;  n vectors along the results'
 
-Each line of memory is read and written as a whole, so that it does not matter where in a cache it goes.
+`Square` is one such tile, of loops with static sizes and of those with dynamic ones (`loops.transposes`). Cache lines
+are read and written as a whole, so that the number of sets of a cache does not matter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.nest import FlatAccess, Nest, NestAxis
+from mlirtri.lowering.schedule.cpu.common.nest import FlatAccess, FlatNest, NestAxis
 from mlirtri.lowering.schedule.cpu.common.parallel import Outer, outer_loops
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, strip
-from mlirtri.lowering.schedule.cpu.common.vector_stores import vector_store
 from mlirtri.lowering.tir.blocks import PartedLanesError
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence, substituted
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_equal, structural_map, structural_walk, tirx
+from mlirtri.lowering.tir.tiles import in_lanes, ramp
+from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
+    Stmt,
+    TensorLoad,
+    Var,
+    ir,
+    structural_equal,
+    structural_map,
+    structural_walk,
+    tirx,
+)
 
-STRETCH = 2
-"""Squares side by side: neighbouring lines of each row of the operand are read soon after each other."""
+SQUARES_ABREAST = 2
+"""Squares of a chunk: neighbouring cache lines of each row of the operand are read soon after each other."""
 SHORTEST = 4
+"""Elements on a side of the smallest square."""
 MOST_OPERANDS = 2
-"""Operands that are turned round: each has its square of registers."""
-KINDS = ("float16", "float32", "float64", "int16", "int32", "int64", "uint16", "uint32", "uint64")
+"""Operands that are transposed: each takes a square of registers."""
+DTYPES = ("float16", "float32", "float64", "int16", "int32", "int64", "uint16", "uint32", "uint64")
+"""Dtypes whose vectors TVM can shuffle."""
 
 
 @dataclass(frozen=True)
-class _Turn:
-    """What is turned round, and how."""
+class Square:
+    """A tile of iterations of two loops: stores are contiguous along `axis`, `loads` along `across`."""
 
-    nest: Nest
-    axis: NestAxis
-    """Along which the results are neighbours."""
-    across: NestAxis
-    """Along which the operands are."""
-    loads: Sequence[FlatAccess]
+    body: Stmt
+    axis: Var
+    across: Var
+    loads: Sequence[TensorLoad]
+    """The different loads to transpose."""
     side: int
 
+    def statements(self, start: Expr, across: Expr) -> Stmt | None:
+        """Return the tile from iterations `start` and `across` on; None where lanes of a vector branch differently."""
+        statements: list[Stmt] = []
+        columns = [self._transposed(load, start, across, statements) for load in self.loads]
+        elements = [new_buffer("turned", str(load.source.dtype), 1) for load in self.loads]
 
-def turned(nest: Nest, axis: NestAxis, across: NestAxis, lanes: int, target: Target, *, may_repeat: bool) -> Any:
-    """The statements of the nest; None where it is not fit for squares."""
-    side = min(lanes, _power_below(axis.extent), _power_below(across.extent))
-    loads = _crossing_loads(nest, axis, across)
-    if side < SHORTEST or not loads or len(loads) > MOST_OPERANDS or has_conditions(nest.body):
-        return None
-    if not may_repeat and (axis.extent % side or across.extent % side):
-        return None
-    turn = _Turn(nest, axis, across, loads, side)
-    outer = [each for each in nest.axes if each is not axis and each is not across]
-    squares = -(-across.extent // side)
-    made = []
-    for first, count, inside in (
-        (0, squares // STRETCH, STRETCH),
-        (squares // STRETCH * STRETCH, 1, squares % STRETCH),
-    ):
-        if count and inside:
-            number = tirx.Var("stretch", "int64")
-            body = _stretch(turn, plus(number * index(inside), index(first)), inside)
-            points = nest.points // squares * count * inside
-            made.append(outer_loops(Outer([*outer, NestAxis(number, count, False)], points), fresh(body), target))
-    return sequence(*made)
+        def replaced(node: TensorLoad) -> Expr:
+            for load, element in zip(self.loads, elements, strict=True):
+                if structural_equal(node, load):
+                    return tirx.BufferLoad(element, [index(0)])
+            return node
 
+        body = structural_map(self.body, (TensorLoad, replaced), order="post")
+        for at in range(self.side):
+            widened = {each: new_buffer(each.name, str(each.dtype), 1, self.side) for each in elements}
+            for buffer, vectors in zip(widened.values(), columns, strict=True):
+                store = tirx.BufferStore(buffer, vectors[at], [index(0), ramp(index(0), self.side)])
+                statements += [tirx.AllocBuffer(buffer), store]
+            column = substituted(body, self.across, plus(across, index(at)))
+            vector = strip(column, self.axis, start, Shape(1, self.side), widened)
+            if vector is None:
+                return None
+            statements.append(vector)
+        return sequence(*statements)
 
-def _power_below(extent: int) -> int:
-    return 1 << (extent.bit_length() - 1)
+    def _transposed(self, load: TensorLoad, start: Expr, across: Expr, statements: list[Stmt]) -> list[Expr]:
+        def element(row: int, lane: Expr) -> Expr:
+            along = substituted(load, self.axis, plus(start, index(row)))
+            return substituted(along, self.across, across + lane)
 
-
-def has_conditions(body: Any) -> bool:
-    """Whether a branch guards anything of a statement."""
-    found: list[Any] = []
-
-    def call(node: Any) -> None:
-        if str(getattr(node.op, "name", "")).endswith("if_then_else"):
-            found.append(node)
-
-    structural_walk(body, [(ir.Call, call), (tirx.IfThenElse, found.append)], order="pre")
-    return bool(found)
+        return load_transposed(element, str(load.source.dtype), self.side, statements)
 
 
-def _crossing_loads(nest: Nest, axis: NestAxis, across: NestAxis) -> list[FlatAccess]:
-    """The different loads to turn round; none where one is not along the axis that it should be along."""
-    found: list[FlatAccess] = []
-    for each in nest.operands:
-        if each.step(axis.variable) in (0, 1):
-            continue
-        if each.step(axis.variable) is None or each.step(across.variable) != 1 or str(each.buffer.dtype) not in KINDS:
-            return []
-        if not any(each.buffer.same_as(other.buffer) and structural_equal(each.place, other.place) for other in found):
-            found.append(each)
-    return found
+def load_transposed(element: Callable[[int, Expr], Expr], dtype: str, side: int, statements: list[Stmt]) -> list[Expr]:
+    """Return the columns of a square as vectors; what loads and transposes its rows is appended to `statements`.
+
+    ``element(row, lane)`` is the element of the operand in a row and lane of the square; lanes are contiguous.
+    """
+    rows = []
+    for row in range(side):
+        vector = new_buffer("row", dtype, side)
+
+        def stored(lane: Expr, row: int = row, vector: Var = vector) -> Stmt:
+            return tirx.BufferStore(vector, element(row, lane), [lane])
+
+        statements += [tirx.AllocBuffer(vector), in_lanes(side, stored)]
+        rows.append(tirx.BufferLoad(vector, [ramp(index(0), side)]))
+    return _transposed(rows, statements)
 
 
-def _stretch(turn: _Turn, first: Any, count: int) -> Any:
-    """`count` squares from number `first` on along the operands, all the way along the results."""
-    down, right = tirx.Var(turn.axis.variable.name, "int64"), tirx.Var(turn.across.variable.name, "int64")
-    named: list[Any] = []
-    start, across = _start(turn, turn.axis, down, named), _start(turn, turn.across, first + right, named)
-    body = sequence(*named, _square(turn, start, across))
-    if count > 1:
-        body = tirx.For(right, index(0), index(count), tirx.ForKind.SERIAL, body)
-    else:
-        body = substituted(body, right, index(0))
-    squares = -(-turn.axis.extent // turn.side)
-    return tirx.For(down, index(0), index(squares), tirx.ForKind.SERIAL, body)
-
-
-def _start(turn: _Turn, axis: NestAxis, number: Any, named: list[Any]) -> Any:
-    """Where a square begins; the last one may begin in the one before it."""
-    start = number * index(turn.side)
-    if not axis.extent % turn.side:
-        return start
-    # By its name TVM knows of a smaller number only how large it may be: what it needs to tell the indices apart.
-    variable = tirx.Var("start", "int64")
-    named.append(tirx.Bind(variable, tirx.min(start, index(axis.extent - turn.side))))
-    return variable
-
-
-def _square(turn: _Turn, start: Any, across: Any) -> Any:
-    made, rows = [], []
-    for load in turn.loads:
-        vectors = [_row(turn, load, plus(start, index(at)), across, made) for at in range(turn.side)]
-        rows.append(transposed(vectors, made))
-    privates = [new_buffer("turned", str(load.buffer.dtype), 1) for load in turn.loads]
-
-    def replaced(node: Any) -> Any:
-        for load, private in zip(turn.loads, privates, strict=True):
-            if load.buffer.same_as(node.source) and structural_equal(node.indices[0], load.place):
-                return tirx.BufferLoad(private, [index(0)])
-        return node
-
-    body = structural_map(turn.nest.body, (TensorLoad, replaced), order="post")
-    for at in range(turn.side):
-        rooms = {each: new_buffer(each.name, str(each.dtype), 1, turn.side) for each in privates}
-        for room, vectors in zip(rooms.values(), rows, strict=True):
-            place = [index(0), tirx.Ramp(index(0), index(1), turn.side)]
-            made += [tirx.AllocBuffer(room), tirx.BufferStore(room, vectors[at], place)]
-        one = substituted(body, turn.across.variable, plus(across, index(at)))
-        statement = strip(one, turn.axis.variable, start, Shape(1, turn.side), rooms)
-        if statement is None:
-            raise PartedLanesError("the elements of a vector part")
-        made.append(statement)
-    return sequence(*made)
-
-
-def _row(turn: _Turn, load: FlatAccess, at: Any, across: Any, made: list[Any]) -> Any:
-    """One vector along an operand."""
-    lane, room = tirx.Var("lane", "int64"), new_buffer("row", str(load.buffer.dtype), turn.side)
-    place = substituted(substituted(load.place, turn.axis.variable, at), turn.across.variable, across + lane)
-    store = tirx.BufferStore(room, tirx.BufferLoad(load.buffer, [place]), [lane])
-    made += [tirx.AllocBuffer(room), vector_store(store, lane, index(0), turn.side)]
-    return tirx.BufferLoad(room, [tirx.Ramp(index(0), index(1), turn.side)])
-
-
-def transposed(vectors: Sequence[Any], made: list[Any]) -> list[Any]:
-    """The columns of a square of rows: blocks off the diagonal change places, of 1 element, of 2, of 4…"""
+def _transposed(vectors: Sequence[Expr], statements: list[Stmt]) -> list[Expr]:
+    """Return the columns of a square of rows: off-diagonal blocks change sides, of 1 element, of 2, of 4…"""
     side = len(vectors)
+    dtype, lanes = str(vectors[0].ty.dtype).partition("x")[0], [ramp(index(0), side)]
 
-    dtype, everything = str(vectors[0].ty.dtype).partition("x")[0], [tirx.Ramp(index(0), index(1), side)]
-
-    def kept(value: Any) -> Any:
-        # In memory, which becomes a register: TVM's analyzers put the values of names into one another.
-        room = new_buffer("line", dtype, side)
-        made.extend([tirx.AllocBuffer(room), tirx.BufferStore(room, value, everything)])
-        return tirx.BufferLoad(room, everything)
+    def shuffled(pair: list[Expr], order: list[int]) -> Expr:
+        # In memory, which becomes a register: TVM's analyzers substitute the values of `Bind` into one another.
+        line = new_buffer("line", dtype, side)
+        value = tirx.Shuffle(pair, [index(lane) for lane in order])
+        statements.extend([tirx.AllocBuffer(line), tirx.BufferStore(line, value, lanes)])
+        return tirx.BufferLoad(line, lanes)
 
     rows, size = list(vectors), 1
     while size < side:
         for at in range(side):
             if at & size:
                 continue
-            one, other = rows[at], rows[at + size]
+            pair = [rows[at], rows[at + size]]
             low = [lane if not lane & size else side + lane - size for lane in range(side)]
-            rows[at] = kept(tirx.Shuffle([one, other], [index(each) for each in low]))
-            rows[at + size] = kept(tirx.Shuffle([one, other], [index(each + size) for each in low]))
+            rows[at] = shuffled(pair, low)
+            rows[at + size] = shuffled(pair, [lane + size for lane in low])
         size *= 2
     return rows
+
+
+def transposed_loops(
+    nest: FlatNest, axis: NestAxis, across: NestAxis, lanes: int, target: Target, *, may_repeat: bool
+) -> Stmt | None:
+    """Return the statements of the nest in squares of `axis`, along the results, and `across`, along the operands.
+
+    `may_repeat` says that an iteration may run twice, so that the last square may overlap the one before it. None where
+    the nest does not fit.
+    """
+    side = min(lanes, _power_below(axis.extent), _power_below(across.extent))
+    loads = _crossing_loads(nest, axis, across)
+    if side < SHORTEST or not loads or len(loads) > MOST_OPERANDS or has_conditions(nest.body):
+        return None
+    if not may_repeat and (axis.extent % side or across.extent % side):
+        return None
+    square = Square(nest.body, axis.variable, across.variable, loads, side)
+    outer = [other for other in nest.axes if other is not axis and other is not across]
+    squares = -(-across.extent // side)
+    whole, rest = divmod(squares, SQUARES_ABREAST)
+    statements = []
+    for first, count, abreast in ((0, whole, SQUARES_ABREAST), (whole * SQUARES_ABREAST, 1, rest)):
+        if count and abreast:
+            number = tirx.Var("stretch", "int64")
+            body = _chunk(square, axis, across, plus(number * index(abreast), index(first)), abreast)
+            points = nest.points // squares * count * abreast
+            loops = Outer([*outer, NestAxis(number, count, False)], points)
+            statements.append(outer_loops(loops, fresh(body), target))
+    return sequence(*statements)
+
+
+def _power_below(extent: int) -> int:
+    return 1 << (extent.bit_length() - 1)
+
+
+def has_conditions(body: Stmt) -> bool:
+    """Whether a statement contains a branch, as a statement or as an expression."""
+    branches: list[object] = []
+
+    def call(node: Expr) -> None:
+        if str(getattr(node.op, "name", "")).endswith("if_then_else"):
+            branches.append(node)
+
+    structural_walk(body, [(ir.Call, call), (tirx.IfThenElse, branches.append)], order="pre")
+    return bool(branches)
+
+
+def _crossing_loads(nest: FlatNest, axis: NestAxis, across: NestAxis) -> list[TensorLoad]:
+    """Return the different loads to transpose; none where one is contiguous along neither axis."""
+    crossing: list[FlatAccess] = []
+    for access in nest.operands:
+        step = access.step(axis.variable)
+        if step in (0, 1):
+            continue
+        if step is None or access.step(across.variable) != 1 or str(access.buffer.dtype) not in DTYPES:
+            return []
+        if not any(
+            access.buffer.same_as(other.buffer) and structural_equal(access.place, other.place) for other in crossing
+        ):
+            crossing.append(access)
+    return [tirx.BufferLoad(access.buffer, [access.place]) for access in crossing]
+
+
+def _chunk(square: Square, axis: NestAxis, across: NestAxis, first: Expr, count: int) -> Stmt:
+    """Return `count` squares abreast, from number `first` on across, all the way along the results."""
+    down, right = tirx.Var(axis.variable.name, "int64"), tirx.Var(across.variable.name, "int64")
+    names: list[Stmt] = []
+    starts = _start(axis, down, square.side, names), _start(across, first + right, square.side, names)
+    tile = square.statements(*starts)
+    if tile is None:
+        raise PartedLanesError("the elements of a vector part")
+    body = sequence(*names, tile)
+    if count > 1:
+        body = tirx.For(right, index(0), index(count), tirx.ForKind.SERIAL, body)
+    else:
+        body = substituted(body, right, index(0))
+    return tirx.For(down, index(0), index(-(-axis.extent // square.side)), tirx.ForKind.SERIAL, body)
+
+
+def _start(axis: NestAxis, number: Expr, side: int, names: list[Stmt]) -> Expr:
+    """Return the first iteration of a square; the last square may overlap the one before it."""
+    start = number * index(side)
+    if not axis.extent % side:
+        return start
+    # TVM knows an upper bound of a minimum only by the name it is bound to; indices cannot be simplified without.
+    variable = tirx.Var("start", "int64")
+    names.append(tirx.Bind(variable, tirx.min(start, index(axis.extent - side))))
+    return variable

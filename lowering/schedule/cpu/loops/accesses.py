@@ -19,7 +19,7 @@ _PURE = 1
 
 
 @dataclass(frozen=True)
-class Access:
+class LoopAccess:
     """One load or store. An index that is no sum of loop variables is None."""
 
     buffer: Any
@@ -30,10 +30,10 @@ class Access:
 
 
 @dataclass
-class Accesses:
+class LoopAccesses:
     """All that a statement touches."""
 
-    found: list[Access] = field(default_factory=list)
+    found: list[LoopAccess] = field(default_factory=list)
     private: set[Any] = field(default_factory=set)
     """Buffers that are allocated inside the statement, so that each run of it has its own."""
     is_opaque: bool = False
@@ -42,12 +42,12 @@ class Accesses:
     """Whether a function such as `exp` is called."""
 
     @property
-    def shared(self) -> list[Access]:
+    def shared(self) -> list[LoopAccess]:
         """The accesses to what exists outside of the statement."""
         return [each for each in self.found if each.buffer not in self.private]
 
 
-def accesses_of(statement: Any, known: Mapping[Hashable, Linear] | None = None) -> Accesses:
+def accesses_of(statement: Any, known: Mapping[Hashable, Linear] | None = None) -> LoopAccesses:
     """The accesses of a statement; `known` gives linear forms of variables that are bound outside."""
     reader = _Reader(dict(known or {}), statement)
     reader.visit(statement, ())
@@ -62,7 +62,7 @@ class _Reader:
         self.inner: set[Any] = set()
         """Variables that are bound inside to what is no linear form: unknown, and different in every iteration."""
         self.depth = 0
-        self.result = Accesses()
+        self.result = LoopAccesses()
 
     def visit(self, statement: Any, loops: tuple[LoopRange, ...]) -> None:
         rule = _RULES.get(type(statement))
@@ -161,7 +161,7 @@ class _Reader:
 
     def note(self, buffer: Any, indices: Any, loops: tuple[LoopRange, ...], *, is_store: bool) -> None:
         forms = tuple(self._usable(linear(index, self.known)) for index in indices)
-        self.result.found.append(Access(buffer, forms, is_store, loops))
+        self.result.found.append(LoopAccess(buffer, forms, is_store, loops))
 
     def _usable(self, form: Linear | None) -> Linear | None:
         return None if form is None or any(each in self.inner for each in form.terms) else form

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.loops.accesses import Access, Accesses, accesses_of
+from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, LoopAccesses, accesses_of
 from mlirtri.lowering.tir.linear_forms import Linear, LoopRange, least, range_of, variable
 from mlirtri.lowering.toolchain.tvm_attributes import PARALLEL
 
@@ -31,11 +31,11 @@ def is_parallel(loop: Any, around: Sequence[LoopRange] = (), known: Known | None
     return are_independent(accesses_of(loop.body, known), range_of(loop, known or {}), around)
 
 
-def are_independent(accesses: Accesses, loop: LoopRange, around: Sequence[LoopRange]) -> bool:
+def are_independent(accesses: LoopAccesses, loop: LoopRange, around: Sequence[LoopRange]) -> bool:
     """Whether statements with these accesses may run in any order for the values of `loop`."""
     if accesses.is_opaque:
         return False
-    groups: dict[Any, list[Access]] = {}
+    groups: dict[Any, list[LoopAccess]] = {}
     for each in accesses.shared:
         groups.setdefault(each.buffer, []).append(each)
     pairs = [
@@ -47,7 +47,7 @@ def are_independent(accesses: Accesses, loop: LoopRange, around: Sequence[LoopRa
     return len(pairs) <= _MOST_PAIRS and all(are_apart(*pair, loop, around) for pair in pairs)
 
 
-def _distinct(accesses: Iterable[Access]) -> list[Access]:
+def _distinct(accesses: Iterable[LoopAccess]) -> list[LoopAccess]:
     """The accesses without those that are at the same place in the same loops."""
     found = {}
     for each in accesses:
@@ -56,12 +56,12 @@ def _distinct(accesses: Iterable[Access]) -> list[Access]:
     return list(found.values())
 
 
-def are_apart(one: Access, other: Access, loop: LoopRange, around: Sequence[LoopRange]) -> bool:
+def are_apart(one: LoopAccess, other: LoopAccess, loop: LoopRange, around: Sequence[LoopRange]) -> bool:
     """Whether two accesses never meet in different iterations of a loop."""
     return _apart_when_later(one, other, loop, around) and _apart_when_later(other, one, loop, around)
 
 
-def are_disjoint(one: Access, other: Access, around: Sequence[LoopRange]) -> bool:
+def are_disjoint(one: LoopAccess, other: LoopAccess, around: Sequence[LoopRange]) -> bool:
     """Whether two accesses never meet, in whatever iterations of the loops around and inside."""
     names = {each.variable: (_OTHER, each.variable) for each in other.loops}
     ranges = [*around, *one.loops, *(each.renamed(names) for each in other.loops)]
@@ -75,7 +75,7 @@ def _differ(one: Linear, other: Linear, ranges: Sequence[LoopRange]) -> bool:
     return any((bound := least(each, ranges)) is not None and bound > 0 for each in (distance, distance.times(-1)))
 
 
-def _apart_when_later(one: Access, later: Access, loop: LoopRange, around: Sequence[LoopRange]) -> bool:
+def _apart_when_later(one: LoopAccess, later: LoopAccess, loop: LoopRange, around: Sequence[LoopRange]) -> bool:
     """Whether `one` in some iteration never meets `later` in any later iteration."""
     here = variable(loop.variable)
     there = (here + variable(_GAP)).plus(1)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.loops.accesses import Access, Accesses, accesses_of, is_cell
+from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, LoopAccesses, accesses_of, is_cell
 from mlirtri.lowering.schedule.cpu.loops.dependence import are_apart
 from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
 from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, fit_of
@@ -27,7 +27,7 @@ from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, s
 
 Ranges = tuple[LoopRange, ...]
 MOST_ACCESSES = 64
-"""Accesses of a loop that is still fused: larger bodies run out of registers."""
+"""LoopAccesses of a loop that is still fused: larger bodies run out of registers."""
 
 
 def fused(statement: Any, around: Ranges = ()) -> Any:
@@ -84,7 +84,7 @@ def _difference(x: Any, y: Any) -> Any:
     return index(0) if structural_equal(x, y) else x - y
 
 
-def _conflicts(one: Accesses, other: Accesses) -> Iterable[tuple[Access, Access]]:
+def _conflicts(one: LoopAccesses, other: LoopAccesses) -> Iterable[tuple[LoopAccess, LoopAccess]]:
     """Pairs of accesses to the same array of which one is a store, the store first."""
     for mine in one.shared:
         for yours in other.shared:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.loops.accesses import Access, accesses_of, is_cell
+from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, accesses_of, is_cell
 from mlirtri.lowering.schedule.cpu.loops.dependence import are_disjoint, is_parallel
 from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
@@ -113,7 +113,7 @@ def _sums_up(loop: Any, body: Any) -> bool:
     return bool(stores) and not accesses.is_opaque and all(_stays(each, loop.loop_var) for each in stores)
 
 
-def _stays(access: Access, variable: Any) -> bool:
+def _stays(access: LoopAccess, variable: Any) -> bool:
     moving = (variable, *(each.variable for each in access.loops))
     return all(form is not None and not any(form.factor(each) for each in moving) for form in access.indices)
 
@@ -138,7 +138,7 @@ def in_cells(loop: Any, around: Ranges) -> Any:
     return tirx.IfThenElse(tirx.GT(loop.extent, index(0)), inside, None)
 
 
-def _fixed_stores(loop: Any, accesses: Sequence[Access], around: Ranges) -> Iterator[Any]:
+def _fixed_stores(loop: Any, accesses: Sequence[LoopAccess], around: Ranges) -> Iterator[Any]:
     """The stores to one place that the loop does not move, and that nothing else in it touches."""
     statements = loop.body.seq if isinstance(loop.body, tirx.SeqStmt) else [loop.body]
     stores = [each for each in statements if isinstance(each, tirx.BufferStore) and not is_cell(each.buffer)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, rest_loop, strip_loop
-from mlirtri.lowering.schedule.cpu.loops.accesses import Accesses, accesses_of, is_cell
+from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccesses, accesses_of, is_cell
 from mlirtri.lowering.tir.statements import depends_on, fresh, index, new_buffer, plus, sequence, whole
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
 
@@ -49,7 +49,7 @@ def sums_of(loop: Any) -> list[Sum] | None:
     return found if _are_apart(statements, cells) else None
 
 
-def _is_only_cells(accesses: Accesses) -> bool:
+def _is_only_cells(accesses: LoopAccesses) -> bool:
     return all(is_cell(each.buffer) for each in accesses.shared if each.is_store)
 
 

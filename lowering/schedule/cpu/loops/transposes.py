@@ -1,8 +1,8 @@
-"""Loops of run-time sizes that read across the way they write: squares that are turned round in registers.
+"""In-register transposes of imperative loops: loops of run-time sizes that read across the way they write.
 
-Takes a loop of independent iterations, along which operands lie in memory, around others, along the innermost of which
-the results lie. Gives the same in squares (`cpu_transposes`), the last of which reach back into those before, and the
-sizes that have to be as long as a square for that; None for any other loop::
+Takes a loop of independent iterations, along which operands are contiguous, around others, along the innermost of which
+the results are. Gives the same loops in squares (`common.transposes.Square`), the last of which overlap those before,
+and the condition that the loops are at least as long as a square; None for any other loop::
 
     for i: for j: y[i, j] = x[j, i]   ──►   for squares along i: for squares along j:
                                                 n rows of x;  log n rounds of shuffles;  n rows of y
@@ -12,74 +12,72 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from mlirtri.lowering.schedule.cpu.common.strips import Shape, strip
 from mlirtri.lowering.schedule.cpu.common.transposes import (
-    KINDS,
+    DTYPES,
     MOST_OPERANDS,
     SHORTEST,
-    STRETCH,
+    SQUARES_ABREAST,
+    Square,
     has_conditions,
-    transposed,
 )
-from mlirtri.lowering.schedule.cpu.common.vector_stores import vector_store
-from mlirtri.lowering.schedule.cpu.loops.accesses import Access, accesses_of
+from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, accesses_of
+from mlirtri.lowering.schedule.cpu.loops.dependence import PARALLEL
 from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, lanes_of, step_of
 from mlirtri.lowering.tir.linear_forms import linear
-from mlirtri.lowering.tir.statements import depends_on, index, loads_in, minus, new_buffer, plus, sequence, substituted
-from mlirtri.lowering.toolchain.tvm_attributes import PARALLEL
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
+from mlirtri.lowering.tir.statements import depends_on, index, loads_in, minus, plus, sequence
+from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, TensorLoad, Var, structural_equal, structural_walk, tirx
 
 
 @dataclass(frozen=True)
 class Squares:
-    """A loop in squares, and when it may be run."""
+    """A loop in squares, and the condition under which it may run."""
 
-    statement: Any
-    is_enough: Any
-    """A condition on the sizes that only the run shows."""
+    statement: Stmt
+    is_enough: Expr
+    """Whether both loops, whose sizes may be dynamic, are as long as a square."""
 
 
 @dataclass(frozen=True)
-class _Turn:
-    """What is turned round."""
+class _Loops:
+    """The loops of a nest that is to be transposed, and its square."""
 
-    across: Any
-    """The loop along which the operands lie."""
-    between: Sequence[Any]
-    down: Any
-    """The loop along which the results lie."""
-    loads: Sequence[Any]
-    side: int
+    across: Stmt
+    """The loop along which the operands are contiguous."""
+    between: Sequence[Stmt]
+    down: Stmt
+    """The loop along which the results are contiguous."""
+    square: Square
 
 
-def squares_of(loop: Any) -> Squares | None:
-    """The loop in squares; None where it is not fit for them."""
-    turn = _turn_of(loop)
-    if turn is None:
+def squares_of(loop: Stmt) -> Squares | None:
+    """Return a `For` in squares; None where it is no transpose."""
+    loops = _loops_of(loop)
+    if loops is None:
         return None
-    ends = [tirx.Var(each.loop_var.name, "int64") for each in (turn.across, turn.down)]
-    body = _square(turn, *ends)
+    ends = [tirx.Var(each.loop_var.name, "int64") for each in (loops.across, loops.down)]
+    across, down = ends
+    side = loops.square.side
+    body = loops.square.statements(down, across)
     if body is None:
         return None
     block, right, number = (tirx.Var(name, "int64") for name in ("block", "right", "number"))
     body = sequence(
-        _last_in(turn.across, ends[0], block * index(STRETCH) + right, turn.side),
-        _last_in(turn.down, ends[1], number, turn.side),
+        _last_in(loops.across, across, block * index(SQUARES_ABREAST) + right, side),
+        _last_in(loops.down, down, number, side),
         body,
     )
-    body = tirx.For(right, index(0), index(STRETCH), tirx.ForKind.SERIAL, body)
-    body = tirx.For(number, index(0), _strips(turn.down, turn.side), tirx.ForKind.SERIAL, body)
-    for each in reversed(turn.between):
-        body = tirx.For(each.loop_var, each.min, each.extent, tirx.ForKind.SERIAL, body, None, each.annotations)
-    width = turn.side * STRETCH
-    body = tirx.For(block, index(0), _strips(turn.across, width), tirx.ForKind.SERIAL, body, None, loop.annotations)
-    long = [tirx.GE(each.extent, index(turn.side)) for each in (turn.across, turn.down)]
-    return Squares(body, tirx.And(*long))
+    body = tirx.For(right, index(0), index(SQUARES_ABREAST), tirx.ForKind.SERIAL, body)
+    body = tirx.For(number, index(0), _tiles_of(loops.down, side), tirx.ForKind.SERIAL, body)
+    for outer in reversed(loops.between):
+        body = tirx.For(outer.loop_var, outer.min, outer.extent, tirx.ForKind.SERIAL, body, None, outer.annotations)
+    blocks = _tiles_of(loops.across, side * SQUARES_ABREAST)
+    body = tirx.For(block, index(0), blocks, tirx.ForKind.SERIAL, body, None, loop.annotations)
+    are_long = [tirx.GE(each.extent, index(side)) for each in (loops.across, loops.down)]
+    return Squares(body, tirx.And(*are_long))
 
 
-def _turn_of(loop: Any) -> _Turn | None:
+def _loops_of(loop: Stmt) -> _Loops | None:
     chain = [loop]
     while isinstance(chain[-1].body, tirx.For):
         chain.append(chain[-1].body)
@@ -92,18 +90,20 @@ def _turn_of(loop: Any) -> _Turn | None:
     for each in (loop, down):
         while isinstance(each.extent, tirx.IntImm) and side > each.extent.value:
             side //= 2
-    stores = [each for each in accesses.shared if each.is_store]
-    written = [each.buffer for each in stores]
-    if side < SHORTEST or accesses.is_opaque or any(step_of(each, down.loop_var) != 1 for each in stores):
+    stores = [access for access in accesses.shared if access.is_store]
+    written = [access.buffer for access in stores]
+    if side < SHORTEST or accesses.is_opaque or any(step_of(access, down.loop_var) != 1 for access in stores):
         return None
-    # The last squares do again what those before have done.
-    if any(not each.is_store and each.buffer in written for each in accesses.shared):
+    # The last squares repeat iterations of those before.
+    if any(not access.is_store and access.buffer in written for access in accesses.shared):
         return None
     loads = _crossing_loads(down.body, accesses.private, loop.loop_var, down.loop_var)
-    return _Turn(loop, between, down, loads, side) if loads and len(loads) <= MOST_OPERANDS else None
+    if not loads or len(loads) > MOST_OPERANDS:
+        return None
+    return _Loops(loop, between, down, Square(down.body, down.loop_var, loop.loop_var, loads, side))
 
 
-def _is_plain(loop: Any, chain: Sequence[Any]) -> bool:
+def _is_plain(loop: Stmt, chain: Sequence[Stmt]) -> bool:
     """Whether a loop's iterations are independent, counted from 0, and as many for each iteration of the others."""
     is_counted = isinstance(loop.min, tirx.IntImm) and not loop.min.value and loop.step is None
     return (
@@ -111,69 +111,33 @@ def _is_plain(loop: Any, chain: Sequence[Any]) -> bool:
     )
 
 
-def _crossing_loads(body: Any, private: set[Any], across: Any, down: Any) -> list[Any]:
-    """The different loads to turn round; none where one is along neither axis, or where it is is found inside."""
-    found: list[Any] = []
-    bound: list[Any] = list(private)
+def _crossing_loads(body: Stmt, private: set[Var], across: Var, down: Var) -> list[TensorLoad]:
+    """Return the different loads to transpose; none where one is contiguous along neither loop."""
+    crossing: list[TensorLoad] = []
+    bound: list[Var] = list(private)
     structural_walk(body, (tirx.Bind, lambda node: bound.append(node.var)))
     for load in loads_in(body):
-        forms = tuple(linear(each, {}) for each in load.indices)
-        access = Access(load.source, forms, False, ())
+        forms = tuple(linear(position, {}) for position in load.indices)
+        access = LoopAccess(load.source, forms, False, ())
         if load.source in private or step_of(access, down) in (0, 1):
             continue
-        if None in forms or not forms or forms[-1].factor(across) != 1 or str(load.source.dtype) not in KINDS:
+        if None in forms or not forms or forms[-1].factor(across) != 1 or str(load.source.dtype) not in DTYPES:
             return []
-        outer = [tirx.Evaluate(each) for each in load.indices]
-        if any(form.factor(across) for form in forms[:-1]) or any(depends_on(each, bound) for each in outer):
+        indices = [tirx.Evaluate(position) for position in load.indices]
+        if any(form.factor(across) for form in forms[:-1]) or any(depends_on(each, bound) for each in indices):
             return []
-        if not any(structural_equal(load, other) for other in found):
-            found.append(load)
-    return found
+        if not any(structural_equal(load, other) for other in crossing):
+            crossing.append(load)
+    return crossing
 
 
-def _strips(loop: Any, width: int) -> Any:
-    """How many strips a loop has, the last of which may reach back."""
+def _tiles_of(loop: Stmt, width: int) -> Expr:
+    """Return the number of tiles of `width` iterations that cover a loop, the last of which may overlap."""
     if isinstance(loop.extent, tirx.IntImm):
         return index(-(-loop.extent.value // width))
     return tirx.floordiv(plus(loop.extent, index(width - 1)), index(width))
 
 
-def _last_in(loop: Any, variable: Any, number: Any, side: int) -> Any:
-    """Names the start of a square, which ends where the loop does at the latest."""
+def _last_in(loop: Stmt, variable: Var, number: Expr, side: int) -> Stmt:
+    """Return the `Bind` of the first iteration of a square, which ends where the loop does at the latest."""
     return tirx.Bind(variable, tirx.min(number * index(side), minus(loop.extent, index(side))))
-
-
-def _square(turn: _Turn, across: Any, down: Any) -> Any:
-    """One square from these places on; None where the elements of a vector part."""
-    made, rows = [], []
-    for load in turn.loads:
-        vectors = [_row(turn, load, across, plus(down, index(at)), made) for at in range(turn.side)]
-        rows.append(transposed(vectors, made))
-    privates = [new_buffer("turned", str(load.source.dtype), 1) for load in turn.loads]
-
-    def replaced(node: Any) -> Any:
-        for load, private in zip(turn.loads, privates, strict=True):
-            if structural_equal(node, load):
-                return tirx.BufferLoad(private, [index(0)])
-        return node
-
-    body = structural_map(turn.down.body, (TensorLoad, replaced), order="post")
-    for at in range(turn.side):
-        rooms = {each: new_buffer(each.name, str(each.dtype), 1, turn.side) for each in privates}
-        for room, vectors in zip(rooms.values(), rows, strict=True):
-            place = [index(0), tirx.Ramp(index(0), index(1), turn.side)]
-            made += [tirx.AllocBuffer(room), tirx.BufferStore(room, vectors[at], place)]
-        one = substituted(body, turn.across.loop_var, plus(across, index(at)))
-        statement = strip(one, turn.down.loop_var, down, Shape(1, turn.side), rooms)
-        if statement is None:
-            return None
-        made.append(statement)
-    return sequence(*made)
-
-
-def _row(turn: _Turn, load: Any, across: Any, at: Any, made: list[Any]) -> Any:
-    """One vector along an operand."""
-    lane, room = tirx.Var("lane", "int64"), new_buffer("row", str(load.source.dtype), turn.side)
-    place = substituted(substituted(load, turn.down.loop_var, at), turn.across.loop_var, across + lane)
-    made += [tirx.AllocBuffer(room), vector_store(tirx.BufferStore(room, place, [lane]), lane, index(0), turn.side)]
-    return tirx.BufferLoad(room, [tirx.Ramp(index(0), index(1), turn.side)])

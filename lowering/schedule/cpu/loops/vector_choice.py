@@ -12,7 +12,7 @@ from typing import Any
 from mlirtri.lowering.codegen.targets import vector_bits
 from mlirtri.lowering.schedule.cpu.common.parallel import worth
 from mlirtri.lowering.schedule.cpu.common.vector_stores import PARTS
-from mlirtri.lowering.schedule.cpu.loops.accesses import Access, Accesses, accesses_of
+from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, LoopAccesses, accesses_of
 from mlirtri.lowering.toolchain.tvm_attributes import PARALLEL
 from mlirtri.lowering.toolchain.tvm_names import structural_walk, tirx
 
@@ -57,13 +57,13 @@ def fit_of(loop: Any) -> Fit:
     return Fit(fitting / total if total else 0.0, stores_fit, is_known, lanes_of(accesses))
 
 
-def _is_part(access: Access) -> bool:
+def _is_part(access: LoopAccess) -> bool:
     """Whether an access is to one part of a complex number: all of a vector's are read at once, and shuffled."""
     size = access.buffer.ty.shape[-1]
     return isinstance(size, tirx.IntImm) and size.value == PARTS and not access.indices[-1].terms
 
 
-def step_of(access: Access, variable: Any) -> int | None:
+def step_of(access: LoopAccess, variable: Any) -> int | None:
     """How many elements further an access is in the next iteration; None where that is not known."""
     distance, stride = 0, 1
     for form, size in zip(reversed(access.indices), reversed(access.buffer.ty.shape), strict=True):
@@ -77,7 +77,7 @@ def step_of(access: Access, variable: Any) -> int | None:
     return distance
 
 
-def lanes_of(accesses: Accesses) -> int:
+def lanes_of(accesses: LoopAccesses) -> int:
     """Lanes of a vector of the widest element, taken as 32 bits or more; 1 where TVM has no vectors."""
     dtypes = {str(each.buffer.dtype) for each in accesses.found}
     if not dtypes or "bfloat16" in dtypes:
@@ -124,7 +124,7 @@ def shares_reads(loop: Any) -> bool:
     )
 
 
-def _moves(access: Access, variable: Any) -> bool:
+def _moves(access: LoopAccess, variable: Any) -> bool:
     """Whether an access is to another place in the next iteration, be it a known number of elements further or not."""
     return any(form is not None and form.factor(variable) for form in access.indices)
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.tile_sizes import MOST_VECTORS, lanes_for, shared
-from mlirtri.lowering.schedule.cpu.common.transposes import transposed
+from mlirtri.lowering.schedule.cpu.common.transposes import load_transposed
 from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, depends, lies_along, size_of
-from mlirtri.lowering.tir.statements import index, loads_in, new_buffer, sequence
+from mlirtri.lowering.tir.statements import index, loads_in, sequence
 from mlirtri.lowering.tir.tiles import (
     counted,
     flat,
@@ -30,7 +30,7 @@ from mlirtri.lowering.tir.tiles import (
     temporary,
     zero_of,
 )
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, tirx
+from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, TensorLoad, tirx
 
 VECTORS_TOGETHER = 8
 """Neighbouring vectors that are read one after the other: one line of memory at a time is too little for a page."""
@@ -179,22 +179,19 @@ class _VectorCopy:
         return tirx.IfThenElse(tirx.LT(vector, index(self.vectors - 1)), whole, rest)
 
     def _square(self, values: Values, batch: Any, vector: Any, inner: Axis, start: Any) -> Any:
-        made, rows, everything = [], [], ramp(index(0), self.lanes)
+        statements: list[Stmt] = []
         first = tirx.Var("first", "int64")
-        for at in range(self.lanes):
-            room = new_buffer("row", str(self.buffer.dtype), self.lanes)
-            axes = spread(self.axes, vector * index(self.lanes) + index(at))
+
+        def element(row: int, lane: Expr) -> Expr:
+            axes = spread(self.axes, vector * index(self.lanes) + index(row))
             here = {**spread(self.batch, batch), **values, **axes}
+            return replaced(self.operand, {**here, inner.variable: first + lane})
 
-            def element(lane: Any, here: Values = here, room: Any = room) -> Any:
-                return tirx.BufferStore(room, replaced(self.operand, {**here, inner.variable: first + lane}), [lane])
-
-            made += [tirx.AllocBuffer(room), in_lanes(self.lanes, element)]
-            rows.append(tirx.BufferLoad(room, [everything]))
-        for at, turned in enumerate(transposed(rows, made)):
-            place = [batch, vector, *(values[axis.variable] for axis in self.reduced[:-1]), first + index(at)]
-            made.append(tirx.BufferStore(self.buffer, turned, [*place, everything]))
-        return sequence(tirx.Bind(first, start), *made)
+        columns = load_transposed(element, str(self.buffer.dtype), self.lanes, statements)
+        for at, column in enumerate(columns):
+            target = [batch, vector, *(values[axis.variable] for axis in self.reduced[:-1]), first + index(at)]
+            statements.append(tirx.BufferStore(self.buffer, column, [*target, ramp(index(0), self.lanes)]))
+        return sequence(tirx.Bind(first, start), *statements)
 
     def _vector(self, values: Values, batch: Any, vector: Any) -> Any:
         place = [batch, vector, *(values[axis.variable] for axis in self.reduced)]

@@ -1,6 +1,6 @@
 """What a reduction adds up in, and how two partial results become one.
 
-Takes a `Nest` with reduction axes. Gives its `Accumulators`: cells in place of the elements that it adds to, neutral
+Takes a `FlatNest` with reduction axes. Gives its `Accumulators`: cells for the elements that it adds to, neutral
 values to start partial results from, and the step that combines two of them. Float sums are reassociated, as BLAS and
 NumPy do it; extrema keep a NaN; of equal extrema the first one's position counts. Gives None for a reduction that has
 an order, or that is none of these.
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.common.nest import Nest
+from mlirtri.lowering.schedule.cpu.common.nest import FlatNest
 from mlirtri.lowering.schedule.cpu.nests.cells import INT32_MAX, cell_dtype, on_cells, result_of, stored_at_once
 from mlirtri.lowering.tir.statements import depends_on, new_buffer, sequence
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, structural_walk, tirx
@@ -55,7 +55,7 @@ class Accumulators:
         return [tirx.AllocBuffer(cell) for cell in self.cells.values()]
 
 
-def accumulators_of(nest: Nest) -> Accumulators | None:
+def accumulators_of(nest: FlatNest) -> Accumulators | None:
     """The accumulators of a nest; None where its results are not each at one place while the reduction runs."""
     places: dict[Any, Any] = {}
     reduced = [axis.variable for axis in nest.reduced]
@@ -85,14 +85,14 @@ def loads_of(expression: Any) -> list[Any]:
     return found
 
 
-def _narrow_indices(nest: Nest, written: list[Any]) -> list[Any]:
+def _narrow_indices(nest: FlatNest, written: list[Any]) -> list[Any]:
     """The results that are positions, int64 beside the extremum, and fit into 32 bits."""
     if len(written) != 2 or any(axis.extent > INT32_MAX for axis in nest.axes) or len(nest.reduced) != 1:
         return []
     return [written[1]] if str(written[1].dtype) == "int64" else []
 
 
-def _associative(nest: Nest, cells: Mapping[Any, Any], step: Any, start: Any) -> tuple[Any, Any]:
+def _associative(nest: FlatNest, cells: Mapping[Any, Any], step: Any, start: Any) -> tuple[Any, Any]:
     if len(cells) == 1 and isinstance(step, tirx.BufferStore):
         [cell] = cells.values()
         return _single(step.value, cell)
@@ -241,7 +241,7 @@ def _with(value: Any, loads: Mapping[Any, Any], term: Any = None, other: Any = N
 # --- positions of extrema --------------------------------------------------------------------------------------------
 
 
-def _position(nest: Nest, cells: list[Any], step: Any, start: Any) -> tuple[Any, Any]:
+def _position(nest: FlatNest, cells: list[Any], step: Any, start: Any) -> tuple[Any, Any]:
     """An extremum and where it is: the larger one of two, of equal ones the one that comes first."""
     values, starts, [best, place] = final_values(step), final_values(start), cells
     if values is None or starts is None or len(nest.reduced) != 1 or set(values) != set(cells):

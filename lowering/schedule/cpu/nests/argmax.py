@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.common.nest import Nest, NestAxis
+from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, NestAxis
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, strip
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators
 from mlirtri.lowering.schedule.cpu.nests.argmax_kinds import Extremum, extremum_of, lowest
@@ -30,7 +30,7 @@ PAIR = 2
 """Vectors that one comparison looks for NaN in."""
 
 
-def position_row(nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: int) -> Any:
+def position_row(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int) -> Any:
     """The cells of one result: set, with the extremum and its position of all terms, and stored; or None."""
     if len(accumulators.cells) != 2 or [row] != list(nest.reduced):
         return None

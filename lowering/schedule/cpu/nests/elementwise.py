@@ -1,6 +1,6 @@
 """The CPU's loops for elementwise work: rows in parallel, neighbours in memory as vectors, up to the last one.
 
-Takes a `Nest` without reduction axes. Gives statements, or None where its results are no neighbours along any axis.
+Takes a `FlatNest` without reduction axes. Gives statements, or None where its results are no neighbours along any axis.
 What differs between the borders and the middle of an array (padding, concatenation) is one loop for each part, without
 a condition inside.
 """
@@ -14,10 +14,10 @@ from typing import Any
 
 from mlirtri.lowering.codegen.targets import vector_bits
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.nest import Nest, NestAxis, lanes_of
+from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, NestAxis, lanes_of
 from mlirtri.lowering.schedule.cpu.common.parallel import Outer, outer_loops
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, strip
-from mlirtri.lowering.schedule.cpu.common.transposes import turned
+from mlirtri.lowering.schedule.cpu.common.transposes import transposed_loops
 from mlirtri.lowering.schedule.cpu.nests.interleaves import interleaved, mixed_axes
 from mlirtri.lowering.schedule.cpu.nests.ranges import parts_of, within
 from mlirtri.lowering.tir.blocks import PartedLanesError
@@ -33,7 +33,7 @@ _WIDENING = (tirx.Cast, ir.Call, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMo
 """Expressions with values of another width, and what a CPU has no vectors of bytes for."""
 
 
-def element_loops(nest: Nest, target: Target) -> Any:
+def element_loops(nest: FlatNest, target: Target) -> Any:
     """The statements of an elementwise nest; None where no axis is fit for vectors."""
     if not nest.axes:
         return fresh(nest.body)
@@ -45,7 +45,7 @@ def element_loops(nest: Nest, target: Target) -> Any:
         return None
     across = _crossing_axis(nest, axis)
     if across is not None and len(parts_of(nest.body, axis.variable, axis.extent)) == 1:
-        made = turned(nest, axis, across, lanes, target, may_repeat=_may_repeat(nest))
+        made = transposed_loops(nest, axis, across, lanes, target, may_repeat=_may_repeat(nest))
         return _crossing(nest, axis, across, lanes, target) if made is None else made
     made = []
     for part in _regions(nest, [each for each in nest.axes if each is not axis]):
@@ -53,7 +53,7 @@ def element_loops(nest: Nest, target: Target) -> Any:
     return sequence(*made)
 
 
-def _lanes(nest: Nest) -> int:
+def _lanes(nest: FlatNest) -> int:
     """Vector lanes: a register of the widest element, taken as 32 bits unless narrow integers stay what they are."""
     lanes = lanes_of(nest, nest.flat)
     if not all(str(each.dtype).startswith(("int", "uint")) for each in nest.flat):
@@ -64,7 +64,7 @@ def _lanes(nest: Nest) -> int:
     return lanes if widening or not nest.vectorizes else vector_bits() // bits
 
 
-def _regions(nest: Nest, axes: Sequence[NestAxis]) -> list[Nest]:
+def _regions(nest: FlatNest, axes: Sequence[NestAxis]) -> list[FlatNest]:
     """The nest in parts in which no condition on `axes` changes, each counting from 0."""
     if not axes:
         return [nest]
@@ -83,7 +83,7 @@ def _regions(nest: Nest, axes: Sequence[NestAxis]) -> list[Nest]:
     return found
 
 
-def _vector_axis(nest: Nest) -> NestAxis | None:
+def _vector_axis(nest: FlatNest) -> NestAxis | None:
     for axis in reversed(nest.axes):
         steps = [each.step(axis.variable) for each in nest.accesses if each.is_store]
         if axis.extent >= FEW_LANES and all(step == 1 for step in steps):
@@ -93,7 +93,7 @@ def _vector_axis(nest: Nest) -> NestAxis | None:
     return None
 
 
-def _crossing_axis(nest: Nest, axis: NestAxis) -> NestAxis | None:
+def _crossing_axis(nest: FlatNest, axis: NestAxis) -> NestAxis | None:
     """The axis along which what is read runs through memory, where it does not along that of the results."""
     for each in nest.operands:
         if each.step(axis.variable) not in (0, 1, None):
@@ -101,7 +101,7 @@ def _crossing_axis(nest: Nest, axis: NestAxis) -> NestAxis | None:
     return None
 
 
-def _crossing(nest: Nest, axis: NestAxis, across: NestAxis, lanes: int, target: Target) -> Any:
+def _crossing(nest: FlatNest, axis: NestAxis, across: NestAxis, lanes: int, target: Target) -> Any:
     """A transpose: for a vector of columns a few rows together, so that each line of memory that is read is used up."""
     outer = [each for each in nest.axes if each is not axis and each is not across]
     whole, rest = divmod(across.extent, CROSSED_ROWS)
@@ -119,7 +119,7 @@ def _crossing(nest: Nest, axis: NestAxis, across: NestAxis, lanes: int, target: 
     return sequence(*made)
 
 
-def _region(nest: Nest, axis: NestAxis, lanes: int, target: Target) -> list[Any]:
+def _region(nest: FlatNest, axis: NestAxis, lanes: int, target: Target) -> list[Any]:
     """All rows, each along one axis; where there are few and long ones, each in chunks."""
     rows = [each for each in nest.axes if each is not axis]
     count, chunk = prod(each.extent for each in rows), CHUNK * lanes
@@ -137,13 +137,13 @@ def _region(nest: Nest, axis: NestAxis, lanes: int, target: Target) -> list[Any]
     return made
 
 
-def _along(nest: Nest, axis: NestAxis, part: tuple[int, int], lanes: int) -> Any:
+def _along(nest: FlatNest, axis: NestAxis, part: tuple[int, int], lanes: int) -> Any:
     """One part of a row, in which no condition changes."""
     first, last = part
     return vectors(nest, within(nest.body, axis.variable, first, last), axis, index(first), last - first, lanes)
 
 
-def vectors(nest: Nest, body: Any, axis: NestAxis, start: Any, extent: int, lanes: int) -> Any:
+def vectors(nest: FlatNest, body: Any, axis: NestAxis, start: Any, extent: int, lanes: int) -> Any:
     """`extent` iterations of an axis from `start` on as vectors, the last ones as fewer lanes, or once more."""
     whole, rest = divmod(extent, lanes)
     made = []
@@ -173,7 +173,7 @@ def _vector(body: Any, axis: NestAxis, start: Any, lanes: int) -> Any:
     return made
 
 
-def _may_repeat(nest: Nest) -> bool:
+def _may_repeat(nest: FlatNest) -> bool:
     """Whether an iteration may run twice: nothing that it reads is, or may be, where it writes."""
     written = nest.written
     if any(buffer in nest.inner for buffer in written):

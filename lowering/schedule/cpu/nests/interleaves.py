@@ -1,6 +1,6 @@
 """The CPU's loops for elementwise work whose neighbours in memory come from several places, and are of one kind each.
 
-Takes a `Nest` without reduction axes, whose innermost axis of the results is short and whose next one is that many
+Takes a `FlatNest` without reduction axes, whose innermost axis of the results is short and whose next one is that many
 elements apart: what transposed convolutions put together of their phases, images of pixels shuffled. Gives statements,
 or None for any other. Each place along the short axis is a vector along the next one, and these are mixed::
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.nest import Nest, NestAxis
+from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, NestAxis
 from mlirtri.lowering.schedule.cpu.common.parallel import Outer, outer_loops
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, strip
 from mlirtri.lowering.schedule.cpu.nests.ranges import parts_of, within
@@ -29,7 +29,7 @@ DTYPES = ("float64", "float32", "int64", "int32")
 """Of results: registers hold their vectors as memory does."""
 
 
-def mixed_axes(nest: Nest) -> tuple[NestAxis, NestAxis] | None:
+def mixed_axes(nest: FlatNest) -> tuple[NestAxis, NestAxis] | None:
     """The short axis and the one along which vectors go; None where results do not lie so."""
     stores = [each for each in nest.accesses if each.is_store]
     if len(stores) != 1 or not nest.vectorizes or str(stores[0].buffer.dtype) not in DTYPES:
@@ -47,7 +47,7 @@ def mixed_axes(nest: Nest) -> tuple[NestAxis, NestAxis] | None:
     return (short, along) if are_whole and all(each.step(along.variable) in (0, 1) for each in nest.operands) else None
 
 
-def interleaved(nest: Nest, axes: tuple[NestAxis, NestAxis], lanes: int, target: Target) -> Any:
+def interleaved(nest: FlatNest, axes: tuple[NestAxis, NestAxis], lanes: int, target: Target) -> Any:
     """The statements of a nest in which no condition changes but along the short axis."""
     short, along = axes
     while lanes > along.extent:
@@ -66,7 +66,7 @@ def interleaved(nest: Nest, axes: tuple[NestAxis, NestAxis], lanes: int, target:
     return outer_loops(Outer(outer, nest.points), sequence(*made), target)
 
 
-def _mixed(nest: Nest, short: NestAxis, along: NestAxis, start: Any, lanes: int) -> Any:
+def _mixed(nest: FlatNest, short: NestAxis, along: NestAxis, start: Any, lanes: int) -> Any:
     """All results of so many neighbours along the longer axis."""
     [store] = [each for each in nest.accesses if each.is_store]
     cell = new_buffer(f"{store.buffer.name}_part", str(store.buffer.dtype), 1)

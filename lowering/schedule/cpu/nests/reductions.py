@@ -1,6 +1,6 @@
 """The CPU's loops for one reduction: vectors of results that lie side by side, or vectors of partial results.
 
-Takes a `Nest` with reduction axes. Gives statements, or None where neither form fits.
+Takes a `FlatNest` with reduction axes. Gives statements, or None where neither form fits.
 
     columns: out[j] = sum over k of x[k, j]        parallel strips of j; vectors of results in registers, k around them
     rows:    out[i] = sum over k of x[i, k]        parallel i; four vectors of partial results, which are then combined
@@ -15,9 +15,9 @@ from typing import Any
 
 from mlirtri.lowering.codegen.targets import vector_bits, vector_registers
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.nest import Nest, NestAxis, lanes_of
+from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, NestAxis, lanes_of
 from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_POINTS, Outer, outer_loops, worth
-from mlirtri.lowering.schedule.cpu.common.strips import Room, Shape, strip
+from mlirtri.lowering.schedule.cpu.common.strips import Shape, Widened, strip
 from mlirtri.lowering.schedule.cpu.common.vector_stores import vector_store
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, accumulators_of
 from mlirtri.lowering.schedule.cpu.nests.argmax import position_row
@@ -45,7 +45,7 @@ FEW_LANES = 4
 """Fewer neighbours than this are left to LLVM."""
 
 
-def reduction_loops(nest: Nest, target: Target) -> Any:
+def reduction_loops(nest: FlatNest, target: Target) -> Any:
     """The statements of a reduction; None where no axis is fit for vectors, or its terms have an order."""
     accumulators = accumulators_of(nest)
     if accumulators is None:
@@ -63,7 +63,7 @@ def reduction_loops(nest: Nest, target: Target) -> Any:
     return None
 
 
-def _lanes(nest: Nest, accumulators: Accumulators) -> int:
+def _lanes(nest: FlatNest, accumulators: Accumulators) -> int:
     """Vector lanes: a register of the widest element; of 32 bits at least where one is a float."""
     buffers = [*accumulators.cells.values(), *(each.buffer for each in nest.operands)]
     if not nest.vectorizes and any(str(each.dtype) == "bfloat16" for each in accumulators.cells.values()):
@@ -77,7 +77,7 @@ def _lanes(nest: Nest, accumulators: Accumulators) -> int:
     return vector_bits() // max(8, *(int(each.dtype.bits) for each in buffers))
 
 
-def _column_axis(nest: Nest) -> NestAxis | None:
+def _column_axis(nest: FlatNest) -> NestAxis | None:
     """The spatial axis along which the results are neighbours, and what is read for them, too, or is the same."""
     for axis in reversed(nest.spatial):
         steps = [each.step(axis.variable) for each in nest.accesses if each.is_store]
@@ -87,7 +87,7 @@ def _column_axis(nest: Nest) -> NestAxis | None:
     return None
 
 
-def _row_axis(nest: Nest) -> NestAxis | None:
+def _row_axis(nest: FlatNest) -> NestAxis | None:
     """The reduction axis along which neighbours in memory are added up."""
     for axis in reversed(nest.reduced):
         reads = [each.step(axis.variable) for each in nest.operands]
@@ -121,7 +121,7 @@ def segments_of(extent: int, lanes: int) -> list[Segment]:
     return found
 
 
-def _columns(nest: Nest, accumulators: Accumulators, column: NestAxis, lanes: int, target: Target) -> Any:
+def _columns(nest: FlatNest, accumulators: Accumulators, column: NestAxis, lanes: int, target: Target) -> Any:
     if (made := _sums_of_columns(nest, accumulators, column, lanes, target)) is not None:
         return made
     wide = lanes * min(2 * SEGMENT, vector_registers() // 2)
@@ -141,7 +141,7 @@ def _columns(nest: Nest, accumulators: Accumulators, column: NestAxis, lanes: in
 
 
 def _last_columns(
-    nest: Nest, accumulators: Accumulators, column: NestAxis, rest: int, lanes: int, target: Target
+    nest: FlatNest, accumulators: Accumulators, column: NestAxis, rest: int, lanes: int, target: Target
 ) -> Any:
     """So many columns at the end; fewer than a vector start earlier, in what is done already."""
     start = column.extent - max(rest, min(lanes, column.extent))
@@ -151,7 +151,7 @@ def _last_columns(
     return outer_loops(Outer(outer, nest.points * rest // column.extent), last_strip, target)
 
 
-def _sums_of_columns(nest: Nest, accumulators: Accumulators, column: NestAxis, lanes: int, target: Target) -> Any:
+def _sums_of_columns(nest: FlatNest, accumulators: Accumulators, column: NestAxis, lanes: int, target: Target) -> Any:
     """Long sums of fp32, most of whose additions are of fp32; None for others."""
     if column.extent < 2 * lanes or nest.reduced[-1].extent < LEAST or not nest.vectorizes:
         return None
@@ -175,7 +175,7 @@ def _narrower(wide: int, lanes: int, extent: int, outside: int, target: Target) 
 
 
 def _column_strip(
-    nest: Nest, accumulators: Accumulators, column: NestAxis, start: Any, segments: Sequence[Segment]
+    nest: FlatNest, accumulators: Accumulators, column: NestAxis, start: Any, segments: Sequence[Segment]
 ) -> Any:
     """One strip: its segments' cells are set, run through the reduction together, and stored."""
     rooms = [_room(accumulators, segment.shape.width) for segment in segments]
@@ -194,7 +194,7 @@ def _column_strip(
     return sequence(*allocated, all_of(accumulators.start), body, all_of(accumulators.finish()))
 
 
-def _room(accumulators: Accumulators, width: int) -> Room:
+def _room(accumulators: Accumulators, width: int) -> Widened:
     return {cell: buffer_like(cell, [index(1), index(width)]) for cell in accumulators.cells.values()}
 
 
@@ -210,13 +210,13 @@ def around_loops(axes: Sequence[NestAxis], body: Any) -> Any:
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _rows(nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: int, target: Target) -> Any:
+def _rows(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int, target: Target) -> Any:
     if not nest.spatial and target.threads > 1 and worth(nest.points >= PARALLEL_POINTS):
         return _shared_row(nest, accumulators, row, lanes, target)
     return outer_loops(Outer(list(nest.spatial), nest.points), row_of(nest, accumulators, row, lanes), target)
 
 
-def _shared_row(nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: int, target: Target) -> Any:
+def _shared_row(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int, target: Target) -> Any:
     """One result by all threads: each adds up a part of the outermost axis; then these are added, and what is left."""
     first, *inner = nest.reduced
     unit = lanes * PARTIAL_VECTORS if first is row else 1
@@ -254,7 +254,7 @@ def _shared_row(nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: in
     )
 
 
-def row_of(nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: int) -> Any:
+def row_of(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int) -> Any:
     """The cells of one result: set, with the terms of all reduction axes added, and stored."""
     if (made := position_row(nest, accumulators, row, lanes)) is not None:
         return made
@@ -269,7 +269,7 @@ def row_of(nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: int) ->
     return sequence(*accumulators.allocated(), total, accumulators.finish())
 
 
-def _quick(nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: int) -> tuple[Any, Any] | None:
+def _quick(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int) -> tuple[Any, Any] | None:
     """A quicker way that is not for all numbers, and the condition under which it failed; None where there is none."""
     if has_blocks(row, lanes) and (term := fp32_term(nest, accumulators)) is not None:
         [cell] = accumulators.cells.values()
@@ -279,7 +279,7 @@ def _quick(nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: int) ->
 
 
 def _total(
-    nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: int, vectors: int, terms: Callable[..., Any]
+    nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int, vectors: int, terms: Callable[..., Any]
 ) -> Any:
     """All terms of one result into its cells, by way of so many vectors of partial results."""
     rooms = [_room(accumulators, lanes) for _ in range(vectors)]
@@ -306,7 +306,7 @@ def _is_quick(accumulators: Accumulators) -> bool:
 def _block_terms(term: Any) -> Callable[..., Any]:
     """What adds all terms along the row to the partial results, in blocks of fp32 as far as these go."""
 
-    def terms(accumulators: Accumulators, row: NestAxis, rooms: Sequence[Room], lanes: int) -> Any:
+    def terms(accumulators: Accumulators, row: NestAxis, rooms: Sequence[Widened], lanes: int) -> Any:
         blocks, done = add_blocks(term, row, [next(iter(each.values())) for each in rooms], lanes)
         if done == row.extent:
             return blocks
@@ -316,13 +316,13 @@ def _block_terms(term: Any) -> Callable[..., Any]:
     return terms
 
 
-def _row_terms(accumulators: Accumulators, row: NestAxis, rooms: Sequence[Room], lanes: int) -> Any:
+def _row_terms(accumulators: Accumulators, row: NestAxis, rooms: Sequence[Widened], lanes: int) -> Any:
     """All terms along the row into the partial results; of the last vector, only what is not done yet."""
     wide = lanes * len(rooms)
     whole, rest = divmod(row.extent, wide)
     step = accumulators.step
 
-    def vector(statement: Any, start: Any, room: Room) -> Any:
+    def vector(statement: Any, start: Any, room: Widened) -> Any:
         made = strip(statement, row.variable, start, Shape(1, lanes), room)
         if made is None:
             raise PartedLanesError("the row's terms part")
@@ -355,13 +355,13 @@ def _from(step: Any, condition: Any, accumulators: Accumulators) -> Any:
     return sequence(*map(masked, statements))
 
 
-def _neutral(accumulators: Accumulators, room: Room, lanes: int) -> Any:
+def _neutral(accumulators: Accumulators, room: Widened, lanes: int) -> Any:
     lane = tirx.Var("lane", "int64")
     stores = [tirx.BufferStore(room[cell], value, [index(0), lane]) for cell, value in accumulators.neutral.items()]
     return sequence(*(vector_store(store, lane, index(0), lanes) for store in stores))
 
 
-def _combined(accumulators: Accumulators, rooms: Sequence[Room], lanes: int) -> tuple[Room, Any]:
+def _combined(accumulators: Accumulators, rooms: Sequence[Widened], lanes: int) -> tuple[Widened, Any]:
     """Pairs of partial results as one, then halves of the last one, down to one element; and where that is."""
     made: list[Any] = []
     while len(rooms) > 1:
@@ -374,7 +374,7 @@ def _combined(accumulators: Accumulators, rooms: Sequence[Room], lanes: int) -> 
     return room, sequence(*made)
 
 
-def _merged(accumulators: Accumulators, one: Room, other: Room, offset: int, lanes: int, made: list[Any]) -> Room:
+def _merged(accumulators: Accumulators, one: Widened, other: Widened, offset: int, lanes: int, made: list) -> Widened:
     """A new room with the first `lanes` of `one` combined with those of `other` from `offset` on."""
     lane = tirx.Var("lane", "int64")
     own = {cell: tirx.BufferLoad(buffer, [index(0), lane]) for cell, buffer in one.items()}
@@ -387,7 +387,7 @@ def _merged(accumulators: Accumulators, one: Room, other: Room, offset: int, lan
     return room
 
 
-def _into_cells(accumulators: Accumulators, total: Room, *place: Any) -> Any:
+def _into_cells(accumulators: Accumulators, total: Widened, *place: Any) -> Any:
     """The cells, combined with one partial result."""
     own = {cell: tirx.BufferLoad(cell, [index(0)]) for cell in total}
     others = {cell: tirx.BufferLoad(buffer, list(place)) for cell, buffer in total.items()}

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.common.nest import Nest, NestAxis
+from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, NestAxis
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, strip
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, extremum_term
 from mlirtri.lowering.schedule.cpu.nests.argmax import PAIR, some_nan
@@ -26,7 +26,7 @@ VECTORS = 8
 _PLAIN = ("float32", "float64")
 
 
-def extremum_row(nest: Nest, accumulators: Accumulators, row: NestAxis, lanes: int) -> tuple[Any, Any] | None:
+def extremum_row(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int) -> tuple[Any, Any] | None:
     """Statements and condition for one result; None for what is no extremum of floats."""
     if len(accumulators.cells) != 1 or not isinstance(accumulators.step, tirx.BufferStore) or row.extent < 2 * lanes:
         return None

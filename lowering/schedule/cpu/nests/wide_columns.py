@@ -20,7 +20,7 @@ from math import prod
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.nest import Nest, NestAxis
+from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, NestAxis
 from mlirtri.lowering.schedule.cpu.common.parallel import Outer, outer_loops
 from mlirtri.lowering.schedule.cpu.common.tile_sizes import Cut
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators
@@ -41,7 +41,7 @@ LEAST = 4
 class WideColumns:
     """Writes the statements for one reduction."""
 
-    nest: Nest
+    nest: FlatNest
     accumulators: Accumulators
     column: NestAxis
     term: Any

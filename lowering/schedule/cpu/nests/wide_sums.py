@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.common.nest import Nest, NestAxis
+from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, NestAxis
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, strip
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, is_load
 from mlirtri.lowering.tir.blocks import PartedLanesError
@@ -38,7 +38,7 @@ _INFINITY = 0x7FF0000000000000
 """The bits of an infinite fp64."""
 
 
-def fp32_term(nest: Nest, accumulators: Accumulators) -> Any:
+def fp32_term(nest: FlatNest, accumulators: Accumulators) -> Any:
     """What such a sum adds, in fp32; None for any other reduction."""
     if len(accumulators.cells) != 1 or next(iter(accumulators.cells)) not in nest.narrowed:
         return None

@@ -1,6 +1,6 @@
 """The CPU's loops for sliding windows without a product of channels: pooling, depthwise convolution, stencils.
 
-Takes a `Nest` whose reduction runs over a small window, and its accumulators. Gives statements, or None for any other.
+Takes a `FlatNest` whose reduction runs over a small window, and its accumulators. Gives statements, else None.
 Vectors lie along the innermost axis of the results, and a few rows of results are done together; the window is written
 out, so that what several of these results read is loaded once. Every second element is read as two vectors, shuffled.
 
@@ -16,9 +16,9 @@ from math import prod
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.nest import Nest, NestAxis
+from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, NestAxis
 from mlirtri.lowering.schedule.cpu.common.parallel import Outer, outer_loops
-from mlirtri.lowering.schedule.cpu.common.strips import Room, Shape, strip
+from mlirtri.lowering.schedule.cpu.common.strips import Shape, Widened, strip
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, loads_of
 from mlirtri.lowering.tir.blocks import PartedLanesError
 from mlirtri.lowering.tir.linear_forms import linear
@@ -39,7 +39,7 @@ FEW_LANES = 4
 
 @dataclass(frozen=True)
 class _Window:
-    nest: Nest
+    nest: FlatNest
     accumulators: Accumulators
     column: NestAxis
     """The axis of the vectors."""
@@ -49,7 +49,7 @@ class _Window:
     """The buffers that are read at every second element."""
 
 
-def window_loops(nest: Nest, accumulators: Accumulators, lanes: int, target: Target) -> Any:
+def window_loops(nest: FlatNest, accumulators: Accumulators, lanes: int, target: Target) -> Any:
     """The statements of a reduction over a small window; None where it is none, or its results are no neighbours."""
     if not is_window(nest):
         return None
@@ -68,13 +68,13 @@ def window_loops(nest: Nest, accumulators: Accumulators, lanes: int, target: Tar
     return _loops(_Window(nest, accumulators, column, row, lanes, skipping), target)
 
 
-def is_window(nest: Nest) -> bool:
+def is_window(nest: FlatNest) -> bool:
     """Whether a reduction is over the places of a small window that slides along the results' axes."""
     taps = prod(axis.extent for axis in nest.reduced)
     return taps <= MOST_TAPS and bool(nest.spatial) and _slides(nest)
 
 
-def _slides(nest: Nest) -> bool:
+def _slides(nest: FlatNest) -> bool:
     """Whether an operand is read near each place of the result, at as many places as the window has.
 
     What is read for many results alike is an operand of a product.
@@ -149,11 +149,11 @@ def _tile(window: _Window, first_row: Any, rows: int, starts: Sequence[Any]) -> 
     return fresh(sequence(*allocated, all_of(accumulators.start), *steps, all_of(accumulators.finish())))
 
 
-def _room(accumulators: Accumulators, lanes: int) -> Room:
+def _room(accumulators: Accumulators, lanes: int) -> Widened:
     return {cell: buffer_like(cell, [index(1), index(lanes)]) for cell in accumulators.cells.values()}
 
 
-def _vector(window: _Window, statement: Any, row: Any, start: Any, room: Room) -> Any:
+def _vector(window: _Window, statement: Any, row: Any, start: Any, room: Widened) -> Any:
     if window.row is not None:
         statement = substituted(statement, window.row.variable, row)
     statement, before = _gathered(window, statement, start)
