@@ -21,13 +21,14 @@ from mlirtri.errors import (
 from mlirtri.lowering.core.interface import ConstantParameter, Interface, Leaf, RuntimeCheck, TensorParameter, like
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.external.calls import declaration_of, drop_unused
+from mlirtri.lowering.frontend import branches, calls, loops, statements  # noqa: F401 - they register their handlers
+from mlirtri.lowering.frontend.context import FunctionContext, visit_body
 from mlirtri.lowering.frontend.device_placement import Placement
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.merging import Differs, kind, packed
 from mlirtri.lowering.frontend.language.storage import Storage, View, has_memory
 from mlirtri.lowering.frontend.python_to_ast import KernelTree, span_of_node
 from mlirtri.lowering.frontend.scope import Scope
-from mlirtri.lowering.frontend.statements import FunctionVisitor
 from mlirtri.lowering.mlir.imperative import UPDATED_BY
 
 
@@ -65,8 +66,7 @@ def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Bl
         else:
             scope.locals[parameter.name] = _argument(next(arguments), parameter, len(memories))
             memories.append(scope.locals[parameter.name])
-    visitor = FunctionVisitor(builder, scope, tree.file)
-    value = visitor.run(tree.node.body)
+    value = visit_body(FunctionContext(builder, scope, tree.file), tree.node.body)
     results: list[Tensor] = []
     builder.tri.location = _return_location(tree)
     structure = _result_tree(value, builder, results, _return_span(tree))

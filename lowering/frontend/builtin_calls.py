@@ -1,131 +1,205 @@
-"""Python's own functions on numbers and arrays of run time: `len`, `abs`, `int`, `max`, `sum`…
+"""Python's own functions on values of run time (`len`, `abs`, `int`, `max`, `sum`…), and functions of kernels alone.
 
-Each takes the visitor and the call's arguments, at least one of which is known at run time only.
+A builtin is ``function(b, *arguments, **keywords)``; at least one argument is known at run time only. Functions of
+kernels alone (`static_print`, `device_print`…) are ``function(b, arguments, keywords)``.
 """
 
 from __future__ import annotations
 
 import builtins
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.bindings.locations import span_of
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import Tensor
-from mlirtri.errors import KernelTypeError
-from mlirtri.lowering.frontend.language.builder import describe
+from mlirtri.errors import KernelLinearAlgebraError, KernelTypeError, StaticAssertionError, UnsupportedSyntaxError
+from mlirtri.lowering.frontend import breakpoints
+from mlirtri.lowering.frontend.indexing import rows
+from mlirtri.lowering.frontend.language import linear_algebra
+from mlirtri.lowering.frontend.language.builder import Language, describe
+from mlirtri.lowering.frontend.operators import truth_of
+
+# --- Python's own ----------------------------------------------------------------------------------------------------
 
 
-def _len(visitor: Any, x: Tensor) -> Any:
+def _len(b: Language, x: Tensor) -> Any:
     if not x.type.rank:
         raise KernelTypeError(f"{describe(x)} has no len()")
-    return visitor.number_of(x.type.shape[0])
+    return b.number_of(x.type.shape[0])
 
 
-def _abs(visitor: Any, x: Tensor) -> Any:
-    return visitor.b.abs(x)
+def _abs(b: Language, x: Tensor) -> Any:
+    return b.abs(x)
 
 
-def _float(visitor: Any, x: Tensor) -> Any:
-    b = visitor.b
+def _float(b: Language, x: Tensor) -> Any:
+    return replace(b.tri.cast(_real_scalar(b, x, "float"), DTYPES["float64"]), weak=True)
+
+
+def _int(b: Language, x: Tensor) -> Any:
+    return replace(b.tri.cast(_real_scalar(b, x, "int"), DTYPES["int64"]), weak=True, linear=x.linear)
+
+
+def _real_scalar(b: Language, x: Tensor, name: str) -> Tensor:
     scalar = b.reshape(x, ()) if x.type.size == 1 else x
     if scalar.type.rank or scalar.type.dtype.is_complex:
-        raise KernelTypeError(f"float() takes a number, got {describe(x)}", help="use astype or cast")
-    return replace(b.tri.cast(scalar, DTYPES["float64"]), weak=True)
+        raise KernelTypeError(f"{name}() takes a number, got {describe(x)}", help="use astype or cast")
+    return scalar
 
 
-def _int(visitor: Any, x: Tensor) -> Any:
-    b = visitor.b
-    scalar = b.reshape(x, ()) if x.type.size == 1 else x
-    if scalar.type.rank or scalar.type.dtype.is_complex:
-        raise KernelTypeError(f"int() takes a number, got {describe(x)}", help="use astype or cast")
-    return replace(b.tri.cast(scalar, DTYPES["int64"]), weak=True, linear=x.linear)
-
-
-def _bool(visitor: Any, x: Tensor) -> Any:
-    truth = visitor.truth_of(x, visitor.node)
+def _bool(b: Language, x: Tensor) -> Any:
+    truth = truth_of(b, x)
     return replace(truth, weak=True) if isinstance(truth, Tensor) else truth
 
 
-def _complex(visitor: Any, real: Any, imag: Any = None) -> Any:
-    b = visitor.b
+def _complex(b: Language, real: Any, imag: Any = None) -> Any:
     if imag is None:
         return replace(b.tri.cast(b.tensor(real), DTYPES["complex128"]), weak=True)
-    parts = [b.tri.cast(b.tensor(each), DTYPES["float64"]) for each in (real, imag)]
+    parts = [b.tri.cast(b.tensor(part), DTYPES["float64"]) for part in (real, imag)]
     return replace(b.tri.emit("complex", *parts), weak=True)
 
 
-def _round(visitor: Any, x: Tensor, digits: Any = None) -> Any:
-    rounded = visitor.b.round(x)
+def _round(b: Language, x: Tensor, digits: Any = None) -> Any:
+    rounded = b.round(x)
     if digits not in (None, 0):
         raise KernelTypeError("round() to digits is not supported on numbers of run time", help="use np.round")
-    is_number = x.weak or (visitor.b.semantics == "numpy" and not x.type.rank)
-    return _int(visitor, rounded) if digits is None and is_number else rounded
+    is_number = x.weak or (b.semantics == "numpy" and not x.type.rank)
+    return _int(b, rounded) if digits is None and is_number else rounded
 
 
-def _pow(visitor: Any, x: Any, y: Any) -> Any:
-    return visitor.b.power(x, y)
+def _pow(b: Language, x: Any, y: Any) -> Any:
+    return b.power(x, y)
 
 
-def _divmod(visitor: Any, x: Any, y: Any) -> Any:
-    return visitor.b.floor_divide(x, y), visitor.b.remainder(x, y)
+def _divmod(b: Language, x: Any, y: Any) -> Any:
+    return b.floor_divide(x, y), b.remainder(x, y)
 
 
-def _extreme(name: str, comparison: str) -> Callable[..., Any]:
-    def extreme(visitor: Any, *arguments: Any) -> Any:
-        values = visitor.rows(arguments[0]) if _is_array(arguments) else list(arguments)
+def _extremum(name: str, comparison: str) -> Callable[..., Any]:
+    def extremum(b: Language, *arguments: Any) -> Any:
+        is_array = len(arguments) == 1 and isinstance(arguments[0], Tensor)
+        values = rows(b, arguments[0]) if is_array else list(arguments)
         if len(values) == 1 and isinstance(values[0], (tuple, list)):
             values = list(values[0])
-        if any(isinstance(each, Tensor) and each.type.rank for each in values):
+        if any(isinstance(value, Tensor) and value.type.rank for value in values):
             raise KernelTypeError(f"{name}() of arrays", help=f"use {name}imum(x, y) or x.{name}()")
         if _are_integers(values):
-            # Of linear sizes it may be known which is larger.
-            sizes = [visitor.b.indices.size_of(each) for each in values]
-            found = reduce(getattr(visitor.b.indices, "maximum" if name == "max" else "minimum"), sizes)
-            return visitor.number_of(found.simplified())
-        return reduce(lambda x, y: _chosen(visitor, comparison, x, y), values)
+            # The bounds of sizes may decide at compile time which is larger.
+            sizes = [b.indices.size_of(value) for value in values]
+            size = reduce(b.indices.maximum if name == "max" else b.indices.minimum, sizes)
+            return b.number_of(size.simplified())
+        return reduce(lambda x, y: _first_unless_beyond(b, comparison, x, y), values)
 
-    return extreme
+    return extremum
 
 
-def _chosen(visitor: Any, comparison: str, x: Any, y: Any) -> Any:
+def _first_unless_beyond(b: Language, comparison: str, x: Any, y: Any) -> Any:
     """Python's rule: the first stays unless the next is beyond it, so a NaN that comes first stays."""
-    b = visitor.b
     if not isinstance(x, Tensor) and not isinstance(y, Tensor):
         return (max if comparison == "greater" else min)(x, y)
     return b.where(getattr(b, comparison)(y, x), y, x)
 
 
-def _is_array(arguments: tuple[Any, ...]) -> bool:
-    return len(arguments) == 1 and isinstance(arguments[0], Tensor)
-
-
 def _are_integers(values: list[Any]) -> bool:
     return all(
-        (each.weak and each.type.dtype.is_integer) if isinstance(each, Tensor) else type(each) is int for each in values
-    )
+        (x.weak and x.type.dtype.is_integer) if isinstance(x, Tensor) else type(x) is int for x in values
+    )  # fmt: skip
 
 
-def _sum(visitor: Any, values: Any, start: Any = 0) -> Any:
+def _sum(b: Language, values: Any, start: Any = 0) -> Any:
     if isinstance(values, Tensor):
-        total = visitor.b.sum(values, 0)
-        return total if start == 0 else visitor.b.add(total, start)
-    return reduce(visitor.b.add, values, start)
+        result = b.sum(values, 0)
+        return result if start == 0 else b.add(result, start)
+    return reduce(b.add, values, start)
 
 
-def _isinstance(visitor: Any, value: Any, kinds: Any) -> Any:
+def _isinstance(b: Language, value: Any, kinds: Any) -> Any:
     raise KernelTypeError(f"isinstance() of {describe(value)} is not supported in a kernel")
+
+
+def _parts(b: Language, x: Any) -> Any:
+    return rows(b, x) if isinstance(x, Tensor) else x
 
 
 RUN_TIME_BUILTINS: dict[Any, Callable[..., Any]] = {
     builtins.len: _len, builtins.abs: _abs, builtins.float: _float, builtins.int: _int, builtins.bool: _bool,
     builtins.complex: _complex, builtins.round: _round, builtins.pow: _pow, builtins.divmod: _divmod,
-    builtins.max: _extreme("max", "greater"), builtins.min: _extreme("min", "less"), builtins.sum: _sum,
-    builtins.isinstance: _isinstance, builtins.tuple: lambda visitor, x: tuple(_parts(visitor, x)),
-    builtins.list: lambda visitor, x: list(_parts(visitor, x)),
+    builtins.max: _extremum("max", "greater"), builtins.min: _extremum("min", "less"), builtins.sum: _sum,
+    builtins.isinstance: _isinstance, builtins.tuple: lambda b, x: tuple(_parts(b, x)),
+    builtins.list: lambda b, x: list(_parts(b, x)),
 }  # fmt: skip
+"""By Python's function."""
 
 
-def _parts(visitor: Any, x: Any) -> Any:
-    return visitor.rows(x) if isinstance(x, Tensor) else x
+def emit_breakpoint(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
+    """Emit a call that starts the debugger; raises `UnsupportedSyntaxError` in kernels that are not interpreted."""
+    if arguments or keywords:
+        raise KernelTypeError("breakpoint() takes no arguments in a kernel")
+    if not b.stops:
+        raise UnsupportedSyntaxError(
+            "breakpoint() stops kernels that are interpreted, and this one is compiled",
+            help="set MLIRTRI_INTERPRET=1 while debugging",
+        )
+    breakpoints.emit(b.tri.location)
+
+
+# --- functions of kernels alone --------------------------------------------------------------------------------------
+
+
+def _static_print(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
+    """Print while compiling, to stderr: values known at compile time, and the types of tensors."""
+    if keywords:
+        raise KernelTypeError("static_print takes no keyword arguments")
+    print(*(str(value.type) if isinstance(value, Tensor) else value for value in arguments), file=sys.stderr)
+
+
+def _static_assert(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
+    """Refuse to compile when a condition known at compile time is false."""
+    if keywords or len(arguments) not in (1, 2):
+        raise KernelTypeError("static_assert takes a condition and, if you like, a message")
+    condition, *message = arguments
+    if isinstance(condition, Tensor):
+        raise KernelTypeError(f"static_assert needs a condition known at compile time, got {describe(condition)}")
+    if not condition:
+        raise StaticAssertionError(f"static assertion failed{f': {message[0]}' if message else ''}")
+
+
+def _device_print(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
+    """Print at run time, after the call, in a kernel compiled with ``debug``."""
+    if keywords:
+        raise KernelTypeError("device_print takes no keyword arguments")
+    if b.debug:
+        b.prints.add(b, arguments)
+
+
+def _require_of_matrix(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
+    """Check what linear algebra asks of its operands, at run time where only that shows it."""
+    condition, message = arguments
+    if isinstance(condition, Tensor):
+        tri = b.tri
+        wrong = tri.logical_not(condition)
+        # The check is of the user's line, not of a line of the library function that is inlined there.
+        while isinstance(tri.location, ir.CallSiteLoc) and span_of(tri.location).file == linear_algebra.__file__:
+            tri.location = tri.location.caller
+        b.check(wrong, KernelLinearAlgebraError, message)
+    elif not condition:
+        raise KernelLinearAlgebraError(message)
+
+
+def _refuse(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
+    """Let a library function that is written in the kernel language refuse its operands."""
+    raise KernelTypeError(arguments[0])
+
+
+KERNEL_FUNCTIONS: dict[str | None, Callable[[Language, list[Any], dict[str, Any]], Any]] = {
+    "mlirtri.require_of_matrix": _require_of_matrix,
+    "mlirtri.refuse": _refuse,
+    "mlirtri.device_print": _device_print, "mlirtri.static_print": _static_print,
+    "mlirtri.static_assert": _static_assert,
+}  # fmt: skip
+"""By their qualified names."""

@@ -1,6 +1,6 @@
-"""What a `for` of a kernel goes over: ranges, arrays, sequences known now, and combinations of these.
+"""What a loop of a kernel iterates over: ranges, arrays, sequences known at compile time, and combinations of these.
 
-Gives how many turns there are, as far as that is known, and what the target is in each.
+Gives the number of iterations, as far as that is known, and the value of the target in each.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ from typing import Any
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelTypeError, KernelValueError
-from mlirtri.lowering.frontend.language.builder import describe
+from mlirtri.lowering.frontend.context import FunctionContext, visit
+from mlirtri.lowering.frontend.expressions import elements
+from mlirtri.lowering.frontend.indexing import element
+from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.storage import current
-from mlirtri.lowering.frontend.python_to_ast import span_of_node
 
 
 @dataclass(frozen=True)
 class Iterable:
-    """Turns 0 to `count` - 1; the `item` of a turn takes an int, or a Python int of run time."""
+    """Iterations 0 to `count` - 1; `item` takes the number of one: an int, or a Python int of run time."""
 
     count: Size
     item: Callable[[Any], Any]
     unroll: bool = False
-    """Whether every turn is made on its own, however many there are."""
+    """Whether the loop is unrolled, however many iterations it has."""
     start: Size | None = None
     """For a range with a positive step: the loop itself counts from here in `step`."""
     step: int = 1
@@ -35,49 +37,50 @@ class Iterable:
         return max(0, self.count.constant) if self.count.is_constant else None
 
 
-def iterable_of(visitor: Any, node: ast.expr) -> Iterable:
-    """What the expression after `in` is; raises `KernelTypeError` for what has no turns."""
+def iterable_of(context: FunctionContext, node: ast.expr) -> Iterable:
+    """Return what the expression after `in` iterates over; raises `KernelTypeError` if nothing can."""
     if isinstance(node, ast.Call):
-        callee = visitor.visit(node.func)
+        callee = visit(context, node.func)
         name = "static_range" if getattr(callee, "__mlirtri_name__", None) == "mlirtri.static_range" else callee
         if name in _CALLS and not node.keywords:
-            return _CALLS[name](visitor, node)
+            return _CALLS[name](context, node)
         if callee is enumerate:
-            return _enumerate(visitor, node)
-    return _of_value(visitor, visitor.visit(node), node)
+            return _enumerate(context, node)
+    return _of_value(context, visit(context, node), node)
 
 
-def _of_value(visitor: Any, value: Any, node: ast.expr) -> Iterable:
+def _of_value(context: FunctionContext, value: Any, node: ast.expr) -> Iterable:
     if isinstance(value, range):
-        return _range(visitor, value.start, value.stop, value.step)
+        return _range(context.b, value.start, value.stop, value.step)
     if isinstance(value, Tensor) and value.type.rank:
-        # Each turn reads what the array holds then.
+        # Every iteration reads what the array holds then.
         return Iterable(
-            Size.of(value.type.shape[0]), lambda turn: visitor.element(current(visitor.b.tri, value), (turn,))
+            Size.of(value.type.shape[0]),
+            lambda iteration: element(context.b, current(context.b.tri, value), (iteration,)),
         )
     if isinstance(value, (tuple, list, str)):
-        return Iterable(Size.of(len(value)), lambda turn: value[turn], unroll=True)
-    raise KernelTypeError(f"cannot loop over {describe(value)}", span_of_node(visitor.file, node))
+        return Iterable(Size.of(len(value)), lambda iteration: value[iteration], unroll=True)
+    raise KernelTypeError(f"cannot loop over {describe(value)}", context.span(node))
 
 
-def _range_call(visitor: Any, node: ast.Call) -> Iterable:
-    arguments = visitor.elements(node.args)
+def _range_call(context: FunctionContext, node: ast.Call) -> Iterable:
+    arguments = elements(context, node.args)
     if not 1 <= len(arguments) <= 3:
         raise KernelTypeError(f"range takes 1 to 3 arguments, got {len(arguments)}")
-    for each in arguments:
-        is_integer = isinstance(each, Tensor) and not each.type.rank and each.type.dtype.is_integer
-        if not is_integer and (isinstance(each, Tensor) or not hasattr(type(each), "__index__")):
-            raise KernelTypeError(f"range takes integers, got {describe(each)}")
+    for bound in arguments:
+        is_integer = isinstance(bound, Tensor) and not bound.type.rank and bound.type.dtype.is_integer
+        if not is_integer and (isinstance(bound, Tensor) or not hasattr(type(bound), "__index__")):
+            raise KernelTypeError(f"range takes integers, got {describe(bound)}")
     start, stop, step = (0, *arguments, 1) if len(arguments) == 1 else (*arguments, 1)[:3]
-    return _range(visitor, start, stop, step)
+    return _range(context.b, start, stop, step)
 
 
-def _range(visitor: Any, start: Any, stop: Any, step: Any) -> Iterable:
-    indices = visitor.b.indices
+def _range(b: Language, start: Any, stop: Any, step: Any) -> Iterable:
+    indices = b.indices
     if isinstance(step, Tensor):
         size = indices.size_of(step)
         if not size.is_constant:
-            return _run_time_steps(visitor, indices.size_of(start), indices.size_of(stop), size)
+            return _range_of_run_time_step(b, indices.size_of(start), indices.size_of(stop), size)
         step = size.constant
     if step == 0:
         raise KernelValueError("the step of a range is 0")
@@ -85,16 +88,16 @@ def _range(visitor: Any, start: Any, stop: Any, step: Any) -> Iterable:
     extent = last - first if step > 0 else first - last
     count = indices.floor_divide(extent + (abs(step) - 1), abs(step))
 
-    def item(turn: Any) -> Any:
-        position = first + indices.size_of(turn) * step
+    def item(iteration: Any) -> Any:
+        position = first + indices.size_of(iteration) * step
         return position.constant if position.is_constant else indices.tensor_of(position)
 
     return Iterable(count, item, start=first if step > 0 else None, step=step)
 
 
-def _run_time_steps(visitor: Any, start: Size, stop: Size, step: Size) -> Iterable:
-    """A range whose step only the run shows; it has to be positive."""
-    b, indices = visitor.b, visitor.b.indices
+def _range_of_run_time_step(b: Language, start: Size, stop: Size, step: Size) -> Iterable:
+    """Return a range whose step is known at run time only; that it is positive is checked."""
+    indices = b.indices
     least = step.least()
     if least is None or least < 1:
         wrong = b.tri.less(b.tri.index(step), b.tri.index(1))
@@ -106,8 +109,8 @@ def _run_time_steps(visitor: Any, start: Size, stop: Size, step: Size) -> Iterab
     upper = None if most is None else Size.of(max(most, 0))
     count = Size.of(indices.symbol(b.tri.floor_divide(extent, by), "n", None, upper))
 
-    def item(turn: Any) -> Any:
-        moved = b.tri.multiply(b.tri.index(indices.size_of(turn)), by)
+    def item(iteration: Any) -> Any:
+        moved = b.tri.multiply(b.tri.index(indices.size_of(iteration)), by)
         position = b.tri.add(b.tri.index(start), moved)
         symbol = indices.symbol(position, "i", start, stop - 1)
         return Tensor(position.value, position.type, weak=True, linear=Size.of(symbol))
@@ -115,47 +118,53 @@ def _run_time_steps(visitor: Any, start: Size, stop: Size, step: Size) -> Iterab
     return Iterable(count, item)
 
 
-def _static_range(visitor: Any, node: ast.Call) -> Iterable:
-    over = _range_call(visitor, node)
+def _static_range(context: FunctionContext, node: ast.Call) -> Iterable:
+    over = _range_call(context, node)
     if over.known is None:
-        raise KernelTypeError("static_range takes integers known at compile time", span_of_node(visitor.file, node))
+        raise KernelTypeError("static_range takes integers known at compile time", context.span(node))
     return Iterable(over.count, over.item, unroll=True)
 
 
-def _zip(visitor: Any, node: ast.Call) -> Iterable:
-    parts = [iterable_of(visitor, each) for each in node.args]
+def _zip(context: FunctionContext, node: ast.Call) -> Iterable:
+    parts = [iterable_of(context, argument) for argument in node.args]
     if not parts:
         raise KernelTypeError("zip needs something to loop over")
     count = parts[0].count
     for part in parts[1:]:
-        count = visitor.b.indices.minimum(count, part.count)
-    return Iterable(count, lambda turn: tuple(p.item(turn) for p in parts), any(p.unroll for p in parts))
+        count = context.b.indices.minimum(count, part.count)
+    return Iterable(count, lambda iteration: tuple(p.item(iteration) for p in parts), any(p.unroll for p in parts))
 
 
-def _enumerate(visitor: Any, node: ast.Call) -> Iterable:
+def _enumerate(context: FunctionContext, node: ast.Call) -> Iterable:
     if not 1 <= len(node.args) + len(node.keywords) <= 2:
         raise KernelTypeError("enumerate takes something to loop over, and a start")
-    rest = [visitor.visit(each) for each in node.args[1:]] + [visitor.visit(each.value) for each in node.keywords]
-    over, first = iterable_of(visitor, node.args[0]), rest[0] if rest else 0
+    nodes = [*node.args[1:], *(keyword.value for keyword in node.keywords)]
+    rest = [visit(context, argument) for argument in nodes]
+    over, first = iterable_of(context, node.args[0]), rest[0] if rest else 0
 
-    def number(turn: Any) -> Any:
-        position = visitor.b.indices.size_of(turn) + visitor.b.indices.size_of(first)
-        return position.constant if position.is_constant else visitor.b.indices.tensor_of(position)
+    def number(iteration: Any) -> Any:
+        position = context.b.indices.size_of(iteration) + context.b.indices.size_of(first)
+        return position.constant if position.is_constant else context.b.indices.tensor_of(position)
 
-    return Iterable(over.count, lambda turn: (number(turn), over.item(turn)), over.unroll)
+    return Iterable(over.count, lambda iteration: (number(iteration), over.item(iteration)), over.unroll)
 
 
-def _reversed(visitor: Any, node: ast.Call) -> Iterable:
+def _reversed(context: FunctionContext, node: ast.Call) -> Iterable:
     if len(node.args) != 1:
         raise KernelTypeError("reversed takes one argument")
-    over = iterable_of(visitor, node.args[0])
-    indices = visitor.b.indices
+    over = iterable_of(context, node.args[0])
+    indices = context.b.indices
 
-    def item(turn: Any) -> Any:
-        position = over.count - 1 - indices.size_of(turn)
+    def item(iteration: Any) -> Any:
+        position = over.count - 1 - indices.size_of(iteration)
         return over.item(position.constant if position.is_constant else indices.tensor_of(position))
 
     return Iterable(over.count, item, over.unroll)
 
 
-_CALLS = {range: _range_call, "static_range": _static_range, zip: _zip, reversed: _reversed}
+_CALLS: dict[Any, Callable[[FunctionContext, ast.Call], Iterable]] = {
+    range: _range_call,
+    "static_range": _static_range,
+    zip: _zip,
+    reversed: _reversed,
+}

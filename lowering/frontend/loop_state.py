@@ -1,18 +1,19 @@
-"""What goes around a loop: the names that it changes and somebody still reads, and the memory that it writes.
+"""The iter_args of a loop: the live names that its body assigns, and the memory that it writes.
 
-What these are is read off the syntax. What that misses (a type that the first turn changes, memory written inside a
-called function) shows at the end of the body: `leave` raises `Again`, and the loop is made again, knowing it.
+What these are is read off the syntax. What that misses (a type that the first iteration changes, memory written inside
+a called function) shows at the end of the body: `leave` adds it to the loop's plan and raises `PlanChanged`, and the
+loop is emitted again.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelTypeError, UnknownNameError
+from mlirtri.lowering.frontend.context import FunctionContext, LoopPlan, PlanChanged
 from mlirtri.lowering.frontend.early_exits import VALUE, rebound, stored, written
 from mlirtri.lowering.frontend.language.builder import describe
 from mlirtri.lowering.frontend.language.merging import (
@@ -28,37 +29,17 @@ from mlirtri.lowering.frontend.language.merging import (
     unpacked,
 )
 from mlirtri.lowering.frontend.language.storage import Storage, current, has_memory, own
-from mlirtri.lowering.frontend.python_to_ast import span_of_node
 from mlirtri.lowering.frontend.scope import POISON, Unavailable
 
 
-class Again(Exception):
-    """The loop has to be made again: its plan has changed."""
+class LoopState:
+    """One attempt at emitting a loop."""
 
-
-@dataclass
-class LoopPlan:
-    """What earlier attempts at a loop found out."""
-
-    kinds: dict[str, list[Kind]] = field(default_factory=dict)
-    """What the leaves of a name are, where the first value is something else."""
-    likes: dict[str, Any] = field(default_factory=dict)
-    """A value of the structure and types of a name that is first assigned in the loop and read after it."""
-    storages: list[Storage] = field(default_factory=list)
-    referenced: set[str] = field(default_factory=set)
-    """Names that macros write in the loop."""
-    shared: dict[str, set[Storage]] = field(default_factory=dict)
-    """Names that are another name's memory in some turns, and which memory."""
-
-
-class Carried:
-    """One attempt at a loop."""
-
-    def __init__(self, visitor: Any, node: Any, plan: LoopPlan, runs: bool):
-        self.visitor, self.node, self.plan = visitor, node, plan
+    def __init__(self, context: FunctionContext, node: Any, plan: LoopPlan, runs: bool):
+        self.context, self.node, self.plan = context, node, plan
         self.runs = runs
-        """Whether there is at least one turn."""
-        self.b, self.scope = visitor.b, visitor.scope
+        """Whether there is at least one iteration."""
+        self.b, self.scope = context.b, context.scope
         self.serial = self.b.memory.serial
         self.changed = {name for name in stored(node.body) if not has_memory(self.scope.locals.get(name))} | rebound(
             [*node.body, *([node.target] if isinstance(node, ast.For) else [])]
@@ -66,15 +47,16 @@ class Carried:
         self.changed |= plan.referenced
         self.before = frozenset(self.scope.locals)
         self.names: dict[str, Any] = {}
-        """Carried names with their first values."""
+        """Loop-carried names with their initial values."""
         self.kinds: dict[str, list[Kind]] = {}
-        """Carried names with what their leaves are."""
+        """Loop-carried names with the types of their leaves."""
         self.entered: dict[str, list[Tensor]] = {}
-        """What the names came in as in this turn: memory that the next turn may take over."""
+        """The tensors that the names came in as in this iteration, which `leave` may overwrite."""
         self.fixed: dict[str, Any] = {}
-        """Names known at compile time, which no turn may change."""
+        """Names whose values are known at compile time, which no iteration may change."""
         self.initial: list[Tensor] = []
         self.late: dict[str, UnknownNameError] = {}
+        """Names first assigned in a loop that may have no iteration: reading them afterwards raises."""
         if node.flag:
             self.scope.locals[node.flag] = True
         self._find_names()
@@ -85,7 +67,7 @@ class Carried:
         wanted = self.changed & (self.node.live_body | {self.node.flag} | self.plan.referenced)
         for name in sorted(wanted | (self.plan.likes.keys() & self.changed)):
             if (like := self.plan.likes.get(name)) is not None and name not in self.scope.locals:
-                self._carry(name, rebuilt(like, iter([self._nothing(each) for each in flat(like)])))
+                self._carry(name, rebuilt(like, iter([self._unread(leaf) for leaf in flat(like)])))
             elif name in self.scope.locals:
                 value = self.scope.locals[name] = current(self.b.tri, self.scope.locals[name])
                 if is_value(value):
@@ -96,74 +78,76 @@ class Carried:
     def _carry(self, name: str, value: Any) -> None:
         leaves = flat(value)
         try:
-            kinds = self.plan.kinds.get(name) or [kind(each) for each in leaves]
+            kinds = self.plan.kinds.get(name) or [kind(leaf) for leaf in leaves]
         except Differs as differs:
             raise KernelTypeError(
-                f"{name!r} goes around this loop as {differs}", span_of_node(self.visitor.file, self.node)
+                f"{name!r} goes around this loop as {differs}", self.context.span(self.node)
             ) from None
         self.names[name], self.kinds[name] = value, kinds
-        for each, wanted in zip(leaves, kinds, strict=True):
-            self.initial += packed(self.b, each, wanted)
+        for leaf, wanted in zip(leaves, kinds, strict=True):
+            self.initial += packed(self.b, leaf, wanted)
         if name not in self.plan.likes:
-            self._note_sharing(name, [each.origin.storage for each in leaves if has_memory(each)])
+            self._note_sharing(name, [leaf.origin.storage for leaf in leaves if has_memory(leaf)])
 
     def _note_sharing(self, name: str, storages: Sequence[Storage]) -> None:
-        """Memory that others know, too: rebinding the name is no write into that."""
+        """Record memory that other names hold, too: rebinding this name does not write into it."""
         for storage in storages:
             others = [n for n, v in self.scope.locals.items() if n != name and _holds(v, storage)]
-            if others or storage.serial < self.visitor.entry_serial:
+            if others or storage.serial < self.context.entry_serial:
                 self.plan.shared.setdefault(name, set()).add(storage)
 
-    def _nothing(self, like: Kind) -> Tensor:
-        """The content of a name that no turn has assigned yet, and nobody reads."""
-        made = self.b.tri.constant(0, like.type.dtype, like.type.shape)
-        return Tensor(made.value, made.type, like.weak)
+    def _unread(self, like: Kind) -> Tensor:
+        """Return the initial value of a name that the first iteration assigns, and nothing reads before."""
+        zero = self.b.tri.constant(0, like.type.dtype, like.type.shape)
+        return Tensor(zero.value, zero.type, like.weak)
 
     def _find_storages(self) -> list[Storage]:
-        found: dict[Storage, None] = {}
+        storages: dict[Storage, None] = {}
         statements = [*self.node.body, *([self.node.test] if isinstance(self.node, ast.While) else [])]
         for name in sorted(written(statements)):
             value = self.scope.locals.get(name)
-            found |= dict.fromkeys(each.origin.storage for each in flat(value) if has_memory(each))
-        return list(found | dict.fromkeys(self.plan.storages))
+            storages |= dict.fromkeys(leaf.origin.storage for leaf in flat(value) if has_memory(leaf))
+        return list(storages | dict.fromkeys(self.plan.storages))
 
     def split(self, values: Sequence[Tensor]) -> tuple[dict[str, Any], list[Tensor]]:
-        """Values that go around, as names and memories have them."""
+        """Return the values of the iter_args by name, and those of the memory."""
         left, names = iter(values), {}
         for name, first in self.names.items():
             parts = [[next(left) for _ in wanted.types] for wanted in self.kinds[name]]
             self.entered[name] = [whole for whole, *_ in parts]
-            leaves = [unpacked(self.b, *each) for each in zip(self.kinds[name], map(iter, parts), strict=True)]
+            pairs = zip(self.kinds[name], map(iter, parts), strict=True)
+            leaves = [unpacked(self.b, wanted, values) for wanted, values in pairs]
             names[name] = rebuilt(first, iter(leaves))
         return names, list(left)
 
     def enter(self, values: Sequence[Tensor]) -> None:
-        """A turn begins, or what follows the loop."""
+        """Bind names and memory to the values of the iter_args at the start of an iteration, or after the loop."""
         names, memories = self.split(values)
         for storage, value in zip(self.storages, memories, strict=True):
             self.b.memory.put(storage, value)
         for name, value in names.items():
             owned = own(value)
-            for each in flat(owned):
-                if has_memory(each) and name in self.plan.shared:
-                    each.origin.storage.share(name, self.plan.shared[name])
+            for leaf in flat(owned):
+                if has_memory(leaf) and name in self.plan.shared:
+                    leaf.origin.storage.share(name, self.plan.shared[name])
             self.scope.locals[name] = owned
 
     def leave(self) -> list[Tensor]:
-        """What a turn hands on; raises `Again` when the loop should have been entered with something else."""
+        """Return what an iteration yields; raises `PlanChanged` if the loop needs other iter_args than it has."""
         again = self._find_unplanned()
         yielded: list[Tensor] = []
         for name, first in self.names.items():
             leaves, kinds = self._leaves(name, first), self.kinds[name]
-            grown = [self._grown(name, *each) for each in zip(flat(first), kinds, leaves, strict=True)]
+            parts = zip(flat(first), kinds, leaves, strict=True)
+            grown = [self._grown(name, initial, known, leaf) for initial, known, leaf in parts]
             if grown != kinds:
                 self.plan.kinds[name] = grown
                 again = True
             elif not again:
-                for each in zip(leaves, kinds, self.entered[name], strict=True):
-                    yielded += packed(self.b, *each)
+                for leaf, wanted, whole in zip(leaves, kinds, self.entered[name], strict=True):
+                    yielded += packed(self.b, leaf, wanted, whole)
         if self._find_sharing() or again:
-            raise Again
+            raise PlanChanged
         return [*yielded, *(storage.value for storage in self.storages)]
 
     def _leaves(self, name: str, first: Any) -> list[Any]:
@@ -186,12 +170,12 @@ class Carried:
         shown = "the value returned" if name == VALUE else repr(name)
         raise KernelTypeError(
             f"{shown} is {describe(first)} before this loop, and {describe(value)} after a turn",
-            span_of_node(self.visitor.file, self.node),
+            self.context.span(self.node),
             help="give it that shape and dtype before the loop; one that a loop changes at run time keeps its type",
         )
 
     def _find_unplanned(self) -> bool:
-        """Memory written that is not carried, and names first assigned here that are read later."""
+        """Plan for memory that is written and not carried, and for names first assigned here that are read later."""
         known = {*self.storages, *self.plan.storages}
         unplanned = [s for s in self.b.memory.journals[-1] if s not in known and s.serial < self.serial]
         self.plan.storages += unplanned
@@ -207,23 +191,23 @@ class Carried:
                 continue
             elif self.runs or name.startswith("."):
                 value = current(self.b.tri, value)
-                self.plan.likes[name] = rebuilt(value, iter([kind(each) for each in flat(value)]))
+                self.plan.likes[name] = rebuilt(value, iter([kind(leaf) for leaf in flat(value)]))
                 again = True
             else:
                 self.late[name] = UnknownNameError(
                     f"name {name!r} is assigned in this loop only, which may have no turn",
-                    span_of_node(self.visitor.file, self.node),
+                    self.context.span(self.node),
                     help="assign it before the loop",
                 )
         return again
 
     def _find_sharing(self) -> bool:
-        """Names that end a turn as views of other memory: the next turn begins with a copy of it."""
+        """Plan for names that end an iteration as views of other memory: the next one begins with a copy of it."""
         owners: dict[Storage, set[str]] = {}
         for name in self.names:
-            for each in flat(self.scope.locals[name]):
-                if has_memory(each):
-                    owners.setdefault(each.origin.storage, set()).add(name)
+            for leaf in flat(self.scope.locals[name]):
+                if has_memory(leaf):
+                    owners.setdefault(leaf.origin.storage, set()).add(name)
         again = False
         for storage, names in owners.items():
             if len(names) < 2 and storage.serial > self.serial:
@@ -236,7 +220,7 @@ class Carried:
         return again
 
     def exit(self, results: Sequence[Tensor]) -> None:
-        """The loop is over: names and memory hold its results."""
+        """Bind names and memory to the results of the loop."""
         self.enter(results)
         for name in self.changed - self.names.keys() - self.fixed.keys():
             self.scope.locals.pop(name, None)
@@ -245,4 +229,4 @@ class Carried:
 
 
 def _holds(value: Any, storage: Storage) -> bool:
-    return any(has_memory(each) and each.origin.storage is storage for each in flat(value))
+    return any(has_memory(leaf) and leaf.origin.storage is storage for leaf in flat(value))

@@ -1,7 +1,7 @@
-"""Loops of a kernel: `for` over ranges, arrays and things known now, and `while`.
+"""Loops of a kernel: `for` over ranges, arrays and sequences, `while`, and comprehensions.
 
-Few known turns are unrolled, so that the index is known in each; all other loops become `scf.for`, or `scf.while` where
-the number of turns is not known. What goes around them is `loop_carried`'s to find.
+Loops of a few iterations, known at compile time, are unrolled, so that the index is known in each; all other loops
+become `scf.for`, or `scf.while` where the number of iterations is not known. `loop_state.py` finds their iter_args.
 """
 
 from __future__ import annotations
@@ -12,187 +12,239 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.sizes import Size
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import Tensor
-from mlirtri.errors import KernelError, KernelValueError, UnsupportedSyntaxError
+from mlirtri.errors import KernelError, KernelTypeError, KernelValueError, UnsupportedSyntaxError
+from mlirtri.lowering.frontend.branches import emit_if
+from mlirtri.lowering.frontend.context import FunctionContext, LoopPlan, PlanChanged, handles, visit, visit_block
 from mlirtri.lowering.frontend.iterables import Iterable, iterable_of
+from mlirtri.lowering.frontend.language.builder import Language
 from mlirtri.lowering.frontend.language.scf import for_loop, index_of, tensor_of_index, while_loop
-from mlirtri.lowering.frontend.loop_state import Again, Carried, LoopPlan
-from mlirtri.lowering.frontend.python_to_ast import span_of_node
+from mlirtri.lowering.frontend.loop_state import LoopState
+from mlirtri.lowering.frontend.operators import condition
 from mlirtri.lowering.frontend.scope import Poisoned
+from mlirtri.lowering.frontend.statements import assign
 from mlirtri.lowering.mlir.index_values import index_constant
 
 INT64, BOOL = DTYPES["int64"], DTYPES["bool"]
 ATTEMPTS = 12
 UNROLLED_IF_NEEDED = 32
-MOST_TURNS = 256
-"""Turns that a kernel makes of loops whose bodies need their index at compile time, and of one such loop."""
+"""Iterations up to which a loop is unrolled if its body needs the index at compile time."""
+MOST_FORCED_ITERATIONS = 256
+"""Iterations of such loops, in one kernel, beyond which no further one is unrolled."""
 
 
-class Loops:
-    """The methods of loops."""
-
-    def visit_For(self, node: ast.For) -> None:
-        _refuse_else(node)
-        over = iterable_of(self, node.iter)
-        if over.known is not None and (over.unroll or (over.known <= self.b.unroll and _is_innermost(node))):
-            return self._unrolled(node, over, 0)
-        self._as_loop_or_unrolled(node, over)
-        return None
-
-    def _as_loop_or_unrolled(self, node: Any, over: Iterable) -> None:
-        """A loop of known turns whose body needs its index at compile time (a size, say) is unrolled after all."""
-        errors = len(self.errors)
-        try:
-            return self._settle(node, lambda plan: self._run_time_for(node, over, plan))
-        except (KernelError, Poisoned) as reason:
-            if over.known is None or over.known > UNROLLED_IF_NEEDED or self.b.forced_turns > MOST_TURNS:
-                raise
-            self.b.forced_turns += over.known
-            refused = self.errors[errors:]
-            del self.errors[errors:]
-            try:
-                self._unrolled(node, over, 0)
-            except (KernelError, Poisoned):
-                self.errors[errors:] = refused
-                raise reason from None
-
-    def visit_While(self, node: ast.While) -> None:
-        _refuse_else(node)
-        self._settle(node, lambda plan: self._run_time_while(node, plan))
-
-    # --- unrolled ----------------------------------------------------------------------------------------------------
-
-    def _unrolled(self, node: Any, over: Iterable, turn: int) -> None:
-        """Turns one after the other, until the flag says stop: now, or at run time for all that follow."""
-        if node.flag and turn == 0:
-            self.scope.locals[node.flag] = True
-        while turn < (over.known or 0):
-            for each in ast.walk(node):
-                self.plans.pop(each, None)
-            self._turn(node, over.item(turn))
-            turn += 1
-            running = self.scope.locals[node.flag] if node.flag else True
-            if isinstance(running, Tensor):
-                span = span_of_node(self.file, node)
-                rest = [lambda at=turn: self._unrolled(node, over, at), lambda: None]
-                self.choose(running, rest, node.live_body | {node.flag}, (span, span))
-                return
-            if not running:
-                return
-
-    def _turn(self, node: Any, item: Any) -> None:
-        errors = len(self.errors)
-        if isinstance(node, ast.For):
-            self.assign(node.target, item)
-        self.block(node.body)
-        if len(self.errors) > errors:
-            raise Poisoned
-
-    # --- run time ----------------------------------------------------------------------------------------------------
-
-    def _settle(self, node: ast.For | ast.While, attempt: Callable[[LoopPlan], None]) -> None:
-        """Make the loop until what it carries is known."""
-        plan = self.plans.setdefault(node, LoopPlan())
-        before, errors, serial = dict(self.scope.locals), len(self.errors), self.b.memory.serial
-        for _ in range(ATTEMPTS):
-            memory = self.b.memory
-            with memory.watched() as journal:
-                try:
-                    return attempt(plan)
-                except BaseException as reason:
-                    memory.rewind(journal)
-                    self.scope.locals = dict(before)
-                    self.b.indices.forget()
-                    for each in self.plans.values():
-                        # Memory made in the abandoned body is gone.
-                        each.storages = [storage for storage in each.storages if storage.serial < serial]
-                    if not isinstance(reason, Again):
-                        raise
-                    del self.errors[errors:]
-        raise KernelValueError("the types of what this loop changes do not settle", span_of_node(self.file, node))
-
-    def _run_time_for(self, node: Any, over: Iterable, plan: LoopPlan) -> None:
-        least = over.count.least()
-        carried = Carried(self, node, plan, runs=least is not None and least > 0)
-        if node.flag is None:
-            self._counted_for(node, over, carried)
-        else:
-            self._breaking_for(node, over, carried)
-
-    def _counted_for(self, node: Any, over: Iterable, carried: Carried) -> None:
-        location = self.b.tri.location
-        lower, upper, step = Size.of(0), over.count, 1
-        if over.start is not None:
-            lower, step = over.start, over.step
-            upper = lower + over.count * step
-        bounds = (self._index(lower), self._index(upper), index_constant(step, location))
-
-        def body(index: Any, values: list[Tensor]) -> list[Tensor]:
-            carried.enter(values)
-            position = self._number(tensor_of_index(index, location), node, lower, upper)
-            self._turn(node, position if over.start is not None else over.item(position))
-            return carried.leave()
-
-        carried.exit(for_loop(bounds, carried.initial, body, location))
-
-    def _index(self, size: Size) -> Any:
-        location = self.b.tri.location
-        if size.is_constant:
-            return index_constant(size.constant, location)
-        return index_of(self.b.tri.index(size), location)
-
-    def _number(self, position: Tensor, node: Any, lower: Size, upper: Size) -> Tensor:
-        """A loop's index as a Python int of run time, between its bounds."""
-        name = node.target.id if isinstance(node.target, ast.Name) else "i"
-        symbol = self.b.indices.symbol(position, name, lower, upper - 1)
-        return Tensor(position.value, position.type, weak=True, linear=Size.of(symbol))
-
-    def _breaking_for(self, node: Any, over: Iterable, carried: Carried) -> None:
-        """A turn's number goes around beside the names; the flag is one of these."""
-        tri = self.b.tri
-        count = tri.index(over.count)
-
-        def test(values: list[Tensor]) -> Tensor:
-            names, _ = carried.split(values[1:])
-            return tri.logical_and(names[node.flag], tri.less(values[0], count))
-
-        def body(values: list[Tensor]) -> list[Tensor]:
-            carried.enter(values[1:])
-            turn = self._number(values[0], node, Size.of(0), over.count)
-            self._turn(node, over.item(turn))
-            rest = carried.leave()
-            return [tri.add(values[0], tri.constant(1, INT64)), *rest]
-
-        carried.exit(while_loop([tri.constant(0, INT64), *carried.initial], test, body, tri.location)[1:])
-
-    def _run_time_while(self, node: Any, plan: LoopPlan) -> None:
-        carried, endless = Carried(self, node, plan, runs=False), []
-
-        def test(values: list[Tensor]) -> Tensor:
-            carried.enter(values)
-            truth = self.truth(node.test)
-            if not isinstance(truth, Tensor):
-                endless.append(bool(truth) and node.flag is None)
-                truth = self.b.tri.constant(truth, BOOL)
-            return self.b.tri.logical_and(self.scope.locals[node.flag], truth) if node.flag else truth
-
-        def body(values: list[Tensor]) -> list[Tensor]:
-            carried.enter(values)
-            self._turn(node, None)
-            return carried.leave()
-
-        results = while_loop(carried.initial, test, body, self.b.tri.location)
-        # Only now: what is known of the condition may have been so for the first turn alone.
-        if any(endless):
-            raise KernelValueError("this loop never ends", span_of_node(self.file, node.test))
-        carried.exit(results)
-
-
-def _is_innermost(node: ast.For) -> bool:
-    """Unrolling nests of loops multiplies: only those without loops in them are worth it."""
-    return not any(isinstance(each, (ast.For, ast.While)) for statement in node.body for each in ast.walk(statement))
+@handles(ast.For)
+def visit_for(context: FunctionContext, node: ast.For) -> None:
+    _refuse_else(node)
+    over = iterable_of(context, node.iter)
+    if over.known is not None and (over.unroll or (over.known <= context.b.unroll and _is_innermost(node))):
+        _unroll(context, node, over, 0)
+    else:
+        _emit_or_unroll(context, node, over)
 
 
 def _refuse_else(node: ast.For | ast.While) -> None:
     if node.orelse:
         raise UnsupportedSyntaxError("`else` on a loop is not supported", help="set a flag where the loop breaks")
+
+
+def _is_innermost(node: ast.For) -> bool:
+    """Return whether a loop has none in it: unrolling a nest multiplies its iterations."""
+    return not any(isinstance(part, (ast.For, ast.While)) for statement in node.body for part in ast.walk(statement))
+
+
+def _emit_or_unroll(context: FunctionContext, node: ast.For, over: Iterable) -> None:
+    """Emit a loop; unroll it after all if its body needs the index at compile time (for a size, say)."""
+    b, errors, count = context.b, len(context.errors), over.known
+    try:
+        return _emit(context, node, lambda plan: _emit_for(context, node, over, plan))
+    except (KernelError, Poisoned) as reason:
+        if count is None or count > UNROLLED_IF_NEEDED or b.forced_iterations > MOST_FORCED_ITERATIONS:
+            raise
+        b.forced_iterations += count
+        refused = context.errors[errors:]
+        del context.errors[errors:]
+        try:
+            _unroll(context, node, over, 0)
+        except (KernelError, Poisoned):
+            context.errors[errors:] = refused
+            raise reason from None
+
+
+@handles(ast.While)
+def visit_while(context: FunctionContext, node: ast.While) -> None:
+    _refuse_else(node)
+    _emit(context, node, lambda plan: _emit_while(context, node, plan))
+
+
+def _visit_iteration(context: FunctionContext, node: ast.For | ast.While, item: Any = None) -> None:
+    errors = len(context.errors)
+    if isinstance(node, ast.For):
+        assign(context, node.target, item)
+    visit_block(context, node.body)
+    if len(context.errors) > errors:
+        raise Poisoned
+
+
+# --- unrolled --------------------------------------------------------------------------------------------------------
+
+
+def _unroll(context: FunctionContext, node: Any, over: Iterable, iteration: int) -> None:
+    """Visit the iterations from `iteration` on, until the loop's flag says stop: now, or in the rest at run time."""
+    if node.flag and iteration == 0:
+        context.scope.locals[node.flag] = True
+    while iteration < (over.known or 0):
+        for part in ast.walk(node):
+            context.plans.pop(part, None)
+        _visit_iteration(context, node, over.item(iteration))
+        iteration += 1
+        running = context.scope.locals[node.flag] if node.flag else True
+        if isinstance(running, Tensor):
+            span = context.span(node)
+            rest = [lambda first=iteration: _unroll(context, node, over, first), lambda: None]
+            emit_if(context, running, rest, node.live_body | {node.flag}, (span, span))
+            return
+        if not running:
+            return
+
+
+@handles(ast.ListComp, ast.GeneratorExp)
+def visit_comprehension(context: FunctionContext, node: ast.ListComp | ast.GeneratorExp) -> list[Any]:
+    """Return the values of a comprehension over what is known at compile time; its names are its own."""
+    names = dict(context.scope.locals)
+    values: list[Any] = []
+    _comprehend(context, node.generators, node.elt, values)
+    context.scope.locals = names
+    return values
+
+
+def _comprehend(
+    context: FunctionContext, generators: list[ast.comprehension], element: ast.expr, values: list[Any]
+) -> None:
+    if not generators:
+        values.append(visit(context, element))
+        return
+    first, *rest = generators
+    over = iterable_of(context, first.iter)
+    if over.known is None:
+        raise KernelTypeError(
+            "a comprehension has as many turns as are known at compile time",
+            context.span(first.iter),
+            help="write a loop that fills an array",
+        )
+    for iteration in range(over.known):
+        assign(context, first.target, over.item(iteration))
+        tests = [condition(context, test) for test in first.ifs]
+        if any(isinstance(test, Tensor) for test in tests):
+            raise KernelTypeError("the `if` of a comprehension has to be known at compile time")
+        if all(tests):
+            _comprehend(context, rest, element, values)
+
+
+# --- emitted ---------------------------------------------------------------------------------------------------------
+
+
+def _emit(context: FunctionContext, node: ast.For | ast.While, attempt: Callable[[LoopPlan], None]) -> None:
+    """Emit the loop, again and again until its iter_args are known."""
+    plan = context.plans.setdefault(node, LoopPlan())
+    memory = context.b.memory
+    before, errors, serial = dict(context.scope.locals), len(context.errors), memory.serial
+    for _ in range(ATTEMPTS):
+        with memory.watched() as journal:
+            try:
+                return attempt(plan)
+            except BaseException as reason:
+                memory.rewind(journal)
+                context.scope.locals = dict(before)
+                context.b.indices.forget()
+                for inner in context.plans.values():
+                    # Memory that was made in the abandoned body is gone.
+                    inner.storages = [storage for storage in inner.storages if storage.serial < serial]
+                if not isinstance(reason, PlanChanged):
+                    raise
+                del context.errors[errors:]
+    raise KernelValueError("the types of what this loop changes do not settle", context.span(node))
+
+
+def _emit_for(context: FunctionContext, node: Any, over: Iterable, plan: LoopPlan) -> None:
+    least = over.count.least()
+    state = LoopState(context, node, plan, runs=least is not None and least > 0)
+    if node.flag is None:
+        _emit_counted(context, node, over, state)
+    else:
+        _emit_breaking(context, node, over, state)
+
+
+def _emit_counted(context: FunctionContext, node: Any, over: Iterable, state: LoopState) -> None:
+    """Emit an `scf.for`."""
+    b, location = context.b, context.b.tri.location
+    lower, upper, step = Size.of(0), over.count, 1
+    if over.start is not None:
+        lower, step = over.start, over.step
+        upper = lower + over.count * step
+    bounds = (_index(b, lower), _index(b, upper), index_constant(step, location))
+
+    def body(index: ir.Value, values: list[Tensor]) -> list[Tensor]:
+        state.enter(values)
+        number = _loop_index(b, tensor_of_index(index, location), node, lower, upper)
+        _visit_iteration(context, node, number if over.start is not None else over.item(number))
+        return state.leave()
+
+    state.exit(for_loop(bounds, state.initial, body, location))
+
+
+def _index(b: Language, size: Size) -> ir.Value:
+    location = b.tri.location
+    if size.is_constant:
+        return index_constant(size.constant, location)
+    return index_of(b.tri.index(size), location)
+
+
+def _loop_index(b: Language, value: Tensor, node: ast.For, lower: Size, upper: Size) -> Tensor:
+    """Return a loop's index as a Python int of run time, between its bounds."""
+    name = node.target.id if isinstance(node.target, ast.Name) else "i"
+    symbol = b.indices.symbol(value, name, lower, upper - 1)
+    return Tensor(value.value, value.type, weak=True, linear=Size.of(symbol))
+
+
+def _emit_breaking(context: FunctionContext, node: Any, over: Iterable, state: LoopState) -> None:
+    """Emit an `scf.while` that carries the number of the iteration beside the names; the flag is one of these."""
+    b, tri = context.b, context.b.tri
+    count = tri.index(over.count)
+
+    def test(values: list[Tensor]) -> Tensor:
+        names, _ = state.split(values[1:])
+        return tri.logical_and(names[node.flag], tri.less(values[0], count))
+
+    def body(values: list[Tensor]) -> list[Tensor]:
+        state.enter(values[1:])
+        _visit_iteration(context, node, over.item(_loop_index(b, values[0], node, Size.of(0), over.count)))
+        rest = state.leave()
+        return [tri.add(values[0], tri.constant(1, INT64)), *rest]
+
+    state.exit(while_loop([tri.constant(0, INT64), *state.initial], test, body, tri.location)[1:])
+
+
+def _emit_while(context: FunctionContext, node: Any, plan: LoopPlan) -> None:
+    tri, state = context.b.tri, LoopState(context, node, plan, runs=False)
+    endless: list[bool] = []
+
+    def test(values: list[Tensor]) -> Tensor:
+        state.enter(values)
+        truth = condition(context, node.test)
+        if not isinstance(truth, Tensor):
+            endless.append(bool(truth) and node.flag is None)
+            truth = tri.constant(truth, BOOL)
+        return tri.logical_and(context.scope.locals[node.flag], truth) if node.flag else truth
+
+    def body(values: list[Tensor]) -> list[Tensor]:
+        state.enter(values)
+        _visit_iteration(context, node)
+        return state.leave()
+
+    results = while_loop(state.initial, test, body, tri.location)
+    # Only now: an attempt whose plan changed may have known the condition of the first iteration alone.
+    if any(endless):
+        raise KernelValueError("this loop never ends", context.span(node.test))
+    state.exit(results)

@@ -1,7 +1,7 @@
-"""Which value a name has inside a kernel: its locals, then what the Python function closes over, then globals.
+"""The value of a name inside a kernel: its locals, then what the Python function closes over, then globals.
 
-Reading a captured value notes it as a `Capture`, so that the cache knows what went into the code. Refuses values that
-a kernel cannot hold: arrays, tensors and arbitrary objects have to be arguments.
+Reading a captured value records it as a `Capture`, so that the cache knows what the code depends on. Refuses values
+that a kernel cannot hold: arrays, tensors and arbitrary objects have to be arguments.
 """
 
 from __future__ import annotations
@@ -15,38 +15,58 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import find_dtype
-from mlirtri.dialect.builder import TriBuilder
+from mlirtri.dialect.builder import Tensor
 from mlirtri.dialect.spellings.registry import qualified_name
 from mlirtri.errors import KernelError, KernelTypeError, UnknownNameError, did_you_mean
 from mlirtri.lowering.core.interface import Capture
+from mlirtri.lowering.frontend.indexing import element
+from mlirtri.lowering.frontend.language.builder import Language
 from mlirtri.lowering.frontend.language.storage import current
-from mlirtri.lowering.frontend.macro_references import Element
+from mlirtri.lowering.frontend.updates import write
 
 BUILTINS: dict[str, Any] = {
     name: getattr(builtins, name)
     for name in ("abs", "bool", "divmod", "float", "int", "isinstance", "len", "max", "min", "pow", "range", "round",
                  "sum", "tuple", "list", "enumerate", "zip", "reversed", "complex", "breakpoint")
 }  # fmt: skip
-# What Python code reaches for and kernels do not have, with what to write instead.
+# Functions of Python's that kernels do not have, with what to write instead.
 INSTEAD = {"print": "static_print prints at compile time", "sorted": "sorting is not supported"}
 
 
 class Poisoned(Exception):
-    """A name whose assignment failed was read: the first error says it all, this one is not reported."""
+    """A name whose assignment failed was read: the error of the assignment is reported, this one is not."""
 
 
 POISON = object()
+"""The value of a name whose assignment failed."""
 
 
 @dataclass(frozen=True)
 class Unavailable:
-    """A name that has no one value here; reading it raises."""
+    """The value of a name that has no single value here; reading it raises the error."""
 
     error: KernelError
 
 
+@dataclass(frozen=True, eq=False)
+class Element:
+    """The value of a macro's parameter that stands for elements of the caller's array."""
+
+    b: Language
+    array: Tensor
+    index: tuple[Any, ...]
+
+    def read(self) -> Any:
+        """Return the elements."""
+        return element(self.b, self.array, self.index)
+
+    def write(self, value: Any) -> None:
+        """Write them."""
+        write(self.b, self.array, self.index, value)
+
+
 class Scope:
-    """Local names of one function, over the names its Python function can see."""
+    """The local names of one function, over the names that its Python function can see."""
 
     def __init__(self, function: Callable[..., Any], captures: list[Capture], enclosing: Scope | None = None):
         self.function = function
@@ -55,10 +75,10 @@ class Scope:
         """The scope around a function that is defined in a kernel."""
         self.locals: dict[str, Any] = {}
         self.referenced: set[str] = set()
-        """Names that macros have written."""
+        """Names that macros have assigned to."""
 
-    def read(self, name: str, b: TriBuilder) -> Any:
-        """The value of a name now; raises `UnknownNameError` with near names."""
+    def read(self, name: str, b: Language) -> Any:
+        """Return the value that a name has now; raises `UnknownNameError`, with near names."""
         if name in self.locals:
             value = self.locals[name]
             if value is POISON:
@@ -68,12 +88,12 @@ class Scope:
                 raise value.error
             if isinstance(value, Element):
                 return value.read()
-            self.locals[name] = value = current(b, value)
+            self.locals[name] = value = current(b.tri, value)
             return value
         if self.enclosing is not None:
             return self.enclosing.read(name, b)
-        for found, read in self._captured(name):
-            return self.capture(name, found, read)
+        for value, read in self._captured(name):
+            return self.capture(name, value, read)
         if name in BUILTINS:
             return BUILTINS[name]
         raise UnknownNameError(
@@ -82,7 +102,7 @@ class Scope:
         )
 
     def capture(self, name: str, value: Any, read: Callable[[], Any]) -> Any:
-        """Note a value from outside the kernel; raises `KernelTypeError` if a kernel cannot hold it."""
+        """Record a value from outside the kernel; raises `KernelTypeError` if a kernel cannot hold it."""
         if isinstance(value, ModuleType):
             return value
         check_constant(value, f"the captured value {name!r}")
@@ -106,7 +126,7 @@ class Scope:
 
 
 def check_constant(value: Any, what: str) -> None:
-    """Refuse what cannot be a compile-time value of a kernel."""
+    """Raise `KernelTypeError` for what cannot be a compile-time value of a kernel; `what` names it."""
     if value is np.s_ or value is np.index_exp:
         return
     if isinstance(value, np.generic) and value.ndim == 0 and find_dtype(value.dtype) is not None:
@@ -116,8 +136,8 @@ def check_constant(value: Any, what: str) -> None:
     if find_dtype(value) is not None or qualified_name(value) is not None:
         return
     if isinstance(value, (tuple, list)):
-        for each in value:
-            check_constant(each, what)
+        for item in value:
+            check_constant(item, what)
         return
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         raise KernelTypeError(f"{what} is an array or tensor", help="pass it to the kernel as an argument")

@@ -2,7 +2,7 @@
 
 Every rule is ``rule(op, operation, operands) -> value``; the driver has set the location and the insertion point.
 Operands are tensors; in imperative functions, rules of `SCALAR_RULES` get those of rank 0 as scalars. Here are the
-registry and the rules of creation and shapes; the modules of `RULE_MODULES` in `tri_to_linalg` have the others.
+registry and the rules of creation and shapes; the files that `tri_to_linalg` imports have the others.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ tensors of rank 0 (`tri_to_linalg_control`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 
 from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import all_operations, func, ir
@@ -19,6 +18,7 @@ from mlirtri.dialect.ops.arrays import LOOPS
 from mlirtri.dialect.ops.op import Op
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.external.calls import declaration_of, is_declaration, refuse_beside_loops, without_signs
+from mlirtri.lowering.linalg import arrays, indexing, products, reductions, windows  # noqa: F401 - they hold rules
 from mlirtri.lowering.linalg import control as tri_to_linalg_control
 from mlirtri.lowering.linalg import masks as tri_masks
 from mlirtri.lowering.linalg import rules as tri_to_linalg_rules
@@ -29,14 +29,9 @@ from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.mlir.linalg_builder import tensor_type
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
-RULE_MODULES = ("arrays", "indexing", "products", "reductions", "windows")
-"""Modules of this package that register their rules when they are imported."""
 MERGE = (Pass("cse", "the same mask is one value"),)
 STRAIGHT = ("gather",)
 """Operations of the group `indexing` that straight-line code may have."""
-
-for _name in RULE_MODULES:
-    import_module(f"mlirtri.lowering.linalg.{_name}")
 
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:

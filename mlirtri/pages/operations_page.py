@@ -22,7 +22,7 @@ from mlirtri.dialect.ops.table import TABLE
 from mlirtri.dialect.spellings.base.spelling import Spelling, Unsupported
 from mlirtri.dialect.spellings.registry import SPELLINGS
 from mlirtri.errors import KernelError, SourceNotAvailableError
-from mlirtri.lowering.frontend.expressions import BINARY, COMPARE, UNARY
+from mlirtri.lowering.frontend.operators import BINARY, COMPARE, UNARY
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "operations.md"
 SHORT = {"numpy.": "np.", "torch.nn.functional.": "F.", "mlirtri.": "mt."}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from typing import Any, NoReturn
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
@@ -41,18 +40,17 @@ class Language:
     """One method per language function: ``b.add(x, y)``, ``b.sum(x, axis=0)``, ``b.reshape(x, (2, 3))``."""
 
     def __init__(self, semantics: str, unroll: int = 0, debug: bool = False, stops: bool = False):
-        # The rules are written with this module, and register their functions when they are imported.
-        import_module("mlirtri.lowering.frontend.language.reductions")
-        import_module("mlirtri.lowering.frontend.language.arrays")
-        import_module("mlirtri.lowering.frontend.language.windows")
+        # These modules are written with this one, and register their functions when they are imported.
+        from mlirtri.lowering.frontend.language import arrays, reductions, windows  # noqa: F401
+
         self.semantics = semantics
         self.tri = TriBuilder()
         self.memory = Memory()
         self.indices = IndexArithmetic(self.tri)
         self.unroll = unroll
-        """Loops of up to this many turns, known at compile time, are unrolled."""
-        self.forced_turns = 0
-        """Turns of loops that were unrolled because their bodies could not be made otherwise."""
+        """Innermost loops of up to so many iterations, known at compile time, are unrolled."""
+        self.forced_iterations = 0
+        """Iterations of loops that were unrolled because their bodies could not be emitted otherwise."""
         self.debug = debug
         """Whether positions are checked at run time."""
         self.stops = stops

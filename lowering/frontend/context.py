@@ -1,0 +1,147 @@
+"""The state of one Python function while its syntax tree becomes `tri` operations, and the dispatch on its nodes.
+
+Takes nodes of a tree. Calls the handler that is registered for the class of a node; the files by topic register theirs
+with `handles`. Sets the MLIR location of what a handler emits, and adds the node's span to the errors it raises.
+Refuses nodes without a handler, and reports all mistakes of the function that can be found in one go.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlirtri.dialect.base.registry import Registry
+from mlirtri.dialect.bindings.locations import location_of
+from mlirtri.dialect.bindings.mlir import ir
+from mlirtri.errors import CompilerBugError, KernelError, Span, UnsupportedSyntaxError, raise_all
+from mlirtri.lowering.frontend.early_exits import stored, structured
+from mlirtri.lowering.frontend.language.builder import Language
+from mlirtri.lowering.frontend.language.merging import Kind
+from mlirtri.lowering.frontend.language.storage import Storage
+from mlirtri.lowering.frontend.python_to_ast import span_of_node
+from mlirtri.lowering.frontend.scope import POISON, Poisoned, Scope
+
+# Syntax that kernels do not have, with the way out; the rest is refused without one.
+INSTEAD = {
+    "AsyncFor": "write whole-tensor operations",
+    "Try": "a kernel raises nothing: check arguments before the call",
+    "TryStar": "a kernel raises nothing: check arguments before the call",
+    "Raise": "use static_assert for conditions known at compile time",
+    "AsyncWith": "leave context managers outside of the kernel",
+    "Global": "pass the value as an argument and return the new one",
+    "Nonlocal": "pass the value as an argument and return the new one",
+    "Import": "import at the top of the file",
+    "ImportFrom": "import at the top of the file",
+    "AsyncFunctionDef": "define helper functions at the top of the file",
+    "ClassDef": "a kernel has no classes",
+    "Match": "use if/elif on values known at compile time",
+    "TypeAlias": "a kernel has no type aliases",
+}
+
+
+@dataclass
+class LoopPlan:
+    """What the attempts at one loop found out about its iter_args."""
+
+    kinds: dict[str, list[Kind]] = field(default_factory=dict)
+    """The types of a name's leaves, where its first value has other ones."""
+    likes: dict[str, Any] = field(default_factory=dict)
+    """A value with the structure and types of a name that is first assigned in the loop and read after it."""
+    storages: list[Storage] = field(default_factory=list)
+    """Memory that the body writes although its syntax does not show it."""
+    referenced: set[str] = field(default_factory=set)
+    """Names that macros write in the loop."""
+    shared: dict[str, set[Storage]] = field(default_factory=dict)
+    """Names that are another name's memory in some iterations, and which memory."""
+
+
+class PlanChanged(Exception):
+    """The attempt at a loop found out that its iter_args are others: the loop has to be emitted again."""
+
+
+@dataclass
+class FunctionContext:
+    """One Python function being lowered. Each inlined call has its own; all share the language builder."""
+
+    b: Language
+    scope: Scope
+    file: str
+    depth: int = 0
+    """How many calls deep the function is inlined."""
+    call: ir.Location | None = None
+    """The location of the call, where the function is inlined."""
+    errors: list[KernelError] = field(default_factory=list)
+    plans: dict[ast.AST, LoopPlan] = field(default_factory=dict)
+    entry_serial: int = field(init=False)
+    """Memory with a lower serial number exists since before the function was entered."""
+
+    def __post_init__(self) -> None:
+        self.entry_serial = self.b.memory.serial
+
+    def span(self, node: ast.AST) -> Span:
+        """Return the source range of a node."""
+        return span_of_node(self.file, node)
+
+    def location_of(self, span: Span) -> ir.Location:
+        """Return the MLIR location of a source range: a call site location where the function is inlined."""
+        location = location_of(span)
+        return location if self.call is None else ir.Location.callsite(location, [self.call])
+
+
+@dataclass(frozen=True)
+class Returned:
+    """What the handler of a statement gives when a return statement was reached."""
+
+    value: Any
+
+
+Handler = Callable[[FunctionContext, Any], Any]
+"""``handler(context, node)``: the value of an expression; `Returned` or None for a statement."""
+HANDLERS: Registry[type[ast.AST], Handler] = Registry("handler of an AST node")
+handles = HANDLERS.register
+
+
+def visit(context: FunctionContext, node: ast.AST) -> Any:
+    """Return what the node's handler gives; operations that it emits get the node's location, and errors its span."""
+    span, name = context.span(node), type(node).__name__
+    handler = HANDLERS.get(type(node))
+    if handler is None:
+        raise UnsupportedSyntaxError(f"a kernel cannot contain {name}", span, help=INSTEAD.get(name))
+    tri = context.b.tri
+    outer, tri.location = tri.location, context.location_of(span)
+    try:
+        return handler(context, node)
+    except KernelError as error:
+        raise error.at(span) from error.__cause__
+    except (Poisoned, PlanChanged, RecursionError):
+        raise
+    except Exception as error:
+        raise CompilerBugError(error, name, span) from error
+    finally:
+        tri.location = outer
+
+
+def visit_body(context: FunctionContext, body: list[ast.stmt], read_after: Iterable[str] = ()) -> Any:
+    """Return the value that a function's body returns; raises all errors found in it.
+
+    Names in `read_after` are read when the body has ended: the parameters of a macro that stand for variables.
+    """
+    returned = visit_block(context, structured(body, read_after))
+    raise_all(context.errors)
+    return returned.value if returned else None
+
+
+def visit_block(context: FunctionContext, body: list[ast.stmt]) -> Returned | None:
+    """Visit statements up to a return. A failing statement's error is kept, and the names it assigns are poisoned."""
+    for statement in body:
+        try:
+            if (returned := visit(context, statement)) is not None:
+                return returned
+        except (KernelError, Poisoned) as error:
+            if isinstance(error, KernelError):
+                context.errors.append(error)
+            for name in stored(statement):
+                context.scope.locals[name] = POISON
+    return None

@@ -1,0 +1,227 @@
+"""Calls of Python functions, macros, and functions defined in the kernel: their bodies are inlined.
+
+Takes a function and the values of its arguments. Gives the value that its body returns. Errors inside name the call.
+A function defined in a kernel sees the names around it as they are when it is called, as in Python. Parameters of a
+macro that are annotated as references stand for the caller's variables, which have their new values when the macro has
+ended, or for elements of arrays, which are written at once.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.dialect.builder import Tensor
+from mlirtri.errors import KernelError, KernelTypeError, KernelValueError, Note, Span, UnsupportedSyntaxError
+from mlirtri.lowering.core.interface import Capture
+from mlirtri.lowering.frontend.context import FunctionContext, handles, visit, visit_body
+from mlirtri.lowering.frontend.language.storage import own
+from mlirtri.lowering.frontend.python_to_ast import parse_function
+from mlirtri.lowering.frontend.scope import Element, Scope, check_constant
+
+INLINE_LIMIT = 64
+
+
+# --- functions of the file -------------------------------------------------------------------------------------------
+
+
+def inline(
+    context: FunctionContext,
+    function: Callable[..., Any],
+    arguments: list[Any],
+    keywords: dict[str, Any],
+    call: ast.Call,
+) -> Any:
+    """Return the value of a Python function for these arguments; raises its errors, each with a note on this call."""
+    _check_depth(context, function.__name__)
+    file, node = parse_function(function)
+    if any(isinstance(part, (ast.Yield, ast.YieldFrom, ast.Await)) for part in ast.walk(node)):
+        raise UnsupportedSyntaxError(f"{function.__name__} is a generator or coroutine, which cannot be inlined")
+    scope = _scope_of(context, function)
+    scope.locals.update(_owned(_bind(function, arguments, keywords)))
+    return _run(context, scope, file, node.body, function.__name__, context.span(call))
+
+
+def _scope_of(context: FunctionContext, function: Callable[..., Any]) -> Scope:
+    """Return a new scope of a function, whose code is a captured value."""
+    captures = context.scope.captures
+    captures.append(Capture(lambda: function.__code__, function.__code__, function.__qualname__))
+    return Scope(function, captures)
+
+
+def _check_depth(context: FunctionContext, name: str) -> None:
+    if context.depth >= INLINE_LIMIT:
+        raise KernelValueError(
+            f"{name} is inlined more than {INLINE_LIMIT} calls deep",
+            help="end the recursion with an `if` on a value known at compile time",
+        )
+
+
+def _bind(function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]) -> dict[str, Any]:
+    """Return values by parameter name, defaults filled in; raises what Python would say about a wrong call."""
+    try:
+        bound = inspect.signature(function).bind(*arguments, **keywords)
+    except TypeError as error:
+        raise KernelTypeError(f"{function.__name__}(): {error}") from None
+    for parameter in bound.signature.parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise UnsupportedSyntaxError(f"{function.__name__} takes *args or **kwargs, which cannot be inlined")
+        if parameter.name not in bound.arguments:
+            check_constant(parameter.default, f"the default of {parameter.name!r}")
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def _owned(bound: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments as a function's names hold them: arrays in memory."""
+    return {name: own(value) for name, value in bound.items()}
+
+
+def _run(
+    context: FunctionContext,
+    scope: Scope,
+    file: str,
+    body: list[ast.stmt],
+    name: str,
+    call: Span,
+    read_after: tuple[str, ...] = (),
+) -> Any:
+    """Return the value of a body in a scope of its own; raises its errors, each with a note on the call."""
+    inner = FunctionContext(context.b, scope, file, context.depth + 1, context.location_of(call))
+    try:
+        return visit_body(inner, body, read_after)
+    except KernelError as error:
+        for one in getattr(error, "errors", (error,)):
+            one.notes = (*one.notes, Note(f"in {name}, called from here", call))
+        raise
+
+
+# --- functions of the kernel -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class LocalFunction:
+    """A `def` or `lambda` in a kernel, and the function that it is in."""
+
+    node: ast.FunctionDef | ast.Lambda
+    context: FunctionContext
+    defaults: dict[str, Any]
+
+    @property
+    def __name__(self) -> str:
+        return self.node.name if isinstance(self.node, ast.FunctionDef) else "lambda"
+
+    @property
+    def body(self) -> list[ast.stmt]:
+        """The statements; a lambda's expression as a return statement."""
+        if isinstance(self.node, ast.FunctionDef):
+            return self.node.body
+        return [ast.copy_location(ast.Return(self.node.body), self.node.body)]
+
+    def bind(self, arguments: list[Any], keywords: dict[str, Any]) -> dict[str, Any]:
+        """Return values by parameter name; raises what Python would say about a wrong call."""
+        parameters = self.node.args
+        names = [parameter.arg for parameter in (*parameters.posonlyargs, *parameters.args)]
+        bound = dict(self.defaults) | dict(zip(names, arguments, strict=False)) | keywords
+        known = [*names, *(parameter.arg for parameter in parameters.kwonlyargs)]
+        unknown = [name for name in keywords if name not in known]
+        missing = [name for name in known if name not in bound]
+        if len(arguments) > len(names) or unknown or missing:
+            problem = f"missing {missing[0]!r}" if missing else f"got an unexpected {unknown[0]!r}" if unknown else (
+                f"takes {len(names)} arguments, got {len(arguments)}")  # fmt: skip
+            raise KernelTypeError(f"{self.__name__}() {problem}")
+        return bound
+
+
+@handles(ast.FunctionDef)
+def visit_function_def(context: FunctionContext, node: ast.FunctionDef) -> None:
+    context.scope.locals[node.name] = _local_function(context, node)
+
+
+@handles(ast.Lambda)
+def visit_lambda(context: FunctionContext, node: ast.Lambda) -> LocalFunction:
+    return _local_function(context, node)
+
+
+def _local_function(context: FunctionContext, node: ast.FunctionDef | ast.Lambda) -> LocalFunction:
+    parameters = node.args
+    if parameters.vararg or parameters.kwarg:
+        raise UnsupportedSyntaxError("functions in a kernel take no *args or **kwargs", help="name every parameter")
+    if isinstance(node, ast.FunctionDef) and node.decorator_list:
+        raise UnsupportedSyntaxError("functions in a kernel have no decorators", help="define it outside of the kernel")
+    names = [parameter.arg for parameter in (*parameters.posonlyargs, *parameters.args)]
+    values = [visit(context, default) for default in parameters.defaults]
+    defaults = dict(zip(names[len(names) - len(values) :], values, strict=True))
+    for parameter, default in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True):
+        if default is not None:
+            defaults[parameter.arg] = visit(context, default)
+    return LocalFunction(node, context, defaults)
+
+
+def inline_local(
+    context: FunctionContext, function: LocalFunction, arguments: list[Any], keywords: dict[str, Any], call: ast.Call
+) -> Any:
+    """Return the value of a function that is defined in the kernel."""
+    _check_depth(context, function.__name__)
+    outer = function.context.scope
+    scope = Scope(outer.function, outer.captures, enclosing=outer)
+    scope.locals.update(_owned(function.bind(arguments, keywords)))
+    return _run(context, scope, function.context.file, function.body, function.__name__, context.span(call))
+
+
+# --- macros ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """A name of the caller's that a macro may assign to."""
+
+    scope: Scope
+    name: str
+    value: Any
+
+    def assign(self, value: Any) -> None:
+        """Bind the caller's name to the value that the macro's parameter has in the end."""
+        self.scope.locals[self.name] = own(value)
+        self.scope.referenced.add(self.name)
+
+
+def inline_macro(context: FunctionContext, macro: Any, call: ast.Call) -> Any:
+    """Return the value of a macro, some of whose parameters stand for the caller's variables or array elements."""
+    function, span = macro.__mlirtri_function__, context.span(call)
+    _check_depth(context, function.__name__)
+    if any(isinstance(node, ast.Starred) for node in call.args) or any(k.arg is None for k in call.keywords):
+        raise UnsupportedSyntaxError("a macro that writes its arguments takes no * or **", span)
+    nodes = _bind(function, list(call.args), {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg})
+    given: dict[str, Any] = {}
+    for name, node in nodes.items():
+        if not isinstance(node, ast.expr):
+            given[name] = node
+        else:
+            given[name] = _reference(context, node) if name in macro.references else visit(context, node)
+    file, definition = parse_function(function)
+    scope = _scope_of(context, function)
+    variables = {name: value for name, value in given.items() if isinstance(value, Variable)}
+    scope.locals.update(_owned(given | {name: variable.value for name, variable in variables.items()}))
+    result = _run(context, scope, file, definition.body, function.__name__, span, tuple(variables))
+    for name, variable in variables.items():
+        variable.assign(scope.read(name, context.b))
+    return result
+
+
+def _reference(context: FunctionContext, node: ast.expr) -> Variable | Element:
+    """Return what an argument of a macro refers to; raises `KernelTypeError` for a value that has no other name."""
+    if isinstance(node, ast.Name):
+        return Variable(context.scope, node.id, visit(context, node))
+    if isinstance(node, ast.Subscript):
+        array, index = visit(context, node.value), visit(context, node.slice)
+        if isinstance(array, Tensor):
+            return Element(context.b, array, index if isinstance(index, tuple) else (index,))
+    raise KernelTypeError(
+        f"the macro writes this argument, and {ast.unparse(node)!r} is no variable or array element",
+        context.span(node),
+        help="give it a name first",
+    )

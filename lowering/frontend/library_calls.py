@@ -1,0 +1,104 @@
+"""Calls of library functions, and methods and attributes of tensors, by their spellings.
+
+Takes a spelling and the arguments of a call. Gives the result as the library would: a view of the first argument, a
+new array, or an array of the caller's that was written.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import reduce
+from typing import Any
+
+from mlirtri.dialect.builder import Tensor
+from mlirtri.dialect.spellings import registry as spellings
+from mlirtri.dialect.spellings.registry import Spelling
+from mlirtri.errors import KernelTypeError, UnknownNameError, offer
+from mlirtri.lowering.frontend.language.builder import Language, describe
+from mlirtri.lowering.frontend.language.storage import current, has_memory, own
+from mlirtri.lowering.frontend.language.views import fresh, is_einsum_view, is_view_function, returns_itself, viewed
+from mlirtri.lowering.frontend.operators import binary
+from mlirtri.lowering.frontend.updates import write
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of a tensor that waits for its call."""
+
+    tensor: Tensor
+    spelling: Spelling
+
+
+def spelled(b: Language, spelling: Spelling, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+    """Return a library function's result: a view of its argument, a new array, or what was written into `out`."""
+    bound = spelling.arguments(arguments, keywords)
+    if (out := bound.get("out")) is not None:
+        return _into(b, out, spelling, arguments, {**keywords, "out": None})
+    if spelling.writes:
+        return _in_place(b, spelling, arguments, keywords)
+    result = spelling.call(b, *arguments, **keywords)
+    source = next((argument for argument in arguments if isinstance(argument, Tensor)), None)
+    if isinstance(result, Tensor) and source is not None and returns_itself(spelling.name, source, result, bound):
+        return source
+    if source is not None and has_memory(source) and is_einsum_view(spelling.name, arguments):
+        shared = own(fresh(result))
+        if has_memory(shared):
+            shared.origin.storage.share("the result of einsum", [source.origin.storage])
+        return shared
+    if source is not None and is_view_function(spelling.name):
+        return viewed(b, source, fresh(result))
+    return fresh(result)
+
+
+def _in_place(b: Language, spelling: Spelling, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+    """``x.sort()``, ``numpy.fill_diagonal(x, 1)``: the result is written into the first argument."""
+    target = arguments[0] if arguments else next(iter(spelling.arguments(arguments, keywords).values()), None)
+    if not has_memory(target):
+        raise KernelTypeError(f"{spelling.name} writes into an array, got {describe(target)}")
+    write(b, target, (...,), b.tensor(fresh(spelling.call(b, *arguments, **keywords))))
+    return current(b.tri, target) if spelling.name.startswith("Tensor.") else None
+
+
+def _into(b: Language, out: Any, spelling: Spelling, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+    """``np.add(x, y, out=z)``: the result is cast to z's dtype and written there."""
+    if isinstance(out, tuple) and len(out) == 1:
+        [out] = out
+    if not has_memory(out):
+        raise KernelTypeError(f"out has to be an array, got {describe(out)}")
+    names = list(spelling.signature.parameters)
+    given = arguments[1:] if spelling.is_method else arguments
+    if "out" in names and len(given) > names.index("out"):
+        position = names.index("out") + (len(arguments) - len(given))
+        arguments = [*arguments[:position], *arguments[position + 1 :]]
+    keywords = {name: value for name, value in keywords.items() if name != "out"}
+    write(b, out, (...,), b.tensor(fresh(spelling.call(b, *arguments, **keywords))))
+    return current(b.tri, out)
+
+
+def tensor_attribute(b: Language, tensor: Tensor, name: str) -> Any:
+    """Return ``tensor.name``: a fact of its type, an attribute's value, or a `Method`; raises `UnknownNameError`."""
+    facts = {
+        "shape": tuple(map(b.number_of, tensor.type.shape)),
+        "dtype": tensor.type.dtype,
+        "ndim": tensor.type.rank,
+    }
+    if b.semantics == "numpy":
+        # torch's x.size is a method.
+        facts |= {"size": _element_count(b, tensor), "itemsize": tensor.type.dtype.bytes}
+    if name in facts:
+        return facts[name]
+    owners = ("ndarray", "Tensor") if b.semantics == "numpy" else ("Tensor", "ndarray")
+    for owner in owners:
+        if (spelling := spellings.lookup(f"{owner}.{name}")) is not None:
+            return spelled(b, spelling, [tensor], {}) if spelling.is_attribute else Method(tensor, spelling)
+    near = [n.split(".", 1)[1] for n in spellings.near(f"{owners[0]}.{name}")]
+    near += get_close_matches(name, facts, n=1)
+    raise UnknownNameError(f"a tensor has no attribute {name!r} in a kernel", help=offer(near).rstrip())
+
+
+def _element_count(b: Language, tensor: Tensor) -> Any:
+    if tensor.type.size is not None:
+        return tensor.type.size
+    return reduce(lambda x, y: binary(b, ast.Mult(), x, y), map(b.number_of, tensor.type.shape))

@@ -1,0 +1,211 @@
+"""Operators of a kernel: arithmetic, comparisons, `not`, and what counts as true.
+
+Operators on values known at compile time fold as Python computes them; with a tensor on either side they become
+operations. Python ints of run time keep their linear form in terms of loop indices, so that bounds can decide
+comparisons at compile time.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from mlirtri.dialect.base.dtypes import DType, find_dtype
+from mlirtri.dialect.builder import Tensor
+from mlirtri.errors import KernelTypeError, KernelValueError
+from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
+from mlirtri.lowering.frontend.language.builder import Language, describe
+
+BINARY = {
+    ast.Add: ("add", operator.add), ast.Sub: ("subtract", operator.sub), ast.Mult: ("multiply", operator.mul),
+    ast.Div: ("divide", operator.truediv), ast.FloorDiv: ("floor_divide", operator.floordiv),
+    ast.Mod: ("remainder", operator.mod), ast.Pow: ("power", operator.pow), ast.MatMult: ("matmul", operator.matmul),
+    ast.BitAnd: ("bitwise_and", operator.and_), ast.BitOr: ("bitwise_or", operator.or_),
+    ast.BitXor: ("bitwise_xor", operator.xor), ast.LShift: ("left_shift", operator.lshift),
+    ast.RShift: ("right_shift", operator.rshift),
+}  # fmt: skip
+UNARY = {
+    ast.USub: ("negative", operator.neg), ast.Invert: ("bitwise_not", operator.invert),
+    ast.UAdd: (None, operator.pos), ast.Not: (None, operator.not_),
+}  # fmt: skip
+COMPARE = {
+    ast.Eq: ("equal", operator.eq), ast.NotEq: ("not_equal", operator.ne), ast.Lt: ("less", operator.lt),
+    ast.LtE: ("less_equal", operator.le), ast.Gt: ("greater", operator.gt), ast.GtE: ("greater_equal", operator.ge),
+}  # fmt: skip
+IDENTITY = {
+    ast.Is: operator.is_, ast.IsNot: operator.is_not,
+    ast.In: lambda x, y: operator.contains(y, x), ast.NotIn: lambda x, y: not operator.contains(y, x),
+}  # fmt: skip
+
+
+def fold(function: Callable[..., Any], *operands: Any) -> Any:
+    """Return Python's own result on compile-time values; raises what Python raises as a `KernelValueError`."""
+    if function is operator.pow and all(isinstance(x, int) for x in operands) and abs(operands[1]) > 4096:
+        raise KernelValueError(f"{operands[0]} ** {operands[1]} is too large to compute at compile time")
+    try:
+        return function(*operands)
+    except (TypeError, ZeroDivisionError, OverflowError, ValueError) as error:
+        raise KernelValueError(f"{error}") from None
+
+
+# --- arithmetic ------------------------------------------------------------------------------------------------------
+
+
+@handles(ast.BinOp)
+def visit_bin_op(context: FunctionContext, node: ast.BinOp) -> Any:
+    return binary(context.b, node.op, visit(context, node.left), visit(context, node.right))
+
+
+def binary(b: Language, sign: ast.operator, left: Any, right: Any) -> Any:
+    """Return ``left sign right``, folded where both are known at compile time."""
+    name, function = BINARY[type(sign)]
+    if not isinstance(left, Tensor) and not isinstance(right, Tensor):
+        return fold(function, left, right)
+    if name == "power" and b.semantics == "numpy" and isinstance(left, Tensor):
+        return _numpy_power(b, left, right)
+    result = getattr(b, name)(left, right)
+    return _with_linear(b, result, name, left, right)
+
+
+def _with_linear(b: Language, result: Any, name: str, left: Any, right: Any) -> Any:
+    """Return a Python int of run time with its linear form in terms of loop indices, where it has one."""
+    if name not in ("add", "subtract", "multiply") or not isinstance(result, Tensor) or not result.weak:
+        return result
+    if not result.type.dtype.is_integer:
+        return result
+    x, y = (b.indices.size_of(operand) if is_integer(operand) else None for operand in (left, right))
+    if x is None or y is None:
+        return result
+    if name == "multiply":
+        factor, size = (x, y) if x.is_constant else (y, x)
+        return replace(result, linear=size * factor.constant) if factor.is_constant else result
+    return replace(result, linear=x + y if name == "add" else x - y)
+
+
+def _numpy_power(b: Language, left: Tensor, right: Any) -> Any:
+    """ndarray's operator, unlike numpy.power, squares and roots: other dtypes for bools, other results at -inf."""
+    is_number, is_inexact = isinstance(right, (int, float, complex)), left.type.dtype.is_inexact
+    if is_number and right == 2 and (is_inexact or isinstance(right, int)):
+        return b.square(left)
+    if is_number and right == 0.5 and is_inexact:
+        # A bfloat16 array to the power of a Python float is float32: NEP 50 does not cover ml_dtypes.
+        return b.sqrt(b.cast(left, "float32") if left.type.dtype.name == "bfloat16" else left)
+    return b.power(left, right)
+
+
+@handles(ast.UnaryOp)
+def visit_unary_op(context: FunctionContext, node: ast.UnaryOp) -> Any:
+    operand = visit(context, node.operand)
+    name, function = UNARY[type(node.op)]
+    if not isinstance(operand, Tensor):
+        return fold(function, operand)
+    if isinstance(node.op, ast.Not):
+        return replace(context.b.tri.logical_not(truth_at(context, operand, node.operand)), weak=True)
+    result = getattr(context.b, name)(operand) if name else operand
+    return replace(result, linear=-operand.linear) if name == "negative" and operand.linear else result
+
+
+# --- comparisons -----------------------------------------------------------------------------------------------------
+
+
+@handles(ast.Compare)
+def visit_compare(context: FunctionContext, node: ast.Compare) -> Any:
+    left = visit(context, node.left)
+    result: Any = True
+    for sign, comparator in zip(node.ops, node.comparators, strict=True):
+        right = visit(context, comparator)
+        compared = _compare(context.b, sign, left, right)
+        result = compared if result is True else _conjunction(context.b, result, compared)
+        if not isinstance(result, Tensor) and not result:
+            return result
+        left = right
+    return result
+
+
+def _conjunction(b: Language, first: Any, second: Any) -> Any:
+    """Return two parts of a chained comparison joined by `and`."""
+    if isinstance(first, Tensor) and first.type.rank:
+        raise KernelTypeError(
+            f"a chained comparison joins its parts with `and`, and {describe(first)} is not one truth value",
+            help="write (a < b) & (b < c)",
+        )
+    if not isinstance(second, Tensor):
+        return first if second else False
+    return b.logical_and(first, second) if isinstance(first, Tensor) else second
+
+
+def _compare(b: Language, sign: ast.cmpop, left: Any, right: Any) -> Any:
+    if type(sign) in IDENTITY:
+        if isinstance(left, Tensor) and isinstance(sign, (ast.In, ast.NotIn)):
+            raise KernelTypeError("`in` needs values known at compile time")
+        return fold(IDENTITY[type(sign)], left, right)
+    name, function = COMPARE[type(sign)]
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        decided = _decided_by_bounds(b, name, left, right)
+        return getattr(b, name)(left, right) if decided is None else decided
+    if isinstance(left, DType) or isinstance(right, DType):
+        # A dtype has several spellings: x.dtype == np.float32, == torch.float32, == "float32".
+        left, right = find_dtype(left) or left, find_dtype(right) or right
+    return fold(function, left, right)
+
+
+def _decided_by_bounds(b: Language, name: str, left: Any, right: Any) -> bool | None:
+    """Return a comparison of Python ints of run time whose bounds decide it at compile time, else None."""
+    if not (is_integer(left) and is_integer(right)):
+        return None
+    difference = b.indices.size_of(left) - b.indices.size_of(right)
+    least, most = difference.least(), difference.most()
+    if least is None or most is None:
+        return None
+    below = most < 0 or (False if least >= 0 else None)
+    above = least > 0 or (False if most <= 0 else None)
+    equal = (least == most == 0) or (False if least > 0 or most < 0 else None)
+    answers = {
+        "less": below, "greater": above, "equal": equal,
+        "not_equal": None if equal is None else not equal,
+        "greater_equal": None if below is None else not below,
+        "less_equal": None if above is None else not above,
+    }  # fmt: skip
+    return answers[name]
+
+
+def is_integer(value: Any) -> bool:
+    """Return whether a value is a Python int, known at compile time or of run time."""
+    if isinstance(value, Tensor):
+        return value.weak and value.type.dtype.is_integer
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+# --- conditions ------------------------------------------------------------------------------------------------------
+
+
+def condition(context: FunctionContext, test: ast.expr) -> bool | Tensor:
+    """Return whether an expression is true: a bool known at compile time, or a rank-0 bool tensor."""
+    return truth_at(context, visit(context, test), test)
+
+
+def truth_at(context: FunctionContext, value: Any, node: ast.expr) -> bool | Tensor:
+    """Return the truth value of the value of `node`, whose span an error gets."""
+    try:
+        return truth_of(context.b, value)
+    except KernelTypeError as error:
+        raise error.at(context.span(node)) from None
+
+
+def truth_of(b: Language, value: Any) -> bool | Tensor:
+    """Return the truth value of a value; raises `KernelTypeError` for arrays of several elements."""
+    if not isinstance(value, Tensor):
+        return bool(value)
+    if value.type.rank:
+        if value.type.size != 1:
+            raise KernelTypeError(
+                f"the truth of {describe(value)} is not one of true and false",
+                help="use .any() or .all(), or where(condition, x, y) to choose element by element",
+            )
+        value = b.reshape(value, ())
+    if value.type.dtype.is_bool:
+        return value
+    return b.tri.not_equal(value, b.tri.constant(0, value.type.dtype))

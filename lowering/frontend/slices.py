@@ -1,0 +1,180 @@
+"""Basic indexing of arrays: integers, slices and None, one for each axis.
+
+Takes an array and an index that is expanded to one part for each axis. Gives the elements, and the view operations by
+which they can be read and written. Bounds may be known at run time only; negative indices, and slices that reach
+beyond the axis, mean what they mean in Python. An index that is known to be out of bounds is refused. One that is out
+of bounds at run time is clamped, or raises `IndexError` after the call when the kernel is compiled with ``debug``.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlirtri.dialect.base.sizes import Size, is_dynamic
+from mlirtri.dialect.builder import Tensor
+from mlirtri.errors import KernelIndexError, KernelTypeError, KernelValueError
+from mlirtri.lowering.frontend.language.builder import Language, describe
+from mlirtri.lowering.frontend.language.shapes import reshape, strided
+from mlirtri.lowering.frontend.language.storage import Step
+
+
+@dataclass
+class Subset:
+    """A basic index: per axis of the array an offset, a size and a stride; then flips and new axes."""
+
+    offsets: list[Size] = field(default_factory=list)
+    sizes: list[Size] = field(default_factory=list)
+    strides: list[int] = field(default_factory=list)
+    drop: list[int] = field(default_factory=list)
+    """Axes of the array that an integer indexes."""
+    backwards: list[int] = field(default_factory=list)
+    """Axes of the array that are read from the end."""
+    shape: list[int | Size] = field(default_factory=list)
+    """The result's shape, with new axes of size 1."""
+
+    @property
+    def is_static(self) -> bool:
+        return all(size.is_constant for size in (*self.offsets, *self.sizes))
+
+    def add(self, offset: Size, size: Size, stride: int, drop: bool = False) -> None:
+        """Append the part of the next axis."""
+        if drop:
+            self.drop.append(len(self.offsets))
+        else:
+            self.shape.append(size.simplified())
+        self.offsets.append(offset)
+        self.sizes.append(size)
+        self.strides.append(stride)
+
+
+def subset_of(b: Language, tensor: Tensor, parts: Sequence[Any]) -> Subset:
+    """Return what integers, slices and None select; raises `KernelIndexError`, `KernelTypeError` and others."""
+    subset = Subset()
+    for part in parts:
+        axis = len(subset.offsets)
+        if part is None:
+            subset.shape.append(1)
+        elif isinstance(part, slice):
+            _add_slice(b, subset, part, tensor.type.shape[axis], axis)
+        else:
+            subset.add(_offset(b, part, tensor, axis), Size.of(1), 1, drop=True)
+    return subset
+
+
+def _add_slice(b: Language, subset: Subset, part: slice, size: int | Size, axis: int) -> None:
+    """Add ``start:stop:step`` along an axis of `size`."""
+    step = _step(b, part)
+    if isinstance(size, int) and not any(isinstance(bound, Tensor) for bound in (part.start, part.stop)):
+        indices = range(size)[slice(*map(_bound, (part.start, part.stop)), step)]
+        if step < 0 and len(indices):
+            subset.backwards.append(axis)
+            indices = indices[::-1]
+        offset = indices[0] if len(indices) else 0
+        stride = abs(step) if len(indices) > 1 else 1
+        subset.add(Size.of(offset), Size.of(len(indices)), stride)
+    elif step < 0:
+        subset.backwards.append(axis)
+        subset.add(*b.indices.slice_bounds_backwards(part, Size.of(size), -step), -step)
+    else:
+        subset.add(*b.indices.slice_bounds(part, Size.of(size), step), step)
+
+
+def _bound(value: Any) -> Any:
+    return value if value is None else operator.index(value)
+
+
+def _step(b: Language, part: slice) -> int:
+    step = 1 if part.step is None else part.step
+    if isinstance(step, Tensor):
+        size = b.indices.size_of(step)
+        step = size.constant if size.is_constant else step
+    if isinstance(step, Tensor) or not hasattr(type(step), "__index__"):
+        raise KernelTypeError(f"the step of a slice has to be an integer known at compile time, got {describe(step)}")
+    if step == 0:
+        raise KernelValueError("slice step cannot be zero")
+    if b.semantics == "torch" and step < 0:
+        raise KernelValueError("torch has no slices with a negative step", help="use flip")
+    return operator.index(step)
+
+
+def _offset(b: Language, part: Any, tensor: Tensor, axis: int) -> Size:
+    """Return the offset that an integer index of an axis means, within the axis."""
+    size = tensor.type.shape[axis]
+    is_number = isinstance(part, Tensor) and not part.type.rank and part.type.dtype.is_integer
+    if isinstance(part, bool) or not (is_number or (not isinstance(part, Tensor) and hasattr(part, "__index__"))):
+        raise KernelTypeError(
+            f"cannot index with {describe(part)}", help="indices are integers, slices, None, ... and arrays"
+        )
+    index, limit = b.indices.size_of(part if is_number else operator.index(part)), Size.of(size)
+    _refuse_out_of_bounds(index, limit, axis, tensor)
+    if index.is_constant and limit.is_constant:
+        return index if index.constant >= 0 else index + limit
+    clamped = b.indices.element(index, limit)
+    if b.debug and clamped != index:
+        _check_bounds(b, index, limit, axis)
+    return clamped
+
+
+def _refuse_out_of_bounds(index: Size, limit: Size, axis: int, tensor: Tensor) -> None:
+    least, most, largest = index.least(), index.most(), limit.most()
+    if largest is None:
+        return
+    if (least is not None and least >= largest) or (most is not None and most < -largest):
+        shown = index.constant if index.is_constant else index
+        raise KernelIndexError(f"index {shown} is out of bounds for axis {axis} of {tensor.type}")
+
+
+def _check_bounds(b: Language, index: Size, limit: Size, axis: int) -> None:
+    tri = b.tri
+    x = tri.index(index)
+    wrong = tri.logical_or(tri.less(x, tri.index(-limit)), tri.greater_equal(x, tri.index(limit)))
+    b.check(wrong, KernelIndexError, f"an index is out of bounds for axis {axis} of size {limit}")
+
+
+def read(b: Language, tensor: Tensor, subset: Subset) -> Tensor:
+    """Return the elements of a subset; static subsets outside of loops are the simplest operations that give them."""
+    if subset.is_static and not any(map(is_dynamic, tensor.type.shape)) and not b.memory.journals:
+        ranges = []
+        for axis, (offset, size, stride) in enumerate(zip(subset.offsets, subset.sizes, subset.strides, strict=True)):
+            indices = range(offset.constant, offset.constant + size.constant * stride, stride)
+            ranges.append(indices[::-1] if axis in subset.backwards else indices)
+        return reshape(b, strided(b, tensor, ranges), subset.shape)
+    result = Tensor(tensor.value, tensor.type)
+    for step in steps_of(b, tensor, subset):
+        result = step.read(b.tri, result)
+    return result
+
+
+def steps_of(b: Language, tensor: Tensor, subset: Subset) -> list[Step]:
+    """Return the view operations from an array to a subset of its elements."""
+    steps = []
+    kept = [size.simplified() for axis, size in enumerate(subset.sizes) if axis not in subset.drop]
+    ranges = zip(subset.offsets, subset.sizes, subset.strides, tensor.type.shape, strict=True)
+    is_whole = not subset.drop and all(
+        offset == Size.of(0) and stride == 1 and size.simplified() == whole for offset, size, stride, whole in ranges
+    )
+    if not is_whole:
+        attributes = {
+            "offsets": tuple(offset.simplified() for offset in subset.offsets),
+            "sizes": tuple(size.simplified() for size in subset.sizes),
+            "strides": tuple(subset.strides),
+            "drop": tuple(subset.drop),
+        }
+        dynamic = [operand for operand in (*subset.offsets, *subset.sizes) if not operand.is_constant]
+        steps.append(Step("extract_slice", attributes, tuple(map(b.tri.index, dynamic))))
+    if subset.backwards:
+        axes = [axis - sum(1 for dropped in subset.drop if dropped < axis) for axis in subset.backwards]
+        steps.append(Step("flip", {"axes": tuple(axes)}))
+    if subset.shape != kept:
+        steps.append(_reshape_step(b, tuple(subset.shape)))
+    return steps
+
+
+def _reshape_step(b: Language, shape: tuple[int | Size, ...]) -> Step:
+    dynamic = [size for size in shape if is_dynamic(size)]
+    if not dynamic:
+        return Step("reshape", {"shape": shape})
+    return Step("dynamic_reshape", {"shape": shape}, tuple(map(b.tri.index, dynamic)))
