@@ -1,260 +1,183 @@
 """The shortest way into a kernel that is a few launches with one result: a Python function written for its arguments.
 
 Takes compiled functions, which check shapes, dtypes, strides, devices and that no argument shares memory with `out`
-themselves, and a general way to call. Gives a function that allocates and launches. What the launch refuses, and what
-it cannot see (gradients, negations that are yet to be done), goes the general way, which copies or says what is wrong.
+themselves, and a general way to call. Gives a function that allocates and launches for plain arguments (`plain.py`).
+All else goes the general way, which copies or says what is wrong, and so does what a launch refuses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from mlirtri.calls.plain import Type, array_dtype, plain_kind, shortest_empty, type_guards
 from mlirtri.lowering.runtime.large_memory import LARGE, empty_array
 
 if TYPE_CHECKING:
-    from mlirtri.lowering.runtime.tvm_executable import Direct
+    from mlirtri.lowering.runtime.tvm_executable import Direct  # TVM's executables import TVM
 
-General = Callable[[Sequence[Any], Any], Any]
-"""The arguments, and `out` or None."""
+Call = Callable[..., Any]
+"""A kernel's call: ``call(*arguments, out=None, **named)``."""
 _CONSTANTS = (int, bool, str, type(None))
 """Types whose equal values are the same constant. Not floats, of whose zeros there are two."""
 
 
-@dataclass(frozen=True)
-class Type:
-    """The compiled type of an argument or result."""
-
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    seen: torch.dtype | None = None
-    """As what compiled functions take the same memory, where that differs: unsigned integers as signed ones."""
-
-    @property
-    def bytes(self) -> int:
-        return torch.Size(self.shape).numel() * self.dtype.itemsize
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        return tuple(torch.Size(self.shape[at + 1 :]).numel() for at in range(len(self.shape)))
-
-    @property
-    def array_dtype(self) -> np.dtype | None:
-        """NumPy's, where it has that dtype."""
-        return _array_dtype(self.dtype)
-
-
-def direct_call(
-    direct: Direct, arguments: Sequence[Type], bound: Sequence[Any], result: Type, general: General
-) -> General:
-    """`general`, made faster for plain tensors, arrays and floats; behind the arguments come the `bound` tensors."""
-    lines, facts = _direct(direct, arguments, bound, result, "False")
-    head = [
-        "def call(arguments, out):",
-        "    try:",
-        f"        {''.join(f'{name}, ' for name in _names(arguments))}= arguments",
-    ]
-    return _made([*head, *lines, "    return general(arguments, out)"], {**facts, "general": general})
-
-
-def direct_method(
-    direct: Direct, arguments: Sequence[Type], bound: Sequence[Any], result: Type, general: Callable[..., Any]
-) -> Callable[..., Any]:
-    """The method `general` of self, arguments in order, `out` and other keywords, made faster in the same way."""
-    lines, facts = _direct(direct, arguments, bound, result, "rest or keywords")
-    names = _names(arguments)
-    head = [
-        f"def call(self, {', '.join(f'{name}=missing' for name in names)}, /, *rest, out=None, **keywords):",
-        "    try:",
-    ]
-    tail = [
-        f"    given = [each for each in ({', '.join(names)},) if each is not missing]",
-        "    return general(self, *given, *rest, out=out, **keywords)",
-    ]
-    return _made([*head, *lines, *tail], {**facts, "general": general, "missing": object()})
-
-
-def _direct(
-    direct: Direct, arguments: Sequence[Type], bound: Sequence[Any], result: Type, unfit: str
-) -> tuple[list[str], dict[str, Any]]:
-    """The lines that try to launch, unless a condition holds, and what they name."""
-    tensors = {f"a{at}": each for at, each in enumerate(arguments) if each.shape}
-    numbers = {f"a{at}": each for at, each in enumerate(arguments) if not each.shape}
-    unfit = " or ".join([unfit, *(f"type({name}) is not float" for name in numbers)])
-    launches = _Launches(direct, arguments, bound, result)
-    lines = [f"        if {unfit}:", "            pass"]
-    lines += _on_tensors(tensors, launches, "are_plain")
-    lines += _on_arrays(tensors, launches) if result.shape and result.array_dtype is not None else []
-    lines += _on_tensors(tensors, launches, "look_plain")
-    # Whatever it is, the general way says it in the user's words.
-    lines += ["    except Exception:", "        pass"]
-    facts = {
-        "empty": shortest_empty, "array": np.array,
-        "empty_array": empty_array if result.bytes >= LARGE else np.empty,
-        "ndarray": np.ndarray, "shape": result.shape, "strides": result.strides, "dtype": result.dtype,
-        "array_dtype": result.array_dtype, "are_plain": plain_checker([*tensors.values()]) or _look_plain,
-        "are_plain_with_out": plain_checker([*tensors.values(), result]) or _look_plain,
-        "look_plain": _look_plain, "look_plain_with_out": _look_plain,
-        **{f"{name}_dtype": each.array_dtype for name, each in numbers.items()},
-        **launches.facts,
-    }  # fmt: skip
-    return lines, facts
-
-
-class _Launches:
-    """The lines that allocate what is between launches, and launch."""
-
-    def __init__(self, direct: Direct, arguments: Sequence[Type], bound: Sequence[Any], result: Type):
-        self._direct, self._result = direct, result
-        self._arguments = dict(zip(_names(arguments), arguments, strict=True))
-        self._names = {len(arguments) + at: f"bound{at}" for at in range(len(bound))}
-        self._names |= {number: f"constant{number}" for number in direct.constants}
-        self._names |= {number: f"between{number}" for number in direct.scratch}
-        self._allocations = [
-            f"{n} = empty({n}_shape, {n}_strides, {n}_dtype)" for n in map(self._names.get, direct.scratch)
-        ]
-        self.facts: dict[str, Any] = {f"bound{at}": tensor for at, tensor in enumerate(bound)}
-        self.facts |= {f"constant{number}": tensor for number, tensor in direct.constants.items()}
-        self.facts |= {f"launch{at}": step.function for at, step in enumerate(direct.steps)}
-        for number, (shape, dtype) in direct.scratch.items():
-            kind = Type(shape, dtype)
-            self.facts |= {f"between{number}_{fact}": getattr(kind, fact) for fact in ("shape", "strides", "dtype")}
-        for name, kind in {**self._arguments, "result": result}.items():
-            if kind.seen is not None:
-                self.facts |= {f"{name}_seen": kind.seen, f"{name}_seen_array": _array_dtype(kind.seen)}
-                self.facts |= {f"{name}_own": kind.dtype, f"{name}_own_array": kind.array_dtype}
-
-    def into(self, result: str, suffix: str = "") -> list[str]:
-        """The lines of a call that writes into the tensor, or with `suffix` "_array" the array, of this name."""
-        names = dict(enumerate(self._taken(name, name, kind, suffix) for name, kind in self._arguments.items()))
-        names |= self._names | {self._direct.result: self._taken(result, "result", self._result, suffix)}
-        steps = enumerate(self._direct.steps)
-        return [
-            *self._allocations,
-            *(f"launch{at}({', '.join(names[number] for number in step.operands)})" for at, step in steps),
-            f"return {result}",
-        ]
-
-    def owned(self, out: str = "", suffix: str = "") -> str:
-        """A condition, behind others: what a launch takes for another dtype, and would not look at, has its own."""
-        seen = [(name, name) for name, kind in self._arguments.items() if kind.seen is not None]
-        seen += [(out, "result")] if out and self._result.seen is not None else []
-        return "".join(f" and {name}.dtype == {fact}_own{suffix}" for name, fact in seen)
-
-    @staticmethod
-    def _taken(name: str, fact: str, kind: Type, suffix: str) -> str:
-        """An argument or result as a launch takes it."""
-        if not kind.shape and fact != "result":
-            return f"array({name}, {name}_dtype)"
-        return name if kind.seen is None else f"{name}.view({fact}_seen{suffix})"
-
-
 def is_possible(arguments: Sequence[Type]) -> bool:
-    """Whether there is a tensor among the arguments, and the others are floats."""
-    return any(each.shape for each in arguments) and all(
-        each.shape or each.dtype in (torch.float64, torch.float32) for each in arguments
+    """Return whether there is a tensor among the arguments, and all others are floats."""
+    return any(type_.shape for type_ in arguments) and all(
+        type_.shape or type_.dtype in (torch.float64, torch.float32) for type_ in arguments
     )
 
 
-def guarded(
-    arguments: Sequence[Any], at_run_time: Sequence[int], call: General, unknown: Any
-) -> Callable[[tuple[Any, ...]], Any] | None:
-    """`call` for arguments that the same kernel is for as for these, by their types alone; `unknown` for others.
+def direct_call(direct: Direct, arguments: Sequence[Type], bound: Sequence[Any], result: Type, general: Call) -> Call:
+    """Return `general`, made faster for plain tensors, plain arrays and floats.
 
-    `call` gets those `at_run_time` only. None where more than types decides.
+    The launches take the arguments, then the `bound` tensors. `arguments` and `result` are the compiled types. For two
+    tensors and one launch the function is::
+
+        def call(a0=missing, a1=missing, /, *rest, out=None, **keywords):
+            try:
+                if rest or keywords:
+                    pass
+                elif out is None and type(a0) is ndarray and type(a1) is ndarray:
+                    result = empty_array(shape, array_dtype)
+                    launch0(a0, a1, result)
+                    return result
+                elif out is None and (guards(a0, a1) or plain_kind(a0, a1) is Tensor):
+                    result = empty(shape, strides, dtype)
+                    launch0(a0, a1, result)
+                    return result
+                elif out is not None and …:
+                    launch0(a0, a1, out)
+                    return out
+            except Exception:
+                pass
+            given = [argument for argument in (a0, a1,) if argument is not missing]
+            return general(*given, *rest, out=out, **keywords)
     """
-    facts: dict[str, Any] = {"call_it": call, "unknown": unknown}
-    checks = [f"len(arguments) == {len(arguments)}"]
-    for at, argument in enumerate(arguments):
-        kind, name = type(argument), f"a{at}"
-        facts |= {f"{name}_type": kind, f"{name}_value": argument}
-        checks.append(f"type({name} := arguments[{at}]) is {name}_type")
-        if kind is torch.Tensor or kind is np.ndarray:
-            facts |= {f"{name}_value": None, f"{name}_shape": argument.shape, f"{name}_dtype": argument.dtype}
-            checks += [f"{name}.dtype is {name}_dtype", f"{name}.shape == {name}_shape"]
-        elif at not in at_run_time and kind in _CONSTANTS:
-            checks.append(f"{name} == {name}_value")
-        elif at not in at_run_time or kind is not float:
-            return None
-    passed = "arguments" if len(at_run_time) == len(arguments) else f"({''.join(f'a{at}, ' for at in at_run_time)})"
-    lines = ["def call(arguments):", f"    if {' and '.join(checks)}:", f"        return call_it({passed}, None)"]
-    return _made([*lines, "    return unknown"], facts)
-
-
-def _array_dtype(dtype: torch.dtype) -> np.dtype | None:
-    try:
-        return torch.empty(0, dtype=dtype).numpy().dtype
-    except TypeError:
-        return None
-
-
-def _names(arguments: Sequence[Type]) -> list[str]:
-    return [f"a{at}" for at in range(len(arguments))]
-
-
-def _on_tensors(tensors: dict[str, Type], launches: _Launches, check: str) -> list[str]:
+    types = {f"a{position}": type_ for position, type_ in enumerate(arguments)}
+    tensors = {name: type_ for name, type_ in types.items() if type_.shape}
+    numbers = {name: type_ for name, type_ in types.items() if not type_.shape}
+    launches = _Launches(direct, types, bound, result)
     given = ", ".join(tensors)
-    # The launch would say so, and its error take longer than the general way.
-    others = "".join(f" and out is not {name}" for name in tensors)
-    return [
-        f"        elif out is None and {check}({given}){launches.owned()}:",
-        "            result = empty(shape, strides, dtype)",
-        *(f"            {line}" for line in launches.into("result")),
-        f"        elif out is not None{others} and {check}_with_out({given}, out){launches.owned('out')}:",
-        *(f"            {line}" for line in launches.into("out")),
-    ]
-
-
-def _on_arrays(tensors: dict[str, Type], launches: _Launches) -> list[str]:
-    checks = " and ".join(["out is None", *(f"type({name}) is ndarray" for name in tensors)])
-    return [
-        f"        elif {checks}{launches.owned(suffix='_array')}:",
+    # A launch refuses `out` that is an argument; its error takes longer than the general way.
+    is_other = " and ".join(f"out is not {name}" for name in ("None", *tensors))
+    are_arrays = " and ".join(f"type({name}) is ndarray" for name in tensors)
+    arrays = [
+        f"        elif out is None and {are_arrays}{launches.owned('_array')}:",
         "            result = empty_array(shape, array_dtype)",
-        *(f"            {line}" for line in launches.into("result", "_array")),
+        *launches.into("result", "_array"),
     ]
+    lines = [
+        f"def call({', '.join(f'{name}=missing' for name in types)}, /, *rest, out=None, **keywords):",
+        "    try:",
+        f"        if {' or '.join(['rest', 'keywords', *(f'type({name}) is not float' for name in numbers)])}:",
+        "            pass",
+        *(arrays if result.shape and result.array_dtype is not None else []),
+        f"        elif out is None and (guards({given}) or plain_kind({given}) is Tensor){launches.owned()}:",
+        "            result = empty(shape, strides, dtype)",
+        *launches.into("result"),
+        f"        elif {is_other} and (guards_with_out({given}, out) or plain_kind({given}, out) is Tensor)"
+        f"{launches.owned(out='out')}:",
+        *launches.into("out"),
+        # The general way raises it again, in the user's words.
+        "    except Exception:",
+        "        pass",
+        f"    given = [argument for argument in ({', '.join(types)},) if argument is not missing]",
+        "    return general(*given, *rest, out=out, **keywords)",
+    ]
+    names = {
+        "general": general, "missing": object(), "Tensor": torch.Tensor, "ndarray": np.ndarray, "array": np.array,
+        "plain_kind": plain_kind, "guards": type_guards([*tensors.values()]),
+        "guards_with_out": type_guards([*tensors.values(), result]),
+        "empty": shortest_empty, "empty_array": empty_array if result.bytes >= LARGE else np.empty,
+        "shape": result.shape, "strides": result.strides, "dtype": result.dtype, "array_dtype": result.array_dtype,
+        **{f"{name}_dtype": type_.array_dtype for name, type_ in numbers.items()},
+        **launches.names,
+    }  # fmt: skip
+    return _defined(lines, names)
 
 
-def plain_checker(types: Sequence[Type]) -> Callable[..., bool] | None:
-    """Whether tensors are of these types and nothing but their memory: no gradient, no negation to be done.
+class _Launches:
+    """The lines that allocate the tensors between launches, and launch; `names` has what they name."""
 
-    The checks that torch's own compiler makes before each call take half of the time of ours. They say no to more:
-    to one tensor given twice, and to all tensors under `torch.inference_mode`.
+    def __init__(self, direct: Direct, arguments: dict[str, Type], bound: Sequence[Any], result: Type):
+        self._direct, self._arguments, self._result = direct, arguments, result
+        self._values = {len(arguments) + position: f"bound{position}" for position in range(len(bound))}
+        self._values |= {number: f"constant{number}" for number in direct.constants}
+        self._values |= {number: f"between{number}" for number in direct.scratch}
+        self.names: dict[str, Any] = {f"bound{position}": tensor for position, tensor in enumerate(bound)}
+        self.names |= {f"constant{number}": tensor for number, tensor in direct.constants.items()}
+        self.names |= {f"launch{position}": step.function for position, step in enumerate(direct.steps)}
+        for number, (shape, dtype) in direct.scratch.items():
+            type_ = Type(shape, dtype)
+            self.names |= {f"between{number}_{fact}": getattr(type_, fact) for fact in ("shape", "strides", "dtype")}
+        for name, type_ in {**arguments, "result": result}.items():
+            if type_.compiled is not None:
+                self.names |= {f"{name}_own": type_.dtype, f"{name}_own_array": type_.array_dtype}
+                self.names |= {f"{name}_view": type_.compiled, f"{name}_view_array": array_dtype(type_.compiled)}
+
+    def into(self, result: str, suffix: str = "") -> list[str]:
+        """Return the lines that write into the tensor, or with `suffix` "_array" the array, of this name."""
+        values = {number: _operand(name, name, type_, suffix)
+                  for number, (name, type_) in enumerate(self._arguments.items())}  # fmt: skip
+        values |= self._values | {self._direct.result: _operand(result, "result", self._result, suffix)}
+        scratch = [self._values[number] for number in self._direct.scratch]
+        lines = [
+            *(f"{name} = empty({name}_shape, {name}_strides, {name}_dtype)" for name in scratch),
+            *(
+                f"launch{position}({', '.join(values[number] for number in step.operands)})"
+                for position, step in enumerate(self._direct.steps)
+            ),
+            f"return {result}",
+        ]
+        return [f"            {line}" for line in lines]
+
+    def owned(self, suffix: str = "", out: str = "") -> str:
+        """Return a condition: arguments that a launch takes for another dtype, and does not check, have their own."""
+        viewed = {name: name for name, type_ in self._arguments.items() if type_.compiled is not None}
+        if out and self._result.compiled is not None:
+            viewed[out] = "result"
+        return "".join(f" and {name}.dtype == {fact}_own{suffix}" for name, fact in viewed.items())
+
+
+def _operand(name: str, fact: str, type_: Type, suffix: str) -> str:
+    """Return an argument or result as a launch takes it."""
+    if not type_.shape and fact != "result":
+        return f"array({name}, {name}_dtype)"
+    return name if type_.compiled is None else f"{name}.view({fact}_view{suffix})"
+
+
+def guarded(
+    arguments: Sequence[Any], at_run_time: Sequence[int], call: Call, unknown: Any
+) -> Callable[[tuple[Any, ...]], Any] | None:
+    """Return `call` for arguments that need the same kernel as these, by their types alone; `unknown` for others.
+
+    `call` gets the arguments at the positions `at_run_time` only. None where more than types decides.
     """
-    try:
-        samples = [torch.empty_strided(each.shape, each.strides, dtype=each.dtype) for each in types]
-        sizes, strides = [[list(getattr(each, name)) for each in types] for name in ("shape", "strides")]
-        guards = torch._C._dynamo.guards.TensorGuards(*samples, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
-        if guards.check(*samples):
-            return guards.check
-    except (AttributeError, RuntimeError, TypeError, MemoryError):
-        pass
-    return None
+    names: dict[str, Any] = {"call_it": call, "unknown": unknown}
+    checks = [f"len(arguments) == {len(arguments)}"]
+    for position, argument in enumerate(arguments):
+        kind, name = type(argument), f"a{position}"
+        names |= {f"{name}_type": kind, f"{name}_value": argument}
+        checks.append(f"type({name} := arguments[{position}]) is {name}_type")
+        if kind is torch.Tensor or kind is np.ndarray:
+            names |= {f"{name}_value": None, f"{name}_shape": argument.shape, f"{name}_dtype": argument.dtype}
+            checks += [f"{name}.dtype is {name}_dtype", f"{name}.shape == {name}_shape"]
+        elif position not in at_run_time and kind in _CONSTANTS:
+            checks.append(f"{name} == {name}_value")
+        elif position not in at_run_time or kind is not float:
+            return None
+    passed = ", ".join(f"a{position}" for position in at_run_time)
+    lines = ["def call(arguments):", f"    if {' and '.join(checks)}:", f"        return call_it({passed})"]
+    return _defined([*lines, "    return unknown"], names)
 
 
-def _look_plain(*tensors: Any) -> bool:
-    """The launch looks at the rest."""
-    return not any(type(each) is not torch.Tensor or each.requires_grad or each.is_neg() for each in tensors)
-
-
-def _made(lines: list[str], facts: dict[str, Any]) -> Any:
+def _defined(lines: list[str], names: dict[str, Any]) -> Callable[..., Any]:
+    """Return the function `call` that the lines define."""
     # Under this file's name, so that its frames count as ours where a warning looks for the user's line.
-    exec(compile("\n".join(lines), __file__, "exec"), facts)
-    return facts["call"]
-
-
-def _plain_empty(shape: tuple[int, ...], _strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    return torch.empty(shape, dtype=dtype)
-
-
-def _shortest_empty() -> Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], torch.Tensor]:
-    """What code of torch's own compiler allocates with, a third of the time of `torch.empty`; else that."""
-    guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
-    return getattr(guards, "_empty_strided_cpu", _plain_empty)
-
-
-shortest_empty = _shortest_empty()
-"""Of a shape, strides and a dtype."""
+    exec(compile("\n".join(lines), __file__, "exec"), names)
+    return names["call"]

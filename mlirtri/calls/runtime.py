@@ -15,11 +15,12 @@ import numpy as np
 import torch
 
 from mlirtri.calls.arrays import as_array, as_given, as_torch, view_of
-from mlirtri.calls.direct_calls import General, Type, direct_call, direct_method, is_possible
+from mlirtri.calls.direct_calls import Call, direct_call, is_possible
 from mlirtri.calls.dynamic_shapes import DynamicShapes
 from mlirtri.calls.entries import Entry
+from mlirtri.calls.plain import Type
 from mlirtri.calls.prints import print_log
-from mlirtri.calls.sized_calls import are_settled, seen_call, sized_call
+from mlirtri.calls.remembered_calls import sized_call, static_call
 from mlirtri.calls.updates import Updates, overlap
 from mlirtri.dialect.base.dtypes import find_stored
 from mlirtri.errors import ArgumentMismatchError, KernelMemoryError, KernelTypeError
@@ -61,16 +62,15 @@ class Runner:
         self.has_views = any(view is not None for view in self.views)
         tree = interface.tree
         self.is_single = isinstance(tree, Leaf) and len(interface.leaves) == 1
-        self.types = [(entry.shape, entry.torch_dtype) for entry in self.entries]
         has_views = self.has_views or any(entry.view is not None for entry in self.entries)
-        has_parts = any(dtype.is_complex for _, dtype in (*self.types, *self.outputs))
+        types = [*(parameter.type for parameter in interface.parameters), *interface.leaves]
+        has_parts = any(type_.dtype.is_complex for type_ in types)
         self.updates = Updates(interface, getattr(executable, "updates_in_place", False))
         is_bare = not (self.updates or interface.numbers or interface.states or interface.log or interface.checks)
         self.is_bare = is_bare and bool(self.entries) and not (cuda or has_parts or has_views)
         """Whether a call is nothing but memory for the results and launches, on the tensors as they are."""
         is_short = self.is_single and is_bare and bool(self.entries) and not cuda and not has_parts
         self.is_direct = is_short and self.sizes is None
-        self.is_plain = self.is_direct and not has_views
         self.is_sized = is_short and not has_views and self._is_one_launch_of_sizes()
 
     def _is_one_launch_of_sizes(self) -> bool:
@@ -82,17 +82,19 @@ class Runner:
             and all(entry.shape for entry in self.entries)
         )
 
-    def faster(self, general: General) -> General:
-        """`general` without all that the compiled function looks at itself, where it is a single one."""
+    def short_call(self, general: Call) -> Call:
+        """Return `general` made faster for plain arguments, where the executable allows it; else `general` itself."""
         if self.is_sized:
             return sized_call(self.executable.sized, len(self.entries), self.bound, general)
-        facts = self._direct_facts()
-        if facts is not None:
-            return direct_call(*facts, general)
+        direct = getattr(self.executable, "direct", None)
+        types = [Type(tuple(each.shape), each.torch_dtype, _seen(each.view, each.torch_dtype)) for each in self.entries]
+        if direct is not None and self.is_direct and is_possible(types):
+            [(shape, dtype)], [view] = self.outputs, self.views
+            return direct_call(direct, types, self.bound, Type(shape, dtype, _seen(view, dtype)), general)
         is_known = self.is_bare and (self.sizes is None or not self.sizes.elements)
         if not is_known or any(leaf.counts for leaf in _leaves(self.interface.tree)):
             return general
-        return seen_call(self.executable, self.bound, self.shaped, self._rebuilder(), general)
+        return static_call(self.executable, len(self.entries), self.bound, self.shaped, self._rebuilder(), general)
 
     def _rebuilder(self) -> Callable[[list[Any]], Any]:
         """`rebuild` of tensors."""
@@ -101,32 +103,7 @@ class Runner:
             return itemgetter(*[each.index for each in tree])
         return lambda results: self.rebuild(tree, results, False)
 
-    def method(self, general: Callable[..., Any]) -> Callable[..., Any] | None:
-        """The method `general` of a kernel, made faster where the call is a few launches; else None."""
-        facts = self._direct_facts()
-        return None if facts is None else direct_method(*facts, general)
-
-    def _direct_facts(self) -> tuple[Any, ...] | None:
-        """Launches, types of the arguments, what is bound, and the type of the result."""
-        direct = getattr(self.executable, "direct", None)
-        types = [
-            Type(tuple(entry.shape), entry.torch_dtype, _seen(entry.view, entry.torch_dtype)) for entry in self.entries
-        ]
-        if direct is None or not self.is_direct or not is_possible(types):
-            return None
-        [(shape, dtype)], [view] = self.outputs, self.views
-        return direct, types, self.bound, Type(shape, dtype, _seen(view, dtype))
-
     def __call__(self, arguments: Sequence[Any], out: Any = None) -> Any:
-        if out is None and self.is_plain and are_settled(arguments, self.types):
-            # With nothing to convert: a third of the time of the general way.
-            [(shape, dtype)] = self.outputs
-            try:
-                result = torch.empty(shape, dtype=dtype)
-            except RuntimeError as error:
-                raise _no_memory(self.name, shape, dtype, error) from None
-            self.run(arguments, (result,))
-            return result
         inputs = [entry(argument) for entry, argument in zip(self.entries, arguments, strict=True)]
         if self.updates:
             inputs = self.updates.checked(self.name, arguments, inputs)

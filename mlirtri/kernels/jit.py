@@ -45,13 +45,13 @@ class _Entry:
             from mlirtri.calls.direct_calls import guarded  # loads torch
 
             # After the first call, which has found the fastest way.
-            self._again = guarded(arguments, self.runtime, self.kernel.call, _UNKNOWN)
+            self._again = guarded(arguments, self.runtime, self.kernel.__call__, _UNKNOWN)
         return self._again
 
     def call(self, arguments: tuple[Any, ...], out: Any) -> Any:
         """Run on the bound arguments."""
         given = arguments if len(arguments) == len(self.runtime) else [arguments[at] for at in self.runtime]
-        return self.kernel.call(given, out)
+        return self.kernel(*given, out=out)
 
     def is_current(self) -> bool:
         return all(capture.is_current() for capture in self.captures)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mlirtri import settings
@@ -32,7 +31,16 @@ def shown_to_user(error: KernelError) -> KernelError:
 
 
 class Kernel:
-    """One specialization of a function (or one module) for one target, compiled by one pipeline."""
+    """One specialization of a function (or one module) for one target, compiled by one pipeline.
+
+    Call it with the run-time arguments in the order of the function's parameters, or by name; constants are compiled
+    in. ``out=`` takes a tensor to write into, or a tuple of them. Raises `ArgumentMismatchError` or another
+    `KernelError`.
+    """
+
+    # Python calls what this slot holds, without a method in between: the way in that was found to be the shortest.
+    __slots__ = ("__call__", "__dict__", "__weakref__")
+    __call__: Callable[..., Any]
 
     def __init__(
         self,
@@ -53,8 +61,7 @@ class Kernel:
         self.walk_with_passes = walk_with_passes
         """Compiles once more with text kept after each pass."""
         self._runner: Any = None
-        self.call: Callable[[Sequence[Any], Any], Any] = self._first_call
-        """The fastest way to call it, from the second time on: takes the arguments in order, and `out` or None."""
+        self.__call__ = self._first_call
 
     @property
     def ir(self) -> Texts:
@@ -124,29 +131,27 @@ class Kernel:
             )
         return self._runner
 
-    def __call__(self, /, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
-        """Run on run-time arguments, in the order of the function's parameters; constants are compiled in."""
+    def _first_call(self, /, *arguments: Any, **keywords: Any) -> Any:
+        """The first call, after which the shortest way in is known."""
+        result = self._general_call(*arguments, **keywords)
+        self.__call__ = self._short_call()
+        return result
+
+    def _short_call(self) -> Callable[..., Any]:
+        is_named_out = any(parameter.name == "out" for parameter in self.interface.parameters)
+        return self._general_call if is_named_out else self.runner.short_call(self._general_call)
+
+    def _general_call(self, /, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
+        """The general way: arguments in any order and number, of any type."""
         try:
-            return self._called(arguments, out, keywords) if keywords else self.call(arguments, out)
+            if out is not None and any(parameter.name == "out" for parameter in self.interface.parameters):
+                # A parameter of that name is the kernel's own, as in a call of the function.
+                keywords, out = {**keywords, "out": out}, None
+            if keywords or len(arguments) != len(self.interface.parameters):
+                arguments = self._ordered(arguments, keywords)
+            return self.runner(arguments, out)
         except KernelError as error:
             raise shown_to_user(error)
-
-    def _first_call(self, arguments: Sequence[Any], out: Any) -> Any:
-        if all(parameter.name != "out" for parameter in self.interface.parameters):
-            self.call = self.runner.faster(self._called)
-            if type(self) is Kernel and (method := self.runner.method(Kernel.__call__)) is not None:
-                # Python looks for it in the class alone; a method of few steps takes a tenth of a short call less.
-                self.__class__ = type("Kernel", (Kernel,), {"__module__": __name__, "__call__": method})
-        return self._called(arguments, out)
-
-    def _called(self, arguments: Sequence[Any], out: Any, keywords: Mapping[str, Any] = MappingProxyType({})) -> Any:
-        """The general way: arguments in any order and number."""
-        if out is not None and any(parameter.name == "out" for parameter in self.interface.parameters):
-            # A parameter of that name is the kernel's own, as in a call of the function.
-            keywords, out = {**keywords, "out": out}, None
-        if keywords or len(arguments) != len(self.interface.parameters):
-            arguments = self._ordered(arguments, keywords)
-        return self.runner(arguments, out)
 
     def _ordered(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, ...]:
         names = [parameter.name for parameter in self.interface.parameters]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from mlirtri.errors import KernelError, KernelTypeError, ParseError, Span
@@ -47,9 +48,13 @@ class OnnxProgram(Program):
 class OnnxKernel(Kernel):
     """A kernel that takes `ml_dtypes`' integers of 4 bits where the function has those of 8."""
 
-    def __call__(self, /, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
-        wide = [_widened(each) for each in arguments]
-        return super().__call__(*wide, out=out, **{name: _widened(each) for name, each in keywords.items()})
+    def _short_call(self) -> Callable[..., Any]:
+        call = super()._short_call()
+        return lambda *arguments, **keywords: call(*map(_widened, arguments), **keywords)
+
+    def _general_call(self, /, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
+        wide = {name: _widened(value) for name, value in keywords.items()}
+        return super()._general_call(*map(_widened, arguments), out=out, **wide)
 
 
 def _widened(value: Any) -> Any:

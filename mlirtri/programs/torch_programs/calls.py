@@ -155,32 +155,28 @@ class TorchKernel(Kernel):
     held: dict[str, torch.Tensor]
     """The module's tensors: those that the function is bound to, and those that only a call needs."""
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """What the module gives for these arguments."""
-        try:
-            return self._call(args, kwargs) if kwargs else self.call(args, None)
-        except KernelError as error:
-            raise shown_to_user(error)
-
     def rebind(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Take other weights from the next call on."""
         self.held.update(tensors)
         self.params.update({name: tensor for name, tensor in tensors.items() if name in self.params})
         self._runner = None
-        self.call = self._first_call
+        self.__call__ = self._first_call
         self.__dict__.pop("_owners", None)
 
-    def _first_call(self, arguments: Sequence[Any], out: Any) -> Any:
-        result = self._in_general(arguments, out)
+    def _first_call(self, /, *arguments: Any, **keywords: Any) -> Any:
+        result = self._general_call(*arguments, **keywords)
         runner = self.runner
-        self.call = flat_call(self.calling, runner, self._in_general)
+        self.__call__ = flat_call(self.calling, runner, self._general_call)
         if self._runner is not runner:
             # Another thread has bound other weights since.
-            self.call = self._first_call
+            self.__call__ = self._first_call
         return result
 
-    def _in_general(self, arguments: Sequence[Any], _out: Any) -> Any:
-        return self._call(arguments, {})
+    def _general_call(self, /, *arguments: Any, **keywords: Any) -> Any:
+        try:
+            return self._call(arguments, keywords)
+        except KernelError as error:
+            raise shown_to_user(error)
 
     def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         leaves = self.calling.flattened(self.name, args, kwargs)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from mlirtri.calls.direct_calls import General
+from mlirtri.calls.direct_calls import Call
 
 if TYPE_CHECKING:
     from mlirtri.calls.runtime import Runner
@@ -25,7 +25,7 @@ _LEAVES = frozenset({torch.Tensor, torch.nn.Parameter, np.ndarray})
 """Types that are no structures, and that kernels look at themselves."""
 
 
-def flat_call(calling: Calling, runner: Runner, general: General) -> General:
+def flat_call(calling: Calling, runner: Runner, general: Call) -> Call:
     """`general`, made faster for plain tensors or arrays."""
     if calling.input_updates or calling.buffer_updates or not _takes_leaves(calling):
         return general
@@ -47,7 +47,7 @@ def _takes_leaves(calling: Calling) -> bool:
     return all(child.is_leaf() for child in in_order.children()) and not by_name.num_children
 
 
-def _with_constants(calling: Calling, runner: Runner, general: General) -> General:
+def _with_constants(calling: Calling, runner: Runner, general: Call) -> Call:
     """The same for a module that was exported for numbers among its arguments, which each call has to give again."""
     count, constants = len(calling.given), {at: each for at, each in enumerate(calling.given) if each.is_constant}
     if calling.sizes.expressions or not all(_is_compared(each.value) for each in constants.values()):
@@ -55,22 +55,22 @@ def _with_constants(calling: Calling, runner: Runner, general: General) -> Gener
     values = [(at, type(each.value), each.value) for at, each in constants.items()]
     tensors = [at for at in range(count) if at not in constants]
 
-    def with_values(arguments: Sequence[Any], out: Any) -> Any:
+    def with_values(*arguments: Any) -> Any:
         given = iter(arguments)
-        return general([constants[at].value if at in constants else next(given) for at in range(count)], out)
+        return general(*[constants[at].value if at in constants else next(given) for at in range(count)])
 
     plain = replace(calling, given=tuple(calling.given[at] for at in tensors))
     fast = flat_call(plain, runner, with_values)
     if fast is with_values:
         return general
 
-    def call(arguments: Sequence[Any], out: Any) -> Any:
-        if len(arguments) != count:
-            return general(arguments, out)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        if keywords or len(arguments) != count:
+            return general(*arguments, **keywords)
         for at, kind, value in values:
             if type(arguments[at]) is not kind or arguments[at] != value:
-                return general(arguments, out)
-        return fast([arguments[at] for at in tensors], out)
+                return general(*arguments)
+        return fast(*[arguments[at] for at in tensors])
 
     return call
 
@@ -97,42 +97,46 @@ def _rebuilding(calling: Calling, numbers: Sequence[int]) -> Callable[[Any], Any
     return rebuild
 
 
-def _single(results: pytree.TreeSpec, runner: Runner, general: General) -> General | None:
+def _single(results: pytree.TreeSpec, runner: Runner, general: Call) -> Call | None:
     """The compiled function's own call, in the module's structure; None where there is none, or a result twice."""
-    if results.is_leaf():
-        fast = runner.faster(general)
-        return None if fast is general else fast
-    if results.num_leaves != 1:
+    if not results.is_leaf() and results.num_leaves != 1:
         return None
+    make = None if results.is_leaf() else results.type
 
-    def only(arguments: Sequence[Any], out: Any) -> Any:
-        return general(arguments, out)[0]
+    def only(*arguments: Any, out: Any = None) -> Any:
+        result = general(*arguments)
+        return result if make is None else result[0]
 
-    fast, make = runner.faster(only), results.type
+    fast = runner.short_call(only)
     if fast is only:
         return None
-    if make is tuple:
-        return lambda arguments, out: (fast(arguments, out),)
-    return lambda arguments, out: [fast(arguments, out)]
+
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        if keywords:
+            return general(*arguments, **keywords)
+        result = fast(*arguments)
+        return result if make is None else make((result,))
+
+    return call
 
 
-def _guarded(calling: Calling, runner: Runner, rebuild: Callable[[Any], Any], general: General) -> General:
+def _guarded(calling: Calling, runner: Runner, rebuild: Callable[[Any], Any], general: Call) -> Call:
     count, given, sizes = len(calling.given), calling.given, calling.sizes if calling.sizes.expressions else None
 
-    def checked(arguments: Sequence[Any], _out: Any) -> Any:
+    def checked(*arguments: Any, out: Any = None) -> Any:
         if sizes is not None:
             sizes.check(runner.name, given, arguments)
         return runner(arguments)
 
     # What sizes have to be was seen for shapes that are known.
-    fast = runner.faster(checked)
+    fast = runner.short_call(checked)
 
-    def call(arguments: Sequence[Any], out: Any) -> Any:
-        if len(arguments) != count:
-            return general(arguments, out)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        if keywords or len(arguments) != count:
+            return general(*arguments, **keywords)
         for each in arguments:
             if type(each) not in _LEAVES:
-                return general(arguments, out)
-        return rebuild(fast(arguments, None))
+                return general(*arguments)
+        return rebuild(fast(*arguments))
 
     return call

@@ -66,7 +66,7 @@ class _Static:
 
     def __call__(self, arguments: tuple[Any, ...]) -> list[Any]:
         if self.is_flat:
-            return self.kernel.call([_plain(each) for each in arguments], None)
+            return self.kernel(*[_plain(each) for each in arguments])
         settled = [each.contiguous() if isinstance(each, torch.Tensor) else each for each in arguments]
         results = self.kernel.on_leaves(settled)
         return [_laid_out(result, strides) for result, strides in zip(results, self.strides, strict=True)]

@@ -133,12 +133,12 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_errors_are_those_of_the_first_call(kernel: Any, name: str):
-    kernel.call = kernel._first_call
+    kernel.__call__ = kernel._first_call
     with pytest.raises(KernelError) as at_first:
         kernel(*WRONG[name])
     for _ in range(2):
         kernel(X, Y)
-    assert kernel.call != kernel._first_call
+    assert kernel.__call__ != kernel._first_call
     with pytest.raises(type(at_first.value)) as then:
         kernel(*WRONG[name])
     assert str(then.value) == str(at_first.value)

@@ -1,0 +1,118 @@
+"""The short way into kernels of run-time sizes, of several results or of many launches: shapes that were called before.
+
+Takes what launches, and the general way to call. Gives a function that allocates and launches where all arguments are
+plain and their shapes went the general way before. All else goes the general way, and so does what a launch refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from mlirtri.calls.direct_calls import Call
+from mlirtri.calls.plain import Type, have_types, plain_kind, shortest_empty, type_guards
+from mlirtri.lowering.core.stage import Executable
+from mlirtri.lowering.runtime.large_memory import LARGE, empty_array
+
+MOST_SHAPES = 4096
+"""Combinations of argument shapes that are remembered."""
+_UNFIT = object()
+_Repeat = Callable[[tuple[Any, ...]], Any]
+"""The call for arguments of known shapes; returns `_UNFIT` for arguments that have to go the general way."""
+
+
+def sized_call(launch: Callable[..., Any], count: int, bound: Sequence[Any], general: Call) -> Call:
+    """Return `general`, made faster for `count` plain tensors or arrays of shapes that were called before.
+
+    `launch` is one compiled function, which takes the arguments, the `bound` tensors and the only result. It checks all
+    of them itself.
+    """
+    bound = tuple(bound)
+
+    def repeat_of(given: tuple[Any, ...], result: Any) -> _Repeat | None:
+        if type(result) is not type(given[0]) or any(0 in value.shape for value in (*given, result)):
+            return None
+        make, *like = _allocation(result)
+
+        def repeat(given: tuple[Any, ...]) -> Any:
+            result = make(*like)
+            launch(*given, *bound, result)
+            return result
+
+        return repeat
+
+    return _remembering(count, repeat_of, general)
+
+
+def static_call(
+    executable: Executable,
+    count: int,
+    bound: Sequence[Any],
+    shaped: Callable[[Sequence[Any]], list[tuple[Any, torch.dtype]]],
+    rebuild: Callable[[list[Any]], Any],
+    general: Call,
+) -> Call:
+    """Return `general`, made faster for `count` plain CPU tensors of types that were called before.
+
+    `shaped` returns shape and dtype of each result for such arguments, `rebuild` Python's value of the results. The
+    executable need not check its arguments.
+    """
+    launch, bound = executable.launch, tuple(bound)
+
+    def repeat_of(given: tuple[Any, ...], _result: Any) -> _Repeat | None:
+        if type(given[0]) is not torch.Tensor or not all(tensor.is_cpu for tensor in given):
+            return None
+        types = [Type(tuple(tensor.shape), tensor.dtype) for tensor in given]
+        results = [Type(tuple(shape), dtype) for shape, dtype in shaped(given)]
+        guards, like = type_guards(types), [(each.shape, each.strides, each.dtype) for each in results]
+
+        def repeat(given: tuple[Any, ...]) -> Any:
+            if not (guards(*given) or have_types(given, types)):
+                return _UNFIT
+            results = [shortest_empty(*each) for each in like]
+            launch((*given, *bound), results)
+            return rebuild(results)
+
+        return repeat
+
+    return _remembering(count, repeat_of, general)
+
+
+def _remembering(count: int, repeat_of: Callable[[tuple[Any, ...], Any], _Repeat | None], general: Call) -> Call:
+    """Return `general` with a table of short calls by the shapes of plain arguments.
+
+    `repeat_of` makes the entry of arguments that `general` has just been called with, and its result; None for none.
+    """
+    known: dict[Any, _Repeat] = {}
+
+    def call(*given: Any, out: Any = None, **keywords: Any) -> Any:
+        kind = plain_kind(*given) if out is None and len(given) == count and not keywords else None
+        if kind is None:
+            return general(*given, out=out, **keywords)
+        key = (kind, *[argument.shape for argument in given])
+        repeat = known.get(key)
+        if repeat is None:
+            result = general(*given)
+            if (repeat := repeat_of(given, result)) is not None:
+                if len(known) >= MOST_SHAPES:
+                    known.clear()
+                known[key] = repeat
+            return result
+        try:
+            result = repeat(given)
+        except Exception:
+            # The general way raises it again, in the user's words.
+            result = _UNFIT
+        return general(*given) if result is _UNFIT else result
+
+    return call
+
+
+def _allocation(result: Any) -> tuple[Any, ...]:
+    """Return a function that allocates a result like this one, and its arguments."""
+    if isinstance(result, np.ndarray):
+        return (empty_array if result.nbytes >= LARGE else np.empty), result.shape, result.dtype
+    return shortest_empty, tuple(result.shape), tuple(result.stride()), result.dtype
