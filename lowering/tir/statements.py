@@ -6,6 +6,7 @@ Takes and gives TIR statements and expressions. Knows no schedule.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, structural_walk, tirx, tvm
@@ -34,6 +35,16 @@ def minus(x: Any, y: Any) -> Any:
 def strips_in(x: Any, width: int) -> Any:
     """How many strips of this width are in x iterations."""
     return index(x.value // width) if isinstance(x, tirx.IntImm) else tirx.floordiv(x, index(width))
+
+
+def delinearized(position: Any, extents: Sequence[int]) -> list[Any]:
+    """Return the index along each axis of a position among all of them, in row-major order."""
+    indices: list[Any] = []
+    for axis, extent in enumerate(extents):
+        stride = prod(extents[axis + 1 :])
+        value = position if stride == 1 else tirx.floordiv(position, index(stride))
+        indices.append(value if axis == 0 else tirx.floormod(value, index(extent)))
+    return indices
 
 
 def simplified(extent: Any) -> Any:

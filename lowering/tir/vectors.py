@@ -64,7 +64,7 @@ def _with_others(dtype: Any, combine: Combine, partial: Any, distance: int) -> C
     return value
 
 
-def stored(buffer: Any, value: Any, indices: list[Any]) -> Any:
+def stored(buffer: Any, indices: list[Any], value: Any) -> Any:
     """A store, in the dtype of the memory."""
     dtype = str(buffer.dtype)
     return tirx.BufferStore(buffer, value if str(value.ty.dtype) == dtype else tirx.Cast(dtype, value), indices)
@@ -79,10 +79,10 @@ def loaded(buffer: Any, indices: list[Any], dtype: Any) -> Any:
 def lanewise(buffer: Any, first: int, lanes: int, value: Callable[[Any], Any]) -> Any:
     """Stores into `lanes` neighbours, as one vector."""
     if lanes == 1:
-        return stored(buffer, value(index(first)), [index(first)])
+        return stored(buffer, [index(first)], value(index(first)))
     lane = tirx.Var("lane", "int64")
     at = plus(index(first), lane)
-    store = stored(buffer, value(at), [at])
+    store = stored(buffer, [at], value(at))
     return tirx.For(lane, index(0), index(lanes), tirx.ForKind.VECTORIZED, store)
 
 

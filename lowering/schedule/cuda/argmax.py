@@ -13,9 +13,10 @@ from math import prod
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cuda.phases import Phases, Place, Thread, load, own, shape_for, store, stored
+from mlirtri.lowering.schedule.cuda.phases import Phases, Place, Thread, own, shape_for, stored_together
 from mlirtri.lowering.tir.blocks import BlockFacts, leaf_blocks
-from mlirtri.lowering.tir.statements import index
+from mlirtri.lowering.tir.statements import delinearized, index
+from mlirtri.lowering.tir.vectors import loaded, stored
 from mlirtri.lowering.toolchain.tvm_names import (
     PrimFunc,
     SBlock,
@@ -195,19 +196,19 @@ class _Writer:
             names = [tirx.Var("term", each.ty) for each in terms]
             binds = [tirx.Bind(name, term) for name, term in zip(names, terms, strict=True)]
             made, values = self._chosen(at, names)
-            return [*binds, *made, *stored(at, values)]
+            return [*binds, *made, *stored_together(at, values)]
 
         left = [(each, [thread.within, thread.lane]) for each in self.partial]
         return [
             *(tirx.AllocBuffer(each) for each in registers),
-            *(store(*place, start) for place, start in zip(at, self.choice.starts, strict=True)),
+            *(stored(*place, start) for place, start in zip(at, self.choice.starts, strict=True)),
             self.phases.turns(thread, self.length, element),
-            *(store(*place, tirx.BufferLoad(*mine)) for place, mine in zip(left, at, strict=True)),
+            *(stored(*place, tirx.BufferLoad(*mine)) for place, mine in zip(left, at, strict=True)),
         ]
 
     def _combined(self, mine: list[Place], other: list[Place]) -> tuple[list[Any], list[Any]]:
         pairs = zip(other, self.choice.targets, strict=True)
-        return self._chosen(mine, [load(*place, target.dtype) for place, target in pairs])
+        return self._chosen(mine, [loaded(*place, target.dtype) for place, target in pairs])
 
     def _chosen(self, so_far: list[Place], terms: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """The results after one term more, and the statements that they need before."""
@@ -216,15 +217,15 @@ class _Writer:
 
         def read(node: Any) -> Any:
             if node.source in registers:
-                return load(registers[node.source], [index(0)], node.source.dtype)
-            return load(*places[node.source], node.source.dtype) if node.source in places else node
+                return loaded(registers[node.source], [index(0)], node.source.dtype)
+            return loaded(*places[node.source], node.source.dtype) if node.source in places else node
 
         made: list[Any] = [tirx.AllocBuffer(each) for each in registers.values()]
         values = []
         for each in self.choice.statements:
             value = structural_map(_with_terms(each.value, self.choice, terms), (TensorLoad, read), order="post")
             if each.buffer in registers:
-                made.append(store(registers[each.buffer], [index(0)], value))
+                made.append(stored(registers[each.buffer], [index(0)], value))
             else:
                 values.append(value)
         return made, values
@@ -233,16 +234,12 @@ class _Writer:
         point = _spread(self.choice.kept, thread.row)
         places = [structural_map(each, (tirx.Var, lambda node: point.get(node, node))) for each in self.choice.places]
         return [
-            store(target, places, load(each, [thread.within, index(0)], target.dtype))
+            stored(target, places, loaded(each, [thread.within, index(0)], target.dtype))
             for target, each in zip(self.choice.targets, self.partial, strict=True)
         ]
 
 
 def _spread(axes: Sequence[tuple[Any, int]], position: Any) -> dict[Any, Any]:
-    """The axes' values at a position among all of them, the last one fastest."""
-    point: dict[Any, Any] = {}
-    for number, (variable, extent) in enumerate(axes):
-        below = prod(each for _, each in axes[number + 1 :])
-        value = position if below == 1 else tirx.floordiv(position, index(below))
-        point[variable] = value if number == 0 else tirx.floormod(value, index(extent))
-    return point
+    """Return the axes' values at a position among all of them, in row-major order."""
+    values = delinearized(position, [extent for _, extent in axes])
+    return {variable: value for (variable, _), value in zip(axes, values, strict=True)}

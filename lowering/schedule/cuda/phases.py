@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlirtri.lowering.tir.statements import index, sequence
+from mlirtri.lowering.tir.vectors import stored
 from mlirtri.lowering.toolchain.tvm_names import Range, tirx
 
 WARP = 32
@@ -143,7 +144,7 @@ class Phases:
             def body(thread: Thread, source=source, target=target, half=half) -> list[Any]:
                 mine, other = ([thread.within, at] for at in (thread.lane, thread.lane + index(half)))
                 made, values = combined([(each, mine) for each in source], [(each, other) for each in source])
-                return [*made, *stored([(each, mine) for each in target], values)]
+                return [*made, *stored_together([(each, mine) for each in target], values)]
 
             self.phase(body, half)
             source, target = target, source
@@ -184,26 +185,14 @@ def own(name: str, dtype: str) -> Any:
     return tirx.decl_buffer([index(1)], dtype, name, scope="local", layout=None)
 
 
-def stored(places: Sequence[Place], values: Sequence[Any]) -> list[Any]:
+def stored_together(places: Sequence[Place], values: Sequence[Any]) -> list[Any]:
     """Stores of several values that were computed from what is stored over: all are computed before."""
     if len(places) == 1:
-        return [store(*places[0], values[0])]
+        return [stored(*places[0], values[0])]
     # Registers, because TVM may compute a variable where it is used, which is behind the first store.
     registers = [own("value", str(value.ty.dtype)) for value in values]
     return [
         *(tirx.AllocBuffer(each) for each in registers),
-        *(store(each, [index(0)], value) for each, value in zip(registers, values, strict=True)),
-        *(store(*place, tirx.BufferLoad(each, [index(0)])) for place, each in zip(places, registers, strict=True)),
+        *(stored(each, [index(0)], value) for each, value in zip(registers, values, strict=True)),
+        *(stored(*place, tirx.BufferLoad(each, [index(0)])) for place, each in zip(places, registers, strict=True)),
     ]
-
-
-def store(buffer: Any, indices: list[Any], value: Any) -> Any:
-    """A store, in the dtype of the memory."""
-    dtype = str(buffer.dtype)
-    return tirx.BufferStore(buffer, value if str(value.ty.dtype) == dtype else tirx.Cast(dtype, value), indices)
-
-
-def load(buffer: Any, indices: list[Any], dtype: Any) -> Any:
-    """A load, in the dtype that the value has in the program."""
-    value = tirx.BufferLoad(buffer, indices)
-    return value if str(buffer.dtype) == str(dtype) else tirx.Cast(str(dtype), value)

@@ -9,36 +9,36 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.schedule.cuda.phases import Phases, Place, Shape, Thread, load, own, power_above, store
+from mlirtri.lowering.schedule.cuda.phases import Phases, Place, Shape, Thread, own, power_above
 from mlirtri.lowering.schedule.rows.nests import Nest
 from mlirtri.lowering.schedule.rows.plan import RowPlan, Step
+from mlirtri.lowering.schedule.rows.writer import Element, NestWriter, Point, axis_values
 from mlirtri.lowering.tir.statements import index, sequence
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, tirx
+from mlirtri.lowering.tir.vectors import loaded, stored
+from mlirtri.lowering.toolchain.tvm_names import tirx
 
-Point = dict[Any, Any]
-"""What each axis of a nest is, and what variables of its statements are."""
 ROW_BYTES = 40 * 1024
 """Shared memory that rows may take; what is left of the smallest device's is for partial results."""
 LANES = 256
 """Threads that bring together what several blocks have of a row."""
 
 
-class CudaRowWriter:
+class CudaRowWriter(NestWriter):
     """Writes the phases of one row kernel."""
 
+    thread: Thread
+    """The thread whose statements are being written."""
+
     def __init__(self, plan: RowPlan, shape: Shape, parameters: Sequence[Any]):
-        self.plan, self.shape = plan, shape
+        super().__init__(plan, parameters)
+        self.shape = shape
         self.phases = Phases(shape, prod(plan.rows.extents))
-        self.writers = {nest.target: at for at, nest in enumerate(plan.nests)}
-        self.results = {at for at, nest in enumerate(plan.nests) if any(nest.target.same_as(one) for one in parameters)}
         self.rows: dict[int, Any] = {}
         """Shared memory with the elements of a row that later passes read."""
         self.values: dict[int, Any] = {}
         """Shared memory with one value per row."""
         self.elements: dict[int, Any] = {}
         """Registers with what the nests of a pass hand each other."""
-        self.scratch: dict[Any, Any] = {}
-        """Registers in place of scratch elements."""
 
     @property
     def kept_rows(self) -> list[int]:
@@ -48,7 +48,7 @@ class CudaRowWriter:
     def row_bytes(self) -> int:
         """Shared memory that the elements of rows take."""
         nests, kept = self.plan.nests, self.kept_rows
-        sizes = [prod(self._row_shape(at)) * max(1, int(nests[at].target.dtype.bits) // 8) for at in kept]
+        sizes = [prod(self.row_shape(at)) * max(1, int(nests[at].target.dtype.bits) // 8) for at in kept]
         return sum(sizes) * self.shape.together
 
     def _is_row(self, at: int) -> bool:
@@ -65,40 +65,32 @@ class CudaRowWriter:
                 self._value_step(step)
         return self.phases.kernel()
 
-    def _row_shape(self, at: int) -> list[int]:
-        nest = self.plan.nests[at]
-        pairs = zip(nest.target.shape, nest.places, strict=True)
-        return [int(size) for size, axis in pairs if axis not in self.plan.rows.axes[at]]
-
     # --- one value per row -------------------------------------------------------------------------------------------
 
     def _value_step(self, step: Step) -> None:
         for at in step.nests:
-            nest = self.plan.nests[at]
-            value = nest.store.value
-            if nest.is_reduction:
-                value = self.plan.reducers[at].combine(nest.init, self.plan.reducers[at].term)
-            self._set_value(at, lambda thread, point, value=value: self._expression(value, thread, point))
+            self._set_value(at, lambda point, value=self.row_value(at): self.expression(value, point))
 
-    def _set_value(self, at: int, value_of: Any) -> None:
+    def _set_value(self, at: int, value_of: Callable[[Point], Any]) -> None:
         """A phase in which the first thread of a row stores its value, also as a result where it is one."""
         nest = self.plan.nests[at]
         sizes = [2, self.shape.together]
         memory = self.phases.allocated(f"{nest.target.name}_of_row", str(nest.target.dtype), sizes, "shared")
 
         def body(thread: Thread) -> list[Any]:
-            point = self._point(at, thread, index(0))
-            made = self._prepared(nest, thread, point)
+            self.thread = thread
+            point = self._point(at, index(0))
+            statements = self._prepared(nest, point)
             # In a variable: what is stored and then read again would need a barrier.
-            value = value_of(thread, point)
+            value = value_of(point)
             name = tirx.Var("value", value.ty)
             # The lane is 0, which TVM does not see: it puts a barrier before all lanes read the place that they name.
             lane = tirx.bitwise_and(thread.lane, index(1))
-            made += [tirx.Bind(name, value), store(memory, [lane, thread.within], name)]
-            if at in self.results:
-                places = [self._expression(each, thread, point) for each in nest.store.indices]
-                made.append(store(nest.target, places, name))
-            return made
+            statements += [tirx.Bind(name, value), stored(memory, [lane, thread.within], name)]
+            if self.is_result(at):
+                indices = [self.expression(each, point) for each in nest.store.indices]
+                statements.append(stored(nest.target, indices, name))
+            return statements
 
         self.phases.phase(body, 1)
         self.values[at] = memory
@@ -113,19 +105,20 @@ class CudaRowWriter:
             if at in self.plan.kept and self._is_row(at):
                 target = self.plan.nests[at].target
                 scope = "shared.dyn" if self.row_bytes() > ROW_BYTES else "shared"
-                name, sizes = f"{target.name}_row", self._row_shape(at)
+                name, sizes = f"{target.name}_row", self.row_shape(at)
                 self.rows[at] = self.phases.shared(name, str(target.dtype), *sizes, scope=scope)
 
         def body(thread: Thread) -> list[Any]:
+            self.thread = thread
             registers = {at: self._register(at) for at in step.nests}
             self.elements = {at: registers[at] for at in step.nests if at not in reductions}
-            starts = [store(registers[at], [index(0)], self._start(at)) for at in reductions]
+            starts = [stored(registers[at], [index(0)], self.start_of(at)) for at in reductions]
             loop = self.phases.turns(
                 thread, prod(step.extents),
-                lambda element: [one for at in step.nests for one in self._element(at, thread, element, registers[at])],
+                lambda element: [one for at in step.nests for one in self._element(at, element, registers[at])],
             )  # fmt: skip
             ends = [
-                store(partial[at], [thread.within, thread.lane], tirx.BufferLoad(registers[at], [index(0)]))
+                stored(partial[at], [thread.within, thread.lane], tirx.BufferLoad(registers[at], [index(0)]))
                 for at in reductions
             ]
             self.elements = {}
@@ -143,16 +136,12 @@ class CudaRowWriter:
         target = self.plan.nests[at].target
         return own(f"{target.name}_own", str(target.dtype))
 
-    def _start(self, at: int) -> Any:
-        reducer = self.plan.reducers[at]
-        return self.plan.nests[at].init if reducer.neutral is None else reducer.neutral
-
     def _combine(self, at: int, partial: Any) -> None:
         self._bring_down(at, partial)
 
-        def total(thread: Thread, _point: Point) -> Any:
+        def total(_point: Point) -> Any:
             nest, reducer = self.plan.nests[at], self.plan.reducers[at]
-            found = load(partial, [thread.within, index(0)], nest.target.dtype)
+            found = loaded(partial, [self.thread.within, index(0)], nest.target.dtype)
             return found if reducer.neutral is None else reducer.combine(nest.init, found)
 
         self._set_value(at, total)
@@ -162,7 +151,7 @@ class CudaRowWriter:
         dtype = self.plan.nests[at].target.dtype
 
         def combined(mine: list[Place], other: list[Place]) -> tuple[list[Any], list[Any]]:
-            return [], [self.plan.reducers[at].combine(load(*mine[0], dtype), load(*other[0], dtype))]
+            return [], [self.plan.reducers[at].combine(loaded(*mine[0], dtype), loaded(*other[0], dtype))]
 
         self.phases.combine([partial], combined)
 
@@ -179,7 +168,7 @@ class CudaRowWriter:
         def leave(thread: Thread) -> list[Any]:
             places = [thread.row, thread.part]
             return [
-                store(left[at], places, tirx.BufferLoad(memory, [thread.within, index(0)]))
+                stored(left[at], places, tirx.BufferLoad(memory, [thread.within, index(0)]))
                 for at, memory in partial.items()
             ]
 
@@ -187,8 +176,8 @@ class CudaRowWriter:
         kernel = self.phases.kernel()
         self.phases = Phases(Shape(min(LANES, power_above(self.shape.parts)), 1, along=True), count)
 
-        def part(at: int, thread: Thread, element: Any) -> Any:
-            return load(left[at], [thread.row, element], self.plan.nests[at].target.dtype)
+        def part(at: int, element: Any) -> Any:
+            return loaded(left[at], [self.thread.row, element], self.plan.nests[at].target.dtype)
 
         for at, memory in self._reduced(first.nests, self.shape.parts, part).items():
             self._combine(at, memory)
@@ -202,20 +191,21 @@ class CudaRowWriter:
         dtype = "float32" if str(target.dtype) == "bfloat16" else str(target.dtype)
         return tirx.decl_buffer([index(count), index(self.shape.parts)], dtype, f"{target.name}_parts", layout=None)
 
-    def _reduced(self, nests: Sequence[int], length: int, term_of: Callable[[int, Thread, Any], Any]) -> dict[int, Any]:
+    def _reduced(self, nests: Sequence[int], length: int, term_of: Callable[[int, Any], Any]) -> dict[int, Any]:
         """Shared memory with what each thread has of reductions of 0 … length."""
         partial = {at: self._partial(at) for at in nests}
 
         def body(thread: Thread) -> list[Any]:
+            self.thread = thread
             registers = {at: self._register(at) for at in nests}
 
             def element(position: Any) -> list[Any]:
-                terms = [(at, term_of(at, thread, position)) for at in nests]
+                terms = [(at, term_of(at, position)) for at in nests]
                 return [each for at, term in terms for each in self._accumulated(at, registers[at], term)]
 
-            starts = [store(registers[at], [index(0)], self._start(at)) for at in nests]
+            starts = [stored(registers[at], [index(0)], self.start_of(at)) for at in nests]
             ends = [
-                store(partial[at], [thread.within, thread.lane], tirx.BufferLoad(registers[at], [index(0)]))
+                stored(partial[at], [thread.within, thread.lane], tirx.BufferLoad(registers[at], [index(0)]))
                 for at in nests
             ]
             memory = [tirx.AllocBuffer(each) for each in registers.values()]
@@ -227,92 +217,50 @@ class CudaRowWriter:
     def _accumulated(self, at: int, register: Any, term: Any) -> list[Any]:
         """A thread's own result with one term more, which is computed once however often it is looked at."""
         name = tirx.Var("term", term.ty)
-        mine = load(register, [index(0)], self.plan.nests[at].target.dtype)
-        return [tirx.Bind(name, term), store(register, [index(0)], self.plan.reducers[at].combine(mine, name))]
+        mine = loaded(register, [index(0)], self.plan.nests[at].target.dtype)
+        return [tirx.Bind(name, term), stored(register, [index(0)], self.plan.reducers[at].combine(mine, name))]
 
-    def _term(self, at: int, thread: Thread, element: Any) -> Any:
-        return self._expression(self.plan.reducers[at].term, thread, self._point(at, thread, element))
+    def _term(self, at: int, element: Any) -> Any:
+        return self.expression(self.plan.reducers[at].term, self._point(at, element))
 
-    def _element(self, at: int, thread: Thread, element: Any, register: Any) -> list[Any]:
-        """What one nest does for one element of the row."""
-        nest = self.plan.nests[at]
-        point = self._point(at, thread, element)
-        dtype = nest.target.dtype
+    def _element(self, at: int, element: Any, register: Any) -> list[Any]:
+        """Return the statements of one nest for one element of the row."""
+        nest, mine = self.plan.nests[at], [index(0)]
         if nest.is_reduction:
-            return self._accumulated(at, register, self._term(at, thread, element))
-        made = self._prepared(nest, thread, point)
-        made.append(store(register, [index(0)], self._expression(nest.store.value, thread, point)))
-        indices = [self._expression(each, thread, point) for each in nest.store.indices]
-        if at in self.results:
-            made.append(store(nest.target, indices, load(register, [index(0)], dtype)))
+            return self._accumulated(at, register, self._term(at, element))
+        point = self._point(at, element)
+        statements = self._prepared(nest, point)
+        statements.append(stored(register, mine, self.expression(nest.store.value, point)))
+        indices = [self.expression(each, point) for each in nest.store.indices]
+        value = loaded(register, mine, nest.target.dtype)
+        if self.is_result(at):
+            statements.append(stored(nest.target, indices, value))
         if at in self.rows:
-            made.append(store(self.rows[at], self._in_row(at, thread, indices), load(register, [index(0)], dtype)))
-        return made
+            statements.append(stored(self.rows[at], [self.thread.within, *self.in_row(at, indices)], value))
+        return statements
 
-    def _prepared(self, nest: Nest, thread: Thread, point: Point) -> list[Any]:
-        """The statements before a nest's store, with registers for its scratch elements."""
-        made: list[Any] = []
-        for buffer in nest.scratch:
-            self.scratch[buffer] = own(buffer.name, str(buffer.dtype))
-            made.append(tirx.AllocBuffer(self.scratch[buffer]))
-        for each in nest.before:
-            value = self._expression(each.value, thread, point)
-            if isinstance(each, tirx.Bind):
-                point[each.var] = tirx.Var(each.var.name, each.var.ty)
-                made.append(tirx.Bind(point[each.var], value))
-            else:
-                made.append(store(self.scratch[each.buffer], [index(0)], value))
-        return made
+    def _prepared(self, nest: Nest, point: Point) -> list[Any]:
+        """Return the statements before a nest's store, with a register for each of its scratch elements."""
+        registers = {buffer: own(buffer.name, str(buffer.dtype)) for buffer in nest.scratch}
+        point.update((buffer, (register, [index(0)])) for buffer, register in registers.items())
+        return [*(tirx.AllocBuffer(each) for each in registers.values()), *self.before(nest, point)]
 
     # --- expressions -------------------------------------------------------------------------------------------------
 
-    def _point(self, at: int, thread: Thread, element: Any) -> Point:
-        """What each axis of a nest is, in a row and at an element of it."""
+    def _point(self, at: int, element: Any) -> Point:
+        """Return the point of a nest in the thread's row, at an element of it."""
         nest, inside = self.plan.nests[at], self.plan.inside[at]
-        point: Point = {axis.variable: index(0) for axis in nest.axes}
-        point.update(_spread(nest, self.plan.rows.axes[at], thread.row))
-        point.update(_spread(nest, [axis for group in inside.groups for axis in group], element))
+        point = self.origin(at)
+        for axes, position in (
+            (self.plan.rows.axes[at], self.thread.row),
+            ([axis for group in inside.groups for axis in group], element),
+        ):
+            point.update(axis_values([nest.axes[axis] for axis in axes], position))
         return point
 
-    def _expression(self, value: Any, thread: Thread, point: Point) -> Any:
-        """An expression of a nest at a point: with this kernel's memory in place of what other nests write."""
-
-        def read(node: Any) -> Any:
-            if node.source in self.scratch:
-                return load(self.scratch[node.source], [index(0)], node.source.dtype)
-            at = self.writers.get(node.source)
-            return node if at is None else self._read(at, thread, list(node.indices))
-
-        rules = [(tirx.Var, lambda node: point.get(node, node)), (TensorLoad, read)]
-        return structural_map(value, rules, order="post")
-
-    def _read(self, at: int, thread: Thread, indices: list[Any]) -> Any:
-        """An element of what another nest computes."""
-        nest = self.plan.nests[at]
-        if at in self.plan.folded:
-            point: Point = {axis.variable: index(0) for axis in nest.axes}
-            for axis, one in zip(nest.places, indices, strict=True):
-                if axis is not None:
-                    point[nest.axes[axis].variable] = one
-            return self._expression(nest.store.value, thread, point)
+    def element_of(self, at: int, indices: list[Any]) -> Element:
         if at in self.elements:
-            return load(self.elements[at], [index(0)], nest.target.dtype)
+            return self.elements[at], [index(0)]
         if at in self.values:
-            return load(self.values[at], [index(0), thread.within], nest.target.dtype)
-        return load(self.rows[at], self._in_row(at, thread, indices), nest.target.dtype)
-
-    def _in_row(self, at: int, thread: Thread, indices: Sequence[Any]) -> list[Any]:
-        rows = self.plan.rows.axes[at]
-        pairs = zip(self.plan.nests[at].places, indices, strict=True)
-        return [thread.within, *(one for axis, one in pairs if axis not in rows)]
-
-
-def _spread(nest: Nest, axes: Sequence[int], position: Any) -> Point:
-    """The axes' values at a position among all of them, the last one fastest."""
-    point: Point = {}
-    for number, axis in enumerate(axes):
-        below = prod(nest.axes[each].extent for each in axes[number + 1 :])
-        value = position if below == 1 else tirx.floordiv(position, index(below))
-        value = value if number == 0 else tirx.floormod(value, index(nest.axes[axis].extent))
-        point[nest.axes[axis].variable] = value
-    return point
+            return self.values[at], [index(0), self.thread.within]
+        return self.rows[at], [self.thread.within, *self.in_row(at, indices)]

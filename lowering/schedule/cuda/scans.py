@@ -14,11 +14,13 @@ from math import prod
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cuda.phases import WARP, Phases, Shape, Thread, load, own, power_above, store
+from mlirtri.lowering.schedule.cuda.phases import WARP, Phases, Shape, Thread, own, power_above
 from mlirtri.lowering.schedule.rows.nests import Axis, Nest, NotRows, nests_of
 from mlirtri.lowering.schedule.rows.reducers import Reducer, reducer_of
+from mlirtri.lowering.schedule.rows.writer import axis_values
 from mlirtri.lowering.tir.blocks import leaf_blocks
 from mlirtri.lowering.tir.statements import index, sequence
+from mlirtri.lowering.tir.vectors import loaded, stored
 from mlirtri.lowering.toolchain.tvm_names import (
     PrimFunc,
     SBlock,
@@ -145,22 +147,22 @@ class _Writer:
             register, turn = own("total", self.dtype), tirx.Var("turn", "int64")
             mine = (register, [index(0)])
             place = (thread.part * index(self.pieces * ELEMENTS) + turn) * index(self.shape.lanes) + thread.lane
-            added = store(*mine, self._combined(load(*mine, self.dtype), self._term(thread, place)))
+            added = stored(*mine, self._combined(loaded(*mine, self.dtype), self._term(thread, place)))
             body = tirx.For(turn, index(0), index(self.pieces * ELEMENTS), tirx.ForKind.SERIAL, added)
-            last = store(partial, [thread.within, thread.lane], load(*mine, self.dtype))
-            return [tirx.AllocBuffer(register), store(*mine, self.found.neutral), body, last]
+            last = stored(partial, [thread.within, thread.lane], loaded(*mine, self.dtype))
+            return [tirx.AllocBuffer(register), stored(*mine, self.found.neutral), body, last]
 
         phases.phase(gathered)
         partial = self._down(phases, partial)
-        phases.phase(lambda thread: [store(left, [thread.row, thread.part], self._of(partial, thread))], 1)
+        phases.phase(lambda thread: [stored(left, [thread.row, thread.part], self._of(partial, thread))], 1)
         return phases.kernel()
 
     def _of(self, partial: Any, thread: Thread) -> Any:
-        return load(partial, [thread.within, index(0)], self.dtype)
+        return loaded(partial, [thread.within, index(0)], self.dtype)
 
     def _down(self, phases: Phases, partial: Any) -> Any:
         def combined(mine: Any, other: Any) -> Any:
-            return [], [self._combined(load(*mine[0], self.dtype), load(*other[0], self.dtype))]
+            return [], [self._combined(loaded(*mine[0], self.dtype), loaded(*other[0], self.dtype))]
 
         return phases.combine([partial], combined)[0]
 
@@ -170,7 +172,7 @@ class _Writer:
         # Two, in turns: where one place is read by all threads and then written by one, TVM sees no conflict.
         before = phases.shared("before", self.dtype, 2)
         if left is None:
-            phases.phase(lambda thread: [store(before, [thread.within, index(0)], self.found.neutral)], 1)
+            phases.phase(lambda thread: [stored(before, [thread.within, index(0)], self.found.neutral)], 1)
         else:
             self._brought(phases, left, before)
         sizes = {"totals": self.shape.lanes, "sums": self.shape.lanes, "elements": self.piece}
@@ -192,20 +194,20 @@ class _Writer:
             mine = (register, [index(0)])
 
             def element(place: Any) -> list[Any]:
-                value = load(left, [thread.row, tirx.Min(place, index(self.shape.parts - 1))], self.dtype)
+                value = loaded(left, [thread.row, tirx.Min(place, index(self.shape.parts - 1))], self.dtype)
                 counted = tirx.Select(tirx.LT(place, thread.part), value, self.found.neutral)
-                return [store(*mine, self._combined(load(*mine, self.dtype), counted))]
+                return [stored(*mine, self._combined(loaded(*mine, self.dtype), counted))]
 
             turn = tirx.Var("turn", "int64")
             turns = -(-self.shape.parts // self.shape.lanes)
             body = sequence(*element(turn * index(self.shape.lanes) + thread.lane))
             loop = tirx.For(turn, index(0), index(turns), tirx.ForKind.SERIAL, body)
-            last = store(partial, [thread.within, thread.lane], load(*mine, self.dtype))
-            return [tirx.AllocBuffer(register), store(*mine, self.found.neutral), loop, last]
+            last = stored(partial, [thread.within, thread.lane], loaded(*mine, self.dtype))
+            return [tirx.AllocBuffer(register), stored(*mine, self.found.neutral), loop, last]
 
         phases.phase(gathered)
         partial = self._down(phases, partial)
-        phases.phase(lambda thread: [store(before, [thread.within, index(0)], self._of(partial, thread))], 1)
+        phases.phase(lambda thread: [stored(before, [thread.within, index(0)], self._of(partial, thread))], 1)
 
     def _piece(self, phases: Phases, number: Any, before: Any, totals: list[Any], elements: Any) -> None:
         """The next piece of the line."""
@@ -217,12 +219,12 @@ class _Writer:
         def taken(thread: Thread) -> list[Any]:
             register = own("total", self.dtype)
             mine = (register, [index(0)])
-            made = [tirx.AllocBuffer(register), store(*mine, self.found.neutral)]
+            made = [tirx.AllocBuffer(register), stored(*mine, self.found.neutral)]
             for each in range(ELEMENTS):
-                value = self._combined(load(*mine, self.dtype), self._term(thread, first(thread) + index(each)))
-                made.append(store(*mine, value))
-                made.append(store(elements, self._at(thread, thread.lane, each), load(*mine, self.dtype)))
-            return [*made, store(totals[0], self._at(thread, thread.lane), load(*mine, self.dtype))]
+                value = self._combined(loaded(*mine, self.dtype), self._term(thread, first(thread) + index(each)))
+                made.append(stored(*mine, value))
+                made.append(stored(elements, self._at(thread, thread.lane, each), loaded(*mine, self.dtype)))
+            return [*made, stored(totals[0], self._at(thread, thread.lane), loaded(*mine, self.dtype))]
 
         phases.phase(taken)
         source, target = totals
@@ -236,9 +238,9 @@ class _Writer:
         last = index(self.shape.lanes - 1)
 
         def carried(thread: Thread) -> list[Any]:
-            so_far = load(now[0], [thread.within, now[1]], self.dtype)
-            value = self._combined(so_far, load(source, self._at(thread, last), self.dtype))
-            return [store(then[0], [thread.within, then[1]], value)]
+            so_far = loaded(now[0], [thread.within, now[1]], self.dtype)
+            value = self._combined(so_far, loaded(source, self._at(thread, last), self.dtype))
+            return [stored(then[0], [thread.within, then[1]], value)]
 
         phases.phase(carried, 1)
 
@@ -255,28 +257,28 @@ class _Writer:
 
     def _step(self, thread: Thread, source: Any, target: Any, distance: int) -> Any:
         """Each thread adds the total of the one so far before it."""
-        mine = load(source, self._at(thread, thread.lane), self.dtype)
+        mine = loaded(source, self._at(thread, thread.lane), self.dtype)
         place = tirx.Max(thread.lane - index(distance), index(0))
-        both = self._combined(load(source, self._at(thread, place), self.dtype), mine)
+        both = self._combined(loaded(source, self._at(thread, place), self.dtype), mine)
         value = tirx.Select(tirx.GE(thread.lane, index(distance)), both, mine)
-        return store(target, self._at(thread, thread.lane), value)
+        return stored(target, self._at(thread, thread.lane), value)
 
     def _left_behind(self, thread: Thread, first: Any, before: tuple, totals: Any, elements: Any) -> list[Any]:
         """The results of a thread's elements."""
         start = own("start", self.dtype)
         place = [index(0)]
-        so_far = load(before[0], [thread.within, before[1]], self.dtype)
-        others = load(totals, self._at(thread, tirx.Max(thread.lane - index(1), index(0))), self.dtype)
+        so_far = loaded(before[0], [thread.within, before[1]], self.dtype)
+        others = loaded(totals, self._at(thread, tirx.Max(thread.lane - index(1), index(0))), self.dtype)
         behind = tirx.Select(tirx.GT(thread.lane, index(0)), self._combined(so_far, others), so_far)
-        made = [tirx.AllocBuffer(start), store(start, place, behind)]
+        made = [tirx.AllocBuffer(start), stored(start, place, behind)]
         for each in range(ELEMENTS):
-            element = load(elements, self._at(thread, thread.lane, each), self.dtype)
-            value = self._combined(load(start, place, self.dtype), element)
+            element = loaded(elements, self._at(thread, thread.lane, each), self.dtype)
+            value = self._combined(loaded(start, place, self.dtype), element)
             at = first + index(each)
             point = self._point(thread, at)
             places = [structural_map(one, (tirx.Var, lambda node: point.get(node, node))) for one in self._places]
-            stored = store(self.found.nest.target, places, value)
-            made.append(tirx.IfThenElse(tirx.LT(at, index(self.length)), stored, None))
+            result = stored(self.found.nest.target, places, value)
+            made.append(tirx.IfThenElse(tirx.LT(at, index(self.length)), result, None))
         return made
 
     @property
@@ -290,11 +292,7 @@ class _Writer:
         """The axes' values at a place of the thread's line."""
         point: dict[Any, Any] = {axis.variable: index(0) for axis in self.found.nest.axes}
         point |= {self.found.along.variable: at, self.found.later.variable: at}
-        for number, axis in enumerate(self.found.lines):
-            below = prod(each.extent for each in self.found.lines[number + 1 :])
-            value = thread.row if below == 1 else tirx.floordiv(thread.row, index(below))
-            point[axis.variable] = value if number == 0 else tirx.floormod(value, index(axis.extent))
-        return point
+        return point | axis_values(self.found.lines, thread.row)
 
     def _term(self, thread: Thread, at: Any) -> Any:
         """An element, or the neutral one behind the line's end."""

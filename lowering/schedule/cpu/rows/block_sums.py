@@ -169,5 +169,5 @@ class BlockWriter(RowWriter):
         if at not in self.terms:
             return super()._element(at, strip)
         place = [plus(strip.part, strip.lane)]
-        term = self._expression(self.blocked[at], self._point(at, strip.outer, plus(strip.start, strip.lane)))
-        return [stored(self.terms[at], tirx.BufferLoad(self.terms[at], place) + term, place)]
+        term = self.expression(self.blocked[at], self._point(at, strip.outer, plus(strip.start, strip.lane)))
+        return [stored(self.terms[at], place, tirx.BufferLoad(self.terms[at], place) + term)]

@@ -98,10 +98,7 @@ class ColumnWriter(RowWriter):
     def _value(self, at: int, lanes: int, lane: Any) -> list[Any]:
         nest, point = self.plan.nests[at], self._point(at, (), index(0))
         statements = self._prepared(nest, point, lanes, lane)
-        value = nest.store.value
-        if nest.is_reduction:
-            value = self.plan.reducers[at].combine(nest.init, self.plan.reducers[at].term)
-        statements.append(stored(self.places[at].buffer, self._expression(value, point), [self.lane]))
+        statements.append(stored(self.places[at].buffer, [self.lane], self.expression(self.row_value(at), point)))
         return [*statements, *self._result(at, point)]
 
     # --- passes ------------------------------------------------------------------------------------------------------
@@ -122,16 +119,16 @@ class ColumnWriter(RowWriter):
         for variable, extent in reversed(list(zip(variables, step.extents, strict=True))):
             loops = tirx.For(variable, index(0), index(extent), tirx.ForKind.SERIAL, loops)
         starts = [self._of_all(lambda lanes, lane, at=at: self._first(at)) for at in reductions]
-        finished = [at for at in reductions if at in self.magnitudes or self._is_result(self.plan.nests[at])]
+        finished = [at for at in reductions if at in self.magnitudes or self.is_result(at)]
         ends = [self._of_all(lambda lanes, lane, at=at: self._last(at)) for at in finished]
         self.registers.clear()
         return [*starts, loops, *ends]
 
     def _first(self, at: int) -> list[Any]:
-        statements = [stored(self.places[at].buffer, self.plan.nests[at].init, [self.lane])]
+        statements = [stored(self.places[at].buffer, [self.lane], self.plan.nests[at].init)]
         if at in self.magnitudes:
             largest = self.magnitudes[at]
-            statements.append(stored(largest, tirx.const(0, str(largest.dtype)), [self.lane]))
+            statements.append(stored(largest, [self.lane], tirx.const(0, str(largest.dtype))))
         return statements
 
     def _along(self, at: int, variables: Sequence[Any], lanes: int, lane: Any) -> list[Any]:
@@ -141,13 +138,13 @@ class ColumnWriter(RowWriter):
         if not nest.is_reduction:
             return self._element_of(at, point, lanes, lane)
         reducer, buffer = self.plan.reducers[at], self.places[at].buffer
-        term = self._expression(reducer.term, point)
+        term = self.expression(reducer.term, point)
         own = loaded(buffer, place, nest.target.dtype)
         if at not in self.magnitudes:
-            return [stored(buffer, vectorizable(reducer.combine(own, term)), place)]
+            return [stored(buffer, place, vectorizable(reducer.combine(own, term)))]
         bits = tirx.reinterpret(integers_of(nest.target.dtype), tirx.abs(term))
         largest = tirx.max(tirx.BufferLoad(self.magnitudes[at], place), bits)
-        return [stored(self.magnitudes[at], largest, place), stored(buffer, reducer.extremum(own, term), place)]
+        return [stored(self.magnitudes[at], place, largest), stored(buffer, place, reducer.extremum(own, term))]
 
     def _last(self, at: int) -> list[Any]:
         """Extrema of rows that hold NaN are NaN; results go where others see them."""
@@ -155,7 +152,7 @@ class ColumnWriter(RowWriter):
         if at in self.magnitudes:
             buffer = self.places[at].buffer
             total = self._kept(at, loaded(buffer, [self.lane], nest.target.dtype), [self.lane])
-            statements.append(stored(buffer, total, [self.lane]))
+            statements.append(stored(buffer, [self.lane], total))
         return [*statements, *self._result(at, self._point(at, (), index(0)))]
 
     # --- memory ------------------------------------------------------------------------------------------------------
@@ -163,8 +160,8 @@ class ColumnWriter(RowWriter):
     def _value_shape(self) -> list[int]:
         return [self.count]
 
-    def _row_shape(self, at: int) -> list[int]:
-        return [*super()._row_shape(at), self.count]
+    def row_shape(self, at: int) -> list[int]:
+        return [*super().row_shape(at), self.count]
 
     def _at_place(self, at: int, indices: list[Any]) -> list[Any]:
         kind = self.places[at].kind

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from mlirtri.lowering.codegen.targets import vector_bits
 from mlirtri.lowering.schedule.rows.nests import Nest
 from mlirtri.lowering.schedule.rows.plan import DEAR, RowPlan, Step
+from mlirtri.lowering.schedule.rows.writer import Element, NestWriter, Point, axis_values
 from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.tir.vectors import (
     INFINITY_BITS,
@@ -32,7 +32,7 @@ from mlirtri.lowering.tir.vectors import (
     together,
     vectorizable,
 )
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import tirx
 
 STRIP_VECTORS = 4
 """Vectors of partial results: as many additions as a core has under way at once."""
@@ -66,19 +66,18 @@ class _Strip:
     part: Any
 
 
-class RowWriter:
+class RowWriter(NestWriter):
     """Writes the statements of one row."""
 
     def __init__(
         self, plan: RowPlan, row: Sequence[Any], parameters: Sequence[Any], ahead: Sequence[Any] = (),
         bounds: tuple[Any, Any] | None = None,
     ):  # fmt: skip
-        self.plan, self.row, self.ahead, self.bounds = plan, list(row), list(ahead), bounds
+        super().__init__(plan, parameters)
+        self.row, self.ahead, self.bounds = list(row), list(ahead), bounds
         """From which element up to which passes go, in whole `unit_of_bounds`; the end may be the row's, too."""
         self.memory: list[Any] = []
         self.places: dict[int, _Place] = {}
-        self.writers = {nest.target: at for at, nest in enumerate(plan.nests)}
-        self.parameters = list(parameters)
         self.registers: dict[int, Any] = {}
         self.partial: dict[int, Any] = {}
         self.magnitudes: dict[int, Any] = {}
@@ -119,7 +118,7 @@ class RowWriter:
                     continue
                 seen.append(load.source)
                 point = self._point(at, outer, start, self.ahead)
-                place = tirx.BufferLoad(load.source, [self._expression(each, point) for each in load.indices])
+                place = tirx.BufferLoad(load.source, [self.expression(each, point) for each in load.indices])
                 statements.append(fetch(place))
         return statements
 
@@ -132,9 +131,6 @@ class RowWriter:
         self.memory.append(buffer)
         return buffer
 
-    def _is_result(self, nest: Nest) -> bool:
-        return any(nest.target.same_as(parameter) for parameter in self.parameters)
-
     def _value_of(self, at: int) -> Any:
         """The memory of one value per row."""
         nest = self.plan.nests[at]
@@ -145,12 +141,6 @@ class RowWriter:
     def _value_shape(self) -> list[int]:
         return [1]
 
-    def _row_shape(self, at: int) -> list[int]:
-        """The shape of what a nest computes of a row."""
-        nest, rows = self.plan.nests[at], self.plan.rows.axes[at]
-        pairs = zip(nest.target.shape, nest.places, strict=True)
-        return [int(size) for size, axis in pairs if axis not in rows]
-
     # --- one value per row -------------------------------------------------------------------------------------------
 
     def _values(self, step: Step) -> list[Any]:
@@ -160,20 +150,17 @@ class RowWriter:
             buffer = self._value_of(at)
             point = self._point(at, (), index(0))
             statements += self._prepared(nest, point, 1, index(0))
-            value = nest.store.value
-            if nest.is_reduction:
-                value = self.plan.reducers[at].combine(nest.init, self.plan.reducers[at].term)
-            statements.append(stored(buffer, self._expression(value, point), [index(0)]))
+            statements.append(stored(buffer, [index(0)], self.expression(self.row_value(at), point)))
             statements += self._result(at, point)
         return statements
 
-    def _result(self, at: int, point: dict[Any, Any]) -> list[Any]:
+    def _result(self, at: int, point: Point) -> list[Any]:
         """The store of a row's value where it is a result."""
         nest = self.plan.nests[at]
-        if not self._is_result(nest):
+        if not self.is_result(at):
             return []
         value = loaded(self.places[at].buffer, self._at_place(at, []), nest.target.dtype)
-        return [stored(nest.target, value, [self._expression(each, point) for each in nest.store.indices])]
+        return [stored(nest.target, [self.expression(each, point) for each in nest.store.indices], value)]
 
     # --- passes ------------------------------------------------------------------------------------------------------
 
@@ -222,11 +209,11 @@ class RowWriter:
             if nest.is_reduction:
                 continue
             self.registers[at] = self._allocate(f"{nest.target.name}_lanes", [lanes], str(nest.target.dtype))
-            if self._is_result(nest):
+            if self.is_result(at):
                 self.places[at] = _Place(nest.target, TARGET)
             elif at in self.plan.kept:
                 name, dtype = f"{nest.target.name}_row", str(nest.target.dtype)
-                self.places[at] = _Place(self._allocate(name, self._row_shape(at), dtype), ROW)
+                self.places[at] = _Place(self._allocate(name, self.row_shape(at), dtype), ROW)
 
     def _strips(self, step: Step, outer: tuple, vectors: int, lanes: int) -> Any:
         length, done, statements = step.extents[-1], 0, []
@@ -272,50 +259,40 @@ class RowWriter:
         point = self._point(at, strip.outer, plus(strip.start, strip.lane))
         if nest.is_reduction:
             place = [plus(strip.part, strip.lane)]
-            term = self._expression(self.plan.reducers[at].term, point)
+            term = self.expression(self.plan.reducers[at].term, point)
             own = loaded(self.partial[at], place, nest.target.dtype)
             if at in self.magnitudes:
                 largest = tirx.BufferLoad(self.magnitudes[at], place)
                 largest = tirx.max(largest, tirx.reinterpret(integers_of(nest.target.dtype), tirx.abs(term)))
                 extremum = self.plan.reducers[at].extremum(own, term)
-                return [stored(self.magnitudes[at], largest, place), stored(self.partial[at], extremum, place)]
-            return [stored(self.partial[at], vectorizable(self.plan.reducers[at].combine(own, term)), place)]
+                return [stored(self.magnitudes[at], place, largest), stored(self.partial[at], place, extremum)]
+            return [stored(self.partial[at], place, vectorizable(self.plan.reducers[at].combine(own, term)))]
         return self._element_of(at, point, strip.lanes, strip.lane)
 
-    def _element_of(self, at: int, point: dict[Any, Any], lanes: int, lane: Any) -> list[Any]:
+    def _element_of(self, at: int, point: Point, lanes: int, lane: Any) -> list[Any]:
         """Compute an element, and keep it where others read it."""
         nest, register = self.plan.nests[at], self.registers[at]
         statements = self._prepared(nest, point, lanes, lane)
-        statements.append(stored(register, self._expression(nest.store.value, point), [self.lane]))
+        statements.append(stored(register, [self.lane], self.expression(nest.store.value, point)))
         if at in self.places:
             value = loaded(register, [self.lane], nest.target.dtype)
-            indices = [self._expression(each, point) for each in nest.store.indices]
-            statements.append(stored(self.places[at].buffer, value, self._at_place(at, indices)))
+            indices = [self.expression(each, point) for each in nest.store.indices]
+            statements.append(stored(self.places[at].buffer, self._at_place(at, indices), value))
         return statements
 
-    def _prepared(self, nest: Nest, point: dict[Any, Any], lanes: int, lane: Any) -> list[Any]:
+    def _prepared(self, nest: Nest, point: Point, lanes: int, lane: Any) -> list[Any]:
         """The statements before a nest's store, whose scratch elements become a vector each."""
         for buffer in nest.scratch:
             wide = self._allocate(buffer.name, [lanes], str(buffer.dtype))
-            point[buffer] = (wide, lane)
-        made = []
-        for each in nest.before:
-            value = self._expression(each.value, point)
-            if isinstance(each, tirx.Bind):
-                point[each.var] = tirx.Var(each.var.name, each.var.ty)
-                made.append(tirx.Bind(point[each.var], value))
-            else:
-                made.append(stored(point[each.buffer][0], value, [lane]))
-        return made
+            point[buffer] = (wide, [lane])
+        return self.before(nest, point)
 
     # --- partial results ---------------------------------------------------------------------------------------------
 
     def _started(self, at: int, vectors: int, lanes: int) -> Any:
-        reducer, nest = self.plan.reducers[at], self.plan.nests[at]
-        start = nest.init if reducer.neutral is None else reducer.neutral
-        starts = [(self.partial[at], start)]
+        starts = [(self.partial[at], self.start_of(at))]
         if at in self.magnitudes:
-            starts.append((self.magnitudes[at], tirx.const(0, integers_of(nest.target.dtype))))
+            starts.append((self.magnitudes[at], tirx.const(0, integers_of(self.plan.nests[at].target.dtype))))
         return in_order([
             lanewise(buffer, first * lanes, lanes, lambda _, value=value: value)
             for first in range(vectors) for buffer, value in starts
@@ -334,7 +311,7 @@ class RowWriter:
             total = self._kept(at, total, [index(0)])
         if reducer.neutral is not None and not is_same_number(nest.init, reducer.neutral):
             total = reducer.combine(nest.init, total)
-        statements.append(stored(self._value_of(at), vectorizable(total), [index(0)]))
+        statements.append(stored(self._value_of(at), [index(0)], vectorizable(total)))
         return [*statements, *self._result(at, self._point(at, (), index(0)))]
 
     def _kept(self, at: int, total: Any, place: list[Any]) -> Any:
@@ -345,56 +322,31 @@ class RowWriter:
 
     # --- expressions -------------------------------------------------------------------------------------------------
 
-    def _point(self, at: int, outer: Sequence[Any], last: Any, row: Sequence[Any] = ()) -> dict[Any, Any]:
+    def _point(self, at: int, outer: Sequence[Any], last: Any, row: Sequence[Any] = ()) -> Point:
         """What each axis of a nest is: of the row, or in the loops of a pass."""
         nest, inside = self.plan.nests[at], self.plan.inside[at]
-        point: dict[Any, Any] = {axis.variable: index(0) for axis in nest.axes}
+        point = self.origin(at)
         for axis, value in zip(self.plan.rows.axes[at], row or self.row, strict=True):
             point[nest.axes[axis].variable] = value
         for group, loop in zip(inside.groups, [*outer, last], strict=False):
-            for number, axis in enumerate(group):
-                below = prod(nest.axes[each].extent for each in group[number + 1 :])
-                value = loop if below == 1 else tirx.floordiv(loop, index(below))
-                value = tirx.floormod(value, index(nest.axes[axis].extent)) if number else value
-                point[nest.axes[axis].variable] = value
-            self.joined += joined_by([nest.axes[axis] for axis in group], point, loop)
+            axes = [nest.axes[axis] for axis in group]
+            point.update(axis_values(axes, loop))
+            self.joined += joined_by(axes, point, loop)
         return point
 
-    def _expression(self, value: Any, point: dict[Any, Any]) -> Any:
-        """An expression of a nest at a point: with the row's memory in place of what other nests write."""
+    def expression(self, value: Any, point: Point) -> Any:
+        return vectorizable(super().expression(value, point))
 
-        def load(node: Any) -> Any:
-            if node.source in point:
-                buffer, lane = point[node.source]
-                return loaded(buffer, [lane], node.source.dtype)
-            at, indices = self.writers.get(node.source), list(node.indices)
-            own = node.source
-            return tirx.BufferLoad(own, in_one(own, indices, self.joined)) if at is None else self._read(at, indices)
+    def load(self, load: Any) -> Any:
+        return tirx.BufferLoad(load.source, in_one(load.source, list(load.indices), self.joined))
 
-        def variable(node: Any) -> Any:
-            found = point.get(node, node)
-            return node if isinstance(found, tuple) else found
-
-        return vectorizable(structural_map(value, [(tirx.Var, variable), (TensorLoad, load)], order="post"))
-
-    def _read(self, at: int, indices: list[Any]) -> Any:
-        """An element of what another nest computes."""
-        if at in self.plan.folded:
-            nest = self.plan.nests[at]
-            point: dict[Any, Any] = {axis.variable: index(0) for axis in nest.axes}
-            for axis, one in zip(nest.places, indices, strict=True):
-                if axis is not None:
-                    point[nest.axes[axis].variable] = one
-            return self._expression(nest.store.value, point)
+    def element_of(self, at: int, indices: list[Any]) -> Element:
         if at in self.registers:
-            return loaded(self.registers[at], [self.lane], self.plan.nests[at].target.dtype)
-        return loaded(self.places[at].buffer, self._at_place(at, indices), self.plan.nests[at].target.dtype)
+            return self.registers[at], [self.lane]
+        return self.places[at].buffer, self._at_place(at, indices)
 
     def _at_place(self, at: int, indices: list[Any]) -> list[Any]:
-        kind, nest = self.places[at].kind, self.plan.nests[at]
+        kind = self.places[at].kind
         if kind == VALUE:
             return [index(0)]
-        if kind == TARGET:
-            return in_one(self.places[at].buffer, indices, self.joined)
-        rows = self.plan.rows.axes[at]
-        return [one for axis, one in zip(nest.places, indices, strict=True) if axis not in rows]
+        return in_one(self.places[at].buffer, indices, self.joined) if kind == TARGET else self.in_row(at, indices)

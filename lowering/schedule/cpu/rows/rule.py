@@ -20,7 +20,7 @@ from mlirtri.lowering.schedule.cpu.rows.block_sums import BlockWriter
 from mlirtri.lowering.schedule.cpu.rows.columns import ColumnWriter, columns_of, lanes_of_rows
 from mlirtri.lowering.schedule.rows.nests import Nest, NotRows, find_rows, nests_of
 from mlirtri.lowering.schedule.rows.plan import DEAR, RowPlan, make_plan
-from mlirtri.lowering.tir.statements import index
+from mlirtri.lowering.tir.statements import delinearized, index
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Range, SBlock, SBlockRealize, Schedule, tirx
 
 ROW_BLOCK_POINTS = 16384
@@ -157,8 +157,8 @@ def _written(function: PrimFunc, plan: RowPlan, target: Target) -> PrimFunc:
     row = within if blocks == 1 else block * index(together) + within
     ahead: list[Any] = []
     if count * row_bytes(plan) > cache_bytes()[2]:
-        ahead = _row_indices(tirx.min(row + index(1), index(count - 1)), plan.rows.extents)
-    writer = BlockWriter(plan, _row_indices(row, plan.rows.extents), function.params, ahead)
+        ahead = delinearized(tirx.min(row + index(1), index(count - 1)), plan.rows.extents)
+    writer = BlockWriter(plan, delinearized(row, plan.rows.extents), function.params, ahead)
     body = writer.written()
     left = (
         index(together) if count % together == 0 else tirx.Min(index(together), index(count) - block * index(together))
@@ -178,10 +178,10 @@ def _in_strips(function: PrimFunc, plan: RowPlan, across: range, target: Target)
     strips = -(-length // width)
     task = tirx.Var("task", "int64")
     strip = index(0) if strips == 1 else tirx.floormod(task, index(strips))
-    before = _row_indices(task if strips == 1 else tirx.floordiv(task, index(strips)), extents[: across.start])
+    before = delinearized(task if strips == 1 else tirx.floordiv(task, index(strips)), extents[: across.start])
 
     def of_row(number: Any) -> list[Any]:
-        along = _row_indices(strip * index(width) + number, [extents[at] for at in across])
+        along = delinearized(strip * index(width) + number, [extents[at] for at in across])
         return [*before, *along, *(index(0) for _ in extents[across.stop :])]
 
     def body(count: int) -> Any:
@@ -213,13 +213,3 @@ def with_statement(function: PrimFunc, name: str, statement: Any) -> PrimFunc:
 
 def _weight(plan: RowPlan, at: int) -> int:
     return 16 if plan.cost(at) >= DEAR else 1
-
-
-def _row_indices(row: Any, extents: Sequence[int]) -> list[Any]:
-    """The index along each of the rows' axes, of a row's number."""
-    indices: list[Any] = []
-    for at in range(len(extents)):
-        inner = prod(extents[at + 1 :])
-        index_here = row if inner == 1 else tirx.floordiv(row, index(inner))
-        indices.append(index_here if at == 0 else tirx.floormod(index_here, index(extents[at])))
-    return indices
