@@ -1,1 +1,15 @@
-"""lowering / schedule / cpu."""
+"""Schedule rules for the CPU.
+
+*Takes* a PrimFunc and our target. *Gives* the `Schedule` of the first rule of `rules.CPU_RULES` that fits. *Refuses*
+nothing: the last rule takes every function.
+
+Read `rules` first: it names the rules in the order in which they are tried. Then, one package per family of rules:
+
+- `common`: what they share.
+- `matmul`, `convolution`, `attention`: contractions, and chains of them.
+- `nests`: elementwise blocks, reductions and windows.
+- `rows`: blocks that share rows, such as softmax.
+- `loops`: imperative functions.
+
+`schedule` may import it; single packages of it are imported by `schedule.cuda` and `relax`.
+"""

@@ -1,1 +1,17 @@
-"""lowering / schedule / cpu / common."""
+"""What the CPU's schedule rules share: flat loop nests, strip-mining, vectors, transposes, tile sizes, threads.
+
+*Takes* blocks of a PrimFunc and statements of TIR. *Gives* loop nests over flat memory, and the statements of
+vectorised, tiled and parallel loops. *Refuses* nothing: None, or `PartedLanesError`, says that a loop has no such form.
+
+Read in this order:
+
+- `parallel`: when several threads are profitable, and the loops that run on them.
+- `nest`: a block as loops over flat buffers (`FlatNest`).
+- `vector_stores`: one store for several neighbouring iterations.
+- `strips`: a loop body for several iterations at once, as vectors or unrolled.
+- `transposes`: square tiles that are transposed in registers.
+- `tile_sizes`: the register tiles of contractions, and the number of lanes.
+- `loops`: steps of a TVM `Schedule` for the plain rules and for nests beside a product.
+
+Every package of `schedule.cpu` may import it.
+"""

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.common.bfloat16_names import named_before
 from mlirtri.lowering.schedule.cpu.common.vector_stores import vector_store
 from mlirtri.lowering.tir.statements import (
     buffer_like,
@@ -34,7 +33,15 @@ from mlirtri.lowering.tir.statements import (
     substituted,
     with_body,
 )
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Stmt,
+    TensorLoad,
+    ir,
+    structural_equal,
+    structural_map,
+    structural_walk,
+    tirx,
+)
 
 Widened = dict[Any, Any]
 MOST_ELEMENTS = 64
@@ -227,3 +234,62 @@ _RULES = {
     tirx.AttrStmt: _Strip._attribute,
     tirx.BufferStore: _Strip._store,
 }
+
+
+# --- names in bf16 values --------------------------------------------------------------------------------------------
+# TVM rounds a value to bf16 by a formula that repeats it, with its `Let`, and its vectors refuse a name that is bound
+# twice. So `Let` in such a value becomes `Bind` before the store, except in the arms of an `if_then_else`, which may
+# only be computed where the condition holds.
+
+
+def named_before(statement: Stmt) -> Stmt:
+    """Return the statement with a `Bind` before each store of a bf16 value, for each `Let` around or inside of it."""
+    changed = structural_map(statement, (tirx.BufferStore, _bound_before), order="post")
+    return structural_map(changed, (tirx.SeqStmt, lambda node: sequence(*node.seq)), order="post")
+
+
+def _bound_before(store: Any) -> Any:
+    if str(store.buffer.dtype) != "bfloat16":
+        return store
+    names: list[Any] = []
+    value = _without_names(store.value, names)
+    if not names:
+        return store
+    return sequence(*_in_order(names), tirx.BufferStore(store.buffer, value, store.indices))
+
+
+def _without_names(value: Any, names: list[Any]) -> Any:
+    """Return the value without its `Let`, whose `Bind` are appended to `names`."""
+    while isinstance(value, tirx.Let):
+        value = _named(value, _without_names(value.value, names), names)
+    if _has_arms(value):
+        return value
+    return structural_map(value, (tirx.Let, lambda node: _named(node, node.value, names)), order="post")
+
+
+def _named(let: Any, value: Any, names: list[Any]) -> Any:
+    """Return the body of a `Let`, whose `Bind` is appended to `names` unless it is there."""
+    same = next((each for each in names if each.var.same_as(let.var)), None)
+    if same is not None and structural_equal(same.value, value):
+        return let.body
+    variable = let.var if same is None else tirx.Var(let.var.name, let.var.ty)
+    names.append(tirx.Bind(variable, value))
+    return let.body if same is None else substituted(let.body, let.var, variable)
+
+
+def _has_arms(value: Any) -> bool:
+    found: list[Any] = []
+    structural_walk(value, (ir.Call, lambda call: found.append(str(getattr(call.op, "name", "")))))
+    return any(name.endswith(".if_then_else") for name in found)
+
+
+def _in_order(names: list[Any]) -> list[Any]:
+    """Return the `Bind` in topological order."""
+    ordered: list[Any] = []
+    rest = list(names)
+    while rest:
+        variables = [each.var for each in rest]
+        ready = [each for each in rest if not depends_on(each.value, variables)]
+        ordered += ready
+        rest = [each for each in rest if each not in ready]
+    return ordered

@@ -1,1 +1,16 @@
-"""lowering / schedule / cpu / convolution."""
+"""The CPU rules for convolutions, which differ in the axis along which their results are contiguous.
+
+*Takes* a PrimFunc with one product of which an operand is an image, read at sums of axes, perhaps padded there. *Gives*
+a `Schedule` whose tasks are chunks of rows of the result. *Refuses* any other function with None.
+
+Read in this order:
+
+- `padded_images`: an operand as a padded image, and the padded copy of one channel.
+- `padded_chunks`: the padded copy of all channels for a chunk of rows.
+- `tasks`: the loop over images, chunks and parts of the channels.
+- `channels_first`: NCHW; packs pixels for tiles of output channels × pixels.
+- `channels_last`: NHWC; tiles of pixels × output channels.
+- `depthwise`: each channel with its own filter.
+
+`schedule.cpu.loops`, `schedule.cpu` and `relax` may import it.
+"""

@@ -1,11 +1,11 @@
-"""Instructions that multiply and add up groups of narrow numbers: two of bf16, four of int8, into each 32-bit lane.
+"""Dot-product instructions of x86: the products of two bf16 or four int8 elements are added to each 32-bit lane.
 
-Takes a contraction whose operands are such numbers, widened. Gives the same one over words, each of which holds a group
-of neighbours along the sum, or the contraction as it is where this CPU has no such instruction.
+Takes a contraction whose operands are widened bf16 or int8 elements. Gives the contraction over 32-bit words, each of
+which holds a group of neighbours along the sum, or the same contraction where this CPU has no such instruction.
 
-bf16 (AVX512-BF16): sums are fp32; denormal numbers count as zero, as in other libraries on such CPUs.
-int8 (VNNI): exact. The instruction wants one operand unsigned: the left one moves up by 128, and what that adds, 128
-times the sums of the right operand's columns, is taken away from the initial value.
+bf16 (AVX512-BF16): sums are fp32; denormals count as zero, as in other libraries on such CPUs.
+int8 (VNNI): exact. The instruction takes one unsigned operand: 128 is added to the left one, and 128 times the sums of
+the right operand's columns is subtracted from the initial value.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from dataclasses import replace
 from typing import Any
 
 from mlirtri.lowering.codegen.targets import cpu_features, vector_bits
-from mlirtri.lowering.schedule.cpu.matmul.dot_instructions import add_bytes, add_halves
 from mlirtri.lowering.tir.arithmetic import widened_bfloat16
 from mlirtri.lowering.tir.contraction import Axis, Contraction
+from mlirtri.lowering.tir.statements import loads_in
 from mlirtri.lowering.tir.tiles import parts_of, replaced, sized
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, ir, structural_equal, tirx
 
 HALF, BYTE = "bfloat16", "int8"
 
 
 def in_groups(contraction: Contraction) -> Contraction:
-    """The contraction by groups of its innermost sum, where there is an instruction for it."""
+    """Return the contraction over words along its innermost reduction axis; as it is where no instruction fits."""
     left, right = (_narrow(each, contraction.dtype) for each in (contraction.left, contraction.right))
     if left is None or right is None:
         return contraction
     dtypes = {str(left.ty.dtype), str(right.ty.dtype)}
     if dtypes == {HALF} and contraction.dtype == "float32" and _has_halves():
         return _by_words(contraction, left, right, 2, add_halves)
-    # Of bytes that are a byte again in the end, the sign makes no difference.
+    # Where the result is a byte, too, signed and unsigned bytes have the same low bits.
     bytes_are = {BYTE} if str(contraction.result.dtype) == "int32" else {BYTE, "uint8"}
     if dtypes <= bytes_are and contraction.dtype == "int32" and _has_bytes():
         return _by_words(contraction, left, right, 4, add_bytes)
@@ -47,9 +47,8 @@ def _has_bytes() -> bool:
 
 
 def _narrow(operand: Any, dtype: str) -> Any:
-    """The load of a narrow number that an operand widens to a contraction's dtype; None for anything else."""
-    loads: list[Any] = []
-    structural_map(operand, (TensorLoad, lambda load: loads.append(load) or load))
+    """Return the load of bf16 or int8 that an operand widens to `dtype`; None for any other operand."""
+    loads = loads_in(operand)
     if len(loads) != 1:
         return None
     [load] = loads
@@ -78,7 +77,7 @@ def _by_words(contraction: Contraction, left: Any, right: Any, group: int, add: 
 
 
 def _may_end_inside(inner: Axis, group: int) -> bool:
-    """Whether the last group may have fewer elements: always, where only the run shows how many there are."""
+    """Whether the last group may have fewer elements, as it may for a dynamic extent."""
     return not isinstance(inner.extent, int) or inner.extent % group != 0
 
 
@@ -87,7 +86,7 @@ def _is_contiguous(load: Any, variable: Any) -> bool:
 
 
 def _word_in_memory(load: Any, _inner: Axis, word: Any, group: int) -> Any:
-    """A group that is a word in memory already."""
+    """Return the load of a group that is contiguous in memory, as a word."""
     first = tirx.Ramp(word * tirx.IntImm("int64", group), tirx.IntImm("int64", 1), group)
     element = tirx.BufferLoad(load.source, [*list(load.indices)[:-1], first])
     if str(load.ty.dtype) == HALF:
@@ -96,19 +95,56 @@ def _word_in_memory(load: Any, _inner: Axis, word: Any, group: int) -> Any:
 
 
 def _word(load: Any, inner: Axis, word: Any, group: int) -> Any:
-    """A group put together, with zeros behind the end of the sum."""
+    """Return a word of a group, element by element, with zeros behind the end of the sum."""
     bits = 32 // group
-    made = None
-    for place in range(group):
-        at = word * tirx.IntImm("int64", group) + tirx.IntImm("int64", place)
+    result = None
+    for position in range(group):
+        at = word * tirx.IntImm("int64", group) + tirx.IntImm("int64", position)
         is_inside = at < sized(inner.extent)
         if _may_end_inside(inner, group):
             at = tirx.min(at, sized(inner.extent - 1))
         element = replaced(load, {inner.variable: at})
         element = tirx.Cast("uint32", tirx.reinterpret(f"uint{bits}", element))
-        if place and _may_end_inside(inner, group):
+        if position and _may_end_inside(inner, group):
             element = tirx.Select(is_inside, element, tirx.IntImm("uint32", 0))
-        if place:
-            element = tirx.shift_left(element, tirx.IntImm("uint32", bits * place))
-        made = element if made is None else tirx.bitwise_or(made, element)
-    return tirx.reinterpret("int32", made)
+        if position:
+            element = tirx.shift_left(element, tirx.IntImm("uint32", bits * position))
+        result = element if result is None else tirx.bitwise_or(result, element)
+    return tirx.reinterpret("int32", result)
+
+
+# --- the instructions ------------------------------------------------------------------------------------------------
+
+_ADD_BYTES = {512: "llvm.x86.avx512.vpdpbusd.512", 256: "llvm.x86.avx512.vpdpbusd.256"}
+_HALVES = "mlirtri_add_bfloat16_products"
+_HALVES_IN_LLVM = f"""
+declare <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(<16 x float>, <32 x bfloat>, <32 x bfloat>)
+define linkonce_odr <16 x float> @{_HALVES}(<16 x float> %sums, <16 x i32> %left, <16 x i32> %right) alwaysinline {{
+  %a = bitcast <16 x i32> %left to <32 x bfloat>
+  %b = bitcast <16 x i32> %right to <32 x bfloat>
+  %c = call <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(<16 x float> %sums, <32 x bfloat> %a, <32 x bfloat> %b)
+  ret <16 x float> %c
+}}
+"""
+_IMPORT = "pragma_import_llvm"
+"""TVM's attribute of a statement whose module links some LLVM IR."""
+
+
+def add_halves(sums: Expr, left: Expr, right: Expr) -> Expr:
+    """Return fp32 sums plus the products of pairs of bf16 in 32-bit words (`vdpbf16ps`).
+
+    TVM has no vectors of bf16, which the instruction takes: it is called in a function in LLVM IR, which is inlined.
+    """
+    return tirx.call_pure_extern(str(sums.ty.dtype), _HALVES, sums, left, right)
+
+
+def add_bytes(sums: Expr, left: Expr, right: Expr) -> Expr:
+    """Return int32 sums plus the products of four bytes, uint8 in the left words and int8 in the right (`vpdpbusd`)."""
+    bits = 32 * int(str(sums.ty.dtype).partition("x")[2])
+    operands = [tirx.reinterpret(f"int8x{bits // 8}", each) for each in (left, right)]
+    return tirx.call_llvm_pure_intrin(str(sums.ty.dtype), _ADD_BYTES[bits], sums, *operands)
+
+
+def with_functions(statement: Stmt) -> Stmt:
+    """Return a statement that calls `add_halves`, with the LLVM IR of the function as an attribute around it."""
+    return tirx.AttrStmt(tirx.IntImm("int64", 0), _IMPORT, ir.StringImm(_HALVES_IN_LLVM), statement)

@@ -16,8 +16,7 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.loops import spatial
 from mlirtri.lowering.schedule.cpu.common.tile_sizes import lanes_for
 from mlirtri.lowering.schedule.cpu.matmul.column_sums import MOST_ROWS
-from mlirtri.lowering.schedule.cpu.matmul.dot_instructions import add_halves, with_functions
-from mlirtri.lowering.schedule.cpu.matmul.dot_products import in_groups
+from mlirtri.lowering.schedule.cpu.matmul.dot_products import add_halves, in_groups, with_functions
 from mlirtri.lowering.schedule.cpu.matmul.named_stores import with_names_kept
 from mlirtri.lowering.schedule.cpu.matmul.nest import contraction_loops
 from mlirtri.lowering.tir.blocks import BlockFacts, leaf_blocks
