@@ -13,7 +13,7 @@ PYTHON ?= $(shell for candidate in python3 python3.13 python3.12 python3.11 pyth
 	"$$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null \
 	&& { echo "$$candidate"; break; }; done)
 
-.PHONY: help demo demo-models test test-slow test-forced lit bench bench-quick bench-rules check format clean
+.PHONY: help demo demo-models test test-slow test-forced lit bench bench-quick bench-rules check docs format clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -56,6 +56,9 @@ check: $(VENV)/.dev  ## ruff, pyright, pytest and lit
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
 	$(BIN)/lit -sv -j $(LIT_JOBS) lit_tests
 
+docs: $(VENV)/.docs  ## the documentation as a site in build/site; a dead link is an error
+	$(BIN)/mkdocs build --strict
+
 format: $(VENV)/.dev  ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
@@ -76,6 +79,6 @@ $(VENV)/.made:
 	|| { echo "$(PYTHON) cannot make a virtual environment: install python3-venv, virtualenv or uv" >&2; exit 1; }
 	@touch $@
 
-$(VENV)/.demo $(VENV)/.test $(VENV)/.bench $(VENV)/.dev: $(VENV)/.%: pyproject.toml | $(VENV)/.made
+$(VENV)/.demo $(VENV)/.test $(VENV)/.bench $(VENV)/.docs $(VENV)/.dev: $(VENV)/.%: pyproject.toml | $(VENV)/.made
 	$(PIP) install --editable '.[$*]'
 	@touch $@
