@@ -7,7 +7,7 @@ Takes a module with scalar `arith`. Gives, in place, conversions from fp64 by wa
 the step to fp32 rounds to odd (an inexact result gets an odd last bit), which keeps what the second step must know.
 From fp32 to bf16 and back, integer arithmetic on the bits: to nearest, ties to even, every NaN 0x7FC0. Operations on
 bf16 are done in fp32, each rounded by itself. `rewrite_memory` does the rest once the module is in LLVM's dialect.
-Refuses nothing; fp32 to fp16, integers to floats and vectors stay.
+Refuses nothing; fp32 to fp16, integers to other floats and vectors stay.
 
 Source of rounding to odd: S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms
 using rounding to odd", IEEE Transactions on Computers 57(4), 2008.
@@ -27,6 +27,7 @@ BFLOAT16_ARITHMETIC = tuple(
 def rewrite(module: ir.Module) -> None:
     """Replace every scalar conversion of fp64 to a 16-bit float, and every operation that makes or reads a bf16."""
     rules = {**dict.fromkeys(BFLOAT16_ARITHMETIC, _arithmetic), "arith.cmpf": _comparison, "arith.select": _selection}
+    rules |= {"arith.sitofp": _from_integer, "arith.uitofp": _from_integer}
     for name, rule in {**rules, "arith.truncf": _narrowed, "arith.extf": _widened}.items():
         for operation in operations_named(module, name):
             with ir.InsertionPoint(operation), operation.location:
@@ -86,6 +87,13 @@ def _narrowed(operation: ir.Operation) -> ir.Value | None:
     if isinstance(kind, ir.F16Type) and isinstance(source.type, ir.F64Type):
         return arith.truncf(kind, to_odd_float32(source))
     return None
+
+
+def _from_integer(operation: ir.Operation) -> ir.Value | None:
+    """Return an integer as bf16 by way of fp32, as torch does; LLVM calls a function that C runtimes may lack."""
+    if not isinstance(operation.results[0].type, ir.BF16Type):
+        return None
+    return _nearest_bfloat16(ir.Operation.create(operation.name, [ir.F32Type.get()], operation.operands).result)
 
 
 def _widened(operation: ir.Operation) -> ir.Value | None:

@@ -126,9 +126,15 @@ def invalidating(operation_name):
     return lower
 
 
-@pytest.mark.parametrize("room", ["linalg_to_fused", "fused_to_bufferized", "bufferized_to_llvmdialect"])
-def test_a_failure_in_the_mlir_rooms(monkeypatch, room):
-    monkeypatch.setattr(import_module(f"mlirtri.lowering.{room}"), "lower", invalidating("linalg.matmul"))
+@pytest.mark.parametrize(
+    "lowering",
+    [
+        "fusion.linalg_to_fused", "mlir_backend.bufferize.fused_to_bufferized",
+        "mlir_backend.llvm.bufferized_to_llvmdialect",
+    ],
+)  # fmt: skip
+def test_a_failure_in_the_mlir_lowerings(monkeypatch, lowering):
+    monkeypatch.setattr(import_module(f"mlirtri.lowering.{lowering}"), "lower", invalidating("linalg.matmul"))
     check_shown(failure("mlir", kind=PassFailedError), "t @ w")
 
 

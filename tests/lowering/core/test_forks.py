@@ -37,12 +37,16 @@ torch.exp(a)
 in_child("early", halved, 0.5)
 
 import mlirtri as mt
-from mlirtri import autotuning, compiler, runtime, torch_program
-from mlirtri.lowering import other_process, torch_threads
+from mlirtri.calls import runtime
+from mlirtri.compiler import walk
+from mlirtri.lowering.runtime import torch_threads
+from mlirtri.lowering.toolchain import worker_process
+from mlirtri.measure import autotuning
+from mlirtri.programs.torch_programs import program
 
 assert (mt.jit(doubled)(a) == 2).all()
-locks = [autotuning.TUNING, compiler.COMPILING, runtime._STATES, torch_program._EXPORTING, torch_threads._LOADING]
-locks.append(other_process.OTHER.lock)
+locks = [autotuning.TUNING, walk.COMPILING, runtime._STATES, program._EXPORTING, torch_threads._LOADING]
+locks.append(worker_process.OTHER.lock)
 held, done = threading.Event(), threading.Event()
 
 def hold():
@@ -52,14 +56,14 @@ def hold():
     done.wait(0.2)
     done.set()
     # Not the others: a fork waits for the end of a compilation only.
-    compiler.COMPILING.release()
+    walk.COMPILING.release()
     threading.Event().wait()
 
 threading.Thread(target=hold, daemon=True).start()
 held.wait()
 in_child("held", doubled, 2)
 assert done.is_set()
-with compiler.COMPILING:
+with walk.COMPILING:
     print("parent")
 """
 
