@@ -1,6 +1,6 @@
 """README.md and the pages of `docs/` do what they say: Python runs, commands print what is shown, links lead somewhere.
 
-The blocks of a page are one story: a Python block whose first line is ``# name.py`` is also that file for those after it.
+The blocks of a page are one story: a Python block whose first line is ``# name.py`` is a file for those after it.
 In what a block of output shows, ``…`` stands for anything. Blocks of `sh` name targets of make.
 """
 
