@@ -1,7 +1,4 @@
-"""MLIR for other tools: a module without attributes of ours.
-
-Takes a module of any MLIR stage, which it changes in place. Refuses nothing.
-"""
+"""MLIR for other tools: removes the attributes ``mlirtri.*``, which they do not know."""
 
 from __future__ import annotations
 
@@ -13,24 +10,24 @@ _GROUPS = ("arg_attrs", "res_attrs")
 
 
 def without_ours(module: ir.Module) -> None:
-    """Take the attributes whose names start with `PREFIX` off `module`, in place."""
+    """Remove the attributes whose names start with `PREFIX` from a module of any MLIR stage, in place."""
     with module.context:
         module.operation.walk(_strip, ir.WalkOrder.PRE_ORDER)
 
 
 def _strip(operation: ir.OpView) -> ir.WalkResult:
     attributes = operation.operation.attributes
-    for name in [each for each in attributes if each.startswith(PREFIX)]:
+    for name in [name for name in attributes if name.startswith(PREFIX)]:
         del attributes[name]
-    for name in [each for each in _GROUPS if each in attributes]:
-        groups = [_without_ours(ir.DictAttr(each)) for each in ir.ArrayAttr(attributes[name])]
+    for name in [name for name in _GROUPS if name in attributes]:
+        groups = [_without_ours(ir.DictAttr(group)) for group in ir.ArrayAttr(attributes[name])]
         if any(groups):
-            attributes[name] = ir.ArrayAttr.get([ir.DictAttr.get(each) for each in groups])
+            attributes[name] = ir.ArrayAttr.get([ir.DictAttr.get(group) for group in groups])
         else:
             del attributes[name]
     return ir.WalkResult.ADVANCE
 
 
 def _without_ours(group: ir.DictAttr) -> dict[str, ir.Attribute]:
-    named = (group[at] for at in range(len(group)))
-    return {each.name: each.attr for each in named if not each.name.startswith(PREFIX)}
+    named = (group[index] for index in range(len(group)))
+    return {entry.name: entry.attr for entry in named if not entry.name.startswith(PREFIX)}

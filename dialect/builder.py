@@ -1,4 +1,4 @@
-"""Makes `tri` operations, strictly: operands have the dtypes the op table asks for, and nothing is cast or guessed.
+"""Creates `tri` operations; operands have the dtypes that the op table asks for, and nothing is cast.
 
 Used by the frontend's language builder, which casts first, and by the decompositions of composite ops.
 Operations go to MLIR's current insertion point, at the builder's current location.
@@ -21,16 +21,16 @@ from mlirtri.dialect.ops.table import TABLE
 
 @dataclass(frozen=True)
 class Tensor:
-    """An SSA value of the `tri` room with our type."""
+    """An SSA value of stage `tri` with its type."""
 
     value: Any
     type: TensorType
     weak: bool = False
-    """Whether it is a Python number of run time, of the kind of its dtype: weak in promotion."""
+    """Whether it is a Python scalar known at run time, of the kind of its dtype: weak in promotion."""
     linear: Size | None = field(default=None, compare=False)
-    """What a Python int of run time is in terms of loop indices."""
+    """A run-time Python int as a linear expression of loop indices."""
     origin: Any = field(default=None, compare=False, repr=False)
-    """The `View` that it was read from, if it has memory that may be written."""
+    """The `View` that it was read from, where that memory may be written."""
 
 
 class TriBuilder:
@@ -41,12 +41,12 @@ class TriBuilder:
         self.location: ir.Location | None = None
         """Where the next operations come from; None takes MLIR's current location."""
         self.placement: Any = None
-        """The `Placement` of a function that the frontend makes."""
+        """The frontend's `Placement` of values on devices; None without devices."""
 
     def emit(self, name: str, *operands: Tensor, **values: Any) -> Tensor:
-        """One operation; the row's type rule gives its type and raises what is wrong with the operands."""
+        """Create one operation; the row's type rule gives its result type or raises `KernelError`."""
         op = self.table[name]
-        operands = self.brought(operands)
+        operands = self.on_device(operands)
         result = op.infer([operand.type for operand in operands], values)
         attached = attributes.to_mlir(op, values)
         if op.is_variadic:
@@ -59,14 +59,14 @@ class TriBuilder:
             attributes=attached,
             loc=self.location,
         )
-        return self.noted(Tensor(operation.results[0], result))
+        return self.placed(Tensor(operation.results[0], result))
 
-    def brought(self, operands: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Operands on the device of the next operation."""
+    def on_device(self, operands: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Return the operands, copied to the device of the next operation where they are on another."""
         return operands if self.placement is None else self.placement.bring(self, operands)
 
-    def noted(self, result: Tensor) -> Tensor:
-        """A new value, of which is known where it is."""
+    def placed(self, result: Tensor) -> Tensor:
+        """Record the device of a new value, and return it."""
         if self.placement is not None:
             self.placement.note(result)
         return result
@@ -77,23 +77,23 @@ class TriBuilder:
         return lambda *operands, **values: self.emit(name, *operands, **values)
 
     def constant(self, number: complex | float | int | bool, dtype: DType, shape: tuple[int, ...] = ()) -> Tensor:
-        """A literal of rank 0, or the same number everywhere in `shape`."""
+        """Create a literal of rank 0, or a tensor of `shape` filled with the number."""
         return self.emit("constant", value=dtype.python(number), shape=shape, dtype=dtype.name)
 
     def cast(self, x: Tensor, dtype: DType) -> Tensor:
-        """x itself when it has the dtype already."""
+        """Create a cast; x itself where it has the dtype."""
         return Tensor(x.value, x.type) if x.type.dtype == dtype else self.emit("cast", x, dtype=dtype.name)
 
     def index(self, size: int | Size) -> Tensor:
-        """A size as an int64 of rank 0."""
+        """Return a size as a rank-0 int64 tensor."""
         size, int64 = Size.of(size), DTYPES["int64"]
-        total: Tensor | None = None
+        result: Tensor | None = None
         for symbol, factor in size.terms:
             term = symbol.value if abs(factor) == 1 else self.multiply(symbol.value, self.constant(abs(factor), int64))
-            if total is None:
-                total = term if factor > 0 else self.negative(term)
+            if result is None:
+                result = term if factor > 0 else self.negative(term)
             else:
-                total = self.add(total, term) if factor > 0 else self.subtract(total, term)
-        if total is None:
+                result = self.add(result, term) if factor > 0 else self.subtract(result, term)
+        if result is None:
             return self.constant(size.constant, int64)
-        return self.add(total, self.constant(size.constant, int64)) if size.constant else total
+        return self.add(result, self.constant(size.constant, int64)) if size.constant else result

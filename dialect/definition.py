@@ -18,16 +18,15 @@ from mlirtri.dialect.base.sizes import UNKNOWN, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType, same_shape
 from mlirtri.dialect.bindings.mlir import ext, find_dialects_in, ir, load_torch
 from mlirtri.dialect.ops import attributes
-from mlirtri.dialect.ops import table as ops
 from mlirtri.dialect.ops.op import Op
-from mlirtri.dialect.ops.table import dialect_ops
+from mlirtri.dialect.ops.table import TABLE, dialect_ops
 from mlirtri.errors import KernelError
 
 IRDL_FILE = Path(__file__).with_name("tri.irdl.mlir")
 
 
 def type_of(value_type: ir.Type) -> TensorType:
-    """Our type of an MLIR tensor type; unsigned stays unsigned. Raises `KernelError` for any other type."""
+    """Return the `TensorType` of an MLIR ranked tensor type; raise `KernelError` for any other type."""
     if not isinstance(value_type, ir.RankedTensorType):
         raise KernelError(f"{value_type} is not a ranked tensor")
     if (dtype := find_dtype(str(value_type.element_type))) is None:
@@ -37,12 +36,12 @@ def type_of(value_type: ir.Type) -> TensorType:
 
 
 def op_of(operation: ir.Operation) -> Op:
-    """The op table's entry of a `tri` operation."""
-    return ops.TABLE[operation.name.removeprefix("tri.")]
+    """Return the row of the op table for a `tri` operation."""
+    return TABLE[operation.name.removeprefix("tri.")]
 
 
 def mlir_type(tensor_type: TensorType) -> ir.Type:
-    """The MLIR tensor type of the `tri` room."""
+    """Return the MLIR type of stage `tri`, where integers keep their sign."""
     dynamic = ir.ShapedType.get_dynamic_size()
     shape = [dynamic if is_dynamic(size) else size for size in tensor_type.shape]
     return ir.RankedTensorType.get(shape, ir.Type.parse(tensor_type.dtype.mlir))
@@ -54,8 +53,8 @@ _ATTRIBUTE_CLASSES = {
 }  # fmt: skip
 
 
-def _constraint(kind: str):
-    """What IRDL checks: the bindings name no IRDL constraint for bools and array<i64>; the verifier checks those."""
+def _constraint(kind: str) -> Any:
+    """Return IRDL's constraint of an attribute; bools and array<i64> have none, and the verifier checks them."""
     kind_class = _ATTRIBUTE_CLASSES.get(kind)
     return kind_class if hasattr(kind_class, "attr_name") else Any
 
@@ -64,8 +63,8 @@ def _annotations(op: Op) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for operand in op.operands:
         # One IRDL variable per operand: a shared one would mean equal types.
-        each = ir.Value[TypeVar(f"{op.name}_{operand.rstrip('*')}", bound=ir.RankedTensorType)]
-        fields[operand.rstrip("*")] = Sequence[each] if operand.endswith("*") else each
+        value = ir.Value[TypeVar(f"{op.name}_{operand.rstrip('*')}", bound=ir.RankedTensorType)]
+        fields[operand.rstrip("*")] = Sequence[value] if operand.endswith("*") else value
     for name, kind in op.attributes.items():
         fields[name] = _constraint(kind)
     fields["result"] = ir.OpResult[TypeVar(f"{op.name}_result", bound=ir.RankedTensorType)]
@@ -90,12 +89,12 @@ def _verifier(op: Op):
                 [type_of(operand.type) for operand in self.operation.operands],
                 attributes.from_mlir(op, self.operation),
             )
-            found = type_of(self.operation.results[0].type)
+            actual = type_of(self.operation.results[0].type)
         except KernelError as error:
             self.location.emit_error(f"'tri.{op.name}' op {error.message}")
             return False
-        if wanted.dtype != found.dtype or not same_shape(wanted.shape, found.shape):
-            self.location.emit_error(f"'tri.{op.name}' op result is {found}, but its operands give {wanted}")
+        if wanted.dtype != actual.dtype or not same_shape(wanted.shape, actual.shape):
+            self.location.emit_error(f"'tri.{op.name}' op result is {actual}, but its operands give {wanted}")
             return False
         return True
 
@@ -104,7 +103,7 @@ def _verifier(op: Op):
 
 @lru_cache(maxsize=1)
 def dialect() -> type[ext.Dialect]:
-    """The dialect class; made once per process."""
+    """Create the dialect class, once per process."""
     find_dialects_in("mlirtri.dialect")
     tri = new_class("Tri", (ext.Dialect,), {"name": "tri"})
     for op in dialect_ops():
@@ -116,22 +115,22 @@ def dialect() -> type[ext.Dialect]:
 
 
 def load(context: ir.Context) -> None:
-    """Register `tri` in a context that does not have it yet. Once per context: MLIR does not allow it twice."""
+    """Register `tri` in a context, which MLIR allows once per context."""
     with context, ir.Location.unknown():
         dialect().load()
 
 
 def new_context() -> ir.Context:
-    """A context with `tri` registered; one per compilation, since contexts are not for sharing between threads."""
+    """Return a context with `tri` registered; one per compilation, since threads do not share contexts."""
     context = ir.Context()
-    # Verifiers are Python: on a worker thread of MLIR's they could wait for the GIL that its caller holds.
+    # Verifiers are Python: on a worker thread of MLIR they could wait for the GIL that the caller holds.
     context.enable_multithreading(False)
     load(context)
     return context
 
 
 def context_for(source: str | bytes) -> ir.Context:
-    """A new context for this text or bytecode: with torch-mlir's dialects where it mentions one."""
+    """Return a new context for MLIR text or bytecode, with torch-mlir's dialects where it mentions one."""
     context = new_context()
     mentioned = ("tm_tensor", "torch.") if isinstance(source, str) else (b"tm_tensor", b"torch.")
     if any(name in source for name in mentioned):
@@ -140,7 +139,7 @@ def context_for(source: str | bytes) -> ir.Context:
 
 
 def irdl_text() -> str:
-    """The dialect as IRDL text, as ``mlir-opt --irdl-file=`` takes it."""
+    """Return the dialect as IRDL text for ``mlir-opt --irdl-file=``."""
     with ir.Context(), ir.Location.unknown():
         body = str(dialect()._emit_module())
     return "// The tri dialect as IRDL. Generated from the op table: python -m mlirtri.dialect.definition\n" + body

@@ -1,4 +1,4 @@
-"""The one table of element types: our name, NumPy's, torch's, MLIR's short form and TVM's.
+"""The table of element types: our name, which is also NumPy's, torch's and TVM's, and MLIR's type.
 
 Takes any spelling of a dtype (ours, a string, `numpy.dtype`, `torch.dtype`, `ml_dtypes`, MLIR's ``f32``).
 Gives a `DType`. Refuses everything else with the list of names.
@@ -7,6 +7,7 @@ Gives a `DType`. Refuses everything else with the list of names.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ class DType:
 
     name: str
     mlir: str
-    """MLIR's type in the `tri` room; unsigned types keep their sign there and lose it in linalg."""
+    """MLIR's element type at stage `tri`; integers are signless from stage `linalg` on."""
     kind: str
     bits: int
 
@@ -33,17 +34,17 @@ class DType:
 
     @property
     def is_inexact(self) -> bool:
-        """Floats and complex numbers, as NumPy calls them together."""
+        """True for floats and complex dtypes, NumPy's ``inexact``."""
         return self.is_float or self.is_complex
 
     @property
     def part(self) -> DType:
-        """The dtype of the real and the imaginary part; of a real dtype, itself."""
+        """The dtype of the real and the imaginary part; a real dtype itself."""
         return DTYPES[f"float{self.bits // 2}"] if self.is_complex else self
 
     @property
     def python(self) -> type:
-        """Python's own type for numbers of this dtype."""
+        """The Python type that holds an element: bool, int, float or complex."""
         return {"f": float, "v": float, "b": bool, "c": complex}.get(self.kind, int)
 
     @property
@@ -61,11 +62,11 @@ class DType:
 
     @property
     def is_half(self) -> bool:
-        """fp16 and bf16: arithmetic is done in fp32 and rounded after each operation."""
+        """True for fp16 and bf16, whose arithmetic is done in fp32 and rounded after each operation."""
         return self.is_float and self.bits == 16
 
     def holds(self, number: int) -> bool:
-        """Whether an integer is one of an integer dtype's."""
+        """Return whether an integer dtype represents `number`."""
         lowest = 0 if self.is_unsigned else -(1 << (self.bits - 1))
         return lowest <= number < lowest + (1 << self.bits)
 
@@ -87,11 +88,12 @@ class DType:
 
     @property
     def signless(self) -> str:
-        """MLIR's type in linalg and beyond, where integers have no sign."""
+        """MLIR's element type from stage `linalg` on, where integers are signless."""
         return self.mlir[1:] if self.mlir.startswith("ui") else self.mlir
 
     @property
     def numpy(self) -> np.dtype:
+        """The NumPy dtype; those that NumPy lacks are of `ml_dtypes`."""
         if self.kind == "v":
             import ml_dtypes
 
@@ -99,7 +101,8 @@ class DType:
         return np.dtype(self.name)
 
     @property
-    def torch(self):
+    def torch(self) -> Any:
+        """The `torch.dtype`; imports torch."""
         import torch
 
         return getattr(torch, self.name)
@@ -141,7 +144,7 @@ STORED = {
         DType("float8_e5m2fnuz", "f8E5M2FNUZ", "v", 8),
     )
 }
-"""Dtypes that tensors of imported programs may have: nothing is computed in them, values are converted."""
+"""Dtypes of tensors in imported programs that are for storage only: values are converted before any arithmetic."""
 
 _ALIASES = {
     "i1": "bool", "bool_": "bool", "half": "float16", "float": "float64", "double": "float64",
@@ -154,7 +157,7 @@ _BY_PYTHON_TYPE = {bool: "bool", int: "int64", float: "float64", complex: "compl
 
 
 def find_dtype(spelling: object) -> DType | None:
-    """The dtype that `spelling` names, or None when it names none."""
+    """Return the dtype that `spelling` names, or None where it names none."""
     if isinstance(spelling, DType):
         return spelling
     if isinstance(spelling, str):
@@ -170,7 +173,7 @@ def find_dtype(spelling: object) -> DType | None:
 
 
 def find_stored(spelling: object) -> DType | None:
-    """`find_dtype`, with those of `STORED`."""
+    """Return the dtype that `spelling` names, also one of `STORED`; None where it names none."""
     if isinstance(spelling, (np.dtype, type)) or type(spelling).__module__ == "torch":
         name = str(spelling).removeprefix("torch.") if not isinstance(spelling, type) else spelling.__name__
     else:
@@ -179,7 +182,7 @@ def find_stored(spelling: object) -> DType | None:
 
 
 def as_dtype(spelling: object) -> DType:
-    """The dtype that `spelling` names; raises `KernelTypeError` listing the names when it names none."""
+    """Return the dtype that `spelling` names; raise `KernelTypeError` with all names where it names none."""
     if (dtype := find_dtype(spelling)) is not None:
         return dtype
     raise KernelTypeError(f"{spelling!r} is no dtype of mlirtri", help=f"use one of {', '.join(DTYPES)}")

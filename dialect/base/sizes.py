@@ -1,7 +1,7 @@
-"""Sizes known only at run time: linear in named symbols, with bounds, so that equal ones are seen to be equal.
+"""Sizes known only at run time, as linear expressions of bounded symbols: equal sizes compare equal.
 
 `A[i, i + 1:]` of a 100x100 array has the size ``99 - i``; a slice of another array with that size fits it, and since
-``i`` lies between 0 and 99 it is never negative. Whatever cannot be shown stays a question for run time.
+``i`` lies between 0 and 99 it is never negative. What cannot be proved is checked at run time.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Symbol:
-    """An integer of run time. `key` says which one it is; bounds are inclusive, and may use earlier symbols."""
+    """A run-time integer. Symbols with equal `key` are equal; bounds are inclusive and use earlier symbols."""
 
     key: Hashable
     name: str = field(compare=False)
     lower: Size | None = field(default=None, compare=False)
     upper: Size | None = field(default=None, compare=False)
     value: Any = field(default=None, compare=False, repr=False)
-    """What it is in the IR under construction."""
+    """The SSA value in the IR under construction."""
     order: int = field(default=0, compare=False)
     """A symbol's bounds use symbols of lower order only."""
 
@@ -34,6 +34,7 @@ class Size:
 
     @staticmethod
     def of(value: int | Symbol | Size) -> Size:
+        """Return an int or a symbol as a size."""
         if isinstance(value, Size):
             return value
         return Size(((value, 1),)) if isinstance(value, Symbol) else Size((), int(value))
@@ -43,7 +44,7 @@ class Size:
         return not self.terms
 
     def simplified(self) -> int | Size:
-        """The int that a constant is."""
+        """Return the int of a constant size, else the size itself."""
         return self.constant if self.is_constant else self
 
     def __add__(self, other: int | Size) -> Size:
@@ -70,15 +71,15 @@ class Size:
         return Size.of(other) - self
 
     def least(self) -> int | None:
-        """A number that it never falls below, or None."""
+        """Return a lower bound, or None where a symbol has none."""
         return self._extreme(1)
 
     def most(self) -> int | None:
-        """A number that it never exceeds, or None."""
+        """Return an upper bound, or None where a symbol has none."""
         return self._extreme(-1)
 
     def _extreme(self, sign: int) -> int | None:
-        """Replace symbols by their bounds, the latest first, since its bounds speak of earlier ones."""
+        """Replace symbols by their bounds, the latest first, since its bounds use earlier ones."""
         size = self
         while size.terms:
             symbol, factor = size.terms[-1]
@@ -100,28 +101,29 @@ class Size:
 
 
 UNKNOWN = Size(((Symbol("?", "?"), 1),))
-"""What ``?`` in IR text stands for: a size that says nothing of itself. Where two meet on one axis they are equal."""
+"""The size ``?`` of IR text, of which nothing is known. Two of them on one axis are taken for equal."""
 
 
 DYNAMIC = -(1 << 63)
-"""MLIR's marker of an unknown number in an attribute of sizes or offsets: an operand has it."""
+"""MLIR's ``kDynamic`` in an attribute of sizes or offsets: an operand holds the value."""
 
 
 def is_dynamic(size: int | Size) -> bool:
+    """Return whether a size is known at run time only."""
     return isinstance(size, Size)
 
 
-def shape_of(numbers: Iterable[int | Size]) -> tuple[int | Size, ...]:
-    """An attribute of sizes or offsets as a shape has it: `DYNAMIC` is a size that says nothing of itself."""
-    return tuple(UNKNOWN if number == DYNAMIC else number for number in numbers)
+def shape_of(sizes: Iterable[int | Size]) -> tuple[int | Size, ...]:
+    """Return an attribute of sizes or offsets as a shape, with `UNKNOWN` for `DYNAMIC`."""
+    return tuple(UNKNOWN if size == DYNAMIC else size for size in sizes)
 
 
-def total(sizes: Iterable[int | Size]) -> int | Size:
-    """The sum of sizes; it says nothing of itself when one of them does not."""
+def sum_of(sizes: Iterable[int | Size]) -> int | Size:
+    """Return the sum of sizes; `UNKNOWN` where one of them is."""
     sizes = tuple(sizes)
     return UNKNOWN if UNKNOWN in sizes else Size.of(sum(sizes)).simplified()
 
 
 def fits(size: int | Size, other: int | Size) -> bool:
-    """Whether two sizes are the same, as far as the IR says."""
+    """Return whether two sizes may be equal: they are the same, or one is `UNKNOWN`."""
     return size == other or UNKNOWN in (size, other)

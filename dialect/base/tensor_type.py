@@ -1,10 +1,11 @@
-"""The type of a tensor value: a shape and a dtype. Knows how shapes broadcast.
+"""The type of a tensor value: a shape and a dtype; broadcasting of shapes.
 
-Arguments and results of kernels have sizes known at compile time; inside, a size may be a `Size` of run time.
+Arguments and results of kernels have sizes known at compile time; inside, a size may be a run-time `Size`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -16,7 +17,7 @@ from mlirtri.errors import KernelTypeError
 
 @dataclass(frozen=True)
 class TensorType:
-    """A tensor; rank 0 is a scalar."""
+    """The type of a tensor; rank 0 is a scalar."""
 
     shape: tuple[Any, ...]
     """Each size an int, or a `Size` known at run time only."""
@@ -35,7 +36,7 @@ class TensorType:
         """Number of elements; None when it is known at run time only."""
         return prod(self.shape) if self.is_static else None
 
-    def with_shape(self, shape) -> TensorType:
+    def with_shape(self, shape: Iterable[int | Size]) -> TensorType:
         return TensorType(tuple(shape), self.dtype)
 
     def with_dtype(self, dtype: DType) -> TensorType:
@@ -46,9 +47,9 @@ class TensorType:
 
 
 def broadcast_shapes(*shapes: tuple[int | Size, ...]) -> tuple[int | Size, ...]:
-    """NumPy's broadcasting; raises `KernelTypeError` that shows every shape.
+    """Return the shape that NumPy's broadcasting gives; raise `KernelTypeError` with every shape where it refuses.
 
-    A size of run time is never taken for 1: the frontend makes sure of that where it is not known.
+    A run-time size is never taken for 1: the frontend checks that.
     """
     rank = max((len(shape) for shape in shapes), default=0)
     padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
@@ -64,10 +65,10 @@ def broadcast_shapes(*shapes: tuple[int | Size, ...]) -> tuple[int | Size, ...]:
 
 
 def shown_shape(shape: tuple[int | Size, ...]) -> str:
-    """A shape as Python would print it."""
+    """Return a shape as Python prints a tuple."""
     return f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
 
 
 def same_shape(shape: tuple[int | Size, ...], other: tuple[int | Size, ...]) -> bool:
-    """Whether two shapes are the same, as far as the IR says."""
+    """Return whether two shapes may be equal, by `fits` of their sizes."""
     return len(shape) == len(other) and all(fits(a, b) for a, b in zip(shape, other, strict=True))

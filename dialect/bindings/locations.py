@@ -1,7 +1,7 @@
-"""Where an operation came from: MLIR's locations to and from the user's `Span`.
+"""Source locations of operations: MLIR's locations to and from the user's `Span`.
 
-Takes any MLIR location (file, named, fused, call site). Gives the one place that an error is shown at, and the names
-and callers it carries. Refuses nothing: a location that leads nowhere has no span.
+Takes any MLIR location (file, named, fused, call site). Gives the span that an error is shown at, and the names and
+callers that the location carries. Refuses nothing: an unknown location has no span.
 
     loc("total"("/home/me/k.py":3:4 to :9))  ◄──►  Span("/home/me/k.py", 3, 4, 3, 9) and the name "total"
 """
@@ -19,7 +19,7 @@ _SHOWN_BODIES = ("linalg.generic", "linalg.map", "linalg.reduce")
 
 
 def span_of(location: ir.Location | None) -> Span | None:
-    """The user's place behind `location`: the helper's line at a call site, the first known one of a fused location."""
+    """Return the source span of `location`: the callee's at a call site, the first known one of a fused location."""
     if location is None:
         return None
     location = _downcast(location)
@@ -29,19 +29,19 @@ def span_of(location: ir.Location | None) -> Span | None:
 
 
 def location_of(span: Span | None, name: str | None = None) -> ir.Location:
-    """The location of `span` in the current Context, wrapped in a name when the user's variable has one."""
+    """Return `span` as a location of the current context, in a `NameLoc` where `name` is given."""
     if span is None:
-        place = ir.Location.unknown()
+        location = ir.Location.unknown()
     elif span.end_column is None:
-        place = ir.Location.file(span.file, span.line, span.column)
+        location = ir.Location.file(span.file, span.line, span.column)
     else:
         end_line = span.end_line or span.line
-        place = ir.Location.file(span.file, span.line, span.column, end_line, span.end_column)
-    return ir.Location.name(name, place) if name else place
+        location = ir.Location.file(span.file, span.line, span.column, end_line, span.end_column)
+    return ir.Location.name(name, location) if name else location
 
 
 def name_of(location: ir.Location | None) -> str | None:
-    """The variable name that `location` carries; of a fused location the first one."""
+    """Return the variable name that `location` carries; of a fused location the first one; None without one."""
     if location is None:
         return None
     location = _downcast(location)
@@ -51,7 +51,7 @@ def name_of(location: ir.Location | None) -> str | None:
 
 
 def callers_of(location: ir.Location | None) -> list[Note]:
-    """One "called from here" note per call site around the place of `span_of`, innermost first."""
+    """Return one "called from here" note per call site around the span of `span_of`, innermost first."""
     if location is None:
         return []
     location = _downcast(location)
@@ -68,7 +68,7 @@ def callers_of(location: ir.Location | None) -> list[Note]:
 
 @contextmanager
 def errors_at(operation: ir.Operation) -> Iterator[None]:
-    """Errors inside get the operation's place and the calls it was inlined through; unexpected ones become ours."""
+    """Give errors raised inside the location of `operation` and its call sites; others become `CompilerBugError`."""
     name, location = operation.name, operation.location
     try:
         yield
@@ -82,7 +82,7 @@ def errors_at(operation: ir.Operation) -> Iterator[None]:
 
 
 def locate_implied_bodies(module: ir.Module) -> None:
-    """Give the bodies of named linalg operations, which no text shows, the place of their operation."""
+    """Give the bodies of named linalg operations, which are not printed, the location of their operation."""
     for operation in operations_named(module, "linalg.*"):
         if operation.name in _SHOWN_BODIES or not operation.regions:
             continue
@@ -93,8 +93,8 @@ def locate_implied_bodies(module: ir.Module) -> None:
                 inner.operation.location = operation.location
 
 
-def give_places(module: ir.Module, otherwise: Span) -> None:
-    """Give operations that lead nowhere the place of what they are in; the names that they carry stay."""
+def give_locations(module: ir.Module, otherwise: Span) -> None:
+    """Give operations without a source span the span of their parent, or `otherwise`; names are kept."""
     spans: dict[ir.Operation, Span] = {}
     for operation in all_operations(module):
         span = span_of(operation.location)
@@ -106,15 +106,15 @@ def give_places(module: ir.Module, otherwise: Span) -> None:
 
 
 def parse_text(text: str, file: str, context: ir.Context) -> ir.Module:
-    """A module of MLIR text; raises `ParseError` at the place that does not parse."""
+    """Parse MLIR text; raise `ParseError` at the line and column that do not parse."""
     try:
         return ir.Module.parse(text, context)
     except ir.MLIRError as error:
         first = error.error_diagnostics[0] if error.error_diagnostics else None
         span = span_of(first.location) if first else None
         # Text is parsed under the name "-": show the file that it came from.
-        place = Span(file, span.line, span.column) if span and span.file == "-" else span or Span(file, 1, 1)
-        raise ParseError(first.message if first else str(error), place) from None
+        shown = Span(file, span.line, span.column) if span and span.file == "-" else span or Span(file, 1, 1)
+        raise ParseError(first.message if first else str(error), shown) from None
 
 
 def _downcast(location: ir.Location) -> ir.Location:

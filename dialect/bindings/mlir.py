@@ -18,31 +18,31 @@ __all__ = [
 
 
 def find_dialects_in(package: str) -> None:
-    """Let the bindings look for the Python module of a dialect in `package` too."""
+    """Let the bindings look for Python modules of dialects in `package` too."""
     from torch_mlir._mlir_libs import _mlir
 
     _mlir.globals.append_dialect_search_prefix(package)
 
 
 def print_module(module: ir.Module) -> str:
-    """The text for reading: SSA values carry the names of the user's variables, no locations."""
+    """Return the text for reading: SSA values named after the user's variables, without locations."""
     return module.operation.get_asm(use_name_loc_as_prefix=True)
 
 
 def print_complete(module: ir.Module) -> str:
-    """The text for dumps: locations included, so that resuming from it loses nothing."""
+    """Return the text for dumps, with locations, so that resuming from it loses nothing."""
     return module.operation.get_asm(enable_debug_info=True)
 
 
 def to_llvm_ir(module: ir.Module) -> str:
-    """LLVM IR of a module in LLVM dialect."""
+    """Translate a module in the LLVM dialect to LLVM IR text."""
     from torch_mlir.dialects import llvm  # a large module of generated classes, needed here only
 
     return llvm.translate_module_to_llvmir(module.operation)
 
 
 def apply_transform(module: ir.Module, text: str) -> None:
-    """Run the `transform` program of `text` on `module`, in place; raises `ir.MLIRError`."""
+    """Apply the transform-dialect program `text` to `module`, in place; raises `ir.MLIRError`."""
     from torch_mlir.dialects.transform import interpreter  # generated classes of many dialects, needed here only
 
     program = ir.Module.parse(text, module.context)
@@ -57,7 +57,7 @@ def load_irdl(path: str, context: ir.Context) -> None:
 
 
 def load_torch(context: ir.Context) -> None:
-    """Register torch-mlir's dialects (``torch``, ``tm_tensor``…) and passes; cheap, and harmless when repeated."""
+    """Register torch-mlir's dialects (``torch``, ``tm_tensor``…) and passes; cheap and idempotent."""
     from torch_mlir._mlir_libs import _torchMlir
 
     _torchMlir.register_dialect(context)
@@ -66,7 +66,7 @@ def load_torch(context: ir.Context) -> None:
 
 
 def load_stablehlo(context: ir.Context) -> None:
-    """Register StableHLO's dialects (``stablehlo``, ``chlo``, ``vhlo``) and passes; harmless when repeated."""
+    """Register StableHLO's dialects (``stablehlo``, ``chlo``, ``vhlo``) and passes; idempotent."""
     from torch_mlir._mlir_libs import _stablehlo, _torchMlir  # noqa: F401 - registers the first of the passes below
 
     _stablehlo.register_dialect(context)
@@ -76,28 +76,28 @@ def load_stablehlo(context: ir.Context) -> None:
 
 
 def read_stablehlo_artifact(data: bytes, context: ir.Context) -> ir.Module:
-    """A module of StableHLO's portable bytecode; `load_stablehlo` came before. Raises `ValueError`."""
+    """Read StableHLO's portable bytecode, after `load_stablehlo`; raises `ValueError`."""
     from torch_mlir._mlir_libs import _stablehlo
 
     return _stablehlo.deserialize_portable_artifact(context, data)
 
 
 def write_stablehlo_artifact(module: ir.Module) -> bytes:
-    """StableHLO's portable bytecode of a module."""
+    """Serialize a module as StableHLO's portable bytecode."""
     from torch_mlir._mlir_libs import _stablehlo
 
     return _stablehlo.serialize_portable_artifact(module, _stablehlo.get_current_version())
 
 
 def onnx_importer() -> Any:
-    """torch-mlir's importer of ONNX graphs; raises `ImportError` where the onnx package is missing."""
+    """Return torch-mlir's importer module for ONNX graphs; raises `ImportError` without the onnx package."""
     from torch_mlir.extras import onnx_importer
 
     return onnx_importer
 
 
 def scatter_dimensions(attribute: ir.Attribute) -> ir.Attribute:
-    """StableHLO's dimension numbers of a scatter, with its lists of dimensions as fields."""
+    """Return the dimension numbers of a StableHLO scatter, with its lists of dimensions as fields."""
     from torch_mlir._mlir_libs import _stablehlo
 
     return _stablehlo.ScatterDimensionNumbers(attribute)
@@ -109,41 +109,40 @@ def _load_dialects_of(passes: str, context: ir.Context) -> None:
 
 
 def torch_importer() -> tuple[Any, Any, Any]:
-    """torch-mlir's classes that write a torch.fx graph as MLIR, its nodes, and that know types and places of these."""
+    """Return torch-mlir's importers of torch.fx modules and of graph nodes, and its cache of types and locations."""
     from torch_mlir.extras.fx_importer import ContextCache, FxImporter, GraphNodeImporter
 
     return FxImporter, GraphNodeImporter, ContextCache
 
 
 def without_as_strided(graph: Any) -> None:
-    """Write ``as_strided`` of a torch.fx graph with operators that torch-mlir takes; raises `NotImplementedError`."""
+    """Rewrite ``as_strided`` in a torch.fx graph with operators that torch-mlir has; raises `NotImplementedError`."""
     from torch_mlir.extras.fx_as_strided import rewrite_as_strided
 
     rewrite_as_strided(graph)
 
 
 def torch_decompositions() -> dict[Any, Any]:
-    """The operators that torch takes apart before torch-mlir sees them."""
+    """Return torch-mlir's decomposition table, for torch.export."""
     from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
     return get_decomposition_table()
 
 
 def public_functions(module: ir.Module) -> list[ir.OpView]:
-    """The functions (func.func or llvm.func) that have a body and that others may call: the kernels."""
-    functions = [one for one in module.body.operations if one.operation.name in ("func.func", "llvm.func")]
-    with_body = [one for one in functions if len(one.regions[0].blocks)]
-    return [one for one in with_body if _is_public(one)]
+    """Return the public functions (`func.func` or `llvm.func`) that have a body: the kernels."""
+    functions = [view for view in module.body.operations if view.operation.name in ("func.func", "llvm.func")]
+    return [function for function in functions if len(function.regions[0].blocks) and _is_public(function)]
 
 
 def _is_public(function: ir.OpView) -> bool:
     attributes = function.attributes
-    # Others say what they are, or say nothing, which is the same as "public".
+    # Without the attribute a function is public.
     return "sym_visibility" not in attributes or attributes["sym_visibility"].value == "public"
 
 
 def operations_named(module: ir.Module, name: str) -> list[ir.Operation]:
-    """All operations called `name`, or all of a dialect (``linalg.*``), at any depth, in order."""
+    """Return the operations called `name`, or all of a dialect (``linalg.*``), at any depth, in order."""
     prefix = name[:-1] if name.endswith(".*") else None
     return [
         operation
@@ -153,28 +152,28 @@ def operations_named(module: ir.Module, name: str) -> list[ir.Operation]:
 
 
 def all_operations(module: ir.Module) -> list[ir.Operation]:
-    """The operations of a module at any depth, the module itself first."""
+    """Return the operations of a module at any depth, the module itself first."""
     return all_operations_in(module.operation)
 
 
 def all_operations_in(root: ir.Operation) -> list[ir.Operation]:
-    """`root` and the operations inside it, at any depth, in order."""
-    found: list[ir.Operation] = []
+    """Return `root` and the operations inside it, at any depth, in pre-order."""
+    operations: list[ir.Operation] = []
 
     def visit(operation: ir.Operation) -> ir.WalkResult:
-        found.append(operation)
+        operations.append(operation)
         return ir.WalkResult.ADVANCE
 
     root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    return operations
 
 
 def operations_of_dialect(name: str) -> list[str]:
-    """The names of all operations that the bindings have of a dialect, sorted; none of one that they do not have."""
+    """Return the sorted names of a dialect's operations; an empty list for a dialect without bindings."""
     from importlib import import_module
 
     try:
         generated = import_module(f"torch_mlir.dialects._{name}_ops_gen")
     except ImportError:
         return []
-    return sorted({each.OPERATION_NAME for each in vars(generated).values() if hasattr(each, "OPERATION_NAME")})
+    return sorted({view.OPERATION_NAME for view in vars(generated).values() if hasattr(view, "OPERATION_NAME")})

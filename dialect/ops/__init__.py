@@ -1,1 +1,15 @@
-"""dialect / ops."""
+"""The op table: what each function of the language takes and gives, and how it is lowered.
+
+Takes operand types and attributes. Gives an `Op` by name: its type rule, NumPy reference, scalar rule or decomposition,
+and Relax operator. Refuses operands that do not fit, with `KernelTypeError` and `KernelValueError`.
+
+Read in this order:
+
+* `op.py`: the fields of a row.
+* `elementwise.py`, `reductions.py`, `shapes.py`, `contractions.py`, `normalizations.py`, `creation.py`, `indexing.py`,
+  `arrays.py` (scans, sorts, searches), `windows.py` (convolutions, pooling): the rows.
+* `table.py`: `TABLE`, all rows by name.
+* `attributes.py`: attribute values to and from MLIR.
+
+`dialect`, the frontend, `lowering.linalg`, the bridge, the interpreter and the documentation pages may import it.
+"""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
-from mlirtri.dialect.base.sizes import UNKNOWN, is_dynamic, total
+from mlirtri.dialect.base.sizes import UNKNOWN, is_dynamic, sum_of
 from mlirtri.dialect.base.tensor_type import TensorType, same_shape
 from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import KernelTypeError, KernelValueError
@@ -28,7 +28,7 @@ def _pad(types, attributes) -> TensorType:
     low, high = attributes["low"], attributes["high"]
     if not len(low) == len(high) == x.rank or any(width < 0 for width in (*low, *high)):
         raise KernelValueError(f"padding {x} needs {x.rank} widths of 0 or more for each end, got {low} and {high}")
-    return x.with_shape(map(total, zip(low, x.shape, high, strict=True)))
+    return x.with_shape(map(sum_of, zip(low, x.shape, high, strict=True)))
 
 
 def _literal(types, attributes) -> TensorType:

@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from mlirtri.dialect.base.sizes import fits, is_dynamic, shape_of, total
+from mlirtri.dialect.base.sizes import fits, is_dynamic, shape_of, sum_of
 from mlirtri.dialect.base.tensor_type import TensorType, broadcast_shapes, same_shape
 from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import KernelTypeError, KernelValueError
@@ -64,7 +64,7 @@ def _concatenate(types, attributes):
         if not same_rank or any(not fits(other.shape[i], first.shape[i]) for i in range(first.rank) if i != axis):
             shown = ", ".join(str(operand) for operand in types)
             raise KernelTypeError(f"{shown} do not concatenate along axis {axis}: all other sizes have to be equal")
-    joined = total(operand.shape[axis] for operand in types)
+    joined = sum_of(operand.shape[axis] for operand in types)
     shape = broadcast_shapes(*(_without(operand.shape, axis) for operand in types))
     return first.with_shape((*shape[:axis], joined, *shape[axis:]))
 

@@ -39,7 +39,7 @@ def call(
 ) -> list[Tensor]:  # fmt: skip
     """The results of a call, which are of these types, at the builder's insertion point and location."""
     if kind != "device":
-        tensors = builder.brought(tensors)
+        tensors = builder.on_device(tensors)
     given = {f"{PREFIX}{key}": ir.StringAttr.get(value) for key, value in values.items()}
     given[KIND] = ir.StringAttr.get(kind)
     dtypes = [each.dtype.name for each in (*(tensor.type for tensor in tensors), *types)]
@@ -48,7 +48,7 @@ def call(
     function = ir.FunctionType.get([tensor.value.type for tensor in tensors], results)
     symbol = _declared(f"{kind}.{name}", function, given)
     made = func.CallOp(results, symbol, [tensor.value for tensor in tensors], loc=builder.location)
-    return [builder.noted(Tensor(value, of)) for value, of in zip(made.operation.results, types, strict=True)]
+    return [builder.placed(Tensor(value, of)) for value, of in zip(made.operation.results, types, strict=True)]
 
 
 def _declared(stem: str, kind: ir.FunctionType, given: dict[str, ir.Attribute]) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from mlirtri.dialect.bindings.locations import give_places
+from mlirtri.dialect.bindings.locations import give_locations
 from mlirtri.dialect.bindings.mlir import print_complete
 from mlirtri.errors import ParseError, Span
 from mlirtri.lowering.toolchain.worker_process import OTHER, Limits, ProcessDied
@@ -122,7 +122,7 @@ def _parse_and_print(read: Callable[[str, str], Any], text: str, file: str) -> N
     """What this process does with a text, as far as it could die of it."""
     try:
         module = read(text, file)
-        give_places(module, Span(file, 1, 1))
+        give_locations(module, Span(file, 1, 1))
         print_complete(module)
     except (ParseError, RuntimeError, ValueError):
         return

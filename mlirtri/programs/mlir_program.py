@@ -117,12 +117,12 @@ def _read_source(data: bytes, file: str, operations: Sequence[str], read: Callab
 
 
 def _taken_apart(module: Any, file: str, resources: Mapping[str, bytes], operations: Sequence[str]) -> Source:
-    from mlirtri.dialect.bindings.locations import give_places
+    from mlirtri.dialect.bindings.locations import give_locations
     from mlirtri.dialect.bindings.mlir import ir, print_complete, public_functions
     from mlirtri.lowering.importers.normalize.constants import take_constants
 
     params: dict[str, Any] = {}
-    give_places(module, Span("-", 1, 1))
+    give_locations(module, Span("-", 1, 1))
     with module.context, ir.Location.unknown(), _errors_in(file):
         take_constants(module, params, resources, operations)
     functions = tuple(each.attributes["sym_name"].value for each in public_functions(module))

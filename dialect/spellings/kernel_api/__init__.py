@@ -1,1 +1,10 @@
-"""dialect / spellings / kernel_api."""
+"""What kernels call that is no function of NumPy or torch: methods, `math`, `cmath`, `mlirtri.*`; what is refused.
+
+Takes a builder and the arguments of a call; of a method the tensor first. Gives tensors, Python values, or tuples.
+Refuses what the method refuses; `refused.py` lists functions that kernels will not have.
+
+Read in this order: `methods.py` (of arrays and tensors), `in_place.py` (methods that write), `math_functions.py`,
+`complex_numbers.py` (parts, conjugates, angles, `cmath`), `mlirtri_functions.py`, `refused.py`.
+
+Only `spellings/registry.py` imports it.
+"""
