@@ -99,8 +99,9 @@ def _verdict(
             return False, "extern", f"{_shown(each).split()[0]} says no op_pattern: nothing looks into it"
     if not all(any(at in group for group in final) for at in edge):
         return True, "folded", "one of both is a view, or known before the kernel runs"
-    return False, *explain_apart(before_rows, lambda function: edge[0] in _groups_of(function),
-                                 lambda function: edge[1] in _groups_of(function), context.target)  # fmt: skip
+    reason = explain_apart(before_rows, lambda function: edge[0] in _groups_of(function),
+                           lambda function: edge[1] in _groups_of(function), context.target)  # fmt: skip
+    return False, reason.obstacle.value, str(reason)
 
 
 def _groups_of(function: PrimFunc) -> set[int]:

@@ -8,6 +8,7 @@ read and write. What a row kernel makes and others read is a result of it as wel
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum, auto
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
@@ -21,19 +22,22 @@ from mlirtri.lowering.schedule.cpu.rows.rule import (
     only_finishes,
     row_bytes,
 )
-from mlirtri.lowering.schedule.cuda import rows as cuda_rows
-from mlirtri.lowering.schedule.rows.nests import Nest, NotRows, find_rows, nests_of, says_positions
+from mlirtri.lowering.schedule.cuda.rows import plan_of as cuda_plan_of
+from mlirtri.lowering.schedule.rows.nests import (
+    NotRows,
+    Obstacle,
+    find_rows,
+    is_product,
+    nests_of,
+    refuse_better_rules,
+    says_positions,
+)
 from mlirtri.lowering.schedule.rows.plan import make_plan
-from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, ir, relax, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, ir, relax, structural_walk
 from mlirtri.lowering.toolchain.tvm_passes import operator_of
 
 Group = tuple[int, ...]
 """Places of bindings in a dataflow block."""
-_KINDS = (
-    ("matrix product", "product"), ("cache", "memory"), ("shared memory", "memory"), ("threads", "threads"),
-    ("order", "order"), ("several results", "results"), ("nothing is reduced", "uses"), ("run time", "sizes"),
-)  # fmt: skip
-"""A part of a reason to the kind of reason that it is; the others are about axes."""
 Marks = Callable[[PrimFunc], bool]
 
 
@@ -60,32 +64,30 @@ def _fused(block: Any, mod: IRModule, target: Target, builder: BlockBuilder) -> 
     return relax.DataflowBlock(list(_rebuilt(search, groups, builder)))
 
 
-def why_not(function: PrimFunc, target: Target) -> str | None:
-    """Why a merged function is no row kernel, in words; None where it is one."""
+def _check_rows(function: PrimFunc, target: Target) -> None:
+    """Raise `NotRows` where a merged function is no row kernel, or none that pays."""
     if target.is_cuda:
-        return cuda_rows.why_not(function, target)
-    try:
-        nests = nests_of(function)
-        plan = make_plan(nests, find_rows(nests), function.params)
-        for nest in nests:
-            _refuse(nest)
-    except NotRows as reason:
-        return str(reason)
+        cuda_plan_of(function, target)
+        return
+    nests = nests_of(function)
+    plan = make_plan(nests, find_rows(nests), function.params)
+    for nest in nests:
+        refuse_better_rules(nest)
     if not plan.reducers:
-        return "nothing is reduced, and what makes it has other readers too"
+        raise NotRows("nothing is reduced, and what makes it has other readers too", Obstacle.USES)
     if not is_along_memory(plan) and columns_of(plan) is None:
-        return "neither what it reduces nor its rows lie side by side in memory"
-    if not fits_cache(plan, target) and not is_along_memory(plan):
-        return "elements of a row lie too far apart in memory for the second cache; MLIRTRI_ROW_TILE overrides it"
+        raise NotRows("neither what it reduces nor its rows lie side by side in memory")
     if not fits_cache(plan, target):
-        return f"a row takes {row_bytes(plan)} bytes, more than half of the second cache; MLIRTRI_ROW_TILE overrides it"
+        reason = "elements of a row lie too far apart in memory for the second cache"
+        if is_along_memory(plan):
+            reason = f"a row takes {row_bytes(plan)} bytes, more than half of the second cache"
+        raise NotRows(f"{reason}; MLIRTRI_ROW_TILE overrides it", Obstacle.MEMORY)
     if not has_enough_rows(plan, target):
-        return "there are fewer rows than threads"
-    return None
+        raise NotRows("there are fewer rows than threads", Obstacle.THREADS)
 
 
-def explain_apart(mod: IRModule, is_producer: Marks, is_consumer: Marks, target: Target) -> tuple[str, str]:
-    """Why a producer and a consumer in a module before this pass are not one kernel after it: a word and a sentence."""
+def explain_apart(mod: IRModule, is_producer: Marks, is_consumer: Marks, target: Target) -> NotRows:
+    """Return the reason why a producer and a consumer in a module before this pass are not one kernel after it."""
     for _, function in mod.functions_items():
         for block in getattr(getattr(function, "body", None), "blocks", ()):
             if isinstance(block, relax.DataflowBlock):
@@ -98,27 +100,18 @@ def explain_apart(mod: IRModule, is_producer: Marks, is_consumer: Marks, target:
                 if first is not None and second is not None:
                     return search.why_apart(_union([first, second]))
                 if all(any(marks(callee) for callee in _callees(block, mod)) for marks in (is_producer, is_consumer)):
-                    return "arguments", "one of both takes sizes or gives several results, which rows leave alone"
-    return "order", "they are not in one straight piece of the program"
+                    reason = "one of both takes sizes or gives several results, which rows leave alone"
+                    return NotRows(reason, Obstacle.ARGUMENTS)
+    return NotRows("they are not in one straight piece of the program", Obstacle.ORDER)
 
 
-def _refuse(nest: Nest) -> None:
-    """Reductions that other rules do better."""
-    if not nest.is_reduction:
-        return
-    for load in nest.loads:
-        if any(axis is None and not isinstance(one, tirx.IntImm)
-               for axis, one in zip(nest.plain(load.indices), load.indices, strict=True)):  # fmt: skip
-            raise NotRows(f"{nest.name} reads windows, not rows")
-    if _crosses(nest):
-        raise NotRows(f"{nest.name} is a matrix product, which has rules of its own")
+class _Kind(Enum):
+    """What a function computes."""
 
-
-def _crosses(nest: Nest) -> bool:
-    """Whether two operands each go along an axis of the result that the other does not."""
-    kept = {at for at, axis in enumerate(nest.axes) if not axis.is_reduction and axis.extent > 1}
-    sets = [kept & set(nest.plain(load.indices)) for load in nest.loads]
-    return any(one - other and other - one for one in sets for other in sets)
+    ELEMENTWISE = auto()
+    REDUCTION = auto()
+    PRODUCT = auto()
+    OTHER = auto()
 
 
 class _Search:
@@ -155,7 +148,7 @@ class _Search:
         for at in self.launches:
             self._join_producers(at)
         for at in self.launches:
-            if self.kinds[at] == _PRODUCT:
+            if self.kinds[at] == _Kind.PRODUCT:
                 self._join_attention(at)
         return sorted(set(self.group_of.values()), key=lambda group: group[-1])
 
@@ -178,7 +171,7 @@ class _Search:
         for rows in self._producers((at,)):
             for source in self._producers(rows):
                 group = _union([source, rows, (at,)])
-                if len(source) == 1 and self.kinds[source[0]] == _PRODUCT and not self._is_circular(group):
+                if len(source) == 1 and self.kinds[source[0]] == _Kind.PRODUCT and not self._is_circular(group):
                     if not self.target.is_cuda and takes_attention(self.merged(group).function):
                         self._set(group)
                         return
@@ -194,17 +187,26 @@ class _Search:
 
     def _fits(self, group: Group) -> bool:
         kinds = {self.kinds[at] for at in group}
-        if not kinds <= {_ELEMENTWISE, _REDUCTION} or _REDUCTION not in kinds or self._is_circular(group):
+        if _Kind.REDUCTION not in kinds or not kinds <= {_Kind.ELEMENTWISE, _Kind.REDUCTION}:
+            return False
+        if self._is_circular(group):
             return False
         function = self.merged(group).function
-        return why_not(function, self.target) is None or (not self.target.is_cuda and only_finishes(nests_of(function)))
+        try:
+            _check_rows(function, self.target)
+        except NotRows:
+            return not self.target.is_cuda and only_finishes(nests_of(function))
+        return True
 
-    def why_apart(self, group: Group) -> tuple[str, str]:
-        """Why calls are not one."""
+    def why_apart(self, group: Group) -> NotRows:
+        """Return the reason why the calls of a group are not one."""
         if self._is_circular(group):
-            return "order", "something that is no part of it has to run between them"
-        reason = why_not(self.merged(group).function, self.target) or "a larger group left it out"
-        return next((kind for part, kind in _KINDS if part in reason), "axes"), reason
+            return NotRows("something that is no part of it has to run between them", Obstacle.ORDER)
+        try:
+            _check_rows(self.merged(group).function, self.target)
+        except NotRows as reason:
+            return reason
+        return NotRows("a larger group left it out")
 
     def _is_circular(self, group: Group) -> bool:
         """Whether something outside of the group lies between two of its calls."""
@@ -231,25 +233,22 @@ class _Search:
         return not isinstance(result, relax.DataflowVar) or any(one not in group for one in self.readers[at])
 
 
-_ELEMENTWISE, _REDUCTION, _PRODUCT, _OTHER = range(4)
-
-
 def _callees(block: Any, mod: IRModule) -> list[PrimFunc]:
     """The functions that a block calls, in whatever way."""
     return [mod[each.value.args[0]] for each in block.bindings if operator_of(each) == "relax.call_tir"]
 
 
-def _kind(function: PrimFunc) -> int:
-    """What a function is, so that most attempts need not be made."""
+def _kind(function: PrimFunc) -> _Kind:
+    """Return what a function computes, so that most attempts need not be made."""
     try:
         nests = nests_of(function)
-        if any(nest.is_reduction and _crosses(nest) for nest in nests):
-            return _PRODUCT
+        if any(map(is_product, nests)):
+            return _Kind.PRODUCT
         for nest in nests:
-            _refuse(nest)
+            refuse_better_rules(nest)
     except NotRows:
-        return _OTHER
-    return _REDUCTION if any(nest.is_reduction for nest in nests) else _ELEMENTWISE
+        return _Kind.OTHER
+    return _Kind.REDUCTION if any(nest.is_reduction for nest in nests) else _Kind.ELEMENTWISE
 
 
 def _union(groups: Iterable[Group]) -> Group:

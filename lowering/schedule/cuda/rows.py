@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
-from typing import Any
 
 from mlirtri.lowering.codegen.targets import MOST_THREADS
 from mlirtri.lowering.core.target import Target
@@ -18,7 +17,7 @@ from mlirtri.lowering.schedule.cpu.rows.rule import runs_along_memory
 from mlirtri.lowering.schedule.cuda.phases import ELEMENTS, Shape, power_above, shape_for
 from mlirtri.lowering.schedule.cuda.row_writer import ROW_BYTES, CudaRowWriter
 from mlirtri.lowering.schedule.cuda.scans import totals_of
-from mlirtri.lowering.schedule.rows.nests import Nest, NotRows, find_rows, nests_of
+from mlirtri.lowering.schedule.rows.nests import NotRows, Obstacle, find_rows, nests_of, refuse_better_rules
 from mlirtri.lowering.schedule.rows.plan import RowPlan, make_plan
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, SBlock, SBlockRealize, Schedule, tirx
 
@@ -39,15 +38,6 @@ def rows(function: PrimFunc, target: Target) -> Schedule | None:
     return Schedule(_written(function, plan, target))
 
 
-def why_not(function: PrimFunc, target: Target) -> str | None:
-    """Why a function is no row kernel, in words; None where it is one."""
-    try:
-        plan_of(function, target)
-    except NotRows as reason:
-        return str(reason)
-    return None
-
-
 def plan_of(function: PrimFunc, target: Target) -> RowPlan:
     """The plan of a row kernel for CUDA; raises `NotRows` with the reason where the function is none."""
     nests = nests_of(function)
@@ -55,14 +45,9 @@ def plan_of(function: PrimFunc, target: Target) -> RowPlan:
         raise NotRows("running totals have a rule of their own")
     plan = make_plan(nests, find_rows(nests), function.params)
     if not plan.reducers:
-        raise NotRows("nothing is reduced")
+        raise NotRows("nothing is reduced", Obstacle.USES)
     for nest in nests:
-        if nest.is_reduction and any(_is_window(nest, load) for load in nest.loads):
-            raise NotRows(f"{nest.name} reads windows, not rows")
-        kept = {at for at, axis in enumerate(nest.axes) if not axis.is_reduction and axis.extent > 1}
-        sets = [kept & set(nest.plain(load.indices)) for load in nest.loads]
-        if nest.is_reduction and any(one - other and other - one for one in sets for other in sets):
-            raise NotRows(f"{nest.name} is a matrix product, which has rules of its own")
+        refuse_better_rules(nest)
     shape = shape_of(plan, target)
     blocks = _blocks_per_row(shape, prod(plan.rows.extents), _length(plan))
     if len(nests) > 1 and not _can_share(plan) and blocks > MOST and target.row_tile is None:
@@ -71,13 +56,9 @@ def plan_of(function: PrimFunc, target: Target) -> RowPlan:
     most = ROW_BYTES if target.row_tile is None or len(writer.kept_rows) > 1 else MOST_ROW_BYTES
     if (size := writer.row_bytes()) > most:
         way = "; MLIRTRI_ROW_TILE=1 overrides it" if size <= MOST_ROW_BYTES and target.row_tile is None else ""
-        raise NotRows(f"a block's rows take {size} bytes of shared memory, and it has {most} for them{way}")
+        reason = f"a block's rows take {size} bytes of shared memory, and it has {most} for them{way}"
+        raise NotRows(reason, Obstacle.MEMORY)
     return plan
-
-
-def _is_window(nest: Nest, load: Any) -> bool:
-    pairs = zip(nest.plain(load.indices), load.indices, strict=True)
-    return any(axis is None and not isinstance(one, tirx.IntImm) for axis, one in pairs)
 
 
 def shape_of(plan: RowPlan, target: Target) -> Shape:

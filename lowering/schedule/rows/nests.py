@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cached_property
 from typing import Any
 
@@ -31,8 +32,27 @@ from mlirtri.lowering.toolchain.tvm_names import (
 )
 
 
+class Obstacle(Enum):
+    """What keeps blocks from being one row kernel; the values are the words of the column *kind* of `kernel.fusion`."""
+
+    AXES = "axes"
+    """The blocks have no axes in common, or do more than plain loop nests do."""
+    SIZES = "sizes"
+    RESULTS = "results"
+    ORDER = "order"
+    PRODUCT = "product"
+    USES = "uses"
+    MEMORY = "memory"
+    THREADS = "threads"
+    ARGUMENTS = "arguments"
+
+
 class NotRows(Exception):
-    """Why blocks make no row kernel, in words that `--explain-fusion` shows."""
+    """Blocks make no row kernel: an obstacle, and the reason in words for people."""
+
+    def __init__(self, reason: str, obstacle: Obstacle = Obstacle.AXES):
+        super().__init__(reason)
+        self.obstacle = obstacle
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +140,25 @@ def says_positions(function: PrimFunc) -> bool:
         return False
 
 
+def refuse_better_rules(nest: Nest) -> None:
+    """Raise `NotRows` for a reduction that other rules do better: over windows, or a matrix product."""
+    if not nest.is_reduction:
+        return
+    for load in nest.loads:
+        pairs = zip(nest.plain(load.indices), load.indices, strict=True)
+        if any(axis is None and not isinstance(expression, tirx.IntImm) for axis, expression in pairs):
+            raise NotRows(f"{nest.name} reads windows, not rows")
+    if is_product(nest):
+        raise NotRows(f"{nest.name} is a matrix product, which has rules of its own", Obstacle.PRODUCT)
+
+
+def is_product(nest: Nest) -> bool:
+    """Whether a nest reduces two operands, each of which goes along an axis of the result that the other lacks."""
+    kept = {number for number, axis in enumerate(nest.axes) if not axis.is_reduction and axis.extent > 1}
+    sets = [kept & set(nest.plain(load.indices)) for load in nest.loads]
+    return nest.is_reduction and any(one - other and other - one for one in sets for other in sets)
+
+
 def _is_position(nest: Nest) -> bool:
     return not (nest.loads or nest.before or nest.is_reduction or None in nest.places or _is_dear(nest))
 
@@ -170,7 +209,7 @@ def _nest(statement: Any) -> Nest:
     extents: dict[Any, int] = {}
     while isinstance(statement, tirx.For):
         if not isinstance(statement.extent, tirx.IntImm):
-            raise NotRows("sizes are known at run time only")
+            raise NotRows("sizes are known at run time only", Obstacle.SIZES)
         extents[statement.loop_var] = int(statement.extent)
         statement = statement.body
     if not isinstance(statement, SBlockRealize):
@@ -188,7 +227,7 @@ def _nest(statement: Any) -> Nest:
     *before, store = body.seq if isinstance(body, tirx.SeqStmt) else [body]
     plain = isinstance(store, tirx.BufferStore) and all(_is_preparation(each, block.alloc_buffers) for each in before)
     if not plain or not (block.init is None or isinstance(block.init, tirx.BufferStore)):
-        raise NotRows("it has several results, or is more than one expression")
+        raise NotRows("it has several results, or is more than one expression", Obstacle.RESULTS)
     if block.init is not None and not any(axis.is_reduction for axis in axes):
         raise NotRows("it starts a sum that has no terms to go through")
     if block.init is not None and _names_any(block.init.value, {axis.variable for axis in axes}):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.schedule.rows.nests import Axis, Nest, NotRows, Rows
+from mlirtri.lowering.schedule.rows.nests import Axis, Nest, NotRows, Obstacle, Rows
 from mlirtri.lowering.schedule.rows.reducers import Reducer, reducer_of
 from mlirtri.lowering.tir.blocks import CHEAP_CALLS
 from mlirtri.lowering.toolchain.tvm_names import ir, structural_walk, tirx
@@ -70,7 +70,7 @@ def make_plan(nests: Sequence[Nest], rows: Rows, outputs: Sequence[Any]) -> RowP
 
 def _reducer(nest: Nest) -> Reducer:
     if nest.before or (reducer := reducer_of(nest)) is None:
-        raise NotRows(f"{nest.name} reduces in an order that has to be kept")
+        raise NotRows(f"{nest.name} reduces in an order that has to be kept", Obstacle.ORDER)
     return reducer
 
 
