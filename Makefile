@@ -13,7 +13,7 @@ PYTHON ?= $(shell for candidate in python3 python3.13 python3.12 python3.11 pyth
 	"$$candidate" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null \
 	&& { echo "$$candidate"; break; }; done)
 
-.PHONY: help demo demo-models test test-slow test-forced lit bench bench-quick bench-rules check docs format clean
+.PHONY: help demo demo-models test test-slow test-forced lit bench bench-quick bench-rules check typed docs format clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -51,10 +51,13 @@ bench-rules: $(VENV)/.bench  ## each schedule rule beside loops without a schedu
 check: $(VENV)/.dev  ## ruff, pyright, pytest and lit
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	rm -rf build/typed && mkdir -p build/typed && cp -R mlirtri build/typed/ && cp -R dialect lowering build/typed/mlirtri/
-	$(BIN)/pyright
+	$(MAKE) typed
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
 	$(BIN)/lit -sv -j $(LIT_JOBS) lit_tests
+
+typed: $(VENV)/.dev  ## pyright, on the packages laid out as they install
+	rm -rf build/typed && mkdir -p build/typed && cp -R mlirtri build/typed/ && cp -R dialect lowering build/typed/mlirtri/
+	$(BIN)/pyright
 
 docs: $(VENV)/.docs  ## the documentation as a site in build/site; a dead link is an error
 	$(BIN)/mkdocs build --strict

@@ -1,1 +1,12 @@
-"""The rooms of the compiler, one module per arrow, named ``<from>_to_<to>``. docs/architecture.md has the map."""
+"""The lowerings of the compiler: `pipelines.py` has the stages in order, each package below one part of the way.
+
+A lowering is a module ``<from>_to_<to>.py`` with a function ``lower(ir, context) -> ir``. The way of Python's
+kernels::
+
+    frontend → linalg → fusion → bridge → relax → schedule → codegen        pipelines linalg and relax
+                               → mlir_backend                               pipelines mlir and poly
+
+`importers` brings in programs of other languages; `interpreter` runs stage `tri` on NumPy; `runtime` has what runs
+compiled code. Several of them share `core`, `toolchain`, `mlir`, `tir`, `sizes`, `external` and `elementary`. Imports
+go one way; `tests/project/test_imports.py` holds the allowed edges.
+"""

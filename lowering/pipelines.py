@@ -1,4 +1,4 @@
-"""The three pipelines on one page: tuples of stages over one set of rooms. Rooms load when they first run.
+"""The three pipelines on one page: tuples of stages. A lowering is imported when it first runs.
 
     linalg  ast tri linalg fused relax tir scheduled llvm asm     MLIR fuses, TVM schedules and makes code
     relax   ast tri relax tir scheduled llvm asm                  no linalg: what TVM does alone
@@ -6,7 +6,7 @@
     poly    the same with a stage more, `poly`, before llvmdialect: upstream's polyhedral passes, to look at
 
 For CUDA the last two stages are ``cuda`` and, where nvcc is on PATH, ``ptx``. A fourth tuple, ``ast tri interpreted``,
-runs the `tri` room on NumPy: for debugging, and what the tests compare the three with.
+runs stage `tri` on NumPy: for debugging, and what the tests compare the three with.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Pipeline:
         return any(stage.name in ("linalg", "fused") for stage in self.stages)
 
     def find(self, name: str) -> Stage:
-        """The stage of that name or AKG alias; raises `UnknownOptionError` with the names there are."""
+        """Return the stage of that name or AKG alias; raises `UnknownOptionError` with the names there are."""
         wanted = (name, *AKG_ALIASES.get(name, ()))
         for stage in self.stages:
             if stage.name in wanted:
@@ -144,21 +144,21 @@ class Pipeline:
         return replace(self, stages=(*self.stages[:position], stage, *self.stages[position:]))
 
     def replace(self, name: str, stage: Stage) -> Pipeline:
-        """With another stage in the place of `name`."""
+        """Return the pipeline with another stage instead of `name`."""
         old = self.find(name)
         return replace(self, stages=tuple(stage if each is old else each for each in self.stages))
 
     def until(self, name: str) -> Pipeline:
-        """Stopped after a stage; a kernel of it can be read but not called, unless the stage makes code."""
+        """Return the pipeline up to this stage. Its kernels are read, and called where the stage makes code."""
         return replace(self, stages=self.stages[: self.stages.index(self.find(name)) + 1])
 
     def after(self, name: str) -> Pipeline:
-        """What is left to do for IR of that stage."""
+        """Return the stages that come after this one."""
         return replace(self, stages=self.stages[self.stages.index(self.find(name)) + 1 :])
 
 
 def pipeline_of_import(source: str, pipeline: Pipeline) -> Pipeline:
-    """`pipeline` for a program that comes from elsewhere: Python's stages give way to those of its own language.
+    """Return `pipeline` for an imported program: stages of its own language replace those of Python.
 
     In ``relax`` such a program goes from `linalg` to Relax without MLIR's fusion. One that is Relax itself stays it
     where TVM makes the code, and goes to `linalg` where MLIR does.
@@ -174,13 +174,13 @@ def pipeline_of_import(source: str, pipeline: Pipeline) -> Pipeline:
     return replace(pipeline, stages=(*front, *pipeline.after("linalg").stages))
 
 
-def settled_stage(pipeline: Pipeline) -> str:
-    """The stage of an import's pipeline that leaves the normal form, which says how to call the function."""
+def normal_form_stage(pipeline: Pipeline) -> str:
+    """Return the stage of an imported program's pipeline whose IR is in normal form, which says how to call it."""
     return "linalg" if "linalg" in pipeline.names else "relax"
 
 
 def pipeline_for(spelling: str | Pipeline, target: Target) -> Pipeline:
-    """The pipeline of that name for a target; raises `UnknownOptionError`."""
+    """Return the pipeline of that name for a target; raises `UnknownOptionError`."""
     if isinstance(spelling, Pipeline):
         return spelling
     if spelling == INTERPRETER:

@@ -2,7 +2,7 @@
 
 Takes a message, the `Span` of the user's source it is about, notes and a way out.
 Gives an exception whose text is ``file:line:column: error: …``, the source line and a caret under it.
-Refuses to know anything of Python's AST, MLIR or TVM: rooms translate their locations into spans.
+Refuses to know anything of Python's AST, MLIR or TVM: lowerings translate their locations into spans.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Span:
         return f"{self.file}:{self.line}:{self.column}"
 
     def excerpt(self) -> str:
-        """The source line with a caret and tildes under the range; empty when the source cannot be read."""
+        """Return the source line with a caret and tildes under the range; empty when the source cannot be read."""
         text = linecache.getline(self.file, self.line).rstrip("\n")
         if not text:
             return ""
@@ -43,7 +43,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Note:
-    """A second place or fact that belongs to an error: "declared here", "in helper f called from here"."""
+    """A second line or fact that belongs to an error: "declared here", "in helper f called from here"."""
 
     message: str
     span: Span | None = None
@@ -84,7 +84,7 @@ class KernelError(Exception):
         return _rebuild, (type(self), self.message, self.span, self.help, self.notes, dict(self.__dict__))
 
     def at(self, span: Span | None) -> KernelError:
-        """This error with a span, if it has none yet; rooms far from the source raise without one."""
+        """Return this error, with the span if it had none. Lowerings far from the source raise without one."""
         if self.span is None and span is not None:
             self.span = span
         return self
@@ -108,7 +108,7 @@ class SeveralErrors(KernelError):
         return "\n\n".join(str(error) for error in self.errors)
 
     def at(self, span: Span | None) -> KernelError:
-        """Each of them has a place of its own."""
+        """Return this error: each of them has a span of its own."""
         return self
 
     def __reduce__(self):
@@ -116,12 +116,12 @@ class SeveralErrors(KernelError):
 
 
 def did_you_mean(name: object, known: Iterable[str], count: int = 1) -> str:
-    """The start of a help line: the nearest (up to `count`) of the known names as a question, or nothing."""
+    """Return the start of a help line: the nearest (up to `count`) of the known names as a question, or nothing."""
     return offer(get_close_matches(str(name), list(known), n=count))
 
 
 def offer(names: Iterable[str]) -> str:
-    """The question of `did_you_mean` for names that were found already; nothing when there are none."""
+    """Return the question of `did_you_mean` for these names; nothing when there are none."""
     near = " or ".join(repr(name) for name in names)
     return f"did you mean {near}? " if near else ""
 
@@ -159,7 +159,7 @@ class KernelValueError(KernelError, ValueError):
 
 
 class KernelIndexError(KernelValueError, IndexError):
-    """A position outside of an array: known at compile time, or found at run time by a kernel with ``debug``."""
+    """An index outside of an array: known at compile time, or found at run time by a kernel with ``debug``."""
 
 
 class KernelLinearAlgebraError(KernelValueError, LinAlgError):
@@ -191,10 +191,10 @@ class ParseError(KernelError):
 
 
 class UnsupportedOperationError(KernelError):
-    """Operations that a room cannot translate, all of them, with counts and locations."""
+    """Operations that a lowering cannot translate, all of them, with counts and locations."""
 
     refused: tuple[tuple[str, tuple[Span, ...]], ...] = ()
-    """Each reason with all of its places, where a room has looked for all of them."""
+    """Each reason with the spans of all its operations, where the lowering has looked for all of them."""
 
 
 class KernelMemoryError(UnsupportedOperationError, MemoryError):
@@ -214,7 +214,7 @@ class DeviceError(KernelError, RuntimeError):
 
 
 class CompilerBugError(KernelError):
-    """mlirtri itself failed: an exception that no room expected, with the user's place that it was working on."""
+    """mlirtri itself failed: an exception that no lowering expected, with the user's line that it was working on."""
 
     def __init__(self, error: BaseException, what: str, span: Span | None = None, *, notes: Sequence[Note] = ()):
         super().__init__(

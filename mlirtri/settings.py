@@ -3,7 +3,7 @@
 Takes a variable's name and, from a caller who has one, the argument that beats it.
 Gives the argument, else the variable's value (read from the environment on each call), else the default.
 Refuses a value that does not parse, and warns once about an ``MLIRTRI_*`` name that does not exist.
-As low as `mlirtri.errors`, so every room may import it. A warm kernel call reads no settings.
+As low as `mlirtri.errors`, so every package may import it. A warm kernel call reads no settings.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("MLIRTRI_FORCE_SCHEDULES", *_SWITCH, False, "for tests: schedule rules wherever they fit"),
         Setting("MLIRTRI_STRICT", *_SWITCH, False, "for tests: a schedule rule or pass that fails is an error"),
         Setting("MLIRTRI_VERIFY", *_SWITCH, False, "check after each stage that it holds only operations it may hold"),
-        Setting("MLIRTRI_DEBUG", *_SWITCH, False, "show the compiler's own frames in errors; kernels check positions"),
+        Setting("MLIRTRI_DEBUG", *_SWITCH, False, "show the compiler's own frames in errors; kernels check indices"),
     )
 }  # fmt: skip
 
@@ -92,7 +92,7 @@ _warned: set[str] = set()
 
 
 def get(name: str, argument: Any = None) -> Any:
-    """`argument` unless it is None, else the variable's parsed value, else its default.
+    """Return `argument` unless it is None, else the variable's parsed value, else its default.
 
     An empty variable counts as unset. Raises `UnknownOptionError` for a value that does not parse.
     """

@@ -1,4 +1,4 @@
-"""From scheduled PrimFuncs to CUDA C++, through TVM's own lowering; shared by the room and by the rules that try it.
+"""From scheduled PrimFuncs to CUDA C++, through TVM's own lowering; the stage and the schedule rules share it.
 
 Takes named PrimFuncs and TVM's CUDA target. Gives the module of device functions, and its source text.
 """

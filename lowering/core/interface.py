@@ -1,6 +1,6 @@
 """What one compile is for: the Python function, what each parameter stands for, and whose numerics hold.
 
-The front door makes a `Specialization` from call arguments; the rooms read it. All of it is hashable content,
+The front door makes a `Specialization` from call arguments; the lowerings read it. All of it is hashable content,
 so it is part of the cache key.
 """
 
@@ -47,7 +47,7 @@ class Specialization:
 
 @dataclass(frozen=True)
 class KernelSource:
-    """What the first room takes."""
+    """What the first lowering takes: a Python function, its symbol and what to compile it for."""
 
     function: Callable[..., Any]
     symbol: str

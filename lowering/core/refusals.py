@@ -1,4 +1,4 @@
-"""Says at once everything that a room has no translation for: each reason with its count and its lines.
+"""Reports all operations that a lowering has no translation for in one error: each reason with its count and lines.
 
 Takes operations with what to call the reason. Gives nothing when there are none; raises `UnsupportedOperationError`.
 """

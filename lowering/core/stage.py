@@ -1,6 +1,6 @@
-"""What a stage is, and what travels beside the IR while it walks through the rooms.
+"""What a stage is, and what travels beside the IR through the lowerings.
 
-A room is a function ``lower(ir, context) -> ir``. A `Stage` gives it a name and says what kind of text it makes.
+A lowering is a function ``lower(ir, context) -> ir``. A `Stage` gives it a name and says what kind of text it makes.
 A `CompileContext` holds the target and collects the text after each pass. Knows no IR: printing is injected.
 """
 
@@ -46,7 +46,7 @@ class Code:
         self._text = text
         self.executable = executable
         self.payload = payload
-        """What the next room needs beside the text (a TVM runtime module, an MLIR module)."""
+        """What the next lowering needs beside the text (a TVM runtime module, an MLIR module)."""
 
     @cached_property
     def text(self) -> str:
@@ -75,7 +75,7 @@ class CompileContext:
     target: Target
     schedule: str = "default"
     stage: str = ""
-    """Name of the room that runs now; the compile loop sets it."""
+    """Name of the stage that is made now; the compile loop sets it."""
     passes: dict[str, list[PassRecord]] = field(default_factory=dict)
     on_pass: Callable[[str, PassRecord], None] | None = None
     """Called with the stage and the record after every pass: printing and dumping hang here."""
@@ -90,9 +90,9 @@ class CompileContext:
     captures: list[Any] = field(default_factory=list)
     """The global and closure values that went into the code (`Capture`), and the sources of inlined helpers."""
     unroll: int = 4
-    """Loops of up to this many turns, known at compile time, are unrolled."""
+    """Loops of up to this many iterations, known at compile time, are unrolled."""
     debug: bool = False
-    """Whether the kernel checks positions, and runs its assertions and prints."""
+    """Whether the kernel checks indices, and runs its assertions and prints."""
     stops: bool = False
     """Whether the kernel is interpreted, so that a `breakpoint()` in it has something to stop."""
     warnings: list[SkippedStep] = field(default_factory=list)
@@ -137,4 +137,4 @@ class Stage:
     kind: str
     """What its text is: ``python``, ``mlir``, ``tvmscript``, ``llvm``, ``cuda``, ``asm``, ``ptx`` or ``listing``."""
     run: Callable[[Any, CompileContext], Any]
-    """The room: takes the IR of the stage before, gives this stage's IR."""
+    """The lowering: takes the IR of the stage before, gives this stage's IR."""

@@ -1,1 +1,17 @@
-"""lowering / runtime."""
+"""What runs compiled code: executables, their threads and their memory.
+
+*Takes* a runtime module of TVM and a Relax function, or an MLIR execution engine.
+*Gives* an `Executable`, whose `launch` runs on contiguous torch tensors.
+*Refuses* nothing at launch but missing memory and missing devices: the caller has checked types.
+
+Read in this order:
+
+- `launch_plan.py`: which functions a straight-line Relax function calls, on which values.
+- `tvm_executable.py`: runs a plan; Relax's virtual machine where there is none.
+- `mlir_executable.py`: runs a function of MLIR's execution engine.
+- `torch_threads.py`: parallel loops on torch's OpenMP threads; `torch_threads.mlir` is the code that starts them.
+- `openmp.py`: the OpenMP runtimes of this process.
+- `large_memory.py`: new CPU memory in large pages.
+
+`codegen`, `bridge`, `schedule.meta`, `mlir_backend.llvm`, and `calls` and `cli` of mlirtri import it.
+"""

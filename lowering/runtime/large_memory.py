@@ -1,7 +1,7 @@
 """New CPU memory of kernels: large arrays in large pages, whose first write is up to eight times as fast.
 
 NumPy asks the system for large pages (its arrays of 4 MiB and more), torch does not; so large arrays are NumPy's. They
-begin with a line of memory, as torch's do and NumPy's do not.
+begin at a cache line, as torch's do and NumPy's do not.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import torch
 LARGE = 1 << 22
 """Bytes from which the pages of a new array cost more than what is written into it."""
 LINE = 64
-"""Bytes of a line of memory."""
+"""Bytes of a cache line."""
 
 
 def empty(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | str | None = None) -> torch.Tensor:
-    """A new tensor of any content; it owns its memory."""
+    """Return an uninitialised tensor, in large pages from `LARGE` bytes on; it owns its memory."""
     size = prod(shape) * dtype.itemsize
     if size < LARGE or (device is not None and torch.device(device).type != "cpu"):
         return torch.empty(shape, dtype=dtype, device=device)
@@ -26,12 +26,12 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | str
 
 
 def empty_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """A new large array of any content."""
+    """Return an uninitialised array in large pages."""
     return _lines(prod(shape) * dtype.itemsize).view(dtype).reshape(shape)
 
 
 def _lines(size: int) -> np.ndarray:
-    """Bytes that begin with a line of memory."""
-    room = np.empty(size + LINE, np.uint8)
-    first = -room.ctypes.data % LINE
-    return room[first : first + size]
+    """Return `size` bytes that begin at a cache line."""
+    memory = np.empty(size + LINE, np.uint8)
+    first = -memory.ctypes.data % LINE
+    return memory[first : first + size]

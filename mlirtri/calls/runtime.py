@@ -7,7 +7,7 @@ Refuses tensors that need a gradient, lie on another device or have another layo
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -19,14 +19,14 @@ from mlirtri.calls.direct_calls import Call, direct_call, is_possible
 from mlirtri.calls.dynamic_shapes import DynamicShapes
 from mlirtri.calls.entries import Entry
 from mlirtri.calls.plain import Type
-from mlirtri.calls.prints import print_log
 from mlirtri.calls.remembered_calls import sized_call, static_call
 from mlirtri.calls.updates import Updates, overlap
 from mlirtri.dialect.base.dtypes import find_stored
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import ArgumentMismatchError, KernelMemoryError, KernelTypeError
 from mlirtri.language.signature import shown_type
 from mlirtri.lowering.core.forks import renewed
-from mlirtri.lowering.core.interface import Interface, Leaf, like
+from mlirtri.lowering.core.interface import Interface, Leaf, PrintLog, PrintSite, like
 from mlirtri.lowering.core.stage import Executable
 from mlirtri.lowering.runtime.large_memory import empty
 
@@ -159,7 +159,7 @@ class Runner:
         else:
             self.run(inputs, viewed)
         if self.interface.log is not None:
-            print_log(self.interface.log, results)
+            _print_log(self.interface.log, results)
         for check in self.interface.checks:
             if results[check.index].item():
                 raise check.error(check.message, check.span)
@@ -273,3 +273,26 @@ _NO_MEMORY = ("bad_alloc", "allocate memory", "out of memory")
 def _no_memory(name: str, shape: Any, dtype: torch.dtype, error: BaseException) -> KernelMemoryError:
     reason = (str(error).splitlines() or ["no memory"])[0]
     return KernelMemoryError(f"{name}(): no memory for a result {dtype} {list(shape)}: {reason}")
+
+
+# --- device_print --------------------------------------------------------------------------------------------------
+
+
+def _print_log(log: PrintLog, results: Sequence[Any]) -> None:
+    """Print what each `device_print` of the call left in the log, in order, and how many more there were."""
+    rows, count = results[log.index].cpu().numpy(), int(results[log.count].item())
+    for row in rows[: min(count, len(rows))]:
+        number, *values = row
+        print(_line(log.sites[int(number)], iter(values)))
+    if count > len(rows):
+        print(f"… and {count - len(rows)} more prints")
+
+
+def _line(site: PrintSite, values: Iterator[float]) -> str:
+    return " ".join(part if isinstance(part, str) else _shown_value(part, values) for part in site.parts)
+
+
+def _shown_value(part: TensorType, values: Iterator[float]) -> str:
+    numbers = [next(values) for _ in range(part.size or 0)]
+    array = np.array(numbers, np.float64).astype(part.dtype.numpy).reshape(part.shape)
+    return str(array) if part.rank else str(array.item())

@@ -158,7 +158,7 @@ def compile_program(
 ) -> Kernel:
     """The kernel of ``FILE.py[::name]`` for these arguments, of a program's file, or of IR of the stage `start`.
 
-    Compiles no further than the last of the `wanted` stages, so that what a later room refuses can be looked at.
+    Compiles no further than the last of the `wanted` stages, so that what a later stage refuses can be looked at.
     """
     if start is not None:
         return _resume(file, start, options, wanted)

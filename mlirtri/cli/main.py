@@ -350,7 +350,7 @@ def translate(direction, complete, inline, bytecode, report, as_json, pipeline, 
 @_pipeline
 @_target
 def stages(pipeline, target) -> None:
-    """List the stages of each pipeline: what their text is, AKG's name for them, and the file of the room."""
+    """List the stages of each pipeline: what their text is, AKG's name for them, and the file of its lowering."""
     from mlirtri.cli.reports import stages_table
 
     _show(stages_table([pipeline] if pipeline else list(STAGES), target))

@@ -42,7 +42,7 @@ PARAMS = "params.npz"
 
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
-    """What decides the generated code besides the program."""
+    """Return the versions of what decides the generated code besides the program."""
     return {name: version(name) for name in ("mlirtri", "apache-tvm", "apache-tvm-ffi", "torch-mlir")}
 
 
@@ -71,7 +71,7 @@ def _put_in_place(temporary: Path, final: Path) -> Path:
 
 
 def file_name(pipeline: Pipeline, stage: Stage) -> str:
-    """The file of a stage, numbered in the order of the pipeline."""
+    """Return the file name of a stage, numbered in the order of the pipeline."""
     return f"{pipeline.names.index(stage.name):02}_{stage.name}.{SUFFIXES.get(stage.kind, 'txt')}"
 
 
@@ -95,39 +95,39 @@ def _write_passes(folder: Path, record: StageRecord, passes: Sequence[PassRecord
         folder.mkdir()
     for step, each in enumerate(passes):
         safe = "".join(c if c.isalnum() or c in "-_#" else "_" for c in each.name)[:80]
-        # A room on the border of MLIR and TVM has passes on both sides.
+        # The lowering from MLIR to Relax has passes on both sides.
         is_mlir = record.stage.kind == "tvmscript" and "@I.ir_module" not in each.text
         suffix = "mlir" if is_mlir else SUFFIXES.get(record.stage.kind, "txt")
         (folder / f"{step:03}_{safe}.{suffix}").write_text(each.text, encoding="utf-8")
 
 
 def digest_of(text: str) -> str:
-    """What tells an edited file from one that is as it was written."""
+    """Return a digest that tells an edited file from one that is as it was written."""
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a dump; None where there is none. Raises `ParseError` for one that is broken."""
+    """Return the manifest of a dump; None where there is none. Raises `ParseError` for one that is broken."""
     path = folder / MANIFEST
     if not path.is_file():
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        manifest = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as problem:
         raise ParseError(f"this manifest cannot be read: {problem}", Span(str(path), 1, 1)) from None
     except json.JSONDecodeError as problem:
         raise ParseError(
             f"this manifest is not JSON: {problem.msg}", Span(str(path), problem.lineno, problem.colno)
         ) from None
-    if not isinstance(found, dict) or "kernel" not in found or "interface" not in found:
+    if not isinstance(manifest, dict) or "kernel" not in manifest or "interface" not in manifest:
         raise ParseError("this is not the manifest of a dump", Span(str(path), 1, 1), help="remove it")
-    return found
+    return manifest
 
 
 def edited_file(
     root: Path, kernel: str, pipeline: Pipeline, stage: Stage, facts: dict[str, Any]
 ) -> tuple[Path, str] | None:
-    """The file under `root` that replaces a stage, with its text; None where nothing is to be replaced.
+    """Return the file under `root` that replaces a stage, with its text; None where nothing is to be replaced.
 
     A file counts in `root` itself, or in a dump of the same kernel for the same interface, pipeline and target. One
     that is as it was dumped is no replacement, so that a whole dump with one edited file is a fine `root`.
@@ -157,7 +157,7 @@ def _is_of(manifest: dict[str, Any], facts: dict[str, Any]) -> bool:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file; raises `ParseError` when it cannot be read."""
+    """Return the text of a file; raises `ParseError` when it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
@@ -174,7 +174,7 @@ def write_params(folder: Path, bound: Sequence[TensorParameter], params: Mapping
 
 
 def read_params(folder: Path, bound: Sequence[TensorParameter]) -> dict[str, Any]:
-    """The tensors of the kernel dumped in `folder`; none where there is no file. Raises `ParseError`."""
+    """Return the tensors of the kernel dumped in `folder`; none where there is no file. Raises `ParseError`."""
     path = folder / PARAMS
     if not bound or not path.is_file():
         return {}

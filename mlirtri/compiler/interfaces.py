@@ -43,7 +43,7 @@ from mlirtri.lowering.sizes.size_arguments import unknown_sizes
 
 
 def interface_of(kind: str, module: Any, path: Path) -> tuple[str, Interface, str]:
-    """Name, interface and semantics; the manifest beside a dumped file knows more than the module does.
+    """Return name, interface and semantics. The manifest beside a dumped file knows more than the module does.
 
     Signs of integers, how results nest, and run-time checks are in no module. A file whose shapes or dtypes were edited
     is what it says it is now.
@@ -63,7 +63,7 @@ def interface_of(kind: str, module: Any, path: Path) -> tuple[str, Interface, st
 
 
 def function_of(kind: str, module: Any, path: Path) -> tuple[str, Interface]:
-    """The name of the module's only function and what can be said of its interface without a manifest."""
+    """Return the name of the module's only function, and its interface as far as the module says it."""
     if kind == "mlir":
         return _of_mlir(module, path)
     from mlirtri.compiler.relax_modules import function_of_relax  # loads TVM
@@ -72,7 +72,7 @@ def function_of(kind: str, module: Any, path: Path) -> tuple[str, Interface]:
 
 
 def fits(found: Interface, known: Interface) -> bool:
-    """Whether both have the same parameters and results, apart from names and what later rooms drop.
+    """Return whether both have the same parameters and results, apart from names and what later stages drop.
 
     Those are signs, from linalg on, complex numbers, which TVM sees as tensors of parts, and which arguments are bound.
     """

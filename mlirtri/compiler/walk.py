@@ -40,7 +40,7 @@ class StageRecord:
     stage: Stage
     seconds: float
     ir: Any
-    """None for MLIR, whose module the next room changes."""
+    """None for MLIR, whose module the next lowering changes."""
     text: str | None = None
     complete_text: str | None = None
 
@@ -160,7 +160,7 @@ def _run(stage: Stage, ir: Any, context: CompileContext) -> Any:
 
 
 def record_of(stage: Stage, ir: Any, seconds: float) -> StageRecord:
-    """The record of a stage; the text of MLIR is made now, before the next room changes it."""
+    """Return the record of a stage; the text of MLIR is made now, before the next lowering changes it."""
     record = StageRecord(stage, seconds, ir)
     if stage.kind == "mlir":
         record.readable()

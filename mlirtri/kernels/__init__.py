@@ -1,1 +1,18 @@
-"""mlirtri / kernels."""
+"""`@jit` and `Kernel`: a Python function compiled for what it is called with.
+
+*Takes* a Python function and options, or a file of IR.
+*Gives* a `JitFunction`, and a `Kernel` for each combination of argument types and constants.
+*Refuses* what the compiler refuses, as a `KernelError` without frames of ours.
+
+Read in this order:
+
+- `jit.py`: the decorator; from a call to its kernel.
+- `options.py`: target, pipeline, schedule and the rest, with settings and defaults filled in.
+- `session.py`: one compilation, of a function or from a file (`resume`).
+- `kernel.py`: a compiled kernel, called and read stage by stage.
+- `export.py`: a stage as MLIR that other tools take.
+- `fusion_report.py`: `kernel.fusion`.
+- `arguments.py`: arguments as the command line writes them, random data, summaries of results.
+
+`programs`, `measure`, `cli` and `mlirtri` itself import it. It loads MLIR, with the first `@jit`; torch and TVM later.
+"""

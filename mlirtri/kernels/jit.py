@@ -1,6 +1,6 @@
 """`@jit`: a Python function as a kernel that compiles for what it is called with.
 
-A call finds its kernel by the arguments' shapes, dtypes and constants; a miss walks the function to the `tri` room,
+A call finds its kernel by the arguments' shapes, dtypes and constants; a miss lowers the function to stage `tri`,
 whose text, with pipeline, target, schedule and versions, is the content key of the process-wide cache.
 """
 
@@ -24,7 +24,7 @@ from mlirtri.lowering.pipelines import INTERPRETER
 _RESERVED = ("pipeline", "target", "schedule")
 _kernels: dict[Any, Kernel] = {}
 _UNKNOWN = object()
-"""What a call that was made for some arguments gives for others."""
+"""What `guarded` calls return for other arguments."""
 _REMEMBERED = 4
 _Again = Callable[[tuple[Any, ...]], Any]
 
@@ -76,7 +76,7 @@ class JitFunction:
         """Some of the last calls once more: each gives `_UNKNOWN` where the arguments are others."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> JitFunction:
-        """A kernel in a class body is no method: there is no tensor in `self`."""
+        """Refuse to be a method: `self` is no tensor."""
         if instance is not None:
             raise SourceNotAvailableError(
                 f"{self.__name__!r} is a method, and a kernel is a function of tensors alone",
@@ -145,7 +145,7 @@ class JitFunction:
         """The kernel for these arguments: real ones, or abstract `Tensor`s that need no memory.
 
         Parameters annotated with a full `Tensor` may be left out. A `pipeline` given here is used even while
-        MLIRTRI_INTERPRET is on. Raises the `KernelError` of the first room that refuses. Keyword arguments are the
+        MLIRTRI_INTERPRET is on. Raises the `KernelError` of the first lowering that refuses. Keyword arguments are the
         function's own, compile-time constants among them.
         """
         try:
@@ -187,7 +187,7 @@ def jit(
     measures schedules for up to a minute (``"meta:trials=200,seconds=30"``) and remembers the best. `print_ir` prints
     to stderr the IR after each pass of all stages (True) or of those named. `semantics` is ``"numpy"`` or ``"torch"``,
     whose dtype rules and defaults hold; by default NumPy's where all tensors of a call are NumPy arrays, else torch's.
-    Loops of up to `unroll` turns (4) are unrolled. With `debug` a position outside of an array raises `IndexError`
+    Loops of up to `unroll` iterations (4) are unrolled. With `debug` an index outside of an array raises `IndexError`
     after the call, and `assert` and `device_print` do something.
     """
     options = Options(target, pipeline, schedule, print_ir, semantics, unroll, debug)

@@ -28,12 +28,12 @@ class Options:
     semantics: str | None = None
     """``"numpy"`` or ``"torch"``; None follows the arguments."""
     unroll: int | None = None
-    """Loops of up to this many turns, known at compile time, are unrolled."""
+    """Loops of up to this many iterations, known at compile time, are unrolled."""
     debug: bool | None = None
-    """Whether positions are checked at run time, and `assert` and `device_print` do something."""
+    """Whether indices are checked at run time, and `assert` and `device_print` do something."""
 
     def over(self, other: Options) -> Options:
-        """These options where they are given, else the other's."""
+        """Return these options where they are given, else the other's."""
         pairs = {
             name: getattr(self, name) if getattr(self, name) is not None else getattr(other, name) for name in _FIELDS
         }
@@ -46,7 +46,7 @@ SEMANTICS = ("numpy", "torch")
 
 
 def resolved(options: Options) -> tuple[Target, str, Any]:
-    """Target, schedule and pipeline with settings and defaults filled in; raises `UnknownOptionError`."""
+    """Return target, schedule and pipeline with settings and defaults filled in; raises `UnknownOptionError`."""
     if options.semantics not in (None, *SEMANTICS):
         raise UnknownOptionError(
             f"unknown semantics {options.semantics!r}",
@@ -65,13 +65,13 @@ def resolved(options: Options) -> tuple[Target, str, Any]:
 
 
 def language_options(options: Options) -> tuple[int, bool]:
-    """`unroll` and `debug` with the setting and the default filled in; raises `UnknownOptionError`."""
+    """Return `unroll` and `debug` with the setting and the default filled in; raises `UnknownOptionError`."""
     unroll = UNROLL if options.unroll is None else options.unroll
     if isinstance(unroll, bool) or not isinstance(unroll, int) or unroll < 0:
-        raise UnknownOptionError(f"unroll is a number of turns, not {unroll!r}", help="0 unrolls no loop")
+        raise UnknownOptionError(f"unroll is a number of iterations, not {unroll!r}", help="0 unrolls no loop")
     return unroll, bool(settings.get("MLIRTRI_DEBUG", options.debug))
 
 
 def content_key(*parts: Any) -> str:
-    """A digest of the texts that decide a kernel."""
+    """Return a digest of the texts that decide a kernel."""
     return blake2b("\0".join(str(part) for part in parts).encode(), digest_size=16).hexdigest()

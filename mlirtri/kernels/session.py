@@ -26,7 +26,7 @@ from mlirtri.lowering.pipelines import IMPORTS, INTERPRETER, STAGES, Pipeline, f
 
 @dataclass(frozen=True)
 class Compiled:
-    """What came of compiling a function."""
+    """A compiled function."""
 
     kernel: Kernel
     captures: list[Capture]
@@ -38,7 +38,7 @@ class Compiled:
 def compile_function(
     function: Callable[..., Any], specialization: Specialization, options: Options, cache: dict[Any, Kernel]
 ) -> Compiled:
-    """The kernel of a function for a specialization; raises the `KernelError` of the first room that refuses."""
+    """Return the kernel of a function for a specialization; raises the `KernelError` of the stage that refuses."""
     target, schedule, pipeline = resolved(options)
     source = KernelSource(function, symbol_of(function), specialization)
     observer = Observer(source.symbol, pipeline, options.print_ir)
@@ -117,7 +117,7 @@ def resume(
     print_ir: bool | tuple[str, ...] | None = None,
     params: Mapping[str, Any] | None = None,
 ) -> Kernel:
-    """A kernel from the text of a stage: a dumped (and perhaps edited) file, or any `.mlir` or TVMScript of that stage.
+    """Return a kernel made from the text of a stage: a dumped (perhaps edited) file, or any MLIR or TVMScript of it.
 
     What is not said comes from the manifest beside the file, where there is one: pipeline, target, schedule, and how to
     call the kernel. So do the tensors that it is bound to, unless `params` has others. TVMScript is Python to TVM's
@@ -180,7 +180,7 @@ def _resume(
 
 
 def recorded_options(path: Path) -> Options:
-    """How the dump was compiled that the file lies in."""
+    """Return how the dump was compiled that the file lies in."""
     recorded = read_manifest(path.parent) if path.is_file() else None
     if recorded is None:
         return Options()
@@ -193,7 +193,7 @@ def recorded_options(path: Path) -> Options:
 
 
 def manifest(kernel: Kernel, schedule: str) -> dict[str, Any]:
-    """What a dump's manifest says beside versions and times; enough to resume it, and to call what comes of that."""
+    """Return what a manifest says beside versions and times: enough to resume the dump and to call the kernel."""
     return {
         "kernel": kernel.name,
         "pipeline": kernel.pipeline.name,

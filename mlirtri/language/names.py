@@ -71,7 +71,7 @@ def _is_reference(kind: Any) -> bool:
 
 
 def static_range(*bounds: int) -> range:
-    """`range`, whose loop in a kernel is unrolled however many turns it has."""
+    """`range`, whose loop in a kernel is unrolled however many iterations it has."""
     return range(*bounds)
 
 

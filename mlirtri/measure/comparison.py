@@ -160,10 +160,10 @@ def _argument(value: Any) -> str:
 
 
 def _compiled(f: JitFunction, specialization: Specialization, options: Options, values: list[Any]) -> _Contender:
-    """A kernel compiled anew, with a first result; what a room or the device refuses is in its row."""
+    """Return a kernel compiled anew, with a first result; what the compiler or the device refuses is in its row."""
     row = Row(options.pipeline)
     try:
-        # Twice, for the first compile of a process also imports rooms and fills tables; each with an empty cache.
+        # Twice, for the first compile of a process also imports lowerings and fills tables; each with an empty cache.
         for _ in range(2):
             kernel = compile_function(f.__mlirtri_function__, specialization, options, {}).kernel
     except KernelError as error:

@@ -1,4 +1,4 @@
-"""What `autotune` chooses from: configurations, and which of them are worth measuring."""
+"""What `autotune` chooses from: configurations, and which of them are measured."""
 
 from __future__ import annotations
 

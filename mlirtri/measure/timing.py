@@ -1,4 +1,4 @@
-"""How long calls take, measured in turns, so that a slow moment of the machine hits all of them."""
+"""How long calls take, measured round by round, so that a slow moment of the machine hits all of them."""
 
 from __future__ import annotations
 

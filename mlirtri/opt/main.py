@@ -115,8 +115,8 @@ def _write(text: str, target: str, fine: bool) -> None:
         if not folder.is_dir():
             raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(folder))
         # A folder of its own is private; the file in it has the mode that the umask gives.
-        with tempfile.TemporaryDirectory(prefix=".mlirtri-opt-", dir=folder) as room:
-            partial = Path(room) / "output"
+        with tempfile.TemporaryDirectory(prefix=".mlirtri-opt-", dir=folder) as private:
+            partial = Path(private) / "output"
             partial.write_bytes(text.encode())
             os.replace(partial, target)
 

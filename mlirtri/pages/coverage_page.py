@@ -1,4 +1,4 @@
-"""The page "What of MLIR there is", `docs/coverage.md`, made from the tables that the rooms read.
+"""The page "What of MLIR there is", `docs/coverage.md`, made from the tables that the lowerings read.
 
     python -m mlirtri.pages.coverage_page           # print the page
     python -m mlirtri.pages.coverage_page --write   # write it into the checkout

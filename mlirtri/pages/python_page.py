@@ -55,7 +55,7 @@ AREAS: dict[str, tuple[Row, ...]] = {
         Row("`for` over tuples, lists, strings; `mt.static_range`", "unrolled",
             f"{LOOPS}::static_range_gives_static_shapes"),
         Row("few turns", "innermost loops of up to `jit(unroll=4)` turns are unrolled", f"{LOOPS}::test_unrolling_is_an_option"),
-        Row("`while`, `break`, `continue`", "`scf.while` where the number of turns is not known", f"{LOOPS}::break_and_continue"),
+        Row("`while`, `break`, `continue`", "`scf.while` where the number of iterations is not known", f"{LOOPS}::break_and_continue"),
         Row("names whose type grows (`s = 0; s += x[i]`)", "the type that the first turn gives", f"{LOOPS}::types_grow_in_loops"),
         Row("arrays whose length changes (`z = z[m]`)", "kept at their largest length, with a count",
             f"{LOOPS}::arrays_that_shrink"),

@@ -26,7 +26,7 @@ from mlirtri.lowering.core.interface import Interface
 from mlirtri.lowering.core.stage import CompileContext, Stage
 from mlirtri.lowering.core.symbols import kernel_names
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.pipelines import Pipeline, pipeline_of_import, settled_stage
+from mlirtri.lowering.pipelines import Pipeline, normal_form_stage, pipeline_of_import
 from mlirtri.programs.params import Params
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Program:
         try:
             target, schedule, pipeline = resolved(Options(target="cpu", pipeline="linalg"))
             pipeline = pipeline_of_import(self.source, pipeline)
-            pipeline = pipeline.until(settled_stage(pipeline))
+            pipeline = pipeline.until(normal_form_stage(pipeline))
             run = _Run(self, self._symbol(self._entry(entry)), target, schedule, pipeline)
             interface = run(False, None).context.interface
         except KernelError as error:
@@ -253,7 +253,7 @@ class _Run:
         context.on_pass = observer.on_pass if observer else None
 
         def hook(stage: Stage, ir: Any, context: CompileContext) -> Any:
-            if stage.name == settled_stage(self.pipeline):
+            if stage.name == normal_form_stage(self.pipeline):
                 context.interface = program._interface(ir)
                 names = [each.name for each in context.interface.bound]
                 context.params = {name: context.params[name] for name in names if name in context.params}
@@ -285,7 +285,7 @@ def _known_shapes(shapes: Any) -> dict[str, tuple[int, ...]]:
 
 def _digest(kernel: Kernel, schedule: str) -> str:
     """What tells dumps of kernels apart."""
-    text = kernel.walked.records[settled_stage(kernel.pipeline)].complete()
+    text = kernel.walked.records[normal_form_stage(kernel.pipeline)].complete()
     return content_key(
         text, kernel.pipeline.name, kernel.pipeline.names, repr(kernel.target), schedule, kernel.semantics, versions()
     )
