@@ -12,6 +12,7 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule import tir_to_scheduled
 from mlirtri.lowering.schedule.cpu.common import tile_sizes as cpu_tiles
 from mlirtri.lowering.schedule.cpu.common.tile_sizes import Cut, choose_tiles, sizes_of
+from mlirtri.lowering.schedule.cpu.matmul import nest
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 
 
@@ -84,8 +85,15 @@ def test_few_rows_read_both_operands_along_the_sum(rows, reduced):
     check(transposed, lambda a, b: a @ b.T, (rows, reduced), (45, reduced))
 
 
+@pytest.fixture
+def avx512(monkeypatch):
+    """Tile sizes for 32 vector registers of 512 bits, whatever this CPU has: LLVM splits wider vectors."""
+    monkeypatch.setattr(cpu_tiles, "vector_bits", lambda: 512)
+    monkeypatch.setattr(nest, "vector_registers", lambda: 32)
+
+
 @pytest.mark.parametrize(("columns", "reduced", "dtype"), [(3, 64, "float32"), (7, 101, "float32"), (2, 33, "float64")])
-def test_few_columns_are_sums_along_lanes(columns, reduced, dtype):
+def test_few_columns_are_sums_along_lanes(columns, reduced, dtype, avx512):
     scheduled = check(plain, torch.matmul, ((50, reduced), dtype), ((reduced, columns), dtype), threads=2)
     assert "dots0" in scheduled
     scheduled = check(transposed, lambda a, b: a @ b.T, ((50, reduced), dtype), ((columns, reduced), dtype))
@@ -163,7 +171,7 @@ def test_threads_share_tiles(threads):
     check(plain, torch.matmul, (600,), (600, 1100), threads=threads)
 
 
-def test_threads_have_even_shares_of_the_tiles():
+def test_threads_have_even_shares_of_the_tiles(avx512):
     # 43 rows of tiles, which chunks of six would leave one of.
     scheduled = check(plain, torch.matmul, (256, 256), (256, 256), threads=2)
     assert "* T.int64(43) // T.int64(8)" in scheduled

@@ -282,7 +282,8 @@ def test_windows(case):
     torch.manual_seed(0)
     tensors = tuple(torch.randn(shape) for shape in WINDOWS[case][1])
     kernel = mlirtri.from_torch(Net(), tensors).compile()
-    assert len(kernel.ir["scheduled"]) < 200_000  # TVM takes four times as long for twice as much
+    # TVM takes four times as long for twice as much. Narrower vectors need more statements.
+    assert len(kernel.ir["scheduled"]) < (200_000 if vector_bits() == 512 else 250_000)
     torch.testing.assert_close(kernel(*tensors), Net()(*tensors), rtol=1e-5, atol=1e-5)
 
 
