@@ -16,8 +16,8 @@ from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.builder import Tensor
 from mlirtri.errors import KernelIndexError, KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.language.builder import Language, describe
+from mlirtri.lowering.frontend.language.dynamic_sizes import aligned, common_size, cut
 from mlirtri.lowering.frontend.language.shapes import spaced
-from mlirtri.lowering.frontend.language.size_alignment import aligned, common_size, cut
 from mlirtri.lowering.frontend.language.storage import has_memory
 from mlirtri.lowering.frontend.language.views import fresh
 from mlirtri.lowering.frontend.slices import read, steps_of, subset_of

@@ -24,7 +24,7 @@ from mlirtri.lowering.frontend.indexing import (
     subscript,
 )
 from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.size_alignment import common_size, cut
+from mlirtri.lowering.frontend.language.dynamic_sizes import common_size, cut
 from mlirtri.lowering.frontend.language.storage import Step, has_memory
 
 

@@ -1,1 +1,14 @@
-"""lowering / interpreter."""
+"""From the `tri` dialect to NumPy, without a compiler: the reference that the pipelines are compared with.
+
+Takes a `tri` module. Gives an executable that runs it operation by operation, each under the line of the kernel that it
+comes from, so that debuggers stop there. Refuses, all at once, operations that it does not know.
+
+Read in this order:
+
+- `tri_to_interpreted`: the translation of a module, control flow, the executable.
+- `steps`: what each operation does to NumPy arrays.
+- `external`: calls of functions that TVM compiles.
+- `frames`: Python frames with the kernel's file, line and variables.
+
+Imported by `lowering.pipelines` alone.
+"""

@@ -21,8 +21,7 @@ from mlirtri.dialect.promotion import rules as promotion
 from mlirtri.dialect.promotion.rules import Operand
 from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.language.device_prints import DevicePrints
-from mlirtri.lowering.frontend.language.dynamic_sizes import IndexArithmetic
-from mlirtri.lowering.frontend.language.size_alignment import aligned
+from mlirtri.lowering.frontend.language.dynamic_sizes import IndexArithmetic, aligned
 from mlirtri.lowering.frontend.language.storage import Memory, Storage
 
 NUMBERS = (bool, int, float, complex)
@@ -41,7 +40,7 @@ class Language:
 
     def __init__(self, semantics: str, unroll: int = 0, debug: bool = False, stops: bool = False):
         # These modules are written with this one, and register their functions when they are imported.
-        from mlirtri.lowering.frontend.language import arrays, reductions, windows  # noqa: F401
+        from mlirtri.lowering.frontend.language import arrays, reductions  # noqa: F401
 
         self.semantics = semantics
         self.tri = TriBuilder()

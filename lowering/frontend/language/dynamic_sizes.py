@@ -1,19 +1,26 @@
-"""Integers of run time as linear sizes: what is known of them decides at compile time, the rest becomes operations.
+"""Sizes and indices of run time in linear form: bounds decide at compile time, the rest becomes operations.
 
 ``A[i - 1]`` wraps around for a negative index and ``A[:n]`` ends with the axis. Where the bounds of the symbols show
-that neither can happen nothing is emitted; otherwise the choice becomes operations on int64 of rank 0 whose result is
-a new symbol. Equal operations on equal symbols give equal symbols, so equal slices have equal sizes.
+that neither can happen nothing is emitted; otherwise rank-0 int64 operations select, and their result is a new symbol.
+Equal operations on equal symbols give equal symbols, so equal slices have equal sizes.
+
+``best[w:] + best[:n - w]`` is right if both slices have the same length, which only the run shows. The kernel compares
+the two, and raises what the library would after the call; until then it computes on the common size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.base.sizes import Size, Symbol
+from mlirtri.dialect.base.sizes import Size, Symbol, is_dynamic
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import Tensor, TriBuilder
+from mlirtri.errors import KernelValueError
+
+if TYPE_CHECKING:
+    from mlirtri.lowering.frontend.language.builder import Language
 
 INT64 = DTYPES["int64"]
 _PURE = ("tri.", "arith.", "tensor.from_elements", "tensor.extract")
@@ -158,3 +165,47 @@ def constant_of(value: ir.Value) -> int | None:
         return None
     attribute = owner.operation.attributes["value"]
     return attribute.value if isinstance(attribute, ir.IntegerAttr) else None
+
+
+# --- sizes that have to be equal --------------------------------------------------------------------------------------
+
+
+def aligned(b: Language, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return the operands of an elementwise operation, sliced to common sizes where those are not known to be equal."""
+    if all(x.type.is_static for x in tensors):
+        return list(tensors)
+    rank = max(x.type.rank for x in tensors)
+    operands = list(tensors)
+    for axis in range(-rank, 0):
+        sizes = [x.type.shape[axis] for x in operands if x.type.rank >= -axis and x.type.shape[axis] != 1]
+        if len(set(sizes)) < 2 or not any(map(is_dynamic, sizes)):
+            continue
+        common = common_size(b, sizes)
+        operands = [
+            cut(b, x, axis % x.type.rank, common) if x.type.rank >= -axis and x.type.shape[axis] != 1 else x
+            for x in operands
+        ]
+    return operands
+
+
+def common_size(b: Language, sizes: Sequence[int | Size]) -> int | Size:
+    """Return the smallest of sizes that have to be equal; a check raises after the call if they are not."""
+    first, *rest = dict.fromkeys(sizes)
+    least = Size.of(first)
+    for other in rest:
+        differ = b.tri.not_equal(b.tri.index(first), b.tri.index(other))
+        b.check(differ, KernelValueError, "sizes known at run time only, which have to be equal, are not")
+        least = b.indices.minimum(least, Size.of(other))
+    return least.simplified()
+
+
+def cut(b: Language, x: Tensor, axis: int, size: int | Size) -> Tensor:
+    """Return the first `size` elements of x along an axis."""
+    if x.type.shape[axis] == size:
+        return x
+    sizes = tuple(size if number == axis else whole for number, whole in enumerate(x.type.shape))
+    dynamic = [b.tri.index(bound) for bound in sizes if is_dynamic(bound)]
+    return b.tri.emit(
+        "extract_slice", Tensor(x.value, x.type), *dynamic,
+        offsets=(0,) * x.type.rank, sizes=sizes, strides=(1,) * x.type.rank, drop=(),
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the irregular language functions that compute mean: reductions, contractions, normalisations.
+"""Language functions that compute: reductions, normalisations, contractions, convolutions, pooling.
 
 Each is ``name(b, …)`` with the Python signature that the frontend and the spellings call; `b` is the `Language`.
 """
@@ -20,11 +20,12 @@ from mlirtri.lowering.frontend.language.builder import (
     axis_of,
     dtype_or_none,
     integer,
+    integers,
     language,
 )  # fmt: skip
 from mlirtri.lowering.frontend.language.complex_numbers import integer_power, known_exponent
+from mlirtri.lowering.frontend.language.dynamic_sizes import common_size, cut
 from mlirtri.lowering.frontend.language.shapes import full, reshape
-from mlirtri.lowering.frontend.language.size_alignment import common_size, cut
 
 # --- elementwise with a shape of their own -------------------------------------------------------------------------
 
@@ -245,3 +246,28 @@ def dot(b: Language, x: Any, y: Any) -> Tensor:
         b, "dot", reshape(b, x, (prod(rows), inner)), reshape(b, moved, (inner, prod(moved.type.shape[1:])))
     )
     return reshape(b, flat, (*rows, *moved.type.shape[1:]))
+
+
+# --- windows -------------------------------------------------------------------------------------------------------
+
+
+@language
+def convolution(
+    b: Language, x: Any, w: Any, strides: Sequence[int], dilations: Sequence[int], low: Sequence[int],
+    high: Sequence[int], spread: Sequence[int], groups: int,
+) -> Tensor:  # fmt: skip
+    """Sums of products of `w` with windows of `x`, which has ``spread - 1`` zeros between and others around it."""
+    plan = promotion.result_dtypes(b.semantics, "matmul", [b.operand(x), b.operand(w)])
+    x, w = (b.tensor(each, dtype) for each, dtype in zip((x, w), plan.compute, strict=True))
+    numbers = {"strides": strides, "dilations": dilations, "low": low, "high": high, "spread": spread}
+    numbers = {name: integers(tuple(value), name) for name, value in numbers.items()}
+    return b.tri.cast(b.tri.convolution(x, w, **numbers, groups=integer(groups, "groups")), plan.result)
+
+
+@language
+def pool(
+    b: Language, x: Any, kind: str, window: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> Tensor:
+    """The largest elements or the sums of windows along the last axes, in the tensor's own dtype."""
+    numbers = {"window": window, "strides": strides, "dilations": dilations}
+    return b.tri.pool(b.tensor(x), kind=kind, **{name: integers(tuple(value), name) for name, value in numbers.items()})
