@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from mlirtri.errors import UnknownOptionError, did_you_mean
-from mlirtri.lowering.importers.from_torch.decompositions.attention import attention_unless_cast
+from mlirtri.lowering.importers.from_torch.decompositions.attention import attention_unless_autocast
 from mlirtri.lowering.importers.from_torch.decompositions.reductions import multilabel_margin
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
 from mlirtri.programs.torch_programs.functions import TracedFunction
@@ -32,7 +32,7 @@ def _multilabel_margin_loss(
 
 
 OURS: dict[Any, Callable[..., Any]] = {
-    F.scaled_dot_product_attention: attention_unless_cast,
+    F.scaled_dot_product_attention: attention_unless_autocast,
     F.multilabel_margin_loss: _multilabel_margin_loss,
 }
 """What torch takes apart before it looks into a table of decompositions, while it looks for gradients."""

@@ -1,10 +1,8 @@
-"""Attention of torch programs: products whose scale is applied to the scores, which one kernel computes a few rows of.
+"""Attention, with the scale applied to the scores, so that one kernel computes a few rows at a time.
 
-torch takes it apart with roots of the scale on queries and keys, each of which is a copy then; that of the keys is as
-large as they are, once for each head that shares them.
-
-Also the operators that `torch.nn`'s transformers call where no gradient is asked for: whole layers, for which torch has
-kernels of its own.
+torch decomposes it with square roots of the scale on queries and keys. Each is a copy then, and the keys' copy is as
+large as all heads that share a key. The operators of whole layers, which `torch.nn` calls when no gradient is needed,
+are here too.
 """
 
 from __future__ import annotations
@@ -35,15 +33,18 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Of halves all is computed in float32 but for the result, as eager's; rows that see nothing give zero."""
+    """Return scaled dot-product attention; float16 and bfloat16 are computed in float32 and rounded once, as in eager.
+
+    A row whose mask is false everywhere is 0.
+    """
     kind, mask = query.dtype, attn_mask
     if dropout_p or kind not in FLOATS or (key.dtype, value.dtype) != (kind, kind):
         options = {"scale": scale, "enable_gqa": enable_gqa}
         return aten._scaled_dot_product_attention_math(query, key, value, mask, dropout_p, is_causal, **options)[0]
     wide = torch.float64 if kind == torch.float64 else torch.float32
-    queries, keys, values = (each.to(wide) for each in (query, key, value))
+    queries, keys, values = (operand.to(wide) for operand in (query, key, value))
     if enable_gqa:
-        keys, values = (_shared(each, query.shape[-3]) for each in (keys, values))
+        keys, values = (_repeat_heads(operand, query.shape[-3]) for operand in (keys, values))
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = torch.matmul(queries, keys.transpose(-2, -1)) * factor
     if is_causal:
@@ -54,15 +55,15 @@ def attention(
     return torch.matmul(aten._safe_softmax.default(scores, -1), values).to(kind)
 
 
-def _shared(x: Tensor, heads: int) -> Tensor:
-    """Each head of keys or values for as many of the queries' as share it."""
+def _repeat_heads(x: Tensor, heads: int) -> Tensor:
+    """Repeat each head of keys or values for all query heads that share it."""
     groups, (length, depth) = x.shape[-3], x.shape[-2:]
     times = heads // groups
     return x.unsqueeze(-3).expand(*x.shape[:-2], times, length, depth).reshape(*x.shape[:-3], heads, length, depth)
 
 
 @decomposes(aten._native_multi_head_attention.default)
-def multi_head(
+def multi_head_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -77,24 +78,26 @@ def multi_head(
     average_attn_weights: bool = True,
     mask_type: int | None = None,
 ) -> Any:
-    """`torch.nn.MultiheadAttention` of batches; `mask` is true, or not zero, where nothing is seen."""
+    """Return the result and weights of a batched `torch.nn.MultiheadAttention`; a non-zero `mask` hides a key."""
     given = zip((query, key, value), qkv_weight.chunk(3), qkv_bias.chunk(3), strict=True)
     projected = (F.linear(x, weight, bias) for x, weight, bias in given)
     queries, keys, values = (x.unflatten(-1, (num_head, -1)).transpose(1, 2) for x in projected)
-    hidden = None if mask is None else _hidden(mask, mask_type)
+    hidden = None if mask is None else _hidden_mask(mask, mask_type)
     if need_weights:
         scores = torch.matmul(queries / math.sqrt(queries.shape[-1]), keys.transpose(-2, -1))
         weights = torch.softmax(scores if hidden is None else torch.where(hidden, -math.inf, scores), -1)
-        found = torch.matmul(weights, values)
+        result = torch.matmul(weights, values)
         weights = weights.mean(1) if average_attn_weights else weights
     else:
-        found = attention(queries, keys, values, None if hidden is None else torch.logical_not(hidden))
+        result = attention(queries, keys, values, None if hidden is None else torch.logical_not(hidden))
         weights = query.new_empty(0)
-    return F.linear(found.transpose(1, 2).flatten(2), proj_weight, proj_bias), weights
+    return F.linear(result.transpose(1, 2).flatten(2), proj_weight, proj_bias), weights
 
 
-def _hidden(mask: Tensor, mask_type: int | None) -> Tensor:
-    """The mask of keys for one query (0), of the keys of each sample (1), or of both (2), for all heads."""
+def _hidden_mask(mask: Tensor, mask_type: int | None) -> Tensor:
+    """Broadcast the mask of type 0 (queries by keys), 1 (samples by keys) or 2 (samples, heads, queries, keys) to all
+    heads.
+    """
     mask = mask.to(torch.bool)
     return mask[:, None, None, :] if mask_type == 1 else mask
 
@@ -122,11 +125,13 @@ def encoder_layer(
     mask: Tensor | None = None,
     mask_type: int | None = None,
 ) -> Tensor:
-    """`torch.nn.TransformerEncoderLayer` in eval mode."""
+    """Return the result of `torch.nn.TransformerEncoderLayer` in eval mode."""
 
     def attend(x: Tensor) -> Tensor:
         weights = (qkv_weight, qkv_bias, proj_weight, proj_bias)
-        return multi_head(x, x, x, embed_dim, num_heads, *weights, mask, need_weights=False, mask_type=mask_type)[0]
+        return multi_head_attention(
+            x, x, x, embed_dim, num_heads, *weights, mask, need_weights=False, mask_type=mask_type
+        )[0]
 
     def feed_forward(x: Tensor) -> Tensor:
         inner = F.linear(x, ffn_weight_1, ffn_bias_1)
@@ -145,8 +150,8 @@ def encoder_layer(
     return second(x + feed_forward(x))
 
 
-def attention_unless_cast(query: Tensor, *arguments: Any, **options: Any) -> Tensor:
-    """`attention`, but torch's own where autocast is on, which knows that by its name."""
+def attention_unless_autocast(query: Tensor, *arguments: Any, **options: Any) -> Tensor:
+    """Return `attention`, or torch's own operator under autocast, which recognises that by name."""
     is_cast = torch.is_autocast_enabled(query.device.type)
     operator = F.scaled_dot_product_attention if is_cast else attention
     return operator(query, *arguments, **options)

@@ -1,6 +1,6 @@
-"""Operators on the bits of numbers, by integers of the same width: signs, neighbours, and views of other widths.
+"""Operators on the bits of floats and integers: signs, neighbours, and views with elements of another width.
 
-Views of the same width stay: `lowering/importers/from_torch/repairs.py` lowers them.
+Views with elements of the same width stay: `lowering/importers/from_torch/repairs.py` lowers them.
 """
 
 from __future__ import annotations
@@ -14,40 +14,40 @@ from mlirtri.lowering.importers.from_torch.decompositions.rules import decompose
 aten = torch.ops.aten
 
 INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""By the number of their bytes."""
+"""Integer dtypes by their size in bytes."""
 FRACTIONS = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 23, torch.float64: 52}
-"""How many bits there are below the exponent's."""
+"""Bits of the mantissa."""
 
 
 @decomposes(aten.view.dtype)
-def seen_as(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The same bytes as elements of another width, the lowest first."""
+def view_as_dtype(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Reinterpret the bytes along the last axis as elements of another width, little-endian."""
     before, after = x.element_size(), dtype.itemsize
     if before == after == 1 and torch.bool in (x.dtype, dtype):
         return x.to(dtype)
     if x.dtype.is_complex or dtype.is_complex or before == after:
         return NotImplemented
     bits = x.view(INTEGERS[before])
-    return (_split(bits, after) if before > after else _joined(bits, after)).view(dtype)
+    return (_split_elements(bits, after) if before > after else _merge_elements(bits, after)).view(dtype)
 
 
-def _split(bits: torch.Tensor, width: int) -> torch.Tensor:
-    parts = [(bits >> (8 * at)).to(INTEGERS[width]) for at in range(0, bits.element_size(), width)]
+def _split_elements(bits: torch.Tensor, width: int) -> torch.Tensor:
+    parts = [(bits >> (8 * position)).to(INTEGERS[width]) for position in range(0, bits.element_size(), width)]
     return torch.stack(parts, -1).flatten(-2)
 
 
-def _joined(bits: torch.Tensor, width: int) -> torch.Tensor:
+def _merge_elements(bits: torch.Tensor, width: int) -> torch.Tensor:
     step, count = bits.element_size(), width // bits.element_size()
     parts = bits.unflatten(-1, (bits.shape[-1] // count, count)).to(INTEGERS[width])
     whole = parts[..., count - 1] << (8 * step * (count - 1))
-    for at in range(count - 1):
-        whole = whole | ((parts[..., at] & ((1 << (8 * step)) - 1)) << (8 * step * at))
+    for position in range(count - 1):
+        whole = whole | ((parts[..., position] & ((1 << (8 * step)) - 1)) << (8 * step * position))
     return whole
 
 
 @decomposes(aten.signbit.default)
 def signbit(x: torch.Tensor) -> torch.Tensor:
-    """Whether a number has a minus, zeros and NaN too."""
+    """Return whether the sign bit is set, of zeros and NaN too."""
     if x.dtype == torch.bool or not x.dtype.is_signed:
         return torch.zeros_like(x, dtype=torch.bool)
     return _bits(x) < 0 if x.dtype.is_floating_point else x < 0
@@ -55,7 +55,7 @@ def signbit(x: torch.Tensor) -> torch.Tensor:
 
 @decomposes(aten.copysign.Tensor, aten.copysign.Scalar)
 def copysign(x: torch.Tensor, y: Any) -> torch.Tensor:
-    """``x`` with the sign of ``y``"""
+    """Return ``x`` with the sign of ``y``."""
     kind = torch.result_type(x, y)
     kind = kind if kind.is_floating_point else torch.get_default_dtype()
     other = y if isinstance(y, torch.Tensor) else torch.full((), y, dtype=kind, device=x.device)
@@ -65,7 +65,7 @@ def copysign(x: torch.Tensor, y: Any) -> torch.Tensor:
 
 @decomposes(aten.nextafter.default)
 def nextafter(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """The next number from ``x`` on the way to ``y``: the numbers of one sign are in the order of their bits."""
+    """Return the float next to ``x`` in the direction of ``y``: floats of one sign are ordered like their bits."""
     x, y = torch.broadcast_tensors(x, y)
     bits = _bits(x)
     grows = (y > x) == (x > 0)
@@ -76,8 +76,8 @@ def nextafter(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 @decomposes(aten.frexp.Tensor)
-def fraction_and_exponent(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """`torch.frexp`: what has no leading bit is multiplied by a power of 2 first."""
+def frexp(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return mantissa and exponent (`torch.frexp`); a denormal is multiplied by a power of 2 first."""
     digits = FRACTIONS[x.dtype]
     mask = (1 << (8 * x.element_size() - 1 - digits)) - 1
     is_small = x.abs() < torch.finfo(x.dtype).tiny

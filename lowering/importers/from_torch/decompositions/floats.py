@@ -1,4 +1,4 @@
-"""Operators on floats of which torch-mlir loses NaN, infinity or digits, written with those that it lowers rightly."""
+"""Operators on floats of which torch-mlir loses NaN, infinity or digits, by operators that it lowers correctly."""
 
 from __future__ import annotations
 
@@ -8,22 +8,27 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decompositions import integers as torch_integers
+from mlirtri.lowering.importers.from_torch.decompositions.integers import (
+    clamp_integers,
+    divide_integers,
+    extremum_of_integers,
+)
 from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
 aten = torch.ops.aten
+Tensor = torch.Tensor
 
 
 @decomposes(aten.reciprocal.default)
-def reciprocal(x: torch.Tensor) -> torch.Tensor:
-    """torch-mlir asserts that no element is zero; eager gives infinity."""
+def reciprocal(x: Tensor) -> Tensor:
+    """Return ``1 / x``, infinity of 0; torch-mlir asserts that no element is 0."""
     result = torch.result_type(x, 1.0)
     return torch.ones((), dtype=result, device=x.device) / x
 
 
 @decomposes(aten.gelu.default)
-def gelu(x: torch.Tensor, *, approximate: str = "none") -> torch.Tensor:
-    """torch-mlir divides by the root of 2, and has four digits of the approximation's constant."""
+def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
+    """Return GELU; torch-mlir has four digits of the approximation's constant, and divides by the square root of 2."""
     wide = _wide(x)
     if approximate == "none":
         return (0.5 * wide * (1 + torch.erf(wide * math.sqrt(0.5)))).to(x.dtype)
@@ -32,8 +37,8 @@ def gelu(x: torch.Tensor, *, approximate: str = "none") -> torch.Tensor:
 
 
 @decomposes(aten.elu.default)
-def elu(x: torch.Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> torch.Tensor:
-    """torch-mlir takes 1 from an exponential, of which nothing is left near 0."""
+def elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
+    """Return ELU by expm1; torch-mlir subtracts 1 from an exponential, which cancels near 0."""
     if not x.is_floating_point():
         return NotImplemented
     wide = _wide(x)
@@ -42,23 +47,23 @@ def elu(x: torch.Tensor, alpha: float = 1, scale: float = 1, input_scale: float 
 
 @decomposes(aten.rrelu_with_noise_functional.default)
 def rrelu(
-    x: torch.Tensor,
-    noise: torch.Tensor,
+    x: Tensor,
+    noise: Tensor,
     lower: float = 1 / 8,
     upper: float = 1 / 3,
     training: bool = False,
     _: Any = None,
 ) -> Any:
-    """Random slopes in training, which is refused elsewhere; their mean otherwise."""
+    """Return the leaky ReLU with the mean slope; random slopes (`training`) are left to be refused."""
     if training:
         return NotImplemented
     return torch.nn.functional.leaky_relu(x, (lower + upper) / 2), noise
 
 
-def of_halves(operator: Any) -> Callable[..., Any]:
-    """The operator on float32, where torch-mlir's parts of it overflow in halves."""
+def in_float32_if_half(operator: Any) -> Callable[..., Any]:
+    """Return the rule that computes float16 and bfloat16 in float32, where torch-mlir's lowering overflows."""
 
-    def apply(x: torch.Tensor, **options: Any) -> Any:
+    def apply(x: Tensor, **options: Any) -> Any:
         wide = _wide(x)
         return NotImplemented if wide is x else operator(wide, **options).to(x.dtype)
 
@@ -66,92 +71,84 @@ def of_halves(operator: Any) -> Callable[..., Any]:
 
 
 @decomposes(aten.clamp.default, aten.clamp.Tensor, aten.clamp_min.default, aten.clamp_min.Tensor)
-def clamp(x: torch.Tensor, min: Any = None, max: Any = None) -> torch.Tensor:  # noqa: A002 - torch's names
-    """torch-mlir makes a limit of NaN."""
+def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:  # noqa: A002 - torch's names
+    """Limit the elements, and keep NaN; torch-mlir turns NaN into a limit."""
     limits = [limit for limit in (min, max) if limit is not None]
     kind = x.dtype
     for limit in limits:
         kind = torch.promote_types(kind, torch.result_type(x, limit))
     if not kind.is_floating_point:
-        return torch_integers.clamped(x, min, max)
-    found = x.to(kind)
+        return clamp_integers(x, min, max)
+    result = x.to(kind)
     if min is not None:
-        found = torch.maximum(found, _as_tensor(min, found))
-    return found if max is None else torch.minimum(found, _as_tensor(max, found))
+        result = torch.maximum(result, _as_tensor(min, result))
+    return result if max is None else torch.minimum(result, _as_tensor(max, result))
 
 
 @decomposes(aten.clamp_max.Tensor)
-def at_most(x: torch.Tensor, limit: torch.Tensor) -> torch.Tensor:
-    """torch-mlir has this of no integers."""
-    found = clamp(x, None, limit)
-    return torch.minimum(x, limit) if found is NotImplemented else found
+def clamp_max_tensor(x: Tensor, limit: Tensor) -> Tensor:
+    """Limit the elements to at most `limit`, of integers as well."""
+    result = clamp(x, None, limit)
+    return torch.minimum(x, limit) if result is NotImplemented else result
 
 
 @decomposes(aten.maximum.default)
-def maximum(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """torch-mlir drops a NaN of the first operand."""
+def maximum(x: Tensor, y: Tensor) -> Tensor:
+    """Return the larger element or NaN; torch-mlir drops a NaN of the first operand."""
     kind = torch.result_type(x, y)
     if not kind.is_floating_point:
-        return torch_integers.extreme(torch.maximum)(x, y)
+        return extremum_of_integers(torch.maximum)(x, y)
     x, y = x.to(kind), y.to(kind)
     return torch.where((x > y) | torch.isnan(x), x, y)
 
 
 @decomposes(aten.minimum.default)
-def minimum(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """The same."""
+def minimum(x: Tensor, y: Tensor) -> Tensor:
+    """Return the smaller element or NaN."""
     kind = torch.result_type(x, y)
     if not kind.is_floating_point:
-        return torch_integers.extreme(torch.minimum)(x, y)
+        return extremum_of_integers(torch.minimum)(x, y)
     x, y = x.to(kind), y.to(kind)
     return torch.where((x < y) | torch.isnan(x), x, y)
 
 
-def without_nan(operator: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """`fmax` or `fmin`, of `maximum` or `minimum`: the other one, where one is NaN."""
+def ignoring_nan(operator: Any) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the rule of `fmax` or `fmin`, given `maximum` or `minimum`: where one operand is NaN, the other."""
 
-    def apply(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def apply(x: Tensor, y: Tensor) -> Tensor:
         kind = torch.result_type(x, y)
         x, y = x.to(kind), y.to(kind)
-        found = operator(x, y)
+        result = operator(x, y)
         if not kind.is_floating_point:
-            return found
-        return torch.where(torch.isnan(x), y, torch.where(torch.isnan(y), x, found))
+            return result
+        return torch.where(torch.isnan(x), y, torch.where(torch.isnan(y), x, result))
 
     return apply
 
 
 @decomposes(aten.hardtanh.default)
-def hardtanh(x: torch.Tensor, min_val: float = -1, max_val: float = 1) -> torch.Tensor:
-    """The same of this clamp, and of the next; limits of integers are integers."""
+def hardtanh(x: Tensor, min_val: float = -1, max_val: float = 1) -> Tensor:
+    """Return the elements limited to both sides, with integer limits for integers."""
     if not x.is_floating_point():
         min_val, max_val = int(min_val), int(max_val)
     return torch.clamp(x, min_val, max_val)
 
 
 @decomposes(aten.relu6.default)
-def relu6(x: torch.Tensor) -> torch.Tensor:
-    """A clamp."""
+def relu6(x: Tensor) -> Tensor:
+    """Return the elements limited to 0 to 6."""
     return torch.clamp(x, 0, 6)
 
 
 @decomposes(aten.hardsigmoid.default)
-def hardsigmoid(x: torch.Tensor) -> torch.Tensor:
-    """A clamp."""
+def hardsigmoid(x: Tensor) -> Tensor:
+    """Return ``clamp(x + 3, 0, 6) / 6``."""
     return (torch.clamp(_wide(x) + 3, 0, 6) / 6).to(x.dtype)
 
 
-@decomposes(aten.isfinite.default)
-def isfinite(x: torch.Tensor) -> torch.Tensor:
-    """torch-mlir has no lowering of its own."""
-    if not x.is_floating_point():
-        return torch.ones_like(x, dtype=torch.bool)
-    return torch.abs(x) < float("inf")
-
-
 @decomposes(aten.hypot.default)
-def hypot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """The same; neither overflow nor underflow of the squares may show."""
+def hypot(x: Tensor, y: Tensor) -> Tensor:
+    """Return ``sqrt(x * x + y * y)``, scaled so that the squares neither overflow nor underflow."""
     large, small = torch.maximum(x.abs(), y.abs()), torch.minimum(x.abs(), y.abs())
     ratio = small / torch.where((large == 0) | torch.isinf(large), 1.0, large)
     length = large * torch.sqrt(1 + ratio * ratio)
@@ -159,8 +156,10 @@ def hypot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 @decomposes(aten.fmod.Tensor)
-def fmod(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """torch-mlir rounds a quotient; its remainder is exact, and this where both are positive."""
+def fmod(x: Tensor, y: Tensor) -> Tensor:
+    """Return the remainder with the sign of `x`; torch-mlir rounds a quotient, its `remainder` is exact for positive
+    operands.
+    """
     kind = torch.result_type(x, y)
     if not kind.is_floating_point:
         return NotImplemented
@@ -170,8 +169,8 @@ def fmod(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.where(wide < 0, -size, torch.where(wide == 0, wide - size, size)).to(kind)
 
 
-def floor_divided(x: torch.Tensor, y: Any) -> torch.Tensor:
-    """The quotient of what is left without the remainder, as eager has it."""
+def floor_divide(x: Tensor, y: Any) -> Tensor:
+    """Return the rounded-down quotient as eager computes it: of ``x`` minus its remainder."""
     kind = torch.result_type(x, y)
     x, y = _wide(x.to(kind)), _wide(_as_tensor(y, x.to(kind)))
     left, quotient = torch.fmod(x, y), x / y
@@ -184,50 +183,39 @@ def floor_divided(x: torch.Tensor, y: Any) -> torch.Tensor:
 
 
 @decomposes(aten.threshold_backward.default)
-def threshold_backward(grad: torch.Tensor, x: torch.Tensor, threshold: Any) -> torch.Tensor:
-    """torch's own word of its dtype is not that of its result."""
+def threshold_backward(grad: Tensor, x: Tensor, threshold: Any) -> Tensor:
+    """Return `grad` where `x` is above `threshold` in the promoted dtype, which torch does not infer."""
     kind = torch.result_type(grad, x)
     return torch.where(x.to(kind) <= threshold, torch.zeros((), dtype=kind, device=x.device), grad.to(kind))
 
 
 @decomposes(torch.ops.prims.scalar_tensor.default)
-def scalar(value: Any, *, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:
-    """torch's own parts have it, torch-mlir does not."""
+def scalar(value: Any, *, dtype: torch.dtype | None = None, device: Any = None) -> Tensor:
+    """Return a rank-0 tensor; torch's decompositions create it, torch-mlir does not lower it."""
     return torch.full((), value, dtype=dtype, device=device)
 
 
-@decomposes(aten.isclose.default)
-def isclose(
-    x: torch.Tensor, y: torch.Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
-) -> torch.Tensor:
-    """torch-mlir folds it of a tensor and itself, and forgets that infinities are far from all else."""
-    close = x == y
-    if equal_nan and not _is_whole(x):
-        close = close | (torch.isnan(x) & torch.isnan(y))
-    if rtol == 0 and atol == 0:
-        return close
-    other = y.to(torch.get_default_dtype()) if _is_whole(y) else y
-    apart = torch.abs(x - other)
-    return close | (torch.isfinite(apart) & (apart <= atol + torch.abs(rtol * other)))
-
-
-def _is_whole(x: torch.Tensor) -> bool:
-    return not (x.is_floating_point() or x.is_complex())
-
-
-def _as_tensor(limit: Any, like: torch.Tensor) -> torch.Tensor:
-    if isinstance(limit, torch.Tensor):
+def _as_tensor(limit: Any, like: Tensor) -> Tensor:
+    if isinstance(limit, Tensor):
         return limit.to(like.dtype)
     return torch.full((), limit, dtype=like.dtype, device=like.device)
 
 
-def _wide(x: torch.Tensor) -> torch.Tensor:
-    """Halves are computed in float32, as eager does."""
+def _wide(x: Tensor) -> Tensor:
+    """Return float16 and bfloat16 as float32, in which eager computes them."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-decomposes(aten.sigmoid.default)(of_halves(aten.sigmoid.default))
-decomposes(aten.round.decimals)(of_halves(aten.round.decimals))
-decomposes(aten.fmax.default)(without_nan(torch.maximum))
-decomposes(aten.fmin.default)(without_nan(torch.minimum))
+@decomposes(aten.div.Tensor_mode)
+def div_with_rounding(x: Any, y: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """Return the rounded quotient; torch-mlir rounds quotients of floats twice."""
+    if rounding_mode == "floor" and torch.result_type(x, y).is_floating_point:
+        return floor_divide(x, y)
+    return divide_integers(x, y, rounding_mode=rounding_mode)
+
+
+decomposes(aten.sigmoid.default)(in_float32_if_half(aten.sigmoid.default))
+decomposes(aten.round.decimals)(in_float32_if_half(aten.round.decimals))
+decomposes(aten.fmax.default)(ignoring_nan(torch.maximum))
+decomposes(aten.fmin.default)(ignoring_nan(torch.minimum))
 decomposes(aten.clamp_max.default)(lambda x, max: clamp(x, None, max))

@@ -1,4 +1,4 @@
-"""Operators on lists of tensors, as optimizers call them: the operator on one after the other."""
+"""Operators on lists of tensors, which optimizers call: the operator on one tensor after the other."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ from mlirtri.lowering.importers.from_torch.decompositions.rules import decompose
 
 aten = torch.ops.aten
 
-ALIKE = """
+SAME_NAMES = """
     abs acos add asin atan ceil clamp_max clamp_min copy cos cosh div erf erfc exp expm1 floor frac lerp lgamma log
     log10 log1p log2 max mul neg pow reciprocal round rsqrt sigmoid sign sin sinh sqrt sub tan tanh trunc
 """.split()
-"""Names that the operator on one tensor has too, with the same arguments."""
+"""Operators whose name and arguments are those of the operator on one tensor."""
 
 
-def each_of(operator: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """The operator on each element of the lists among its arguments."""
+def over_lists(operator: Callable[..., Any]) -> Callable[..., list[Any]]:
+    """Return the rule that calls `operator` on the elements of the list arguments in turn."""
 
     def apply(*arguments: Any, **options: Any) -> list[Any]:
-        count = next(len(each) for each in arguments if isinstance(each, (list, tuple)))
+        count = next(len(argument) for argument in arguments if isinstance(argument, (list, tuple)))
         return [
-            operator(*(each[at] if isinstance(each, (list, tuple)) else each for each in arguments), **options)
-            for at in range(count)
+            operator(
+                *(argument[position] if isinstance(argument, (list, tuple)) else argument for argument in arguments),
+                **options,
+            )
+            for position in range(count)
         ]
 
     return apply
@@ -36,7 +39,7 @@ def _with_value(operator: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, left, right, value=1: operator(x, left, right, value=value)
 
 
-def _limited(by_number: Callable[..., Any], by_tensor: Callable[..., Any]) -> Callable[..., Any]:
+def _limit(by_number: Callable[..., Any], by_tensor: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, limit: (by_tensor if isinstance(limit, torch.Tensor) else by_number)(x, limit)
 
 
@@ -45,26 +48,26 @@ def _norm(x: torch.Tensor, ord: Any = 2, dtype: torch.dtype | None = None) -> to
 
 
 _OPERATORS: dict[str, Callable[..., Any]] = {
-    **{name: getattr(aten, name) for name in ALIKE},
+    **{name: getattr(aten, name) for name in SAME_NAMES},
     "addcdiv": _with_value(torch.addcdiv),
     "addcmul": _with_value(torch.addcmul),
-    "maximum": _limited(aten.clamp_min, torch.maximum),
-    "minimum": _limited(aten.clamp_max, torch.minimum),
+    "maximum": _limit(aten.clamp_min, torch.maximum),
+    "minimum": _limit(aten.clamp_max, torch.minimum),
     "norm": _norm,
     "zero": torch.zeros_like,
 }
 
 
 @decomposes(torch.ops.prims.fma.default)
-def multiplied_and_added(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
-    """What torch makes of products with a factor in optimizers, for the GPU's rounding; eager on CPUs rounds twice."""
+def multiply_add(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+    """Return ``x * y + z`` rounded twice, as eager on CPUs; torch's optimizers fuse it for GPUs."""
     return x * y + z
 
 
 for _name, _operator in _OPERATORS.items():
     _packet = getattr(aten, f"_foreach_{_name}")
     for _overload in _packet.overloads():
-        # A tensor of one number for each of the list is taken apart by nobody here.
+        # No rule splits a tensor with one element per tensor of the list.
         _has_numbers_as_tensor = _name.startswith("addc") and _overload == "Tensor"
         if not _overload.endswith("out") and not _has_numbers_as_tensor:
-            decomposes(getattr(_packet, _overload))(each_of(_operator))
+            decomposes(getattr(_packet, _overload))(over_lists(_operator))

@@ -1,8 +1,8 @@
-"""Discrete Fourier transforms of known lengths, as products with matrices of roots of unity.
+"""Discrete Fourier transforms of static lengths, as products with matrices of roots of unity.
 
-A long length is parted into two factors again and again (J. Cooley and J. Tukey, An algorithm for the machine
-calculation of complex Fourier series, 1965). Prime factors beyond `LONGEST` are left to be refused;
-lengths that are known at run time only are not parted.
+A long length is split into two factors recursively (J. Cooley and J. Tukey, An algorithm for the machine calculation of
+complex Fourier series, 1965). Larger prime factors than `LARGEST_PRIME` are
+left to be refused; dynamic lengths are not split.
 """
 
 from __future__ import annotations
@@ -18,67 +18,67 @@ from mlirtri.lowering.importers.from_torch.decompositions.rules import decompose
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
-LONGEST = 2048
-"""Of the transforms by one matrix."""
-SHORT = 64
-"""Up to here one matrix is not parted."""
+LARGEST_PRIME = 2048
+"""The largest prime length, which one matrix transforms."""
+LARGEST_MATRIX = 64
+"""The largest composite length that is not split."""
 _BY_ROOT, _BY_LENGTH = 1, 2
-"""torch's numbers of how results are scaled; 0 is not at all."""
+"""torch's codes of the normalisation; 0 is none."""
 
 
 @decomposes(aten._fft_c2c.default)
-def complex_to_complex(x: Tensor, dim: Sequence[int], normalization: int, forward: bool) -> Any:
-    """Along the axes `dim`."""
+def fft_c2c(x: Tensor, dim: Sequence[int], normalization: int, forward: bool) -> Any:
+    """Return the complex transform along the axes `dim`."""
     lengths = [x.shape[axis] for axis in dim]
-    if not all(map(_is_taken, lengths)):
+    if not all(map(_is_supported, lengths)):
         return NotImplemented
     real, imaginary = x.real, x.imag
     for axis in dim:
-        real, imaginary = _along(axis, real, imaginary, -1 if forward else 1)
-    return _scaled(torch.complex, lengths, normalization, real, imaginary)
+        real, imaginary = _transform_axis(axis, real, imaginary, -1 if forward else 1)
+    return _normalise(torch.complex, lengths, normalization, real, imaginary)
 
 
 @decomposes(aten._fft_r2c.default)
-def real_to_complex(x: Tensor, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
-    """Along the axes `dim`; of the last the first half alone if `onesided`, for the other is its mirror image."""
+def fft_r2c(x: Tensor, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
+    """Return the transform of real elements along the axes `dim`; of the last axis one half if `onesided`."""
     lengths = [x.shape[axis] for axis in dim]
-    if not all(map(_is_taken, lengths)):
+    if not all(map(_is_supported, lengths)):
         return NotImplemented
     last = dim[-1]
     count = lengths[-1] // 2 + 1 if onesided else lengths[-1]
     if _is_short(lengths[-1]):
-        cosine, sine = _roots(lengths[-1], lengths[-1], count, -1, x)
+        cosine, sine = _roots_of_unity(lengths[-1], lengths[-1], count, -1, x)
         rows = x.movedim(last, -1)
         real, imaginary = ((rows @ part).movedim(-1, last) for part in (cosine, sine))
     else:
-        real, imaginary = (part.narrow(last, 0, count) for part in _along(last, x, torch.zeros_like(x), -1))
+        real, imaginary = (part.narrow(last, 0, count) for part in _transform_axis(last, x, torch.zeros_like(x), -1))
     for axis in dim[:-1]:
-        real, imaginary = _along(axis, real, imaginary, -1)
-    return _scaled(torch.complex, lengths, normalization, real, imaginary)
+        real, imaginary = _transform_axis(axis, real, imaginary, -1)
+    return _normalise(torch.complex, lengths, normalization, real, imaginary)
 
 
 @decomposes(aten._fft_c2r.default)
-def complex_to_real(x: Tensor, dim: Sequence[int], normalization: int, last_dim_size: int) -> Any:
-    """The inverse along the axes `dim` of what has a mirror image along the last, which is `last_dim_size` long."""
+def fft_c2r(x: Tensor, dim: Sequence[int], normalization: int, last_dim_size: int) -> Any:
+    """Return the real inverse along the axes `dim` of half a Hermitian tensor, to `last_dim_size`."""
     lengths = [*[x.shape[axis] for axis in dim[:-1]], last_dim_size]
-    if not all(map(_is_taken, lengths)):
+    if not all(map(_is_supported, lengths)):
         return NotImplemented
     real, imaginary = x.real, x.imag
     for axis in dim[:-1]:
-        real, imaginary = _along(axis, real, imaginary, 1)
+        real, imaginary = _transform_axis(axis, real, imaginary, 1)
     last = dim[-1]
     real, imaginary = (part.movedim(last, -1)[..., : last_dim_size // 2 + 1] for part in (real, imaginary))
-    found = _from_half(real, imaginary, last_dim_size).movedim(-1, last)
-    return _scaled(lambda part: part, lengths, normalization, found)
+    result = _real_from_half(real, imaginary, last_dim_size).movedim(-1, last)
+    return _normalise(lambda part: part, lengths, normalization, result)
 
 
-def _from_half(real: Tensor, imaginary: Tensor, length: int) -> Tensor:
-    """Real elements; the imaginary parts of those that are their own mirror image do not count."""
+def _real_from_half(real: Tensor, imaginary: Tensor, length: int) -> Tensor:
+    """Return the real inverse transform of the first half; imaginary parts of self-conjugate elements are ignored."""
     mirrored = (length + 1) // 2
     if _is_short(length):
-        cosine, sine = _roots(length, length // 2 + 1, length, 1, real)
-        at = torch.arange(length // 2 + 1, device=real.device).unsqueeze(1)
-        twice = torch.where((at > 0) & (at < mirrored), 2.0, 1.0).to(real.dtype)
+        cosine, sine = _roots_of_unity(length, length // 2 + 1, length, 1, real)
+        position = torch.arange(length // 2 + 1, device=real.device).unsqueeze(1)
+        twice = torch.where((position > 0) & (position < mirrored), 2.0, 1.0).to(real.dtype)
         inner = imaginary[..., 1:mirrored]
         return real @ (cosine * twice) - inner @ (sine[1:mirrored] * 2)
     ends = torch.zeros_like(imaginary[..., :1])
@@ -86,47 +86,47 @@ def _from_half(real: Tensor, imaginary: Tensor, length: int) -> Tensor:
     own = ends if length % 2 == 0 else ends[..., :0]
     imaginary = torch.cat([ends, inner, own, -inner.flip(-1)], -1)
     real = torch.cat([real, real[..., 1:mirrored].flip(-1)], -1)
-    return _transformed(real, imaginary, 1)[0]
+    return _transform(real, imaginary, 1)[0]
 
 
-def _along(axis: int, real: Tensor, imaginary: Tensor, sign: int) -> tuple[Tensor, Tensor]:
-    found = _transformed(real.movedim(axis, -1), imaginary.movedim(axis, -1), sign)
-    return found[0].movedim(-1, axis), found[1].movedim(-1, axis)
+def _transform_axis(axis: int, real: Tensor, imaginary: Tensor, sign: int) -> tuple[Tensor, Tensor]:
+    result = _transform(real.movedim(axis, -1), imaginary.movedim(axis, -1), sign)
+    return result[0].movedim(-1, axis), result[1].movedim(-1, axis)
 
 
-def _transformed(real: Tensor, imaginary: Tensor, sign: int) -> tuple[Tensor, Tensor]:
-    """Along the last axis."""
+def _transform(real: Tensor, imaginary: Tensor, sign: int) -> tuple[Tensor, Tensor]:
+    """Return both parts of the transform along the last axis."""
     length = real.shape[-1]
     if _is_short(length):
-        cosine, sine = _roots(length, length, length, sign, real)
+        cosine, sine = _roots_of_unity(length, length, length, sign, real)
         return real @ cosine - imaginary @ sine, real @ sine + imaginary @ cosine
     inner = _factor(length)
     outer = length // inner
-    # Element j1 * inner + j2 of what goes in; k1 + outer * k2 of what comes out.
+    # Input element j1 * inner + j2 and result element k1 + outer * k2.
     parts = (part.unflatten(-1, (outer, inner)).mT for part in (real, imaginary))
-    real, imaginary = (part.mT for part in _transformed(*parts, sign))
-    cosine, sine = _roots(length, outer, inner, sign, real)
+    real, imaginary = (part.mT for part in _transform(*parts, sign))
+    cosine, sine = _roots_of_unity(length, outer, inner, sign, real)
     real, imaginary = real * cosine - imaginary * sine, real * sine + imaginary * cosine
-    real, imaginary = _transformed(real, imaginary, sign)
+    real, imaginary = _transform(real, imaginary, sign)
     return real.mT.flatten(-2), imaginary.mT.flatten(-2)
 
 
-def _roots(length: Any, rows: Any, columns: Any, sign: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of row * column * 2 pi / length."""
+def _roots_of_unity(length: Any, rows: Any, columns: Any, sign: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cosine and sine of ``row * column * 2 pi / length``, of shape (rows, columns)."""
     row, column = (torch.arange(count, device=like.device) for count in (rows, columns))
-    # Whole turns are left out before anything is rounded.
+    # Reduce the angle modulo 2 pi in integers, where nothing is rounded.
     angles = (row.unsqueeze(1) * column % length).to(torch.float64) * (sign * 2 * math.pi / length)
     return torch.cos(angles).to(like.dtype), torch.sin(angles).to(like.dtype)
 
 
-def _scaled(of_parts: Callable[..., Tensor], lengths: Sequence[Any], normalization: int, *parts: Tensor) -> Tensor:
+def _normalise(of_parts: Callable[..., Tensor], lengths: Sequence[Any], normalization: int, *parts: Tensor) -> Tensor:
     size = math.prod(lengths)
     factor = {_BY_ROOT: size**-0.5, _BY_LENGTH: 1 / size}.get(normalization)
     return of_parts(*(part if factor is None else part * factor for part in parts))
 
 
 @decomposes(aten.istft.default)
-def inverse_short_time(
+def istft(
     z: Tensor,
     n_fft: int,
     hop_length: int | None = None,
@@ -138,7 +138,7 @@ def inverse_short_time(
     length: int | None = None,
     return_complex: bool = False,
 ) -> Any:
-    """`torch.istft`: frames are added where they overlap, over the sum of the squares of their windows."""
+    """Return `torch.istft`: overlapping frames are added and divided by the sum of their squared windows."""
     hop, size = hop_length or n_fft // 4, win_length or n_fft
     window = torch.ones(size, dtype=z.dtype.to_real(), device=z.device) if window is None else window
     before = (n_fft - size) // 2
@@ -147,49 +147,51 @@ def inverse_short_time(
     frames = (
         torch.fft.ifft(frames, norm=norm) if return_complex else torch.fft.irfft(frames[..., :half], n_fft, norm=norm)
     )
-    total = n_fft + hop * (frames.shape[-2] - 1)
+    padded_length = n_fft + hop * (frames.shape[-2] - 1)
     start = n_fft // 2 if center else 0
-    end = total - start if length is None else start + length
+    end = padded_length - start if length is None else start + length
     squares = (window * window).expand(frames.shape[-2:])
-    signal, envelope = (_overlapped(each, hop, total)[..., start:end] for each in (frames * window, squares))
+    signal, envelope = (
+        _overlap_add(operand, hop, padded_length)[..., start:end] for operand in (frames * window, squares)
+    )
     aten._assert_scalar((envelope.abs() > 1e-11).all().item(), "torch.istft: the windows leave a gap")
-    return _padded(signal / envelope, 0, max(end - total, 0))
+    return _padded(signal / envelope, 0, max(end - padded_length, 0))
 
 
-def _overlapped(frames: Tensor, hop: int, total: int) -> Tensor:
-    """The sum of frames, each of which begins `hop` behind the one before."""
+def _overlap_add(frames: Tensor, hop: int, length: int) -> Tensor:
+    """Return the sum of frames that each begin `hop` elements after the one before."""
     size = frames.shape[-1]
-    pieces = (size + hop - 1) // hop
-    parts = _padded(frames, 0, pieces * hop - size).unflatten(-1, (pieces, hop))
-    found = _padded(parts[..., 0, :].flatten(-2), 0, (pieces - 1) * hop)
-    for at in range(1, pieces):
-        found = found + _padded(parts[..., at, :].flatten(-2), at * hop, (pieces - 1 - at) * hop)
-    return found[..., :total]
+    chunks = (size + hop - 1) // hop
+    parts = _padded(frames, 0, chunks * hop - size).unflatten(-1, (chunks, hop))
+    result = _padded(parts[..., 0, :].flatten(-2), 0, (chunks - 1) * hop)
+    for i in range(1, chunks):
+        result = result + _padded(parts[..., i, :].flatten(-2), i * hop, (chunks - 1 - i) * hop)
+    return result[..., :length]
 
 
 def _padded(x: Tensor, before: int, after: int) -> Tensor:
     return torch.nn.functional.pad(x, (before, after))
 
 
-def _is_taken(length: Any) -> bool:
+def _is_supported(length: Any) -> bool:
     if type(length) is not int:
         return True
     factor = _factor(length)
-    return 0 < length <= LONGEST or (factor > 1 and _is_taken(factor) and _is_taken(length // factor))
+    return 0 < length <= LARGEST_PRIME or (factor > 1 and _is_supported(factor) and _is_supported(length // factor))
 
 
 def _is_short(length: Any) -> bool:
-    return type(length) is not int or length <= SHORT or _factor(length) == 1
+    return type(length) is not int or length <= LARGEST_MATRIX or _factor(length) == 1
 
 
 def _factor(length: int) -> int:
-    """The factor of `length` that is nearest to its root, and not beyond; 1 of a prime."""
+    """Return the largest factor of `length` that is not above its square root: 1 for a prime."""
     return next((factor for factor in range(math.isqrt(length), 1, -1) if length % factor == 0), 1)
 
 
-def _in_parts(operator: Any) -> Callable[..., Any]:
-    """torch's own way to the three transforms, with padding, default axes and scales."""
-    # `operator.decompose` would come back to this table.
+def _composite(operator: Any) -> Callable[..., Any]:
+    """Return torch's composite implementation, which reduces an operator to the three transforms."""
+    # `operator.decompose` would call the rule of this table again.
     composite = torch._C.DispatchKey.CompositeImplicitAutograd
     return lambda *arguments, **options: operator._op_dk(composite, *arguments, **options)
 
@@ -198,7 +200,7 @@ _NAMES = (
     *("fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fft2", "ifft2", "rfft2", "irfft2", "hfft2", "ihfft2"),
     *("fftn", "ifftn", "rfftn", "irfftn", "hfftn", "ihfftn", "fftshift", "ifftshift"),
 )
-decomposes(aten.stft.default)(_in_parts(aten.stft.default))
-decomposes(aten.stft.center)(_in_parts(aten.stft.center))
+decomposes(aten.stft.default)(_composite(aten.stft.default))
+decomposes(aten.stft.center)(_composite(aten.stft.center))
 for _operator in (getattr(aten, f"fft_{name}").default for name in _NAMES):
-    decomposes(_operator)(_in_parts(_operator))
+    decomposes(_operator)(_composite(_operator))

@@ -1,8 +1,8 @@
-"""Layer and group norms of float32 and of halves as eager computes them: in float32, but for the sums.
+"""Layer, group and RMS norms of float32, float16 and bfloat16, computed in float32 with sums in float64, as in eager.
 
-torch-mlir takes them apart into a variance whose terms are float64, which costs two conversions for each element. Those
-of halves it computes in halves, sums as well; eager's are rounded once, at their end.
-Takes and gives what the ATen operators do: the result, and mean and reciprocal deviation of each row.
+torch-mlir decomposes them into a variance with float64 terms, which costs two conversions per element, and computes
+float16 and bfloat16 throughout in these. Layer and group norm return the result, and the mean and reciprocal deviation
+of each row.
 """
 
 from __future__ import annotations
@@ -17,59 +17,70 @@ from mlirtri.lowering.importers.from_torch.decompositions.rules import decompose
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
+
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
 @decomposes(aten.native_layer_norm.default)
 def layer_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
-    """Rows are the last axes, of `shape`."""
-    if not _is_plain(x, weight, bias):
+    """Normalise over the last axes, which have `shape`."""
+    if not _is_supported(x, weight, bias):
         return NotImplemented
-    centred, mean, scale = _standardised(x.float(), list(range(-len(shape), 0)), eps)
-    of_row = _kind_of_rows(x, weight, bias)
-    return _scaled(centred * scale, weight, bias).to(x.dtype), mean.to(of_row), scale.to(of_row)
+    centred, mean, scale = _centre_and_scale(x.float(), list(range(-len(shape), 0)), eps)
+    of_row = _statistics_dtype(x, weight, bias)
+    return _affine(centred * scale, weight, bias).to(x.dtype), mean.to(of_row), scale.to(of_row)
 
 
 @decomposes(aten.native_group_norm.default)
 def group_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, batch: int, channels: int, size: int, groups: int, eps: float
 ) -> Any:
-    """Rows are `groups` groups of channels, each of which has `size` elements."""
+    """Normalise each of `groups` groups of channels, which have `size` elements per channel."""
     if type(batch) is int and batch == 0:
-        rows = torch.empty(0, groups, dtype=_kind_of_rows(x, weight, bias), device=x.device)
+        rows = torch.empty(0, groups, dtype=_statistics_dtype(x, weight, bias), device=x.device)
         return x.clone(), rows, rows.clone()
-    if not _is_plain(x, weight, bias):
+    if not _is_supported(x, weight, bias):
         return NotImplemented
     inside = [channels // groups, *x.shape[2:]]
-    # Not with the spatial axes as one: what a view merges, and another takes apart again, would part the kernel.
-    centred, mean, scale = _standardised(
+    # Keep the spatial axes apart: a view that collapses them, and another that expands them, would split the kernel.
+    centred, mean, scale = _centre_and_scale(
         x.float().reshape(batch, groups, *inside), list(range(2, 2 + len(inside))), eps
     )
     of_channel = [1, groups, channels // groups] + [1] * (x.dim() - 2)
-    factors = (None if each is None else each.view(of_channel) for each in (weight, bias))
-    found = _scaled(centred * scale, *factors).to(x.dtype).view(x.shape)
-    of_row = _kind_of_rows(x, weight, bias)
-    return found, mean.view(batch, groups).to(of_row), scale.view(batch, groups).to(of_row)
+    factors = (None if operand is None else operand.view(of_channel) for operand in (weight, bias))
+    result = _affine(centred * scale, *factors).to(x.dtype).view(x.shape)
+    of_row = _statistics_dtype(x, weight, bias)
+    return result, mean.view(batch, groups).to(of_row), scale.view(batch, groups).to(of_row)
 
 
-def _is_plain(x: Tensor, *parameters: Tensor | None) -> bool:
-    kinds = {each.dtype for each in (x, *parameters) if each is not None}
+def _is_supported(x: Tensor, *parameters: Tensor | None) -> bool:
+    kinds = {operand.dtype for operand in (x, *parameters) if operand is not None}
     return kinds <= {torch.float32, x.dtype} and x.dtype in FLOATS and x.numel() != 0
 
 
-def _kind_of_rows(x: Tensor, *parameters: Tensor | None) -> torch.dtype:
-    """float32 where the factors are: of halves eager gives mean and deviation in halves otherwise."""
-    return next((each.dtype for each in parameters if each is not None), x.dtype)
+def _statistics_dtype(x: Tensor, *parameters: Tensor | None) -> torch.dtype:
+    """Return the dtype of mean and deviation: that of the parameters, or of `x` without any."""
+    return next((parameter.dtype for parameter in parameters if parameter is not None), x.dtype)
 
 
-def _standardised(x: Tensor, axes: list[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """x minus its mean, the mean, and what scales that to a deviation of 1."""
+def _centre_and_scale(x: Tensor, axes: list[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return `x` minus its mean, the mean, and the reciprocal deviation."""
     mean = torch.mean(x.double(), axes, True).float()
     centred = x - mean
     variance = torch.mean((centred * centred).double(), axes, True).float()
     return centred, mean, torch.rsqrt(variance + eps)
 
 
-def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     x = x if weight is None else x * weight.float()
     return x if bias is None else x + bias.float()
+
+
+@decomposes(aten.rms_norm.default)
+def rms_norm(x: Tensor, shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    """Return the RMS norm; without a rule of ours torch would decompose it by itself."""
+    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    axes = list(range(-len(shape), 0))
+    eps = torch.finfo(wide.dtype).eps if eps is None else eps
+    result = wide * torch.rsqrt(torch.mean(wide * wide, axes, True) + eps)
+    return (result if weight is None else result * weight).to(x.dtype)

@@ -1,4 +1,4 @@
-"""Products of matrices and convolutions that torch-mlir has no lowering of, by those that it has."""
+"""Matrix products and convolutions that torch-mlir does not lower, by those that it lowers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ import torch
 from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
 aten = torch.ops.aten
+Tensor = torch.Tensor
+
+
 NARROW = (torch.int8, torch.uint8, torch.int16)
 
 
-def narrow(operator: Any) -> Callable[..., torch.Tensor]:
-    """The product of narrow integers, which wraps as theirs does."""
+def product_of_narrow_integers(operator: Any) -> Callable[..., Tensor]:
+    """Return the rule that multiplies integers below 32 bits in int32 and wraps the result."""
 
-    def multiply(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def multiply(x: Tensor, y: Tensor) -> Tensor:
         if x.dtype not in NARROW:
             return NotImplemented
         return operator(x.int(), y.int()).to(x.dtype)
@@ -25,17 +28,17 @@ def narrow(operator: Any) -> Callable[..., torch.Tensor]:
 
 
 @decomposes(aten._scaled_mm.default)
-def scaled(
-    x: torch.Tensor,
-    y: torch.Tensor,
-    x_scale: torch.Tensor,
-    y_scale: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    result_scale: torch.Tensor | None = None,
+def scaled_mm(
+    x: Tensor,
+    y: Tensor,
+    x_scale: Tensor,
+    y_scale: Tensor,
+    bias: Tensor | None = None,
+    result_scale: Tensor | None = None,
     out_dtype: torch.dtype | None = None,
     use_fast_accum: bool = False,
-) -> torch.Tensor:
-    """Of floats of 8 bits, with a scale for each operand, or for each row of the first and column of the second."""
+) -> Tensor:
+    """Return the product of 8-bit floats with a scale per operand, or per row of the first and column of the second."""
     if x_scale.dtype != torch.float32 or result_scale is not None:
         return NotImplemented
     product = torch.mm(x.float(), y.float()) * x_scale * y_scale
@@ -44,35 +47,57 @@ def scaled(
 
 
 @decomposes(aten.conv_tbc.default)
-def convolved_in_time(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, pad: int = 0) -> torch.Tensor:
-    """Of tensors whose axes are time, batch and channels."""
-    found = torch.conv1d(x.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
-    return found.permute(2, 0, 1)
+def conv_tbc(x: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """Return the convolution of a tensor with axes time, batch, channels."""
+    result = torch.conv1d(x.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
+    return result.permute(2, 0, 1)
 
 
 @decomposes(aten._trilinear.default)
 def trilinear(
-    x: torch.Tensor,
-    y: torch.Tensor,
-    z: torch.Tensor,
+    x: Tensor,
+    y: Tensor,
+    z: Tensor,
     expand1: Sequence[int],
     expand2: Sequence[int],
     expand3: Sequence[int],
     sumdim: Sequence[int],
     unroll_dim: int = 1,
-) -> torch.Tensor:
-    """The product of three tensors, each with new axes of size 1, summed along axes."""
+) -> Tensor:
+    """Return the product of three tensors with added axes of size 1, summed over the axes `sumdim`."""
     lined_up = []
-    for each, axes in ((x, expand1), (y, expand2), (z, expand3)):
+    for operand, axes in ((x, expand1), (y, expand2), (z, expand3)):
         for axis in sorted(axes):
-            each = each.unsqueeze(axis)
-        lined_up.append(each)
+            operand = operand.unsqueeze(axis)
+        lined_up.append(operand)
     product = lined_up[0] * lined_up[1] * lined_up[2]
     for axis in {*expand1} & {*expand2} & {*expand3}:
-        # To eager an axis that none of the three has is one of size 0.
+        # An axis that all three tensors expand has size 0 in eager.
         product = product.narrow(axis, 0, 0)
     return product.sum(list(sumdim)) if sumdim else product
 
 
-decomposes(aten.mm.default)(narrow(aten.mm.default))
-decomposes(aten.bmm.default)(narrow(aten.bmm.default))
+@decomposes(aten.addmv.default)
+def addmv(x: Tensor, matrix: Tensor, vector: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """Return ``beta * x + alpha * (matrix @ vector)``."""
+    return _add_product(x, torch.mv(matrix, vector), beta, alpha)
+
+
+@decomposes(aten.addbmm.default)
+def addbmm(x: Tensor, left: Tensor, right: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """Return ``beta * x + alpha * bmm(left, right).sum(0)``."""
+    if x.dtype in (torch.float16, torch.bfloat16):
+        x, left, right, kind = x.float(), left.float(), right.float(), x.dtype
+        return _add_product(x, torch.bmm(left, right).sum(0), beta, alpha).to(kind)
+    return _add_product(x, torch.bmm(left, right).sum(0), beta, alpha)
+
+
+def _add_product(x: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
+    if not (x.is_floating_point() or x.is_complex()):
+        beta, alpha = int(beta), int(alpha)
+    product = (alpha * product).to(x.dtype)
+    return product + beta * x if beta else product.expand(torch.broadcast_shapes(product.shape, x.shape)).clone()
+
+
+decomposes(aten.mm.default)(product_of_narrow_integers(aten.mm.default))
+decomposes(aten.bmm.default)(product_of_narrow_integers(aten.bmm.default))

@@ -1,9 +1,7 @@
-"""The operators of torch's quantisation whose scales and zero points are tensors, written as eager computes them.
+"""Operators of torch's quantisation with scales and zero points as tensors, computed as in eager.
 
-Takes and gives plain tensors of integers and floats. Those with one number for the whole tensor are no business of this
-file: torch-mlir multiplies their integers.
-
-Each function computes in the dtypes that eager computes in, so that the same values are rounded at the same places.
+Takes and gives plain tensors of integers and floats. torch-mlir itself lowers those with one Python number for the
+whole tensor. Each function computes in eager's dtypes, so that the same values are rounded in the same steps.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ Tensor = torch.Tensor
 def quantise_by_scalars(
     x: Tensor, scale: Tensor, zero_point: Tensor, low: Any, high: Any, dtype: torch.dtype
 ) -> Tensor:
-    """With one scale and zero point, which are tensors; the limits may be, too."""
+    """Quantise with one scale and zero point, rank-0 tensors; the limits may be tensors as well."""
     # Eager reads the scale as a Python float, divides by it there, and multiplies in float32.
     inverse = (1.0 / scale.double()).float().reshape(())
     placed = torch.round(x.float() * inverse) + zero_point.float().reshape(())
@@ -29,7 +27,7 @@ def quantise_by_scalars(
 def dequantise_by_scalars(
     x: Tensor, scale: Tensor, zero_point: Tensor, low: Any, high: Any, dtype: torch.dtype, *, out_dtype: Any = None
 ) -> Tensor:
-    """With one scale and zero point, which are tensors."""
+    """Dequantise with one scale and zero point, rank-0 tensors."""
     kind = out_dtype or torch.float32
     return (x.to(kind) - zero_point.to(kind).reshape(())) * scale.to(kind).reshape(())
 
@@ -37,7 +35,7 @@ def dequantise_by_scalars(
 def quantise_by_channel(
     x: Tensor, scales: Tensor, zero_points: Tensor, axis: int, low: int, high: int, dtype: torch.dtype
 ) -> Tensor:
-    """With a scale and a zero point for each place along an axis."""
+    """Quantise with a scale and a zero point per index along `axis`."""
     shape = _along(axis, x.dim())
     placed = torch.round(x.float() * (1.0 / scales).view(shape)) + zero_points.view(shape)
     return torch.clamp(placed, low, high).to(dtype)
@@ -54,7 +52,7 @@ def dequantise_by_channel(
     *,
     out_dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """With a scale and perhaps a zero point for each place along an axis."""
+    """Dequantise with a scale, and optionally a zero point, per index along `axis`."""
     shape = _along(axis, x.dim())
     centred = x if zero_points is None else x - zero_points.view(shape)
     return (centred * scales.view(shape)).to(out_dtype or torch.float32)
@@ -63,7 +61,7 @@ def dequantise_by_channel(
 def quantise_by_token(
     x: Tensor, scales: Tensor, zero_points: Tensor, low: int, high: int, dtype: torch.dtype
 ) -> Tensor:
-    """With a scale and a zero point for each row."""
+    """Quantise with a scale and a zero point per row."""
     return torch.clamp(torch.round(x * (1.0 / scales) + zero_points), low, high).to(dtype)
 
 
@@ -76,14 +74,14 @@ def dequantise_by_token(
     dtype: torch.dtype,
     output_dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """With a scale and a zero point for each row."""
+    """Dequantise with a scale and a zero point per row."""
     return ((x - zero_points) * scales).to(output_dtype)
 
 
 def quantise_by_group(
     x: Tensor, scales: Tensor, zero_points: Tensor, low: int, high: int, dtype: torch.dtype, group_size: int = 128
 ) -> Tensor:
-    """With a scale and a zero point for each `group_size` elements of a row."""
+    """Quantise with a scale and a zero point per `group_size` elements of a row."""
     rows = x.reshape(-1, _group(x, scales, group_size))
     return quantise_by_token(rows, scales.reshape(-1, 1), zero_points.reshape(-1, 1), low, high, dtype).reshape(x.shape)
 
@@ -98,14 +96,14 @@ def dequantise_by_group(
     group_size: int = 128,
     output_dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """With a scale and perhaps a zero point for each `group_size` elements of a row."""
+    """Dequantise with a scale, and optionally a zero point, per `group_size` elements of a row."""
     rows = x.reshape(-1, _group(x, scales, group_size))
     centred = rows if zero_points is None else rows - zero_points.reshape(-1, 1)
     return (centred * scales.reshape(-1, 1)).reshape(x.shape).to(output_dtype)
 
 
 def scale_of_all(x: Tensor, low: int, high: int, eps: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The scale that spreads all values over the integers from `low` to `high`, and where zero comes to lie."""
+    """Return the scale that maps the range of all elements to the integers `low` to `high`, and its zero point."""
     least, most = torch.clamp(torch.amin(x), max=0), torch.clamp(torch.amax(x), min=0)
     scale = _at_least((most - least) / float(high - low), eps)
     zero_point = torch.clamp(low - torch.round(least / scale).to(torch.int32), low, high)
@@ -113,7 +111,7 @@ def scale_of_all(x: Tensor, low: int, high: int, eps: float, dtype: torch.dtype)
 
 
 def symmetric_scale_of_all(x: Tensor, low: int, high: int, eps: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The scale that takes zero to the middle of the integers."""
+    """Return the scale that maps 0 to the middle of the integers, and that zero point."""
     most = torch.clamp(torch.maximum(-torch.amin(x), torch.amax(x)), min=0)
     scale = _at_least(most / (float(high - low) / 2), eps)
     middle = 128 if dtype == torch.uint8 else 0
@@ -121,7 +119,7 @@ def symmetric_scale_of_all(x: Tensor, low: int, high: int, eps: float, dtype: to
 
 
 def scale_of_rows(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """For each row the scale and zero point that spread it over all of int8."""
+    """Return for each row the scale and zero point that map its range to int8."""
     low, high = -128, 127
     least = torch.clamp(torch.amin(x, -1, True), max=0)
     most = torch.clamp(torch.amax(x, -1, True), min=0)
@@ -132,7 +130,7 @@ def scale_of_rows(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 def symmetric_scale_of_rows(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """For each row the scale that takes zero to zero."""
+    """Return for each row the scale that maps 0 to 0."""
     most = torch.amax(torch.abs(x), -1, True)
     most = most.float() if most.dtype == torch.float16 else most
     scale = torch.clamp(most, min=1e-5) / 127
@@ -146,7 +144,7 @@ def _limited(x: Tensor, low: Any, high: Any) -> Tensor:
 
 
 def _at_least(scale: Tensor, eps: float) -> Tensor:
-    """Eager compares with a tensor of float32."""
+    """Return the scale, at least `eps`, which eager compares as a float32 tensor."""
     return torch.maximum(scale.float(), torch.full((), eps, dtype=torch.float32, device=scale.device))
 
 
@@ -157,7 +155,7 @@ def _along(axis: int, rank: int) -> list[int]:
 
 
 def _group(x: Tensor, scales: Tensor, group_size: int) -> int:
-    """A row shorter than a group is one, where there is one scale for it."""
+    """Return the group size: the row's length where a row is shorter than a group and has one scale."""
     return x.shape[-1] if group_size > x.shape[-1] and scales.shape[-1] == 1 else group_size
 
 
@@ -180,11 +178,11 @@ _WRITTEN: dict[str, Callable[..., Any]] = {
 
 
 def quantised() -> dict[Any, Callable[..., Any]]:
-    """By operator, of those that are known by now: torch registers them where a program imports them."""
-    found = {}
+    """Return the rules by operator, of those that torch has registered by now: it does so on a program's import."""
+    result = {}
     for name, function in _WRITTEN.items():
         packet, _, overload = name.partition(".")
         operator = getattr(torch.ops.quantized_decomposed, packet, None)
         if operator is not None:
-            found[getattr(operator, overload)] = function
-    return found
+            result[getattr(operator, overload)] = function
+    return result

@@ -1,4 +1,7 @@
-"""The reductions of halves, which eager adds up in float32 and rounds once; torch-mlir rounds at every step."""
+"""Reductions and distances, which are norms of differences.
+
+Eager accumulates float16 and bfloat16 in float32 and rounds once; torch-mlir rounds at every step.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +10,33 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decompositions import complex_basic as torch_complex
+from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import sum_of_complex
 from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
 aten = torch.ops.aten
+Tensor = torch.Tensor
+
+
 HALVES = (torch.float16, torch.bfloat16)
 
 
 def in_float32(operator: Any) -> Callable[..., Any]:
-    """The operator on float32, and its results rounded."""
+    """Return the rule that computes float16 and bfloat16 in float32 and rounds the results once."""
 
-    def compute(x: torch.Tensor, *arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Any:
+    def compute(x: Tensor, *arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Any:
         kind = dtype or x.dtype
         if kind not in HALVES:
             return NotImplemented
-        found = operator(x.to(kind).float(), *arguments, **options)
-        return found.to(kind) if isinstance(found, torch.Tensor) else tuple(each.to(kind) for each in found)
+        result = operator(x.to(kind).float(), *arguments, **options)
+        return result.to(kind) if isinstance(result, Tensor) else tuple(operand.to(kind) for operand in result)
 
     return compute
 
 
-def so_far(operator: Any) -> Callable[..., torch.Tensor]:
-    """`cumsum` or `cumprod`, of which torch-mlir takes no other dtype."""
+def cumulative(operator: Any) -> Callable[..., Tensor]:
+    """Return the rule of `cumsum` or `cumprod`, which converts to another dtype first."""
 
-    def compute(x: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
+    def compute(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
         if dtype is not None and dtype not in HALVES:
             return operator(x.to(dtype), dim).to(dtype)
         return in_float32(operator)(x, dim, dtype=dtype)
@@ -39,15 +45,15 @@ def so_far(operator: Any) -> Callable[..., torch.Tensor]:
 
 
 @decomposes(aten.sum.dim_IntList)
-def total(x: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
-    """Of complex numbers or of halves."""
-    operator = torch_complex.total if x.dtype.is_complex else in_float32(aten.sum.dim_IntList)
+def sum_over_axes(x: Tensor, *arguments: Any, **options: Any) -> Tensor:
+    """Return the sum of complex, float16 or bfloat16 elements."""
+    operator = sum_of_complex if x.dtype.is_complex else in_float32(aten.sum.dim_IntList)
     return operator(x, *arguments, **options)
 
 
 @decomposes(aten.mean.dim)
-def mean(x: torch.Tensor, dim: Any, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """torch-mlir has no means of integers in another dtype, nor of complex numbers."""
+def mean_over_axes(x: Tensor, dim: Any, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
+    """Return the mean of complex elements, or in another dtype, which torch-mlir does not lower."""
     if x.dtype.is_complex:
         return torch.complex(torch.mean(x.real, dim, keepdim), torch.mean(x.imag, dim, keepdim))
     if dtype is None or dtype == x.dtype:
@@ -56,8 +62,8 @@ def mean(x: torch.Tensor, dim: Any, keepdim: bool = False, *, dtype: torch.dtype
 
 
 @decomposes(aten.var.correction)
-def variance(x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> torch.Tensor:
-    """torch-mlir divides by one where eager divides by zero."""
+def variance(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Tensor:
+    """Return the variance; torch-mlir divides by 1 where eager divides by 0."""
     if x.dtype in HALVES:
         return in_float32(aten.var.correction)(x, dim, correction=correction, keepdim=keepdim)
     axes = list(dim) if dim else list(range(x.dim()))
@@ -72,72 +78,45 @@ def variance(x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdi
 
 
 @decomposes(aten.var_mean.correction)
-def variance_and_mean(x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
-    """Of the two."""
+def variance_and_mean(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    """Return variance and mean."""
     if x.dtype in HALVES:
         return in_float32(aten.var_mean.correction)(x, dim, correction=correction, keepdim=keepdim)
-    found = variance(x, dim, correction=correction, keepdim=keepdim)
+    result = variance(x, dim, correction=correction, keepdim=keepdim)
     axes = list(dim) if dim else list(range(x.dim()))
-    return found if found is NotImplemented else (found, torch.mean(x, axes, keepdim))
-
-
-def averaged(operator: Any, rank: int) -> Callable[..., torch.Tensor]:
-    """Means of windows along the last `rank` axes, also of a tensor without a batch.
-
-    Of a list of one number, which is for all axes, torch-mlir reads a second.
-    """
-
-    def pool(x: torch.Tensor, *window: Any, **options: Any) -> torch.Tensor:
-        full = tuple([*each] * rank if isinstance(each, list) and len(each) == 1 else each for each in window)
-        if full != window:
-            return operator(x, *full, **options)
-        if x.dim() == rank + 1:
-            return operator(x.unsqueeze(0), *window, **options).squeeze(0)
-        return in_float32(operator)(x, *window, **options)
-
-    return pool
-
-
-@decomposes(aten.rms_norm.default)
-def rms_norm(x: torch.Tensor, shape: Any, weight: torch.Tensor | None = None, eps: float | None = None) -> torch.Tensor:
-    """Written out: torch takes it apart itself where no function of ours does."""
-    wide = x.float() if x.dtype in HALVES else x
-    axes = list(range(-len(shape), 0))
-    eps = torch.finfo(wide.dtype).eps if eps is None else eps
-    found = wide * torch.rsqrt(torch.mean(wide * wide, axes, True) + eps)
-    return (found if weight is None else found * weight).to(x.dtype)
+    return result if result is NotImplemented else (result, torch.mean(x, axes, keepdim))
 
 
 @decomposes(aten.multilabel_margin_loss.default)
-def multilabel_margin(x: torch.Tensor, target: torch.Tensor, reduction: int = 1) -> torch.Tensor:
-    """The loss alone."""
+def multilabel_margin(x: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
+    """Return the loss alone."""
     return multilabel_margin_forward(x, target, reduction)[0]
 
 
 @decomposes(aten.multilabel_margin_loss_forward.default)
-def multilabel_margin_forward(x: torch.Tensor, target: torch.Tensor, reduction: int) -> Any:
-    """torch's own decomposition counts the labels behind the first -1 as label 0."""
+def multilabel_margin_forward(x: Tensor, target: Tensor, reduction: int) -> Any:
+    """Return the loss and the targets; torch's decomposition counts labels after the first -1 as 0."""
     rows, labels = torch.atleast_2d(x), torch.atleast_2d(target)
-    number = torch.arange(rows.shape[1], device=x.device)
-    end = torch.amin(torch.where(labels == -1, number, rows.shape[1]), -1, True)
-    is_label = number < end
+    iota = torch.arange(rows.shape[1], device=x.device)
+    end = torch.amin(torch.where(labels == -1, iota, rows.shape[1]), -1, True)
+    is_label = iota < end
     chosen = rows.gather(-1, torch.where(is_label, labels, 0))
-    is_target = torch.any((number == labels.unsqueeze(-1)) & is_label.unsqueeze(-1), 1)
+    is_target = torch.any((iota == labels.unsqueeze(-1)) & is_label.unsqueeze(-1), 1)
     margins = torch.clamp(1.0 - chosen.unsqueeze(-1) + rows.unsqueeze(1), min=0) / rows.shape[1]
     counts = is_label.unsqueeze(-1) & torch.logical_not(is_target).unsqueeze(1)
-    found = torch.where(counts, margins, 0.0).sum((1, 2))
-    found = found.sum() if reduction == 2 else found.mean() if reduction == 1 else found.view(x.shape[:-1])
-    return found, is_target.to(x.dtype).view(x.shape)
+    result = torch.where(counts, margins, 0.0).sum((1, 2))
+    result = result.sum() if reduction == 2 else result.mean() if reduction == 1 else result.view(x.shape[:-1])
+    return result, is_target.to(x.dtype).view(x.shape)
 
 
-def extremum(operator: Any) -> Callable[..., torch.Tensor]:
-    """torch-mlir reduces one axis after the other, and bytes in int64."""
+def extremum(operator: Any) -> Callable[..., Tensor]:
+    """Return the rule of `amax` or `amin`: over all axes at once, and uint8 in int16."""
 
-    def compute(x: torch.Tensor, dim: Any = (), keepdim: bool = False) -> torch.Tensor:
+    def compute(x: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
         axes = {axis % x.dim() for axis in dim} if x.dim() else set()
         if x.dim() > 1 and len(axes) in (0, x.dim()) and all(isinstance(size, int) for size in x.shape):
-            found = operator(x.reshape(-1), [0])
-            return found.reshape([1] * x.dim()) if keepdim else found
+            result = operator(x.reshape(-1), [0])
+            return result.reshape([1] * x.dim()) if keepdim else result
         if x.dtype == torch.uint8:
             return operator(x.to(torch.int16), dim, keepdim).to(torch.uint8)
         return NotImplemented
@@ -145,19 +124,38 @@ def extremum(operator: Any) -> Callable[..., torch.Tensor]:
     return compute
 
 
-for _operator in (
-    aten.mean.default,
-    aten.prod.default,
-    aten.prod.dim_int,
-    aten.linalg_vector_norm.default,
-    aten.norm.Scalar,
-    aten.norm.ScalarOpt_dim,
-    aten._adaptive_avg_pool3d.default,
-):
-    decomposes(_operator)(in_float32(_operator))
-decomposes(aten.avg_pool2d.default)(averaged(aten.avg_pool2d.default, 2))
-decomposes(aten.avg_pool3d.default)(averaged(aten.avg_pool3d.default, 3))
+@decomposes(aten._cdist_forward.default)
+def cdist(x: Tensor, y: Tensor, p: float, compute_mode: int | None) -> Tensor:
+    """Return the distances of all rows of `x` from all rows of `y`."""
+    return torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, dim=-1)
+
+
+@decomposes(aten._pdist_forward.default)
+def pdist(x: Tensor, p: float = 2) -> Tensor:
+    """Return the distances of all pairs of rows, in the order of the first row."""
+    count = x.shape[0]
+    iota = torch.arange(count * (count - 1) // 2, device=x.device)
+    # Row r begins with pair r * (2 * count - r - 1) / 2; the root of that may be off by one.
+    half = torch.full((), count, dtype=torch.float64, device=x.device) - 0.5
+    row = torch.floor(half - torch.sqrt(half * half - 2.0 * iota)).long()
+    row = torch.where(_first_pair(row, count) > iota, row - 1, row)
+    row = torch.where(_first_pair(row + 1, count) <= iota, row + 1, row)
+    other = iota - _first_pair(row, count) + row + 1
+    return torch.linalg.vector_norm(x[row] - x[other], p, dim=-1)
+
+
+def _first_pair(row: Tensor, count: Any) -> Tensor:
+    """Return the index of the first pair of a row."""
+    return torch.div(row * (-row + (2 * count - 1)), 2, rounding_mode="trunc")
+
+
+@decomposes(aten.dist.default)
+def dist(x: Tensor, y: Tensor, p: float = 2) -> Tensor:
+    """Return the norm of the difference."""
+    return torch.linalg.vector_norm(x - y, p)
+
+
 decomposes(aten.amax.default)(extremum(aten.amax.default))
 decomposes(aten.amin.default)(extremum(aten.amin.default))
 for _operator in (aten.cumsum.default, aten.cumprod.default):
-    decomposes(_operator)(so_far(_operator))
+    decomposes(_operator)(cumulative(_operator))

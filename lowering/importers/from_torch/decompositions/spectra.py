@@ -1,11 +1,9 @@
-"""Singular values, eigenvalues of symmetric matrices, what is made of them, and exponentials of matrices.
+"""Singular values, eigenvalues of symmetric matrices, what follows from them, and exponentials of matrices.
 
-torch-mlir has no lowering for them.
-
-Singular values by Jacobi's rotations of columns (M. Hestenes, Inversion of matrices by biorthogonalization, 1958): one
-turn of the loop rotates half as many pairs as there are columns, all of a stack at once, and after as many turns as a
-round robin takes each column has met each other one. Eigenvalues are those of a matrix shifted until none is negative.
-Of real floats, in float64; what has no values, such as a vector's sign, is not eager's.
+Singular values by one-sided Jacobi rotations of columns (M. Hestenes, Inversion of matrices by biorthogonalization,
+1958): an iteration rotates half as many pairs as there are columns, in all matrices of a batch at once, and a round
+robin pairs each column with each other one. Eigenvalues are those of a matrix shifted to be positive semidefinite.
+float32 and float64, computed in float64. Signs of vectors, which are arbitrary, are not eager's.
 """
 
 from __future__ import annotations
@@ -16,46 +14,44 @@ from typing import Any
 import torch
 from torch._higher_order_ops.while_loop import while_loop_op
 
-from mlirtri.lowering.importers.from_torch.decompositions.linear_algebra import orthogonal
+from mlirtri.lowering.importers.from_torch.decompositions.linear_algebra import qr
 from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
 EPSILON = torch.finfo(torch.float64).eps
 SWEEPS = 30
-"""Rounds of all pairs: about ten are needed."""
+"""The most sweeps over all pairs; about ten are needed."""
 TERMS = 18
-"""Of the exponential of a matrix whose norm is at most 1: the next one is below 1e-17."""
+"""Terms of the exponential of a matrix of norm at most 1: the next one is below 1e-17."""
 
 
 @decomposes(aten._linalg_svd.default)
-def singular_values(
-    a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None
-) -> Any:
-    """U, S and the transposed V; without vectors S alone."""
-    if not _is_taken(a):
+def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
+    """Return U, S and V transposed, or S alone with empty U and V."""
+    if not _is_supported(a):
         return NotImplemented
     none = a.new_empty(0)
     if 0 in a.shape:
-        u, s, v = _of_nothing(a, full_matrices)
+        u, s, v = _empty_svd(a, full_matrices)
     elif a.shape[-2] < a.shape[-1]:
-        v, s, u = _decomposed(_finite(a, "svd").mT, full_matrices, compute_uv)
+        v, s, u = _svd_tall(_assert_finite(a, "svd").mT, full_matrices, compute_uv)
     else:
-        u, s, v = _decomposed(_finite(a, "svd"), full_matrices, compute_uv)
+        u, s, v = _svd_tall(_assert_finite(a, "svd"), full_matrices, compute_uv)
     s = s.to(a.dtype)
     return (u.to(a.dtype), s, v.mT.to(a.dtype)) if compute_uv else (none, s, none)
 
 
-def _decomposed(a: Tensor, full: bool, with_vectors: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """U, S and V of as many rows as columns or more."""
-    turned, v, scale = _rotated(a)
+def _svd_tall(a: Tensor, full: bool, with_vectors: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Return U, S and V of a matrix with at least as many rows as columns."""
+    turned, v, scale = _jacobi(a)
     lengths, order = torch.sort((turned * turned).sum(-2, keepdim=True).sqrt(), -1, descending=True)
     s = (lengths * scale).squeeze(-2)
     if not with_vectors:
         return turned, s, v
-    turned, v = (each.gather(-1, order.expand(each.shape)) for each in (turned, v))
-    # Columns of no length have a direction in Q.
-    q, r = orthogonal(turned, "complete" if full else "reduced")
+    turned, v = (operand.gather(-1, order.expand(operand.shape)) for operand in (turned, v))
+    # Q completes the columns of norm 0.
+    q, r = qr(turned, "complete" if full else "reduced")
     count = a.shape[-1]
     signs = torch.where(r.diagonal(0, -2, -1).unsqueeze(-2) < 0, -1.0, 1.0).to(q.dtype)
     u = q[..., :count] * signs
@@ -63,28 +59,28 @@ def _decomposed(a: Tensor, full: bool, with_vectors: bool) -> tuple[Tensor, Tens
 
 
 @decomposes(aten._linalg_eigh.default)
-def eigenvalues(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
-    """Those of a symmetric matrix, ascending, and its eigenvectors; it is read on one side of its diagonal."""
-    if not _is_taken(a):
+def eigh(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
+    """Return ascending eigenvalues and the eigenvectors of a symmetric matrix, of which one triangle is read."""
+    if not _is_supported(a):
         return NotImplemented
     if 0 in a.shape:
         return a.new_zeros(a.shape[:-1]), a.clone() if compute_v else a.new_empty(0)
-    wide = _finite(a, "eigh")
-    number = torch.arange(a.shape[-1], device=a.device)
-    rows, columns = (number.unsqueeze(-1), number) if UPLO.upper() == "L" else (number, number.unsqueeze(-1))
+    wide = _assert_finite(a, "eigh")
+    iota = torch.arange(a.shape[-1], device=a.device)
+    rows, columns = (iota.unsqueeze(-1), iota) if UPLO.upper() == "L" else (iota, iota.unsqueeze(-1))
     wide = torch.where(rows >= columns, wide, wide.mT)
     bound = wide.abs().sum(-1).amax(-1).unsqueeze(-1).unsqueeze(-1)
-    _, v, _ = _rotated(wide + bound * _identity(wide))
+    _, v, _ = _jacobi(wide + bound * _identity(wide))
     values, order = torch.sort((v * (wide @ v)).sum(-2, keepdim=True), -1)
     vectors = v.gather(-1, order.expand(v.shape)).to(a.dtype) if compute_v else a.new_empty(0)
     return values.squeeze(-2).to(a.dtype), vectors
 
 
 @decomposes(aten.linalg_matrix_exp.default)
-def exponential(a: Tensor) -> Any:
-    """The Taylor polynomial of a matrix halved until it is small, squared as often."""
-    if not _is_taken(a) or 0 in a.shape:
-        return a.clone() if _is_taken(a) else NotImplemented
+def matrix_exp(a: Tensor) -> Any:
+    """Return the exponential: the Taylor polynomial of the matrix scaled by a power of 2, then squared repeatedly."""
+    if not _is_supported(a) or 0 in a.shape:
+        return a.clone() if _is_supported(a) else NotImplemented
     wide = a.double()
     norm = wide.abs().sum(-2).amax(-1).unsqueeze(-1).unsqueeze(-1)
     halvings = torch.ceil(torch.log2(torch.where(torch.isfinite(norm) & (norm > 1), norm, 1.0)))
@@ -97,24 +93,24 @@ def exponential(a: Tensor) -> Any:
     def square(k: Tensor, power: Tensor, halvings: Tensor) -> Tensor:
         return torch.where(k < halvings, power @ power, power)
 
-    power = _turns(lambda k, *_: k < TERMS, add_term, one, small)
-    return _turns(lambda k, power, halvings: k < halvings.amax(), square, power, halvings).to(a.dtype)
+    power = _loop(lambda k, *_: k < TERMS, add_term, one, small)
+    return _loop(lambda k, power, halvings: k < halvings.amax(), square, power, halvings).to(a.dtype)
 
 
-def _turns(goes_on: Callable[..., Tensor], step: Callable[..., Tensor], carried: Tensor, fixed: Tensor) -> Tensor:
-    """``step(k, carried, fixed)`` for k from 0."""
+def _loop(condition: Callable[..., Tensor], step: Callable[..., Tensor], carried: Tensor, fixed: Tensor) -> Tensor:
+    """Return `carried` after ``step(k, carried, fixed)`` for k from 0 while the condition holds."""
     start = torch.zeros((), dtype=torch.int64, device=carried.device)
-    turn = lambda k, carried, fixed: (k + 1, step(k, carried, fixed))  # noqa: E731
-    return while_loop_op(goes_on, turn, (start, carried), (fixed,))[1]
+    body = lambda k, carried, fixed: (k + 1, step(k, carried, fixed))  # noqa: E731
+    return while_loop_op(condition, body, (start, carried), (fixed,))[1]
 
 
 # --- of singular values --------------------------------------------------------------------------------------------
 
 
 @decomposes(aten.linalg_pinv.atol_rtol_tensor)
-def pseudo_inverse(a: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
-    """Values up to `atol` or `rtol` of the largest are taken for zero."""
-    if not _is_taken(a):
+def pinv(a: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
+    """Return the pseudo-inverse; singular values up to `atol`, or `rtol` of the largest, count as 0."""
+    if not _is_supported(a):
         return NotImplemented
     if 0 in a.shape:
         return torch.zeros_like(a.mT).contiguous()
@@ -122,10 +118,10 @@ def pseudo_inverse(a: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: 
         rtol = torch.full((), torch.finfo(a.dtype).eps * max(a.shape[-2:]), dtype=a.dtype, device=a.device)
         rtol = rtol if atol is None else torch.where(atol > 0, 0.0, rtol)
     if hermitian:
-        s, u = eigenvalues(a)
+        s, u = eigh(a)
         v = u
     else:
-        u, s, v = singular_values(a)
+        u, s, v = svd(a)
         v = v.mT
     sizes = s.abs()
     limit = rtol.unsqueeze(-1) * sizes.amax(-1, keepdim=True)
@@ -137,19 +133,19 @@ def pseudo_inverse(a: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: 
 
 @decomposes(aten.linalg_matrix_norm.default, aten.linalg_matrix_norm.str_ord)
 def matrix_norm(a: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002 - torch's name
-    """torch's own parts have the others."""
+    """Return norms by singular values; torch decomposes the others."""
     axes = sorted(axis % a.dim() for axis in dim)
     wide = a if dtype is None else a.to(dtype)
-    if ord not in NORMS_OF_VALUES or not _is_taken(wide):
+    if ord not in NORMS_OF_VALUES or not _is_supported(wide):
         return torch._refs.linalg.matrix_norm(a, ord, dim, keepdim, dtype=dtype)
-    _, values, _ = singular_values(wide.movedim(axes, (-2, -1)), compute_uv=False)
-    found = NORMS_OF_VALUES[ord](values)
-    return found.unsqueeze(axes[0]).unsqueeze(axes[1]) if keepdim else found
+    _, values, _ = svd(wide.movedim(axes, (-2, -1)), compute_uv=False)
+    result = NORMS_OF_VALUES[ord](values)
+    return result.unsqueeze(axes[0]).unsqueeze(axes[1]) if keepdim else result
 
 
 @decomposes(aten.linalg_norm.default, aten.linalg_norm.ord_str)
 def norm(a: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002
-    """Of vectors or of matrices."""
+    """Return the norm of vectors or of matrices."""
     axes = list(range(a.dim())) if dim is None else list(dim)
     if ord in NORMS_OF_VALUES and len(axes) == 2:
         return matrix_norm(a, ord, axes, keepdim, dtype=dtype)
@@ -166,8 +162,8 @@ NORMS_OF_VALUES: dict[Any, Callable[[Tensor], Tensor]] = {
 # --- rotations -----------------------------------------------------------------------------------------------------
 
 
-def _rotated(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """A V with orthogonal columns, the rotation V, and what the first has to be multiplied by."""
+def _jacobi(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return A V with orthogonal columns, the rotation V, and the scale that was divided out of A."""
     rows, columns = a.shape[-2:]
     scale = a.abs().amax((-2, -1), keepdim=True)
     scale = torch.where(scale == 0, 1.0, scale)
@@ -175,30 +171,30 @@ def _rotated(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     if columns > 1:
         # A column of zeros makes the number even; it is rotated with none.
         padded = torch.cat([both, torch.zeros_like(both[..., :1])], -1) if columns % 2 else both
-        both = _all_pairs(padded.contiguous(), rows)[..., :columns]
+        both = _jacobi_sweeps(padded.contiguous(), rows)[..., :columns]
     return both[..., :rows, :], both[..., rows:, :], scale
 
 
-def _all_pairs(x: Tensor, rows: int) -> Tensor:
-    """Columns orthogonal in their first `rows` elements."""
+def _jacobi_sweeps(x: Tensor, rows: int) -> Tensor:
+    """Rotate until all columns are orthogonal in their first `rows` elements."""
     rounds = max(x.shape[-1] - 1, 1)
     least = EPSILON * max(8, rows)
 
-    def goes_on(k: Tensor, x: Tensor, worst: Tensor) -> Tensor:
+    def condition(k: Tensor, x: Tensor, worst: Tensor) -> Tensor:
         is_settled = (k % rounds == 0) & (k > 0) & (worst <= least)
         return (k < SWEEPS * rounds) & torch.logical_not(is_settled)
 
-    def turn(k: Tensor, x: Tensor, worst: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x, here = _pairs(x, rows, least)
+    def body(k: Tensor, x: Tensor, worst: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x, here = _rotate_pairs(x, rows, least)
         return k + 1, x, torch.maximum(torch.where(k % rounds == 0, 0.0, worst), here)
 
     start = torch.zeros((), dtype=torch.int64, device=x.device)
     worst = torch.zeros((), dtype=x.dtype, device=x.device)
-    return while_loop_op(goes_on, turn, (start, x, worst), ())[1]
+    return while_loop_op(condition, body, (start, x, worst), ())[1]
 
 
-def _pairs(x: Tensor, rows: int, least: float) -> tuple[Tensor, Tensor]:
-    """Column i rotated with column i of the second half, in the places of the next turn; and the largest cosine."""
+def _rotate_pairs(x: Tensor, rows: int, least: float) -> tuple[Tensor, Tensor]:
+    """Rotate column i with column i of the second half, reorder for the next iteration, and return the largest cosine."""
     half = x.shape[-1] // 2
     left, right = x[..., :half], x[..., half:]
     a, b = left[..., :rows, :], right[..., :rows, :]
@@ -212,26 +208,26 @@ def _pairs(x: Tensor, rows: int, least: float) -> tuple[Tensor, Tensor]:
     cosine = 1 / torch.sqrt(1 + tangent * tangent)
     sine = cosine * tangent
     left, right = cosine * left - sine * right, sine * left + cosine * right
-    return torch.cat(_moved_on(left, right, half), -1), cosines.amax()
+    return torch.cat(_next_pairing(left, right, half), -1), cosines.amax()
 
 
-def _moved_on(left: Tensor, right: Tensor, half: int) -> Sequence[Tensor]:
-    """The next turn of a round robin: all columns but the first go round."""
+def _next_pairing(left: Tensor, right: Tensor, half: int) -> Sequence[Tensor]:
+    """Return the columns in the order of the next round-robin iteration: all but the first move on."""
     if half == 1:
         return left, right
     parts = (left[..., :1], right[..., :1], left[..., 1 : half - 1], right[..., 1:], left[..., half - 1 :])
-    return [each for each in parts if each.shape[-1]]
+    return [part for part in parts if part.shape[-1]]
 
 
 # --- parts ---------------------------------------------------------------------------------------------------------
 
 
-def _is_taken(a: Tensor) -> bool:
+def _is_supported(a: Tensor) -> bool:
     return a.dtype in (torch.float32, torch.float64) and all(type(size) is int for size in a.shape)
 
 
-def _finite(a: Tensor, name: str) -> Tensor:
-    """`a` in float64; eager raises, too."""
+def _assert_finite(a: Tensor, name: str) -> Tensor:
+    """Assert that `a` is finite, as eager does, and return it in float64."""
     message = f"torch.linalg.{name}: a matrix has elements that are not finite"
     aten._assert_scalar(torch.isfinite(a).all().item(), message)
     return a.double()
@@ -241,8 +237,8 @@ def _identity(like: Tensor) -> Tensor:
     return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device).expand(like.shape)
 
 
-def _of_nothing(a: Tensor, full: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """U, S and V of a matrix without elements."""
+def _empty_svd(a: Tensor, full: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Return U, S and V of a matrix without elements."""
     batch, (rows, columns) = a.shape[:-2], a.shape[-2:]
     least = min(rows, columns)
     u, v = (a.new_zeros((*batch, size, size if full else least)) for size in (rows, columns))

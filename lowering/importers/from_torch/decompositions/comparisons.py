@@ -1,0 +1,101 @@
+"""Comparisons and predicates, which torch-mlir computes in the first operand's dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import is_equal
+from mlirtri.lowering.importers.from_torch.decompositions.integers import NARROW_INTEGERS, is_in_range, wrapped
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+
+def comparison(operator: Any) -> Callable[[Tensor, Any], Tensor]:
+    """Return the rule of a comparison in the promoted dtype; torch-mlir compares in the first operand's."""
+
+    def compare(x: Tensor, y: Any) -> Tensor:
+        kind = torch.result_type(x, y)
+        if kind.is_complex:
+            return is_equal(x, y) if operator in EQUAL else torch.logical_not(is_equal(x, y))
+        if type(y) is int and kind in NARROW_INTEGERS and not is_in_range(y, kind):
+            return operator(x.long(), wrapped(y, kind))
+        if type(y) is int and x.dtype.is_floating_point:
+            # torch-mlir compares the bits of an integer constant.
+            return operator(x, float(y))
+        is_settled = x.dtype == kind and (not isinstance(y, Tensor) or y.dtype == kind)
+        if is_settled:
+            return NotImplemented
+        return operator(x.to(kind), y.to(kind) if isinstance(y, Tensor) else y)
+
+    return compare
+
+
+@decomposes(aten.eq.Tensor)
+def eq_tensor(x: Tensor, y: Tensor) -> Tensor:
+    """Compare with NaN unequal to itself; torch-mlir folds ``x == x`` to true."""
+    if not torch.result_type(x, y).is_floating_point:
+        return comparison(aten.eq.Tensor)(x, y)
+    return torch.logical_not(torch.ne(x, y))
+
+
+@decomposes(aten.all.dims)
+def all_over_axes(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Reduce one axis after the other, which is what torch-mlir lowers."""
+    axes = range(x.dim()) if dim is None else sorted((operand % x.dim() for operand in dim), reverse=True)
+    for axis in sorted(axes, reverse=True):
+        x = torch.all(x, axis, keepdim)
+    return x.bool()
+
+
+EQUAL = (aten.eq.Tensor, aten.eq.Scalar)
+
+
+def any_or_all_of_uint8(operator: Any) -> Callable[..., Any]:
+    """Return the rule of `any` or `all` on uint8, whose result is uint8."""
+
+    def apply(x: Tensor, *arguments: Any, **options: Any) -> Any:
+        if x.dtype != torch.uint8:
+            return NotImplemented
+        return operator(x != 0, *arguments, **options).to(torch.uint8)
+
+    return apply
+
+
+@decomposes(aten.isfinite.default)
+def isfinite(x: Tensor) -> Tensor:
+    """Return whether the elements are finite; torch-mlir has no lowering of it."""
+    if not x.is_floating_point():
+        return torch.ones_like(x, dtype=torch.bool)
+    return torch.abs(x) < float("inf")
+
+
+@decomposes(aten.isclose.default)
+def isclose(x: Tensor, y: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+    """Compare with tolerances; torch-mlir folds ``isclose(x, x)`` and ignores that an infinity is close to nothing
+    else.
+    """
+    close = x == y
+    if equal_nan and not _is_integral(x):
+        close = close | (torch.isnan(x) & torch.isnan(y))
+    if rtol == 0 and atol == 0:
+        return close
+    other = y.to(torch.get_default_dtype()) if _is_integral(y) else y
+    apart = torch.abs(x - other)
+    return close | (torch.isfinite(apart) & (apart <= atol + torch.abs(rtol * other)))
+
+
+def _is_integral(x: Tensor) -> bool:
+    return not (x.is_floating_point() or x.is_complex())
+
+
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    for _operator in (getattr(aten, _name).Tensor, getattr(aten, _name).Scalar):
+        if _operator is not aten.eq.Tensor:
+            decomposes(_operator)(comparison(_operator))
+for _operator in (aten.any.default, aten.any.dim, aten.all.default, aten.all.dim):
+    decomposes(_operator)(any_or_all_of_uint8(_operator))

@@ -1,0 +1,291 @@
+"""Reads and writes at index tensors and masks.
+
+torch-mlir takes one index tensor of dynamic size and neither masks nor negative indices in writes. A mask becomes the
+indices where it is true, whose number is data-dependent.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+from mlirtri.lowering.importers.from_torch.decompositions.views import has_no_elements
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+
+@decomposes(aten.index.Tensor)
+def index_tensor(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """Return ``x[indices]``; torch-mlir takes int64 indices, one of dynamic size, and no masks."""
+    if has_masks(indices):
+        return read_through_masks(x, indices)
+    given = [index for index in indices if index is not None]
+    if len(given) > 1 and any(isinstance(size, torch.SymInt) for operand in given for size in operand.shape):
+        return _read_at_flat_index(x, indices)
+    if all(operand.dtype == torch.int64 for operand in given):
+        return NotImplemented
+    return aten.index.Tensor(x, [index if index is None else index.long() for index in indices])
+
+
+def _read_at_flat_index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """Collapse the indexed axes into one and read it at one flat index."""
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    others = [axis for axis in range(x.dim()) if axis not in axes]
+    # The axes of the indices stand where the indexed axes stood, or in front where these are not adjacent.
+    first = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
+    together = x.permute([*others[:first], *axes, *others[first:]])
+    flat = torch.ops.prims.collapse.default(together, first, first + len(axes) - 1)
+    return aten.index.Tensor(flat, [*[None] * first, _flat_index(x, axes, indices)])
+
+
+def _flat_index(x: Tensor, axes: Sequence[int], indices: Sequence[Tensor | None]) -> Tensor:
+    """Return the row-major index into the collapsed `axes`; negative indices count from the end."""
+    position: Any = 0
+    for axis in axes:
+        size, index = x.shape[axis], indices[axis].long()
+        position = position * size + torch.where(index < 0, index + size, index)
+    return position
+
+
+def _write_at_flat_index(
+    x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Tensor | None:
+    """Collapse the adjacent indexed axes into one and write it at one index; None if all sizes are static."""
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    sizes = [size for axis in axes for size in indices[axis].shape]
+    if len(axes) < 2 or all(isinstance(size, int) for size in sizes):
+        return None
+    flat = torch.ops.prims.collapse.default(x, axes[0], axes[-1])
+    index = [*[None] * axes[0], _flat_index(x, axes, indices)]
+    return aten.index_put.default(flat, index, values, accumulate).view(x.shape)
+
+
+def _expanded_values(x: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> Tensor | None:
+    """Expand `values` to as many elements as are written, or return None where none are.
+
+    torch-mlir writes one element where a dynamic number of indices is 0.
+    """
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    shape = torch.broadcast_shapes(*[indices[axis].shape for axis in axes])
+    if has_no_elements(shape):
+        return None
+    if all(isinstance(size, int) for size in shape):
+        return values
+    wanted = [*x.shape[: axes[0]], *shape, *x.shape[axes[-1] + 1 :]]
+    missing = len(wanted) - values.dim()
+    positions = range(axes[0], axes[0] + len(shape))
+    is_one = any(
+        position < missing or (type(size := values.shape[position - missing]) is int and size == 1)
+        for position in positions
+    )
+    return values.expand(wanted).contiguous() if is_one else values
+
+
+@decomposes(aten.put.default)
+def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """Write at flat indices."""
+    return aten.index_put.default(x.flatten(), [index.flatten()], source.flatten(), accumulate).view(x.shape)
+
+
+@decomposes(aten.index_put.default)
+def index_put(x: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
+    """Write at indices; torch-mlir refuses negative indices and indexed axes that are not adjacent."""
+    if getattr(_REENTRY, "inside", False):
+        return NotImplemented
+    if has_masks(indices):
+        return write_through_masks(x, indices, values, accumulate)
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    if axes[-1] - axes[0] >= len(axes):
+        # The axes of non-adjacent indices come first in `values`, as if the indexed axes were moved to the front.
+        order = [*axes, *[axis for axis in range(x.dim()) if axis not in axes]]
+        result = aten.index_put.default(x.permute(order), [indices[axis] for axis in axes], values, accumulate)
+        return result.permute([order.index(axis) for axis in range(x.dim())])
+    if (settled := _expanded_values(x, indices, values)) is None:
+        return x.clone()
+    values = settled
+    if (result := _write_at_flat_index(x, indices, values, accumulate)) is not None:
+        return result
+    positive = [
+        None if index is None else torch.where(index < 0, index + x.shape[axis], index).long()
+        for axis, index in enumerate(indices)
+    ]
+    return _once(aten.index_put.default, x, positive, values, accumulate)
+
+
+_REENTRY = threading.local()
+
+
+def _once(operator: Any, *arguments: Any) -> Any:
+    """Call the operator so that its own rule leaves it as it is."""
+    _REENTRY.inside = True
+    try:
+        return operator(*arguments)
+    finally:
+        _REENTRY.inside = False
+
+
+Indices = Sequence[Tensor | None]
+
+
+def has_masks(indices: Indices) -> bool:
+    """Return whether one of `indices` is a boolean mask."""
+    return any(index is not None and index.dtype == torch.bool and index.dim() for index in indices)
+
+
+def read_through_masks(x: Tensor, indices: Indices) -> Tensor:
+    """Return ``x[indices]``, with masks among the indices."""
+    if (only := _single_mask(indices)) is None:
+        return aten.index.Tensor(x, _as_integer_indices(indices))
+    first, mask = only
+    return aten.index.Tensor(_collapsed(x, first, mask.dim()), [*[None] * first, _nonzero_indices(mask)])
+
+
+def write_through_masks(x: Tensor, indices: Indices, values: Tensor, accumulate: bool) -> Tensor:
+    """Return `x` with `values` written, or added, at indices among which masks are."""
+    if (only := _single_mask(indices)) is None:
+        return aten.index_put.default(x, _as_integer_indices(indices), values, accumulate)
+    first, mask = only
+    behind = x.dim() - first - mask.dim()
+    along = values.dim() - behind - 1
+    if along < 0 or (isinstance(values.shape[along], int) and values.shape[along] == 1):
+        # One value for all elements, of which there may be none: torch-mlir would write one.
+        condition = mask.view([*mask.shape, *[1] * behind])
+        if along >= 0:
+            values = values.view([*values.shape[:along], *[1] * mask.dim(), *values.shape[along + 1 :]])
+        values = values.to(x.dtype)
+        return torch.where(condition, x + values if accumulate else values, x)
+    flat = _collapsed(x, first, mask.dim())
+    return aten.index_put.default(flat, [*[None] * first, _nonzero_indices(mask)], values, accumulate).view(x.shape)
+
+
+@decomposes(aten.masked_select.default)
+def masked_select(x: Tensor, mask: Tensor) -> Tensor:
+    """Return the elements of `x` where the mask is true."""
+    x, mask = torch.broadcast_tensors(x, mask)
+    return read_through_masks(x, [mask])
+
+
+@decomposes(aten.masked_scatter.default)
+def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """Write the elements of `source` in order where the mask is true; torch-mlir does not broadcast."""
+    if x.shape == mask.shape:
+        return NotImplemented
+    x, mask = torch.broadcast_tensors(x, mask)
+    return aten.masked_scatter.default(x.contiguous(), mask.contiguous(), source)
+
+
+def _single_mask(indices: Indices) -> tuple[int, Tensor] | None:
+    """Return the first axis and the mask, if it is the only index."""
+    given = [(axis, index) for axis, index in enumerate(indices) if index is not None]
+    return given[0] if len(given) == 1 else None
+
+
+def _collapsed(x: Tensor, first: int, count: int) -> Tensor:
+    """Return `x` with `count` axes from `first` collapsed into one."""
+    return x if count == 1 else torch.ops.prims.collapse.default(x, first, first + count - 1)
+
+
+def _nonzero_indices(mask: Tensor) -> Tensor:
+    return torch.nonzero(_collapsed(mask, 0, mask.dim()))[:, 0]
+
+
+def _as_integer_indices(indices: Indices) -> list[Tensor | None]:
+    """Return the indices with each mask of rank n replaced by n index tensors."""
+    result: list[Tensor | None] = []
+    for index in indices:
+        if index is None or index.dtype != torch.bool or not index.dim():
+            result.append(index)
+        else:
+            result += nonzero_by_axis(index)
+    return result
+
+
+@decomposes(aten.nonzero_numpy.default, aten.where.default)
+def nonzero_by_axis(mask: Tensor) -> list[Tensor]:
+    """Return the indices of true elements per axis, of one common dynamic size."""
+    if mask.dim() < 2:
+        return [torch.nonzero(torch.atleast_1d(mask))[:, 0]]
+    index = _nonzero_indices(mask)
+    result = []
+    for size in reversed(mask.shape):
+        result.append(index % size)
+        index = torch.div(index, size, rounding_mode="trunc")
+    return result[::-1]
+
+
+@decomposes(aten.nonzero.default)
+def nonzero(x: Tensor) -> Tensor:
+    """Return the indices of non-zero elements of a rank-0, complex or empty tensor."""
+    if x.is_complex():
+        return torch.nonzero(x != 0)
+    if not x.dim():
+        return torch.nonzero(x.view(1))[:, :0]
+    if any(type(size) is int and size == 0 for size in x.shape):
+        return torch.zeros((0, x.dim()), dtype=torch.int64, device=x.device)
+    return NotImplemented
+
+
+@decomposes(aten.nonzero_static.default)
+def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """Return the first `size` indices of non-zero elements, padded with `fill_value`."""
+    if any(type(element) is not int or element == 0 for element in (*x.shape, size)) or not x.dim():
+        return NotImplemented
+    counts = torch.cumsum((x != 0).reshape(-1).long(), 0)
+    iota = torch.arange(size, device=x.device)
+    index, result = torch.searchsorted(counts, iota + 1), []
+    for length in reversed(x.shape):
+        result.append(index % length)
+        index = torch.div(index, length, rounding_mode="trunc")
+    return torch.where((iota < counts[-1]).unsqueeze(1), torch.stack(result[::-1], 1), fill_value)
+
+
+REDUCTION_NAMES = {"add": "sum", "multiply": "prod"}
+"""The reductions of `scatter` by the names that `scatter_reduce` has for them."""
+
+
+@decomposes(aten.scatter.reduce, aten.scatter.value_reduce)
+def scatter_with_reduction(x: Tensor, dim: int, index: Tensor, src: Any, *, reduce: str) -> Tensor:
+    """Return `Tensor.scatter` that adds or multiplies."""
+    source = src if isinstance(src, Tensor) else torch.full(index.shape, src, dtype=x.dtype, device=x.device)
+    return torch.scatter_reduce(x, dim, index, source, REDUCTION_NAMES[reduce])
+
+
+@decomposes(aten.index_reduce.default)
+def index_reduce(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """Reduce slices of `source` into the slices of `x` at `index`."""
+    along = [-1 if axis == dim % x.dim() else 1 for axis in range(x.dim())]
+    return torch.scatter_reduce(
+        x, dim, index.view(along).expand(source.shape), source, reduce, include_self=include_self
+    )
+
+
+@decomposes(aten.scatter_reduce.two)
+def scatter_reduce(
+    x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """Round means of integers down, as eager; torch-mlir computes them in floats."""
+    if reduce != "mean" or x.is_floating_point() or x.is_complex():
+        return NotImplemented
+    total = torch.scatter_reduce(x, dim, index, src, "sum", include_self=include_self)
+    count = (torch.ones_like if include_self else torch.zeros_like)(x, dtype=torch.int64)
+    count = count.scatter_add(dim, index, torch.ones_like(index))
+    mean = torch.div(total, torch.clamp(count, min=1).to(x.dtype), rounding_mode="floor")
+    return torch.where(count == 0, x, mean)
+
+
+@decomposes(aten.diagonal_scatter.default)
+def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """Return `x` with `src` as its diagonal."""
+    order = [axis for axis in range(x.dim()) if axis not in (dim1 % x.dim(), dim2 % x.dim())]
+    order += [dim1 % x.dim(), dim2 % x.dim()]
+    rows = torch.arange(src.shape[-1], device=x.device)
+    indices = [None] * (x.dim() - 2) + [rows + max(-offset, 0), rows + max(offset, 0)]
+    result = aten.index_put.default(x.permute(order), indices, src)
+    return result.permute([order.index(axis) for axis in range(x.dim())])

@@ -1,0 +1,285 @@
+"""Special functions, which torch-mlir does not lower, by series, continued fractions and recurrences.
+
+Computed in float64 and rounded once to the dtype of the result. Sources of the formulas: Abramowitz and Stegun, chapters
+6, 7, 9 and 23; C. Lanczos, A precision approximation of the gamma function (1964); C. Chiarella and A. Reichel, On the
+evaluation of integrals related to the error function (1968).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._higher_order_ops.while_loop import while_loop_op
+
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+
+_LANCZOS = (
+    0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313, -176.61502916214059,
+    12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6, 1.5056327351493116e-7,
+)  # fmt: skip
+"""Coefficients of the Lanczos approximation with g = 7."""
+
+
+def in_float64(rule: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return the rule that computes in float64 and rounds to the operand's dtype, or the default one of integers."""
+
+    def compute(x: Tensor) -> Tensor:
+        kind = x.dtype if x.dtype.is_floating_point else torch.get_default_dtype()
+        return rule(x.to(torch.float64)).to(kind)
+
+    return compute
+
+
+def lgamma(x: Tensor) -> Tensor:
+    """Return the logarithm of the absolute value of the gamma function (Lanczos)."""
+    reflected = torch.where(x < 0.5, 1 - x, x) - 1
+    shifted = reflected + 7.5
+    total = torch.full_like(x, _LANCZOS[0])
+    for k, coefficient in enumerate(_LANCZOS[1:], 1):
+        total = total + coefficient / (reflected + k)
+    right = 0.5 * math.log(2 * math.pi) + (reflected + 0.5) * torch.log(shifted) - shifted + torch.log(total)
+    part = x - torch.floor(x)
+    sine = torch.sin(math.pi * torch.where(part > 0.5, 1 - part, part))
+    result = torch.where(x < 0.5, math.log(math.pi) - torch.log(sine) - right, right)
+    result = torch.where((x <= 0) & (part == 0), math.inf, result)
+    return torch.where(torch.isinf(x), math.inf, result)
+
+
+def digamma(x: Tensor) -> Tensor:
+    """Return the logarithmic derivative of the gamma function."""
+    y = torch.where(x < 0, 1 - x, x)
+    steps = torch.zeros_like(x)
+    for _ in range(10):
+        steps = torch.where(y < 10, steps - 1 / y, steps)
+        y = torch.where(y < 10, y + 1, y)
+    inverse, series = 1 / (y * y), torch.zeros_like(x)
+    for k, bernoulli in reversed(list(enumerate(_BERNOULLI[:7], 1))):
+        series = (series + bernoulli / (2 * k)) * inverse
+    right = steps + torch.log(y) - 0.5 / y - series
+    left = right - math.pi / torch.tan(math.pi * (x - torch.trunc(x)))
+    result = torch.where(x < 0, left, right)
+    result = torch.where((x < 0) & (x == torch.trunc(x)), math.nan, result)
+    return torch.where(x == 0, torch.copysign(torch.full_like(x, math.inf), -x), result)
+
+
+def erfinv(x: Tensor) -> Tensor:
+    """Return the inverse of erf."""
+    size = torch.abs(x)
+    return torch.where(size > 1, math.nan, torch.copysign(_erfinv(size, 1 - size), x))
+
+
+def erfc_inverse(x: Tensor) -> Tensor:
+    """Return the inverse of erfc on [0, 1]."""
+    return torch.where((x < 0) | (x > 1), math.nan, _erfinv(1 - x, x))
+
+
+def _erfinv(size: Tensor, rest: Tensor) -> Tensor:
+    """Return the inverse of erf at ``size = 1 - rest``, by Newton steps from Winitzki's approximation.
+
+    Far from 0 the steps are those of the complement's logarithm.
+    """
+    logarithm = torch.log(rest * (2 - rest))
+    middle = 2 / (math.pi * 0.147) + logarithm / 2
+    guess = torch.sqrt(torch.sqrt(middle * middle - logarithm / 0.147) - middle)
+    for _ in range(3):
+        slope = 2 / math.sqrt(math.pi) * torch.exp(-guess * guess)
+        step = (size - torch.erf(guess)) / slope
+        result = erfc(guess)
+        # Far from 0 on the logarithm, which is nearly quadratic.
+        far = torch.log(result / torch.where(rest > 0.5, 1.0, rest)) * result / slope
+        guess = guess + torch.where(rest > 0.5, step / (1 + guess * step), far)
+    return torch.where(rest == 0, math.inf, torch.where(size == 0, 0.0, guess))
+
+
+def erfc(x: Tensor) -> Tensor:
+    """Return 1 - erf(x): a trapezoidal sum with the pole's residue subtracted, and the difference near 0."""
+    size = torch.abs(x)
+    far = torch.where(size > 0.5, size, 0.5)
+    square = far * far
+    total = 1 / square
+    for k in range(1, 14):
+        total = total + 2 * math.exp(-k * k / 4) / (k * k / 4 + square)
+    pole = torch.where(far < 6, 2 / (torch.exp(4 * math.pi * torch.minimum(far, _scalar_like(6.0, far))) - 1), 0.0)
+    tail = far * torch.exp(-square) / (2 * math.pi) * total - pole
+    tail = torch.where(torch.isinf(far), 0.0, tail)
+    right = torch.where(size > 0.5, tail, 1 - torch.erf(size))
+    return torch.where(torch.isnan(x), x, torch.where(x < 0, 2 - right, right))
+
+
+def _scalar_like(number: float, like: Tensor) -> Tensor:
+    return torch.full((), number, dtype=like.dtype, device=like.device)
+
+
+_POINTS = 32
+
+
+_LARGE = 30.0
+"""The largest argument for which `_POINTS` on a quarter of the circle suffice."""
+
+
+_BERNOULLI = (
+    1 / 6,
+    -1 / 30,
+    1 / 42,
+    -1 / 30,
+    5 / 66,
+    -691 / 2730,
+    7 / 6,
+    -3617 / 510,
+    43867 / 798,
+    -174611 / 330,
+    854513 / 138,
+    -236364091 / 2730,
+)
+"""The Bernoulli numbers B(2k), from k = 1."""
+
+
+def _bessel(x: Tensor, order: int, is_scaled: bool) -> Tensor:
+    """Return the modified Bessel function I of order 0 or 1, times ``exp(-|x|)`` if it `is_scaled`.
+
+    A mean over a circle, and the asymptotic expansion for large arguments.
+    """
+    size = torch.abs(x)
+    near = torch.where(size > _LARGE, _LARGE, size)
+    total = torch.zeros_like(x)
+    for k in range(_POINTS):
+        cosine = math.cos((k + 0.5) * math.pi / (2 * _POINTS))
+        total = total + (torch.sinh(near * cosine) * cosine if order else torch.cosh(near * cosine))
+    far = torch.where(size > _LARGE, size, _LARGE)
+    term, series = torch.ones_like(x), torch.ones_like(x)
+    for k in range(1, 16):
+        term = term * (((2 * k - 1) ** 2 - 4 * order) / (8.0 * k)) / far
+        series = series + term
+    small, large = total / _POINTS, series / torch.sqrt(2 * math.pi * far)
+    if is_scaled:
+        small = small * torch.exp(-near)
+    else:
+        # The exponential in two factors, which overflow later.
+        half = torch.exp(far / 2)
+        large = half * (half * large)
+    result = torch.where(size > _LARGE, large, small)
+    return torch.where(torch.isnan(x), x, torch.where(x < 0, -result, result) if order else result)
+
+
+def erfcx(x: Tensor) -> Tensor:
+    """Return ``exp(x * x) * erfc(x)``, for large arguments by a continued fraction."""
+    near = torch.clamp(x, -27.0, 5.0)
+    far = torch.where(x > 5, x, 5.0)
+    inverse = 0.5 / far / far
+    series = torch.ones_like(x)
+    for k in reversed(range(1, 24)):
+        # A continued fraction, from its end.
+        series = 1 + (k * inverse) / series
+    result = torch.where(x > 5, 1 / (far * series * math.sqrt(math.pi)), torch.exp(near * near) * erfc(near))
+    return torch.where(torch.isnan(x), x, torch.where(x < -26.7, math.inf, result))
+
+
+def log_ndtr(x: Tensor) -> Tensor:
+    """Return the logarithm of the normal cumulative distribution function."""
+    turned = x * -math.sqrt(0.5)
+    left = torch.log(erfcx(torch.where(x < -1, turned, 1.0)) / 2) - turned * turned
+    return torch.where(x < -1, left, torch.log1p(erfc(-turned) * -0.5))
+
+
+def ndtri(p: Tensor) -> Tensor:
+    """Return the inverse of the normal cumulative distribution function."""
+    tail = torch.where(p > 0.5, 1 - p, p)
+    result = math.sqrt(2) * erfc_inverse(2 * tail)
+    return torch.where(p < 0.5, -result, result)
+
+
+def entr(x: Tensor) -> Tensor:
+    """Return ``-x * log(x)``."""
+    inside = -x * torch.log(torch.where(x > 0, x, 1.0))
+    return torch.where(torch.isnan(x), x, torch.where(x < 0, -math.inf, torch.where(x == 0, 0.0, inside)))
+
+
+def xlog1py(x: Tensor, y: Tensor) -> Tensor:
+    """Return ``x * log1p(y)``, and 0 where x is 0."""
+    return torch.where(torch.isnan(y), y, torch.where(x == 0, 0.0, x * torch.log1p(y)))
+
+
+def in_float64_binary(rule: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Any, Any], Tensor]:
+    """Return the rule of two operands, one of which may be a Python number, computed in float64."""
+
+    def compute(x: Any, y: Any) -> Tensor:
+        kind = torch.result_type(x, y)
+        kind = kind if kind.is_floating_point else torch.get_default_dtype()
+        tensor = x if isinstance(x, Tensor) else y
+        x, y = (
+            (operand if isinstance(operand, Tensor) else torch.full((), operand, device=tensor.device)).to(
+                torch.float64
+            )
+            for operand in (x, y)
+        )
+        return rule(x, y).to(kind)
+
+    return compute
+
+
+def zeta(s: Tensor, q: Tensor) -> Tensor:
+    """Return Hurwitz's zeta function by Euler-Maclaurin summation, begun where the terms decrease."""
+    is_known = (s > 1) & ((q > 0) | ((q != torch.floor(q)) & (s == torch.floor(s))))
+    argument = torch.where(is_known, q, 10.0)
+    start = (torch.zeros((), dtype=torch.int64, device=q.device), torch.zeros_like(argument), argument)
+    _, total, argument = while_loop_op(_zeta_condition, _zeta_term, start, (s.expand(argument.shape).contiguous(),))
+    power = argument**-s
+    total = total + argument * power / (s - 1) + power / 2
+    factor = power * s / argument
+    for k, bernoulli in enumerate(_BERNOULLI, 1):
+        total = total + factor * (bernoulli / math.factorial(2 * k))
+        factor = factor * ((s + (2 * k - 1)) / argument) * ((s + 2 * k) / argument)
+    pole = torch.where((s == 1) | ((s > 1) & (q <= 0) & (q == torch.floor(q))), math.inf, math.nan)
+    return torch.where(is_known, total, pole)
+
+
+def _zeta_condition(count: Tensor, total: Tensor, argument: Tensor, s: Tensor) -> Tensor:
+    return (count < 9) | (argument <= 9).any()
+
+
+def _zeta_term(count: Tensor, total: Tensor, argument: Tensor, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    is_summed = (count < 9) | (argument <= 9)
+    return (
+        count + 1,
+        torch.where(is_summed, total + argument**-s, total),
+        torch.where(is_summed, argument + 1, argument),
+    )
+
+
+@decomposes(aten.polygamma.default)
+def polygamma(order: int, x: Tensor) -> Tensor:
+    """Return the derivative of order `order` of the digamma function."""
+    if order == 0:
+        return in_float64(digamma)(x)
+    factor = float(math.factorial(order)) if order <= 170 else math.inf
+    factor = factor if order % 2 else -factor
+    result = in_float64(lambda x: zeta(torch.full_like(x, order + 1), x) * factor)(x)
+    return torch.where(x == math.inf, 0.0, result).to(result.dtype) if order == 1 else result
+
+
+decomposes(aten.lgamma.default)(in_float64(lgamma))
+decomposes(aten.digamma.default)(in_float64(digamma))
+decomposes(aten.erfinv.default)(in_float64(erfinv))
+decomposes(aten.erfc.default)(in_float64(erfc))
+decomposes(aten.special_erfc.default)(in_float64(erfc))
+decomposes(aten.i0.default)(in_float64(lambda x: _bessel(x, 0, False)))
+decomposes(aten.special_i0e.default)(in_float64(lambda x: _bessel(x, 0, True)))
+decomposes(aten.special_i1.default)(in_float64(lambda x: _bessel(x, 1, False)))
+decomposes(aten.special_i1e.default)(in_float64(lambda x: _bessel(x, 1, True)))
+decomposes(aten.special_erfcx.default)(in_float64(erfcx))
+decomposes(aten.special_log_ndtr.default)(in_float64(log_ndtr))
+decomposes(aten.special_ndtri.default)(in_float64(ndtri))
+decomposes(aten.special_entr.default)(in_float64(entr))
+decomposes(aten.special_xlog1py.default)(in_float64_binary(xlog1py))
+decomposes(aten.special_xlog1py.other_scalar)(in_float64_binary(xlog1py))
+decomposes(aten.special_xlog1py.self_scalar)(in_float64_binary(xlog1py))
+decomposes(aten.special_zeta.default)(in_float64_binary(zeta))
+decomposes(aten.special_zeta.other_scalar)(in_float64_binary(zeta))
+decomposes(aten.special_zeta.self_scalar)(in_float64_binary(zeta))

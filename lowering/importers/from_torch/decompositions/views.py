@@ -1,0 +1,163 @@
+"""Views, copies, concatenation and padding that torch-mlir does not lower: strides, empty tensors, and dynamic sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import torch
+
+from mlirtri.lowering.importers.from_torch.decompositions.rules import decomposes
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+
+@decomposes(aten.as_strided.default)
+def as_strided(x: Tensor, size: Any, stride: Any, storage_offset: Any = None) -> Tensor:
+    """Gather elements by strides with dynamic sizes; with static ones a pass over the whole graph resolves them.
+
+    Strides that traverse all elements in order are a reshape: torch's group norm creates such.
+    """
+    if storage_offset in (None, 0) and x.storage_offset() == 0 and _has_all_in_order(x, size, stride):
+        return x.view(size)
+    offset = x.storage_offset() if storage_offset is None else storage_offset
+    numbers = [*x.shape, *size, *stride, offset, x.storage_offset()]
+    if all(type(number) is int for number in numbers) or not x.is_contiguous() or x.storage_offset() != 0:
+        return NotImplemented
+    index = torch.full((), offset, dtype=torch.int64, device=x.device)
+    for length, step in zip(size, stride, strict=True):
+        index = index.unsqueeze(-1) + torch.arange(length, device=x.device) * step
+    return x.view(-1)[index]
+
+
+def _has_all_in_order(x: Tensor, size: Any, stride: Any) -> bool:
+    """Return whether these strides traverse a contiguous tensor from its first element to its last."""
+    if not all(type(element) is int for element in (*x.shape, *size, *stride)) or not x.is_contiguous():
+        return False
+    below = [prod(size[position + 1 :]) for position in range(len(size))]
+    return prod(size) == x.numel() and all(
+        length == 1 or step == inner for length, step, inner in zip(size, stride, below, strict=True)
+    )
+
+
+@decomposes(aten.as_strided_scatter.default)
+def as_strided_scatter(x: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: Any = None) -> Tensor:
+    """Return a contiguous tensor of static sizes with elements written at strided addresses.
+
+    Offsets count from the start of the storage; a view into another tensor is left to be refused.
+    """
+    offset = storage_offset or 0
+    numbers = (*x.shape, *size, *stride, offset, x.storage_offset())
+    if not all(type(number) is int for number in numbers) or not x.is_contiguous() or x.storage_offset() != 0:
+        return NotImplemented
+    index = torch.full((), offset, dtype=torch.int64, device=x.device)
+    for length, step in zip(size, stride, strict=True):
+        index = index.unsqueeze(-1) + torch.arange(length, device=x.device) * step
+    return aten.put(x, index, src)
+
+
+@decomposes(aten.empty_strided.default)
+def empty_strided(size: Any, stride: Any, **options: Any) -> Tensor:
+    """Return an empty tensor: strides have no meaning in MLIR."""
+    return aten.empty.memory_format(size, **options)
+
+
+def copy_of(view: Any) -> Callable[..., Tensor]:
+    """Return the rule of the copying variant of a view."""
+
+    def apply(*arguments: Any, **options: Any) -> Tensor:
+        return view(*arguments, **options).clone()
+
+    return apply
+
+
+@decomposes(aten.split_with_sizes.default)
+def split_with_sizes(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> Any:
+    """Slice one part after the other, of dynamic sizes."""
+    if all(isinstance(size, int) for size in sizes):
+        return NotImplemented
+    result, start = [], 0
+    for size in sizes:
+        result.append(aten.slice.Tensor(x, dim, start, start + size))
+        start = start + size
+    return result
+
+
+@decomposes(aten.cat.default)
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Concatenate tensors of different dtypes, or to an empty result, which torch-mlir refuses."""
+    kept = [tensor for tensor in tensors if tensor.dim() != 1 or not has_no_elements(tensor.shape)] or tensors[:1]
+    shape = list(kept[0].shape)
+    shape[dim] = sum(operand.shape[dim] for operand in kept)
+    kind = tensors[0].dtype
+    for tensor in tensors[1:]:
+        kind = torch.promote_types(kind, tensor.dtype)
+    if has_no_elements(shape):
+        return tensors[0].new_zeros(shape, dtype=kind)
+    if all(tensor.dtype == kind for tensor in tensors):
+        return NotImplemented
+    return aten.cat.default([tensor.to(kind) for tensor in tensors], dim)
+
+
+@decomposes(aten.view.default)
+def view(x: Tensor, size: Sequence[Any]) -> Tensor:
+    """Reshape a tensor without elements."""
+    return (
+        x.new_zeros([0 if operand == -1 else operand for operand in size])
+        if has_no_elements(x.shape)
+        else NotImplemented
+    )
+
+
+@decomposes(aten.repeat.default)
+def repeat(x: Tensor, repeats: Sequence[Any]) -> Tensor:
+    """Repeat a tensor without elements."""
+    missing = len(repeats) - x.dim()
+    if not has_no_elements([*x.shape, *repeats]):
+        return NotImplemented
+    return x.new_zeros([element * size for element, size in zip(repeats, [1] * missing + list(x.shape), strict=True)])
+
+
+def has_no_elements(shape: Sequence[Any]) -> bool:
+    return all(isinstance(size, int) for size in shape) and 0 in shape
+
+
+@decomposes(aten.constant_pad_nd.default)
+def constant_pad(x: Tensor, pad: list[int], value: float = 0) -> Tensor:
+    """Pad with a constant; a negative padding slices, which torch-mlir ignores."""
+    if all(isinstance(operand, int) and operand >= 0 for operand in pad):
+        return NotImplemented
+    for position, (low, high) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        axis = x.dim() - 1 - position
+        x = x.narrow(axis, max(-low, 0), x.shape[axis] - max(-low, 0) - max(-high, 0))
+    return aten.constant_pad_nd(x, [max(operand, 0) for operand in pad], value)
+
+
+@decomposes(aten.roll.default)
+def roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
+    """Rotate elements along axes, or of the flattened tensor; torch-mlir requires axes and shifts below their size."""
+    if not dims:
+        return x.flatten().roll(shifts, 0).view(x.shape)
+    sizes = [x.shape[axis] for axis in dims]
+    if any(isinstance(size, int) and size == 0 for size in sizes):
+        return x.clone()
+    inside = [
+        shift % size if isinstance(size, int) and isinstance(shift, int) else shift
+        for shift, size in zip(shifts, sizes, strict=True)
+    ]
+    if inside == list(shifts) and all(isinstance(size, int) for size in sizes):
+        return NotImplemented
+    for axis, shift, size in zip(dims, inside, sizes, strict=True):
+        position = torch.arange(size, device=x.device)
+        x = x.roll([shift], [axis]) if isinstance(size, int) else x.index_select(axis, (position - shift) % size)
+    return x
+
+
+decomposes(aten.as_strided_copy.default)(copy_of(aten.as_strided.default))
+decomposes(aten.narrow_copy.default)(copy_of(aten.narrow.default))
+decomposes(aten.permute_copy.default)(copy_of(aten.permute.default))
+decomposes(aten.unbind_copy.int)(lambda x, dim=0: [operand.clone() for operand in x.unbind(dim)])
+decomposes(aten.view_copy.default)(copy_of(aten.view.default))
+decomposes(aten.view_copy.dtype)(copy_of(aten.view.dtype))
