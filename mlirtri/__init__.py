@@ -63,12 +63,11 @@ if TYPE_CHECKING:
     from mlirtri.measure.comparison import compare
     from mlirtri.measure.configurations import Config
     from mlirtri.measure.tuning import tune
-    from mlirtri.programs.mlir_program import from_mlir
+    from mlirtri.programs.mlir_program import from_mlir, from_tosa
     from mlirtri.programs.onnx_program import from_onnx
     from mlirtri.programs.relax_program import from_relax
     from mlirtri.programs.stablehlo_program import from_jax, from_stablehlo
     from mlirtri.programs.torch_programs.program import from_torch
-    from mlirtri.programs.tosa_program import from_tosa
 
 _watch_forks()
 globals().update(DTYPES)
@@ -85,7 +84,7 @@ _LAZY = {
     "from_relax": "mlirtri.programs.relax_program",
     "from_stablehlo": "mlirtri.programs.stablehlo_program",
     "from_jax": "mlirtri.programs.stablehlo_program",
-    "from_tosa": "mlirtri.programs.tosa_program",
+    "from_tosa": "mlirtri.programs.mlir_program",
     "Program": "mlirtri.programs.program",
     "Kernel": "mlirtri.kernels.kernel",
     "resume": "mlirtri.kernels.session",

@@ -22,12 +22,12 @@ from mlirtri.kernels.options import Options, resolved
 from mlirtri.kernels.session import resume
 from mlirtri.language.names import Tensor
 from mlirtri.lowering.pipelines import Pipeline, pipeline_of_import
-from mlirtri.programs.mlir_program import contents_of, from_mlir
+from mlirtri.programs.mlir_program import from_mlir, from_tosa
+from mlirtri.programs.mlir_sources import contents_of
 from mlirtri.programs.onnx_program import from_onnx
 from mlirtri.programs.program import Program
 from mlirtri.programs.relax_program import from_relax
 from mlirtri.programs.stablehlo_program import from_stablehlo
-from mlirtri.programs.tosa_program import from_tosa
 
 SUFFIXES = {
     ".mlir": None, ".mlirbc": None, ".stablehlo": "stablehlo", ".tosa": "tosa", ".onnx": "onnx", ".pt2": "torch",

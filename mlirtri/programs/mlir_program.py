@@ -1,8 +1,7 @@
-"""`mt.from_mlir`: MLIR of any tool as a program, from text, a file, bytecode, or a module of the bindings."""
+"""`mt.from_mlir` and `mt.from_tosa`: MLIR of any tool as a program, from text, a file, bytecode, or an `ir.Module`."""
 
 from __future__ import annotations
 
-import linecache
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,15 +12,15 @@ from typing import Any
 
 from mlirtri.compiler.isolation import text_of, text_of_bytecode, try_parsing
 from mlirtri.compiler.walk import COMPILING
+from mlirtri.dialect.bindings.locations import give_locations, locate_implied_bodies, name_of, parse_text, span_of
+from mlirtri.dialect.bindings.mlir import ir, print_complete, public_functions
+from mlirtri.dialect.definition import context_for
 from mlirtri.errors import KernelError, ParseError, Span
 from mlirtri.kernels.kernel import shown_to_user
-from mlirtri.programs.mlir_resources import split_resources
+from mlirtri.lowering.importers.normalize.constants import take_constants
+from mlirtri.programs.mlir_sources import BYTECODE, MODULE, contents_of, split_resources
 from mlirtri.programs.program import Program
 
-BYTECODE = b"ML\xefR"
-"""How MLIR's bytecode begins."""
-TEXT, BYTES, MODULE = "<text>", "<bytecode>", "<module>"
-"""What errors call a source that is no file."""
 _NAME = re.compile(rb"%([A-Za-z0-9_$.-]+)")
 _NOT_BY_NAME = ("self", "out")
 """What a call takes besides the arguments; those of such names are called by their number."""
@@ -41,6 +40,19 @@ def from_mlir(source: str | bytes | Path | Any) -> Program:
         raise shown_to_user(error)
 
 
+def from_tosa(source: str | bytes | Path | Any) -> Program:
+    """The program of a TOSA module: its text, bytecode, a file of either, or an `ir.Module`.
+
+    Raises `ParseError` at the place that does not parse.
+    """
+    try:
+        data, file = contents_of(source, (".mlir", ".mlirbc", ".tosa"))
+        read = read_source(data, file)
+        return Program("tosa", read.module, read.functions, file, read.params)
+    except KernelError as error:
+        raise shown_to_user(error)
+
+
 @dataclass(frozen=True)
 class Source:
     """A module that was read once: what is left of its text, and its large constants."""
@@ -54,30 +66,6 @@ class Source:
     def module(self) -> Any:
         """The module in a context of its own: a walk changes it."""
         return _parse(self.text, self.file)
-
-
-def contents_of(source: str | bytes | Path | Any, suffixes: Sequence[str] = (".mlir", ".mlirbc")) -> tuple[bytes, str]:
-    """The bytes of a module's text or bytecode, and the file that errors are to name; raises `ParseError`."""
-    if isinstance(source, Path) or (isinstance(source, str) and _is_path(source, suffixes)):
-        path = Path(source).absolute()
-        linecache.checkcache(str(path))
-        try:
-            return path.read_bytes(), str(path)
-        except OSError as problem:
-            raise ParseError(f"{source} cannot be read: {problem.strerror or problem}") from None
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        # An earlier text is not this one's.
-        linecache.cache.pop(TEXT, None)
-        return bytes(source), BYTES if bytes(source[:4]) == BYTECODE else TEXT
-    if isinstance(source, str):
-        # Shown with errors; the last text stands for them all.
-        linecache.cache[TEXT] = (len(source), None, source.splitlines(keepends=True), TEXT)
-        return source.encode("utf-8", "surrogatepass"), TEXT
-    if hasattr(source, "operation"):
-        return source.operation.get_asm(binary=True, enable_debug_info=True), MODULE
-    raise ParseError(
-        f"a {type(source).__name__} is no MLIR", help="give its text, its bytecode, the path of a file, or an ir.Module"
-    )
 
 
 def read_source(
@@ -117,10 +105,6 @@ def _read_source(data: bytes, file: str, operations: Sequence[str], read: Callab
 
 
 def _taken_apart(module: Any, file: str, resources: Mapping[str, bytes], operations: Sequence[str]) -> Source:
-    from mlirtri.dialect.bindings.locations import give_locations
-    from mlirtri.dialect.bindings.mlir import ir, print_complete, public_functions
-    from mlirtri.lowering.importers.normalize.constants import take_constants
-
     params: dict[str, Any] = {}
     give_locations(module, Span("-", 1, 1))
     with module.context, ir.Location.unknown(), _errors_in(file):
@@ -133,9 +117,6 @@ def _taken_apart(module: Any, file: str, resources: Mapping[str, bytes], operati
 
 def _name_arguments(module: Any, text: str) -> None:
     """Give arguments the names that the text has for them: a parser forgets these, but not where they stand."""
-    from mlirtri.dialect.bindings.locations import name_of, span_of
-    from mlirtri.dialect.bindings.mlir import ir, public_functions
-
     lines = text.encode("utf-8", "surrogateescape").split(b"\n")
     for function in public_functions(module):
         for at, argument in enumerate(function.regions[0].blocks[0].arguments):
@@ -169,15 +150,8 @@ def _errors_in(file: str) -> Iterator[None]:
         raise
 
 
-def _is_path(text: str, suffixes: Sequence[str]) -> bool:
-    return "\n" not in text and text.endswith(tuple(suffixes))
-
-
 def _parse(text: str, file: str) -> Any:
     """The module of a text. Operations that nobody knows may be in functions that are not meant: rooms refuse them."""
-    from mlirtri.dialect.bindings.locations import locate_implied_bodies, parse_text
-    from mlirtri.dialect.definition import context_for
-
     context = context_for(text)
     context.allow_unregistered_dialects = True
     module = parse_text(text, file, context)
@@ -187,9 +161,6 @@ def _parse(text: str, file: str) -> Any:
 
 def _bytecode_to_text(data: bytes) -> bytes:
     """The text of bytecode, with the data of its resources."""
-    from mlirtri.dialect.bindings.mlir import ir
-    from mlirtri.dialect.definition import context_for
-
     try:
         module = ir.Module.parse(data, context_for(data))
     except ir.MLIRError as error:

@@ -9,6 +9,11 @@ from mlirtri.errors import KernelError, KernelTypeError, ParseError, Span
 from mlirtri.kernels.kernel import Kernel, shown_to_user
 from mlirtri.programs.program import Program
 
+try:
+    import onnx
+except ImportError:
+    onnx = None  # type: ignore[assignment]
+
 
 def from_onnx(model: Any) -> Program:
     """The program of an `onnx.ModelProto`, of one as bytes, or of a file, with its external data beside it.
@@ -23,10 +28,9 @@ def from_onnx(model: Any) -> Program:
 
 
 def _program(model: Any) -> Program:
-    try:
-        import onnx  # noqa: F401 - what follows needs it
-    except ImportError:
-        raise KernelTypeError("from_onnx needs the onnx package", help="pip install 'mlirtri[onnx]'") from None
+    if onnx is None:
+        raise KernelTypeError("from_onnx needs the onnx package", help="pip install 'mlirtri[onnx]'")
+    # Needs onnx, which is optional.
     from mlirtri.lowering.importers.from_onnx.graph import symbol_of, taken_apart
 
     loaded, file = _loaded(model)
@@ -64,8 +68,6 @@ def _widened(value: Any) -> Any:
 
 def _loaded(model: Any) -> tuple[Any, str]:
     """The model, and what to call the place that it is from."""
-    import onnx
-
     if isinstance(model, onnx.ModelProto):
         return model, "<onnx>"
     try:
@@ -93,17 +95,13 @@ def _check_names(message: Any, file: str) -> None:
 
 def _check_dtypes(model: Any, file: str) -> None:
     """The checker lets numbers pass that stand for no element type."""
-    from onnx import TensorProto
-
     for tensor in model.graph.initializer:
-        if tensor.data_type not in TensorProto.DataType.values():
+        if tensor.data_type not in onnx.TensorProto.DataType.values():
             message = f"initializer {tensor.name!r} has element type {tensor.data_type}, which ONNX does not have"
             raise ParseError(message, Span(file, 1, 1))
 
 
 def _check(model: Any, file: str) -> None:
-    import onnx
-
     try:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:

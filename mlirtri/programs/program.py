@@ -127,6 +127,7 @@ class Program:
 
         No code is made. Raises a `KernelError` for what is no program or no option.
         """
+        # Loads MLIR, which a program does not until it compiles.
         from mlirtri.programs.report import report_on
 
         try:

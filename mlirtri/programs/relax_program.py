@@ -34,6 +34,7 @@ class RelaxProgram(Program):
     """A Relax module as a program."""
 
     def __init__(self, module: Any, file: str, params: Mapping[Any, Any]):
+        # TVM loads with the first Relax program: the command line imports this file for all programs.
         from mlirtri.lowering.toolchain.tvm_passes import relax_functions
 
         self.module = module
@@ -62,6 +63,7 @@ class RelaxProgram(Program):
 
 def _sizes(module: Any, symbol: str) -> Any:
     """What the sizes of the results are; MLIR's passes know how to ask."""
+    # Load MLIR, which pipeline relax does not need otherwise.
     from mlirtri.lowering.importers.from_relax.relax_to_linalg import translate
     from mlirtri.lowering.sizes.infer_size_program import size_program
 
@@ -134,6 +136,7 @@ def _as_array(value: Any) -> Any:
         return value
     if str(value.dtype) != "bfloat16":
         return value.numpy()
+    # Only here, since torch is optional.
     import torch
 
     return torch.from_dlpack(value)

@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mlirtri.compiler.walk import walk
+from mlirtri.dialect.bindings.locations import span_of
+from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, tensor
 from mlirtri.errors import KernelError, SeveralErrors, Span, UnknownOptionError
 from mlirtri.kernels.options import Options, resolved
 from mlirtri.lowering.core.stage import CompileContext
@@ -113,9 +115,6 @@ def _row(name: str, places: list[Span], problems: dict[str, tuple[Problem, ...]]
 
 def _operations(program: Any, symbol: str, target: Any) -> list[tuple[str, list[Span]]]:
     """The operations of the program's first stage that is MLIR, by name, with their places."""
-    from mlirtri.dialect.bindings.locations import span_of
-    from mlirtri.dialect.bindings.mlir import all_operations, ir
-
     module = program._read()
     if not isinstance(module, ir.Module):
         pipeline = pipeline_of_import(program.source, _pipeline("mlir", target))
@@ -194,8 +193,6 @@ def _without(program: Any, removed: set[Place]) -> Any:
     other = copy.copy(program)
 
     def read() -> Any:
-        from mlirtri.dialect.bindings.mlir import ir
-
         module = program._read()
         if isinstance(module, ir.Module):
             with module.context:
@@ -207,9 +204,6 @@ def _without(program: Any, removed: set[Place]) -> Any:
 
 
 def _remove(module: Any, removed: set[Place]) -> None:
-    from mlirtri.dialect.bindings.locations import span_of
-    from mlirtri.dialect.bindings.mlir import all_operations, ir
-
     for operation in reversed(all_operations(module)):
         span = span_of(operation.location)
         if span is None or (span.line, span.column) not in removed or operation.name in _FRAME:
@@ -225,8 +219,6 @@ def _remove(module: Any, removed: set[Place]) -> None:
 
 def _stand_ins(kinds: Sequence[Any]) -> list[Any] | None:
     """A value of each type; None where there is a type that has none of its own."""
-    from mlirtri.dialect.bindings.mlir import arith, ir, tensor
-
     numbers = (ir.IntegerType, ir.FloatType, ir.IndexType)
     made: list[Any] = []
     for kind in kinds:

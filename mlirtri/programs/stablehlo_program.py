@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from mlirtri.compiler.isolation import text_of_bytecode
+from mlirtri.dialect.bindings.locations import parse_text
+from mlirtri.dialect.bindings.mlir import ir, load_stablehlo, read_stablehlo_artifact
+from mlirtri.dialect.definition import new_context
 from mlirtri.errors import KernelError, KernelTypeError, ParseError
 from mlirtri.kernels.kernel import shown_to_user
-from mlirtri.programs.mlir_program import BYTECODE, contents_of, read_source
+from mlirtri.programs.mlir_program import read_source
+from mlirtri.programs.mlir_sources import BYTECODE, contents_of
 from mlirtri.programs.program import Program
 
 SUFFIXES = (".mlir", ".mlirbc", ".stablehlo")
@@ -62,8 +66,6 @@ def _program(source: str | bytes | Path, file: str | None = None) -> Program:
 
 def _artifact_to_text(data: bytes) -> bytes:
     """The text of bytecode, which is StableHLO's own portable form or a module as it is; with its constants."""
-    from mlirtri.dialect.bindings.mlir import read_stablehlo_artifact
-
     try:
         module = read_stablehlo_artifact(data, _context())
     except ValueError as error:
@@ -71,16 +73,11 @@ def _artifact_to_text(data: bytes) -> bytes:
     return module.operation.get_asm(binary=True, enable_debug_info=True)
 
 
-def _parsed(text: str, file: str) -> Any:
-    from mlirtri.dialect.bindings.locations import parse_text
-
+def _parsed(text: str, file: str) -> ir.Module:
     return parse_text(text, file, _context())
 
 
-def _context() -> Any:
-    from mlirtri.dialect.bindings.mlir import load_stablehlo
-    from mlirtri.dialect.definition import new_context
-
+def _context() -> ir.Context:
     context = new_context()
     load_stablehlo(context)
     # Attributes such as `mhlo.num_partitions` are of dialects that nobody here has.

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
 from mlirtri.calls.direct_calls import Call
-
-if TYPE_CHECKING:
-    from mlirtri.calls.runtime import Runner
-    from mlirtri.programs.torch_programs.calls import Calling
+from mlirtri.calls.runtime import Runner
+from mlirtri.programs.torch_programs.calling_convention import Calling
 
 _LEAVES = frozenset({torch.Tensor, torch.nn.Parameter, np.ndarray})
 """Types that are no structures, and that kernels look at themselves."""

@@ -20,9 +20,10 @@ from mlirtri.lowering.importers.from_torch.decompositions.table import decomposi
 from mlirtri.lowering.importers.from_torch.graph import TorchGraph
 from mlirtri.lowering.importers.from_torch.graph_to_torch import span_of_node
 from mlirtri.programs.torch_programs import effects as torch_effects
-from mlirtri.programs.torch_programs.calls import Calling, Given, Returned, TorchKernel
+from mlirtri.programs.torch_programs.calling_convention import Calling, Given, Returned
 from mlirtri.programs.torch_programs.graphs import bind_attributes, bound_last
 from mlirtri.programs.torch_programs.program import TorchProgram
+from mlirtri.programs.torch_programs.torch_kernel import TorchKernel
 
 
 class TracedFunction:

@@ -29,7 +29,7 @@ from mlirtri.lowering.importers.from_torch.graph_passes import (
     python_numbers as torch_numbers,
 )
 from mlirtri.lowering.importers.from_torch.graph_to_torch import span_of_node
-from mlirtri.programs.torch_programs.calls import Calling, Given, Returned, Sizes
+from mlirtri.programs.torch_programs.calling_convention import Calling, Given, Returned, Sizes
 
 _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 

@@ -32,8 +32,9 @@ from mlirtri.lowering.importers.from_torch.graph_to_torch import span_of_node
 from mlirtri.lowering.importers.from_torch.tracing.tracing import settle_views, traceable
 from mlirtri.programs.params import why_not_held
 from mlirtri.programs.program import Program
-from mlirtri.programs.torch_programs.calls import Calling, TorchKernel
+from mlirtri.programs.torch_programs.calling_convention import Calling
 from mlirtri.programs.torch_programs.graphs import taken_apart
+from mlirtri.programs.torch_programs.torch_kernel import TorchKernel
 
 _EXPORTING = renewed(threading.RLock())
 """torch.export keeps what it is at in globals."""

@@ -14,9 +14,9 @@ from torch import nn
 import mlirtri as mt
 from mlirtri.calls.entries import NonContiguousWarning
 from mlirtri.errors import ArgumentMismatchError, KernelError, ProgramAssertionError
-from mlirtri.programs.torch_programs import calls as torch_calls
-from mlirtri.programs.torch_programs.calls import TorchKernel
+from mlirtri.programs.torch_programs import torch_kernel
 from mlirtri.programs.torch_programs.flat_calls import flat_call
+from mlirtri.programs.torch_programs.torch_kernel import TorchKernel
 
 X, Y = torch.linspace(-1.0, 1.0, 8), torch.arange(8.0)
 
@@ -212,7 +212,7 @@ def test_other_weights_while_a_first_call_runs(monkeypatch: pytest.MonkeyPatch):
         program.load_state_dict(other.state_dict())
         return flat_call(calling, runner, general)
 
-    monkeypatch.setattr(torch_calls, "flat_call", with_other_weights)
+    monkeypatch.setattr(torch_kernel, "flat_call", with_other_weights)
     kernel(x)
     monkeypatch.undo()
     torch.testing.assert_close(kernel(x), other(x).detach())
@@ -227,7 +227,7 @@ def test_numbers_that_are_part_of_the_program_are_compared_on_the_short_way(monk
     for other in (3, 2.0, True, "2", X):
         with pytest.raises(ArgumentMismatchError, match="exported for s = 2"):
             kernel(X, other, Y)
-    monkeypatch.setattr(torch_calls.Calling, "flattened", None)  # the general way
+    monkeypatch.setattr(torch_kernel.Calling, "flattened", None)  # the general way
     assert torch.equal(kernel(X, 2, Y), wanted)
 
 

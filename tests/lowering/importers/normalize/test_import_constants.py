@@ -9,7 +9,7 @@ import torch
 
 import mlirtri as mt
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelError, ParseError
-from mlirtri.programs.mlir_resources import split_resources
+from mlirtri.programs.mlir_sources import split_resources
 
 COUNT = 100
 LARGE = np.arange(COUNT, dtype=np.float32)

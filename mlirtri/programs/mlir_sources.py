@@ -8,14 +8,51 @@ section is not of this form the text stays as it is, so that MLIR's parser says 
 
 from __future__ import annotations
 
+import linecache
 import re
 from binascii import unhexlify
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
+from mlirtri.errors import ParseError
+
+BYTECODE = b"ML\xefR"
+"""How MLIR's bytecode begins."""
+TEXT, BYTES, MODULE = "<text>", "<bytecode>", "<module>"
+"""What errors call a source that is no file."""
 _START = re.compile(rb"^[ \t]*\{-#", re.MULTILINE)
 _TOKEN = re.compile(rb'\s*(#-\}|[{}:,]|"|[\w.$-]+)')
 _ALIGNMENT = 4
 """Bytes before the data of a blob, which say how it wants to lie in memory."""
+
+
+def contents_of(source: str | bytes | Path | Any, suffixes: Sequence[str] = (".mlir", ".mlirbc")) -> tuple[bytes, str]:
+    """The bytes of a module's text or bytecode, and the file that errors are to name; raises `ParseError`."""
+    if isinstance(source, Path) or (isinstance(source, str) and _is_path(source, suffixes)):
+        path = Path(source).absolute()
+        linecache.checkcache(str(path))
+        try:
+            return path.read_bytes(), str(path)
+        except OSError as problem:
+            raise ParseError(f"{source} cannot be read: {problem.strerror or problem}") from None
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        # An earlier text is not this one's.
+        linecache.cache.pop(TEXT, None)
+        return bytes(source), BYTES if bytes(source[:4]) == BYTECODE else TEXT
+    if isinstance(source, str):
+        # Shown with errors; the last text stands for them all.
+        linecache.cache[TEXT] = (len(source), None, source.splitlines(keepends=True), TEXT)
+        return source.encode("utf-8", "surrogatepass"), TEXT
+    if hasattr(source, "operation"):
+        return source.operation.get_asm(binary=True, enable_debug_info=True), MODULE
+    raise ParseError(
+        f"a {type(source).__name__} is no MLIR", help="give its text, its bytecode, the path of a file, or an ir.Module"
+    )
+
+
+def _is_path(text: str, suffixes: Sequence[str]) -> bool:
+    return "\n" not in text and text.endswith(tuple(suffixes))
 
 
 def split_resources(text: bytes) -> tuple[bytes, dict[str, bytes]]:

@@ -1,0 +1,150 @@
+"""How a torch module is called: what its arguments and results are, as the export recorded them.
+
+Takes what `graphs.py` reads from an exported program. Gives the flat arguments of a call. Refuses arguments of another
+structure than at the export, other values where the export made constants, and sizes outside of its ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from mlirtri.errors import ArgumentMismatchError
+
+
+@dataclass(frozen=True)
+class Given:
+    """Where one leaf of the arguments goes: into the function, or nowhere."""
+
+    name: str
+    is_constant: bool = False
+    value: Any = None
+    """Of a constant: what the module was exported for."""
+
+
+@dataclass(frozen=True)
+class Returned:
+    """Where one leaf of the results comes from."""
+
+    kind: str
+    """``result`` or ``scalar`` of the function, ``input``, ``param``, or ``constant``."""
+    what: Any
+    """Its number, name or value."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes that the export left open, as expressions of symbols, and what it assumed of them."""
+
+    expressions: tuple[tuple[int, int, Any], ...] = ()
+    """Leaf of the arguments, axis, and the SymPy expression of its size; those that are one symbol come first."""
+    ranges: Mapping[Any, tuple[float, float]] = field(default_factory=dict)
+    """Smallest and largest value of a symbol."""
+
+    def check(self, name: str, given: Sequence[Given], leaves: Sequence[Any]) -> None:
+        """Raises `ArgumentMismatchError` for sizes that the exported program is not for."""
+        known: dict[Any, int] = {}
+        for at, axis, expression in self.expressions:
+            size, place = _size(leaves[at], axis), f"axis {axis} of {given[at].name!r}"
+            if size is None:
+                # Of another rank, which the kernel refuses.
+                continue
+            wanted = known.setdefault(expression, size) if expression.is_Symbol else int(expression.subs(known))
+            if size != wanted:
+                raise ArgumentMismatchError(f"{name}(): {place} is {size}, and has to be {expression} = {wanted}")
+            low, high = self.ranges.get(expression, (size, size))
+            if not low <= size <= high:
+                raise ArgumentMismatchError(f"{name}() was exported for {low:g} to {high:g} along {place}, got {size}")
+
+
+def _size(leaf: Any, axis: int) -> int | None:
+    """The size of an axis, or the number itself where the export left a number open."""
+    if not isinstance(leaf, torch.Tensor):
+        return leaf if isinstance(leaf, int) else None
+    return leaf.shape[axis] if axis < leaf.dim() else None
+
+
+@dataclass(frozen=True)
+class Calling:
+    """How a module is called."""
+
+    arguments: pytree.TreeSpec
+    """Of ``(args, kwargs)``."""
+    given: tuple[Given, ...]
+    results: pytree.TreeSpec
+    returned: tuple[Returned, ...]
+    buffer_updates: Mapping[str, int]
+    """Buffers that the module writes, with the results that are their new contents."""
+    input_updates: Mapping[int, int]
+    """The same for leaves of the arguments."""
+    persistent: frozenset[str] = frozenset()
+    """The parameters and buffers that the module's state dict has."""
+    sizes: Sizes = field(default_factory=Sizes)
+    names: tuple[str, ...] = ()
+    """Of the arguments that were given in order at the export, which a call may name."""
+
+    def flattened(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """The leaves of the arguments; raises `ArgumentMismatchError`."""
+        leaves, found = pytree.tree_flatten((tuple(args), self._ordered(kwargs)))
+        if found != self.arguments:
+            args, kwargs = self._in_order(args, kwargs)
+            leaves, found = pytree.tree_flatten((args, self._ordered(kwargs)))
+        if found != self.arguments:
+            self._refuse_names(name, args, kwargs)
+            raise ArgumentMismatchError(
+                f"{name}() was exported for arguments of the structure {_shown(self.arguments)}, got {_shown(found)}",
+                help="export the module again with arguments like these",
+            )
+        for given, leaf in zip(self.given, leaves, strict=True):
+            if given.is_constant and not _same(given.value, leaf):
+                raise ArgumentMismatchError(
+                    f"{name}() was exported for {given.name} = {given.value!r}, got {leaf!r}",
+                    help="export the module again: numbers, strings and None are part of the program",
+                )
+        self.sizes.check(name, self.given, leaves)
+        return leaves
+
+    def _in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with those that have a name here and had none at the export in their places."""
+        placed, named = list(args), dict(kwargs)
+        while len(placed) < len(self.names) and self.names[len(placed)] in named:
+            placed.append(named.pop(self.names[len(placed)]))
+        return tuple(placed), named
+
+    def _refuse_names(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Raises `ArgumentMismatchError` where arguments are missing, or are more than there are."""
+        in_order, by_name = self.arguments.children()
+        names = self.names or tuple(f"argument {at}" for at in range(in_order.num_children))
+        keywords = list(by_name.context or ())
+        left = [*names[len(args) :], *keywords]
+        missing = [each for each in left if each not in kwargs]
+        unknown = [each for each in kwargs if each not in left]
+        if not (missing or unknown or len(args) > len(names)):
+            return
+        raise ArgumentMismatchError(
+            f"{name}() takes {', '.join([*names, *keywords]) or 'no arguments'}"
+            + f"; missing {', '.join(missing)}" * bool(missing)
+            + f"; not known or given twice: {', '.join(unknown)}" * bool(unknown)
+            + f"; got {len(args)} positional arguments" * (len(args) > len(names)),
+            help=None
+            if missing and not unknown
+            else "to pass what the module was exported without, export it with that",
+        )
+
+    def _ordered(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Keywords in the order of the export, in which their structures are compared."""
+        wanted = [key for key in self.arguments.children()[1].context or () if key in kwargs]
+        return {key: kwargs[key] for key in (*wanted, *(key for key in kwargs if key not in wanted))}
+
+
+def _same(wanted: Any, found: Any) -> bool:
+    return type(wanted) is type(found) and (wanted == found or (wanted != wanted and found != found))
+
+
+def _shown(spec: pytree.TreeSpec) -> str:
+    args, kwargs = pytree.tree_unflatten(["·"] * spec.num_leaves, spec)
+    return ", ".join([*map(str, args), *(f"{name}={value}" for name, value in kwargs.items())]) or "nothing"

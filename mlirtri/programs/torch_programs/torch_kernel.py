@@ -1,0 +1,157 @@
+"""A kernel of a torch module, called like the module: with its arguments, results and writes.
+
+Takes the `Calling` of the module. Gives `TorchKernel`. Refuses what `Calling` refuses, and written arguments that share
+memory with others: the module was exported on the assumption that none do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from mlirtri.calls.arrays import as_array, as_torch
+from mlirtri.calls.updates import share_elements, why_not_writable
+from mlirtri.errors import ArgumentMismatchError, KernelError
+from mlirtri.kernels.kernel import Kernel, shown_to_user
+from mlirtri.programs.torch_programs.calling_convention import Calling, Returned
+from mlirtri.programs.torch_programs.flat_calls import flat_call
+
+
+class TorchKernel(Kernel):
+    """A compiled module."""
+
+    calling: Calling
+    held: dict[str, torch.Tensor]
+    """The module's tensors: those that the function is bound to, and those that only a call needs."""
+
+    def rebind(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Take other weights from the next call on."""
+        self.held.update(tensors)
+        self.params.update({name: tensor for name, tensor in tensors.items() if name in self.params})
+        self._runner = None
+        self.__call__ = self._first_call
+        self.__dict__.pop("_owners", None)
+
+    def _first_call(self, /, *arguments: Any, **keywords: Any) -> Any:
+        result = self._general_call(*arguments, **keywords)
+        runner = self.runner
+        self.__call__ = flat_call(self.calling, runner, self._general_call)
+        if self._runner is not runner:
+            # Another thread has bound other weights since.
+            self.__call__ = self._first_call
+        return result
+
+    def _general_call(self, /, *arguments: Any, **keywords: Any) -> Any:
+        try:
+            return self._call(arguments, keywords)
+        except KernelError as error:
+            raise shown_to_user(error)
+
+    def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        leaves = self.calling.flattened(self.name, args, kwargs)
+        return pytree.tree_unflatten(self.on_leaves(leaves), self.calling.results)
+
+    def on_leaves(self, leaves: list[Any]) -> list[Any]:
+        """A call without the structures: the leaves of the results for those of the arguments."""
+        inputs = [leaf for given, leaf in zip(self.calling.given, leaves, strict=True) if not given.is_constant]
+        if self.calling.input_updates or self.calling.buffer_updates:
+            self._check_written(leaves)
+        results = self._results(inputs)
+        self._write(leaves, results)
+        return [self._part(each, leaves, results) for each in self.calling.returned]
+
+    def _results(self, inputs: list[Any]) -> tuple[Any, ...]:
+        given = self.runner(inputs)
+        if given is None:
+            return ()
+        return given if isinstance(given, tuple) else (given,)
+
+    def _check_written(self, leaves: list[Any]) -> None:
+        """Raises `ArgumentMismatchError` for arguments that cannot be written, or are written as another tensor."""
+        names = [given.name for given in self.calling.given]
+        for at in self.calling.input_updates:
+            if problem := why_not_writable(_settled(leaves[at])):
+                raise ArgumentMismatchError(
+                    f"{self.name}(): {names[at]!r}, which the module writes, {problem}", help="pass a copy"
+                )
+            for other, leaf in enumerate(leaves):
+                if other != at and _meet(leaves[at], leaf):
+                    raise _shared(self.name, names[at], names[other])
+        for at, leaf in enumerate(leaves):
+            for name in self._owners.get(_memory(leaf), ()):
+                is_written = at in self.calling.input_updates or name in self.calling.buffer_updates
+                if is_written and _meet(leaf, self.held[name]):
+                    raise _shared(self.name, names[at], name)
+
+    @cached_property
+    def _owners(self) -> dict[int, list[str]]:
+        """Where memory begins, and which of the module's tensors are in it."""
+        owners: dict[int, list[str]] = {}
+        for name, tensor in self.held.items():
+            if pointer := _memory(tensor):
+                owners.setdefault(pointer, []).append(name)
+        return owners
+
+    def _write(self, leaves: list[Any], results: tuple[Any, ...]) -> None:
+        """Hand new contents to the buffers and arguments that the module writes."""
+        with torch.no_grad():
+            for name, number in self.calling.buffer_updates.items():
+                self.held[name].copy_(_as_tensor(results[number]))
+                if not self.held[name].is_contiguous() or self.held[name].device.type != self.runner.device.type:
+                    # The runner has a copy of it.
+                    self._runner = None
+            for at, number in self.calling.input_updates.items():
+                target = leaves[at]
+                if isinstance(target, torch.Tensor):
+                    target.copy_(results[number])
+                else:
+                    result = results[number]
+                    target[...] = as_array(result) if isinstance(result, torch.Tensor) else result
+
+    def _part(self, returned: Returned, leaves: list[Any], results: tuple[Any, ...]) -> Any:
+        if returned.kind == "result":
+            return results[returned.what]
+        if returned.kind == "scalar":
+            value = results[returned.what]
+            return value.item() if isinstance(value, (torch.Tensor, np.generic)) else value
+        if returned.kind == "input":
+            return leaves[returned.what]
+        return self.held[returned.what] if returned.kind == "param" else returned.what
+
+
+def _as_tensor(result: Any) -> torch.Tensor:
+    return result if isinstance(result, torch.Tensor) else as_torch(np.asarray(result))
+
+
+def _shared(kernel: str, one: str, other: str) -> ArgumentMismatchError:
+    return ArgumentMismatchError(
+        f"{kernel}(): {one!r} shares memory with {other!r}, and the module writes there", help="pass a copy of one"
+    )
+
+
+def _settled(leaf: Any) -> Any:
+    """A tensor whose memory can be looked at; the others are refused by the kernel."""
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    return leaf.detach() if leaf.layout is torch.strided else torch.empty(0)
+
+
+def _memory(leaf: Any) -> int:
+    """Where the memory begins that a tensor or an array is in; 0 for none."""
+    if isinstance(leaf, np.ndarray):
+        return leaf.__array_interface__["data"][0]
+    return _settled(leaf).untyped_storage().data_ptr() if isinstance(leaf, torch.Tensor) else 0
+
+
+def _meet(a: Any, b: Any) -> bool:
+    """Whether two arguments have memory in common."""
+    try:
+        return share_elements(_settled(a), _settled(b))
+    except (TypeError, RuntimeError):
+        # Strided tensors of a dtype, or with a sign, that NumPy lacks.
+        return _memory(a) == _memory(b) != 0
