@@ -1,8 +1,8 @@
 """Special functions, which torch-mlir does not lower, by series, continued fractions and recurrences.
 
-Computed in float64 and rounded once to the dtype of the result. Sources of the formulas: Abramowitz and Stegun, chapters
-6, 7, 9 and 23; C. Lanczos, A precision approximation of the gamma function (1964); C. Chiarella and A. Reichel, On the
-evaluation of integrals related to the error function (1968).
+Computed in float64 and rounded once to the dtype of the result. Sources of the formulas: Abramowitz and Stegun,
+chapters 6, 7, 9 and 23; C. Lanczos, A precision approximation of the gamma function (1964); C. Chiarella and
+A. Reichel, On the evaluation of integrals related to the error function (1968).
 """
 
 from __future__ import annotations

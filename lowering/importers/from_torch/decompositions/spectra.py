@@ -194,7 +194,7 @@ def _jacobi_sweeps(x: Tensor, rows: int) -> Tensor:
 
 
 def _rotate_pairs(x: Tensor, rows: int, least: float) -> tuple[Tensor, Tensor]:
-    """Rotate column i with column i of the second half, reorder for the next iteration, and return the largest cosine."""
+    """Rotate column i with column i of the second half, reorder for the next step; also return the largest cosine."""
     half = x.shape[-1] // 2
     left, right = x[..., :half], x[..., half:]
     a, b = left[..., :rows, :], right[..., :rows, :]

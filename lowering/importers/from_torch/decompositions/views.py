@@ -1,4 +1,4 @@
-"""Views, copies, concatenation and padding that torch-mlir does not lower: strides, empty tensors, and dynamic sizes."""
+"""Views, copies, joins and padding that torch-mlir does not lower: with strides, empty tensors or dynamic sizes."""
 
 from __future__ import annotations
 
