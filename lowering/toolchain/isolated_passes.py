@@ -4,7 +4,7 @@ Takes a module, passes and the compile context. Gives a new module, read from th
 A pass that fails is the same `PassFailedError` as of `run_passes`; a process that dies, takes too long or too much
 memory, is one too.
 
-The process is that of `other_process.py`, which is kept for the next.
+The process is the `WORKER` of `worker_process.py`, which is kept for the next call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mlirtri.dialect.definition import new_context
 from mlirtri.errors import KernelError, Note, PassFailedError, Span
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.toolchain.mlir_passes import Pass, explain, in_module, parse_pipeline, save_reproducer
-from mlirtri.lowering.toolchain.worker_process import OTHER, Limits, ProcessDied
+from mlirtri.lowering.toolchain.worker_process import WORKER, Limits, ProcessDied
 
 SECONDS = 600.0
 """After which a process counts as hanging."""
@@ -69,7 +69,7 @@ class _Failure:
 
 def _asked(pipeline: str, text: str) -> str | _Failure:
     try:
-        return OTHER.ask(Limits(SECONDS, _most_bytes(text)), _answer, pipeline, text)
+        return WORKER.ask(Limits(SECONDS, _most_bytes(text)), _answer, pipeline, text)
     except ProcessDied as reason:
         way_out = "; MLIRTRI_MAX_PASS_BYTES sets how much" if "MiB of memory" in str(reason) else ""
         return _Failure(f"it {reason}{way_out}")

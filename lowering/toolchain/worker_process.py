@@ -1,9 +1,11 @@
-"""A process beside this one, for what can end a process: the parsers and passes of others, on what others wrote.
+"""Worker processes, for code that can crash or hang: parsers and passes on foreign programs, the MetaSchedule search.
 
-Takes a function of a module and its arguments. Gives what the function gives there; a `KernelError` that it raises is
-raised here. Raises `ProcessDied` where the process ends, takes too long or wants too much memory.
+`WorkerProcess` starts a Python program and exchanges pickled messages with it; the program talks through
+`message_pipes`. `WORKER`, a `CallProcess`, runs one function at a time in a worker, within limits of time and memory.
+Raises `ProcessDied` where that worker ends, takes too long or wants too much memory; a `KernelError` that the function
+raises there is raised here.
 
-The first use starts the process, which is kept for the next. It imports MLIR alone: a fraction of a second.
+The first call starts the worker, which is kept for the next. It imports MLIR alone: a fraction of a second.
 """
 
 from __future__ import annotations
@@ -20,93 +22,125 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, BinaryIO
 
 from mlirtri.errors import CompilerBugError, KernelError
 from mlirtri.lowering.core.forks import renewed
 
 _HEADER = struct.Struct("<Q")
+_CHUNK = 1 << 20
 
 
 class ProcessDied(Exception):
-    """Why there is no answer, as the end of a sentence that starts with "it"."""
+    """Why a worker gave no answer, as the end of a sentence that starts with "it"."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a question may cost."""
+    """What one call may cost."""
 
     seconds: float
-    """Of processor time."""
+    """Processor time."""
     bytes: int | None = None
-    """Of address space, or as much as there is."""
+    """Address space; None for no limit."""
 
     @property
     def wait(self) -> float:
-        """Seconds by the clock, for a process that gets little of a busy processor, or waits for ever."""
+        """Wall-clock seconds, for a worker that gets little of a busy processor, or waits for ever."""
         return 60 + 2 * self.seconds
 
 
-class OtherProcess:
-    """The other process, as this one sees it. Thread-safe; a fork starts one of its own."""
+class WorkerProcess:
+    """A Python process that runs `program` and exchanges messages with this one. Not thread-safe."""
+
+    def __init__(self, program: str) -> None:
+        self.program = program
+        self.process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the worker runs and is this process's own: a fork has to start another one."""
+        return self.process is not None and self._owner == os.getpid() and self.process.poll() is None
+
+    def start(self) -> None:
+        """Start the program, with the import path of this process."""
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        # Unbuffered: a message that waits in a buffer of this process would be invisible to `select`.
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", self.program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            bufsize=0,
+        )
+        self._owner = os.getpid()
+
+    def send(self, message: Any) -> None:
+        """Send a message; raises `BrokenPipeError` where the worker is dead."""
+        _write(self.process.stdin, message)
+
+    def receive(self, seconds: float) -> Any:
+        """Return the next message; raises `TimeoutError` after `seconds`, `EOFError` where the worker is dead."""
+        if not select.select([self.process.stdout], [], [], seconds)[0]:
+            raise TimeoutError
+        return _read(self.process.stdout)
+
+    def stop(self) -> None:
+        """Kill the worker, if it is this process's own."""
+        if self.process is not None and self._owner == os.getpid():
+            self.process.kill()
+            self.process.wait()
+            self.process.stdin.close()
+            self.process.stdout.close()
+        self.process = None
+
+
+class CallProcess(WorkerProcess):
+    """A worker that calls functions. Thread-safe: one call at a time."""
 
     def __init__(self) -> None:
+        super().__init__(f"from {__name__} import serve; serve()")
         self.lock = renewed(threading.Lock())
-        self.process: subprocess.Popen[bytes] | None = None
-        self.owner = 0
 
     def ask(self, limits: Limits, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What `function`, one of a module, gives for `arguments` there; raises its `KernelError`, or `ProcessDied`."""
+        """Return ``function(*arguments)`` of the worker; raises its `KernelError`, or `ProcessDied`.
+
+        The function has to be a module's own, and its arguments and result picklable.
+        """
         with self.lock:
-            if self.process is None or self.owner != os.getpid() or self.process.poll() is not None:
-                self._start()
+            if not self.is_running:
+                self.start()
             try:
-                is_error, answer = self._answer(self.process, limits, (limits, function, arguments))
+                is_error, answer = self._answer(limits, (limits, function, arguments))
             except BaseException:
-                # Also when this thread is interrupted: the next question must not get this one's answer.
-                self._stop()
+                # Also when this thread is interrupted: the next call must not get this one's answer.
+                self.stop()
                 raise
         if is_error:
             raise answer
         return answer
 
-    def _answer(self, process: subprocess.Popen[bytes], limits: Limits, question: Any) -> tuple[bool, Any]:
+    def _answer(self, limits: Limits, request: Any) -> tuple[bool, Any]:
         try:
-            _write(process.stdin, question)
-            if not select.select([process.stdout], [], [], limits.wait)[0]:
-                raise ProcessDied(f"ran for more than {limits.wait:.0f} seconds")
-            return _read(process.stdout)
+            self.send(request)
+            return self.receive(limits.wait)
+        except TimeoutError:
+            raise ProcessDied(f"ran for more than {limits.wait:.0f} seconds") from None
         except (EOFError, BrokenPipeError):
-            raise ProcessDied(_why(*_end_of(process), limits)) from None
-
-    def _start(self) -> None:
-        command = f"from {__name__} import serve; serve()"
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-        )
-        self.owner = os.getpid()
-
-    def close(self) -> None:
-        """End the process, if it is ours."""
-        if self.process is not None and self.owner == os.getpid():
-            self._stop()
-
-    def _stop(self) -> None:
-        self.process.kill()
-        self.process.communicate()
-        self.process = None
+            raise ProcessDied(_why(*_end_of(self.process), limits)) from None
 
 
-OTHER = OtherProcess()
-"""The one that all share: two would need twice the memory, and compiling takes turns anyway."""
-atexit.register(OTHER.close)
+WORKER = CallProcess()
+"""The one that all share: two would need twice the memory, and compilations wait for each other anyway."""
+atexit.register(WORKER.stop)
 
 
 def _end_of(process: subprocess.Popen[bytes]) -> tuple[int, int]:
-    """How it ended, and the bytes that it had at most."""
+    """Return the exit status of a dead process, and the most bytes that it had."""
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return process.returncode, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -122,23 +156,35 @@ def _why(status: int, had: int, limits: Limits) -> str:
     return f"{reason} when it had {had >> 20} MiB of memory and may have {limits.bytes >> 20}"
 
 
-def serve() -> None:
-    """What the other process does: answer until its input ends."""
+def message_pipes() -> tuple[Iterator[Any], Callable[[Any], None]]:
+    """Return, in a worker, the messages that it is sent and the function that sends one back.
+
+    Standard output and error go nowhere from here on: what a library prints is no message.
+    """
     output = os.fdopen(os.dup(1), "wb")
-    # What a library prints is no answer, and what it says before it dies is said by the error.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(1, 2)
+    return _messages(sys.stdin.buffer), partial(_write, output)
+
+
+def _messages(stream: BinaryIO) -> Iterator[Any]:
+    try:
+        while True:
+            yield _read(stream)
+    except EOFError:
+        return
+
+
+def serve() -> None:
+    """The program of a `CallProcess`: answer calls until the input ends."""
+    requests, answer = message_pipes()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    while True:
-        try:
-            limits, function, arguments = _read(sys.stdin.buffer)
-        except EOFError:
-            return
+    for limits, function, arguments in requests:
         _limit(resource.RLIMIT_CPU, math.ceil(time.process_time() + limits.seconds))
         _limit(resource.RLIMIT_AS, limits.bytes)
         reply = _reply(function, arguments)
         _limit(resource.RLIMIT_AS, None)
-        _write(output, reply)
+        answer(reply)
 
 
 def _limit(kind: int, wanted: int | None) -> None:
@@ -150,7 +196,7 @@ def _limit(kind: int, wanted: int | None) -> None:
 
 
 def _reply(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bool, Any]:
-    """Whether it is an error, and the answer."""
+    """Return whether the call raised, and its result or error."""
     try:
         return False, function(*arguments)
     except KernelError as error:
@@ -163,18 +209,24 @@ def _reply(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bo
 
 def _write(stream: BinaryIO, message: Any) -> None:
     data = pickle.dumps(message)
-    stream.write(_HEADER.pack(len(data)))
-    stream.write(data)
+    rest = memoryview(_HEADER.pack(len(data)) + data)
+    while rest:
+        rest = rest[stream.write(rest) :]
     stream.flush()
 
 
 def _read(stream: BinaryIO) -> Any:
-    """The next message; raises `EOFError` at the end."""
-    header = stream.read(_HEADER.size)
-    if len(header) < _HEADER.size:
-        raise EOFError
-    (size,) = _HEADER.unpack(header)
-    data = stream.read(size)
-    if len(data) < size:
-        raise EOFError
-    return pickle.loads(data)
+    """Return the next message; raises `EOFError` at the end."""
+    (size,) = _HEADER.unpack(_read_bytes(stream, _HEADER.size))
+    return pickle.loads(_read_bytes(stream, size))
+
+
+def _read_bytes(stream: BinaryIO, size: int) -> bytearray:
+    data = bytearray()
+    while len(data) < size:
+        # A pipe gives what it has; a request for all the rest would allocate all of it each time.
+        chunk = stream.read(min(size - len(data), _CHUNK))
+        if not chunk:
+            raise EOFError
+        data += chunk
+    return data

@@ -14,7 +14,7 @@ from typing import Any
 from mlirtri.dialect.bindings.locations import give_locations
 from mlirtri.dialect.bindings.mlir import print_complete
 from mlirtri.errors import ParseError, Span
-from mlirtri.lowering.toolchain.worker_process import OTHER, Limits, ProcessDied
+from mlirtri.lowering.toolchain.worker_process import WORKER, Limits, ProcessDied
 
 DEEPEST = 400
 """Brackets inside each other. A parser of 8 MiB of stack stands a few thousand."""
@@ -53,7 +53,7 @@ def try_parsing(read: Callable[[str, str], Any], text: str, file: str) -> None:
     `read` is a function of a module: it parses a text, and raises `KernelError` for what this process can find too.
     """
     try:
-        OTHER.ask(_limits(len(text)), _parse_and_print, read, text, file)
+        WORKER.ask(_limits(len(text)), _parse_and_print, read, text, file)
     except ProcessDied as reason:
         raise ParseError(f"MLIR's parser {reason} on this text", Span(file, 1, 1), help=_way_out(reason)) from None
 
@@ -64,7 +64,7 @@ def text_of_bytecode(data: bytes, file: str, convert: Callable[[bytes], bytes]) 
     `convert`, a function of a module, makes it in another process, and raises `KernelError` for what it cannot read.
     """
     try:
-        return OTHER.ask(_limits(len(data)), _converted, convert, data)
+        return WORKER.ask(_limits(len(data)), _converted, convert, data)
     except ProcessDied as reason:
         message = f"MLIR's reader of bytecode {reason} on these bytes"
         raise ParseError(message, Span(file, 1, 1), help=_way_out(reason)) from None

@@ -7,12 +7,6 @@ budget, with other random numbers. Tells a callback of every trial.
 
 from __future__ import annotations
 
-import json
-import os
-import queue
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +16,7 @@ from typing import Any
 from mlirtri.lowering.core.schedule_option import Budget
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, ir
+from mlirtri.lowering.toolchain.worker_process import WorkerProcess
 
 SERVE = "from mlirtri.lowering.schedule.meta.search import serve; serve()"
 STARTS = 3
@@ -44,14 +39,14 @@ class Task:
     default: PrimFunc | None
     """The function with the schedule that the search has to beat; None where nothing is measured."""
 
-    def request(self, budget: Budget, seed: int) -> str:
-        """Return the line of JSON that asks the process for a search."""
-        return json.dumps({
+    def request(self, budget: Budget, seed: int) -> dict[str, Any]:
+        """Return the message that asks the process for a search."""
+        return {
             "function": ir.save_json(self.function),
             "default": None if self.default is None else ir.save_json(self.default),
             "target": [self.target.kind, self.target.architecture, self.target.threads],
             "trials": budget.trials, "seconds": budget.seconds, "seed": seed,
-        })  # fmt: skip
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -83,19 +78,18 @@ class Tuner:
     """The process, started when it is first asked and ended with the ``with`` block."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
-        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._worker = WorkerProcess(SERVE)
 
     def __enter__(self) -> Tuner:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._stop()
+        self._worker.stop()
 
     def search(self, task: Task, budget: Budget, on_trial: Callable[[Trial], None] | None) -> Found:
         """Return what the search for schedules of a function finds within the budget."""
         found = Found()
-        if self._process is None and not self._start():
+        if not self._worker.is_running and not self._start():
             found.failure = f"the search's process did not start within {START:.0f} seconds"
             return found
         deadline = time.monotonic() + budget.seconds
@@ -110,61 +104,35 @@ class Tuner:
             found.failure = "the search ended its process, or found nothing in its time"
         return found
 
-    def _ask(self, request: str, found: Found, tell: Callable[[], None], deadline: float) -> bool:
+    def _ask(self, request: dict[str, Any], found: Found, tell: Callable[[], None], deadline: float) -> bool:
         """Whether there was an answer to the end; `found` has what came until then."""
-        if self._process is None and not self._start():
+        if not self._worker.is_running and not self._start():
             return False
-        process = self._process
         try:
-            process.stdin.write(request + "\n")
-            process.stdin.flush()
+            self._worker.send(request)
             while (message := self._next(min(SILENCE, deadline - time.monotonic()))) is not None:
                 if _note(found, message):
                     return True
                 tell()
         except BrokenPipeError:
             pass
-        self._stop()
+        self._worker.stop()
         return False
 
     def _next(self, seconds: float) -> dict[str, Any] | None:
         """The next message; None where the process is silent for too long, or dead."""
         try:
-            line = self._lines.get(timeout=max(0.1, seconds))
-        except queue.Empty:
+            return self._worker.receive(max(0.1, seconds))
+        except (TimeoutError, EOFError):
             return None
-        return None if line is None else json.loads(line)
 
     def _start(self) -> bool:
         """Whether the process is there and has loaded TVM, which takes long on a busy machine."""
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        process = subprocess.Popen(
-            [sys.executable, "-c", SERVE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-            text=True,
-            bufsize=1,
-        )
-        lines: queue.Queue[str | None] = queue.Queue()
-
-        def read() -> None:
-            for line in process.stdout:
-                lines.put(line)
-            lines.put(None)
-
-        threading.Thread(target=read, daemon=True).start()
-        self._process, self._lines = process, lines
+        self._worker.start()
         if self._next(START) is not None:
             return True
-        self._stop()
+        self._worker.stop()
         return False
-
-    def _stop(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
 
 
 def _teller(name: str, budget: Budget, found: Found, on_trial: Callable[[Trial], None] | None) -> Callable[[], None]:

@@ -1,16 +1,13 @@
-"""The other side of `meta_process.py`: TVM's MetaSchedule draws schedules of a PrimFunc, we build, check and time them.
+"""What the worker of `process.py` runs: MetaSchedule draws schedules of a PrimFunc, we build, check and time them.
 
-Runs in a process of its own. Takes requests, a line of JSON each: function, default schedule, target, budget, seed.
-Gives lines of JSON:
+Runs in a process of its own. Takes requests, a dict each: function, default schedule, target, budget, seed.
+Gives dicts:
 ``default`` (seconds of our own schedule), ``trial`` (a number, and seconds or null), ``found`` (a trace that computes
 what the default does, faster than those before), ``done``.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,6 +19,7 @@ from mlirtri.lowering.schedule.meta.rule import MAIN
 from mlirtri.lowering.schedule.meta.trials import Built, Trials, agree
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, ir, meta_schedule, tune_context
 from mlirtri.lowering.toolchain.tvm_passes import short_message
+from mlirtri.lowering.toolchain.worker_process import message_pipes
 
 BATCH = 8
 """Schedules drawn at a time; what was measured of one batch breeds the next."""
@@ -32,17 +30,10 @@ Report = Callable[[dict[str, Any]], None]
 
 
 def serve() -> None:
-    """Answer requests until there are no more. What TVM prints is no answer."""
-    output = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    os.dup2(1, 2)
-
-    def report(message: dict[str, Any]) -> None:
-        output.write(json.dumps(message) + "\n")
-
+    """Answer requests until there are no more."""
+    requests, report = message_pipes()
     report({"ready": True})
-    for line in sys.stdin:
-        request = json.loads(line)
+    for request in requests:
         target = Target(*request["target"])
         use_threads(target.threads)
         function = ir.load_json(request["function"])

@@ -46,7 +46,7 @@ from mlirtri.programs.torch_programs import program
 
 assert (mt.jit(doubled)(a) == 2).all()
 locks = [autotuning.TUNING, walk.COMPILING, runtime._STATES, program._EXPORTING, torch_threads._LOADING]
-locks.append(worker_process.OTHER.lock)
+locks.append(worker_process.WORKER.lock)
 held, done = threading.Event(), threading.Event()
 
 def hold():

@@ -18,7 +18,7 @@ from mlirtri.compiler import isolation
 from mlirtri.compiler.isolation import DEEPEST
 from mlirtri.errors import KernelMemoryError, KernelValueError, ParseError, PassFailedError, UnsupportedOperationError
 from mlirtri.lowering.toolchain import isolated_passes
-from mlirtri.lowering.toolchain.worker_process import OTHER
+from mlirtri.lowering.toolchain.worker_process import WORKER
 
 TEXT = """
 #map = affine_map<(d0) -> (d0)>
@@ -262,10 +262,10 @@ def test_memory_of_passes_is_bounded(monkeypatch):
     class Growing:
         def ask(self, limits, *_):
             monkeypatch.undo()
-            return OTHER.ask(limits, list, repeat(0))
+            return WORKER.ask(limits, list, repeat(0))
 
     program = mt.from_torch(lambda a: a.sin(), (torch.randn(3),))
-    monkeypatch.setattr(isolated_passes, "OTHER", Growing())
+    monkeypatch.setattr(isolated_passes, "WORKER", Growing())
     monkeypatch.setenv("MLIRTRI_MAX_PASS_BYTES", str(1 << 29))
     with pytest.raises(
         UnsupportedOperationError, match=r"had \d+ MiB of memory and may have 512; MLIRTRI_MAX_PASS_BYTES sets"

@@ -148,7 +148,13 @@ def test_functions_of_loops_keep_their_default():
 
 def served_by(monkeypatch, script):
     """Let a script of plain Python answer in the searching process's place; `say` sends a message."""
-    head = "import json, os, sys, time\ndef say(**message): print(json.dumps(message), flush=True)\nsay(ready=True)\n"
+    head = """
+import os, time
+from mlirtri.lowering.toolchain.worker_process import message_pipes
+requests, write = message_pipes()
+def say(**message): write(message)
+say(ready=True)
+"""
     monkeypatch.setattr(meta_process, "SERVE", head + textwrap.dedent(script))
 
 
@@ -162,7 +168,7 @@ def test_a_process_that_dies_is_started_again_and_what_it_found_is_kept(monkeypa
     served_by(
         monkeypatch,
         """
-        request = json.loads(sys.stdin.readline())
+        request = next(requests)
         say(default=4.0)
         say(found=f"trace {request['seed']}", seconds=2.0 / request["seed"])
         say(trial=1, seconds=1.0)
