@@ -1,8 +1,7 @@
 """Schedule rules for the CPU, in the order in which they are tried.
 
-Each rule takes a PrimFunc and our target. Gives a `Schedule`, or None where it does not apply; it raises where it
-finds the loops too strange, or where TVM cannot lower what it made, and the next rule is tried. `Fallback` takes
-everything.
+Each rule takes a PrimFunc and our target. It gives a `Schedule`, or None where it does not apply. It raises where it
+cannot analyse the loops, or where TVM cannot lower its result, and the next rule is tried. `Fallback` takes everything.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 from mlirtri.lowering.codegen.lowered_functions import attempt
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.attention.rule import attention
-from mlirtri.lowering.schedule.cpu.common.loops import lanes_of, parallel_if_worth, spatial, vectorize, weight
+from mlirtri.lowering.schedule.cpu.common.loops import lanes_of, parallel_if_profitable, spatial, vectorize, weight
 from mlirtri.lowering.schedule.cpu.common.nest import function_of, nest_of
 from mlirtri.lowering.schedule.cpu.convolution.channels_first import convolution
 from mlirtri.lowering.schedule.cpu.convolution.channels_last import channels_last
@@ -30,32 +29,32 @@ from mlirtri.lowering.tir.statements import fresh, sequence
 from mlirtri.lowering.toolchain.tvm_names import SCHEDULE_ERRORS, PrimFunc, Schedule, tvm
 
 COLUMN_CHUNK = 256
-"""Columns that a column reduction keeps in the first cache level while it runs down the rows."""
+"""Columns that a column reduction keeps in the first-level cache while it runs down the rows."""
 
 FEW_ELEMENTS = 64
-"""So many beside a reduction are no reason against its vectors, though they have none."""
+"""An elementwise block beside a reduction may have so many elements without vectors."""
 
 
 def view(function: PrimFunc, _target: Target) -> Schedule | None:
-    """The loops as they are of a function that only gives its input another shape: nothing launches it."""
+    """Return the loops as they are of a function that only reshapes its input: nothing launches it."""
     return Schedule(function) if VIEW in (function.attrs or {}) else None
 
 
 def elementwise(function: PrimFunc, target: Target) -> Schedule | None:
-    """Blocks without reductions; see `cpu_elements` for the loops."""
+    """Schedule blocks without reductions; `nests.elementwise` writes the loops."""
     schedule = _with_cheap_inlined(function)
     is_spatial = all(block.is_spatial for block in leaf_blocks(schedule))
     return _block_by_block(function, schedule, target) if is_spatial else None
 
 
 def reduction(function: PrimFunc, target: Target) -> Schedule | None:
-    """One reduction alone; see `cpu_reductions` for the loops."""
+    """Schedule one reduction alone; `nests.reductions` writes the loops."""
     schedule = _with_cheap_inlined(function)
     return _block_by_block(function, schedule, target) if len(leaf_blocks(schedule)) == 1 else None
 
 
 def window(function: PrimFunc, target: Target) -> Schedule | None:
-    """A reduction over a small window; see `cpu_windows` for the loops."""
+    """Schedule a reduction over a small window; `nests.windows` writes the loops."""
     schedule = _with_cheap_inlined(function)
     reduced = [block for block in leaf_blocks(schedule) if not block.is_spatial]
     if len(reduced) != 1 or not is_window(nest_of(schedule, reduced[0])):
@@ -64,7 +63,7 @@ def window(function: PrimFunc, target: Target) -> Schedule | None:
 
 
 def mixed(function: PrimFunc, target: Target) -> Schedule | None:
-    """Reductions and elementwise work that share no rows, one after the other."""
+    """Schedule reductions and elementwise blocks that share no rows, one after the other."""
     return _block_by_block(function, _with_cheap_inlined(function), target)
 
 
@@ -97,7 +96,7 @@ def _block_by_block(function: PrimFunc, schedule: Schedule, target: Target) -> S
 
 
 def plain_elementwise(function: PrimFunc, target: Target) -> Schedule | None:
-    """Chains of elementwise work in one nest: outer loops parallel, the innermost one vectorised."""
+    """Schedule elementwise blocks with TVM's steps: outer loops parallel, the innermost one vectorised."""
     schedule = Schedule(function, error_render_level="fast")
     inline_cheap(schedule)
     blocks = leaf_blocks(schedule)
@@ -109,7 +108,7 @@ def plain_elementwise(function: PrimFunc, target: Target) -> Schedule | None:
 
 
 def plain_reduction(function: PrimFunc, target: Target) -> Schedule | None:
-    """Reductions and what surrounds them: rows in parallel with everything of a row inside, or column by column."""
+    """Schedule reductions and their neighbours by TVM's steps: rows in parallel around all blocks, or columns."""
     schedule = Schedule(function, error_render_level="fast")
     inline_cheap(schedule)
     blocks = leaf_blocks(schedule)
@@ -132,7 +131,7 @@ def plain_reduction(function: PrimFunc, target: Target) -> Schedule | None:
 
 
 def _checked(rule: Callable[[PrimFunc, Target], Schedule | None]) -> Callable[[PrimFunc, Target], Schedule | None]:
-    """The rule, whose schedules are given only if TVM can lower them."""
+    """Return the rule with a check that TVM can lower its schedules."""
 
     def apply(function: PrimFunc, target: Target) -> Schedule | None:
         schedule = rule(function, target)
@@ -146,13 +145,16 @@ def _checked(rule: Callable[[PrimFunc, Target], Schedule | None]) -> Callable[[P
 
 
 def fallback(function: PrimFunc, _target: Target) -> Schedule:
-    """The loops as they are: right for everything."""
+    """Return the loops as they are, which is correct for every function."""
     return Schedule(function)
 
 
 def _reads_along_rows(block: BlockFacts) -> bool:
-    """Whether neighbours in memory are added up: a read's innermost index is a reduction axis, and no read's is the
-    innermost axis of the result, which would rather be a vector of results."""
+    """Whether a block reduces along contiguous memory.
+
+    A load's innermost index is a reduction axis, and no load's is the innermost axis of the result, which would be
+    vectorised instead.
+    """
     reduced = set(block.axes("R"))
     innermost = {access.axes[-1] for access in block.operands if reduced & set(access.axes)}
     column = block.writes[0].axes[-1] if block.writes[0].axes else None
@@ -179,7 +181,7 @@ def _partial_lanes(schedule: Schedule, block: BlockFacts) -> None:
 
 
 def _common_rows(blocks: list[BlockFacts]) -> int:
-    """How many leading dimensions all blocks share, such that each block's part of a row needs that row alone."""
+    """Return the number of leading dimensions that all blocks share, such that a row of one needs that row alone."""
     last = blocks[-1]
     rows = 0
     while all(_is_row(block, rows, last) for block in blocks):
@@ -201,7 +203,7 @@ def _is_row(block: BlockFacts, dimension: int, last: BlockFacts) -> bool:
 
 
 def _by_rows(schedule: Schedule, rows: int, target: Target) -> list[Any]:
-    """Compute every block of a row inside the row's loop; gives per block the loop to set initial values before."""
+    """Compute every block of a row inside the row's loop; return per block the loop to set initial values before."""
     blocks = leaf_blocks(schedule)
     *producers, last = blocks
     row = schedule.get_loops(last.handle)[rows - 1]
@@ -209,7 +211,7 @@ def _by_rows(schedule: Schedule, rows: int, target: Target) -> list[Any]:
         schedule.compute_at(block.handle, row, preserve_unit_loops=True)
     outer = schedule.get_loops(last.handle)[:rows]
     loop = schedule.fuse(*outer) if rows > 1 else outer[0]
-    parallel_if_worth(schedule, loop, sum(weight(block) for block in blocks), target)
+    parallel_if_profitable(schedule, loop, sum(weight(block) for block in blocks), target)
     return [_inside_row(schedule, block) for block in blocks]
 
 
@@ -225,7 +227,7 @@ def _inside_row(schedule: Schedule, block: BlockFacts) -> Any:
 
 
 def _at_root(schedule: Schedule, block: BlockFacts, target: Target) -> Any:
-    """One block alone: chunks of results in parallel, neighbours in memory as vectors."""
+    """Schedule one block alone: chunks of results in parallel, the contiguous axis vectorised."""
     kept, reduced = divide_loops(schedule, block, schedule.get_loops(block.handle))
     if not reduced:
         return spatial(schedule, block, target)
@@ -239,12 +241,12 @@ def _at_root(schedule: Schedule, block: BlockFacts, target: Target) -> Any:
     schedule.reorder(*outer, *reduced, inner)
     if outer:
         loop = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
-        parallel_if_worth(schedule, loop, weight(block), target)
+        parallel_if_profitable(schedule, loop, weight(block), target)
     return _accumulate(schedule, block, reduced, inner)
 
 
 def _accumulate(schedule: Schedule, block: BlockFacts, reduced: list[Any], inner: Any) -> Any:
-    """Run down the reduction with a vector of results inside; gives the loop to set initial values before."""
+    """Reduce with a vector of results innermost; return the loop to set initial values before."""
     schedule.reorder(*reduced, inner)
     vectorize(schedule, inner, lanes_of(block))
     return reduced[0]

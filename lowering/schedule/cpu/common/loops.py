@@ -1,4 +1,4 @@
-"""How the CPU's schedule rules treat one loop nest: flatten, vectorise, spread over threads.
+"""Steps of a TVM `Schedule` for one loop nest: fuse, vectorise, parallelise.
 
 Takes a `Schedule` under construction and the facts of a block. Changes that block's loops only.
 """
@@ -9,36 +9,37 @@ from typing import Any
 
 from mlirtri.lowering.codegen.targets import vector_bits
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_POINTS, worth
+from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_POINTS, profitable
 from mlirtri.lowering.tir.blocks import BlockFacts
 from mlirtri.lowering.toolchain.tvm_names import Schedule
 
 ROWS_OF_A_TRANSPOSE = 64
-"""Rows that a transpose does for one vector of columns, so that each line of memory that it read is used up."""
+"""Rows that a transpose does for one vector of columns, so that each cache line that it loads is used as a whole."""
 CALL_POINTS = 16
-"""How many plain loop bodies one with a function call such as `exp` is worth."""
+"""The cost of a loop body with a function call such as `exp`, in plain loop bodies."""
 
 
 def lanes_of(block: BlockFacts) -> int:
-    """Vector lanes for a block: a register of its widest element, taken as 32 bits or more; 1 forbids vectors."""
+    """Return the lanes of a register of a block's widest element, taken as 32 bits or more; 1 rules out vectors."""
     if not block.vectorizes:
         return 1
     widest = max(int(access.buffer.dtype.bits) for access in (*block.reads, *block.writes))
     return vector_bits() // max(widest, 32)
 
 
-def parallel_if_worth(schedule: Schedule, loop: Any, points: int, target: Target) -> None:
-    """Run a loop on several threads unless the whole work is too small."""
-    if target.threads > 1 and worth(points >= PARALLEL_POINTS):
+def parallel_if_profitable(schedule: Schedule, loop: Any, points: int, target: Target) -> None:
+    """Make a loop parallel unless the work of the whole nest is too small."""
+    if target.threads > 1 and profitable(points >= PARALLEL_POINTS):
         schedule.parallel(loop)
 
 
 def weight(block: BlockFacts) -> int:
+    """Return the cost of a block in plain loop bodies."""
     return block.points * (CALL_POINTS if block.calls else 1)
 
 
 def spatial(schedule: Schedule, block: BlockFacts, target: Target) -> None:
-    """One elementwise nest at the root: flat where all accesses agree, by rows otherwise."""
+    """Schedule one elementwise nest at the root: fused where all accesses have the same indices, by rows otherwise."""
     loops = schedule.get_loops(block.handle)
     if not loops:
         return
@@ -54,11 +55,11 @@ def spatial(schedule: Schedule, block: BlockFacts, target: Target) -> None:
     if outer_points < 4 * target.threads:
         outer = [*outer, *halves[:1]]
     if outer:
-        parallel_if_worth(schedule, schedule.fuse(*outer) if len(outer) > 1 else outer[0], weight(block), target)
+        parallel_if_profitable(schedule, schedule.fuse(*outer) if len(outer) > 1 else outer[0], weight(block), target)
 
 
 def _crossing_axis(block: BlockFacts) -> int | None:
-    """The axis along which a transposing read runs through memory, where it is long enough to cut."""
+    """Return the axis along which a transposing load is contiguous, where it is long enough to cut; else None."""
     last = len(block.extents) - 1
     for access in block.reads:
         axis = access.axes[-1] if access.axes else None
@@ -68,7 +69,7 @@ def _crossing_axis(block: BlockFacts) -> int | None:
 
 
 def vectorize(schedule: Schedule, loop: Any, lanes: int) -> list[Any]:
-    """Vectorise a loop that divides into vectors and give what is left of it outside; LLVM does the odd sizes."""
+    """Vectorise a loop whose extent is a multiple of `lanes`; return the loops that are left, for LLVM to vectorise."""
     extent = int(schedule.get(loop).extent)
     while lanes > 4 and extent % lanes:
         lanes //= 2

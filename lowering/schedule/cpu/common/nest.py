@@ -21,12 +21,16 @@ from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import depends_on, fresh, index, loads_in, sequence
 from mlirtri.lowering.toolchain.tvm_names import (
     Analyzer,
+    Buffer,
+    Expr,
     PrimFunc,
     Range,
     SBlock,
     SBlockRealize,
     Schedule,
+    Stmt,
     TensorLoad,
+    Var,
     structural_map,
     structural_walk,
     tirx,
@@ -39,22 +43,23 @@ COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
 class NestAxis:
     """One loop of a nest."""
 
-    variable: Any
+    variable: Var
     extent: int
     is_reduction: bool
 
 
 @dataclass(frozen=True)
 class FlatAccess:
-    """One load or store of what lives outside of the nest."""
+    """One load or store of a buffer that is allocated outside of the nest."""
 
-    buffer: Any
-    """The flat stand-in of the buffer."""
-    place: Any
+    buffer: Buffer
+    """The flat buffer that stands for it."""
+    place: Expr
+    """The flat index."""
     is_store: bool
 
-    def step(self, variable: Any) -> int | None:
-        """How many elements further it is in the axis' next iteration; None where that is not known."""
+    def step(self, variable: Var) -> int | None:
+        """Return the stride along an axis, in elements; None where it is not known."""
         form = linear(self.place, {})
         if form is not None:
             return form.factor(variable)
@@ -66,20 +71,20 @@ class FlatAccess:
 
 @dataclass(frozen=True)
 class FlatNest:
-    """Loops around statements; `init` is what comes before the first iteration of the reduction axes."""
+    """Loops around statements; `init` runs before the first iteration of the reduction axes."""
 
     name: str
     axes: tuple[NestAxis, ...]
-    body: Any
-    init: Any
-    flat: Mapping[Any, Any]
-    """Flat stand-ins to the buffers that they stand for."""
+    body: Stmt
+    init: Stmt | None
+    flat: Mapping[Buffer, Buffer]
+    """By flat buffer, the buffer that it stands for."""
     vectorizes: bool
     """False where TVM cannot make vector code of the statements."""
-    inner: tuple[Any, ...]
-    """Stand-ins of what the function allocates: TVM may let two of them be the same memory."""
-    narrowed: tuple[Any, ...] = ()
-    """Stand-ins of fp64 results that are read as fp32 only."""
+    inner: tuple[Buffer, ...]
+    """Flat buffers of what the function allocates: TVM may let two of them share memory."""
+    narrowed: tuple[Buffer, ...] = ()
+    """Flat buffers of fp64 results that are read as fp32 only."""
 
     @property
     def spatial(self) -> tuple[NestAxis, ...]:
@@ -98,19 +103,19 @@ class FlatNest:
         return accesses_in(self.body, self.flat)
 
     @property
-    def written(self) -> list[Any]:
-        """The stand-ins that are stored to, in order."""
+    def written(self) -> list[Buffer]:
+        """The flat buffers that are stored to, in order."""
         return list(dict.fromkeys(each.buffer for each in self.accesses if each.is_store))
 
     @property
     def operands(self) -> list[FlatAccess]:
-        """The loads of what the nest does not write itself."""
+        """The loads of buffers that the nest does not write."""
         written = self.written
         return [each for each in self.accesses if not each.is_store and each.buffer not in written]
 
 
 def nest_of(schedule: Schedule, block: BlockFacts) -> FlatNest:
-    """The nest of a leaf block whose axes all have known sizes."""
+    """Return the nest of a leaf block whose axes all have static extents; raise `ValueError` for a block with views."""
     found = schedule.get(block.handle)
     parts = [each for each in (found.body, found.init) if each is not None]
     if len(found.match_buffers):
@@ -155,21 +160,23 @@ def _is_narrowed(buffer: Any, block: Any, function: Any) -> bool:
     return bool(casts) and len(loads) - len(own) == len(casts)
 
 
-def lanes_of(nest: FlatNest, buffers: Iterable[Any]) -> int:
-    """Vector lanes: a register of the widest element, taken as 32 bits or more; 1 forbids vectors."""
+def lanes_of(nest: FlatNest, buffers: Iterable[Buffer]) -> int:
+    """Return the lanes of a register of the widest element, taken as 32 bits or more; 1 where vectors are ruled out."""
     return vector_bits() // max(32, *(int(buffer.dtype.bits) for buffer in buffers)) if nest.vectorizes else 1
 
 
-def function_of(schedule: Schedule, function: PrimFunc, statements: Iterable[Any], flat: Mapping[Any, Any]) -> PrimFunc:
-    """The scheduled function with other statements, written on the stand-ins of its buffers."""
+def function_of(
+    schedule: Schedule, function: PrimFunc, statements: Iterable[Stmt], flat: Mapping[Buffer, Buffer]
+) -> PrimFunc:
+    """Return the scheduled function with other statements, which access its flat buffers."""
     root = schedule.get(schedule.get_sblock("root"))
     body = unflattened(fresh(sequence(*statements)), flat)
     block = SBlock([], [], [], "root", body, None, root.alloc_buffers)
     return PrimFunc(function.params, SBlockRealize([], True, block), function.ret_type, function.attrs)
 
 
-def accesses_in(statement: Any, flat: Mapping[Any, Any]) -> tuple[FlatAccess, ...]:
-    """The loads and stores of stand-ins in a statement."""
+def accesses_in(statement: Stmt, flat: Mapping[Buffer, Buffer]) -> tuple[FlatAccess, ...]:
+    """Return the loads and stores of flat buffers in a statement."""
     found: list[FlatAccess] = []
 
     def load(node: Any) -> None:
@@ -184,8 +191,8 @@ def accesses_in(statement: Any, flat: Mapping[Any, Any]) -> tuple[FlatAccess, ..
     return tuple(found)
 
 
-def unflattened(statement: Any, flat: Mapping[Any, Any]) -> Any:
-    """`statement` on the buffers themselves, with their own indices."""
+def unflattened(statement: Stmt, flat: Mapping[Buffer, Buffer]) -> Stmt:
+    """Return the statement on the buffers themselves, with their own indices."""
     analyzer = Analyzer()
 
     def bound(loop: Any) -> None:
@@ -215,7 +222,7 @@ def _indices(place: Any, buffer: Any, analyzer: Analyzer) -> list[Any]:
     if not shape:
         return []
     found = []
-    for extent in reversed(shape[1:]):  # from the inside out: each quotient is a sum of whole multiples again
+    for extent in reversed(shape[1:]):  # innermost first: each quotient is a sum of whole multiples again
         found.append(analyzer.simplify(tirx.floormod(place, index(extent))))
         place = analyzer.simplify(tirx.floordiv(place, index(extent)))
     return [analyzer.simplify(place), *reversed(found)]
@@ -266,7 +273,7 @@ def _without_units(nest: FlatNest) -> FlatNest:
 
 
 def substituted_nest(nest: FlatNest, values: Mapping[Any, Any]) -> FlatNest:
-    """The nest with expressions in place of some of its axes' variables; the axes themselves stay listed."""
+    """Return the nest with expressions in place of some axes' variables; its axes stay as they are."""
     analyzer = Analyzer()
     for axis in nest.axes:
         analyzer.bind(axis.variable, Range(index(0), index(axis.extent)))
@@ -292,7 +299,7 @@ def substituted_nest(nest: FlatNest, values: Mapping[Any, Any]) -> FlatNest:
 
 
 def _ordered(nest: FlatNest) -> FlatNest:
-    """The axes as the results have them in memory, then those that are reduced as the first operand has them."""
+    """Return the nest with spatial axes ordered by the results' strides, and reduced ones by the operands'."""
     accesses = nest.accesses
     stores = [each for each in accesses if each.is_store]
     loads = [each for each in accesses if not each.is_store] or stores
@@ -305,7 +312,7 @@ def _ordered(nest: FlatNest) -> FlatNest:
 
 
 def _joined(nest: FlatNest) -> FlatNest:
-    """Neighbouring axes as one where every access runs through both without a gap."""
+    """Return the nest with neighbouring axes fused where every access is contiguous along both."""
     for outer, inner in zip(nest.axes, nest.axes[1:], strict=False):
         if outer.is_reduction != inner.is_reduction or not _runs_through(nest, outer, inner):
             continue
@@ -335,7 +342,7 @@ def _runs_through(nest: FlatNest, outer: NestAxis, inner: NestAxis) -> bool:
 
 
 def _without_places(statement: Any, flat: Mapping[Any, Any]) -> Any:
-    """The statement with every access at 0: what is left of axes in it is in values."""
+    """Return the statement with index 0 in every access, so that axes are left in values only."""
 
     def load(node: Any) -> Any:
         return tirx.BufferLoad(node.source, [index(0)]) if node.source in flat else node
@@ -347,7 +354,7 @@ def _without_places(statement: Any, flat: Mapping[Any, Any]) -> Any:
 
 
 def _parts(place: Any) -> tuple[list[Any], list[Any]]:
-    """The summands of an index: the linear forms of those that have one, and the others."""
+    """Return the summands of an index: the linear forms of those that have one, and the others."""
     if isinstance(place, tirx.Add):
         first, second = _parts(place.a), _parts(place.b)
         return first[0] + second[0], first[1] + second[1]

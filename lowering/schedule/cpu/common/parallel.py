@@ -1,6 +1,7 @@
-"""Loops on threads, and what is worth them: every guard of the CPU's rules that weighs work against its cost is here.
+"""Parallel loops, and when they are profitable: the cost model of the CPU's rules for launching threads.
 
-Takes loops' axes and what is inside of them. Gives statements with one parallel loop, where there is enough work.
+Takes the axes of independent loops and their body. Gives the loops, fused into one parallel loop where there is enough
+work.
 """
 
 from __future__ import annotations
@@ -14,32 +15,32 @@ from mlirtri import settings
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.nest import NestAxis
 from mlirtri.lowering.tir.statements import index
-from mlirtri.lowering.toolchain.tvm_names import structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import Stmt, structural_map, tirx
 
 PARALLEL_POINTS = 32768
 """Loop bodies below which a second thread costs more than it saves: a launch takes about 3 µs."""
 
 
-def worth(condition: bool) -> bool:
-    """Whether to do what pays only under a condition: always, where ``MLIRTRI_FORCE_SCHEDULES`` says so."""
+def profitable(condition: bool) -> bool:
+    """Whether to do what is profitable only under a condition: always, where ``MLIRTRI_FORCE_SCHEDULES`` is set."""
     return condition or settings.get("MLIRTRI_FORCE_SCHEDULES")
 
 
 @dataclass(frozen=True)
 class Outer:
-    """Independent loops, outermost first, and how often what is inside of all of them runs, in plain steps."""
+    """Independent loops, outermost first, and the number of times that the innermost body inside of them runs."""
 
     axes: Sequence[NestAxis]
     points: int
 
 
-def outer_loops(outer: Outer, statement: Any, target: Target) -> Any:
-    """The loops around a statement, as one parallel loop where that is worth a launch."""
+def outer_loops(outer: Outer, statement: Stmt, target: Target) -> Stmt:
+    """Return the loops around a statement, fused into one parallel loop where a launch is profitable."""
     axes = list(outer.axes)
     if not axes:
         return statement
     count = prod(axis.extent for axis in axes)
-    if target.threads > 1 and count > 1 and worth(outer.points >= PARALLEL_POINTS):
+    if target.threads > 1 and count > 1 and profitable(outer.points >= PARALLEL_POINTS):
         return _fused(axes, count, statement)
     for axis in reversed(axes):
         variable = tirx.Var(axis.variable.name, axis.variable.ty)
@@ -53,8 +54,8 @@ def _fused(axes: Sequence[NestAxis], count: int, statement: Any) -> Any:
     values, below = {}, count
     for at, axis in enumerate(axes):
         below //= axis.extent
-        place = both if below == 1 else tirx.floordiv(both, index(below))
-        values[axis.variable] = place if at == 0 else tirx.floormod(place, index(axis.extent))
+        value = both if below == 1 else tirx.floordiv(both, index(below))
+        values[axis.variable] = value if at == 0 else tirx.floormod(value, index(axis.extent))
     return tirx.For(both, index(0), index(count), tirx.ForKind.PARALLEL, _replaced(statement, values))
 
 

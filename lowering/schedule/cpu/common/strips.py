@@ -1,14 +1,14 @@
-"""Runs several iterations of a loop together: their statements side by side, as vectors or written out.
+"""Strip-mining: the body of a loop for several iterations at once, as vectors or unrolled.
 
-Takes the body of a loop whose iterations are independent, and how many go together: neighbours as
-vectors. Gives statements in which every store does all of them, down through the loops inside::
+Takes the body of a loop whose iterations are independent, and how many run together. Gives statements in which every
+store is done for all of them, down through the loops inside::
 
     acc = 0                                 acc[0:8] = 0
     for k: acc += A[i, k] * B[k, j]   ──►   for k: acc[0:8] += A[i, k] * B[k, j:j+8]
     C[i, j] = acc                           C[i, j:j+8] = acc[0:8]
 
-What is private to an iteration gets room for all of them. Gives None where the iterations do not stay together: a
-branch or a loop whose bounds differ between them.
+Buffers that are private to an iteration get one more dimension. Gives None where the iterations diverge: at a branch or
+a loop whose bounds differ between them.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ from mlirtri.lowering.tir.statements import (
     with_body,
 )
 from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
     Stmt,
     TensorLoad,
+    Var,
     ir,
     structural_equal,
     structural_map,
@@ -43,45 +46,46 @@ from mlirtri.lowering.toolchain.tvm_names import (
     tirx,
 )
 
-Widened = dict[Any, Any]
+Widened = dict[Buffer, Buffer]
+"""By private buffer, the buffer with one more dimension for the iterations of a strip."""
 MOST_ELEMENTS = 64
-"""Elements that a private buffer may have to be given room for several iterations."""
+"""Elements of the largest private buffer that is widened."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How iterations go together: so many vectors of so many lanes. Vectors of one lane are written out."""
+    """The iterations of a strip: a number of vectors, and of lanes in each. Vectors of one lane are unrolled."""
 
     vectors: int
     lanes: int
 
     @property
     def width(self) -> int:
-        """How many iterations that is."""
+        """The number of iterations of a strip."""
         return self.vectors * self.lanes
 
 
-def strip_loop(loop: Any, done: Any, count: Any, shape: Shape, room: Widened | None = None) -> Any:
-    """A loop over strips of a loop that runs `count` times, from iteration `done` on; None where they part."""
+def strip_loop(loop: Stmt, done: Expr, count: Expr, shape: Shape, widened: Widened | None = None) -> Stmt | None:
+    """Return the loop over whole strips of a `For` with `count` iterations, from `done` on; None where they diverge."""
     number = tirx.Var(loop.loop_var.name, loop.loop_var.ty)
-    body = strip(loop.body, loop.loop_var, plus(loop.min, done) + number * index(shape.width), shape, room)
+    body = strip(loop.body, loop.loop_var, plus(loop.min, done) + number * index(shape.width), shape, widened)
     if body is None:
         return None
     strips = simplified(strips_in(minus(count, done), shape.width))
     return tirx.For(number, index(0), strips, tirx.ForKind.SERIAL, body, None, loop.annotations)
 
 
-def last_strip(loop: Any, done: Any, count: Any, shape: Shape) -> Any:
-    """One strip that ends where the loop does, and changes nothing of the iterations before `done`; or None.
+def last_strip(loop: Stmt, done: Expr, count: Expr, shape: Shape) -> Stmt | None:
+    """Return one strip that ends where the loop does and leaves the iterations before `done` as they are; or None.
 
-    The loop runs at least as often as the strip is wide.
+    The loop has at least as many iterations as the strip.
     """
     first = minus(count, index(shape.width))
     return strip(loop.body, loop.loop_var, plus(loop.min, first), shape, skipped=minus(done, first))
 
 
-def rest_loop(loop: Any, done: Any, count: Any) -> list[Any]:
-    """The iterations from `done` on, one by one; nothing where there are none."""
+def rest_loop(loop: Stmt, done: Expr, count: Expr) -> list[Stmt]:
+    """Return the scalar loop over the iterations from `done` on; an empty list where there are none."""
     rest = simplified(minus(count, done))
     if isinstance(rest, tirx.IntImm) and rest.value <= 0:
         return []
@@ -90,11 +94,13 @@ def rest_loop(loop: Any, done: Any, count: Any) -> list[Any]:
     return [tirx.For(variable, index(0), rest, tirx.ForKind.SERIAL, body, None, loop.annotations)]
 
 
-def strip(body: Any, variable: Any, start: Any, shape: Shape, room: Widened | None = None, skipped: Any = None) -> Any:
-    """`body` for all iterations ``variable = start + …`` of one strip together; None where they part.
+def strip(
+    body: Stmt, variable: Var, start: Expr, shape: Shape, widened: Widened | None = None, skipped: Expr | None = None
+) -> Stmt | None:
+    """Return `body` for all iterations ``variable = start + …`` of one strip; None where they diverge.
 
-    `room` has buffers that the iterations share so far, and what replaces them: with one more dimension of their own.
-    The first `skipped` iterations leave memory as it is.
+    `widened` has the private buffers that are allocated outside of the body. The first `skipped` iterations store
+    nothing.
     """
     offset = tirx.Var("lane", "int64")
     body = _without_binds(named_before(fresh(substituted(body, variable, start + offset))), offset)
@@ -102,25 +108,25 @@ def strip(body: Any, variable: Any, start: Any, shape: Shape, room: Widened | No
     if any(_elements(buffer) is None for buffer in buffers):
         return None
     width = index(shape.width)
-    room = {**(room or {}), **{each: buffer_like(each, [*each.ty.shape, width]) for each in buffers}}
-    return _Strip(offset, shape, room.values(), skipped).push(_with_room(body, room, offset))
+    widened = {**(widened or {}), **{each: buffer_like(each, [*each.ty.shape, width]) for each in buffers}}
+    return _Strip(offset, shape, widened.values(), skipped).push(_with_dimension(body, widened, offset))
 
 
-def allocated_in(statement: Any) -> list[Any]:
-    """The buffers that are allocated inside a statement, in program order."""
+def allocated_in(statement: Stmt) -> list[Buffer]:
+    """Return the buffers that are allocated inside a statement, in program order."""
     found: list[Any] = []
     structural_walk(statement, (tirx.AllocBuffer, lambda node: found.append(node.buffer)), order="pre")
     return found
 
 
 def _elements(buffer: Any) -> int | None:
-    """How many elements a small buffer has; None when it is large, or its size is known at run time only."""
+    """Return the number of elements of a small buffer; None for a large or dynamic one."""
     sizes = [size.value if isinstance(size, tirx.IntImm) else MOST_ELEMENTS + 1 for size in buffer.ty.shape]
     return prod(sizes) if prod(sizes) <= MOST_ELEMENTS else None
 
 
 def _without_binds(body: Any, offset: Any) -> Any:
-    """Values that differ between iterations become elements of buffers, which can be given room."""
+    """Return the body with buffers of one element for `Bind` of values that differ between iterations."""
     varying, elements = [offset], {}
 
     def bind(node):
@@ -149,26 +155,30 @@ def _without_binds(body: Any, offset: Any) -> Any:
     return structural_map(body, (tirx.Var, load), order="post")
 
 
-def _with_room(body: Any, room: dict[Any, Any], offset: Any) -> Any:
-    """Private buffers with one more dimension, which `offset` indexes."""
-    if not room:
+def _with_dimension(body: Any, widened: dict[Any, Any], offset: Any) -> Any:
+    """Return the body with one more dimension of its private buffers, indexed by `offset`."""
+    if not widened:
         return body
 
     def load(node):
-        return tirx.BufferLoad(room[node.source], [*node.indices, offset]) if node.source in room else node
+        return tirx.BufferLoad(widened[node.source], [*node.indices, offset]) if node.source in widened else node
 
     def store(node):
-        return tirx.BufferStore(room[node.buffer], node.value, [*node.indices, offset]) if node.buffer in room else node
+        return (
+            tirx.BufferStore(widened[node.buffer], node.value, [*node.indices, offset])
+            if node.buffer in widened
+            else node
+        )
 
     def allocated(node):
-        return tirx.AllocBuffer(room[node.buffer], node.annotations)
+        return tirx.AllocBuffer(widened[node.buffer], node.annotations)
 
     rules = [(TensorLoad, load), (tirx.BufferStore, store), (tirx.AllocBuffer, allocated)]
     return structural_map(body, rules, order="post")
 
 
 class _Strip:
-    """The iterations that go together, on their way down to the stores."""
+    """Pushes the iterations of a strip down to the stores of its body."""
 
     def __init__(self, offset: Any, shape: Shape, private: Iterable[Any], skipped: Any):
         self.offset, self.shape, self.skipped = offset, shape, skipped

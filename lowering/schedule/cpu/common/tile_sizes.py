@@ -1,8 +1,7 @@
-"""How large the tiles of a contraction are: rows × vectors of columns that stay in registers, and chunks for caches.
+"""The register tiles of a contraction: rows × vectors of columns, chosen by a cost model of their instructions.
 
-Takes extents and facts of the target (lanes of a vector, number of vector registers, cache sizes). Gives cuts of the
-rows and the columns into tiles of at most two sizes that differ by one, so that no tile is left over, and chunks of
-tiles. There is no table of shapes: a tile is chosen by what its instructions cost.
+Takes extents and facts of the target (lanes of a vector, number of vector registers). Gives cuts of the rows and the
+columns into tiles of at most two sizes that differ by one, so that no scalar remainder is left.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 
 from mlirtri.lowering.codegen.targets import vector_bits
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.parallel import worth
+from mlirtri.lowering.schedule.cpu.common.parallel import profitable
 from mlirtri.lowering.tir.statements import fresh, index
 from mlirtri.lowering.tir.tiles import counted, parts_of
 from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, tirx
@@ -21,21 +20,20 @@ from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, tirx
 PARALLEL_VECTORS = 65536
 """Vector operations below which a second thread costs more than it saves: some ten microseconds."""
 MOST_VECTORS = 4
-"""Vectors in a row of a tile: more streams than that gain nothing."""
+"""Vectors in a row of a tile: more load streams than that gain nothing."""
 MOST_ROWS = 15
-"""Rows of a tile: TVM keeps memory on the stack, from where it becomes registers, only below 1024 bytes."""
+"""Rows of a tile: TVM puts buffers on the stack, where LLVM makes registers of them, only below 1024 bytes."""
 MANY = 2520
-"""Rows, or vectors, that tiles are chosen for where only the run shows how many there are: tiles of any size fill them.
-"""
+"""The extent that tiles are chosen for where it is dynamic: a multiple of every tile size up to ten."""
 FMA_LATENCY = 4
-"""Cycles after which a sum can be added to again; two multiply-adds and two loads start in each."""
+"""Latency of a multiply-add in cycles; two multiply-adds and two loads start in each cycle."""
 LOAD = 1 / 8
-"""What a load costs beside the multiply-adds that hide it, in multiply-adds: it may come from the second cache."""
+"""The cost of a load that multiply-adds hide, in multiply-adds: it may come from the second-level cache."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """`total` units in tiles: `large` ones of `size` first, then the others of one less."""
+    """`total` units in `count` tiles: `large` ones of `size` units first, then the others of one unit less."""
 
     total: int
     count: int
@@ -46,20 +44,20 @@ class Cut:
 
     @property
     def large(self) -> int:
-        """How many tiles have the full size."""
+        """The number of tiles of the full size."""
         return self.total - self.count * (self.size - 1)
 
 
 @dataclass(frozen=True)
 class OpenCut:
-    """A number of units that only the run shows, in tiles of `size`; the last one may have fewer."""
+    """A dynamic number of units in tiles of `size`; the last tile may have fewer."""
 
     total: Any
     size: int
     least: int = 1
-    """Units that there are for sure."""
+    """A lower bound of `total`."""
     is_short: bool = False
-    """Whether little code is worth more than tiles of any height."""
+    """Whether little code is preferred to tiles of every height."""
 
     @property
     def count(self) -> Any:
@@ -67,14 +65,14 @@ class OpenCut:
 
     @property
     def heights(self) -> list[int]:
-        """Sizes of which the last tile takes the smallest that is enough: each is as much code as the whole one."""
+        """The sizes that the last tile may have, largest first; each of them is generated as code of its own."""
         halves = {self.size} if self.is_short else {self.size, -(-self.size // 2)}
         return sorted(halves | {1} if self.least < self.size else halves, reverse=True)
 
 
 @dataclass(frozen=True)
 class OpenVectors:
-    """Columns of which only the run shows how many, in tiles of `size` vectors; the last one may have fewer columns."""
+    """A dynamic number of columns in tiles of `size` vectors; the last tile may have fewer columns."""
 
     columns: Any
     size: int
@@ -97,7 +95,7 @@ class Tiles:
     vectors: Cut | OpenVectors
 
     def short(self) -> Tiles:
-        """Less code for little work: rows of open number in tiles of half the height."""
+        """Return tiles with less code, for little work: a dynamic number of rows in tiles of half the height."""
         if isinstance(self.rows, Cut):
             return self
         rows = replace(self.rows, size=-(-self.rows.size // 2), is_short=True)
@@ -105,7 +103,7 @@ class Tiles:
 
 
 def choose_tiles(rows: Any, vectors: int, registers: int, least: int = 1) -> Tiles:
-    """The tiles of the fewest cycles for one step of the reduction; the larger ones of two as good."""
+    """Return the tiles of the fewest cycles for one step of the reduction; of equal ones, the larger tiles."""
     options = []
     if not isinstance(rows, int):
         many = choose_tiles(MANY, vectors, registers)
@@ -119,7 +117,7 @@ def choose_tiles(rows: Any, vectors: int, registers: int, least: int = 1) -> Til
 
 
 def tiles_for(rows: Any, columns: Any, lanes: int, registers: int, least: int = 1) -> Tiles:
-    """The tiles of so many rows, at least `least`, and columns, either of which may be an expression."""
+    """Return the tiles of so many rows, at least `least`, and columns, either of which may be an expression."""
     if isinstance(columns, int):
         return choose_tiles(rows, -(-columns // lanes), registers, least)
     many = choose_tiles(rows, MANY, registers, least)
@@ -127,7 +125,7 @@ def tiles_for(rows: Any, columns: Any, lanes: int, registers: int, least: int = 
 
 
 def _cycles(tiles: Tiles) -> float:
-    """Cycles of all tiles together for one step of the reduction."""
+    """Return the cycles of all tiles together for one step of the reduction."""
     return sum(
         tall_count * wide_count * max(tall * wide / 2 + LOAD * (tall + wide) / 2, (tall + wide) / 2, FMA_LATENCY)
         for tall, tall_count in sizes_of(tiles.rows)
@@ -136,7 +134,7 @@ def _cycles(tiles: Tiles) -> float:
 
 
 def sizes_of(cut: Cut) -> list[tuple[int, int]]:
-    """The sizes of a cut's tiles, each with how many there are."""
+    """Return the sizes of a cut's tiles, each with the number of tiles that have it."""
     sizes = [(cut.size, cut.large), (cut.size - 1, cut.count - cut.large)]
     return [(size, count) for size, count in sizes if count]
 
@@ -166,12 +164,12 @@ def tile_by_columns(cut: Cut, columns: int, lanes: int, tile: Expr, body: Callab
 
 
 def lanes_for(dtype: str) -> int:
-    """Lanes of a vector of this dtype."""
+    """Return the number of lanes of a vector register of this dtype."""
     return vector_bits() // int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz"))
 
 
-def shared(name: str, extent: Any, body: Callable[[Any], Any], work: Any, target: Target) -> Any:
-    """A loop around so many vector operations, on all threads where they are worth it; `work` may be an expression."""
+def shared(name: str, extent: Any, body: Callable[[Expr], Stmt], work: Any, target: Target) -> Stmt:
+    """Return a loop around `work` vector operations, parallel where that is profitable; `work` may be an expression."""
     if isinstance(work, int) or target.threads == 1:
         return counted(name, extent, body, loop_kind(work, target) if isinstance(work, int) else None)
     alone, together = (counted(name, extent, body, kind) for kind in (None, tirx.ForKind.PARALLEL))
@@ -179,5 +177,5 @@ def shared(name: str, extent: Any, body: Callable[[Any], Any], work: Any, target
 
 
 def loop_kind(work: int, target: Target) -> Any:
-    """The kind of the loop around so many vector operations."""
-    return tirx.ForKind.PARALLEL if target.threads > 1 and worth(work >= PARALLEL_VECTORS) else tirx.ForKind.SERIAL
+    """Return the kind of a loop around `work` vector operations: parallel where that is profitable."""
+    return tirx.ForKind.PARALLEL if target.threads > 1 and profitable(work >= PARALLEL_VECTORS) else tirx.ForKind.SERIAL

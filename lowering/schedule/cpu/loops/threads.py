@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.common.parallel import worth
+from mlirtri.lowering.schedule.cpu.common.parallel import profitable
 from mlirtri.lowering.tir.blocks import CHEAP_CALLS
 from mlirtri.lowering.tir.statements import depends_on, fresh, index, sequence, substituted, with_body
 from mlirtri.lowering.toolchain.tvm_names import ir, structural_walk, tirx
@@ -63,7 +63,7 @@ def _calls(expression: Any) -> bool:
 def on_threads(made: Any, work: Any) -> Any:
     """What a parallel loop was made into, with its first loop on all threads where `work` is enough for that."""
     if isinstance(work, tirx.IntImm):
-        return _first_parallel(made) if worth(work.value >= PARALLEL_POINTS) else made
+        return _first_parallel(made) if profitable(work.value >= PARALLEL_POINTS) else made
     condition = tirx.GE(work, index(PARALLEL_POINTS))
     return tirx.IfThenElse(condition, _first_parallel(made), fresh(made))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.codegen.targets import vector_bits
-from mlirtri.lowering.schedule.cpu.common.parallel import worth
+from mlirtri.lowering.schedule.cpu.common.parallel import profitable
 from mlirtri.lowering.schedule.cpu.common.vector_stores import PARTS
 from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, LoopAccesses, accesses_of
 from mlirtri.lowering.toolchain.tvm_attributes import PARALLEL
@@ -37,7 +37,7 @@ class Fit:
 
     @property
     def is_good(self) -> bool:
-        return self.lanes > 1 and self.stores_fit and worth(self.share >= GOOD)
+        return self.lanes > 1 and self.stores_fit and profitable(self.share >= GOOD)
 
 
 def fit_of(loop: Any) -> Fit:

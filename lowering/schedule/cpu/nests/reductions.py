@@ -16,7 +16,7 @@ from typing import Any
 from mlirtri.lowering.codegen.targets import vector_bits, vector_registers
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.nest import FlatNest, NestAxis, lanes_of
-from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_POINTS, Outer, outer_loops, worth
+from mlirtri.lowering.schedule.cpu.common.parallel import PARALLEL_POINTS, Outer, outer_loops, profitable
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, Widened, strip
 from mlirtri.lowering.schedule.cpu.common.vector_stores import vector_store
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, accumulators_of
@@ -211,7 +211,7 @@ def around_loops(axes: Sequence[NestAxis], body: Any) -> Any:
 
 
 def _rows(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int, target: Target) -> Any:
-    if not nest.spatial and target.threads > 1 and worth(nest.points >= PARALLEL_POINTS):
+    if not nest.spatial and target.threads > 1 and profitable(nest.points >= PARALLEL_POINTS):
         return _shared_row(nest, accumulators, row, lanes, target)
     return outer_loops(Outer(list(nest.spatial), nest.points), row_of(nest, accumulators, row, lanes), target)
 

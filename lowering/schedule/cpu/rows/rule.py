@@ -15,7 +15,7 @@ from typing import Any
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.loops import PARALLEL_POINTS
-from mlirtri.lowering.schedule.cpu.common.parallel import worth
+from mlirtri.lowering.schedule.cpu.common.parallel import profitable
 from mlirtri.lowering.schedule.cpu.rows.block_sums import BlockWriter
 from mlirtri.lowering.schedule.cpu.rows.columns import ColumnWriter, columns_of, lanes_of_rows
 from mlirtri.lowering.schedule.rows.nests import Nest, NotRows, find_rows, nests_of
@@ -106,10 +106,10 @@ def fits_cache(plan: RowPlan, target: Target) -> bool:
     if target.row_tile is not None:
         return True
     if is_along_memory(plan):
-        return worth(row_bytes(plan) <= cache_bytes()[2] // 2)
+        return profitable(row_bytes(plan) <= cache_bytes()[2] // 2)
     # Rows side by side come in a strip, of which each element may be on a page of its own.
     longest = max(prod(step.extents) for step in plan.steps)
-    return worth(_strip(plan) > 0 and longest <= min(LONGEST_ACROSS, _most_across(plan)))
+    return profitable(_strip(plan) > 0 and longest <= min(LONGEST_ACROSS, _most_across(plan)))
 
 
 def _most_across(plan: RowPlan) -> int:
@@ -130,7 +130,7 @@ def _most_across(plan: RowPlan) -> int:
 def has_enough_rows(plan: RowPlan, target: Target) -> bool:
     """Whether every thread has a row, or a strip of them, where there is work for several."""
     together = 1 if is_along_memory(plan) else lanes_of_rows(plan)
-    return worth(prod(plan.rows.extents) // together >= target.threads or _work(plan) < PARALLEL_POINTS)
+    return profitable(prod(plan.rows.extents) // together >= target.threads or _work(plan) < PARALLEL_POINTS)
 
 
 def _strip(plan: RowPlan) -> int:
@@ -197,7 +197,7 @@ def _in_strips(function: PrimFunc, plan: RowPlan, across: range, target: Target)
 
 
 def _kind_of_loop(plan: RowPlan, target: Target) -> Any:
-    is_parallel = target.threads > 1 and worth(_work(plan) >= PARALLEL_POINTS)
+    is_parallel = target.threads > 1 and profitable(_work(plan) >= PARALLEL_POINTS)
     return tirx.ForKind.PARALLEL if is_parallel else tirx.ForKind.SERIAL
 
 
