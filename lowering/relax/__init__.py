@@ -1,1 +1,17 @@
-"""lowering / relax."""
+"""relax → tir: TVM's own passes in order, and ours around them.
+
+*Takes* a module with one Relax function of operators and `call_tir`. *Gives* a module whose Relax function only calls
+PrimFuncs, each as many operators as fuse. *Refuses* operators that TVM cannot legalise, on the user's line.
+
+Read in this order:
+
+- `relax_to_tir`: the list of passes.
+- `legalized`: passes on the PrimFuncs that LegalizeOps makes.
+- `library_sorts`: sorts and scans of Relax's library, on a CPU.
+- `product_operands`: transposes and casts folded into the products that read them.
+- `private_elements`: blocks with private memory that fuse as elementwise.
+- `row_fusion`: calls merged into row kernels and attention; `row_merging` makes one PrimFunc of several.
+- `explain`: why two calls were fused or not.
+
+`lowering.interpreter`, `lowering.pipelines` and `kernels` may import it.
+"""

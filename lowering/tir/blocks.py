@@ -1,4 +1,4 @@
-"""What schedule rules want to know about a PrimFunc's blocks: their axes, accesses, and what can be folded away.
+"""Facts of a PrimFunc's blocks for schedule rules: axes, accesses, and which blocks can be inlined.
 
 Takes a `Schedule` under construction. Gives plain facts; `inline_cheap` alone changes the schedule.
 Knows nothing of targets.

@@ -1,4 +1,4 @@
-"""Small changes of TIR statements that the rooms of loops have in common: indices, copies, sequences, small buffers.
+"""Small TIR statements and expressions that all lowerings build: indices, copies, sequences, small buffers.
 
 Takes and gives TIR statements and expressions. Knows no schedule.
 """

@@ -1,4 +1,4 @@
-"""TIR statements that loops over tiles are made of: counted loops, vectors, positions among several axes, buffers.
+"""TIR statements of loops over tiles: counted loops, vectors, positions along fused axes, buffers.
 
 Takes and gives TIR. A loop is made from a function of its variable, so that a loop of one turn is no loop.
 """

@@ -1,4 +1,4 @@
-"""Statements that row kernels are made of: stores and loads in the dtype of the memory, vectors, prefetches.
+"""Stores and loads in the dtype of their memory, vector loops, prefetches: what row kernels are built from.
 
 Takes and gives TIR. Knows no plan and no row.
 """

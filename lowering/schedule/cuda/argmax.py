@@ -1,4 +1,4 @@
-"""The CUDA rule for reductions into several results: the largest element and its place, by all threads of a block.
+"""The CUDA rule for reductions into several results, such as argmax, by all threads of a block.
 
 Takes a PrimFunc of one reduction whose results are, after each term, what they were or the term: one term is an
 element, another the element's number. That makes any order right. Gives a function that we write ourselves,

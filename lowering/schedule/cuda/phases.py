@@ -1,4 +1,4 @@
-"""Kernels that go in phases: what each thread of a block does, then what each does with what all have left, and so on.
+"""CUDA kernels written as phases: all threads of a block run one, meet at a barrier, and run the next.
 
 Takes statements as functions of a `Thread`. Gives loops bound to blocks and threads. Each phase is a loop over all
 threads of its own; between phases TVM puts a barrier wherever shared memory asks for one. Without threads the same

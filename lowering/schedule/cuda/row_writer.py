@@ -1,4 +1,4 @@
-"""Row kernels for CUDA as TIR: what `row_plan.py` has planned, by the threads of a block.
+"""Row kernels for CUDA as TIR: the steps of a `RowPlan`, by the threads of a block.
 
 Takes a `RowPlan`, a `Shape` and the function's parameters. Gives its kernel, or two where several blocks share a row.
 """

@@ -1,4 +1,4 @@
-"""The CUDA rule for running totals (`running_totals.py`): each line in one pass of a block, or of several.
+"""The CUDA rule for scans (prefix sums and products): each line in one pass of a block, or of several.
 
 Takes a PrimFunc of one reduction in which what comes behind an element counts as the neutral element, and elementwise
 work before it. Gives a function that we write ourselves: the threads of a block take a piece of the line, a few

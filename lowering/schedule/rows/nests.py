@@ -1,4 +1,4 @@
-"""What row kernels are made of: a PrimFunc's blocks as plain nests, and the axes that all of them go along together.
+"""A PrimFunc's blocks as plain loop nests, and the axes that all of them share: the rows of a row kernel.
 
 Takes a PrimFunc before it is scheduled. Gives its nests and their `Rows`: the axes of which each iteration needs
 nothing that another iteration makes, in the order of memory. Refuses, by `NotRows`, blocks that are no plain nest of

@@ -1,4 +1,4 @@
-"""In how many passes over a row its nests are computed, and where what they hand on is kept.
+"""The plan of a row kernel: in how many passes over a row its nests are computed, and which values are kept.
 
 Takes nests with their `Rows`. Gives a `RowPlan`: steps in order, each one value per row or one pass over the row's
 elements that several nests share, and for every nest whether it is computed where it is read (`folded`) or once.

@@ -1,4 +1,4 @@
-"""What a reduction combines, taken apart: its term, and how two partial results become one.
+"""The decomposition of a reduction: its term, and how two partial results combine.
 
 Takes a nest whose store is ``result = f(result, term)``. Gives a `Reducer` where the order of terms does not matter
 (sums, products, extrema that keep a NaN, and, or), None for any other. Float sums are reassociated, as NumPy does it.

@@ -1,1 +1,20 @@
-"""lowering / schedule / cpu / nests."""
+"""CPU loops for one block: elementwise work, reductions, argmax, sliding windows.
+
+*Takes* a `FlatNest` (`cpu.common.nest`): a block's statements over flat memory. *Gives* the TIR statements of its
+parallel, serial and vectorised loops, or None where no form here fits. *Refuses*, by `PartedLanesError`, statements
+whose condition differs between the lanes of a vector.
+
+Read in this order:
+
+- `elementwise`: blocks without reduction; lanes interleaved from several operands.
+- `ranges`: an axis split where the conditions inside change.
+- `reductions`: one reduction; chooses among the forms below.
+- `accumulators`: the scalar buffers that a reduction runs in, and how partial results combine.
+- `cells`: dtypes of these buffers that differ from the results'.
+- `argmax`: extremum and index of a row; `argmax_kinds` recognises them.
+- `row_extrema`: max and min of floats with NaN.
+- `wide_sums`, `wide_columns`: sums of fp32 in fp64, along rows and down columns.
+- `windows`: pooling, stencils, depthwise convolution.
+
+`schedule.cpu` and `schedule.cpu.rows` may import it.
+"""

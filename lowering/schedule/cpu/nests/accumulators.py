@@ -1,4 +1,4 @@
-"""What a reduction adds up in, and how two partial results become one.
+"""The scalar buffers that a reduction accumulates in, and how two partial results combine.
 
 Takes a `FlatNest` with reduction axes. Gives its `Accumulators`: cells for the elements that it adds to, neutral
 values to start partial results from, and the step that combines two of them. Float sums are reassociated, as BLAS and

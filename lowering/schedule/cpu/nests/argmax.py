@@ -1,4 +1,4 @@
-"""Where the extremum of a row is: vectors of extrema and of the steps in which they were found.
+"""Argmax and argmin of a row: vectors of extrema, and of the steps in which they were found.
 
 Takes a reduction with two cells, an extremum and its position, whose terms lie along one axis. Gives the statements
 for one result, or None for a choice that is none of the first largest or smallest number (`cpu_extrema`). Of NaN

@@ -1,4 +1,4 @@
-"""What a reduction to a value and its position looks for: the first or last, largest or smallest of all terms.
+"""Recognise argmax and argmin: a reduction to a value and its index, the first or last of equal ones.
 
 Takes accumulators with two cells. Gives an `Extremum`, or None for a choice that is none. Which one it is, the
 reduction's own conditions say, evaluated for all the ways in which two numbers and two positions can stand to each

@@ -1,4 +1,4 @@
-"""Cells of another dtype than the results that are computed in them, so that vectors of them are what a CPU has.
+"""Accumulators in another dtype than their results, because a CPU has vectors of it.
 
 Takes the statements of a reduction. Gives them on cells: a bool is a byte, an unsigned byte that is held in a signed
 one is unsigned, bf16 is the fp32 that it is compared as, and a position is 32 bits wide where no row is longer.

@@ -1,4 +1,4 @@
-"""Where along an axis the conditions inside of statements change, and the statements between two such places.
+"""An axis split at the indices where conditions inside its statements change, and the statements of each range.
 
 Takes statements and an axis. Gives the parts of the axis in which no comparison of the axis with a number changes, and
 the statements as they are within one part.

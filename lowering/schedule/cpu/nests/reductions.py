@@ -1,4 +1,4 @@
-"""The CPU's loops for one reduction: vectors of results that lie side by side, or vectors of partial results.
+"""CPU loops of one reduction: vectors of neighbouring results, or vectors of partial results.
 
 Takes a `FlatNest` with reduction axes. Gives statements, or None where neither form fits.
 

@@ -1,4 +1,4 @@
-"""The largest or smallest number of a row of floats: NaN is looked for beside the comparisons, once for two vectors.
+"""Max and min of a row of floats: NaN is looked for beside the comparisons, once per two vectors.
 
 Takes a reduction with one cell of fp32 or fp64 that holds an extremum (`cpu_accumulators.extremum_term`). Gives
 statements that leave the extremum of the row's numbers in the cell, and the condition under which that is not all,

@@ -1,4 +1,4 @@
-"""Long sums of fp32 down columns, carried in fp64: some rows at a time are added in fp32, in strips as wide as a page.
+"""Long column sums of fp32 accumulated in fp64: a few rows are added in fp32 first, in chunks of columns of a page.
 
 Takes a reduction that adds fp32 terms to one fp64 cell (`cpu_wide_sums.fp32_term`), whose results are neighbours, as
 its terms are. Gives the statements for whole vectors of columns::

@@ -1,4 +1,4 @@
-"""Sums of fp32 that are carried in fp64 and end in fp32 again: blocks of terms are added in fp32 before.
+"""Sums of fp32 accumulated in fp64 and rounded to fp32: blocks of terms are added in fp32 first.
 
 Takes a reduction that adds fp32 terms, or halves, to one fp64 cell which nothing reads but a cast to fp32. Gives the
 statements for one result, or None. The rest is fp64 as before, at a third of the instructions::

@@ -1,4 +1,4 @@
-"""The CPU's loops for sliding windows without a product of channels: pooling, depthwise convolution, stencils.
+"""CPU loops of sliding windows without a sum over channels: pooling, depthwise convolution, stencils.
 
 Takes a `FlatNest` whose reduction runs over a small window, and its accumulators. Gives statements, else None.
 Vectors lie along the innermost axis of the results, and a few rows of results are done together; the window is written

@@ -1,1 +1,14 @@
-"""lowering / schedule / cpu / rows."""
+"""CPU row kernels: softmax, layer norm and other functions that reduce rows and go along them again.
+
+*Takes* a PrimFunc of several blocks. *Gives* a `Schedule` in which each row is finished while it is in cache. *Refuses*
+with None what shares no rows, or has rows longer than half of the second-level cache.
+
+Read in this order:
+
+- `rule`: which functions, and the parallel loop over rows.
+- `passes`: the statements of one row, in vectors along it.
+- `columns`: several rows at once, where rows are neighbours in memory.
+- `block_sums`: fp64 sums whose blocks are added in fp32.
+
+`schedule.cpu`, `schedule.cpu.attention`, `schedule.cuda` and `relax` may import it.
+"""

@@ -19,7 +19,7 @@ from mlirtri.lowering.schedule import tir_to_scheduled
 from mlirtri.lowering.schedule.meta import process as meta_process
 from mlirtri.lowering.schedule.meta import rule as meta_schedule
 from mlirtri.lowering.schedule.meta.process import Found, Task, Tuner
-from mlirtri.lowering.schedule.meta.trials import agree
+from mlirtri.lowering.schedule.meta.search import agree
 from mlirtri.lowering.schedule.meta.tuning_file import recall, remember, tuning_file
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 

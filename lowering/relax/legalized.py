@@ -1,0 +1,187 @@
+"""Passes over the PrimFuncs that LegalizeOps has made of Relax's operators, before anything is fused.
+
+Each takes and gives a Relax module:
+
+- `protect_arithmetic`: TVM simplifies floats as real numbers, ``(x + y) - x`` to ``y``, and takes int32 and int64 never
+  to overflow, ``x + 1 > x`` to true. The bridge's PrimFuncs are written around that; these get the same here. Index
+  arithmetic stays as it is, and so does the update of a reduction, which schedules recognise by its form.
+- `locate_blocks`: each block that has no ``mlirtri.loc`` gets the location of its Relax binding, from the attribute
+  ``mlirtri.locations`` of the Relax function. A PrimFunc called from two lines is cloned, one per line.
+- `fold_empty_loops`: a reduction over a dimension of size zero becomes its initial value, and a block over no points is
+  removed, because a loop that never runs would never store the initial value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.lowering.bridge.scalar.floats import hide_zero
+from mlirtri.lowering.tir.arithmetic import TWICE_AS_WIDE, difference, is_exact, is_update, reads_memory, wrapped
+from mlirtri.lowering.toolchain.tvm_attributes import BINDING_LOCATIONS, LOCATION
+from mlirtri.lowering.toolchain.tvm_names import (
+    BlockBuilder,
+    IRModule,
+    PrimFunc,
+    SBlock,
+    SBlockRealize,
+    ir,
+    relax,
+    structural_map,
+    tirx,
+)
+from mlirtri.lowering.toolchain.tvm_passes import relax_functions
+
+_OPERATORS = (tirx.Add, tirx.Sub, tirx.Mul)
+
+
+def protect_arithmetic(mod: IRModule) -> IRModule:
+    """Differences of floats become sums, and integers are computed in twice their width, in every PrimFunc."""
+    result = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
+    for name, function in mod.functions_items():
+        if isinstance(function, PrimFunc):
+            body = structural_map(function.body, (tirx.BufferStore, _protected), order="post")
+            result.update_func(name, function.with_body(body))
+    return result
+
+
+def _protected(store: Any) -> Any:
+    if isinstance(store.value, _OPERATORS) and is_update(store):
+        return store
+    value = structural_map(store.value, [(kind, _rewritten) for kind in _OPERATORS], order="post")
+    return tirx.BufferStore(store.buffer, value, store.indices)
+
+
+def _rewritten(node: Any) -> Any:
+    dtype = str(node.ty.dtype)
+    if not reads_memory(node):
+        return node
+    if dtype.startswith("float") and isinstance(node, tirx.Sub):
+        return difference(node.a, node.b)
+    can_overflow = dtype in TWICE_AS_WIDE and not is_exact(node.a, node.b)
+    return wrapped(type(node), node.a, node.b) if can_overflow else node
+
+
+CALL_TIR = ir.Op.get("relax.call_tir")
+
+
+def locate_blocks(mod: IRModule) -> IRModule:
+    """The module with a location on every block whose line is known."""
+    functions = relax_functions(mod)
+    if not any(BINDING_LOCATIONS in (function.attrs or {}) for _, function in functions):
+        return mod
+    clones = _Clones(mod)
+    located = {name: _redirect(function, clones) for name, function in functions}
+    result = clones.builder.get()
+    for name, function in located.items():
+        result.update_func(result.get_global_var(name), function)
+    return result
+
+
+class _Clones:
+    """Which clone of a PrimFunc stands for which line; the first line keeps the function's own name."""
+
+    def __init__(self, mod: IRModule):
+        self.builder = BlockBuilder(mod)
+        self._original = {gv.name_hint: function for gv, function in mod.functions_items()}
+        self._clones: dict[tuple[str, str | None], ir.GlobalVar] = {}
+
+    def at(self, callee: ir.GlobalVar, location: str | None) -> ir.GlobalVar:
+        """The function to call instead of `callee` on this line."""
+        key = (callee.name_hint, location)
+        if key not in self._clones:
+            located = with_location(self._original[callee.name_hint], location)
+            if any(name == callee.name_hint for name, _ in self._clones):
+                self._clones[key] = self.builder.add_func(located, callee.name_hint)
+            else:
+                self.builder.update_func(callee, located)
+                self._clones[key] = callee
+        return self._clones[key]
+
+
+def _redirect(function: relax.Function, clones: _Clones) -> relax.Function:
+    locations = (function.attrs or {}).get(BINDING_LOCATIONS, {})
+
+    def visit(binding):
+        call = binding.value
+        if not isinstance(call, relax.Call) or call.op != CALL_TIR:
+            return binding
+        location = locations.get(binding.var.name)
+        callee = clones.at(call.args[0], location and str(location))
+        if callee.same_as(call.args[0]):
+            return binding
+        return relax.VarBinding(
+            binding.var, relax.Call(call.op, [callee, *call.args[1:]], call.attrs, call.ty_args, call.span)
+        )
+
+    return structural_map(function, (relax.VarBinding, visit), order="post")
+
+
+def with_location(function: PrimFunc, location: str | None) -> PrimFunc:
+    """`function` with `location` on each of its blocks that has none; the root block stays bare."""
+    if location is None:
+        return function
+
+    def visit(block):
+        if LOCATION in block.annotations or block.name_hint == "root":
+            return block
+        return SBlock(
+            block.iter_vars, block.reads, block.writes, block.name_hint, block.body, block.init,
+            block.alloc_buffers, block.match_buffers, {**block.annotations, LOCATION: location}, block.span,
+        )  # fmt: skip
+
+    return function.with_body(structural_map(function.body, (SBlock, visit), order="post"))
+
+
+def fold_empty_loops(mod: IRModule) -> IRModule:
+    """The module without loops of extent zero."""
+    changed = {}
+    for gv, function in mod.functions_items():
+        if isinstance(function, PrimFunc) and (body := _folded(function)) is not function.body:
+            changed[gv] = function.with_body(body)
+    if not changed:
+        return mod
+    return IRModule({**dict(mod.functions_items()), **changed}, attrs=mod.attrs)
+
+
+def _folded(function: PrimFunc):
+    return structural_map(function.body, (tirx.For, _fold_nest), order="pre")
+
+
+def _fold_nest(loop: tirx.For):
+    """A loop nest around one block, without its empty reduction loops; no statement if a spatial one is empty."""
+    loops, inner = [], loop
+    while isinstance(inner, tirx.For):
+        loops.append(inner)
+        inner = inner.body
+    if not isinstance(inner, SBlockRealize) or all(_extent(each) != 0 for each in loops):
+        return loop
+    block = inner.block
+    spatial = [
+        (axis, value)
+        for axis, value in zip(block.iter_vars, inner.iter_values, strict=True)
+        if axis.iter_type != tirx.IterVar.CommReduce
+    ]
+    if block.init is None or any(_size(axis) == 0 for axis, _ in spatial):
+        return tirx.Evaluate(tirx.IntImm("int32", 0))
+    # Fusion writes the value into its readers, where a plain zero divided by whatever would be a zero.
+    init = structural_map(block.init, (tirx.BufferStore, _hidden), order="post")
+    initial = SBlock(
+        [axis for axis, _ in spatial], [], block.writes, block.name_hint, init, annotations=block.annotations
+    )
+    result = SBlockRealize([value for _, value in spatial], inner.predicate, initial)
+    for each in reversed(loops):
+        if _extent(each) != 0:
+            result = tirx.For(each.loop_var, each.min, each.extent, each.kind, result, annotations=each.annotations)
+    return result
+
+
+def _hidden(store: tirx.BufferStore) -> tirx.BufferStore:
+    return tirx.BufferStore(store.buffer, hide_zero(store.value), store.indices)
+
+
+def _extent(loop) -> int | None:
+    return int(loop.extent) if isinstance(loop.extent, tirx.IntImm) else None
+
+
+def _size(axis) -> int | None:
+    return int(axis.dom.extent) if isinstance(axis.dom.extent, tirx.IntImm) else None
