@@ -1,7 +1,7 @@
 """Rows of the op table for whole arrays that no elementwise op, reduction or move can say.
 
 `pad literal correlate` are straight-line; `scan sort argsort add_at` go from element to element and become loops;
-`searchsorted` and `bins` look a place up for each element.
+`searchsorted` and `bins` look up an index for each element.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def _literal(types, attributes) -> TensorType:
 
 def _reference_literal(values, shape, dtype):
     # Integers of 64 bits without a sign are held as signed ones.
-    numbers = np.array(values, np.float64 if as_dtype(dtype).is_float else np.int64)
-    return numbers.astype(as_dtype(dtype).numpy).reshape(shape)
+    elements = np.array(values, np.float64 if as_dtype(dtype).is_float else np.int64)
+    return elements.astype(as_dtype(dtype).numpy).reshape(shape)
 
 
 def _along(types, attributes) -> TensorType:
@@ -87,9 +87,9 @@ def _bins(types, attributes) -> TensorType:
 
 def _reference_bins(x, edges):
     count = len(edges) - 1
-    place = np.searchsorted(edges, x, "right") - 1
-    place = np.where(x == edges[-1], count - 1, place)
-    return np.where((x >= edges[0]) & (x <= edges[-1]), place, count).astype(np.int64)
+    index = np.searchsorted(edges, x, "right") - 1
+    index = np.where(x == edges[-1], count - 1, index)
+    return np.where((x >= edges[0]) & (x <= edges[-1]), index, count).astype(np.int64)
 
 
 def _add_at(types, attributes) -> TensorType:

@@ -1,4 +1,4 @@
-"""How attribute values of the op table are held in MLIR: one table of kinds, read in both directions."""
+"""Attribute values of the op table to and from MLIR attributes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _number(value) -> ir.Attribute:
 
 KINDS = {
     "int": _integer,
-    "ints": lambda value: ir.DenseI64ArrayAttr.get([DYNAMIC if is_dynamic(each) else each for each in value]),
+    "ints": lambda value: ir.DenseI64ArrayAttr.get([DYNAMIC if is_dynamic(size) else size for size in value]),
     "float": lambda value: ir.FloatAttr.get_f64(float(value)),
     "bool": ir.BoolAttr.get,
     "string": lambda value: ir.StringAttr.get(str(value)),
@@ -44,12 +44,12 @@ KINDS = {
 
 
 def to_mlir(op: Op, values: Mapping[str, Any]) -> dict[str, ir.Attribute]:
-    """MLIR attributes of every attribute the row declares."""
+    """Return the MLIR attributes of one operation, for every attribute that the row declares."""
     return {name: KINDS[kind](values[name]) for name, kind in op.attributes.items()}
 
 
 def from_mlir(op: Op, operation: ir.Operation) -> dict[str, Any]:
-    """The Python values back: ints, floats, complex numbers, bools, strings and tuples of numbers."""
+    """Return the attributes of an operation as Python scalars, strings and tuples."""
     return {name: _python(operation.attributes[name]) for name in op.attributes}
 
 

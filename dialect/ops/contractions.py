@@ -1,4 +1,4 @@
-"""Rows of the op table that multiply matrices: `matmul` with NumPy's batching; `dot` is spelled with it.
+"""Rows of the op table that multiply matrices: `matmul` with NumPy's batching; `dot` is written with it.
 
 fp16 and bf16 products are accumulated in fp32 and rounded once at the end.
 """

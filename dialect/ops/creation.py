@@ -1,6 +1,6 @@
-"""Rows of the op table that make tensors from nothing: `constant`, `arange`, `eye`.
+"""Rows of the op table without operands: `constant`, `arange`, `eye`.
 
-`full` is a language function spelled with `constant`, and so is `empty` of a size known at compile time.
+`full` is a function of the language written with `constant`, and so is `empty` of a size known at compile time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rows of the op table that act on each element, with NumPy's broadcasting between operands.
 
 Operands already have one dtype: the frontend casts as the library whose semantics is chosen would. fp16 and bf16
-are computed in fp32 and rounded after every operation; `lowering.tri_to_linalg_rules` does that for all rows alike.
+are computed in fp32 and rounded after every operation; `lowering/linalg/rules.py` does that for all rows.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _cast(types, attributes):
 
 
 def _each(function):
-    """A NumPy function of floats made of one of `math`; for references only."""
+    """Return a function of `math` as a NumPy function of floats; for references only."""
     return lambda x: np.vectorize(function, otypes=[np.float64])(x).astype(x.dtype)
 
 
@@ -85,13 +85,13 @@ def _reference_softplus(x, beta, threshold):
 
 
 def _scalar(name):
-    """The scalar rule of that name; MLIR loads with it, when the first kernel compiles."""
+    """Return the scalar rule of that name, which imports MLIR when it is first called."""
 
     def apply(*arguments, **attributes):
         from mlirtri.dialect.scalar import complex_functions as scalar_complex
         from mlirtri.dialect.scalar import functions as scalar_functions
 
-        # A condition comes first, and its dtype is another.
+        # The first operand of `where` is its condition, which is bool.
         rules = (scalar_complex if arguments[-1].dtype.is_complex else scalar_functions).RULES
         return rules[name](*arguments, **attributes)
 

@@ -1,4 +1,4 @@
-"""Rows of the op table that read and write parts of tensors, and those whose sizes are values of run time.
+"""Rows of the op table that read and write slices of tensors, and those with run-time sizes.
 
 Attributes named `offsets`, `sizes` and `shape` hold `DYNAMIC` where the next of the operands `indices` (int64, rank 0)
 is meant: first all offsets in order, then all sizes. Slices are in bounds: the frontend clamps or checks.
@@ -23,14 +23,14 @@ SUBSET = {"offsets": "ints", "sizes": "ints", "strides": "ints", "drop": "ints"}
 
 
 def dynamic_count(*attributes) -> int:
-    """How many index operands stand behind attributes of sizes and offsets."""
-    return sum(is_dynamic(each) for values in attributes for each in shape_of(values))
+    """Return how many index operands attributes of sizes and offsets need: one for each `DYNAMIC`."""
+    return sum(is_dynamic(size) for values in attributes for size in shape_of(values))
 
 
 def resolved(indices, *attributes) -> list[tuple]:
-    """The attributes with each `DYNAMIC` replaced by its index; what an index is does not matter."""
+    """Return the attributes with each `DYNAMIC` replaced by the next of `indices`, of any type."""
     left = iter(indices)
-    return [tuple(next(left) if is_dynamic(each) else each for each in shape_of(values)) for values in attributes]
+    return [tuple(next(left) if is_dynamic(size) else size for size in shape_of(values)) for values in attributes]
 
 
 def _check_indices(indices, *attributes) -> None:
@@ -48,7 +48,7 @@ def _shape(attributes) -> tuple:
 
 
 def _subset(x: TensorType, indices, attributes) -> TensorType:
-    """The type of the part of x that the attributes name."""
+    """Return the type of the slice of x that the attributes describe."""
     offsets, sizes = shape_of(attributes["offsets"]), shape_of(attributes["sizes"])
     strides, drop = attributes["strides"], attributes["drop"]
     if not len(offsets) == len(sizes) == len(strides) == x.rank:
@@ -129,7 +129,7 @@ def _gathered(x: TensorType, positions) -> TensorType:
     if not 1 <= len(positions) <= x.rank:
         raise KernelTypeError(f"{x} takes 1 to {x.rank} arrays of positions, got {len(positions)}")
     first = positions[0]
-    if any(not each.dtype.is_integer or not same_shape(each.shape, first.shape) for each in positions):
+    if any(not operand.dtype.is_integer or not same_shape(operand.shape, first.shape) for operand in positions):
         shown = ", ".join(map(str, positions))
         raise KernelTypeError(f"positions are integers of one shape, got {shown}")
     return x.with_shape((*first.shape, *x.shape[len(positions) :]))
@@ -209,9 +209,9 @@ def _reference_gather(x, *positions):
 
 def _reference_scatter(x, update, *positions):
     result = np.array(x)
-    places = _clamped(x, [np.asarray(p, np.int64) for p in positions])
-    for index in np.ndindex(places[0].shape):
-        result[tuple(place[index] for place in places)] = update[index]
+    indices = _clamped(x, [np.asarray(p, np.int64) for p in positions])
+    for index in np.ndindex(indices[0].shape):
+        result[tuple(along[index] for along in indices)] = update[index]
     return result
 
 

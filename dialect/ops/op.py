@@ -2,12 +2,12 @@
 
 A row has a type rule, a NumPy reference, and one lowering to linalg:
 
-* `scalar`: an elementwise op says what happens to one element, with the algebra of `dialect.scalar`;
+* `scalar`: an elementwise op has a rule for one element, written with the algebra of `dialect.scalar`;
 * `decompose`: a composite op is written with other ops of the table;
-* `structured`: an irregular op has a function in `lowering.tri_to_linalg_rules` (a test finds a missing one);
-* `derived`: a language function that has no operation of its own: it is spelled with others in the frontend.
+* `structured`: any other op has a rule in `lowering.linalg` (a test finds a missing one);
+* `derived`: a function of the language without an operation of its own: the frontend writes it with others.
 
-`relax` names the Relax operator of the `relax` pipeline; without one that pipeline uses the way down to linalg.
+`relax` names the Relax operator of the `relax` pipeline; without one that pipeline uses the lowering to linalg.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Attributes = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Op:
-    """One language function. Its operation in the dialect is ``tri.<name>``; every operation has one result."""
+    """One function of the language. Its operation in the dialect is ``tri.<name>``; every operation has one result."""
 
     name: str
     group: str
@@ -44,7 +44,7 @@ class Op:
     relax: str | Callable[..., Any] | None = None
     """A name under `relax.op`, or a function ``(relax_ops, arguments, attributes, result_type) -> expression``."""
     relax_dtypes: str = "bifhuv"
-    """The dtype kinds (``h`` is fp16) for which the Relax operator is exact; others go down to linalg for that op."""
+    """The dtype kinds (``h`` is fp16) for which the Relax operator is exact; for others the op is lowered to linalg."""
     relax_when: Callable[[TensorType, Attributes], bool] | None = None
     """A further condition, on the first operand's type and the attributes, for the Relax operator to be exact."""
     derived: bool = False
@@ -52,4 +52,5 @@ class Op:
 
     @property
     def is_variadic(self) -> bool:
+        """True where the last operand stands for any number of them."""
         return any(name.endswith("*") for name in self.operands)

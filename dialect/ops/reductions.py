@@ -20,7 +20,7 @@ from mlirtri.errors import KernelTypeError, KernelValueError
 
 AXES = {"axes": "ints", "keepdims": "bool"}
 LONGEST_SUM, LONGEST_HALF_SUM = 256, 16384
-"""How many fp32 numbers, or halves in fp32, are added in fp32; a longer sum is carried in fp64."""
+"""How many fp32 elements, or fp16 and bf16 ones in fp32, are added in fp32; longer sums accumulate in fp64."""
 
 
 def reduced_shape(shape, axes, keepdims) -> tuple[int, ...]:
@@ -65,8 +65,8 @@ def _arg_reference(function):
 
 
 def _mean(t, x, axes, keepdims):
-    total = t.sum(x, axes=axes, keepdims=keepdims)
-    return t.divide(total, _count(t, x, axes))
+    sum_ = t.sum(x, axes=axes, keepdims=keepdims)
+    return t.divide(sum_, _count(t, x, axes))
 
 
 def _count(t, x, axes, correction=0):
@@ -82,8 +82,8 @@ def _count(t, x, axes, correction=0):
 def _var(t, x, axes, keepdims, correction):
     """Two passes, mean first: the one-pass formula cancels (Chan, Golub & LeVeque 1983)."""
     squares = _squares(t, t.subtract(x, t.mean(x, axes=axes, keepdims=True)))
-    total = t.sum(squares, axes=axes, keepdims=keepdims)
-    return t.divide(total, _count(t, squares, axes, correction))
+    sum_ = t.sum(squares, axes=axes, keepdims=keepdims)
+    return t.divide(sum_, _count(t, squares, axes, correction))
 
 
 def _squares(t, x):
@@ -99,7 +99,7 @@ def _std(t, x, axes, keepdims, correction):
 
 
 def _adds_few(operand: TensorType, attributes) -> bool:
-    """Relax adds fp32 in fp32, one after the other."""
+    """Return whether Relax's sequential fp32 sum is precise enough for this operand."""
     is_single = operand.dtype.is_float and operand.dtype.bits < 64
     return not is_single or prod(operand.shape[axis] for axis in attributes["axes"]) <= LONGEST_SUM
 

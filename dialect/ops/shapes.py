@@ -1,6 +1,6 @@
 """Rows of the op table that move elements and compute none: reshape, transpose, broadcast, slice, concatenate, flip.
 
-`squeeze unsqueeze stack split` are language functions spelled with these.
+`squeeze unsqueeze stack split` are functions of the language written with these.
 """
 
 from __future__ import annotations

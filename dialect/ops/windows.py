@@ -1,7 +1,7 @@
 """Rows of the op table for sliding windows: convolutions with padding, strides and groups, and pools.
 
 Images are ``(batch, channels, sizes…)``, kernels ``(channels out, channels in of a group, sizes…)``, as torch has them.
-A kernel is not turned around. Products of fp16 and bf16 are accumulated in fp32 and rounded once at the end.
+Kernels are not flipped. Products of fp16 and bf16 are accumulated in fp32 and rounded once at the end.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 POOLS = {"max": np.maximum, "min": np.minimum, "sum": np.add}
-"""What `pool` combines the elements of a window with."""
+"""By kind, what `pool` reduces a window with."""
 
 
 def windows(size: int, window: int, stride: int, dilation: int) -> int:
-    """How many windows of so many elements fit into `size`."""
+    """Return how many windows of `window` elements fit into `size`."""
     return max(0, (size - dilation * (window - 1) - 1) // stride + 1)
 
 
 def spread_size(size: int, spread: int) -> int:
-    """The length of an axis with ``spread - 1`` zeros between its elements."""
+    """Return the length of an axis with ``spread - 1`` zeros inserted between its elements."""
     return max(0, (size - 1) * spread + 1)
 
 
@@ -39,10 +39,10 @@ def _convolution(types, attributes) -> TensorType:
     if groups < 1 or x.shape[1] != w.shape[1] * groups or w.shape[0] % groups:
         raise KernelTypeError(f"a convolution in {groups} groups of {x} and {w}: the channels do not fit")
     _check(attributes, axes, ("strides", "dilations", "spread"), ("low", "high"))
-    each = (x.shape[2:], w.shape[2:], *(attributes[name] for name in _CONVOLUTION[:-1]))
+    axes_of = (x.shape[2:], w.shape[2:], *(attributes[name] for name in _CONVOLUTION[:-1]))
     sizes = [
         windows(spread_size(size, spread) + low + high, window, stride, dilation)
-        for size, window, stride, dilation, low, high, spread in zip(*each, strict=True)
+        for size, window, stride, dilation, low, high, spread in zip(*axes_of, strict=True)
     ]
     return x.with_shape((x.shape[0], w.shape[0], *sizes))
 
@@ -73,12 +73,12 @@ def _pool(types, attributes) -> TensorType:
 
 
 def _shifted(x: np.ndarray, sizes, window, strides, dilations) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
-    """Each place of the window, and the elements of the last axes that all windows have there."""
-    for place in product(*map(range, window)):
-        starts = [at * dilation for at, dilation in zip(place, dilations, strict=True)]
-        each = zip(starts, sizes, strides, strict=True)
-        parts = [slice(start, start + max(0, (size - 1) * stride + 1), stride) for start, size, stride in each]
-        yield place, x[(..., *parts)]
+    """Yield each index into the window, with the elements that all windows have at it."""
+    for index in product(*map(range, window)):
+        starts = [offset * dilation for offset, dilation in zip(index, dilations, strict=True)]
+        axes = zip(starts, sizes, strides, strict=True)
+        parts = [slice(start, start + max(0, (size - 1) * stride + 1), stride) for start, size, stride in axes]
+        yield index, x[(..., *parts)]
 
 
 def _reference_convolution(x, w, strides, dilations, low, high, spread, groups):
@@ -91,21 +91,21 @@ def _reference_convolution(x, w, strides, dilations, low, high, spread, groups):
     padded[(..., *(slice(a, a + spread_size(size, step), step) for a, size, step in each))] = x
     sizes = [windows(*one) for one in zip(padded.shape[2:], w.shape[2:], strides, dilations, strict=True)]
     kernel = w.astype(wide).reshape(groups, w.shape[0] // groups, *w.shape[1:])
-    total = np.zeros((x.shape[0], groups, w.shape[0] // groups, *sizes), wide)
-    for place, part in _shifted(padded, sizes, w.shape[2:], strides, dilations):
+    result = np.zeros((x.shape[0], groups, w.shape[0] // groups, *sizes), wide)
+    for index, part in _shifted(padded, sizes, w.shape[2:], strides, dilations):
         part = part.reshape(x.shape[0], groups, w.shape[1], *sizes)
-        total += np.einsum("ngc...,goc->ngo...", part, kernel[(..., *place)])
-    return total.reshape(x.shape[0], w.shape[0], *sizes).astype(x.dtype)
+        result += np.einsum("ngc...,goc->ngo...", part, kernel[(..., *index)])
+    return result.reshape(x.shape[0], w.shape[0], *sizes).astype(x.dtype)
 
 
 def _reference_pool(x, kind, window, strides, dilations):
     sizes = [windows(*one) for one in zip(x.shape[-len(window) :], window, strides, dilations, strict=True)]
     wide = np.float32 if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x.dtype
     parts = [part.astype(wide) for _, part in _shifted(x, sizes, window, strides, dilations)]
-    total = parts[0].copy()
+    result = parts[0].copy()
     for part in parts[1:]:
-        total = POOLS[kind](total, part)
-    return total.astype(x.dtype)
+        result = POOLS[kind](result, part)
+    return result.astype(x.dtype)
 
 
 def rows() -> Iterator[Op]:

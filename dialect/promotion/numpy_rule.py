@@ -27,7 +27,7 @@ _JOINS = ("where", "concatenate", "stack", "dot")
 
 
 def numpy_plan(op: str, operands: Sequence[Operand]) -> Plan:
-    """The plan of a table op in NumPy's semantics."""
+    """Return the plan of a table op in NumPy's semantics."""
     if op == "where":
         return plan(op, _join(op, operands[1:]), operands)
     if op in _JOINS:
@@ -60,7 +60,7 @@ def _loop(op: str, operands: Sequence[Operand]) -> Plan:
 
 
 def _strong(operands: Sequence[Operand], weak_float_beside_bfloat16: str) -> list[str]:
-    """Letters of the operands, where Python scalars add a letter only if they are of a higher kind (NEP 50)."""
+    """Return the operands' letters; a Python scalar adds one only where it is of a higher kind (NEP 50)."""
     # A Python bool is as strong as NumPy's.
     strong = [LETTER_OF[x.own.name] for x in operands if x.weak in (None, "bool")]
     weak = {x.weak for x in operands if x.weak}

@@ -1,4 +1,4 @@
-"""What the promotion rooms share: an operand, a plan, and the sentence of a refusal."""
+"""Operands and plans of dtype promotion, and the error of a refusal."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mlirtri.errors import KernelTypeError
 
 BOOL, INT64, FLOAT32, FLOAT64 = DTYPES["bool"], DTYPES["int64"], DTYPES["float32"], DTYPES["float64"]
 WEAK_DTYPES = {"bool": BOOL, "int": INT64, "float": FLOAT64, "complex": DTYPES["complex128"]}
-"""What a Python scalar is by itself."""
+"""The dtype of a Python scalar by its kind."""
 
 
 @dataclass(frozen=True)
 class Operand:
-    """What promotion has to know of an operand; Python scalars are weak, tensors of rank 0 are not."""
+    """An operand as promotion sees it; Python scalars are weak, rank-0 tensors are not."""
 
     dtype: DType | None
     """None for a Python scalar, which has the dtype of its kind."""
@@ -29,12 +29,12 @@ class Operand:
 
     @property
     def own(self) -> DType:
-        """The dtype it has by itself."""
+        """Its dtype; of a Python scalar the one of its kind."""
         return WEAK_DTYPES[self.weak or "float"] if self.dtype is None else self.dtype
 
     @property
     def known_int(self) -> int | None:
-        """The Python int that it is, when it is one and known."""
+        """The Python int, where it is one and known at compile time; else None."""
         return int(self.value) if self.weak == "int" and self.value is not None else None
 
     def __str__(self) -> str:
@@ -45,13 +45,13 @@ class Operand:
 
 @dataclass(frozen=True)
 class Plan:
-    """The dtypes of one operation."""
+    """The dtypes that one operation computes in and gives."""
 
     compute: tuple[DType, ...]
     """One per operand, all alike but for `where`'s condition and for `mixed_signs`."""
     result: DType
     identity: bool = False
-    """The op returns its operand for this dtype (floor of an integer): apply nothing."""
+    """The op returns its operand for this dtype (floor of an integer): emit nothing."""
     mixed_signs: bool = False
     """NumPy compares uint64 with signed integers exactly: one `compute` dtype is uint64, the other int64."""
     weak: str | None = None
@@ -63,7 +63,7 @@ OF_PARTS = ("abs", "var", "std")
 
 
 def plan(op: str, compute: DType, operands: Sequence[Operand]) -> Plan:
-    """The plan of `op` when it computes in one dtype."""
+    """Return the plan of `op` where it computes in one dtype."""
     result = compute.part if op in OF_PARTS else compute
     result = BOOL if op in COMPARISONS else INT64 if op in ("argmax", "argmin") else result
     identity = (op in ROUNDINGS and not compute.is_inexact) or (op == "sign" and compute.is_bool)
@@ -72,7 +72,7 @@ def plan(op: str, compute: DType, operands: Sequence[Operand]) -> Plan:
 
 
 def row(rows: dict[str, str], op: str, dtype: DType) -> str:
-    """The letter of `dtype` in the row of `op`."""
+    """Return the letter of `dtype` in the row of `op`; raise `KernelTypeError` for an op without a row."""
     if op not in rows:
         raise KernelTypeError(f"no dtype rule for operation {op!r}")
     position = list(LETTERS.values()).index(dtype)
@@ -95,16 +95,16 @@ _HINTS = {
 
 
 def listed(operands: Sequence[Operand]) -> str:
-    """Operands for a sentence."""
+    """Return the operands as text for an error."""
     return " and ".join(str(operand) for operand in operands)
 
 
 def refuse(
     semantics: str, op: str, operands: Sequence[Operand], hint: str | None = None, like: bool = True
 ) -> NoReturn:
-    """Raise that the library does not take these dtypes (`like` it), with a way out."""
+    """Raise `KernelTypeError`: the library refuses these dtypes too where `like` is set."""
     library = {"numpy": "NumPy", "torch": "torch"}[semantics]
-    # NumPy does compute the reciprocal of integers, to 0 for all numbers but 1 and -1.
+    # NumPy does compute the reciprocal of integers, to 0 except for 1 and -1.
     words = f", as {library} does" if like and op != "reciprocal" else ""
     raise KernelTypeError(
         f"{op} of {listed(operands)} is refused{words}",

@@ -1,4 +1,4 @@
-"""Which dtypes an operation computes in and gives, as NumPy or torch has it.
+"""The dtypes that an operation computes in and gives, by NumPy's or torch's rules.
 
 Takes the semantics (``numpy`` or ``torch``), the name of a table op and an `Operand` per operand.
 Gives a `Plan`: the frontend casts each operand to its `compute` dtype, applies the op, casts the result to `result`.
@@ -25,18 +25,18 @@ UINT8 = DTYPES["uint8"]
 
 
 def default_dtype(semantics: str, kind: str) -> DType:
-    """The dtype of a tensor of Python scalars: ``bool``, ``int``, ``float`` or ``complex``, in torch of fp32 parts."""
+    """Return the dtype of a tensor of Python scalars of a kind: ``bool``, ``int``, ``float`` or ``complex``."""
     of_torch = {"float": FLOAT32, "complex": DTYPES["complex64"]} if semantics == "torch" else {}
     return of_torch.get(kind, WEAK_DTYPES[kind])
 
 
 def common_dtype(semantics: str, operands: Sequence[Operand]) -> DType:
-    """The dtype of a tensor that holds all operands: `numpy.result_type` or `torch.result_type`."""
+    """Return the dtype of a tensor that holds all operands, as `numpy.result_type` or `torch.result_type`."""
     return result_dtypes(semantics, "concatenate", operands).result
 
 
 def result_dtypes(semantics: str, op: str, operands: Sequence[Operand], dtype: DType | None = None) -> Plan:
-    """The dtypes of table op `op` (`where` and `clip` with all their operands; `clip` without a bound has fewer).
+    """Return the plan of table op `op` (`where` and `clip` with all their operands; `clip` without a bound has fewer).
 
     `dtype` is the argument of that name of `sum`, `prod` and `mean`. Raises `KernelTypeError` for dtypes that the
     library does not take, `KernelValueError` for a Python int that fits no dtype, `KernelDivisionError` for `// 0`.
@@ -46,7 +46,7 @@ def result_dtypes(semantics: str, op: str, operands: Sequence[Operand], dtype: D
     if op in SCALAR_OPS and all(x.weak for x in operands):
         return _python(op, operands)
     if op in LOGICAL or op in ("any", "all"):
-        return _truth(semantics, op, operands)
+        return _logical(semantics, op, operands)
     if op in PREDICATES:
         source = operands[0].own
         # An integer is finite: any float dtype gives the answer.
@@ -58,8 +58,8 @@ def result_dtypes(semantics: str, op: str, operands: Sequence[Operand], dtype: D
     return plan
 
 
-def _truth(semantics: str, op: str, operands: Sequence[Operand]) -> Plan:
-    """Operations on truth values, which every dtype has."""
+def _logical(semantics: str, op: str, operands: Sequence[Operand]) -> Plan:
+    """Return the plan of a logical operation, which takes operands of any dtype as bools."""
     if semantics == "torch" and op in LOGICAL:
         torch_common_dtype(op, operands)  # refuses what torch does not promote, though it has no use for the dtype
     result = UINT8 if semantics == "torch" and op in ("any", "all") and operands[0].dtype == UINT8 else BOOL
@@ -73,7 +73,7 @@ def _with_dtype(semantics: str, op: str, dtype: DType) -> Plan:
 
 
 def _python(op: str, operands: Sequence[Operand]) -> Plan:
-    """Python's rule: NumPy's for bool, int64 and float64, except that arithmetic on bools is on integers."""
+    """Return the plan of Python scalars: NumPy's for bool, int64 and float64, but bools compute as integers."""
     keeps_bool = (*COMPARISONS, *LOGICAL, "bitwise_and", "bitwise_or", "bitwise_xor", "minimum", "maximum", "where")
     if op in COMPARISONS[2:] and any(x.weak == "complex" for x in operands):
         raise KernelTypeError("Python does not order complex numbers", help="compare their real parts, or abs()")
@@ -84,7 +84,7 @@ def _python(op: str, operands: Sequence[Operand]) -> Plan:
 
 
 def _check_values(semantics: str, op: str, operands: Sequence[Operand], plan: Plan) -> None:
-    """Python ints that are known: NumPy refuses one that does not fit the dtype, torch mostly wraps it."""
+    """Refuse known Python ints that do not fit: NumPy refuses all of them, torch wraps most."""
     last = operands[-1].known_int if operands else None
     if op == "power" and plan.result.is_integer and last is not None and last < 0:
         raise KernelValueError(

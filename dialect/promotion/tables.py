@@ -65,7 +65,7 @@ BITS = "?bhiqBHIQ----"
 INTEGERS = "-bhiqBHIQ----"
 FLOATS = "---------eEfd"
 COMPLEX = "FD"
-"""What rows of operations on complex numbers end with."""
+"""The last letters of rows that take complex dtypes."""
 
 FLOAT_FUNCTIONS = (
     "exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
@@ -134,4 +134,4 @@ SCALAR_OPS = (
     "square", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift", *COMPARISONS,
     *LOGICAL, *PREDICATES, *ROUNDINGS, *FLOAT_FUNCTIONS,
 )  # fmt: skip
-"""What Python and `math` do with numbers."""
+"""Ops that are computed by Python's rules when all operands are Python scalars."""

@@ -1,4 +1,4 @@
-"""torch's rule: operands have one common dtype, by rank and category, and each op says what it makes of it.
+"""torch's rule: operands have one common dtype, by rank and category; each op has its result dtype for it.
 
 Takes op and operands, gives a `Plan`, refuses what torch refuses. Checks no values.
 """
@@ -17,7 +17,7 @@ UINT8 = DTYPES["uint8"]
 
 
 def torch_plan(op: str, operands: Sequence[Operand]) -> Plan:
-    """The plan of a table op in torch's semantics."""
+    """Return the plan of a table op in torch's semantics."""
     if op in ("layer_norm", "rms_norm"):
         return _normalization(op, operands)
     if op == "where" and operands[0].own not in (BOOL, UINT8):
@@ -36,7 +36,9 @@ def torch_plan(op: str, operands: Sequence[Operand]) -> Plan:
 
 
 def torch_common_dtype(op: str, operands: Sequence[Operand]) -> DType:
-    """Tensors of rank 1 and more come first, then rank 0, then Python scalars: a later one only adds its category.
+    """Return the common dtype.
+
+    Tensors of rank 1 and more come first, then rank 0, then Python scalars: a later one only adds its category.
 
     https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch-dtype
     """
@@ -61,7 +63,7 @@ def torch_common_dtype(op: str, operands: Sequence[Operand]) -> DType:
 
 
 def _complex_of(dtype: DType, op: str, operands: Sequence[Operand]) -> DType:
-    """The complex dtype that torch makes of a float dtype."""
+    """Return the complex dtype whose parts torch gives a float dtype."""
     if dtype.name == "float16":
         hint = "torch makes complex32 of float16, which kernels lack: cast to float32"
         refuse("torch", op, operands, hint, like=False)

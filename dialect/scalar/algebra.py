@@ -1,8 +1,8 @@
 """The algebra of one element: how the scalar rules of the op table become `arith` and `math` operations.
 
 Takes `Scalar` values (an MLIR scalar and our dtype, which keeps the sign that MLIR's integers lack).
-Gives scalars inside the body of a `linalg.generic`. Semantics are total: no division traps, no conversion
-is poison, NaN goes through minimum and maximum as in NumPy.
+Gives scalars inside the body of a `linalg.generic`. Every operation is defined for all operands: no division traps,
+no conversion is poison, minimum and maximum propagate NaN as in NumPy.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ BOOL, INT32, INT64, FLOAT32 = DTYPES["bool"], DTYPES["int32"], DTYPES["int64"], 
 
 @dataclass(frozen=True)
 class Scalar:
-    """One element: an MLIR value of signless type, and the dtype that says how to read it."""
+    """One element: an MLIR value of signless type, with the dtype that has its sign."""
 
     value: Any
     dtype: DType
 
 
 def constant(number: complex | float | int | bool, dtype: DType) -> Scalar:
-    """A literal; integers wrap to the width of the dtype."""
+    """Create a literal; integers wrap to the width of the dtype."""
     kind = ir.Type.parse(dtype.signless)
     if dtype.is_complex:
         return Scalar(complex_parts.constant(number.real, number.imag, kind), dtype)
@@ -36,13 +36,13 @@ def constant(number: complex | float | int | bool, dtype: DType) -> Scalar:
 
 
 def wrapped(number: int, dtype: DType) -> int:
-    """`number` modulo 2**bits, as the signed integer that MLIR's attribute takes (i1 takes 0 and 1)."""
+    """Return `number` modulo 2**bits, as the signed integer that MLIR's attribute takes (i1 takes 0 and 1)."""
     number &= (1 << dtype.bits) - 1
     return number - (1 << dtype.bits) if dtype.bits > 1 and number >> (dtype.bits - 1) else number
 
 
 def by_kind(x: Scalar, *, f=None, i=None, u=None, b=None, c=None):
-    """The builder for x's kind; unsigned falls back to the signed one, bool and complex have to be given."""
+    """Return the builder for the kind of x; unsigned falls back to signed, bool and complex have no default."""
     return {"f": f, "v": f, "i": i, "u": u or i, "b": b, "c": c}[x.dtype.kind]
 
 
@@ -74,7 +74,7 @@ float_power = _binary(f=math.powf)
 
 
 def unary(builder):
-    """A rule for one `math` operation on floats."""
+    """Return the rule for one `math` operation on floats."""
     return lambda x: Scalar(builder(x.value), x.dtype)
 
 
@@ -146,7 +146,7 @@ def sign(x: Scalar) -> Scalar:
 
 
 def copy_sign(x: Scalar, y: Scalar) -> Scalar:
-    """The size of x with the sign of y; upstream does not lower `math.copysign` to LLVM."""
+    """Return |x| with the sign of y; upstream does not lower `math.copysign` to LLVM."""
     size = absolute(x)
     return select(sign_bit(y), negate(size), size)
 
@@ -176,7 +176,7 @@ def _float_floor_divide(x: Scalar, y: Scalar) -> Scalar:
     down = Scalar(math.floor(quotient.value), x.dtype)
     too_low = compare("gt", subtract(quotient, down), constant(0.5, x.dtype))
     down = select(too_low, add(down, one), down)
-    # Not constants: TVM takes -0.0 and 0.0 for the same.
+    # No literals: TVM merges 0.0 and -0.0.
     size = absolute(quotient)
     signed_zero = select(sign_bit(divide(x, y)), negate(size), size)
     snapped = select(compare("eq", quotient, zero), signed_zero, down)
@@ -184,7 +184,7 @@ def _float_floor_divide(x: Scalar, y: Scalar) -> Scalar:
 
 
 def sign_bit(x: Scalar) -> Scalar:
-    """Whether a float is negative, -0.0 among them."""
+    """Return whether the sign bit of a float is set."""
     bits = DTYPES[f"int{x.dtype.bits}"]
     return compare("lt", Scalar(arith.bitcast(ir.Type.parse(bits.mlir), x.value), bits), constant(0, bits))
 
@@ -260,8 +260,11 @@ def power(x: Scalar, y: Scalar) -> Scalar:
 
 
 def cast(x: Scalar, dtype: DType) -> Scalar:
-    """C's conversion made total: out-of-range and NaN floats become what x86 gives, the smallest 32 or 64-bit integer,
-    cut to the width; to bool is ``x != 0``; a complex number loses its imaginary part."""
+    """Convert as C does where C defines it.
+
+    Out-of-range and NaN floats become what x86 gives: the smallest 32 or 64-bit integer, cut to the width. A cast to
+    bool is ``x != 0``; a complex value loses its imaginary part.
+    """
     if x.dtype == dtype:
         return x
     if dtype.is_bool:
@@ -283,7 +286,7 @@ def _cast_complex(x: Scalar, dtype: DType) -> Scalar:
 
 
 def parts(x: Scalar) -> tuple[Scalar, Scalar]:
-    """Real and imaginary part; that of a real number is 0."""
+    """Return the real and the imaginary part; the latter is 0 for a real dtype."""
     if not x.dtype.is_complex:
         return x, constant(0, x.dtype)
     real, imaginary = complex_parts.parts(x.value)
@@ -291,7 +294,7 @@ def parts(x: Scalar) -> tuple[Scalar, Scalar]:
 
 
 def create(real: Scalar, imaginary: Scalar) -> Scalar:
-    """The complex number of two floats of one dtype, fp32 or fp64."""
+    """Create a complex value of two floats of one dtype, fp32 or fp64."""
     dtype = DTYPES[f"complex{2 * real.dtype.bits}"]
     return Scalar(complex_parts.create(real.value, imaginary.value), dtype)
 
@@ -301,7 +304,7 @@ def _float_to_float(x: Scalar, dtype: DType) -> Scalar:
     if dtype.bits > x.dtype.bits:
         return Scalar(arith.extf(kind, x.value), dtype)
     if x.dtype.bits == dtype.bits or (x.dtype.bits == 64 and dtype.is_half):
-        # No direct instruction: fp64 to half and half to half go through fp32, as torch does.
+        # fp64 to half and half to half go through fp32, as in torch: there is no direct conversion.
         return _float_to_float(_float_to_float(x, FLOAT32), dtype)
     return Scalar(arith.truncf(kind, x.value), dtype)
 

@@ -1,4 +1,4 @@
-"""One complex element: arithmetic, roots, exponentials and logarithms, by the algebra of `dialect.scalar` on parts.
+"""Arithmetic, roots, exponentials and logarithms of one complex element, written with real operations on its parts.
 
 Division is Smith's algorithm (Communications of the ACM 5(8), 1962) and powers are NumPy's; square roots, lengths
 and logarithms do not overflow in between. Infinities, NaN and signs of zero are those of C99's annex G, which NumPy
@@ -21,7 +21,7 @@ REAL = {name: s.unary(getattr(math, name)) for name in (
 
 
 def literal(x: Scalar, value: complex | float) -> Scalar:
-    """A number of the dtype of x, a part or a complex number."""
+    """Create a literal of the dtype of x, real or complex."""
     return s.constant(value, x.dtype)
 
 
@@ -30,12 +30,12 @@ def square(x: Scalar) -> Scalar:
 
 
 def zero_of(sign: Scalar) -> Scalar:
-    """0 with that sign. TVM takes 0 and -0 for the same literal, and a choice between them for none."""
+    """Return 0 with that sign. No literal: TVM merges 0 and -0, and drops a select between them."""
     return s.divide(literal(sign, 1.0), s.copy_sign(literal(sign, float("inf")), sign))
 
 
 def each_part(function: Callable[[Scalar], Scalar]) -> Callable[[Scalar], Scalar]:
-    """A rule that acts on both parts alike."""
+    """Return the rule that applies `function` to both parts."""
     return lambda z: create(*(function(part) for part in parts(z)))
 
 
@@ -74,7 +74,7 @@ SAFE, _DOWN, _UP = {32: 60, 64: 500}, {32: 80, 64: 600}, {32: 100, 64: 600}
 
 
 def scaling(real: Scalar, imaginary: Scalar, root: int) -> tuple[Scalar, Scalar]:
-    """A power of two that makes squares safe, and what undoes it (`root` 2: its square root)."""
+    """Return a power of two that keeps squares in range, and its inverse (the root of that for `root` 2)."""
     bits = real.dtype.bits
     large = s.maximum(s.absolute(real), s.absolute(imaginary))
     too_large = s.compare("gt", large, literal(real, 2.0 ** SAFE[bits]))
@@ -161,7 +161,7 @@ def power(x: Scalar, y: Scalar) -> Scalar:
 
 
 def _integer_power(x: Scalar, number: Scalar) -> Scalar:
-    """For exponents of less than seven bits."""
+    """Return x to an integer exponent of at most seven bits, by repeated squaring."""
     size, zero = s.absolute(number), s.constant(0, number.dtype)
     result, factor = literal(x, 1 + 0j), x
     for bit in range(7):
@@ -174,7 +174,7 @@ def _integer_power(x: Scalar, number: Scalar) -> Scalar:
 
 
 def _endless_product(x: Scalar, y: Scalar) -> Scalar:
-    """x y, infinite where one of them is: a part that is not known counts as 0 beside it."""
+    """Return x y; infinite where one is, with NaN parts beside it counted as 0 (C99, G.5.1)."""
     plain = s.multiply(x, y)
     endless = [any_part(s.is_infinite)(z) for z in (x, y)]
     lost = s.bit_and(all_parts(s.is_nan)(plain), s.bit_or(*endless))
@@ -183,7 +183,7 @@ def _endless_product(x: Scalar, y: Scalar) -> Scalar:
 
 
 def _boxed(z: Scalar, endless: Scalar) -> Scalar:
-    """The direction of what is infinite; of others what is no NaN."""
+    """Return 1 or 0 per part of an infinite value, with signs; of others the value with 0 for NaN."""
 
     def box(part: Scalar) -> Scalar:
         zero, one = zero_of(part), s.copy_sign(literal(part, 1.0), part)
@@ -219,12 +219,12 @@ LONGEST = {32: 88.0, 64: 709.0}
 
 
 def is_lost(size: Scalar, angle: Scalar) -> Scalar:
-    """Whether what is infinite has no direction."""
+    """Return whether an infinite modulus has an angle that is infinite or NaN."""
     return s.bit_and(s.is_infinite(size), s.logical_not(s.is_finite(angle)))
 
 
 def direction(size: Scalar, angle: Scalar) -> tuple[Scalar, Scalar]:
-    """Cosine and sine of an angle; beside an infinite size those that are not known do not matter."""
+    """Return cosine and sine of an angle; defined also beside an infinite modulus, as in C99's annex G."""
     one, nan = literal(angle, 1.0), literal(angle, float("nan"))
     lost = is_lost(size, angle)
     side = s.select(s.compare("gt", size, literal(size, 0.0)), nan, s.copy_sign(one, angle))
@@ -232,13 +232,13 @@ def direction(size: Scalar, angle: Scalar) -> tuple[Scalar, Scalar]:
 
 
 def lengthened(factor: Scalar, size: Scalar, again: Scalar) -> Scalar:
-    """factor * size * again, in that order; an exact 0 wins over infinity and NaN."""
+    """Return factor * size * again, in that order; 0 where the factor is exactly 0, also beside infinity and NaN."""
     found = s.multiply(s.multiply(factor, size), again)
     return s.select(s.compare("eq", factor, literal(factor, 0.0)), factor, found)
 
 
 def exp(z: Scalar) -> Scalar:
-    """Where exp(a) alone overflows the root of it is multiplied twice."""
+    """Return e**z; where exp(a) overflows, its root is multiplied twice."""
     real, imaginary = parts(z)
     is_long = s.compare("gt", real, literal(real, LONGEST[real.dtype.bits]))
     size = REAL["exp"](s.select(is_long, s.multiply(real, literal(real, 0.5)), real))
@@ -267,7 +267,7 @@ def log(z: Scalar) -> Scalar:
     excess = s.add(s.multiply(s.subtract(large, one), s.add(large, one)), square(small))
     near = s.multiply(half, REAL["log1p"](excess))
     is_near = s.compare("lt", s.absolute(excess), half)
-    # Of 0 and infinity the ratio says nothing.
+    # The ratio is NaN for 0 and for infinities.
     extreme = s.bit_or(s.compare("eq", large, literal(real, 0.0)), any_part(s.is_infinite)(z))
     at_extreme = s.select(any_part(s.is_infinite)(z), literal(real, float("inf")), REAL["log"](large))
     size = s.select(extreme, at_extreme, s.select(is_near, near, far))

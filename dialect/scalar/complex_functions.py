@@ -1,7 +1,7 @@
-"""The scalar rule of every op of the table that takes complex numbers: one element in, one out.
+"""The scalar rules of elementwise ops on complex values.
 
-Here are circular and hyperbolic functions and their inverses, by their formulas in real functions of the parts;
-the rest is `dialect.complex_arithmetic`.
+Trigonometric and hyperbolic functions and their inverses are written with real functions of the parts; the others are
+in `complex_arithmetic.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mlirtri.dialect.scalar.complex_arithmetic import (
 )
 from mlirtri.dialect.scalar.functions import RULES as REAL_RULES
 
-# --- circular and hyperbolic functions -----------------------------------------------------------------------------
+# --- trigonometric and hyperbolic functions -----------------------------------------------------------------------
 
 
 def sinh(z: Scalar) -> Scalar:
@@ -45,20 +45,20 @@ def cosh(z: Scalar) -> Scalar:
 
 
 def _hyperbolic(z: Scalar) -> tuple[Callable[[Scalar], Scalar], Callable[[Scalar], Scalar]]:
-    """What multiplies by the hyperbolic sine of the real part, and by its cosine.
+    """Return functions that multiply by the hyperbolic sine of the real part, and by its cosine.
 
-    Where these alone overflow both are 2 sinh(a / 2) cosh(a / 2), in two steps.
+    Where these overflow, both are multiplied as 2 sinh(a / 2) cosh(a / 2), in two steps.
     """
     real = parts(z)[0]
     one, zero, size = literal(real, 1.0), literal(real, 0.0), s.absolute(real)
     is_long = s.compare("gt", size, literal(real, LONGEST[real.dtype.bits]))
     inner = s.select(is_long, s.multiply(size, literal(real, 0.5)), size)
-    turn, of_cosh = s.copy_sign(one, real), REAL["cosh"](inner)
+    sign, of_cosh = s.copy_sign(one, real), REAL["cosh"](inner)
     again = s.select(is_long, s.add(of_cosh, of_cosh), one)
 
     def along(factor: Scalar) -> Scalar:
         still = s.bit_and(s.compare("eq", size, zero), s.is_nan(factor))
-        return s.multiply(s.select(still, size, lengthened(factor, REAL["sinh"](inner), again)), turn)
+        return s.multiply(s.select(still, size, lengthened(factor, REAL["sinh"](inner), again)), sign)
 
     return along, lambda factor: lengthened(factor, of_cosh, again)
 
@@ -76,13 +76,13 @@ def tanh(z: Scalar) -> Scalar:
     return create(s.select(still, real, along), s.select(level_axis, imaginary, across))
 
 
-def _turned(function: Callable[[Scalar], Scalar]) -> Callable[[Scalar], Scalar]:
-    """sin z is sinh(iz) / i, and likewise for tan, asinh (from asin) and atan."""
+def _rotated(function: Callable[[Scalar], Scalar]) -> Callable[[Scalar], Scalar]:
+    """Return z -> f(iz) / i: sin from sinh, tan from tanh, asinh from asin, atan from atanh."""
     return lambda z: over_i(function(times_i(z)))
 
 
 def _around_one(z: Scalar) -> tuple[Scalar, Scalar]:
-    """1 - z and 1 + z, which keep the sign of an imaginary part of 0: it chooses the side of a branch cut."""
+    """Return 1 - z and 1 + z with the sign of a zero imaginary part, which decides the side of a branch cut."""
     real, imaginary = parts(z)
     one = literal(real, 1.0)
     return create(s.subtract(one, real), s.negate(imaginary)), create(s.add(one, real), imaginary)
@@ -92,20 +92,20 @@ def _unless_finite(z: Scalar, far: Scalar, near: Scalar) -> Scalar:
     return s.select(c.all_parts(s.is_finite)(z), near, far)
 
 
-def _quarter(sign: Scalar, turn: float = pi / 2) -> Scalar:
-    return s.copy_sign(literal(sign, turn), sign)
+def _quarter(sign: Scalar, angle: float = pi / 2) -> Scalar:
+    return s.copy_sign(literal(sign, angle), sign)
 
 
 def asin(z: Scalar) -> Scalar:
-    """This and the other inverses: Kahan 1987, as in `sqrt`."""
+    """Return the arc sine; this and the other inverses are Kahan's (1987), as `sqrt`."""
     left, right = (sqrt(side) for side in _around_one(z))
     real = s.atan2(parts(z)[0], parts(s.multiply(left, right))[0])
     near = create(real, REAL["asinh"](parts(s.multiply(conjugate(left), right))[1]))
-    return _unless_finite(z, _turned(_far_asinh)(z), near)
+    return _unless_finite(z, _rotated(_far_asinh)(z), near)
 
 
 def _far_asinh(z: Scalar) -> Scalar:
-    """Of infinities and NaN."""
+    """Return the inverse hyperbolic sine of infinities and NaN."""
     a, b = parts(z)
     nan, infinity = literal(a, float("nan")), literal(a, float("inf"))
     is_long, is_high = s.is_infinite(a), s.is_infinite(b)
@@ -120,7 +120,7 @@ def acos(z: Scalar) -> Scalar:
     left, right = (sqrt(side) for side in _around_one(z))
     angle = s.atan2(parts(left)[0], parts(right)[0])
     near = create(s.add(angle, angle), REAL["asinh"](parts(s.multiply(conjugate(right), left))[1]))
-    real, imaginary = parts(_turned(_far_asinh)(z))
+    real, imaginary = parts(_rotated(_far_asinh)(z))
     return _unless_finite(z, create(s.subtract(literal(real, pi / 2), real), s.negate(imaginary)), near)
 
 
@@ -157,7 +157,7 @@ def atanh(z: Scalar) -> Scalar:
 
 
 def _far_atanh(z: Scalar) -> Scalar:
-    """Of infinities and NaN."""
+    """Return the inverse hyperbolic tangent of infinities and NaN."""
     a, b = parts(z)
     nan = literal(a, float("nan"))
     is_still = s.bit_or(c.any_part(s.is_infinite)(z), s.compare("eq", a, literal(a, 0.0)))
@@ -191,7 +191,7 @@ _SAME_AS_REAL = (
     "add", "subtract", "multiply", "negative", "where", "maximum", "minimum", "cast", "isnan", "square", "equal",
     "not_equal", "less", "less_equal", "greater", "greater_equal",
 )  # fmt: skip
-"""The algebra itself tells the kinds apart."""
+"""The rules of real ops whose algebra takes complex values."""
 
 RULES: Registry[str, Callable[..., Scalar]] = Registry("scalar rule", {
     "divide": c.divide, "reciprocal": c.reciprocal, "power": c.power, "abs": c.absolute, "sign": c.sign,
@@ -200,8 +200,8 @@ RULES: Registry[str, Callable[..., Scalar]] = Registry("scalar rule", {
     "sqrt": sqrt, "rsqrt": rsqrt, "exp": c.exp, "exp2": c.exp2, "expm1": c.expm1,
     "log": c.log, "log1p": c.log1p, "log2": c.log_of_base(2.0), "log10": c.log_of_base(10.0),
     "fmax": _number_that("ge"), "fmin": _number_that("le"),
-    "sinh": sinh, "cosh": cosh, "tanh": tanh, "sin": _turned(sinh), "cos": lambda z: cosh(times_i(z)),
-    "tan": _turned(tanh), "asin": asin, "acos": acos, "atan": _turned(atanh), "asinh": _turned(asin),
+    "sinh": sinh, "cosh": cosh, "tanh": tanh, "sin": _rotated(sinh), "cos": lambda z: cosh(times_i(z)),
+    "tan": _rotated(tanh), "asin": asin, "acos": acos, "atan": _rotated(atanh), "asinh": _rotated(asin),
     "acosh": acosh, "atanh": atanh, "sigmoid": sigmoid, "silu": lambda z: s.multiply(z, sigmoid(z)),
 }, {name: REAL_RULES[name] for name in _SAME_AS_REAL})  # fmt: skip
-"""By op of the table, for those whose last operand is complex."""
+"""By op, the rules for a complex last operand."""

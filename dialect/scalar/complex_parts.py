@@ -1,4 +1,4 @@
-"""Complex numbers by their parts: the few operations that the algebra of scalars needs, on MLIR values.
+"""Complex values by their real and imaginary parts: what the algebra of scalars needs, on MLIR values.
 
 Takes and gives values of type ``complex<f32>`` or ``complex<f64>``. Emits `complex.create`, `complex.re`, `complex.im`
 and `complex.constant`, and `arith` on the parts: nothing else of upstream's complex dialect, whose other operations
@@ -21,13 +21,13 @@ def parts(z: Any) -> tuple[Any, Any]:
 
 
 def constant(real: float, imaginary: float, kind: ir.Type) -> Any:
-    """A literal of the complex type `kind`."""
+    """Create a literal of the complex type `kind`."""
     element = ir.ComplexType(kind).element_type
     return complex.constant(kind, ir.ArrayAttr.get([ir.FloatAttr.get(element, part) for part in (real, imaginary)]))
 
 
 def by_part(builder: Any) -> Any:
-    """An operation of two numbers that acts on real and imaginary parts alike."""
+    """Return a binary operation that applies `builder` to the real and to the imaginary parts."""
 
     def build(x: Any, y: Any) -> Any:
         (x_re, x_im), (y_re, y_im) = parts(x), parts(y)
@@ -55,7 +55,7 @@ def select(condition: Any, x: Any, y: Any) -> Any:
 
 
 def is_nan(x: Any) -> Any:
-    """Whether a part is NaN: two numbers that do not compare are unordered."""
+    """Return whether a part is NaN: then the two parts compare unordered."""
     real, imaginary = parts(x)
     return arith.cmpf(arith.CmpFPredicate.UNO, real, imaginary)
 
@@ -77,7 +77,7 @@ def compare(predicate: str, x: Any, y: Any) -> Any:
 
 
 def extreme(predicate: str) -> Any:
-    """NumPy's maximum (``ge``) or minimum (``le``): the first that is NaN, else the one that wins."""
+    """Return NumPy's maximum (``ge``) or minimum (``le``), which propagates the first NaN."""
 
     def build(x: Any, y: Any) -> Any:
         return select(arith.ori(compare(predicate, x, y), is_nan(x)), x, y)

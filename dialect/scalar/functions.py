@@ -1,4 +1,4 @@
-"""The scalar rule of every elementwise op of the table: one element in, one out, in `arith` and `math` operations.
+"""The scalar rules of elementwise ops on real values, as `arith` and `math` operations on one element.
 
 Most are the algebra's own functions (`dialect.scalar`) or one operation of `math`; the rest is written with those.
 """

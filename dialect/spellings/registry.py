@@ -31,7 +31,7 @@ _INDEX: dict[str, dict[int, tuple[Any, str]]] = {}
 
 
 def lookup(name: str) -> Spelling | None:
-    """The spelling of a qualified name, or None when kernels do not have it; what is `REFUSED` says so when called."""
+    """Return the spelling of a qualified name, or None; that of a refused function fails when it is called."""
     return SPELLINGS.get(name) or (_refusal(name) if name in REFUSED else None)
 
 
@@ -45,18 +45,18 @@ def _refusal(name: str) -> Spelling:
 
 
 def member(owner: Any, name: str) -> Spelling | None:
-    """What an object of a library has that kernels may use: `numpy.add.outer`, `numpy.mgrid.__getitem__`."""
+    """Return the spelling of an attribute of a library's object: `numpy.add.outer`, `numpy.mgrid.__getitem__`."""
     known = qualified_name(owner)
     return None if known is None else lookup(f"{known}.{name}")
 
 
 def spellings_of(op: str) -> list[str]:
-    """Names of the spellings that use a table op, in table order."""
+    """Return the names of the spellings that use a table op, in table order."""
     return [spelling.name for spelling in SPELLINGS.values() if op in spelling.ops]
 
 
 def near(name: str) -> list[str]:
-    """Up to five known names to offer for an unknown one: the same word elsewhere, then similar words."""
+    """Return up to five known names close to an unknown one: similar words of its owner, then its word elsewhere."""
     owner, _, word = name.rpartition(".")
     same_word = [other for other in SPELLINGS if other.rpartition(".")[2] == word and other != name]
     siblings = {other.rpartition(".")[2]: other for other in SPELLINGS if other.rpartition(".")[0] == owner}
@@ -65,7 +65,7 @@ def near(name: str) -> list[str]:
 
 
 def qualified_name(function: Any) -> str | None:
-    """The name under which a function object of numpy, torch or math is spelled; None when it is not.
+    """Return the name under which a function object of numpy, torch or math is spelled; None where it is not.
 
     By identity, so `from torch import sum as total` is `torch.sum`. Does not import torch.
     """

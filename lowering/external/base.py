@@ -1,7 +1,7 @@
-"""What a kernel can name that is compiled elsewhere: the base of Relax's library and of TensorIR functions.
+"""`External`: the base class of functions that kernels call and that are compiled elsewhere.
 
-Takes the arguments of a call in a kernel. Gives the tensors of the `tri` operations that stand for the call. Imports
-neither MLIR nor TVM until then. Refuses to be called outside of a kernel.
+Takes the arguments of a call in a kernel. Gives the tensors that the call returns. Imports neither MLIR nor TVM before.
+Refuses to be called outside of a kernel.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from mlirtri.errors import KernelError, KernelTypeError
 
 
 class External:
-    """A function, or a group of functions."""
+    """A function that kernels call, or a group of such functions."""
 
     __name__ = "external"
 
     def member(self, name: str) -> Any:
-        """What a kernel means by ``self.name``; raises `KernelError`."""
+        """Return ``self.name`` in a kernel; raise `KernelError` where there is none."""
         raise KernelTypeError(f"{self.__name__} has no attribute {name!r} in a kernel")
 
     def emit(self, language: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
-        """The value of a call in a kernel: a `Tensor`, or a tuple of them; raises `KernelError`."""
+        """Emit a call in a kernel and return a `Tensor`, or a tuple of them; raises `KernelError`."""
         raise KernelTypeError(f"{self.__name__} is not a function")
 
     def __call__(self, *arguments: Any, **keywords: Any) -> NoReturn:

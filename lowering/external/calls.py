@@ -1,8 +1,8 @@
-"""Calls of what is compiled elsewhere, in every room of MLIR: calls of private functions that have no body.
+"""Calls of functions that are compiled elsewhere: at every MLIR stage, calls of private functions without a body.
 
-Takes what is called, as strings, with tensors and the types of its results. Gives a ``func.call``, which stock tools
-parse and no pass looks into. The attributes of the declared function say what it stands for, and in which dtypes, with
-the signs that linalg drops. Refuses such calls in functions with loops, and where there is no TVM to make them.
+Takes what is called, as strings, with operands and result types. Gives a ``func.call``, which upstream tools parse and
+no pass rewrites. The attributes of the declaration say what is called, and its dtypes with the signs that linalg drops.
+Refuses such calls in functions with loops, and in pipelines without TVM.
 
     %y = func.call @relax.nn.gelu(%x) : (tensor<4xf32>) -> tensor<4xf32>
     func.func private @relax.nn.gelu(tensor<4xf32>) -> tensor<4xf32>
@@ -27,36 +27,36 @@ KIND = "mlirtri.external"
 DTYPES = "mlirtri.dtypes"
 """Attribute of a declaration: the dtypes of its operands, then of its results."""
 ISLAND = "loops"
-"""The kind of a call of loops that were cut out of the function (`outlining`)."""
+"""The kind of calls of loops that were outlined from the function (`lowering/bridge/outlining.py`)."""
 PREFIX = "mlirtri."
 NAMES = {"relax": "a call of Relax's library", "tensorir": "a call of TensorIR", "device": "a device region"}
-"""Kinds of calls, and what the user wrote."""
+"""By kind of call, what the user wrote."""
 
 
 def call(
     builder: TriBuilder, kind: str, name: str, values: Mapping[str, str], tensors: Sequence[Tensor],
     types: Sequence[TensorType],
 ) -> list[Tensor]:  # fmt: skip
-    """The results of a call, which are of these types, at the builder's insertion point and location."""
+    """Create a call at the builder's insertion point and location, and return its results, of `types`."""
     if kind != "device":
         tensors = builder.on_device(tensors)
     given = {f"{PREFIX}{key}": ir.StringAttr.get(value) for key, value in values.items()}
     given[KIND] = ir.StringAttr.get(kind)
-    dtypes = [each.dtype.name for each in (*(tensor.type for tensor in tensors), *types)]
+    dtypes = [kind.dtype.name for kind in (*(tensor.type for tensor in tensors), *types)]
     given[DTYPES] = ir.ArrayAttr.get([ir.StringAttr.get(dtype) for dtype in dtypes])
-    results = [mlir_type(each) for each in types]
+    results = [mlir_type(kind) for kind in types]
     function = ir.FunctionType.get([tensor.value.type for tensor in tensors], results)
     symbol = _declared(f"{kind}.{name}", function, given)
-    made = func.CallOp(results, symbol, [tensor.value for tensor in tensors], loc=builder.location)
-    return [builder.placed(Tensor(value, of)) for value, of in zip(made.operation.results, types, strict=True)]
+    operation = func.CallOp(results, symbol, [tensor.value for tensor in tensors], loc=builder.location)
+    return [builder.placed(Tensor(value, of)) for value, of in zip(operation.operation.results, types, strict=True)]
 
 
 def _declared(stem: str, kind: ir.FunctionType, given: dict[str, ir.Attribute]) -> str:
-    """The symbol of a declaration with this type and these attributes: one that is there, or a new one."""
+    """Return the symbol of a declaration with this type and these attributes, which is created where there is none."""
     block = _module_around(ir.InsertionPoint.current.block.owner).regions[0].blocks[0]
-    taken = {one.attributes["sym_name"].value: one for one in block.operations}
+    taken = {function.attributes["sym_name"].value: function for function in block.operations}
     names = (f"{stem}_{number}" if number else stem for number in count())
-    symbol = next(name for name in names if name not in taken or _says(taken[name], kind, given))
+    symbol = next(name for name in names if name not in taken or _matches(taken[name], kind, given))
     if symbol not in taken:
         with ir.InsertionPoint(block), ir.Location.unknown():
             declaration = func.FuncOp(symbol, kind, visibility="private")
@@ -65,7 +65,7 @@ def _declared(stem: str, kind: ir.FunctionType, given: dict[str, ir.Attribute]) 
     return symbol
 
 
-def _says(function: ir.OpView, kind: ir.FunctionType, given: dict[str, ir.Attribute]) -> bool:
+def _matches(function: ir.OpView, kind: ir.FunctionType, given: dict[str, ir.Attribute]) -> bool:
     ours = {name: function.attributes[name] for name in function.attributes if name.startswith(PREFIX)}
     return function.attributes["function_type"].value == kind and ours == given
 
@@ -78,35 +78,35 @@ def _module_around(operation: ir.OpView | ir.Operation) -> ir.Operation:
 
 
 def is_declaration(function: ir.OpView | ir.Operation) -> bool:
-    """Whether a function stands for something that is compiled elsewhere."""
+    """Return whether a function is a declaration of what is compiled elsewhere."""
     return KIND in function.attributes
 
 
 def values_of(declaration: ir.OpView) -> dict[str, str]:
-    """What is called, as the strings that `call` was given."""
+    """Return the strings that `call` was given."""
     names = [name for name in declaration.attributes if name.startswith(PREFIX) and name not in (KIND, DTYPES)]
     return {name.removeprefix(PREFIX): declaration.attributes[name].value for name in names}
 
 
 def dtypes_of(declaration: ir.OpView) -> list[str]:
-    """The dtypes of the operands, then of the results, with signs."""
-    return [each.value for each in ir.ArrayAttr(declaration.attributes[DTYPES])]
+    """Return the dtypes of the operands, then of the results, with the signs of integers."""
+    return [dtype.value for dtype in ir.ArrayAttr(declaration.attributes[DTYPES])]
 
 
 def declaration_of(operation: ir.Operation) -> ir.OpView | None:
-    """What a `func.call` calls, when that is a declaration of ours; None for any other operation."""
+    """Return the declaration that a `func.call` calls; None for any other operation or callee."""
     if operation.name != "func.call":
         return None
     functions = _module_around(operation).regions[0].blocks[0].operations
     wanted = operation.attributes["callee"].value
-    found = [one for one in functions if one.attributes["sym_name"].value == wanted]
-    return found[0] if found and is_declaration(found[0]) else None
+    callee = next((function for function in functions if function.attributes["sym_name"].value == wanted), None)
+    return callee if callee is not None and is_declaration(callee) else None
 
 
 def calls_in(module: ir.Module) -> list[tuple[ir.Operation, ir.OpView]]:
-    """The calls of declarations of ours, with what they call."""
-    found = [(each, declaration_of(each)) for each in operations_named(module, "func.call")]
-    return [(each, declaration) for each, declaration in found if declaration is not None]
+    """Return the calls of external declarations in a module, each with its declaration."""
+    calls = [(operation, declaration_of(operation)) for operation in operations_named(module, "func.call")]
+    return [(operation, declaration) for operation, declaration in calls if declaration is not None]
 
 
 def drop_unused(module: ir.Module) -> None:
@@ -118,17 +118,17 @@ def drop_unused(module: ir.Module) -> None:
 
 
 def without_signs(declaration: ir.OpView, lowered: Callable[[TensorType], ir.Type]) -> None:
-    """Declare the same function, of types as `lowered` gives them, at the current insertion point."""
+    """Declare the same function with the types that `lowered` gives, at the current insertion point."""
     kind = declaration.attributes["function_type"].value
-    inputs, results = ([lowered(type_of(each)) for each in types] for types in (kind.inputs, kind.results))
-    made = func.FuncOp(declaration.attributes["sym_name"].value, (inputs, results), visibility="private")
+    inputs, results = ([lowered(type_of(operand)) for operand in types] for types in (kind.inputs, kind.results))
+    function = func.FuncOp(declaration.attributes["sym_name"].value, (inputs, results), visibility="private")
     for name in declaration.attributes:
         if name.startswith(PREFIX):
-            made.attributes[name] = declaration.attributes[name]
+            function.attributes[name] = declaration.attributes[name]
 
 
 def refuse_beside_loops(module: ir.Module, loop: ir.Operation | None) -> None:
-    """Raise `UnsupportedSyntaxError` at the first of our calls in a module that `loop`, if known, makes imperative."""
+    """Raise `UnsupportedSyntaxError` at the first external call of an imperative module; `loop` is noted if given."""
     notes = [Note("this is compiled as a loop or an update", span_of(loop.location))] if loop is not None else []
     for operation, declaration in calls_in(module):
         raise UnsupportedSyntaxError(
@@ -141,6 +141,6 @@ def refuse_beside_loops(module: ir.Module, loop: ir.Operation | None) -> None:
 
 
 def refuse_without_tvm(module: ir.Module) -> None:
-    """Raise `UnsupportedOperationError` for all of our calls, which only TVM can compile."""
+    """Raise `UnsupportedOperationError` for all external calls of a module, which only TVM compiles."""
     found = ((call, NAMES[declaration.attributes[KIND].value]) for call, declaration in calls_in(module))
     refuse(found, "code without TVM", 'use pipeline="linalg" or pipeline="relax"')

@@ -1,8 +1,8 @@
-"""A pass of relax → tir for modules with devices: every PrimFunc says which kind of device it is for.
+"""A pass of relax → tir for modules with devices: every PrimFunc gets the kind of its device as an attribute.
 
-Takes a module whose Relax function calls PrimFuncs and copies between devices. Gives the same module, with the
-attribute ``mlirtri.device`` on each PrimFunc, and types that name a device on each call. One that runs on two kinds is
-there twice, since each gets a schedule of its own.
+Takes a module whose Relax function calls PrimFuncs and copies between devices. Gives the same module with the
+attribute ``mlirtri.device`` on each PrimFunc and a device in the type of each call. A PrimFunc that runs on two kinds
+is duplicated, since each copy gets its own schedule. Refuses nothing.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from mlirtri.lowering.toolchain.tvm_passes import operator_of, relax_functions
 DEVICE_KIND = "mlirtri.device"
 """Attribute of a PrimFunc in a module with devices: ``"cpu"`` or ``"cuda"``."""
 TARGET = "target"
-"""Attribute that TVM gives some functions: a target of its own making, generic code."""
+"""Attribute that TVM's LegalizeOps gives functions: a generic target, which is removed here."""
 
 
 def has_devices(mod: IRModule) -> bool:
-    """Whether the module names any."""
+    """Return whether the module names any device."""
     return bool(vdevices_in(mod))
 
 
 def mark_devices(mod: IRModule) -> IRModule:
-    """The module with each PrimFunc for one kind of device."""
+    """Return the module with each PrimFunc marked for one kind of device."""
     [(name, function)] = relax_functions(mod)
-    # What is made of nothing, and not by what needs it, is made where the arguments are.
-    homes = [vdevice for each in function.params if (vdevice := vdevice_of(each.ty)) is not None]
+    # Calls without operands run on the device of the arguments.
+    homes = [vdevice for parameter in function.params if (vdevice := vdevice_of(parameter.ty)) is not None]
     split = _Split(mod, (homes or vdevices_in(mod))[0])
     marked = structural_map(function, (relax.VarBinding, split.binding), order="post")
     result = split.builder.get()
@@ -53,7 +53,7 @@ class _Split:
         return relax.VarBinding(binding.var, value)
 
     def callee(self, callee: Any, kind: str) -> Any:
-        """The function to call on that kind of device; the first kind keeps the function's own name."""
+        """Return the PrimFunc of that kind of device; the first kind keeps the function's name."""
         name = callee.name_hint
         if (name, kind) not in self.callees:
             function = self.originals[name]
@@ -68,12 +68,12 @@ class _Split:
 
 
 def _on(kind: Any, vdevice: Any) -> Any:
-    """A type, or each of a tuple of types, on a device."""
+    """Return a Relax type with its tensors on a device."""
     if isinstance(kind, relax.TupleType):
-        return relax.TupleType([_on(each, vdevice) for each in kind.fields])
+        return relax.TupleType([_on(field, vdevice) for field in kind.fields])
     return relax.TensorType(kind.shape, kind.dtype, vdevice=vdevice)
 
 
 def is_for(function: PrimFunc, kind: str) -> bool:
-    """Whether a function is for that kind of device; without an attribute it is for any."""
+    """Return whether a PrimFunc is for that kind of device; one without the attribute is for any."""
     return str((function.attrs or {}).get(DEVICE_KIND, kind)) == kind

@@ -1,7 +1,7 @@
-"""Devices that a kernel names: ``with mt.device("gpu"):``. Knows neither MLIR nor TVM.
+"""Devices that a kernel names: ``with mt.device("gpu"):``. Imports neither MLIR nor TVM.
 
-Takes ``"cpu"``, ``"gpu"`` or ``"cuda"``, and a number. Gives a `Device`, also outside of kernels, for them to name.
-Refuses other kinds, naming those that there are.
+Takes ``"cpu"``, ``"gpu"`` or ``"cuda"``, and an index. Gives a `Device`, in kernels and outside. Refuses other kinds,
+and lists the known ones.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Device(External):
 
     @classmethod
     def of(cls, target: Target) -> Device:
-        """The first device of a target: where a kernel's arguments and results are."""
+        """Return the first device of a target, which holds a kernel's arguments and results."""
         return cls(target.kind)
 
     @classmethod
     def named(cls, name: str) -> Device:
-        """The device whose ``str`` this is."""
+        """Return the device of a name such as ``cuda:0``."""
         kind, _, index = name.partition(":")
         return cls(kind, int(index))
 
@@ -50,10 +50,11 @@ class DeviceFunction(External):
     __name__ = "mlirtri.device"
 
     def emit(self, language: Any, arguments: list[Any], keywords: dict[str, Any]) -> Device:
+        """Return the device that a kernel names; emits nothing."""
         return self(*arguments, **keywords)
 
     def __call__(self, kind: Any = None, index: Any = 0, *others: Any, **keywords: Any) -> Device:  # type: ignore[override]
-        """The device number `index` of a kind: ``device("cpu")``, ``device("gpu", 1)``."""
+        """Return a device of a kind by its index: ``device("cpu")``, ``device("gpu", 1)``."""
         if others or keywords:
             raise KernelValueError("mlirtri.device takes a kind and a number", help='for example device("cpu", 1)')
         if not isinstance(kind, str) or kind not in KINDS:

@@ -1,8 +1,8 @@
-"""What Relax makes of a call of its library that a kernel writes.
+"""Calls of `relax.op` in kernels, as Relax expressions.
 
 Takes the name of a function of `relax.op`, and its arguments as text: ``"data=_0, axis=-1"``, where ``_0`` is the first
-tensor. Gives Relax's expression, and the types of its results as Relax infers them. Refuses unknown names, and repeats
-what Relax says of arguments that do not fit, without its C++ frames.
+tensor. Gives the Relax expression, and the types of its results as Relax infers them. Refuses unknown names, and
+arguments that Relax refuses, with Relax's message without C++ frames.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mlirtri.lowering.toolchain.tvm_passes import short_message
 
 
 def function_of(path: str) -> Any:
-    """The Python function of `relax.op` with that dotted name; raises `UnknownNameError` with near names."""
+    """Return the Python function of `relax.op` with that dotted name; raise `UnknownNameError` with near names."""
     found: Any = relax.op
     for part in path.split("."):
         found = getattr(found, part, None)
@@ -38,7 +38,7 @@ def function_of(path: str) -> Any:
 
 @lru_cache(maxsize=1)
 def _names() -> tuple[str, ...]:
-    """All functions of `relax.op` by the shortest names that TVM itself offers."""
+    """Return the names of all functions of `relax.op`, the shortest that TVM offers."""
     groups = {"": relax.op, "nn.": relax.op.nn, "image.": relax.op.image}
     return tuple(
         f"{prefix}{name}"
@@ -49,10 +49,10 @@ def _names() -> tuple[str, ...]:
 
 
 def bind(path: str, arguments: Sequence[Any], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Parameter names to what the call gives; raises `KernelTypeError` for a call that the function does not take."""
+    """Return the arguments of a call by parameter name; raise `KernelTypeError` where they do not bind."""
     signature = inspect.signature(function_of(path))
-    shown = f"relax.{path}({', '.join(str(each).split(':')[0] for each in signature.parameters.values())})"
-    if any(each.kind == each.VAR_POSITIONAL for each in signature.parameters.values()):
+    shown = f"relax.{path}({', '.join(str(parameter).split(':')[0] for parameter in signature.parameters.values())})"
+    if any(parameter.kind == parameter.VAR_POSITIONAL for parameter in signature.parameters.values()):
         raise KernelTypeError(f"relax.{path} takes any number of arguments, which kernels have no way to pass")
     try:
         return dict(signature.bind(*arguments, **keywords).arguments)
@@ -61,59 +61,59 @@ def bind(path: str, arguments: Sequence[Any], keywords: dict[str, Any]) -> dict[
 
 
 def tensor_parameters(path: str) -> list[str]:
-    """The parameters that TVM says are expressions: tensors or, of some functions, numbers."""
+    """Return the parameters that TVM annotates as expressions: tensors or, of some functions, scalars."""
     parameters = inspect.signature(function_of(path)).parameters.values()
-    return [each.name for each in parameters if "Expr" in str(each.annotation)]
+    return [parameter.name for parameter in parameters if "Expr" in str(parameter.annotation)]
 
 
 def expression(path: str, arguments: str, operands: Sequence[Any]) -> Any:
-    """The call as a Relax expression on `operands`; raises `KernelTypeError` with what TVM says."""
+    """Return the call as a Relax expression on `operands`; raise `KernelTypeError` with TVM's message."""
     keywords = ast.parse(f"f({arguments})", mode="eval").body.keywords  # type: ignore[attr-defined]
     try:
-        made = function_of(path)(**{str(each.arg): _value(each.value, operands) for each in keywords})
+        result = function_of(path)(**{str(keyword.arg): _value(keyword.value, operands) for keyword in keywords})
     except KernelError:
         raise
     except Exception as error:
         raise KernelTypeError(f"relax.{path}: {said(error)}") from None
-    if isinstance(made, relax.Expr):
-        return made
-    raise KernelTypeError(f"relax.{path} gives {type(made).__name__}, which kernels have no use for")
+    if isinstance(result, relax.Expr):
+        return result
+    raise KernelTypeError(f"relax.{path} gives {type(result).__name__}, which kernels have no use for")
 
 
 def _value(node: ast.expr, operands: Sequence[Any]) -> Any:
     if isinstance(node, ast.Name):
         return operands[int(node.id[1:])]
     if isinstance(node, (ast.List, ast.Tuple)):
-        parts = [_value(each, operands) for each in node.elts]
+        parts = [_value(element, operands) for element in node.elts]
         return parts if isinstance(node, ast.List) else tuple(parts)
     return ast.literal_eval(node)
 
 
 def result_types(path: str, arguments: str, types: Sequence[TensorType]) -> list[TensorType]:
-    """The types of the tensors that a call gives; raises `KernelTypeError` when Relax or a kernel refuses them."""
-    for each in types:
-        if each.dtype.is_complex or not each.is_static:
-            raise KernelTypeError(f"relax.{path} takes real tensors of known sizes, got {each}")
-    variables = [relax.Var(f"x{at}", relax.TensorType(each.shape, each.dtype.name)) for at, each in enumerate(types)]
+    """Return the result types of a call; raise `KernelTypeError` where Relax or the kernel refuses them."""
+    for kind in types:
+        if kind.dtype.is_complex or not kind.is_static:
+            raise KernelTypeError(f"relax.{path} takes real tensors of known sizes, got {kind}")
+    variables = [relax.Var(f"x{i}", relax.TensorType(kind.shape, kind.dtype.name)) for i, kind in enumerate(types)]
     call = expression(path, arguments, variables)
     try:
-        made = BlockBuilder().normalize(call).ty
+        result = BlockBuilder().normalize(call).ty
     except Exception as error:
         raise KernelTypeError(f"relax.{path}: {said(error)}") from None
-    return list(_tensors(path, made))
+    return list(_tensors(path, result))
 
 
-def _tensors(path: str, made: Any) -> Iterator[TensorType]:
-    for each in made.fields if isinstance(made, relax.TupleType) and len(made.fields) else [made]:
-        is_tensor = isinstance(each, relax.TensorType) and isinstance(each.shape, relax.ShapeExpr)
-        sizes = [size.value for size in each.shape if hasattr(size, "value")] if is_tensor else []
-        dtype = find_dtype(str(each.dtype)) if is_tensor else None
-        if not is_tensor or len(sizes) != len(each.shape) or dtype is None:
-            raise KernelTypeError(f"relax.{path} gives {each}, and a kernel holds tensors of known shapes and dtypes")
+def _tensors(path: str, result: Any) -> Iterator[TensorType]:
+    for kind in result.fields if isinstance(result, relax.TupleType) and len(result.fields) else [result]:
+        is_tensor = isinstance(kind, relax.TensorType) and isinstance(kind.shape, relax.ShapeExpr)
+        sizes = [size.value for size in kind.shape if hasattr(size, "value")] if is_tensor else []
+        dtype = find_dtype(str(kind.dtype)) if is_tensor else None
+        if not is_tensor or len(sizes) != len(kind.shape) or dtype is None:
+            raise KernelTypeError(f"relax.{path} gives {kind}, and a kernel holds tensors of known shapes and dtypes")
         yield TensorType(tuple(map(int, sizes)), dtype)
 
 
 def said(error: Exception) -> str:
-    """TVM's message, with operators by name in place of their whole records."""
+    """Return TVM's message, with operators shown by name."""
     text = re.sub(r'ir\.Op\(.*?name="([\w.]+)".*?support_level=\d+\)', r"\1", short_message(error))
     return re.sub(r"\bT\.int(?:32|64)\((-?\d+)\)", r"\1", text)

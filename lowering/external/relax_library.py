@@ -2,9 +2,9 @@
 
     mt.relax.nn.gelu(x)    mt.relax.split(x, 2, axis=1)    tvm.relax.op.sigmoid(x)
 
-Takes tensors for its tensor parameters, also in lists, and values known at compile time for the others. Gives what
-Relax says: a tensor, or a tuple of them, of the dtype that Relax infers, without any casts of NumPy's or torch's.
-Refuses, in Relax's own words, operands that do not fit, and functions that do not give tensors of known shapes.
+Takes tensors for its tensor parameters, also in lists, and values known at compile time for the others. Gives
+a tensor, or a tuple of them, of the dtype that Relax infers, without NumPy's or torch's promotion.
+Refuses, with Relax's message, operands that do not fit, and functions that do not return tensors of known shapes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ ELSEWHERE = {
     "to_vdevice": "write `with mlirtri.device(…):`", "hint_on_device": "write `with mlirtri.device(…):`",
     "call_tir": "register the function with mlirtri.tensorir and call it",
 }  # fmt: skip
-"""Functions that kernels have in another form."""
+"""Functions that kernels call in another form."""
 
 
 @dataclass(frozen=True, repr=False)
 class RelaxFunction(External):
-    """A function or group of `relax.op` by its dotted name; whether there is one shows when it is called."""
+    """A function or group of `relax.op` by its dotted name, which is looked up when it is called."""
 
     path: str
 
@@ -63,7 +63,7 @@ class RelaxFunction(External):
 
 
 def of_tvm(function: Any) -> RelaxFunction | None:
-    """What a function of TVM's own `relax.op` is here: kernels may name either."""
+    """Return the `RelaxFunction` of a function of TVM's own `relax.op`, which kernels may name too; None for others."""
     module = getattr(function, "__module__", None) or ""
     if not isfunction(function) or not module.startswith("tvm.relax.op."):
         return None
@@ -72,7 +72,7 @@ def of_tvm(function: Any) -> RelaxFunction | None:
 
 
 def _inferred(path: str, bound: dict[str, Any], language: Any) -> tuple[Call, list[TensorType]]:
-    """The call and the types of its results; Python numbers become tensors where Relax takes nothing else."""
+    """Return the call and its result types; Python numbers become tensors where Relax takes only those."""
     from mlirtri.lowering.external import relax_calls
 
     attempt = Call.of(bound)
@@ -99,22 +99,23 @@ class Call:
 
     @classmethod
     def of(cls, bound: dict[str, Any]) -> Call:
+        """Return the call with these arguments by parameter name."""
         tensors: list[Any] = []
         text = ", ".join(f"{name}={_text(value, tensors)}" for name, value in bound.items())
         return cls(text, tuple(tensors))
 
     @property
     def types(self) -> list[TensorType]:
-        return [each.type for each in self.tensors]
+        return [tensor.type for tensor in self.tensors]
 
 
 def _text(value: Any, tensors: list[Any]) -> str:
-    """A value as Python would write it; the tensors in it are appended to `tensors`."""
+    """Return a value as Python source; the tensors in it are appended to `tensors`."""
     if isinstance(getattr(value, "type", None), TensorType):
         tensors.append(value)
         return f"_{len(tensors) - 1}"
     if isinstance(value, (tuple, list)):
-        parts = ", ".join(_text(each, tensors) for each in value)
+        parts = ", ".join(_text(element, tensors) for element in value)
         return f"[{parts}]" if isinstance(value, list) else f"({parts}{',' * (len(value) == 1)})"
     if isinstance(value, float) and not isnan(value):
         return repr(float(value)).replace("inf", "1e999")

@@ -1,4 +1,4 @@
-"""`mlirtri.tensorir`: TensorIR functions of the user's, called in kernels like any other function.
+"""`mlirtri.tensorir`: the user's TensorIR functions, called in kernels like any other function.
 
     @mt.tensorir
     @T.prim_func(s_tir=True)
@@ -8,8 +8,8 @@
     def kernel(x, y):
         return scaled_add(x, y) + 1                                  # no placeholder for it
 
-Takes a PrimFunc, or a Python function that makes one for the types of a call. Gives a function for kernels. Sizes that
-are variables in the PrimFunc are taken from the arguments. Refuses arguments that do not fit, at the call.
+Takes a PrimFunc, or a Python function that returns one for the types of a call. Gives a function for kernels. Sizes
+that are variables in the PrimFunc are bound by the arguments. Refuses arguments that do not fit, at the call.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def tensorir(function: Any = None, *, outputs: int = 1, shape: Callable[..., Any
     compile time. It fuses with its neighbours if it has the attribute ``op_pattern`` (TVM's number: 0 elementwise,
     1 broadcast, 2 injective, 3 reduction, 4 matmul-like); what binds loops to threads or vectors keeps its schedule.
 
-    In place of a PrimFunc a Python function may be given, which makes one for what a call is given.
+    Instead of a PrimFunc, a Python function may be given that returns one for the arguments of a call.
     """
     if function is None:
         return lambda decorated: tensorir(decorated, outputs=outputs, shape=shape)

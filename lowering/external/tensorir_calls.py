@@ -1,7 +1,7 @@
-"""A call of a user's TensorIR function: its PrimFunc for the sizes of this call, as text.
+"""Calls of the user's TensorIR functions: the PrimFunc for the sizes of one call, as TVMScript.
 
 Takes a registered function and the arguments of a call in a kernel. Gives the PrimFunc without variables in its shapes,
-and the types of its results. Refuses, naming the parameter, arguments of another number, shape or dtype.
+and the types of its results. Refuses arguments whose number, shape or dtype is another, with the parameter's name.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ _FOLDED = {
 
 @dataclass(frozen=True)
 class TensorIRCall:
-    """A PrimFunc for one call, as TVMScript, with the tensors that it reads and the types of what it writes."""
+    """A PrimFunc for one call, as TVMScript, with its operands and result types."""
 
     name: str
-    """A symbol: what the user calls it, as far as all languages on the way can."""
+    """The function's name as a symbol that C, CUDA and LLVM accept."""
     source: str
     tensors: tuple[Any, ...]
     results: tuple[TensorType, ...]
 
 
 def specialized(registered: Any, arguments: list[Any], keywords: dict[str, Any]) -> TensorIRCall:
-    """The call of a `TensorIRFunction` on these arguments; raises `KernelTypeError`."""
+    """Return the call of a `TensorIRFunction` on these arguments; raises `KernelTypeError`."""
     name = registered.__name__
     function = _prim_func(registered, arguments, keywords)
     count = len(function.params) - registered.outputs
     inputs, outputs = list(function.params)[:count], list(function.params)[count:]
     if function is not registered.function:
-        # Whoever made it has read the other arguments already.
-        arguments, keywords = [each for each in (*arguments, *keywords.values()) if _is_tensor(each)], {}
+        # The function that returned it was given the other arguments.
+        arguments, keywords = [value for value in (*arguments, *keywords.values()) if _is_tensor(value)], {}
     bound = _bind(name, inputs, arguments, keywords)
     known: dict[Any, Any] = {}
     for parameter, value in zip(inputs, bound, strict=True):
@@ -65,7 +65,7 @@ def specialized(registered: Any, arguments: list[Any], keywords: dict[str, Any])
         _unify(f"{name}(): its shape rule says {shown_shape(shape)} for", parameter, shape, known)
     _check_free(name, outputs, known)
     fixed = _finished(function, known)
-    tensors = tuple(each for each in bound if _is_tensor(each))
+    tensors = tuple(value for value in bound if _is_tensor(value))
     types = [_type_of(name, parameter) for parameter in fixed.params]
     for parameter, of, tensor in zip(fixed.params, types, tensors, strict=False):
         if of != tensor.type:
@@ -77,10 +77,10 @@ def specialized(registered: Any, arguments: list[Any], keywords: dict[str, Any])
 
 
 def prim_func_of(source: str) -> PrimFunc:
-    """The function of a text that `specialized` made."""
+    """Return the PrimFunc of a text that `specialized` returned."""
     function = from_source(source, dict(SCRIPT_NAMES))
-    [(_, found)] = without_places(IRModule({"main": function})).functions_items()
-    return found.without_attr("global_symbol")
+    [(_, parsed)] = without_places(IRModule({"main": function})).functions_items()
+    return parsed.without_attr("global_symbol")
 
 
 def _is_tensor(value: Any) -> bool:
@@ -110,7 +110,7 @@ def _prim_func(registered: Any, arguments: list[Any], keywords: dict[str, Any]) 
 
 
 def _fact(value: Any) -> Any:
-    """What is known of an argument when a kernel is compiled."""
+    """Return the type of a tensor, any other argument itself."""
     return value.type if _is_tensor(value) else value
 
 
@@ -123,11 +123,11 @@ def _bind(name: str, parameters: list[Any], arguments: list[Any], keywords: Mapp
             f"{name}() takes {len(names)} arguments ({', '.join(names)}), got {len(arguments) + len(keywords)}",
             help="the buffer of the result is not passed: the call gives it" if len(arguments) > len(names) else None,
         )
-    return [values[each] for each in names]
+    return [values[key] for key in names]
 
 
 def _match(name: str, parameter: Any, value: Any, known: dict[Any, Any]) -> None:
-    """Note what an argument says about the variables of a parameter."""
+    """Bind the variables of a parameter by an argument, in `known`; raise `KernelTypeError` where it does not fit."""
     if not isinstance(parameter.ty, tirx.BufferType):
         if _is_tensor(value) or not isinstance(value, (bool, int, float)):
             raise KernelTypeError(f"{name}(): {parameter.name!r} is a number, which has to be known at compile time")
@@ -141,7 +141,7 @@ def _match(name: str, parameter: Any, value: Any, known: dict[Any, Any]) -> None
 
 
 def _unify(start: str, parameter: Any, shape: Any, known: dict[Any, Any]) -> None:
-    """Bind the sizes that are variables; raises where a size is already another one."""
+    """Bind the variables of a shape, in `known`; raise `KernelTypeError` where a size differs."""
     sizes = parameter.ty.shape
     if len(sizes) != len(shape):
         raise KernelTypeError(f"{start} {parameter.name!r}, which is {_shown(parameter)}")
@@ -155,7 +155,7 @@ def _unify(start: str, parameter: Any, shape: Any, known: dict[Any, Any]) -> Non
 
 
 def _ruled(registered: Any, outputs: list[Any], bound: list[Any]) -> Iterator[tuple[Any, Any]]:
-    """The results' buffers with the shapes that the registered rule gives them."""
+    """Yield the results' buffers with the shapes that the user's shape rule returns."""
     if registered.shape is None:
         return
     shapes = registered.shape(*map(_fact, bound))
@@ -183,8 +183,8 @@ def _check_free(name: str, outputs: list[Any], known: Mapping[Any, Any]) -> None
 
 
 def _finished(function: PrimFunc, known: Mapping[Any, Any]) -> PrimFunc:
-    """The function with numbers for variables, and attributes that say how it may be treated."""
-    buffers = [each for each in function.params if isinstance(each.ty, tirx.BufferType)]
+    """Return the function with known variables replaced, and with the attributes for fusion and schedules."""
+    buffers = [parameter for parameter in function.params if isinstance(parameter.ty, tirx.BufferType)]
     trimmed = PrimFunc(buffers, function.body, function.ret_type, function.attrs)
     rewrites = [(tirx.Var, lambda variable: known.get(variable, variable)), *((kind, _folded) for kind in _FOLDED)]
     fixed = structural_map(trimmed, rewrites, order="post").with_attr("tirx.noalias", True)
@@ -195,7 +195,7 @@ def _finished(function: PrimFunc, known: Mapping[Any, Any]) -> PrimFunc:
 
 
 def _folded(node: Any) -> Any:
-    """Arithmetic of sizes that have become numbers, as a number; a divisor of 0 is the user's, who sees it."""
+    """Fold arithmetic on known sizes; a division by 0 is left as the user wrote it."""
     are_known = isinstance(node.a, tirx.IntImm) and isinstance(node.b, tirx.IntImm)
     is_division = type(node) in (tirx.FloorDiv, tirx.FloorMod)
     if not are_known or (is_division and not node.b.value):
@@ -204,10 +204,10 @@ def _folded(node: Any) -> Any:
 
 
 def _has_schedule(function: PrimFunc) -> bool:
-    """Whether its loops are bound to threads or vectors already."""
-    found: list[Any] = []
-    structural_walk(function.body, (tirx.For, lambda loop: found.append(loop.kind)), order="pre")
-    return any(kind != tirx.ForKind.SERIAL for kind in found)
+    """Return whether its loops are bound to threads or vectorised already."""
+    kinds: list[Any] = []
+    structural_walk(function.body, (tirx.For, lambda loop: kinds.append(loop.kind)), order="pre")
+    return any(kind != tirx.ForKind.SERIAL for kind in kinds)
 
 
 def _check_writes(name: str, function: PrimFunc, inputs: int) -> None:
@@ -223,12 +223,12 @@ def _check_writes(name: str, function: PrimFunc, inputs: int) -> None:
 
 
 def _with_wide_sizes(script: str) -> str:
-    """The text with 64-bit sizes and loops, as Relax has them: TVM does not fuse functions of other sizes."""
+    """Return the text with int64 sizes and loops, as Relax has them: TVM does not fuse functions with others."""
     return f"{ast.unparse(_WideSizes().visit(ast.parse(script)))}\n"
 
 
 class _WideSizes(ast.NodeTransformer):
-    """Plain numbers, which are 32-bit ones, among the arguments of what makes buffers and loops."""
+    """Makes integer literals int64 (int32 by default) in the arguments of buffers and loops."""
 
     MAKERS = (
         "range", "T.grid", "T.serial", "T.parallel", "T.vectorized", "T.unroll", "T.thread_binding", "T.Buffer",
@@ -238,19 +238,19 @@ class _WideSizes(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         if ast.unparse(node.func) in self.MAKERS:
-            node.args = [self.wide(each) for each in node.args]
+            node.args = [self.wide(argument) for argument in node.args]
         return node
 
     def wide(self, node: ast.expr) -> ast.expr:
         if isinstance(node, (ast.Tuple, ast.List)):
-            return type(node)([self.wide(each) for each in node.elts], node.ctx)
+            return type(node)([self.wide(element) for element in node.elts], node.ctx)
         if isinstance(node, ast.Constant) and type(node.value) is int:
             return ast.parse(f"T.int64({node.value})", mode="eval").body
         return node
 
 
 def _type_of(name: str, parameter: Any) -> TensorType:
-    """The type of a buffer whose sizes are numbers by now."""
+    """Return the type of a buffer whose sizes are known; raise `KernelTypeError` where one is not."""
     dtype = find_dtype(str(parameter.ty.dtype))
     sizes = [int(size.value) for size in parameter.ty.shape if hasattr(size, "value")]
     if dtype is None or len(sizes) != len(parameter.ty.shape):
@@ -259,6 +259,6 @@ def _type_of(name: str, parameter: Any) -> TensorType:
 
 
 def _shown(parameter: Any) -> str:
-    """A buffer's type as types of tensors are shown."""
+    """Return a buffer's type as `TensorType` prints it."""
     sizes = ", ".join(str(getattr(size, "value", size)) for size in parameter.ty.shape)
     return f"{parameter.ty.dtype}[{sizes}]"

@@ -1,7 +1,7 @@
-"""Sums of products of arrays whose axes carry labels: what `einsum`, `tensordot` and `inner` have in common.
+"""Contractions of arrays with labelled axes, for `einsum`, `tensordot` and `inner`.
 
-Two arrays at a time become one matrix product, or a broadcast multiplication where nothing is summed. Which two is
-decided by the size of what they give, so that no step is larger than it has to be.
+Two arrays at a time become one matrix product, or a broadcast multiplication where nothing is summed. The pair with
+the smallest result is contracted first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Term:
 
 
 def contracted(b: Builder, terms: Sequence[Term], output: Labels) -> Any:
-    """The sum of the products of the terms over all labels that `output` lacks; all have one dtype."""
+    """Return the product of the terms, summed over all labels that `output` lacks; all have one dtype."""
     sizes = _sizes(b, terms)
     terms = [_without_repeats(b, _without_ones(b, term, sizes)) for term in terms]
     while len(terms) > 1:
@@ -53,7 +53,7 @@ def _sizes(b: Builder, terms: Sequence[Term]) -> dict[Hashable, Any]:
 
 
 def _cost(terms: Sequence[Term], pair: tuple[int, int], output: Labels, sizes: dict[Hashable, Any]) -> Any:
-    """The size of what a pair gives; pairs that share no label come last. Sizes of run time count as large."""
+    """Return the cost of a pair: its result size. Pairs without a shared label come last; run-time sizes count 1024."""
     first, second = (terms[at] for at in pair)
     others = [term.labels for at, term in enumerate(terms) if at not in pair]
     kept = set(output).union(*others)
@@ -63,7 +63,7 @@ def _cost(terms: Sequence[Term], pair: tuple[int, int], output: Labels, sizes: d
 
 
 def _without_ones(b: Builder, term: Term, sizes: dict[Hashable, Any]) -> Term:
-    """Axes of size 1 are broadcast: they take no part."""
+    """Return the term without axes of size 1 that are broadcast."""
     shape = helpers.shape_of(b, term.value)
     kept = [at for at, label in enumerate(term.labels) if shape[at] != 1 or sizes[label] == 1]
     if len(kept) == len(shape):
@@ -72,7 +72,7 @@ def _without_ones(b: Builder, term: Term, sizes: dict[Hashable, Any]) -> Term:
 
 
 def _without_repeats(b: Builder, term: Term) -> Term:
-    """A label that stands twice means the diagonal."""
+    """Return the term with the diagonal of axes of the same label."""
     for label in term.labels:
         if term.labels.count(label) > 1:
             first = term.labels.index(label)
@@ -88,12 +88,12 @@ def _summed(b: Builder, term: Term, kept: set[Hashable]) -> Term:
     if not axes:
         return term
     dtype = b.type_of(term.value).dtype
-    total = b.any(term.value, axis=axes) if dtype.is_bool else b.sum(term.value, axis=axes, dtype=dtype)
-    return Term(total, tuple(label for label in term.labels if label in kept))
+    value = b.any(term.value, axis=axes) if dtype.is_bool else b.sum(term.value, axis=axes, dtype=dtype)
+    return Term(value, tuple(label for label in term.labels if label in kept))
 
 
 def _pair(b: Builder, x: Term, y: Term, kept: set[Hashable]) -> Term:
-    """The product of two terms, summed over what they share and nothing else needs."""
+    """Return the product of two terms, summed over the shared labels that are not `kept`."""
     x, y = _summed(b, x, kept | set(y.labels)), _summed(b, y, kept | set(x.labels))
     shared = [label for label in x.labels if label in y.labels]
     batch = [label for label in shared if label in kept]
@@ -109,7 +109,7 @@ def _pair(b: Builder, x: Term, y: Term, kept: set[Hashable]) -> Term:
 
 
 def _spread(b: Builder, term: Term, labels: Labels) -> Any:
-    """The term with its axes in the order of `labels` and size 1 for those it lacks."""
+    """Return the term with its axes in the order of `labels`, with size 1 for those it lacks."""
     own = [label for label in labels if label in term.labels]
     value = b.transpose(term.value, tuple(term.labels.index(label) for label in own))
     sizes = dict(zip(own, helpers.shape_of(b, value), strict=True))
@@ -117,7 +117,7 @@ def _spread(b: Builder, term: Term, labels: Labels) -> Any:
 
 
 def _matrices(b: Builder, term: Term, groups: tuple[list[Hashable], ...]) -> Any:
-    """The term with one axis for each group of labels; without the first one if it is empty."""
+    """Return the term with one axis per group of labels; without the first one where that is empty."""
     order = [label for group in groups for label in group]
     value = b.transpose(term.value, tuple(term.labels.index(label) for label in order))
     sizes = dict(zip(order, helpers.shape_of(b, value), strict=True))

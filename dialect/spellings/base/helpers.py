@@ -1,6 +1,6 @@
-"""What the spelling tables share: axes, sizes and permutations of compile-time shapes.
+"""Helpers of the spellings: axes, sizes and permutations of shapes.
 
-Everything here is about Python values at compile time; failures go through the builder's `fail`.
+Arguments are Python values known at compile time; errors go through the builder's `fail`.
 """
 
 from __future__ import annotations
@@ -15,50 +15,54 @@ from mlirtri.dialect.spellings.base.spelling import Builder
 
 
 def shape_of(b: Builder, x: Any) -> tuple[int, ...]:
-    """The shape of a tensor; of a Python scalar, the empty one."""
+    """Return the shape of a tensor; () for a Python scalar."""
     kind = b.type_of(x)
     return () if kind is None else kind.shape
 
 
 def rank_of(b: Builder, x: Any) -> int:
+    """Return the rank of a tensor; 0 for a Python scalar."""
     return len(shape_of(b, x))
 
 
 def is_tensor(b: Builder, x: Any) -> bool:
-    """True for tensors, false for Python scalars, known or run-time."""
+    """Return whether x is a tensor and no Python scalar, known or run-time."""
     return b.type_of(x) is not None and b.weak_kind(x) is None
 
 
 def require_tensor(b: Builder, name: str, x: Any, way_out: str | None = None) -> None:
+    """Fail unless x is a tensor."""
     if not is_tensor(b, x):
         kind = b.weak_kind(x) or type(x).__name__
         b.fail(f"{name} takes a tensor here, not a Python {kind}", help=way_out)
 
 
 def require_rank(b: Builder, name: str, x: Any, ranks: Sequence[int]) -> None:
+    """Fail unless the rank of x is one of `ranks`."""
     if rank_of(b, x) not in ranks:
         wanted = " or ".join(str(rank) for rank in ranks)
         b.fail(f"{name} has rank {wanted}, not {rank_of(b, x)}", help=f"it is {b.type_of(x)}")
 
 
 def sizes(values: Sequence[Any]) -> tuple[Any, ...]:
-    """`f(2, 3)` and `f((2, 3))` alike, as methods take shapes and axes."""
+    """Return the sizes of `f(2, 3)` and of `f((2, 3))`, which methods take alike."""
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
         return tuple(values[0])
     return tuple(values)
 
 
 def is_integer(value: Any) -> bool:
-    """True for compile-time ints, NumPy's included; false for bools."""
+    """Return whether a value is a compile-time int, also NumPy's, and no bool."""
     return hasattr(type(value), "__index__") and not isinstance(value, bool)
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:
+    """Return a tuple or list as a tuple, any other value in a tuple of its own."""
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
 def one_axis(b: Builder, axis: Any, rank: int) -> int:
-    """`axis` counted from the front; fails unless it is an int in range."""
+    """Return `axis` counted from the front; fail unless it is an int in range."""
     if not is_integer(axis):
         b.fail(f"an axis is an integer known at compile time, not {_described(b, axis)}")
     if not -rank <= axis < rank:
@@ -71,7 +75,7 @@ def _described(b: Builder, value: Any) -> str:
 
 
 def many_axes(b: Builder, axes: Any, rank: int) -> tuple[int, ...]:
-    """One axis or several, counted from the front; fails when one comes twice."""
+    """Return one axis or several, counted from the front; fail where one is repeated."""
     result = tuple(one_axis(b, axis, rank) for axis in as_tuple(axes))
     if len(set(result)) < len(result):
         b.fail(f"axes {tuple(as_tuple(axes))} name an axis twice")
@@ -79,14 +83,14 @@ def many_axes(b: Builder, axes: Any, rank: int) -> tuple[int, ...]:
 
 
 def converted(b: Builder, x: Any, dtype: DType) -> Any:
-    """`x.astype(dtype)`: of a complex number the real part, where the dtype is real."""
+    """Return `x.astype(dtype)`; the real part of a complex x where the dtype is real."""
     kind = b.type_of(x)
     loses = kind is not None and kind.dtype.is_complex and not (dtype.is_complex or dtype.is_bool)
     return b.cast(b.real(x) if loses else x, dtype)
 
 
 def swapped(b: Builder, x: Any, first: Any, second: Any) -> Any:
-    """`x` with two axes exchanged."""
+    """Return `x` with two axes exchanged."""
     rank = rank_of(b, x)
     first, second = one_axis(b, first, rank), one_axis(b, second, rank)
     order = list(range(rank))
@@ -95,25 +99,25 @@ def swapped(b: Builder, x: Any, first: Any, second: Any) -> Any:
 
 
 def moved(b: Builder, x: Any, source: Any, destination: Any) -> Any:
-    """`x` with the axes `source` at the places `destination` and the others in their order."""
+    """Return `x` with the axes `source` at the positions `destination` and the others in their order."""
     rank = rank_of(b, x)
     source, destination = many_axes(b, source, rank), many_axes(b, destination, rank)
     if len(source) != len(destination):
         b.fail(f"{len(source)} axes cannot move to {len(destination)} places")
-    places = dict(zip(destination, source, strict=True))
+    sources = dict(zip(destination, source, strict=True))
     others = iter(axis for axis in range(rank) if axis not in source)
-    return b.transpose(x, tuple(places[axis] if axis in places else next(others) for axis in range(rank)))
+    return b.transpose(x, tuple(sources[axis] if axis in sources else next(others) for axis in range(rank)))
 
 
 def matrix_transposed(b: Builder, name: str, x: Any) -> Any:
-    """`x` with its last two axes exchanged."""
+    """Return `x` with its last two axes exchanged; fail below rank 2."""
     if rank_of(b, x) < 2:
         b.fail(f"{name} takes a tensor of rank 2 or more, not {b.type_of(x)}")
     return swapped(b, x, -2, -1)
 
 
 def split_evenly(b: Builder, x: Any, sections: int, axis: int) -> Any:
-    """`sections` parts of nearly equal size, the larger ones first."""
+    """Split `x` into `sections` parts whose sizes differ by at most 1, the larger ones first."""
     if not is_integer(sections) or sections < 1:
         b.fail(f"the number of sections is a positive compile-time integer, not {_described(b, sections)}")
     size, extra = divmod(shape_of(b, x)[axis], sections)
@@ -122,7 +126,7 @@ def split_evenly(b: Builder, x: Any, sections: int, axis: int) -> Any:
 
 
 def triangle(b: Builder, rows: int, columns: int, diagonal: int, lower: bool) -> Any:
-    """A bool matrix that is true on and below (above) the diagonal."""
+    """Return a bool matrix that is true on and below (above) the diagonal."""
     row = b.reshape(b.arange(0, rows, 1, default_dtype("numpy", "int")), (rows, 1))
     column = b.reshape(b.arange(0, columns, 1, default_dtype("numpy", "int")), (1, columns))
     compare = b.less_equal if lower else b.greater_equal
@@ -130,7 +134,7 @@ def triangle(b: Builder, rows: int, columns: int, diagonal: int, lower: bool) ->
 
 
 def trimmed(b: Builder, name: str, x: Any, diagonal: int, lower: bool) -> Any:
-    """`tril` and `triu`: `x` with zeros off its triangle; batches go first."""
+    """Return `tril` or `triu` of the last two axes: `x` with zeros outside the triangle."""
     if rank_of(b, x) < 2:
         b.fail(f"{name} takes a tensor of rank 2 or more, not {b.type_of(x)}")
     rows, columns = shape_of(b, x)[-2:]
@@ -138,7 +142,7 @@ def trimmed(b: Builder, name: str, x: Any, diagonal: int, lower: bool) -> Any:
 
 
 def diagonal(b: Builder, x: Any, offset: int) -> Any:
-    """The diagonal of the last two axes: every (columns + 1)th element of each matrix in memory order."""
+    """Return the diagonal of the last two axes: every (columns + 1)th element of each matrix in row-major order."""
     *batch, rows, columns = shape_of(b, x)
     if not b.type_of(x).is_static:
         return _run_time_diagonal(b, x, offset)
@@ -158,13 +162,13 @@ def _run_time_diagonal(b: Builder, x: Any, offset: int) -> Any:
 
 
 def at_least(b: Builder, x: Any, rank: int) -> Any:
-    """`x` with axes of size 1 in front, up to `rank`."""
+    """Return `x` with leading axes of size 1, up to `rank`."""
     shape = shape_of(b, x)
     return x if len(shape) >= rank else b.reshape(x, (1,) * (rank - len(shape)) + shape)
 
 
 def flattened(b: Builder, x: Any, first: int = 0, last: int = -1) -> Any:
-    """`x` with the axes from `first` to `last` merged into one."""
+    """Return `x` with the axes from `first` to `last` merged into one."""
     shape = shape_of(b, x)
     if not shape:
         return b.reshape(x, (1,))
@@ -175,7 +179,7 @@ def flattened(b: Builder, x: Any, first: int = 0, last: int = -1) -> Any:
 
 
 def filled(b: Builder, shape: Any, value: Any, dtype: Any, library: str) -> Any:
-    """A tensor of one value; without a dtype, the one that `library` gives to such a value."""
+    """Return a tensor filled with one value; without a dtype, of the one that `library` gives such a value."""
     shape = as_tuple(shape)
     if (kind := b.weak_kind(value)) is not None:
         dtype = dtype or default_dtype(library, kind)
@@ -185,20 +189,20 @@ def filled(b: Builder, shape: Any, value: Any, dtype: Any, library: str) -> Any:
 
 
 def unstacked(b: Builder, x: Any, axis: Any) -> tuple[Any, ...]:
-    """The slices of `x` along an axis, without that axis."""
+    """Return the slices of `x` along an axis, without that axis."""
     axis = one_axis(b, axis, rank_of(b, x))
     size = shape_of(b, x)[axis]
     return tuple(b.squeeze(part, axis) for part in b.split(x, size, axis)) if size else ()
 
 
 def size_of(b: Builder, x: Any, axis: Any = None) -> int:
-    """The number of elements of `x`, all or along an axis, as a Python int."""
+    """Return the number of elements of `x`, or its size along an axis, as a Python int."""
     shape = shape_of(b, x)
     return prod(shape) if axis is None else shape[one_axis(b, axis, len(shape))]
 
 
 def inferred_sizes(b: Builder, parts: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """`parts` of a product `size`, where one -1 stands for the size that is left."""
+    """Return `parts` with one -1 replaced so that they multiply to `size`; fail where they cannot."""
     known = prod(part for part in parts if part != -1)
     if parts.count(-1) == 1 and known and size % known == 0:
         return tuple(size // known if part == -1 else part for part in parts)
@@ -208,7 +212,7 @@ def inferred_sizes(b: Builder, parts: tuple[int, ...], size: int) -> tuple[int, 
 
 
 def expanded_shape(b: Builder, x: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of `x.expand(shape)`, where -1 keeps a size of `x`."""
+    """Return the shape of `x.expand(shape)`, where -1 keeps a size of `x`."""
     own = shape_of(b, x)
     if len(shape) < len(own) or any(size == -1 for size in shape[: len(shape) - len(own)]):
         b.fail(f"shape {own} does not expand to {shape}")

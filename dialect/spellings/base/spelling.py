@@ -1,13 +1,13 @@
-"""The registry of spellings: how `numpy.sum`, `torch.sum`, `math.exp`, `x.sum` and `mlirtri.sum` become table ops.
+"""What a spelling is, and the decorator that registers one.
 
 A spelling is a function of the builder and of exactly the parameters of the library's function: their names, order
-and defaults are the binding rule, so a wrong keyword is found as Python would find it.
+and defaults bind the arguments of a call as Python does.
 
     @spelling("numpy.sum", ops="sum")
     def _(b, a, axis=None, dtype=None, out=unsupported(), keepdims=False): return b.sum(a, axis, keepdims, dtype)
 
-Takes the qualified name of a library function. Gives a `Spelling` to call, or None.
-Refuses arguments that do not bind and parameters that are `unsupported`, through the builder's `fail`.
+Takes functions with the qualified names of what they spell. Gives a `Spelling` by name.
+Refuses a second spelling for a name, and calls whose arguments do not bind or are `unsupported`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mlirtri.dialect.base.tensor_type import TensorType
 
 
 class Builder(Protocol):
-    """What a spelling may use: every op of the table as a method, and this."""
+    """What a spelling uses: every op of the table as a method, and these."""
 
     semantics: str
     """``numpy`` or ``torch``: the dtype rules, whichever library the spelling is of."""
@@ -37,19 +37,19 @@ class Builder(Protocol):
         ...
 
     def python_scalar(self, value: Any) -> Any:
-        """A float tensor of rank 0 as the weak Python scalar that `float(x)` gives; Python scalars unchanged."""
+        """Return a rank-0 float tensor as the weak Python scalar of `float(x)`; Python scalars unchanged."""
         ...
 
     def number_of(self, size: Any) -> Any:
-        """A size as a number to compute with: an int, or an integer of run time."""
+        """Return a size as an operand: an int, or a run-time integer."""
         ...
 
     def size_from(self, number: Any) -> Any:
-        """The size that an integer is, known or of run time; 0 for a negative one."""
+        """Return an integer, known or run-time, as a size; 0 for a negative one."""
         ...
 
     def smaller_size(self, x: Any, y: Any) -> Any:
-        """The smaller one of two sizes, known or of run time."""
+        """Return the smaller of two sizes, known or run-time."""
         ...
 
     def fail(self, message: str, help: str | None = None) -> NoReturn:
@@ -65,7 +65,7 @@ class Builder(Protocol):
 
 @dataclass(frozen=True)
 class Unsupported:
-    """Default of a parameter of the library that mlirtri lacks; the library's own default may still be passed."""
+    """The default of a parameter that is not supported; the library's own default may still be passed."""
 
     default: Any = None
 
@@ -77,13 +77,13 @@ class Unsupported:
 
 
 def unsupported(default: Any = None) -> Any:
-    """Marks a parameter as one that mlirtri lacks; `default` is the library's."""
+    """Mark a parameter as not supported; `default` is the library's."""
     return Unsupported(default)
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """One library function, method or attribute, said with table ops."""
+    """One library function, method or attribute, written with table ops."""
 
     name: str
     """``numpy.sum``, ``torch.nn.functional.gelu``, ``math.exp``, ``ndarray.sum``, ``Tensor.sum``, ``mlirtri.sum``."""
@@ -111,7 +111,7 @@ class Spelling:
         return f"{self.name}{self.signature}"
 
     def call(self, b: Builder, /, *arguments: Any, **keywords: Any) -> Any:
-        """The result of the call: a value of the builder, a Python value, or a tuple. Fails through `b.fail`."""
+        """Return the result of the call: a value of the builder, a Python value, or a tuple. Fails through `b.fail`."""
         owner, arguments = (arguments[:1], arguments[1:]) if self.is_method else ((), arguments)
         try:
             bound = self.signature.bind(*arguments, **self._renamed(keywords))
@@ -124,7 +124,7 @@ class Spelling:
         return self.function(b, *owner, *bound.args, **bound.kwargs)
 
     def arguments(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameter names to what a call gives for them; nothing for a call that does not fit."""
+        """Return the arguments of a call by parameter name; an empty dict for a call that does not bind."""
         try:
             bound = self.signature.bind(*arguments[1 if self.is_method else 0 :], **self._renamed(dict(keywords)))
         except TypeError:
@@ -132,7 +132,7 @@ class Spelling:
         return dict(bound.arguments)
 
     def _renamed(self, keywords: dict[str, Any]) -> dict[str, Any]:
-        """Keywords after torch's own aliases for NumPy's names (`axis` for `dim`…), which `mlirtri` has as well."""
+        """Return the keywords by torch's names for NumPy's (`dim` for `axis`…), which torch and `mlirtri` accept."""
         if not self.name.startswith(("torch.", "Tensor.", "mlirtri.")) or ".functional." in self.name:
             return keywords
         names = self.signature.parameters
@@ -148,10 +148,10 @@ KEYWORD_ALIASES = {
     "x": "input", "a": "input", "x1": "input", "x2": "other", "input": "x", "other": "y",
 }  # fmt: skip
 CONSTANTS: Registry[str, complex | None] = Registry("constant")
-"""Values that libraries name: `numpy.pi`, `torch.inf`, `numpy.newaxis`…"""
+"""Constants of the libraries: `numpy.pi`, `torch.inf`, `numpy.newaxis`…"""
 
 REFUSED: Registry[str, tuple[str, str | None]] = Registry("refusal")
-"""Library functions that kernels will not have: why, and the way out."""
+"""Library functions that kernels refuse: the reason, and what to write instead."""
 
 SPELLINGS: Registry[str, Spelling] = Registry("spelling")
 
@@ -159,7 +159,7 @@ SPELLINGS: Registry[str, Spelling] = Registry("spelling")
 def register(
     names: str, function: Callable[..., Any], ops: str, *, attribute: bool = False, writes: bool = False
 ) -> None:
-    """Enter a spelling under each of the names (apart by spaces), which must be new. `ops` likewise."""
+    """Register a spelling under each of `names`, which must be new; `names` and `ops` are separated by spaces."""
     for name in names.split():
         SPELLINGS.add(name, Spelling(name, function, tuple(ops.split()), attribute, writes))
 
@@ -167,7 +167,7 @@ def register(
 def spelling(
     names: str, ops: str, *, attribute: bool = False, writes: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator form of `register`."""
+    """Return the decorator form of `register`."""
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         register(names, function, ops, attribute=attribute, writes=writes)
@@ -177,19 +177,19 @@ def spelling(
 
 
 def share(owner: str, library: str, words: str) -> None:
-    """Enter functions of a library as methods of `owner` too, where both have one signature."""
+    """Register functions of a library as methods of `owner` too, where both have one signature."""
     for word in words.split():
         of_library = SPELLINGS[f"{library}.{word}"]
         register(f"{owner}.{word}", of_library.function, " ".join(of_library.ops))
 
 
 def share_writing(words: str) -> None:
-    """Enter torch's methods that write into their tensor, `x.add_`, beside those that do not, `x.add`."""
+    """Register torch's in-place methods, `x.add_`, beside those that are not, `x.add`."""
     for word in words.split():
         plain = SPELLINGS[f"Tensor.{word}"]
         register(f"Tensor.{word}_", plain.function, " ".join(plain.ops), writes=True)
 
 
 def _sentence(error: TypeError) -> str:
-    """What `Signature.bind` complains of, in the words of a call."""
+    """Return the error of `Signature.bind` in the words of a call."""
     return str(error).replace("got an unexpected keyword argument", "has no parameter")
