@@ -1,6 +1,6 @@
-"""Functions, methods and attributes of complex numbers: parts, conjugates, angles; of `cmath` on Python numbers.
+"""Functions, methods and attributes of complex values: parts, conjugates, angles; `cmath` on Python scalars.
 
-Of real numbers they are what the library has: the number itself, 0 or pi, or a refusal.
+On real values they do what the library does: return the value itself, 0 or pi, or refuse.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ register("mlirtri.complex", lambda b, real, imag: b.complex(real, imag), "comple
 
 # --- cmath ---------------------------------------------------------------------------------------------------------
 
-# function: the table op that it is on complex numbers of run time
+# function: its table op for run-time complex scalars
 _CMATH = {
     name: name
     for name in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "log10", "sin", "sinh",

@@ -21,7 +21,7 @@ register("ndarray.sort", sorting("sort"), "sort reshape", writes=True)
 
 
 def _everywhere(b: Builder, x: Any, value: Any) -> Any:
-    """One number in place of all elements."""
+    """Return the tensor filled with one value."""
     if helpers.rank_of(b, value):
         b.fail(f"fill takes one number, not {b.type_of(value)}", help="x[...] = values")
     return b.broadcast_to(b.cast(value, b.type_of(x).dtype), helpers.shape_of(b, x))
@@ -67,17 +67,17 @@ def _(b, a, val, wrap=unsupported(False)):
 
 
 def _flat_positions(b: Builder, a: Any, indices: Any) -> Any:
-    """Where elements lie in the flat array: one array of positions for rank 1, or one for each axis."""
+    """Return the row-major indices of elements, from one tensor of indices for rank 1 or one per axis."""
     shape = helpers.shape_of(b, a)
     parts = indices if isinstance(indices, tuple) else (indices,)
     if len(parts) != len(shape):
         b.fail(f"{len(parts)} arrays of positions do not go with the {len(shape)} axes of {b.type_of(a)}")
     flat: Any = 0
     for axis, part in enumerate(parts):
-        place = b.cast(positions_of(b, part), INT64)
-        place = b.where(b.less(place, 0), b.add(place, b.number_of(shape[axis])), place)
-        place = b.multiply(place, prod(shape[axis + 1 :]))
-        flat = place if axis == 0 else b.add(flat, place)
+        index = b.cast(positions_of(b, part), INT64)
+        index = b.where(b.less(index, 0), b.add(index, b.number_of(shape[axis])), index)
+        index = b.multiply(index, prod(shape[axis + 1 :]))
+        flat = index if axis == 0 else b.add(flat, index)
     return flat
 
 

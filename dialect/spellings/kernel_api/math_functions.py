@@ -1,7 +1,8 @@
-"""The functions of `math`, which take Python numbers and scalars and give Python numbers.
+"""The functions of `math`, which take Python scalars and rank-0 tensors and give Python scalars.
 
-Numbers that are known are folded by `math` itself, any function of it. Of run-time scalars (floats, and tensors of
-rank 0, which Python would turn into floats) it takes those the op table has; there, what `math` raises is NaN or inf.
+Arguments known at compile time are folded by `math` itself, in any of its functions. Run-time scalars (floats, and
+rank-0 tensors, which Python would convert to floats) are for the functions that the op table has; where `math` raises,
+their result is NaN or infinity.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def _radians(b: Builder, x: Any) -> Any:
 
 
 def _integer_of(op: str) -> Callable[..., Any]:
-    """`math.floor` and its like give a Python int."""
+    """Return the spelling of a function that gives a Python int: `math.floor`, `ceil`, `trunc`."""
     return lambda b, x: b.cast(getattr(b, op)(_float(b, x)), INT64)
 
 
@@ -86,7 +87,7 @@ def _run(b: Builder, name: str, arguments: tuple[Any, ...], keywords: dict[str, 
 
 
 def _signature(name: str) -> inspect.Signature:
-    """That of `math`, after the builder; `log` and `hypot` have none that Python can tell."""
+    """Return `math`'s signature after the builder; `log` and `hypot` have none that Python can inspect."""
     builder = inspect.Parameter("b", inspect.Parameter.POSITIONAL_ONLY)
     if name == "log":
         return inspect.Signature([builder, *inspect.signature(lambda x, base=None, /: None).parameters.values()])

@@ -41,7 +41,7 @@ from mlirtri.dialect.spellings.torch_api import (
     sequences as spellings_torch_sequences,
 )
 
-# The tables of functions come first: these methods are made of them.
+# These methods share functions of the library tables, which are imported first.
 _TABLES = (
     spellings_numpy, spellings_numpy_arrays, spellings_numpy_making, spellings_numpy_sequences, spellings_numpy_shapes,
     spellings_torch, spellings_torch_arrays, spellings_torch_products, spellings_torch_sequences, networks,

@@ -1,4 +1,4 @@
-"""The functions of `numpy` that make arrays of numbers by a rule: ranges, grids, diagonals and lists written out.
+"""The functions of `numpy` that create arrays: ranges, grids, diagonals, nested lists.
 
 Ranges compute as NumPy does, ``i * step + start``; their length is known at compile time.
 """
@@ -19,7 +19,7 @@ BOOL, COMPLEX128 = DTYPES["bool"], DTYPES["complex128"]
 
 
 def counted(b: Builder, num: Any, name: str) -> Any:
-    """The number of elements of a range, an int or an integer of run time."""
+    """Return the number of elements of a range, as an int or a run-time integer."""
     if b.type_of(num) is not None and b.type_of(num).dtype.is_integer and not helpers.rank_of(b, num):
         return num
     if not helpers.is_integer(num) or num < 0:
@@ -32,7 +32,7 @@ def _wide(b: Builder, x: Any) -> DType:
 
 
 def evenly(b: Builder, start: Any, stop: Any, num: Any, endpoint: bool) -> tuple[Any, Any]:
-    """`num` numbers from `start` to `stop` along a new first axis, and the step between them."""
+    """Return `num` values from `start` to `stop` along a new first axis, and their step."""
     if b.type_of(num) is not None:
         return _evenly_at_run_time(b, start, stop, num, endpoint)
     parts = num - 1 if endpoint else num
@@ -50,7 +50,7 @@ def evenly(b: Builder, start: Any, stop: Any, num: Any, endpoint: bool) -> tuple
 
 
 def _evenly_at_run_time(b: Builder, start: Any, stop: Any, num: Any, endpoint: bool) -> tuple[Any, Any]:
-    """The same for a number of run time; one element has no step, and 0 parts are taken for 1."""
+    """Return the same for a run-time `num`; one element has no step, and 0 intervals count as 1."""
     start, stop = (b.cast(x, FLOAT64) for x in (start, stop))
     if helpers.rank_of(b, start) or helpers.rank_of(b, stop):
         b.fail("a range of run-time length goes from one number to another, not between arrays")
@@ -106,7 +106,7 @@ def _(b, start, stop, num=50, endpoint=True, dtype=None, axis=0):
 
 
 def _spread(b: Builder, x: Any, axis: int, shape: tuple[Any, ...], sparse: bool) -> Any:
-    """`x` of rank 1 along one axis of a grid."""
+    """Return `x` of rank 1 broadcast along one axis of a grid."""
     lined = b.reshape(x, tuple(-1 if at == axis else 1 for at in range(len(shape))))
     return lined if sparse else b.broadcast_to(lined, shape)
 
@@ -118,8 +118,8 @@ def _(b, *xi, copy=True, sparse=False, indexing="xy"):
     lines = [b.reshape(x, (-1,)) for x in arrays(b, *xi)]
     shape = tuple(helpers.shape_of(b, line)[0] for line in lines)
     order = [1, 0, *range(2, len(lines))] if indexing == "xy" and len(lines) > 1 else list(range(len(lines)))
-    places = tuple(shape[at] for at in order)
-    return tuple(_spread(b, line, order.index(at), places, sparse) for at, line in enumerate(lines))
+    sizes = tuple(shape[axis] for axis in order)
+    return tuple(_spread(b, line, order.index(axis), sizes, sparse) for axis, line in enumerate(lines))
 
 
 @spelling("numpy.indices", ops="arange reshape broadcast_to stack")
@@ -130,7 +130,7 @@ def _(b, dimensions, dtype=int, sparse=False):
 
 
 def _ranges(b: Builder, key: Any) -> list[Any]:
-    """The lines of `mgrid[key]`: a complex step is a number of points."""
+    """Return the axes of `mgrid[key]`: a complex step is a number of points."""
     lines = []
     for part in helpers.as_tuple(key):
         if not isinstance(part, slice) or part.stop is None:
@@ -175,7 +175,7 @@ def _(b, N, M=None, k=0, dtype=float, *, like=unsupported()):
 
 
 def placed_on_diagonal(b: Builder, values: Any, offset: int) -> Any:
-    """A square matrix with `values` of rank 1 on a diagonal and zeros elsewhere."""
+    """Return a square matrix with `values` of rank 1 on a diagonal and zeros elsewhere."""
     count = helpers.shape_of(b, values)[0]
     size = count + abs(offset)
     row = b.pad(values, ((max(0, -offset), max(0, offset)),), 0)
@@ -231,7 +231,7 @@ def _(b, x, N=None, increasing=False):
 
 
 def array_of(b: Builder, values: Any, dtype: DType | None) -> Any:
-    """An array of nested lists of numbers and tensors, all of one shape."""
+    """Return nested lists of Python scalars and tensors, all of one shape, as an array."""
     leaves, shape = _flattened(b, values)
     if any(b.type_of(leaf) is not None or isinstance(leaf, complex) for leaf in leaves):
         parts = arrays(b, *leaves) if dtype is None else [b.cast(leaf, dtype) for leaf in leaves]

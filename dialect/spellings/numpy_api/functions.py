@@ -13,7 +13,7 @@ from mlirtri.dialect.spellings.numpy_api.ufuncs import COMPLEX128, FLOAT64, comp
 
 
 def in_floats(b: Builder, *operands: Any) -> tuple[Any, ...]:
-    """The operands in the one float or complex dtype of NumPy's functions of two."""
+    """Return the operands in the common float or complex dtype of NumPy's binary functions."""
     kinds = [Operand(None, weak) if (weak := b.weak_kind(x)) else Operand(b.type_of(x).dtype) for x in operands]
     has_complex = any(kind.own.is_complex for kind in kinds)
     if all(kind.weak for kind in kinds):
@@ -23,7 +23,7 @@ def in_floats(b: Builder, *operands: Any) -> tuple[Any, ...]:
 
 
 def inexact_of(b: Builder, x: Any) -> Any:
-    """`x` itself if it is of floats or complex numbers, else in float64: what functions in NumPy's Python do."""
+    """Return `x`, cast to float64 unless its dtype is inexact, as NumPy's Python functions do."""
     (x,) = strong(b, x)
     return x if b.type_of(x).dtype.is_inexact else b.cast(x, FLOAT64)
 
@@ -85,7 +85,7 @@ def _(b, x, /, out=unsupported(), *, where=unsupported(True)):
 
 
 class FloatInfo(NamedTuple):
-    """What `numpy.finfo` tells, as scalars of the dtype."""
+    """The fields of `numpy.finfo`, as scalars of the dtype."""
 
     eps: Any
     max: Any
@@ -99,7 +99,7 @@ class FloatInfo(NamedTuple):
 
 
 class IntegerInfo(NamedTuple):
-    """What `numpy.iinfo` tells, as Python ints."""
+    """The fields of `numpy.iinfo`, as Python ints."""
 
     min: int
     max: int
@@ -134,14 +134,14 @@ def _(b, int_type):
 
 
 def largest(dtype: DType) -> float:
-    """The largest finite number of a float dtype."""
+    """Return the largest finite value of a float dtype."""
     import ml_dtypes
 
     return float(ml_dtypes.finfo(dtype.numpy).max)
 
 
 def numbers_of(b: Builder, x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
-    """`nan_to_num` in NumPy and torch."""
+    """Return `nan_to_num` of NumPy and torch."""
     dtype = b.type_of(x).dtype
     if dtype.is_complex:
         return b.complex(*(numbers_of(b, part, nan, posinf, neginf) for part in (b.real(x), b.imag(x))))
@@ -150,9 +150,9 @@ def numbers_of(b: Builder, x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
     nan = 0.0 if nan is None else nan
     posinf = largest(dtype) if posinf is None else posinf
     neginf = -largest(dtype) if neginf is None else neginf
-    numbers = b.where(b.isnan(x), b.cast(nan, dtype), x)
-    numbers = b.where(b.equal(x, float("inf")), b.cast(posinf, dtype), numbers)
-    return b.where(b.equal(x, float("-inf")), b.cast(neginf, dtype), numbers)
+    result = b.where(b.isnan(x), b.cast(nan, dtype), x)
+    result = b.where(b.equal(x, float("inf")), b.cast(posinf, dtype), result)
+    return b.where(b.equal(x, float("-inf")), b.cast(neginf, dtype), result)
 
 
 @spelling("numpy.nan_to_num", ops="isnan equal where cast complex real imag")
@@ -176,7 +176,7 @@ CLOSE = "subtract abs multiply add less_equal isfinite logical_and logical_or eq
 
 
 def close(b: Builder, x: Any, y: Any, rtol: Any, atol: Any, equal_nan: Any) -> Any:
-    """Whether ``|x - y| <= atol + rtol * |y|``; infinities are close to themselves only."""
+    """Return ``|x - y| <= atol + rtol * |y|``; infinities are close to themselves only."""
     x, y = in_floats(b, x, y)
     bound = b.add(b.multiply(b.abs(y), rtol), atol)
     near = b.logical_and(b.less_equal(b.abs(b.subtract(x, y)), bound), b.isfinite(y))

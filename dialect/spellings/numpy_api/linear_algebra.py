@@ -33,7 +33,7 @@ def _euclidean(b: Builder, x: Any, axis: Any, keepdims: bool) -> Any:
 
 
 def vector_norm(b: Builder, x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
-    """Of absolute values `x`, along an axis."""
+    """Return the norm of a vector of absolute values `x`, along an axis."""
     if isinstance(order, str) or b.type_of(order) is not None:
         b.fail(f"the order of a vector norm is a number known at compile time, not {order!r}")
     if abs(order) == inf:
@@ -55,8 +55,8 @@ def _matrix_norm(b: Builder, x: Any, order: Any, axes: tuple[int, ...], keepdims
     if order not in sums:
         b.fail(f"a matrix norm of order {order!r} needs singular values", help="orders 1, -1, inf, -inf and 'fro'")
     summed, extreme = sums[order]
-    totals = b.sum(x, axis=axes[summed], keepdims=True)
-    result = getattr(b, extreme)(totals, axis=axes[1 - summed], keepdims=True)
+    sums = b.sum(x, axis=axes[summed], keepdims=True)
+    result = getattr(b, extreme)(sums, axis=axes[1 - summed], keepdims=True)
     if keepdims:
         return result
     shape = helpers.shape_of(b, x)

@@ -1,4 +1,4 @@
-"""The functions of `numpy` about positions: taking elements at them, making them for triangles and flat orders.
+"""The functions of `numpy` that take elements by index, and that compute indices of triangles and flat orders.
 
 Positions count from the end when negative; those out of range are moved into it, as `mode="clip"` does, unless the
 kernel is compiled with checks.
@@ -23,7 +23,7 @@ TAKE = "pick transpose reshape clip remainder cast literal stack"
 
 
 def positions_of(b: Builder, indices: Any) -> Any:
-    """Integers, or lists of them, as a tensor."""
+    """Return integers, or lists of them, as a tensor."""
     if isinstance(indices, (tuple, list)):
         found = numpy.array(known(b, indices, "a position"), dtype=int)
         return b.literal(found.ravel().tolist(), found.shape, INT64)
@@ -49,7 +49,7 @@ def take(b, a, indices, axis=None, out=unsupported(), mode="raise"):
 
 
 def taken_along(b: Builder, x: Any, positions: Any, axis: int) -> Any:
-    """The parts of `x` at positions of an axis, in place of that axis."""
+    """Return the slices of `x` at indices of an axis; the axes of the indices replace that axis."""
     rank, lead = helpers.rank_of(b, x), helpers.rank_of(b, positions)
     order = (axis, *(at for at in range(rank) if at != axis))
     found = b.pick(b.transpose(x, order), positions)

@@ -16,7 +16,7 @@ from mlirtri.dialect.spellings.numpy_api.ufuncs import arrays, computed_in, nump
 
 
 def _parsed(b: Builder, subscripts: Any, ranks: list[int]) -> tuple[list[tuple[Any, ...]], tuple[Any, ...]]:
-    """The labels of each operand and of the result; ``...`` becomes numbers, counted from the last axis."""
+    """Return the labels of each operand and of the result; ``...`` becomes ints, counted from the last axis."""
     if not isinstance(subscripts, str):
         b.fail("einsum takes its subscripts as a string", help="numpy.einsum('ij,jk->ik', a, b)")
     text = subscripts.replace(" ", "")
@@ -55,7 +55,7 @@ def _(b, *operands, out=unsupported(), optimize=False, dtype=None, order="K", ca
 
 
 def einsum(b: Builder, subscripts: Any, values: list[Any], dtype: Any = None) -> Any:
-    """`numpy.einsum` and `torch.einsum`."""
+    """Return `numpy.einsum` or `torch.einsum`."""
     labels, output = _parsed(b, subscripts, [helpers.rank_of(b, x) for x in values])
     dtype = dtype or common_dtype(b.semantics, [Operand(b.type_of(x).dtype, rank=1) for x in values])
     terms = [Term(b.cast(x, dtype), own) for x, own in zip(values, labels, strict=True)]
@@ -71,7 +71,7 @@ def _together(b: Builder, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def tensordot(b: Builder, x: Any, y: Any, axes: Any) -> Any:
-    """`numpy.tensordot` and `torch.tensordot`."""
+    """Return `numpy.tensordot` or `torch.tensordot`."""
     ranks = helpers.rank_of(b, x), helpers.rank_of(b, y)
     if helpers.is_integer(axes):
         if not 0 <= axes <= min(ranks):
@@ -99,7 +99,7 @@ def _(builder, a, b, axes=2):
 
 
 def inner(b: Builder, x: Any, y: Any) -> Any:
-    """The sums of products over both last axes."""
+    """Return the sums of products over both last axes."""
     return tensordot(b, x, y, (-1, -1))
 
 
@@ -112,7 +112,7 @@ def _(builder, a, b, /):
 
 
 def kron(b: Builder, x: Any, y: Any) -> Any:
-    """`numpy.kron` and `torch.kron`."""
+    """Return `numpy.kron` or `torch.kron`."""
     rank = max(helpers.rank_of(b, x), helpers.rank_of(b, y))
     shapes = [(*[1] * (rank - helpers.rank_of(b, each)), *helpers.shape_of(b, each)) for each in (x, y)]
     outer = b.reshape(x, tuple(part for size in shapes[0] for part in (size, 1)))
@@ -143,7 +143,7 @@ def _components(b: Builder, x: Any, axis: Any) -> list[Any]:
 
 
 def cross(b: Builder, x: list[Any], y: list[Any], axis: Any) -> Any:
-    """The vector product of components; of two plane vectors, its only number."""
+    """Return the cross product of components; of two vectors of length 2 its third component."""
 
     def part(first: int, second: int) -> Any:
         return b.subtract(b.multiply(x[first], y[second]), b.multiply(x[second], y[first]))
@@ -170,7 +170,7 @@ SLIDING = "correlate pad flip conj reshape"
 
 
 def slid(b: Builder, long: Any, short: Any, mode: str) -> Any:
-    """The products of `short` with all parts of `long` that overlap it as far as `mode` says."""
+    """Return the sliding dot products of `short` with `long`, with the overlap that `mode` says."""
     size = helpers.shape_of(b, short)[0]
     if not isinstance(size, int) and mode == "valid":
         return b.correlate(long, short)
@@ -192,7 +192,7 @@ def _lines(b: Builder, name: str, *xs: Any) -> tuple[Any, ...]:
 
 
 def _is_longer(b: Builder, x: Any, y: Any, mode: str) -> bool:
-    """Whether `x` is the longer one; of run-time sizes that have to be known for all but full overlaps."""
+    """Return whether `x` is the longer one; fail for run-time sizes unless the mode is ``full``."""
     excess = Size.of(helpers.shape_of(b, x)[0]) - helpers.shape_of(b, y)[0]
     least, most = excess.least(), excess.most()
     if most is not None and most <= 0:

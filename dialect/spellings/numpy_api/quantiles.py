@@ -1,4 +1,4 @@
-"""The functions of `numpy` that sort and look at a place in between: medians, percentiles, quantiles.
+"""The functions of `numpy` that sort and interpolate: medians, percentiles, quantiles.
 
 Fractions are known at compile time, and between two elements is interpolated linearly.
 """
@@ -19,7 +19,7 @@ ORDERED = (
 
 
 def _axes_last(b: Builder, x: Any, axis: Any) -> tuple[Any, tuple[int, ...], tuple[Any, ...]]:
-    """`x` with the reduced axes merged into a last one; these axes; the shape that `keepdims` keeps."""
+    """Return `x` with the reduced axes merged into a last one, these axes, and the shape of `keepdims`."""
     rank, shape = helpers.rank_of(b, x), helpers.shape_of(b, x)
     axes = tuple(range(rank)) if axis is None else helpers.many_axes(b, axis, rank)
     others = tuple(at for at in range(rank) if at not in axes)
@@ -29,7 +29,7 @@ def _axes_last(b: Builder, x: Any, axis: Any) -> tuple[Any, tuple[int, ...], tup
 
 
 def quantiles(b: Builder, a: Any, fractions: Any, axis: Any, keepdims: bool) -> Any:
-    """Linear interpolation between sorted elements, at known fractions; NaN where there is one."""
+    """Interpolate linearly between sorted elements, at known fractions; NaN where there is one."""
     (a,) = arrays(b, a)
     x, _, kept = _axes_last(b, inexact_of(b, a), axis)
     last = helpers.rank_of(b, x) - 1
@@ -51,7 +51,7 @@ def quantiles(b: Builder, a: Any, fractions: Any, axis: Any, keepdims: bool) -> 
 
 
 def _between(b: Builder, ordered: Any, fraction: float, dtype: Any) -> Any:
-    """The place of a fraction of the last axis, between the two elements around it; from the nearer one, as NumPy."""
+    """Interpolate between the two elements around a fraction of the last axis, from the nearer one, as NumPy."""
     last = helpers.rank_of(b, ordered) - 1
     size = helpers.shape_of(b, ordered)[last]
     virtual = fraction * (size - 1)
@@ -66,7 +66,7 @@ def _between(b: Builder, ordered: Any, fraction: float, dtype: Any) -> Any:
 
 
 def _between_at_run_time(b: Builder, ordered: Any, fraction: float, dtype: Any) -> Any:
-    """The same for a last axis of run-time size."""
+    """Interpolate likewise along a last axis of run-time size."""
     first = helpers.moved(b, ordered, -1, 0)
     last = b.subtract(b.number_of(helpers.shape_of(b, first)[0]), 1)
     virtual = b.multiply(b.cast(last, FLOAT64), fraction)

@@ -12,7 +12,7 @@ from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, numpy_dty
 
 
 def _chosen(b: Builder, a: Any, where: Any, neutral: Any) -> Any:
-    """`a` with a number that changes nothing in place of what `where` leaves out."""
+    """Return `a` with the neutral element where `where` is false."""
     return a if where is None or where is True else b.where(where, a, b.cast(neutral, b.type_of(a).dtype))
 
 
@@ -70,9 +70,9 @@ def _mean(b, a, axis=None, dtype=None, out=unsupported(), keepdims=False, *, whe
         return b.mean(a, axis=axis, keepdims=keepdims, dtype=dtype)
     # In the dtype that the mean of all would have.
     dtype = dtype or (b.type_of(a).dtype if b.type_of(a).dtype.is_inexact else FLOAT64)
-    total = b.sum(_chosen(b, b.cast(a, dtype), where, 0), axis=axis, keepdims=keepdims)
+    sum_ = b.sum(_chosen(b, b.cast(a, dtype), where, 0), axis=axis, keepdims=keepdims)
     chosen = b.broadcast_to(b.cast(where, INT64), b.type_of(a).shape)
-    return b.divide(total, b.cast(b.sum(chosen, axis=axis, keepdims=keepdims), dtype))
+    return b.divide(sum_, b.cast(b.sum(chosen, axis=axis, keepdims=keepdims), dtype))
 
 
 @spelling("numpy.any", ops="any where cast")

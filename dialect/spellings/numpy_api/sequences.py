@@ -1,4 +1,4 @@
-"""The functions of `numpy` that go along an axis in order: running sums, sorting, looking up, counting, interpolating.
+"""The functions of `numpy` along an axis in order: scans, sorts, searches, histograms, interpolation.
 
 Sorts are stable whatever `kind` says: where NumPy's default leaves the order of equal elements open, theirs is kept.
 """
@@ -18,7 +18,7 @@ BOOL = DTYPES["bool"]
 
 
 def lined(b: Builder, x: Any, axis: Any) -> tuple[Any, int]:
-    """`x` and an axis of it; without one, the flat array."""
+    """Return `x` and an axis of it; without one, the flat array."""
     (x,) = arrays(b, x)
     if axis is None:
         return b.reshape(x, (-1,)), 0
@@ -62,7 +62,7 @@ def _nan_running(kind: str, neutral: int):
 
 
 def without_nan(b: Builder, x: Any, instead: float) -> Any:
-    """`x` with another number in place of NaN."""
+    """Return `x` with NaN replaced by a value."""
     dtype = b.type_of(x).dtype
     return b.where(b.isnan(x), b.cast(instead, dtype), x) if dtype.is_inexact else x
 
@@ -97,7 +97,7 @@ _KINDS = (None, "quicksort", "mergesort", "heapsort", "stable")
 
 
 def sorting(op: str):
-    """`numpy.sort` or `numpy.argsort`."""
+    """Return `numpy.sort` or `numpy.argsort`."""
 
     def function(b, a, axis=-1, kind=None, order=unsupported(), *, stable=None):
         if kind not in _KINDS:
@@ -123,7 +123,7 @@ def searchsorted(b, a, v, side="left", sorter=unsupported()):
 
 @spelling("numpy.digitize", ops="searchsorted cast")
 def _(b, x, bins, right=False):
-    """`bins` rise; whether they fall instead is known at run time only."""
+    """Return `numpy.digitize` of increasing `bins`; that they increase is not checked."""
     x, bins = arrays(b, x, bins)
     helpers.require_rank(b, "the bins of numpy.digitize", bins, (1,))
     return b.searchsorted(bins, x, not right)
@@ -162,7 +162,7 @@ BINCOUNT = "add_at full cast max add less greater_equal logical_or"
 
 
 def counted(b: Builder, x: Any, weights: Any, minlength: Any, dtype: Any, name: str) -> Any:
-    """How often each number is in `x`, or the sums of weights: as many as the largest number says, or `minlength`.
+    """Return how often each integer is in `x`, or the sums of weights, of length `max(x) + 1` or `minlength`.
 
     A length that is known can be returned, one that the run decides cannot: with a `minlength` all numbers have to be
     below it, and the run checks that they are.
@@ -189,7 +189,7 @@ COUNTING = "literal bins searchsorted add_at full cut cast arange add subtract m
 
 
 def edges_of(b: Builder, a: Any, bins: Any, range_: Any) -> tuple[Any, bool]:
-    """The edges of a histogram's bins, and whether the bins are of one width."""
+    """Return the edges of a histogram's bins, and whether the bins are of one width."""
     if b.type_of(bins) is not None:
         helpers.require_rank(b, "the bins of a histogram", bins, (1,))
         return bins, False
@@ -220,22 +220,22 @@ def _(b, a, bins=10, range=None, density=None, weights=None):
     edges, uniform = edges_of(b, a, bins, range)
     count = helpers.shape_of(b, edges)[0] - 1
     flat = b.reshape(a, (-1,))
-    places = b.bins(*in_floats(b, flat, edges)) if uniform else _places(b, flat, edges, count)
+    indices = b.bins(*in_floats(b, flat, edges)) if uniform else _bin_indices(b, flat, edges, count)
     weights = None if weights is None else b.reshape(weights, (-1,))
     kind = INT64 if weights is None else b.type_of(weights).dtype
     kind = INT64 if kind.is_bool else kind
     ones = b.full(helpers.shape_of(b, flat), 1, kind) if weights is None else b.cast(weights, kind)
-    counts = b.add_at(b.full((count,), 0, kind), places, ones)
+    counts = b.add_at(b.full((count,), 0, kind), indices, ones)
     if not density:
         return counts, edges
     widths = b.subtract(b.cut(edges, 0, slice(1, None)), b.cut(edges, 0, slice(None, -1)))
     return b.divide(b.divide(counts, b.cast(widths, FLOAT64)), b.sum(counts, axis=None)), edges
 
 
-def _places(b: Builder, x: Any, edges: Any, count: int) -> Any:
-    """The bin of each element between any edges; the last edge belongs to the last bin."""
-    place = b.subtract(b.searchsorted(edges, x, True), 1)
+def _bin_indices(b: Builder, x: Any, edges: Any, count: int) -> Any:
+    """Return the bin of each element between any edges; the last edge belongs to the last bin."""
+    index = b.subtract(b.searchsorted(edges, x, True), 1)
     last = b.cut(edges, 0, slice(count, count + 1))
-    place = b.where(b.equal(x, last), count - 1, place)
+    index = b.where(b.equal(x, last), count - 1, index)
     inside = b.logical_and(b.greater_equal(x, b.cut(edges, 0, slice(0, 1))), b.less_equal(x, last))
-    return b.where(inside, place, count)
+    return b.where(inside, index, count)

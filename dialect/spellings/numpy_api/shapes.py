@@ -17,7 +17,7 @@ from mlirtri.dialect.spellings.numpy_api.ufuncs import arrays
 
 
 def known(b: Builder, value: Any, what: str) -> Any:
-    """An int or a tuple of them, known at compile time."""
+    """Return a compile-time int or a tuple of them; fail for anything else."""
     if isinstance(value, (tuple, list)):
         return tuple(known(b, each, what) for each in value)
     if not helpers.is_integer(value):
@@ -29,7 +29,7 @@ def known(b: Builder, value: Any, what: str) -> Any:
 
 
 def _runs(positions: Sequence[int]) -> list[tuple[int, int, int]]:
-    """The positions as runs of (start, step, count) with steps 1, -1 and 0."""
+    """Return indices as runs of (start, step, count) with steps 1, -1 and 0."""
     runs: list[tuple[int, int, int]] = []
     for position in positions:
         if runs:
@@ -56,7 +56,7 @@ TAKEN = "cut broadcast_to concatenate"
 
 
 def taken(b: Builder, x: Any, positions: Sequence[int], axis: int) -> Any:
-    """The elements of `x` at known positions of an axis."""
+    """Return the elements of `x` at known indices of an axis."""
     if list(positions) == list(range(helpers.shape_of(b, x)[axis])):
         return x
     if not len(positions):
@@ -66,7 +66,7 @@ def taken(b: Builder, x: Any, positions: Sequence[int], axis: int) -> Any:
 
 
 def rolled(b: Builder, x: Any, shift: Any, axis: Any) -> Any:
-    """`numpy.roll` and `torch.roll`."""
+    """Return `numpy.roll` or `torch.roll`."""
     shape, shifts = helpers.shape_of(b, x), helpers.as_tuple(shift)
     if axis is None:
         x = b.reshape(x, (-1,))
@@ -80,7 +80,7 @@ def rolled(b: Builder, x: Any, shift: Any, axis: Any) -> Any:
 
 
 def broadcast_pairs(b: Builder, first: tuple[Any, ...], second: tuple[Any, ...]) -> list[tuple[Any, Any]]:
-    """Two tuples side by side; one of length 1 goes with all of the other."""
+    """Pair two tuples; one of length 1 is repeated."""
     if len(first) != len(second) and 1 not in (len(first), len(second)):
         b.fail(f"{len(first)} values do not go with {len(second)}")
     count = max(len(first), len(second))
@@ -116,7 +116,7 @@ def _(b, A, reps):
 
 
 def tiled(b: Builder, x: Any, reps: tuple[int, ...]) -> Any:
-    """`numpy.tile` and `torch.tile`: each axis as often as said, the axes aligned at the end."""
+    """Return `numpy.tile` or `torch.tile`: each axis repeated, the axes aligned at the end."""
     shape = helpers.shape_of(b, x)
     rank = max(len(shape), len(reps))
     shape = (*[1] * (rank - len(shape)), *shape)
@@ -154,7 +154,7 @@ _COPYING = ("edge", "reflect", "symmetric", "wrap")
 
 
 def widths_of(b: Builder, pad_width: Any, rank: int) -> list[tuple[int, int]]:
-    """(before, after) for each axis, from NumPy's int, pair, pairs or dict of axes."""
+    """Return (before, after) per axis, from NumPy's int, pair, pairs or dict of axes."""
     if isinstance(pad_width, dict):
         b.fail("a dict of pad widths is not supported", help="write one pair per axis")
     pad_width = known(b, pad_width, "a pad width")
@@ -180,7 +180,7 @@ def _(b, array, pad_width, mode="constant", *, constant_values=0, reflect_type=u
 
 
 def _padded_with(b: Builder, x: Any, widths: list[tuple[int, int]], values: Any) -> Any:
-    """Constants known at compile time; several only where they differ, axis by axis as NumPy does."""
+    """Pad with compile-time constants, at once or, where they differ, axis by axis as NumPy does."""
     dtype = b.type_of(x).dtype
     convert = dtype.python
     each = numpy.broadcast_to(numpy.array(values), (len(widths), 2)).tolist()
@@ -195,7 +195,7 @@ def _padded_with(b: Builder, x: Any, widths: list[tuple[int, int]], values: Any)
 
 
 def _padded_with_value(b: Builder, x: Any, widths: list[tuple[int, int]], value: Any) -> Any:
-    """One value of run time."""
+    """Pad with one run-time value."""
     if helpers.rank_of(b, value):
         b.fail("constant_values is one number, or pairs of numbers known at compile time")
     value = b.cast(value, b.type_of(x).dtype)
@@ -280,12 +280,12 @@ def _(b, a, axis, start=0):
 @spelling("numpy.rot90", ops="flip transpose")
 def _(b, m, k=1, axes=(0, 1)):
     first, second = helpers.many_axes(b, axes, helpers.rank_of(b, m))
-    turns = known(b, k, "the number of turns") % 4
-    if turns == 2:
+    quarter_turns = known(b, k, "the number of turns") % 4
+    if quarter_turns == 2:
         return b.flip(b.flip(m, first), second)
-    if turns == 1:
+    if quarter_turns == 1:
         return helpers.swapped(b, b.flip(m, second), first, second)
-    return b.flip(helpers.swapped(b, m, first, second), second) if turns else m
+    return b.flip(helpers.swapped(b, m, first, second), second) if quarter_turns else m
 
 
 @spelling("numpy.select", ops="where cast")

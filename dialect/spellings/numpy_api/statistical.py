@@ -23,8 +23,8 @@ def _(b, a, axis=None, out=unsupported(), keepdims=False):
 @spelling("numpy.count_nonzero", ops="not_equal sum cast")
 def _(b, a, axis=None, *, keepdims=False):
     (a,) = arrays(b, a)
-    truth = a if b.type_of(a).dtype.is_bool else b.not_equal(a, 0)
-    return b.sum(b.cast(truth, INT64), axis=axis, keepdims=keepdims)
+    is_nonzero = a if b.type_of(a).dtype.is_bool else b.not_equal(a, 0)
+    return b.sum(b.cast(is_nonzero, INT64), axis=axis, keepdims=keepdims)
 
 
 # --- without NaN ---------------------------------------------------------------------------------------------------
@@ -61,9 +61,9 @@ def _nan_position(op: str, neutral: float):
 
 
 def _counted(b: Builder, a: Any, axis: Any, keepdims: bool) -> Any:
-    """How many elements are numbers, as a float of `a`'s dtype."""
-    numbers = b.cast(b.logical_not(b.isnan(a)), INT64)
-    return b.cast(b.sum(numbers, axis=axis, keepdims=keepdims), b.type_of(a).dtype)
+    """Return how many elements are not NaN, in `a`'s dtype."""
+    is_number = b.cast(b.logical_not(b.isnan(a)), INT64)
+    return b.cast(b.sum(is_number, axis=axis, keepdims=keepdims), b.type_of(a).dtype)
 
 
 _PLACES = "sum isnan where cast logical_not divide"
@@ -126,16 +126,16 @@ def _(b, a, axis=None, weights=None, returned=False, *, keepdims=False):
         weights = b.broadcast_to(b.reshape(weights, line), helpers.shape_of(b, a))
     is_inexact = any(b.type_of(x).dtype.is_inexact for x in (a, weights))
     weights = weights if is_inexact else b.cast(weights, FLOAT64)
-    total = b.sum(weights, axis=axis, keepdims=keepdims)
-    result = b.divide(b.sum(b.multiply(a, weights), axis=axis, keepdims=keepdims), total)
-    return (result, b.cast(total, b.type_of(result).dtype)) if returned else result
+    weight = b.sum(weights, axis=axis, keepdims=keepdims)
+    result = b.divide(b.sum(b.multiply(a, weights), axis=axis, keepdims=keepdims), weight)
+    return (result, b.cast(weight, b.type_of(result).dtype)) if returned else result
 
 
 COVARIANCE = "mean subtract matmul transpose conj divide reshape concatenate squeeze cast"
 
 
 def covariance(b: Builder, m: Any, y: Any, rowvar: bool, ddof: int, dtype: Any) -> Any:
-    """The covariances of the rows of `m` (and of `y`), as a matrix or, of one row, as a number."""
+    """Return the covariances of the rows of `m` (and of `y`) as a matrix, of one row as a scalar."""
     rows = [_rows(b, x, rowvar, dtype) for x in (m, y) if x is not None]
     x = rows[0] if len(rows) == 1 else b.concatenate(tuple(rows), 0)
     centered = b.subtract(x, b.mean(x, axis=1, keepdims=True))
@@ -195,7 +195,7 @@ def _(b, f, *varargs, axis=None, edge_order=1):
 
 
 def _gradient(b: Builder, f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
-    """Central differences inside; of first or second order at the ends. The spacing is one number."""
+    """Return central differences; at the ends of first or second order. The spacing is a scalar."""
     if helpers.rank_of(b, spacing):
         b.fail("numpy.gradient takes a number for the spacing of an axis", help="write the differences out")
     size = helpers.shape_of(b, f)[axis]
@@ -217,7 +217,7 @@ def _gradient(b: Builder, f: Any, axis: int, spacing: Any, edge_order: int) -> A
 
 
 def _one_sided(b: Builder, near: tuple[Any, Any, Any], spacing: Any, sign: float) -> Any:
-    """(3 f0 - 4 f1 + f2) / 2h, from an end inwards."""
+    """Return (3 f0 - 4 f1 + f2) / 2h, from an end inwards."""
     total = b.add(b.multiply(near[0], 1.5 * sign), b.multiply(near[1], -2.0 * sign))
     return b.divide(b.add(total, b.multiply(near[2], 0.5 * sign)), spacing)
 

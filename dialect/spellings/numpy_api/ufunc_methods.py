@@ -1,4 +1,4 @@
-"""The methods of NumPy's ufuncs: `numpy.add.outer`, `numpy.add.reduce`, `numpy.add.accumulate` and their like."""
+"""The methods of NumPy's ufuncs: `numpy.add.outer`, `numpy.add.reduce`, `numpy.add.accumulate` and others."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ _COMPARISONS = (
 
 
 def numpy_dtype(b: Builder, dtype: Any) -> DType | None:
-    """NumPy reads a string in its own way: ``i8`` is int64 there, and int8 in mlirtri."""
+    """Return the dtype that NumPy reads; of a string another than mlirtri (``i8`` is int64 in NumPy)."""
     import numpy
 
     if dtype is None:
@@ -78,7 +78,7 @@ def arrays(b: Builder, *operands: Any) -> tuple[Any, ...]:
 
 
 def computed_in(b: Builder, dtype: Any, *operands: Any) -> tuple[Any, ...]:
-    """The operands of a ufunc that is called with `dtype=`."""
+    """Return the operands of a ufunc that is called with `dtype=`, cast to it."""
     if dtype is None:
         return strong(b, *operands)
     dtype = numpy_dtype(b, dtype)
@@ -89,18 +89,18 @@ def computed_in(b: Builder, dtype: Any, *operands: Any) -> tuple[Any, ...]:
 
 
 def is_complex(b: Builder, x: Any) -> bool:
-    """Whether x is a complex tensor, or a Python complex number."""
+    """Return whether x is a complex tensor or a Python complex."""
     kind = b.type_of(x)
     return isinstance(x, complex) if kind is None else kind.dtype.is_complex
 
 
 def _is_lossy(source: DType, target: DType) -> bool:
-    """Whether a cast leaves out fractions or imaginary parts, which `casting="same_kind"` does not allow."""
+    """Return whether a cast drops fractions or imaginary parts, which `casting="same_kind"` refuses."""
     return (source.is_inexact and not target.is_inexact) or (source.is_complex and not target.is_complex)
 
 
 def float_of(b: Builder, x: Any) -> Any:
-    """`x` in the float dtype that NumPy's float functions compute it in."""
+    """Return `x` in the float dtype that NumPy's float functions compute in."""
     if (kind := b.type_of(x)) is None or b.weak_kind(x):
         return b.cast(x, FLOAT64)
     return b.cast(x, result_dtypes("numpy", "exp", [Operand(kind.dtype, rank=kind.rank)]).result)
@@ -211,7 +211,7 @@ def _(b, condition, x=None, y=None, /):
 
 @spelling("numpy.clip", ops="clip minimum maximum")
 def clip(b, a, a_min=None, a_max=None, out=unsupported(), *, min=None, max=None):
-    """The method passes its bounds in the places of `a_min` and `a_max`."""
+    """Return `numpy.clip`; the method passes its bounds as `a_min` and `a_max`."""
     low, high = (a_min if min is None else min), (a_max if max is None else max)
     (a,) = strong(b, a)
     dtype = b.type_of(a).dtype

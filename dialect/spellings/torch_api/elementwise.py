@@ -52,7 +52,7 @@ _TWO_TENSORS = {
 
 
 class ValuesAndIndices(NamedTuple):
-    """What `torch.max(x, dim)` and `torch.min(x, dim)` give."""
+    """The result of `torch.max(x, dim)` and `torch.min(x, dim)`."""
 
     values: object
     indices: object
@@ -98,11 +98,11 @@ _register(_TWO_TENSORS, _binary, 2)
 
 
 def scaled(b, other, alpha):
-    """`other` times alpha, as `torch.add` and `torch.addmm` have it."""
+    """Return `other` times alpha, as `torch.add` and `torch.addmm` compute it."""
     if alpha == 1 and type(alpha) is int:
         return other
     product, of = b.multiply(other, alpha), b.type_of(other)
-    # Of a bool, alpha is a truth value too.
+    # For bool tensors alpha is a bool too.
     return b.cast(product, "bool") if of is not None and of.dtype.is_bool and type(alpha) is not float else product
 
 

@@ -176,7 +176,7 @@ def _(b, input, dim, keepdim=False, *, out=unsupported()):
 
 
 def _normalized_count(b, input, normalized_shape) -> int:
-    """How many axes at the end `normalized_shape` names; they have to be those of the input."""
+    """Return how many trailing axes `normalized_shape` names; fail unless they are the input's."""
     wanted, shape = helpers.as_tuple(normalized_shape), helpers.shape_of(b, input)
     if not wanted or shape[-len(wanted) :] != wanted:
         b.fail(f"normalized_shape {wanted} is not the end of the input's shape {shape}")

@@ -51,7 +51,7 @@ def _space_cross(b: Builder, x: Any, y: Any, dim: Any) -> Any:
         at = helpers.one_axis(b, dim, helpers.rank_of(b, each))
         if helpers.shape_of(b, each)[at] != 3:
             b.fail(f"a cross product is of vectors of 3 numbers: dimension {dim} of {b.type_of(each)}")
-        parts.append([b.squeeze(b.cut(each, at, slice(place, place + 1)), at) for place in range(3)])
+        parts.append([b.squeeze(b.cut(each, at, slice(index, index + 1)), at) for index in range(3)])
     return cross(b, *parts, helpers.one_axis(b, dim, helpers.rank_of(b, x)))
 
 

@@ -1,4 +1,4 @@
-"""The functions of `torch` that go along a dimension in order, look positions up, or count, with torch's signatures."""
+"""The functions of `torch` that go along a dimension in order, search, or count, with torch's signatures."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _(b, input, n=1, dim=-1, prepend=None, append=None, *, out=unsupported()):
 
 
 def _order(b: Builder, x: Any, axis: int, descending: bool) -> Any:
-    """The positions of the sorted elements, stable in both directions; NaN is the greatest."""
+    """Return the indices that sort, stable in both directions; NaN is the greatest."""
     if not descending:
         return b.argsort(x, axis)
     # Backwards twice, so that equal elements keep their order.
@@ -102,8 +102,8 @@ def _(b, input, dim=None, keepdim=False, *, out=unsupported()):
 
 def _looked_up(b: Builder, x: Any, values: Any, right: bool, narrow: bool) -> Any:
     helpers.require_rank(b, "what is searched", x, (1,))
-    places = b.searchsorted(x, values, right)
-    return b.cast(places, INT32) if narrow else places
+    indices = b.searchsorted(x, values, right)
+    return b.cast(indices, INT32) if narrow else indices
 
 
 @spelling("torch.searchsorted", ops="searchsorted cast")
@@ -162,5 +162,5 @@ def _(b, input, weights=None, minlength=0):
 
 @spelling("torch.count_nonzero", ops="not_equal sum cast")
 def _(b, input, dim=None):
-    truth = input if b.type_of(input).dtype.is_bool else b.not_equal(input, 0)
-    return b.sum(b.cast(truth, INT64), axis=dim)
+    is_nonzero = input if b.type_of(input).dtype.is_bool else b.not_equal(input, 0)
+    return b.sum(b.cast(is_nonzero, INT64), axis=dim)

@@ -39,12 +39,12 @@ def _(b, input, repeats, dim=None, *, output_size=unsupported()):
 @spelling("torch.rot90 Tensor.rot90", ops="flip transpose")
 def _(b, input, k=1, dims=(0, 1)):
     first, second = helpers.many_axes(b, tuple(dims), helpers.rank_of(b, input))
-    turns = known(b, k, "the number of turns") % 4
-    if turns == 2:
+    quarter_turns = known(b, k, "the number of turns") % 4
+    if quarter_turns == 2:
         return b.flip(b.flip(input, first), second)
-    if turns == 1:
+    if quarter_turns == 1:
         return helpers.swapped(b, b.flip(input, second), first, second)
-    return b.flip(helpers.swapped(b, input, first, second), second) if turns else input
+    return b.flip(helpers.swapped(b, input, first, second), second) if quarter_turns else input
 
 
 # --- diagonals -----------------------------------------------------------------------------------------------------

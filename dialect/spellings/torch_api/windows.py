@@ -19,11 +19,11 @@ from mlirtri.dialect.spellings.numpy_api.shapes import TAKEN, known, taken
 
 FLOAT32 = DTYPES["float32"]
 
-# --- numbers of each axis ------------------------------------------------------------------------------------------
+# --- arguments by axis ------------------------------------------------------------------------------------------
 
 
 def _each(b: Builder, value: Any, axes: int, what: str, least: int = 1) -> tuple[int, ...]:
-    """One number for all axes, or one for each."""
+    """Return one int per axis, from one for all or one for each."""
     numbers = helpers.as_tuple(known(b, value, what))
     numbers = numbers * axes if len(numbers) == 1 else numbers
     if len(numbers) != axes or any(number < least for number in numbers):
@@ -32,7 +32,7 @@ def _each(b: Builder, value: Any, axes: int, what: str, least: int = 1) -> tuple
 
 
 def _batched(b: Builder, input: Any, axes: int, what: str) -> tuple[Any, Callable[[Any], Any]]:
-    """The input with an axis of images, and what takes that axis away again if there was none."""
+    """Return the input with a batch axis, and the function that removes the axis where it was added."""
     helpers.require_tensor(b, f"the input of {what}", input)
     helpers.require_rank(b, f"the input of {what}", input, (axes + 1, axes + 2))
     if helpers.rank_of(b, input) == axes + 2:
@@ -66,7 +66,7 @@ def _check_dtypes(b: Builder, *tensors: Any) -> None:
 def _padding(
     b: Builder, padding: Any, window: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Zeros before and behind each axis."""
+    """Return the padding before and behind each axis."""
     if padding == "valid":
         return (0,) * len(window), (0,) * len(window)
     if padding == "same":
@@ -142,7 +142,7 @@ def _transposed(axes: int):
 
 
 def _turned(b: Builder, weight: Any, groups: int) -> Any:
-    """A kernel of a transposed convolution as the one of a convolution: turned around, with channels exchanged."""
+    """Return the kernel of a transposed convolution as that of a convolution: flipped, with channels exchanged."""
     channels, each, *window = helpers.shape_of(b, weight)
     weight = b.flip(weight, tuple(range(2, 2 + len(window))))
     if groups == 1:
@@ -164,7 +164,7 @@ for _axes in (1, 2, 3):
 def _pool_sizes(
     b: Builder, shape: tuple[int, ...], kernel_size: Any, stride: Any, padding: Any, dilation: Any, rounds_up: Any
 ) -> tuple[tuple[int, ...], ...]:
-    """Windows, strides, dilations, and the elements before and behind each axis that the windows reach."""
+    """Return windows, strides, dilations, and the padding before and behind each axis."""
     axes = len(shape)
     window, dilation = _each(b, kernel_size, axes, "kernel_size"), _each(b, dilation, axes, "dilation")
     stride = window if stride is None or stride == () else _each(b, stride, axes, "stride")
@@ -208,7 +208,7 @@ def _max_pool(axes: int, has_indices: bool):
 
 
 def _counts(size: int, window: int, stride: int, low: int, high: int, padded: bool) -> list[int]:
-    """How many elements of an axis are averaged in each window; with `padded` those of the padding count, too."""
+    """Return how many elements of an axis each window averages; with `padded` padding elements count too."""
     start, end = (-low, size + low) if padded else (0, size)
     count = windows(low + size + high, window, stride, 1)
     firsts = [at * stride - low for at in range(count)]
@@ -224,15 +224,15 @@ def _average_pool(axes: int, has_divisor: bool):
             b.fail(f"avg_pool{axes}d takes floats, not {dtype}", help="cast the input with .to(torch.float32)")
         ends = ((0, 0), (0, 0), *zip(low, high, strict=True))
         wide = b.cast(input, FLOAT32) if dtype.is_half else input
-        total = b.pool(b.pad(wide, ends, 0), "sum", window, stride, dilation)
+        sums = b.pool(b.pad(wide, ends, 0), "sum", window, stride, dilation)
         if divisor_override is not None:
             divisor = known(b, divisor_override, "divisor_override")
             if not divisor:
                 b.fail("divisor_override must not be zero")
-            return unbatched(b.cast(b.divide(total, divisor), dtype))
+            return unbatched(b.cast(b.divide(sums, divisor), dtype))
         each = zip(shape, window, stride, low, high, strict=True)
         counts = [_counts(*one, bool(count_include_pad)) for one in each]
-        return unbatched(b.cast(_divided(b, total, counts), dtype))
+        return unbatched(b.cast(_divided(b, sums, counts), dtype))
 
     def function(b, input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
         return pool(b, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
@@ -245,13 +245,13 @@ def _average_pool(axes: int, has_divisor: bool):
     return with_divisor if has_divisor else function
 
 
-def _divided(b: Builder, total: Any, counts: list[list[int]]) -> Any:
-    """`total` divided by the product of each axis's count; one division where all windows are alike."""
+def _divided(b: Builder, sums: Any, counts: list[list[int]]) -> Any:
+    """Return `sums` divided by the product of the axes' counts; by a scalar where all windows are alike."""
     even = [set(each) for each in counts]
     if all(len(each) <= 1 for each in even):
-        return b.divide(total, prod(each.pop() for each in even if each))
+        return b.divide(sums, prod(each.pop() for each in even if each))
     divisors = prod(numpy.ix_(*(numpy.array(each, float) for each in counts)))
-    return b.divide(total, b.literal(divisors.ravel().tolist(), divisors.shape, b.type_of(total).dtype))
+    return b.divide(sums, b.literal(divisors.ravel().tolist(), divisors.shape, b.type_of(sums).dtype))
 
 
 for _axes in (1, 2, 3):
@@ -291,7 +291,7 @@ def _adaptive(axes: int, kind: str, has_indices: bool):
 
 
 def _adapted(b: Builder, x: Any, kind: str, sizes: list[int]) -> Any:
-    """A pool if all windows have one size; else axis by axis: each window of the one meets all of the other."""
+    """Return one pool where all windows have one size, else pool axis by axis."""
     axes = len(sizes)
     shape = helpers.shape_of(b, x)[-axes:]
     if not any(size % count for size, count in zip(shape, sizes, strict=True)):
@@ -320,7 +320,7 @@ for _axes in (1, 2, 3):
 # --- padding -------------------------------------------------------------------------------------------------------
 
 _MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
-"""torch's words for NumPy's."""
+"""NumPy's name of each padding mode of torch."""
 
 
 @spelling("torch.nn.functional.pad", ops=f"pad {TAKEN}")
@@ -353,7 +353,7 @@ def _(b, input, pad, mode="constant", value=None):
 
 
 def _cropped(b: Builder, x: Any, widths: list[tuple[int, int]]) -> tuple[Any, list[tuple[int, int]]]:
-    """The tensor without what negative widths take away, and the widths that are left."""
+    """Return the tensor cropped by the negative widths, and the other widths."""
     for axis, (low, high) in enumerate(widths):
         if low < 0 or high < 0:
             size = helpers.shape_of(b, x)[axis]
