@@ -1,1 +1,16 @@
-"""lowering / toolchain."""
+"""How MLIR's and TVM's passes are run, and the one door to TVM.
+
+*Takes* modules, lists of passes and the compile context.
+*Gives* modules; the context records the text after every pass.
+*Refuses* unknown passes, and versions of TVM other than the pinned ones. A failed pass is a `PassFailedError`.
+
+Read in this order:
+
+- `mlir_passes.py`: upstream MLIR passes, one by one.
+- `worker_process.py`: worker processes, for what can crash or hang. `isolated_passes.py`: MLIR passes in one.
+- `tvm_names.py`: the only importer of TVM: its modules, types and helpers.
+- `tvm_attributes.py`: attributes of Relax and TIR that one stage writes and another one reads.
+- `tvm_passes.py`: TVM's passes, one by one. `tvm_text.py`: TVMScript to read, and back.
+
+Every package may import it; only those right of `relax` import the files that load TVM.
+"""

@@ -1,1 +1,14 @@
-"""lowering / bridge / scalar."""
+"""Operations on scalars to TIR: arith and math on single elements, with their exact semantics.
+
+*Takes* an operation, or the block of a linalg operation, and its operands as TIR expressions.
+*Gives* TIR expressions and statements, spelled so that TVM's simplifier cannot change their value.
+*Refuses* operations without a scalar rule.
+
+Read in this order:
+
+- `rules.py`: the table of rules and what they share.
+- `integers.py`, `floats.py`, `conversions.py`: the rules.
+- `body.py`: the body of a linalg operation to one statement.
+
+`lowering/bridge`, `lowering/bridge/loops` and `lowering/relax` may import it.
+"""

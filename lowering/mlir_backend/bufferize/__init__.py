@@ -1,1 +1,16 @@
-"""lowering / mlir_backend / bufferize."""
+"""`fused` to `bufferized`: tensors become memrefs by upstream's one-shot bufferization.
+
+*Takes* a module of MLIR on tensors.
+*Gives* the same functions over memrefs; results are arguments that they write, updated arguments are written in place.
+*Refuses* what upstream's bufferization refuses.
+
+Read in this order:
+
+- `fused_to_bufferized.py`: the entry point, its passes and attributes.
+- `destinations.py`: results are computed in the memory where they end.
+- `while_loops.py`, `carried_buffers.py`: loop-carried tensors keep one buffer.
+- `reuse.py`: buffers that are used again.
+- `shared_memory.py`: results computed in each other's memory get memory of their own.
+
+`lowering/mlir_backend/llvm`, `lowering/bridge`, `lowering/pipelines.py` and `mlirtri/compiler` may import it.
+"""

@@ -1,1 +1,19 @@
-"""lowering / mlir_backend / llvm."""
+"""`bufferized` to `llvmdialect` to `asm`: vectors, tiles and threads in MLIR, then LLVM compiles for the host CPU.
+
+*Takes* a bufferized module.
+*Gives* a module of the LLVM dialect, then machine code that is loaded in this process; or affine loops.
+*Refuses* buffers above the memory limits, and what LLVM cannot translate or link.
+
+Read in this order:
+
+- `bufferized_to_llvmdialect.py`: the list of passes. `llvmdialect_to_asm.py`: LLVM compiles and loads.
+- `bufferized_to_poly.py`: affine loops to read, in pipeline `poly` alone.
+- `argmax.py`: argmax and argmin as two reductions that LLVM can vectorise.
+- `tiles.py`: contractions as tiles of vectors. `windows.py`: views that make convolutions contractions.
+- `pairs.py`: products of narrow integers. `transposes.py`: in-register transposes.
+- `thread_chunks.py`: parallel loops as chunks for OpenMP's threads.
+- `elementary.py`: exp, log, sin and others as arithmetic that LLVM vectorises.
+- `hoisted_buffers.py`: allocations out of loops. `failed_allocations.py`: a failed allocation becomes an error.
+
+`lowering/pipelines.py` and `mlirtri/compiler` may import it.
+"""

@@ -16,26 +16,14 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir import narrow_floats
 from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.mlir_backend.llvm import (
-    argmax as choices_in_steps,
-)
-from mlirtri.lowering.mlir_backend.llvm import (
-    elementary as mlir_lanes,
-)
-from mlirtri.lowering.mlir_backend.llvm import (
+    argmax,
+    elementary,
     failed_allocations,
     hoisted_buffers,
-)
-from mlirtri.lowering.mlir_backend.llvm import (
-    pairs as mlir_pairs,
-)
-from mlirtri.lowering.mlir_backend.llvm import (
-    threads as mlir_threads,
-)
-from mlirtri.lowering.mlir_backend.llvm import (
-    tiles as mlir_tiles,
-)
-from mlirtri.lowering.mlir_backend.llvm import (
-    transposes as mlir_transposes,
+    pairs,
+    thread_chunks,
+    tiles,
+    transposes,
 )
 from mlirtri.lowering.mlir_backend.loops import order as loop_order
 from mlirtri.lowering.mlir_backend.loops.bufferized_to_loops import TO_GENERIC, lower_to_loops
@@ -93,21 +81,21 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             lower_to_loops(module, context)
             run_rewrite("hoist-buffers", hoisted_buffers.rewrite, module, context)
         else:
-            run_rewrite("choices-in-steps", choices_in_steps.rewrite, module, context)
+            run_rewrite("choices-in-steps", argmax.rewrite, module, context)
             run_passes(module, TO_GENERIC, context)
             threads = context.target.threads if runtime_library() else 1
-            run_rewrite("products-in-pairs", lambda each: mlir_pairs.rewrite(each, threads), module, context)
-            run_rewrite("tile-contractions", lambda each: mlir_tiles.rewrite(each, threads), module, context)
+            run_rewrite("products-in-pairs", lambda module: pairs.rewrite(module, threads), module, context)
+            run_rewrite("tile-contractions", lambda module: tiles.rewrite(module, threads), module, context)
             run_passes(module, TO_GENERIC, context)
             run_rewrite("order-loops", loop_order.rewrite, module, context)
-            run_rewrite("chunks-for-threads", lambda each: mlir_threads.rewrite(each, threads), module, context)
+            run_rewrite("chunks-for-threads", lambda module: thread_chunks.rewrite(module, threads), module, context)
             if threads > 1:
-                run_passes(module, mlir_threads.to_openmp(threads), context)
-                run_rewrite("scopes-away", mlir_threads.inline_scopes, module, context)
-            run_rewrite("turn-squares", mlir_transposes.rewrite, module, context)
+                run_passes(module, thread_chunks.to_openmp(threads), context)
+                run_rewrite("scopes-away", thread_chunks.inline_scopes, module, context)
+            run_rewrite("turn-squares", transposes.rewrite, module, context)
         run_rewrite("sizes-to-arguments", _pass_sizes, module, context)
         run_passes(module, TO_LOOPS, context)
-        run_rewrite("functions-to-arithmetic", mlir_lanes.rewrite, module, context)
+        run_rewrite("functions-to-arithmetic", elementary.rewrite, module, context)
         run_rewrite("narrow-floats", narrow_floats.rewrite, module, context)
         run_passes(module, TO_LLVM, context)
         run_rewrite("places-of-calls", _place_calls, module, context)
@@ -118,12 +106,12 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
 
 
 def symbol_of(kernel: str) -> str:
-    """The kernel's symbol: prefixed, so that a kernel called `exp` or `malloc` does not stand in for libc's."""
+    """Return the symbol of a kernel, prefixed: a kernel called `exp` or `malloc` must not replace libc's."""
     return f"{_PREFIX}{kernel}"
 
 
 def kernel_of(symbol: str) -> str:
-    """The kernel's own name."""
+    """Return the kernel's own name, the inverse of `symbol_of`."""
     return symbol.removeprefix(_PREFIX)
 
 
@@ -138,7 +126,7 @@ def _prepare_functions(module: ir.Module) -> None:
 
 
 def _place_calls(module: ir.Module) -> None:
-    """LLVM takes no call without a place of a function that it may inline."""
+    """Give every call a location: LLVM refuses calls without one of functions that it may inline."""
     for call in operations_named(module, "llvm.call"):
         if span_of(call.location) is None:
             call.location = location_of(Span("-", 1, 1))
@@ -150,7 +138,7 @@ def _pass_sizes(module: ir.Module) -> None:
 
 
 def _pass_empty_buffers_flat(function: ir.OpView) -> None:
-    """Buffers of no elements: MLIR has no bare pointer for a shape like 3x0, and nobody reads through it either."""
+    """Pass buffers without elements as rank 1: MLIR has no bare pointer for a shape like 3x0, and nobody reads it."""
     block = function.regions[0].blocks[0]
     for argument in block.arguments:
         if 0 not in argument.type.shape[1:] or not argument.type.has_static_shape:
