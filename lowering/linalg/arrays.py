@@ -1,7 +1,7 @@
-"""Rules of `tri_to_linalg` for whole arrays: padding, literals, correlation, running sums, looking up, counting.
+"""Rules of `tri_to_linalg` for whole arrays: padding, literals, correlation, scans, binary search, histograms.
 
-What goes from element to element in order (running sums, adding at positions) is a nest of `scf.for` that
-carries the tensors it writes; each element is looked up in the body of a generic where the order does not matter.
+What depends on the order of elements (scans, adding at indices) is a nest of `scf.for` whose iter_args are the tensors
+that it writes; a search, in which the order does not matter, is the body of a generic.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
-from mlirtri.lowering.linalg import scans as running_totals
+from mlirtri.lowering.linalg import scans
 from mlirtri.lowering.linalg.rules import INT64, insert_slice, rule
 from mlirtri.lowering.linalg.sorting import less
 from mlirtri.lowering.mlir.index_values import index_constant, index_value, loop_nest, size_of, sizes_of  # fmt: skip
@@ -37,11 +37,11 @@ def _parameters(op, operation):
     return type_of(operation.results[0].type), attributes.from_mlir(op, operation)
 
 
-def _as_index(position: Scalar) -> ir.Value:
-    return arith.index_cast(ir.IndexType.get(), position.value)
+def _as_index(index: Scalar) -> ir.Value:
+    return arith.index_cast(ir.IndexType.get(), index.value)
 
 
-def _number(value: int) -> Scalar:
+def _int64(value: int) -> Scalar:
     return scalar.constant(value, INT64)
 
 
@@ -83,7 +83,7 @@ def _correlate(op, operation, operands):
     maps = [ir.AffineMap.get(2, 0, [ir.AffineExpr.get_add(i, j)]), dimensions(1, rank=2), dimensions(0, rank=2)]
 
     def body(left, right, accumulator):
-        factors = [scalar.cast(Scalar(each, result.dtype), carried.dtype) for each in (left, right)]
+        factors = [scalar.cast(Scalar(element, result.dtype), carried.dtype) for element in (left, right)]
         return [scalar.add(Scalar(accumulator, carried.dtype), scalar.multiply(*factors)).value]
 
     [value] = generic([x, y], [filled(carried, 0, [_overlap(x, y)])], maps, ["parallel", "reduction"], body)
@@ -102,21 +102,21 @@ def _overlap(x: ir.Value, y: ir.Value) -> int | ir.Value:
     return arith.addi(arith.subi(index_value(longer), index_value(shorter)), index_constant(1))
 
 
-# --- running sums --------------------------------------------------------------------------------------------------
+# --- scans ---------------------------------------------------------------------------------------------------------
 
 
 @rule("scan")
 def _scan(op, operation, operands):
     result, parameters = _parameters(op, operation)
     [x] = operands
-    axis, combine = parameters["axis"], running_totals.COMBINERS[parameters["kind"]]
-    if running_totals.is_marked(operation):
-        return running_totals.totals(x, result, axis, parameters["kind"])
+    axis, combine = parameters["axis"], scans.COMBINERS[parameters["kind"]]
+    if scans.is_marked(operation):
+        return scans.scan_as_reduction(x, result, axis, parameters["kind"])
     out = empty(result, sizes_of(x))
 
     def combined(accumulated: ir.Value, element: ir.Value) -> ir.Value:
         wide = FLOAT32 if result.dtype.is_half else result.dtype
-        operands_ = (scalar.cast(Scalar(each, result.dtype), wide) for each in (accumulated, element))
+        operands_ = (scalar.cast(Scalar(value, result.dtype), wide) for value in (accumulated, element))
         return scalar.cast(combine(*operands_), result.dtype).value
 
     if axis == result.rank - 1:
@@ -125,7 +125,7 @@ def _scan(op, operation, operands):
 
 
 def _first(size: int | ir.Value) -> int | ir.Value:
-    """1, or 0 where there is nothing."""
+    """Return 1, or 0 for an axis without elements."""
     return min(size, 1) if isinstance(size, int) else arith.minsi(size, index_constant(1))
 
 
@@ -136,7 +136,7 @@ def _after_first(size: int | ir.Value) -> int | ir.Value:
 
 
 def _scan_rows(x: ir.Value, out: ir.Value, combined) -> ir.Value:
-    """Along the last axis: what is accumulated stays a scalar."""
+    """Scan along the last axis, with a scalar accumulator."""
     *batch, size = sizes_of(x)
 
     def row(at: Indices, carried: Indices) -> list[ir.Value]:
@@ -147,8 +147,8 @@ def _scan_rows(x: ir.Value, out: ir.Value, combined) -> ir.Value:
 
         def step(position: Indices, inner: Indices) -> list[ir.Value]:
             here = [*at, arith.addi(position[0], index_constant(1))]
-            total = combined(inner[1], tensor.extract(x, here))
-            return [tensor.insert(total, inner[0], here), total]
+            accumulated = combined(inner[1], tensor.extract(x, here))
+            return [tensor.insert(accumulated, inner[0], here), accumulated]
 
         return loop_nest([_first(size)], carried, start)
 
@@ -156,43 +156,43 @@ def _scan_rows(x: ir.Value, out: ir.Value, combined) -> ir.Value:
 
 
 def _scan_planes(x: ir.Value, out: ir.Value, axis: int, combined) -> ir.Value:
-    """Along another axis: each element adds to the one before it; the innermost loop walks through memory."""
+    """Scan along another axis: an element is combined with the one before it; the innermost loop has stride 1."""
     sizes = sizes_of(x)
 
     def copy(at: Indices, carried: Indices) -> list[ir.Value]:
         return [tensor.insert(tensor.extract(x, at), carried[0], at)]
 
     def step(at: Indices, carried: Indices) -> list[ir.Value]:
-        here = [arith.addi(each, index_constant(1)) if loop == axis else each for loop, each in enumerate(at)]
-        total = combined(tensor.extract(carried[0], at), tensor.extract(x, here))
-        return [tensor.insert(total, carried[0], here)]
+        here = [arith.addi(index, index_constant(1)) if loop == axis else index for loop, index in enumerate(at)]
+        accumulated = combined(tensor.extract(carried[0], at), tensor.extract(x, here))
+        return [tensor.insert(accumulated, carried[0], here)]
 
     [out] = loop_nest([_first(size) if loop == axis else size for loop, size in enumerate(sizes)], [out], copy)
     later = [_after_first(size) if loop == axis else size for loop, size in enumerate(sizes)]
     return loop_nest(later, [out], step)[0]
 
 
-# --- looking up and counting ---------------------------------------------------------------------------------------
+# --- searches and histograms ---------------------------------------------------------------------------------------
 
 
 @rule("searchsorted")
 def _searchsorted(op, operation, operands):
-    """Binary search for each element, without branches where the size is known: all take as many steps."""
+    """Binary search for every element, without branches where the size is static: all take as many steps."""
     result, parameters = _parameters(op, operation)
     x, values = operands
     of = type_of(operation.operands[1].type)
     length, size = size_of(x, 0), _length(x)
 
     def halved(wanted: Scalar, low: Scalar, high: Scalar) -> tuple[Scalar, Scalar]:
-        middle = Scalar(arith.shrui(scalar.add(low, high).value, _number(1).value), INT64)
-        place = scalar.minimum(middle, scalar.subtract(size, _number(1)))
-        element = Scalar(tensor.extract(x, [_as_index(scalar.maximum(place, _number(0)))]), of.dtype)
+        middle = Scalar(arith.shrui(scalar.add(low, high).value, _int64(1).value), INT64)
+        last = scalar.minimum(middle, scalar.subtract(size, _int64(1)))
+        element = Scalar(tensor.extract(x, [_as_index(scalar.maximum(last, _int64(0)))]), of.dtype)
         before = scalar.logical_not(less(wanted, element)) if parameters["right"] else less(element, wanted)
-        goes_on = scalar.bit_and(scalar.compare("lt", low, high), before)
-        return scalar.select(goes_on, scalar.add(middle, _number(1)), low), scalar.select(goes_on, high, middle)
+        is_open = scalar.bit_and(scalar.compare("lt", low, high), before)
+        return scalar.select(is_open, scalar.add(middle, _int64(1)), low), scalar.select(is_open, high, middle)
 
     def body(value: ir.Value) -> Scalar:
-        wanted, low, high = Scalar(value, of.dtype), _number(0), size
+        wanted, low, high = Scalar(value, of.dtype), _int64(0), size
         if not isinstance(length, int):
             return _while_open(low, high, lambda low, high: halved(wanted, low, high))
         for _ in range(length.bit_length()):
@@ -203,24 +203,24 @@ def _searchsorted(op, operation, operands):
 
 
 def _while_open(low: Scalar, high: Scalar, step: Callable[[Scalar, Scalar], tuple[Scalar, Scalar]]) -> Scalar:
-    """Take the step as long as there is something between the two int64."""
+    """Repeat a step on two int64 values while the first is below the second; return the first."""
     kinds = [element_type(INT64)] * 2
     loop = scf.WhileOp(kinds, [low.value, high.value])
-    places = [ir.Location.current] * 2
-    before = loop.regions[0].blocks.append(*kinds, arg_locs=places)
-    after = loop.regions[1].blocks.append(*kinds, arg_locs=places)
+    locations = [ir.Location.current] * 2
+    before = loop.regions[0].blocks.append(*kinds, arg_locs=locations)
+    after = loop.regions[1].blocks.append(*kinds, arg_locs=locations)
     with ir.InsertionPoint(before):
-        is_open = scalar.compare("lt", *(Scalar(each, INT64) for each in before.arguments))
+        is_open = scalar.compare("lt", *(Scalar(bound, INT64) for bound in before.arguments))
         scf.ConditionOp(is_open.value, list(before.arguments))
     with ir.InsertionPoint(after):
-        scf.YieldOp([each.value for each in step(*(Scalar(each, INT64) for each in after.arguments))])
+        scf.YieldOp([bound.value for bound in step(*(Scalar(bound, INT64) for bound in after.arguments))])
     return Scalar(loop.results[0], INT64)
 
 
 def _length(x: ir.Value) -> Scalar:
-    """The size of the first axis as an int64."""
+    """Return the size of the first axis as an int64."""
     size = size_of(x, 0)
-    return _number(size) if isinstance(size, int) else Scalar(arith.index_cast(element_type(INT64), size), INT64)
+    return _int64(size) if isinstance(size, int) else Scalar(arith.index_cast(element_type(INT64), size), INT64)
 
 
 def _mapped(result: TensorType, values: ir.Value, body) -> ir.Value:
@@ -229,50 +229,50 @@ def _mapped(result: TensorType, values: ir.Value, body) -> ir.Value:
 
 @rule("bins")
 def _bins(op, operation, operands):
-    """The bin by its width, and a neighbour where rounding went over an edge, as `numpy.histogram` does it."""
+    """The bin by its width, corrected by one where rounding crossed an edge, as `numpy.histogram` does it."""
     result = type_of(operation.results[0].type)
     x, edges = operands
     dtype = type_of(operation.operands[1].type).dtype
-    count = scalar.subtract(_length(edges), _number(1))
-    last_bin = scalar.subtract(count, _number(1))
+    count = scalar.subtract(_length(edges), _int64(1))
+    last_bin = scalar.subtract(count, _int64(1))
     wide = FLOAT32 if dtype.is_half else dtype
 
-    def edge(position: Scalar) -> Scalar:
-        return scalar.cast(Scalar(tensor.extract(edges, [_as_index(position)]), dtype), wide)
+    def edge(number: Scalar) -> Scalar:
+        return scalar.cast(Scalar(tensor.extract(edges, [_as_index(number)]), dtype), wide)
 
     def body(value: ir.Value) -> Scalar:
-        element, low, high = scalar.cast(Scalar(value, dtype), wide), edge(_number(0)), edge(count)
-        # The same for all elements: one division in all. Half a bin more or less is put right below.
+        element, low, high = scalar.cast(Scalar(value, dtype), wide), edge(_int64(0)), edge(count)
+        # Loop-invariant: one division in all. An error of half a bin is corrected below.
         scale = scalar.divide(scalar.cast(count, wide), scalar.subtract(high, low))
         guess = scalar.cast(scalar.multiply(scalar.subtract(element, low), scale), INT64)
-        place = scalar.maximum(scalar.minimum(guess, last_bin), _number(0))
-        too_high = scalar.cast(scalar.compare("lt", element, edge(place)), INT64)
-        place = scalar.maximum(scalar.subtract(place, too_high), _number(0))
-        above = scalar.compare("ge", element, edge(scalar.add(place, _number(1))))
-        too_low = scalar.bit_and(above, scalar.compare("ne", place, last_bin))
-        place = scalar.add(place, scalar.cast(too_low, INT64))
+        number = scalar.maximum(scalar.minimum(guess, last_bin), _int64(0))
+        too_high = scalar.cast(scalar.compare("lt", element, edge(number)), INT64)
+        number = scalar.maximum(scalar.subtract(number, too_high), _int64(0))
+        above = scalar.compare("ge", element, edge(scalar.add(number, _int64(1))))
+        too_low = scalar.bit_and(above, scalar.compare("ne", number, last_bin))
+        number = scalar.add(number, scalar.cast(too_low, INT64))
         inside = scalar.bit_and(scalar.compare("ge", element, low), scalar.compare("le", element, high))
-        return scalar.select(inside, place, count)
+        return scalar.select(inside, number, count)
 
     return _mapped(result, x, body)
 
 
 @rule("add_at")
 def _add_at(op, operation, operands):
-    """One after the other; what is out of range adds nothing."""
+    """In order, since an index may occur twice; indices out of bounds add zero."""
     result = type_of(operation.results[0].type)
-    x, positions, values = operands
+    x, indices, values = operands
     limit, dtype = _length(x), result.dtype
-    nothing = scalar.constant(-0.0 if dtype.is_float else 0, dtype)
+    zero = scalar.constant(-0.0 if dtype.is_float else 0, dtype)
 
     def step(at: Indices, carried: Indices) -> list[ir.Value]:
-        position = Scalar(tensor.extract(positions, at), INT64)
-        inside = scalar.bit_and(scalar.compare("ge", position, _number(0)), scalar.compare("lt", position, limit))
-        place = [_as_index(scalar.select(inside, position, _number(0)))]
-        value = scalar.select(inside, Scalar(tensor.extract(values, at), dtype), nothing)
+        index = Scalar(tensor.extract(indices, at), INT64)
+        inside = scalar.bit_and(scalar.compare("ge", index, _int64(0)), scalar.compare("lt", index, limit))
+        target = [_as_index(scalar.select(inside, index, _int64(0)))]
+        value = scalar.select(inside, Scalar(tensor.extract(values, at), dtype), zero)
         wide = FLOAT32 if dtype.is_half else dtype
-        old = scalar.cast(Scalar(tensor.extract(carried[0], place), dtype), wide)
-        total = scalar.cast(scalar.add(old, scalar.cast(value, wide)), dtype)
-        return [tensor.insert(total.value, carried[0], place)]
+        old = scalar.cast(Scalar(tensor.extract(carried[0], target), dtype), wide)
+        updated = scalar.cast(scalar.add(old, scalar.cast(value, wide)), dtype)
+        return [tensor.insert(updated.value, carried[0], target)]
 
-    return loop_nest(sizes_of(positions), [x], step)[0]
+    return loop_nest(sizes_of(indices), [x], step)[0]

@@ -1,8 +1,8 @@
-"""Running totals as reductions, for CUDA devices: each element is the total of those up to it.
+"""Scans as reductions, for CUDA devices: each element is the reduction of those up to it.
 
-Takes `tri.scan` and `tm_tensor.scan` of known sizes. Gives one structured operation, in which what comes later counts
-as the neutral element; `cuda_totals.py` makes each line one pass of it. Halves are added up in fp32. Gives None for
-what is combined by anything but a sum, a product or an extremum.
+Takes `tri.scan` and `tm_tensor.scan` of static sizes. Gives one structured operation, in which later elements count as
+the neutral element; `schedule/cuda/scans.py` makes one pass of it along each line. fp16 and bf16 are accumulated in
+fp32. Sums, products, maxima and minima are combined so.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _KINDS = {
 }  # fmt: skip
 
 
-def mark(module: ir.Module) -> None:
-    """Mark each scan of known sizes: it is a reduction, no loop."""
+def mark_scans(module: ir.Module) -> None:
+    """Mark the scans of static sizes, which become reductions and no loops."""
     for operation in operations_named(module, "tri.scan"):
         of = type_of(operation.operands[0].type)
         if of.is_static and not of.dtype.is_complex:
@@ -38,37 +38,37 @@ def mark(module: ir.Module) -> None:
 
 
 def is_marked(operation: ir.Operation) -> bool:
-    """Whether a scan is a reduction."""
+    """Return whether a scan becomes a reduction."""
     return MARK in operation.attributes
 
 
 def kind_of(block: ir.Block) -> str | None:
-    """What a region of two scalars combines them with; None where it is no single operation with a neutral element."""
+    """Return the kind of a region that combines two scalars by one operation with a neutral element, else None."""
     first, *others = (operation.operation.name for operation in block.operations)
     return _KINDS.get(first) if len(others) == 1 else None
 
 
-def totals(x: ir.Value, of: TensorType, axis: int, kind: str) -> ir.Value:
-    """``out[i] = combined(x[j] for j <= i)`` along the axis, of a tensor that is `of` this type."""
+def scan_as_reduction(x: ir.Value, of: TensorType, axis: int, kind: str) -> ir.Value:
+    """Return ``out[i] = combine(x[j] for j <= i)`` along `axis` of `x`, whose type is `of`."""
     wide = FLOAT32 if of.dtype.is_half else of.dtype
     combine, neutral = COMBINERS[kind], _neutral(kind, wide)
     rank = of.rank
-    places = [rank if each == axis else each for each in range(rank)]
+    read = [rank if number == axis else number for number in range(rank)]
 
-    def body(element: ir.Value, total: ir.Value) -> list[ir.Value]:
-        here, other = (linalg.IndexOp(each).result for each in (axis, rank))
+    def body(element: ir.Value, accumulator: ir.Value) -> list[ir.Value]:
+        here, other = (linalg.IndexOp(loop).result for loop in (axis, rank))
         is_before = arith.cmpi(arith.CmpIPredicate.sle, other, here)
         value = scalar.cast(Scalar(element, of.dtype), wide)
         term = arith.select(is_before, value.value, scalar.constant(neutral, wide).value)
-        return [combine(Scalar(total, wide), Scalar(term, wide)).value]
+        return [combine(Scalar(accumulator, wide), Scalar(term, wide)).value]
 
-    maps = [dimensions(*places, rank=rank + 1), dimensions(*range(rank), rank=rank + 1)]
+    maps = [dimensions(*read, rank=rank + 1), dimensions(*range(rank), rank=rank + 1)]
     start = filled(of.with_dtype(wide), neutral)
-    [made] = generic([x], [start], maps, [*["parallel"] * rank, "reduction"], body)
+    [result] = generic([x], [start], maps, [*["parallel"] * rank, "reduction"], body)
     if wide is of.dtype:
-        return made
+        return result
     same = [ir.AffineMap.get_identity(rank)]
-    return map_elements(of, [made], same, lambda each: scalar.cast(Scalar(each, wide), of.dtype))
+    return map_elements(of, [result], same, lambda element: scalar.cast(Scalar(element, wide), of.dtype))
 
 
 def _neutral(kind: str, dtype: DType) -> complex | float | int:

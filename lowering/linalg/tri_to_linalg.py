@@ -3,8 +3,8 @@
 Takes a module of `func` and `tri`, and `scf` where it has loops and branches. Gives a new module of func, linalg,
 tensor, arith, math and scf on signless tensors, each operation with the location of the one it came from. Composite
 operations are decomposed first. Elementwise operations become one `linalg.generic` each, with their scalar rule as the
-body; fusing them is the next room's work. Imperative functions compute with scalars where straight-line code has
-tensors of rank 0 (`tri_to_linalg_control`).
+body; the next stage fuses them. Imperative functions compute with scalars where straight-line code has rank-0 tensors
+(`control.py`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from mlirtri.lowering.linalg import control as tri_to_linalg_control
 from mlirtri.lowering.linalg import masks as tri_masks
 from mlirtri.lowering.linalg import rules as tri_to_linalg_rules
 from mlirtri.lowering.linalg.decompose import decompose, tri_operations
-from mlirtri.lowering.linalg.scans import is_marked
-from mlirtri.lowering.linalg.scans import mark as mark_totals
+from mlirtri.lowering.linalg.scans import is_marked, mark_scans
 from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.mlir.linalg_builder import tensor_type
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
@@ -35,9 +34,9 @@ STRAIGHT = ("gather",)
 
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
-    """A linalg module of a `tri` module, which stays as it is; raises what a rule refuses, at its operation."""
+    """Return the linalg module of a `tri` module, which stays the same; raises what a rule refuses, at its operation."""
     with module.context, ir.Location.unknown():
-        # The module of the room before belongs to its readers: work on a copy.
+        # The module of the stage before is shown to the user later: work on a copy.
         source = copied(module, context)
         run_rewrite("decompose", lambda copy: decompose(copy, lambda op, operation: True), source, context)
         if tri_masks.has_masks(source):
@@ -47,19 +46,19 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
 
 
 def copied(module: ir.Module, context: CompileContext) -> ir.Module:
-    """The module again, in which running totals for CUDA are marked as reductions, for which there are no loops."""
+    """Return a copy of the module, in which scans for CUDA are marked as reductions, which need no loops."""
     copy = module.operation.clone()
     if context.target.is_cuda:
-        mark_totals(copy)
+        mark_scans(copy)
     return copy
 
 
 def translate(source: ir.Module) -> ir.Module:
-    """A new module in which no `tri` operation is left."""
+    """Return a new module in which no `tri` operation is left."""
     result = ir.Module.create(loc=source.operation.location)
     fill = _fill_function
     if has_control(source):
-        refuse_beside_loops(source, next((each for each in all_operations(source) if _is_control(each)), None))
+        refuse_beside_loops(source, next(filter(_is_control, all_operations(source)), None))
         fill = tri_to_linalg_control.fill_function
     with ir.InsertionPoint(result.body):
         for function in source.body.operations:
@@ -71,35 +70,35 @@ def translate(source: ir.Module) -> ir.Module:
 
 
 def has_control(source: ir.Module) -> bool:
-    """Whether values of rank 0 are scalars: loops, branches, updates and indices of run time compute with them."""
+    """Return whether rank-0 values are scalars: loops, branches, updates and indices of run time compute with them."""
     return is_imperative(source) or any(map(_is_control, tri_operations(source)))
 
 
 def _is_control(operation: ir.Operation) -> bool:
-    """Whether an operation alone makes a function imperative: a loop or branch, or what becomes one."""
+    """Return whether an operation alone makes a function imperative: a loop or branch, or what becomes one."""
     if not operation.name.startswith("tri."):
         return operation.name.startswith("scf.")
     op = op_of(operation)
     return (op.group == "indexing" and op.name not in STRAIGHT) or (op.name in LOOPS and not is_marked(operation))
 
 
-def _declared(function) -> func.FuncOp:
-    """The function over signless tensors, with an entry block and nothing in it."""
+def _declared(function: func.FuncOp) -> func.FuncOp:
+    """Return the function over signless tensors, with an empty entry block."""
     [block] = function.regions[0].blocks
     inputs = [tensor_type(type_of(argument.type)) for argument in block.arguments]
     outputs = [tensor_type(type_of(t)) for t in function.type.results]
     with function.location:
-        made = func.FuncOp(function.name.value, (inputs, outputs))
+        declared = func.FuncOp(function.name.value, (inputs, outputs))
     if "arg_attrs" in function.attributes:
-        made.attributes["arg_attrs"] = function.attributes["arg_attrs"]
-    made.add_entry_block(arg_locs=[argument.location for argument in block.arguments])
-    return made
+        declared.attributes["arg_attrs"] = function.attributes["arg_attrs"]
+    declared.add_entry_block(arg_locs=[argument.location for argument in block.arguments])
+    return declared
 
 
-def _fill_function(function, made: func.FuncOp) -> None:
+def _fill_function(function: func.FuncOp, target: func.FuncOp) -> None:
     [block] = function.regions[0].blocks
-    values = dict(zip(block.arguments, made.entry_block.arguments, strict=True))
-    with ir.InsertionPoint(made.entry_block):
+    values = dict(zip(block.arguments, target.entry_block.arguments, strict=True))
+    with ir.InsertionPoint(target.entry_block):
         for operation in block.operations:
             _translate_operation(operation.operation, values)
 
@@ -112,18 +111,18 @@ def _translate_operation(operation: ir.Operation, values: dict[ir.Value, ir.Valu
             return
         if declaration_of(operation) is not None:
             results = [tensor_type(type_of(result.type)) for result in operation.results]
-            made = func.CallOp(results, operation.attributes["callee"].value, operands)
-            values.update(zip(operation.results, made.operation.results, strict=True))
+            call = func.CallOp(results, operation.attributes["callee"].value, operands)
+            values.update(zip(operation.results, call.operation.results, strict=True))
             return
         op = op_of(operation)
         values[operation.results[0]] = rule_of(op)(op, operation, operands)
 
 
 def rules() -> set[str]:
-    """The names of the structured operations that there is a rule for."""
+    """Return the names of the structured operations that have a rule."""
     return {*tri_to_linalg_rules.RULES, *tri_to_linalg_rules.SCALAR_RULES}
 
 
 def rule_of(op: Op) -> Callable[..., ir.Value]:
-    """``rule(op, operation, operands) -> value``: the elementwise rule for all scalar rules, else the op's own."""
+    """Return the rule of an operation, ``rule(op, operation, operands) -> value``: elementwise ones share one."""
     return tri_to_linalg_rules.elementwise if op.scalar is not None else tri_to_linalg_rules.RULES[op.name]

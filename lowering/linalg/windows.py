@@ -1,7 +1,7 @@
 """Rules of `tri_to_linalg` for sliding windows: convolutions of any number of axes, in groups, and pools.
 
 Convolutions are upstream's named operations where there is one; else, as pools are, one generic over images, channels,
-places of the result and of the window. Zeros around and between an image's elements are filled in before. Halves are
+positions of the result and of the window. Zeros around and between an image's elements are filled in before. Halves are
 carried in fp32.
 
     out[n, g, o, h, w] += image[n, g, c, h * stride + i * dilation, w * stride + j * dilation] * kernel[g, o, c, i, j]
@@ -49,20 +49,22 @@ def _convolution(op, operation, operands):
     (image, kernel), result = (type_of(each.type) for each in operation.operands), type_of(operation.results[0].type)
     if 0 in result.shape:
         return empty(result)
-    numbers, axes, carried = attributes.from_mlir(op, operation), image.rank - 2, _carried(result.dtype)
-    groups, (channels, each) = numbers["groups"], kernel.shape[:2]
-    x = _padded(_widened(operands[0], image, carried), image.with_dtype(carried), numbers)
+    parameters, axes, carried = attributes.from_mlir(op, operation), image.rank - 2, _carried(result.dtype)
+    groups, (channels, each) = parameters["groups"], kernel.shape[:2]
+    x = _padded(_widened(operands[0], image, carried), image.with_dtype(carried), parameters)
     is_by_channel = groups == channels and each == 1
     if (groups > 1 and not is_by_channel) or carried != result.dtype:
-        return _in_groups(x, operands[1], kernel, result, numbers)
+        return _in_groups(x, operands[1], kernel, result, parameters)
     w = reshape(operands[1], (channels, *kernel.shape[2:]), kernel.dtype) if is_by_channel else operands[1]
     build = _NAMED[axes, "by channel" if is_by_channel else "dense"]
-    steps = {name: list(numbers[name]) for name in ("strides", "dilations")}
+    steps = {name: list(parameters[name]) for name in ("strides", "dilations")}
     return build(x, w, outs=[filled(result, 0)], **steps)
 
 
-def _in_groups(x: ir.Value, w: ir.Value, kernel: TensorType, result: TensorType, numbers: dict[str, Any]) -> ir.Value:
-    groups, carried = numbers["groups"], _carried(result.dtype)
+def _in_groups(
+    x: ir.Value, w: ir.Value, kernel: TensorType, result: TensorType, parameters: dict[str, Any]
+) -> ir.Value:
+    groups, carried = parameters["groups"], _carried(result.dtype)
     images, channels, *sizes = x.type.shape
     lead = (groups,) if groups > 1 else ()
     x = reshape(x, (images, *lead, channels // groups, *sizes), carried)
@@ -73,7 +75,7 @@ def _in_groups(x: ir.Value, w: ir.Value, kernel: TensorType, result: TensorType,
         factors = Scalar(left, carried), scalar.cast(Scalar(right, kernel.dtype), carried)
         return [scalar.add(Scalar(accumulator, carried), scalar.multiply(*factors)).value]
 
-    maps, axes = _maps(len(lead), len(sizes), numbers), len(sizes)
+    maps, axes = _maps(len(lead), len(sizes), parameters), len(sizes)
     [value] = generic([x, w], [filled(of, 0)], maps, _kinds(of.rank, axes + 1), body)
     return reshape(converted(value, of, result.dtype), result.shape, result.dtype)
 
@@ -91,9 +93,9 @@ def _widened(value: ir.Value, of: TensorType, dtype: DType) -> ir.Value:
     )  # fmt: skip
 
 
-def _padded(value: ir.Value, of: TensorType, numbers: dict[str, Any]) -> ir.Value:
+def _padded(value: ir.Value, of: TensorType, parameters: dict[str, Any]) -> ir.Value:
     """The image with zeros around and between its elements."""
-    low, high, spread = (numbers[name] for name in ("low", "high", "spread"))
+    low, high, spread = (parameters[name] for name in ("low", "high", "spread"))
     if not any((*low, *high)) and set(spread) == {1}:
         return value
     sizes = [spread_size(size, step) for size, step in zip(of.shape[2:], spread, strict=True)]
@@ -114,13 +116,13 @@ def _surrounded(value: ir.Value, whole: TensorType, low: Sequence[int], high: Se
     return made.result
 
 
-def _maps(lead: int, axes: int, numbers: dict[str, Any]) -> list[ir.AffineMap]:
-    """Loops (image, group?, channel out, *places, channel in, *window) of image, kernel and result."""
+def _maps(lead: int, axes: int, parameters: dict[str, Any]) -> list[ir.AffineMap]:
+    """Loops (image, group?, channel out, *positions, channel in, *window) of image, kernel and result."""
     first = 2 + lead
     channel, rank = first + axes, first + 2 * axes + 1
     groups = range(1, 1 + lead)
-    places = _places(range(first, first + axes), range(channel + 1, rank), numbers)
-    image = [*(ir.AffineDimExpr.get(at) for at in (0, *groups, channel)), *places]
+    indices = _image_indices(range(first, first + axes), range(channel + 1, rank), parameters)
+    image = [*(ir.AffineDimExpr.get(at) for at in (0, *groups, channel)), *indices]
     return [
         ir.AffineMap.get(rank, 0, image),
         dimensions(*groups, first - 1, *range(channel, rank), rank=rank),
@@ -128,13 +130,13 @@ def _maps(lead: int, axes: int, numbers: dict[str, Any]) -> list[ir.AffineMap]:
     ]
 
 
-def _places(outer: Sequence[int], inner: Sequence[int], numbers: dict[str, Any]) -> list[ir.AffineExpr]:
-    """Where windows read: the result's loops by strides, the window's by dilations."""
+def _image_indices(outer: Sequence[int], inner: Sequence[int], parameters: dict[str, Any]) -> list[ir.AffineExpr]:
+    """Return the indices at which windows read: the result's loops by strides, the window's by dilations."""
 
     def scaled(at: int, by: int) -> ir.AffineExpr:
         return ir.AffineDimExpr.get(at) if by == 1 else ir.AffineExpr.get_mul(ir.AffineDimExpr.get(at), by)
 
-    each = zip(outer, numbers["strides"], inner, numbers["dilations"], strict=True)
+    each = zip(outer, parameters["strides"], inner, parameters["dilations"], strict=True)
     return [ir.AffineExpr.get_add(scaled(of, by), scaled(at, dilation)) for of, by, at, dilation in each]
 
 
@@ -147,13 +149,13 @@ def _pool(op, operation, operands):
     of, result = type_of(operation.operands[0].type), type_of(operation.results[0].type)
     if 0 in result.shape:
         return empty(result)
-    numbers = attributes.from_mlir(op, operation)
-    kind, window, dtype = numbers["kind"], numbers["window"], _carried(of.dtype)
+    parameters = attributes.from_mlir(op, operation)
+    kind, window, dtype = parameters["kind"], parameters["window"], _carried(of.dtype)
     axes, rank = len(window), of.rank + len(window)
     lead, inner = range(of.rank - axes), range(of.rank, rank)
-    places = _places(range(of.rank - axes, of.rank), inner, numbers)
+    indices = _image_indices(range(of.rank - axes, of.rank), inner, parameters)
     maps = [
-        ir.AffineMap.get(rank, 0, [*(ir.AffineDimExpr.get(at) for at in lead), *places]),
+        ir.AffineMap.get(rank, 0, [*(ir.AffineDimExpr.get(at) for at in lead), *indices]),
         # Nothing reads this operand; its sizes are the window's.
         dimensions(*inner, rank=rank),
         dimensions(*range(of.rank), rank=rank),

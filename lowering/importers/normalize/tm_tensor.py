@@ -16,7 +16,7 @@ from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.tm_tensor_attention import attention
-from mlirtri.lowering.linalg.scans import kind_of, totals
+from mlirtri.lowering.linalg.scans import kind_of, scan_as_reduction
 from mlirtri.lowering.linalg.sorting import less
 from mlirtri.lowering.mlir import merge_sort
 from mlirtri.lowering.mlir.aliasing import terminator
@@ -64,7 +64,7 @@ def _scan_as_reduction(operation: ir.Operation) -> Values | None:
     if not is_plain or None in (dtype, kind) or not source.type.has_static_shape:
         return None
     of = TensorType(tuple(source.type.shape), dtype)
-    return [totals(source, of, operation.attributes["dimension"].value, kind), start]
+    return [scan_as_reduction(source, of, operation.attributes["dimension"].value, kind), start]
 
 
 def _scatter(operation: ir.Operation) -> Values:
