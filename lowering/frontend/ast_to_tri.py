@@ -1,6 +1,6 @@
-"""From Python's syntax to the `tri` dialect: the module around what `ast_statements` makes of a function's statements.
+"""From Python's syntax tree to the `tri` dialect: the module around the operations of a function's statements.
 
-Takes a `KernelTree`. Gives a module with one `func.func` of `tri` operations, each at its true line, and sets
+Takes a `KernelTree`. Gives a module with one `func.func` of `tri` operations, each at its line, and sets
 `context.interface`: parameters, results, checks, and the arguments that the function writes.
 Refuses what the statements refuse, and results that no kernel can return.
 """
@@ -15,9 +15,7 @@ from mlirtri.dialect.bindings.locations import location_of, span_of
 from mlirtri.dialect.bindings.mlir import func, ir
 from mlirtri.dialect.builder import Tensor
 from mlirtri.dialect.definition import mlir_type, new_context
-from mlirtri.errors import (
-    KernelTypeError,
-)
+from mlirtri.errors import KernelTypeError, Span
 from mlirtri.lowering.core.interface import ConstantParameter, Interface, Leaf, RuntimeCheck, TensorParameter, like
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.external.calls import declaration_of, drop_unused
@@ -33,7 +31,7 @@ from mlirtri.lowering.mlir.imperative import UPDATED_BY
 
 
 def lower(tree: KernelTree, context: CompileContext) -> ir.Module:
-    """The `tri` module of a kernel, and `context.interface`; raises the function's `KernelError`s, all in one."""
+    """Return the `tri` module of a kernel, and set `context.interface`; raises all `KernelError`s of the function."""
     span = span_of_node(tree.file, tree.node)
     with new_context(), location_of(span):
         module = ir.Module.create()
@@ -82,7 +80,7 @@ def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Bl
             results.append(argument.origin.storage.value)
     at_home = builder.tri.placement.at_home(builder.tri, results)
     func.ReturnOp([result.value for result in at_home], loc=builder.tri.location)
-    # The function was made before its results were known.
+    # The function was created before its results were known.
     inputs = [argument.type for argument in block.arguments]
     function.attributes["function_type"] = ir.TypeAttr.get(
         ir.FunctionType.get(inputs, [mlir_type(result.type) for result in results])
@@ -96,7 +94,7 @@ def _emit_body(tree: KernelTree, context: CompileContext, function, block: ir.Bl
 
 
 def _argument(value: ir.Value, parameter: TensorParameter, number: int) -> Tensor:
-    """A run-time parameter as names hold it: an array is memory of the caller's."""
+    """Return a run-time parameter as names hold it: an array is memory of the caller."""
     tensor = Tensor(value, parameter.type, parameter.weak)
     if parameter.weak or not parameter.type.rank:
         return tensor
@@ -104,7 +102,7 @@ def _argument(value: ir.Value, parameter: TensorParameter, number: int) -> Tenso
 
 
 def _mark_updates(function: Any, updates: tuple[tuple[int, int], ...]) -> None:
-    """Arguments that the function writes carry the number of the result that is their new content."""
+    """Give arguments that the function writes the number of the result that is their new content."""
     if not updates:
         return
     int64 = ir.IntegerType.get_signless(64)
@@ -116,11 +114,11 @@ def _mark_updates(function: Any, updates: tuple[tuple[int, int], ...]) -> None:
 
 
 def drop_dead(block: ir.Block) -> None:
-    """Leave out operations without an effect that nobody uses: abandoned attempts at loops leave some behind."""
+    """Erase operations without effects or uses: abandoned attempts at loops leave some behind."""
     for operation in reversed(list(block.operations)):
         for region in operation.operation.regions:
-            for each in region.blocks:
-                drop_dead(each)
+            for inner in region.blocks:
+                drop_dead(inner)
         name = operation.operation.name
         is_pure = name.startswith(("tri.", "arith.")) or name in ("tensor.extract", "tensor.from_elements")
         is_pure = is_pure or declaration_of(operation.operation) is not None
@@ -128,7 +126,7 @@ def drop_dead(block: ir.Block) -> None:
             operation.operation.erase()
 
 
-def _return_span(tree: KernelTree):
+def _return_span(tree: KernelTree) -> Span:
     returns = [node for node in ast.walk(tree.node) if isinstance(node, ast.Return)]
     return span_of_node(tree.file, returns[-1] if returns else tree.node)
 
@@ -137,12 +135,12 @@ def _return_location(tree: KernelTree) -> ir.Location:
     return location_of(_return_span(tree))
 
 
-def _result_tree(value: Any, builder: Language, results: list[Tensor], span) -> Any:
-    """Python's structure with a `Leaf` for each tensor; numbers become tensors of rank 0."""
+def _result_tree(value: Any, builder: Language, results: list[Tensor], span: Span) -> Any:
+    """Return the structure of a result with a `Leaf` for each tensor; numbers become rank-0 tensors."""
     if value is None:
         return None
     if isinstance(value, (tuple, list)):
-        return like(value, [_result_tree(each, builder, results, span) for each in value])
+        return like(value, [_result_tree(part, builder, results, span) for part in value])
     if not isinstance(value, (Tensor, bool, int, float, complex)):
         raise KernelTypeError(f"a kernel cannot return {describe(value)}", span, help="return tensors, numbers, tuples")
     result = value if isinstance(value, Tensor) else builder.tensor(value)
@@ -155,5 +153,5 @@ def _result_tree(value: Any, builder: Language, results: list[Tensor], span) -> 
         raise KernelTypeError(f"a kernel cannot return {differs}", span) from None
     first = len(results)
     results += packed(builder, result, wanted)
-    counts = tuple((axis, first + 1 + at) for at, axis in enumerate(wanted.varying))
+    counts = tuple((axis, first + 1 + position) for position, axis in enumerate(wanted.varying))
     return Leaf(first, wanted.type, counts)

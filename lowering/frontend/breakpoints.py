@@ -1,7 +1,7 @@
-"""`breakpoint()` in a kernel: a call in the `tri` room, at which the interpreter stops and starts the debugger.
+"""`breakpoint()` in a kernel: a call in `tri`, at which the interpreter stops and starts the debugger.
 
-Takes where the call stands. Gives an operation that no pass removes. Kernels that are compiled refuse it in the
-frontend: there is nothing to stop.
+Takes the location of the call. Gives an operation that no pass removes. The frontend refuses it in kernels that are
+compiled, which have nothing to stop.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ NAME = "mlirtri.breakpoint"
 
 
 def emit(location: ir.Location | None) -> None:
-    """A breakpoint at the insertion point."""
+    """Emit a breakpoint at the insertion point."""
     block = ir.InsertionPoint.current.block
     module = block.owner
     while module.name != "builtin.module":
@@ -23,12 +23,13 @@ def emit(location: ir.Location | None) -> None:
 
 
 def _declare(body: ir.Block) -> None:
-    """What is called has to be there, once; it has no body."""
-    if any("sym_name" in each.attributes and each.attributes["sym_name"].value == NAME for each in body.operations):
+    """Declare the callee, once."""
+    if any("sym_name" in op.attributes and op.attributes["sym_name"].value == NAME for op in body.operations):
         return
     with ir.InsertionPoint.at_block_begin(body):
         func.FuncOp(NAME, ([], []), visibility="private")
 
 
 def is_breakpoint(operation: ir.Operation) -> bool:
+    """Return whether an operation is the call of a breakpoint."""
     return operation.name == "func.call" and operation.attributes["callee"].value == NAME

@@ -1,8 +1,8 @@
-"""Where the values of a kernel with device regions are, while its `tri` room is made.
+"""The devices of the values of a kernel with device regions, while its `tri` operations are emitted.
 
-Takes each operation's operands. Gives them on the device of the region that the operation stands in: a value from
-elsewhere is copied there once, by a call of ``@device.…`` that every later stage shows. Without a region nothing is
-copied and nothing noted. Refuses loops and branches of run time in kernels that have regions.
+Takes the operands of an operation. Gives them on the device of its region: a value from elsewhere is copied there
+once, by a call of ``@device.…`` that every later stage shows. Without a region nothing is copied or recorded. Refuses
+loops and branches of run time in kernels that have regions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Placement:
 
     @contextmanager
     def on(self, device: Device) -> Iterator[None]:
-        """Let operations run on `device` meanwhile."""
+        """Let the operations emitted inside run on `device`."""
         outer, self.current, self.is_used = self.current, device, True
         try:
             yield
@@ -39,7 +39,7 @@ class Placement:
             self.current = outer
 
     def bring(self, builder: TriBuilder, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """The tensors on the current device, copied where they are on another."""
+        """Return the tensors on the current device, copied where they are on another."""
         if not self.is_used:
             return list(tensors)
         if ir.InsertionPoint.current.block.owner.operation.name != "func.func":
@@ -47,15 +47,15 @@ class Placement:
                 "a kernel with device regions cannot have loops, or branches on values of run time",
                 help="put the loops into a kernel of their own",
             )
-        return [self._brought(builder, each) for each in tensors]
+        return [self._brought(builder, tensor) for tensor in tensors]
 
     def note(self, tensor: Tensor) -> None:
-        """A new value is on the current device."""
+        """Record that a new value is on the current device."""
         if self.is_used:
             self._where[tensor.value] = self.current
 
     def at_home(self, builder: TriBuilder, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Results, where the caller's are."""
+        """Return results on the device of the caller."""
         with self.on(self.home) if self.is_used else _nowhere():
             return self.bring(builder, tensors)
 

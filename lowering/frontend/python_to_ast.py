@@ -1,7 +1,7 @@
-"""The first room: a Python function to its syntax tree, with true file positions.
+"""From a Python function to its syntax tree, with the positions in its file.
 
 Takes a `KernelSource`. Gives a `KernelTree`: the `ast.FunctionDef`, with the file's own line and column numbers.
-Refuses functions whose source cannot be read, methods and coroutines. Runs nothing of the user's.
+Refuses functions whose source cannot be read, methods and coroutines. Runs no code of the user.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ class KernelTree:
 
 
 def lower(source: KernelSource, context: CompileContext) -> KernelTree:
-    """The tree of a kernel's function; raises `SourceNotAvailableError` and `UnsupportedSyntaxError`."""
+    """Return the tree of a kernel's function; raises `SourceNotAvailableError` and `UnsupportedSyntaxError`."""
     file, node = parse_function(source.function)
     return KernelTree(source.function, source.symbol, file, node, source.specialization)
 
 
 def print_tree(tree: KernelTree) -> str:
-    """Python's own dump of the tree."""
+    """Return Python's own dump of the tree."""
     return ast.dump(tree.node, indent=2) + "\n"
 
 
 def symbol_of(function: Callable[..., Any]) -> str:
-    """A valid symbol in MLIR, LLVM, C and TVMScript: dots, brackets, non-ASCII letters and keywords are replaced."""
+    """Return a name that is valid in MLIR, LLVM, C and TVMScript, without dots, brackets and non-ASCII letters."""
     name = getattr(function, "__qualname__", None) or function.__name__
     name = name.rsplit("<locals>.", 1)[-1].replace("<lambda>", "lambda")
     return identifier_of(name)
 
 
 def span_of_node(file: str, node: Any) -> Span:
-    """The range of a syntax node; columns count characters, where `ast` counts UTF-8 bytes."""
+    """Return the source range of a node; columns count characters from 1, where `ast` counts UTF-8 bytes from 0."""
     line, end_line = node.lineno, node.end_lineno or node.lineno
     column = _characters(file, line, node.col_offset) + 1
     return Span(file, line, column, end_line, _characters(file, end_line, node.end_col_offset or 0) + 1)
@@ -61,7 +61,7 @@ def _characters(file: str, line: int, byte_offset: int) -> int:
 
 
 def parse_function(function: Callable[..., Any]) -> tuple[str, ast.FunctionDef]:
-    """The file name and the `def` (or lambda, as a `def` of one return) of a Python function."""
+    """Return the file name and the `def` of a Python function; a lambda is a `def` with one return statement."""
     code = getattr(function, "__code__", None)
     if code is None:
         raise SourceNotAvailableError(

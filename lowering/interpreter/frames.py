@@ -1,6 +1,6 @@
 """Runs steps under the user's own lines: each line is a Python frame, with that file, line and function.
 
-Takes steps with the places that they come from. Gives `Line`s. Debuggers and tracebacks read file and line off a
+Takes steps with the lines that they come from. Gives `Line`s. Debuggers and tracebacks read file and line off a
 frame's code, so a breakpoint set on a line of the kernel stops there, and the frame's locals are the kernel's
 variables. Operations of one line that follow each other share a frame; an inlined call is a frame below its caller's.
 """
@@ -22,26 +22,26 @@ from mlirtri.dialect.bindings.mlir import ir
 Place = tuple[str, int]
 """File and line."""
 Action = Callable[[Any], None]
-"""Something that happens to the state of a run: a step, or a line of them."""
+"""A function on the state of a run: an operation, or a line of operations."""
 
 _RUN = "__steps_of_this_line__"
 
 
 def chain_of(location: ir.Location) -> tuple[Place, ...]:
-    """Where an operation comes from: the outermost caller's place first, its own last."""
+    """Return the lines that an operation comes from: the outermost caller's first, its own last."""
     spans = [*(note.span for note in reversed(callers_of(location))), span_of(location)]
     return tuple((span.file, span.line) for span in spans if span is not None)
 
 
 def lines_of(actions: Sequence[tuple[tuple[Place, ...], Action]]) -> list[Action]:
-    """The same actions in the same order, those of one line together inside a frame of that line."""
-    made: list[Action] = []
-    for place, group in groupby(actions, key=lambda each: each[0][:1]):
+    """Return the actions in the same order, consecutive ones of one line in a frame of that line."""
+    lines: list[Action] = []
+    for place, group in groupby(actions, key=lambda action: action[0][:1]):
         if place:
-            made.append(Line(*place[0], lines_of([(chain[1:], action) for chain, action in group])))
+            lines.append(Line(*place[0], lines_of([(chain[1:], action) for chain, action in group])))
         else:
-            made += [action for _, action in group]
-    return made
+            lines += [action for _, action in group]
+    return lines
 
 
 class Line:

@@ -1,8 +1,8 @@
-"""What each operation of the `tri` room does to NumPy arrays: the op table's references, and the glue around them.
+"""The effect of each `tri` operation on NumPy arrays: the op table's references, and `arith` and `tensor` around them.
 
 Takes an operation. Gives a `Step`: a function from the values of its operands to those of its results. fp16 and bf16
 are computed in fp32 and rounded after every operation; integers wrap; nothing traps. Refuses (by giving None)
-operations that the room does not hold.
+operations that the stage does not have.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Step = Callable[..., Sequence[Any]]
 
 
 def step_of(operation: ir.Operation) -> Step | None:
-    """The step of an operation without regions, or None where there is none."""
+    """Return the step of an operation without regions, or None for an unknown one."""
     if operation.name.startswith("tri."):
         return _table_step(operation)
     if (declaration := declaration_of(operation)) is not None:
@@ -61,11 +61,11 @@ def _widened(op: Op, operands: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
     """Halves as fp32; other groups' references see to that themselves."""
     if op.group != "elementwise":
         return operands
-    return [each.astype(np.float32) if is_half(each.dtype) else each for each in operands]
+    return [x.astype(np.float32) if is_half(x.dtype) else x for x in operands]
 
 
 def is_half(dtype: np.dtype) -> bool:
-    """fp16, or bf16, which NumPy takes for an opaque type."""
+    """Return whether a dtype is fp16, or bf16, which NumPy takes for an opaque type."""
     return dtype.itemsize == 2 and dtype.kind in "fV"
 
 

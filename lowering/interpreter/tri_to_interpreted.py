@@ -1,4 +1,4 @@
-"""From the `tri` room to something that runs at once: the module, operation by operation, on NumPy.
+"""From `tri` to an executable that interprets the module, operation by operation, on NumPy.
 
 Takes a `tri` module: straight code, `scf.for`, `scf.while`, `scf.if`. Gives `Code` whose text lists what will run under
 which line, and whose executable runs it. No compiler is involved, so it is what the others are compared with, and
@@ -26,13 +26,13 @@ from mlirtri.lowering.interpreter.steps import Step, step_of
 
 
 def lower(module: ir.Module, context: CompileContext) -> Code:
-    """What runs the module's function; raises `UnsupportedOperationError` for operations that cannot be interpreted."""
+    """Return the interpreted function of a module; raises `UnsupportedOperationError` for all unknown operations."""
     [function] = public_functions(module)
     translation = _Translation()
     body = translation.body(function.regions[0].blocks[0], ())
     kinds = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
-    dtypes = [[type_of(each).dtype for each in types] for types in (kinds.inputs, kinds.results)]
-    refuse(translation.unknown, "NumPy", "report this: the interpreter has to know every operation of the tri room")
+    dtypes = [[type_of(kind).dtype for kind in types] for types in (kinds.inputs, kinds.results)]
+    refuse(translation.unknown, "NumPy", "report this: the interpreter has to know every operation of the tri stage")
     return Code("\n".join(_listing(body.actions)) + "\n", Interpreted(body, *dtypes))
 
 
@@ -53,18 +53,18 @@ class State:
 
 @dataclass
 class Body:
-    """A block: its arguments, what it does, and what its terminator hands on."""
+    """A block: its arguments, its operations, and the operands of its terminator."""
 
     arguments: list[int]
     names: list[str | None]
     actions: list[Action]
-    handed: list[int]
+    yielded: list[int]
 
     def run(self, state: State, arguments: Sequence[Any]) -> list[Any]:
         state.define(self.arguments, arguments, self.names)
         for action in self.actions:
             action(state)
-        return state.get(self.handed)
+        return state.get(self.yielded)
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Operation:
 
 
 class _Translation:
-    """Numbers for SSA values, and what had no translation."""
+    """The numbers of SSA values, and the operations without a translation."""
 
     def __init__(self):
         self.numbers: dict[ir.Value, int] = {}
@@ -95,9 +95,9 @@ class _Translation:
         return [self.numbers.setdefault(value, len(self.numbers)) for value in values]
 
     def body(self, block: ir.Block, callers: tuple[Place, ...]) -> Body:
-        """A block whose frames stand below `callers`, which need none of their own any more."""
+        """Translate a block, whose frames stand below those of `callers`."""
         arguments = list(block.arguments)
-        *operations, terminator = (each.operation for each in block.operations)
+        *operations, terminator = (view.operation for view in block.operations)
         numbers, names = self.number(arguments), [name_of(argument.location) for argument in arguments]
         actions = []
         for operation in operations:
@@ -130,10 +130,10 @@ def _for(state: State, bodies: list[Body], lower: Any, upper: Any, step: Any, *c
 def _while(state: State, bodies: list[Body], *carried: Any) -> Sequence[Any]:
     before, after = bodies
     while True:
-        goes_on, *handed = before.run(state, carried)
-        if not goes_on:
-            return handed
-        carried = tuple(after.run(state, handed))
+        is_running, *yielded = before.run(state, carried)
+        if not is_running:
+            return yielded
+        carried = tuple(after.run(state, yielded))
 
 
 def _if(state: State, bodies: list[Body], condition: Any) -> Sequence[Any]:
@@ -178,7 +178,7 @@ def as_array(tensor: Any, dtype: DType) -> np.ndarray:
 
 
 def _listing(actions: Sequence[Any], depth: int = 0) -> list[str]:
-    """What runs, for reading: each line of the source with the operations under it."""
+    """Return the text of the stage: each line of the source with the operations under it."""
     lines: list[str] = []
     for action in actions:
         indent = "  " * depth
@@ -186,11 +186,13 @@ def _listing(actions: Sequence[Any], depth: int = 0) -> list[str]:
             lines.append(f"{indent}{PurePath(action.file).name}:{action.line}")
             lines += _listing(action.actions, depth + 1)
         elif isinstance(action, Operation):
-            given, made = (", ".join(f"%{number}" for number in each) for each in (action.operands, action.results))
-            lines.append(f"{indent}{made} = {action.name}({given})" if made else f"{indent}{action.name}({given})")
+            operands, results = (", ".join(f"%{n}" for n in numbers) for numbers in (action.operands, action.results))
+            lines.append(
+                f"{indent}{results} = {action.name}({operands})" if results else f"{indent}{action.name}({operands})"
+            )
             for body in action.bodies:
-                handed = ", ".join(f"%{number}" for number in body.handed)
-                lines += [*_listing(body.actions, depth + 1), f"{indent}  yield {handed}".rstrip()]
+                yielded = ", ".join(f"%{number}" for number in body.yielded)
+                lines += [*_listing(body.actions, depth + 1), f"{indent}  yield {yielded}".rstrip()]
         else:
             lines.append(f"{indent}breakpoint()")
     return lines

@@ -1,7 +1,7 @@
-"""`tri` to linalg for imperative functions: loops and branches are kept, and what has rank 0 becomes a scalar.
+"""`tri` to linalg for imperative functions: loops and branches are kept, and rank-0 tensors become scalars.
 
 Takes a `func.func` of `tri`, `scf` and the glue between tensors and scalars. Gives one of linalg, tensor, scf and
-scalar arith. Arguments and results of the function stay tensors; what loops carry is a scalar where it had rank 0.
+scalar arith. Arguments and results of the function stay tensors; iter_args of rank 0 become scalars.
 
     scf.for … iter_args(%s: tensor<f64>) { "tri.add"(%s, %x) }   ──►   … iter_args(%s: f64) { arith.addf %s, %x }
 """
@@ -17,16 +17,16 @@ from mlirtri.lowering.mlir.index_values import as_index
 from mlirtri.lowering.mlir.linalg_builder import element_type, is_tensor, tensor_type
 
 GLUE = ("tensor.extract", "tensor.from_elements")
-"""Between tensors of rank 0 and scalars, which are the same thing here."""
+"""Operations between rank-0 tensors and scalars, which are the same thing here."""
 Values = dict[ir.Value, ir.Value]
 
 
-def fill_function(function, made: func.FuncOp) -> None:
-    """Translate the body of `function` into the entry block of `made`, whose arguments are tensors."""
+def fill_function(function: func.FuncOp, target: func.FuncOp) -> None:
+    """Translate the body of `function` into the entry block of `target`, whose arguments are tensors."""
     values: Values = {}
     [block] = function.regions[0].blocks
-    with ir.InsertionPoint(made.entry_block):
-        for argument, value in zip(block.arguments, made.entry_block.arguments, strict=True):
+    with ir.InsertionPoint(target.entry_block):
+        for argument, value in zip(block.arguments, target.entry_block.arguments, strict=True):
             is_read_as_scalar = not value.type.rank and any(True for _ in argument.uses)
             with value.location:
                 values[argument] = tensor.extract(value, []) if is_read_as_scalar else value
@@ -70,30 +70,30 @@ def _tensor_of(glue: ir.Operation) -> ir.RankedTensorType:
 
 
 def _copy(operation: ir.Operation, values: Values) -> None:
-    """The same operation, with what its regions hold translated."""
-    made = ir.Operation.create(
+    """Copy an operation, with its regions translated."""
+    copy = ir.Operation.create(
         operation.name,
         results=[lowered_type(result.type) for result in operation.results],
         operands=[values[operand] for operand in operation.operands],
         attributes={name: operation.attributes[name] for name in operation.attributes},
         regions=len(operation.regions),
     )
-    values.update(zip(operation.results, made.results, strict=True))
-    for region, target in zip(operation.regions, made.regions, strict=True):
+    values.update(zip(operation.results, copy.results, strict=True))
+    for region, target in zip(operation.regions, copy.regions, strict=True):
         for block in region.blocks:
             _copy_block(block, target, values)
 
 
 def _copy_block(block: ir.Block, region: ir.Region, values: Values) -> None:
     types = [lowered_type(argument.type) for argument in block.arguments]
-    made = region.blocks.append(*types, arg_locs=[argument.location for argument in block.arguments])
-    values.update(zip(block.arguments, made.arguments, strict=True))
-    with ir.InsertionPoint(made):
+    copy = region.blocks.append(*types, arg_locs=[argument.location for argument in block.arguments])
+    values.update(zip(block.arguments, copy.arguments, strict=True))
+    with ir.InsertionPoint(copy):
         _translate_block(block, values)
 
 
 def lowered_type(kind: ir.Type) -> ir.Type:
-    """What a value of the `tri` room is here: signless, and a scalar when it has rank 0."""
+    """Return the type of a `tri` value after the lowering: signless, and a scalar for a rank-0 tensor."""
     if isinstance(kind, ir.RankedTensorType):
         of = type_of(kind)
         return tensor_type(of) if of.rank else element_type(of.dtype)

@@ -1,4 +1,4 @@
-"""Inside the `tri` room: composite operations (softmax, layer_norm, var…) are replaced by others of the op table.
+"""Decomposition of composite `tri` operations (softmax, layer_norm, var…) into others of the op table.
 
 Takes a `tri` module and which op names to replace; changes the module in place. fp16 and bf16 operands are widened
 to fp32 for the whole composition and the result is rounded once.
@@ -18,16 +18,16 @@ from mlirtri.dialect.ops.op import Op
 
 
 def tri_operations(module: ir.Module) -> list[ir.Operation]:
-    """Every `tri` operation, in program order."""
-    found: list[ir.Operation] = []
+    """Return every `tri` operation, in program order."""
+    operations: list[ir.Operation] = []
 
-    def visit(operation):
+    def visit(operation: ir.Operation) -> ir.WalkResult:
         if operation.name.startswith("tri."):
-            found.append(operation.operation)
+            operations.append(operation.operation)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    return operations
 
 
 def decompose(module: ir.Module, wanted: Callable[[Op, ir.Operation], bool]) -> None:

@@ -1,4 +1,4 @@
-"""Inside the `tri` room: what is computed of selected elements only is computed of all, and selected in the end.
+"""Masked elements in `tri`: what is computed of selected elements is computed of all, and selected in the end.
 
 Takes a `tri` module; changes it in place. Elements that a mask selects, elementwise operations on them, and then a
 write under the same mask or a reduction: without gathering them first all of that is one loop nest whose iterations

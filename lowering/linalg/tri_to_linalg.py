@@ -34,7 +34,7 @@ STRAIGHT = ("gather",)
 
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
-    """Return the linalg module of a `tri` module, which stays the same; raises what a rule refuses, at its operation."""
+    """Return the linalg module of a `tri` module, which stays the same; raises what a rule refuses at its operation."""
     with module.context, ir.Location.unknown():
         # The module of the stage before is shown to the user later: work on a copy.
         source = copied(module, context)

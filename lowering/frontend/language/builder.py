@@ -25,7 +25,7 @@ from mlirtri.lowering.frontend.language.dynamic_sizes import IndexArithmetic, al
 from mlirtri.lowering.frontend.language.storage import Memory, Storage
 
 NUMBERS = (bool, int, float, complex)
-"""Python's."""
+"""The types of Python numbers."""
 LANGUAGE: Registry[str, Callable[..., Any]] = Registry("language function")
 
 
@@ -51,14 +51,14 @@ class Language:
         self.forced_iterations = 0
         """Iterations of loops that were unrolled because their bodies could not be emitted otherwise."""
         self.debug = debug
-        """Whether positions are checked at run time."""
+        """Whether indices are checked at run time."""
         self.stops = stops
         """Whether a `breakpoint()` has something to stop."""
         self.prints = DevicePrints()
         self.unknown = UNKNOWN
-        """A size or place that an index operand says."""
+        """A size or offset that is an operand of the operation."""
         self.entry: ir.Block | None = None
-        """The function's own block, for what has to exist before any loop."""
+        """The entry block of the function, for what has to exist before any loop."""
         self.pending_checks: list[tuple[Tensor | Storage, type[Exception], str, ir.Location | None]] = []
         """Run-time conditions that must be false, with what is raised otherwise."""
 
@@ -90,11 +90,11 @@ class Language:
         return Tensor(wide.value, wide.type, weak=True)
 
     def fail(self, message: str, help: str | None = None) -> NoReturn:  # noqa: A002 - the word printed before it
-        """Refuse what the user wrote; the frontend adds the place."""
+        """Refuse what the user wrote; the frontend adds the location."""
         raise KernelTypeError(message, help=help)
 
     def operand(self, x: Any) -> Operand:
-        """What promotion has to know of x."""
+        """Return what the promotion rules need to know of x."""
         if isinstance(x, Tensor):
             return Operand(None, kind_of(x), 0) if x.weak else Operand(x.type.dtype, None, x.type.rank)
         if isinstance(x, NUMBERS):
@@ -102,7 +102,7 @@ class Language:
         raise KernelTypeError(f"expected a tensor or a number, got {describe(x)}")
 
     def tensor(self, x: Any, dtype: DType | None = None) -> Tensor:
-        """x as a strong tensor of `dtype` (default: its own, or the library's for a Python number)."""
+        """Return x as a strong tensor of `dtype` (default: its own, or the library's for a Python number)."""
         if not isinstance(x, Tensor):
             self.operand(x)  # refuses what is no number
             return self.tri.constant(_literal(x, dtype), dtype or self.default_dtype(x))
@@ -111,11 +111,11 @@ class Language:
         return self.tri.cast(x, dtype or x.type.dtype)
 
     def default_dtype(self, x: bool | int | float | complex) -> DType:
-        """The dtype of a tensor made of a Python number."""
+        """Return the dtype of a tensor that is created from a Python number."""
         return promotion.default_dtype(self.semantics, type(x).__name__)
 
     def elementwise(self, name: str, *operands: Any, **attributes: Any) -> Any:
-        """Cast, apply, cast: the dtypes come from the semantics' table."""
+        """Cast the operands, emit the operation, cast the result, as the promotion rules of the semantics say."""
         plan = promotion.result_dtypes(self.semantics, name, [self.operand(x) for x in operands])
         if plan.mixed_signs:
             return self._compare_signs(name, operands, plan)
@@ -141,7 +141,7 @@ class Language:
             self.check(self.tri.equal(operands[1], zero), KernelDivisionError, "integer division by zero")
 
     def check(self, condition: Tensor, error: type[Exception], message: str) -> None:
-        """After the call, raise `error` at this place if any element of the bool tensor is true."""
+        """After the call, raise `error` at this location if any element of the bool tensor is true."""
         wrong = self.tri.any(condition, axes=tuple(range(condition.type.rank)), keepdims=False)
         if not self.memory.journals:
             self.pending_checks.append((wrong, error, message, self.tri.location))
@@ -150,7 +150,7 @@ class Language:
         self.memory.put(status, self.tri.logical_or(status.value, wrong))
 
     def _status(self, error: type[Exception], message: str) -> Storage:
-        """Memory of a check inside loops and branches, which carry it as they do any other."""
+        """Return the memory of a check inside loops and branches, which carry it like any other memory."""
         for status, *known in self.pending_checks:
             if isinstance(status, Storage) and known == [error, message, self.tri.location]:
                 return status
@@ -160,12 +160,12 @@ class Language:
         return status
 
     def element(self, x: Tensor, position: int) -> Tensor:
-        """One element of a vector."""
+        """Return one element of a rank-1 tensor as a rank-0 tensor."""
         part = self.tri.slice(x, offsets=(position,), sizes=(1,), strides=(1,))
         return self.tri.reshape(part, shape=())
 
     def broadcast_shape(self, *shapes: tuple[int | Size, ...]) -> tuple[int | Size, ...]:
-        """The shape that these broadcast to."""
+        """Return the shape that several shapes broadcast to."""
         return broadcast_shapes(*shapes)
 
     def _compare_signs(self, name: str, operands, plan) -> Tensor:
@@ -182,7 +182,7 @@ class Language:
 
 
 def kind_of(x: Tensor) -> str:
-    """Which Python number a weak tensor is."""
+    """Return the name of the Python number type that a weak tensor is of."""
     return {"b": "bool", "i": "int", "f": "float", "c": "complex"}[x.type.dtype.kind]
 
 
@@ -202,7 +202,7 @@ def _literal(x: bool | int | float | complex, dtype: DType | None) -> bool | int
 
 
 def describe(x: Any) -> str:
-    """A value for an error message: type and value of Python objects, type of tensors."""
+    """Return a value as error messages show it: type and value of Python objects, type of tensors."""
     if isinstance(x, Tensor):
         return f"a tensor {x.type}"
     if isinstance(x, DType):
@@ -214,7 +214,7 @@ def describe(x: Any) -> str:
 
 
 def integer(x: Any, what: str) -> int:
-    """A compile-time int; numpy integers count, bools and tensors do not."""
+    """Return a compile-time int; raises `KernelTypeError` for bools and tensors."""
     if isinstance(x, bool) or not hasattr(type(x), "__index__"):
         raise KernelTypeError(
             f"{what} has to be an integer known at compile time, got {describe(x)}",
@@ -224,14 +224,14 @@ def integer(x: Any, what: str) -> int:
 
 
 def integers(x: Any, what: str) -> tuple[int, ...]:
-    """A compile-time int or a tuple or list of them."""
+    """Return a compile-time int, or a tuple or list of them, as a tuple."""
     if isinstance(x, (tuple, list)):
-        return tuple(integer(each, what) for each in x)
+        return tuple(integer(item, what) for item in x)
     return (integer(x, what),)
 
 
 def axis_of(axis: Any, rank: int, what: str = "axis") -> int:
-    """A non-negative axis of a tensor of `rank`."""
+    """Return the non-negative number of an axis of a tensor of `rank`; raises `KernelValueError`."""
     axis = integer(axis, what)
     if not -rank <= axis < rank:
         raise KernelValueError(f"{what} {axis} is out of range for a tensor of rank {rank}")
@@ -239,17 +239,18 @@ def axis_of(axis: Any, rank: int, what: str = "axis") -> int:
 
 
 def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
-    """Sorted, non-negative axes; None is all of them."""
+    """Return axes, sorted and non-negative; None means all of them."""
     if axis is None:
         return tuple(range(rank))
     # Libraries take axis 0 and -1 of a scalar.
-    if rank == 0 and all(each in (0, -1) for each in integers(axis, "axis")):
+    if rank == 0 and all(number in (0, -1) for number in integers(axis, "axis")):
         return ()
-    axes = [axis_of(each, rank) for each in integers(axis, "axis")]
+    axes = [axis_of(number, rank) for number in integers(axis, "axis")]
     if len(set(axes)) != len(axes):
         raise KernelValueError(f"an axis stands twice in {axis}")
     return tuple(sorted(axes))
 
 
 def dtype_or_none(dtype: Any) -> DType | None:
+    """Return the dtype that a spelling names; None stays None."""
     return None if dtype is None else as_dtype(dtype)
