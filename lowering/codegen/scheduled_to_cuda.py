@@ -49,8 +49,8 @@ def lower(mod: IRModule, context: CompileContext) -> Code:
     except KernelError as error:
         raise error.at(first_failing(functions, attempt)) from None
     except Exception as error:
-        place = first_failing(functions, attempt)
-        raise CodegenError(f"TVM made no CUDA source: {short_message(error)}", place) from None
+        span = first_failing(functions, attempt)
+        raise CodegenError(f"TVM made no CUDA source: {short_message(error)}", span) from None
 
 
 def _source(functions: list[tuple[str, PrimFunc]], target) -> str:
@@ -107,11 +107,11 @@ class CudaExecutable:
         if self._built is None:
             with self._building:
                 self._built = self._built or self._build()
-        places = [each if _is_aligned(each) else each.new_empty(each.shape) for each in outputs]
-        self._built.launch([each if _is_aligned(each) else each.clone() for each in inputs], places)
-        for place, output in zip(places, outputs, strict=True):
-            if place is not output:
-                output.copy_(place)
+        results = [tensor if _is_aligned(tensor) else tensor.new_empty(tensor.shape) for tensor in outputs]
+        self._built.launch([tensor if _is_aligned(tensor) else tensor.clone() for tensor in inputs], results)
+        for result, output in zip(results, outputs, strict=True):
+            if result is not output:
+                output.copy_(result)
 
     def _build(self) -> KernelExecutable:
         if self._plan is None:

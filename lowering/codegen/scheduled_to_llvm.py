@@ -55,8 +55,8 @@ def build(functions, target, results=None):
     except KernelError as error:
         raise error.at(first_failing(functions, attempt)) from None
     except Exception as error:
-        place = first_failing(functions, attempt)
-        raise CodegenError(f"TVM made no code: {short_message(error)}", place) from None
+        span = first_failing(functions, attempt)
+        raise CodegenError(f"TVM made no code: {short_message(error)}", span) from None
 
 
 def stable_text(text: str) -> str:

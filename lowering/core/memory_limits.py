@@ -20,7 +20,7 @@ def largest_tensor() -> int:
     return wanted if wanted is not None else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def too_large(what: str, kind: ir.ShapedType, place: ir.Location | None) -> KernelMemoryError | None:
+def too_large(what: str, kind: ir.ShapedType, location: ir.Location | None) -> KernelMemoryError | None:
     """The error for a tensor or buffer of static shape that is larger than `largest_tensor`; None for others."""
     dynamic = ir.ShapedType.get_dynamic_size()
     count = prod(size for size in kind.shape if size != dynamic)
@@ -29,7 +29,7 @@ def too_large(what: str, kind: ir.ShapedType, place: ir.Location | None) -> Kern
         return None
     return KernelMemoryError(
         f"{what} {kind} has {count} elements: {size} bytes, where a tensor may have {most}",
-        span_of(place),
+        span_of(location),
         help="check its shape; for a machine with more memory set MLIRTRI_MAX_TENSOR_BYTES",
     )
 

@@ -12,7 +12,7 @@ from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import Note, Span, UnsupportedOperationError
 
-_SHOWN_PLACES = 4
+_SHOWN_SPANS = 4
 
 
 @dataclass
@@ -20,30 +20,30 @@ class _Refusal:
     """Everything refused for one reason."""
 
     count: int = 0
-    places: list[Span] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
 
 
 def refuse(found: Iterable[tuple[ir.Operation, str]], translation: str, way_out: str) -> None:
     """Raise for all of `found`, pairs of an operation and the reason why there is no `translation` of it.
 
-    The error's attribute ``refused`` has each reason with all of its places.
+    The error's attribute ``refused`` has each reason with the spans of all its operations.
     """
     refusals: dict[str, _Refusal] = {}
     for operation, reason in found:
         refusal = refusals.setdefault(reason, _Refusal())
         refusal.count += 1
-        if (span := span_of(operation.location)) and span not in refusal.places:
-            refusal.places.append(span)
+        if (span := span_of(operation.location)) and span not in refusal.spans:
+            refusal.spans.append(span)
     if not refusals:
         return
     lines = [f"{reason} ({each.count}×)" if each.count > 1 else reason for reason, each in refusals.items()]
-    places = [(reason, span) for reason, each in refusals.items() for span in each.places[:_SHOWN_PLACES]]
-    notes = [Note(f"{reason} is here", span) for reason, span in places]
+    spans = [(reason, span) for reason, each in refusals.items() for span in each.spans[:_SHOWN_SPANS]]
+    notes = [Note(f"{reason} is here", span) for reason, span in spans]
     error = UnsupportedOperationError(
         f"no translation to {translation} for {', '.join(lines)}",
         notes[0].span if notes else None,
         help=way_out,
         notes=notes[1:] if len(notes) > 1 else (),
     )
-    error.refused = tuple((reason, tuple(each.places)) for reason, each in refusals.items())
+    error.refused = tuple((reason, tuple(each.spans)) for reason, each in refusals.items())
     raise error

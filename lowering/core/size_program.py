@@ -28,7 +28,7 @@ class Step:
     """Its type: ``index``, ``i1`` to ``i64``, ``f32``, ``f64``."""
     operands: tuple[int, ...] = ()
     numbers: tuple[Any, ...] = ()
-    """Of `SIZE` argument and axis, of `ELEMENT` argument and place, of `CONSTANT` the number, else the predicate."""
+    """Of `SIZE` argument and axis, of `ELEMENT` argument and indices, of `CONSTANT` the number, else the predicate."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Sine and cosine as arithmetic on vectors: what is left of an angle within a quarter of a turn, and polynomials of it.
+"""Sine and cosine as arithmetic on vectors: range reduction by quarters of a turn, and polynomials.
 
 Takes and gives what `vector_functions` does, in whose table they are.
 """

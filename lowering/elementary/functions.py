@@ -1,7 +1,7 @@
 """Elementary functions as arithmetic on vectors, within 2 units in the last place, for every float.
 
 Takes the operations of one kind of IR (`vector_lanes.Lanes` for TIR, `mlir_lanes.Scalars` for MLIR) and operands. Gives
-the expression of exp, log, tanh, erf, pow and their kin. Infinities, NaN, denormals and the two
+the expression of exp, log, tanh, erf, pow and others. Infinities, NaN, denormals and the two
 zeros come out as C's functions have them. What would need a reduction of its own (sines of more than 2**26, powers of
 negative numbers) calls the C library, for those vectors that hold such a number.
 

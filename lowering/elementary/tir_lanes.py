@@ -62,11 +62,11 @@ class Lanes:
         if not self.has_statements:
             return self.named(value)
         dtype, _, lanes = str(value.ty.dtype).partition("x")
-        place = tirx.decl_buffer((int(lanes or 1),), dtype, f"k{len(self.bindings)}", layout=None)
+        buffer = tirx.decl_buffer((int(lanes or 1),), dtype, f"k{len(self.bindings)}", layout=None)
         first = tirx.IntImm("int32", 0)
         at = [tirx.Ramp(first, tirx.IntImm("int32", 1), int(lanes)) if lanes else first]
-        self.bindings.append((place, tirx.BufferStore(place, value, at)))
-        return tirx.BufferLoad(place, at)
+        self.bindings.append((buffer, tirx.BufferStore(buffer, value, at)))
+        return tirx.BufferLoad(buffer, at)
 
     def statements(self) -> list[Any]:
         """What stands before the use of names and memory."""
@@ -173,11 +173,11 @@ class Lanes:
     def minus(self, x: Expr, y: Expr) -> Expr:
         return x - y
 
-    def shifted_right(self, x: Expr, places: int) -> Expr:
-        return tirx.shift_right(x, self.whole(places))
+    def shifted_right(self, x: Expr, bits: int) -> Expr:
+        return tirx.shift_right(x, self.whole(bits))
 
-    def has_bit(self, x: Expr, place: int) -> Expr:
-        mask = self.whole(1 << place)
+    def has_bit(self, x: Expr, bit: int) -> Expr:
+        mask = self.whole(1 << bit)
         return tirx.EQ(tirx.bitwise_and(x, mask), mask)
 
     # --- bits --------------------------------------------------------------------------------------------------------
@@ -256,6 +256,6 @@ class Lanes:
         symbol = name + ("f" if self.dtype == "float32" else "")
         if self.count == 1:
             return tirx.call_pure_extern(self.dtype, symbol, *operands)
-        places = [tirx.IntImm("int32", at) for at in range(self.count)]
-        lanes = [[tirx.Shuffle([operand], [place]) for operand in operands] for place in places]
-        return tirx.Shuffle([tirx.call_pure_extern(self.dtype, symbol, *each) for each in lanes], places)
+        lane_indices = [tirx.IntImm("int32", at) for at in range(self.count)]
+        lanes = [[tirx.Shuffle([operand], [lane]) for operand in operands] for lane in lane_indices]
+        return tirx.Shuffle([tirx.call_pure_extern(self.dtype, symbol, *each) for each in lanes], lane_indices)

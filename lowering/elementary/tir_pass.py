@@ -108,11 +108,11 @@ def _flattened(sequence: Any) -> Any:
 def _expanded(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
     """The names that `value` needs, in the order in which they need each other, and what it is with them."""
     names: list[tuple[Any, Any]] = []
-    places: dict[Any, Any] = {}
+    loads: dict[Any, Any] = {}
     for let in always_bound(value):
-        part = _expanded_part(with_places(let.value, places), names)
-        places[let.var] = Lanes(str(let.var.ty.dtype), names).kept(part)
-    return names, _expanded_part(with_places(value, places), names)
+        part = _expanded_part(with_loads(let.value, loads), names)
+        loads[let.var] = Lanes(str(let.var.ty.dtype), names).kept(part)
+    return names, _expanded_part(with_loads(value, loads), names)
 
 
 def always_bound(value: Any) -> list[Any]:
@@ -151,12 +151,12 @@ def _is_of(variable: Any, lets: list[Any]) -> bool:
     return any(each.var.same_as(variable) for each in lets)
 
 
-def with_places(value: Any, places: dict[Any, Any]) -> Any:
-    """`value` that reads each of these variables from its place, and binds it no more."""
-    if not places:
+def with_loads(value: Any, loads: dict[Any, Any]) -> Any:
+    """`value` with a load for each of these variables, and without its let binding."""
+    if not loads:
         return value
-    bare = structural_map(value, (tirx.Let, lambda let: let.body if let.var in places else let), order="post")
-    return structural_map(bare, (tirx.Var, lambda variable: places.get(variable, variable)), order="post")
+    bare = structural_map(value, (tirx.Let, lambda let: let.body if let.var in loads else let), order="post")
+    return structural_map(bare, (tirx.Var, lambda variable: loads.get(variable, variable)), order="post")
 
 
 def _expanded_part(value: Any, names: list[tuple[Any, Any]]) -> Any:

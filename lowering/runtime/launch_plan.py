@@ -36,6 +36,11 @@ class Value:
         return None not in self.shape
 
     @property
+    def static_shape(self) -> tuple[int, ...]:
+        """The shape of a value whose sizes are all known."""
+        return tuple(size for size in self.shape if size is not None)
+
+    @property
     def size(self) -> int:
         """Number of elements; not 0 where it may be another."""
         return prod(1 if size is None else size for size in self.shape)

@@ -24,7 +24,7 @@ Launch = Callable[[Sequence[Any], Sequence[Any]], None]
 LITTLE = 1 << 12
 """Bytes that one block of work may touch to be over in a microsecond or so."""
 DIRECT_STEPS, DIRECT_BYTES = 4, 1 << 20
-"""Launches, and bytes between them, up to which the way into a call is worth being short."""
+"""Launches, and bytes between them, up to which a call takes the short way."""
 
 
 @dataclass(frozen=True)
@@ -99,25 +99,25 @@ def _on_parts(launch: Launch) -> Launch:
 
 def _place(plan: Plan) -> Store:
     """Give each result that a launch makes the caller's memory; the source of a view shares it."""
-    made = {number: step for step in plan.steps for number in step.outputs}
+    produced = {number: step for step in plan.steps for number in step.outputs}
     home: dict[int, int] = {}
     copies = []
     for position, number in enumerate(plan.results):
         if number in plan.updates:
             continue
         source = number
-        while source in made and made[source].is_view:
-            source = made[source].inputs[0]
-        if source in made and source not in home:
+        while source in produced and produced[source].is_view:
+            source = produced[source].inputs[0]
+        if source in produced and source not in home:
             home[source] = position
-        elif _is_filled(plan, number, made):
+        elif _is_filled(plan, number, produced):
             copies.append((number, position))
     return Store(home, tuple(copies))
 
 
-def _is_filled(plan: Plan, number: int, made: dict[int, Step]) -> bool:
+def _is_filled(plan: Plan, number: int, produced: dict[int, Step]) -> bool:
     """False for values of size zero whose launch was dropped."""
-    return number in made or number < plan.arguments or number in plan.constants
+    return number in produced or number < plan.arguments or number in plan.constants
 
 
 def _is_single(plan: Plan, store: Store) -> bool:
@@ -171,8 +171,11 @@ def _direct(plan: Plan, store: Store, kernel: Callable[[str], Callable], loops: 
         for step in steps:
             # Other threads wait for less time than it takes to let them run.
             step.function.release_gil = False
-    made = {number for step in plan.steps for number in step.outputs} - {*plan.results}
-    scratch = {number: (plan.values[number].shape, DTYPES[plan.values[number].dtype].torch) for number in sorted(made)}
+    produced = {number for step in plan.steps for number in step.outputs} - {*plan.results}
+    scratch = {
+        number: (plan.values[number].static_shape, DTYPES[plan.values[number].dtype].torch)
+        for number in sorted(produced)
+    }
     constants = _Constants(plan)
     return Direct(tuple(steps), plan.results[0], scratch, dict(zip(constants.numbers, constants.host, strict=True)))
 
@@ -224,7 +227,7 @@ def _is_empty(value: Value) -> bool:
 
 def _empty(value: Value) -> torch.Tensor:
     """A tensor of no elements, as kernels take it."""
-    return _restrided(torch.empty(value.shape, dtype=DTYPES[value.dtype].torch))
+    return _restrided(torch.empty(value.static_shape, dtype=DTYPES[value.dtype].torch))
 
 
 def _restrided(tensor: torch.Tensor) -> torch.Tensor:
@@ -293,8 +296,8 @@ def _maker(plan: Plan, store: Store, number: int) -> Callable:
     if _is_empty(plan.values[number]):
         return lambda _outputs, _device: _empty(plan.values[number])
     if number not in store.home:
-        own = torch_device(plan.values[number].device)
-        return lambda outputs, device: empty(shape, dtype, own or device)
+        own, static_shape = torch_device(plan.values[number].device), plan.values[number].static_shape
+        return lambda outputs, device: empty(static_shape, dtype, own or device)
     position = store.home[number]
     if plan.values[plan.results[position]].shape == shape:
         return lambda outputs, device: outputs[position]
@@ -312,20 +315,20 @@ def _last_uses(plan: Plan) -> list[tuple[int, ...]]:
 
 
 class _Constants:
-    """The plan's constants as torch tensors, made once per device."""
+    """The plan's constants as torch tensors, copied once to each device."""
 
     def __init__(self, plan: Plan):
         self.numbers = tuple(plan.constants)
         self.host = [torch.from_dlpack(plan.constants[number].value) for number in self.numbers]
-        self.places = [torch_device(plan.values[number].device) for number in self.numbers]
-        self.tensors: dict[str, list[torch.Tensor]] = {} if any(self.places) else {"cpu": self.host}
+        self.devices = [torch_device(plan.values[number].device) for number in self.numbers]
+        self.tensors: dict[str, list[torch.Tensor]] = {} if any(self.devices) else {"cpu": self.host}
 
     def fill(self, values: list, device: torch.device | None) -> None:
         if not self.numbers:
             return
         key = str(device)
         if key not in self.tensors:
-            self.tensors[key] = [each.to(own or device) for each, own in zip(self.host, self.places, strict=True)]
+            self.tensors[key] = [each.to(own or device) for each, own in zip(self.host, self.devices, strict=True)]
         for number, tensor in zip(self.numbers, self.tensors[key], strict=True):
             values[number] = tensor
 
@@ -343,12 +346,12 @@ class MachineExecutable:
         machine = getattr(self._local, "machine", None)
         if machine is None:
             machine = self._local.machine = relax.VirtualMachine(self._compiled, self._device)
-        made = machine[self._function](*inputs)
-        for output, value in zip(outputs, _tensors(made), strict=True):
+        produced = machine[self._function](*inputs)
+        for output, value in zip(outputs, _tensors(produced), strict=True):
             output.copy_(torch.from_dlpack(value))
 
 
-def _tensors(made) -> list:
-    if isinstance(made, tvm.runtime.Tensor) or hasattr(made, "__dlpack__"):
-        return [made]
-    return [tensor for item in made for tensor in _tensors(item)]
+def _tensors(produced: Any) -> list[Any]:
+    if isinstance(produced, tvm.runtime.Tensor) or hasattr(produced, "__dlpack__"):
+        return [produced]
+    return [tensor for item in produced for tensor in _tensors(item)]

@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 
 
 def admits(shape: Sequence[Any], found: Sequence[int]) -> bool:
-    """Whether a tensor of shape `found` is one of a type of `shape`, whose sizes may be unknown."""
+    """Return whether a tensor of shape `found` is one of a type of `shape`, whose sizes may be unknown."""
     return len(shape) == len(found) and all(
         is_dynamic(size) or size == other for size, other in zip(shape, found, strict=True)
     )
@@ -40,7 +40,7 @@ class DynamicShapes:
         self._known: dict[Any, list[Shape]] = {}
 
     def results(self, inputs: Sequence[Any]) -> list[Shape]:
-        """The shape of each result; raises `ArgumentMismatchError`, or what the program says of such sizes."""
+        """Return the shape of each result; raises `ArgumentMismatchError`, or what the program says of such sizes."""
         key = tuple([tuple(tensor.shape) for tensor in inputs])
         if self.elements:
             key = (key, tuple([element_of(inputs, *numbers) for numbers in self.elements]))
@@ -54,7 +54,7 @@ class DynamicShapes:
 
     def _computed(self, inputs: Sequence[Any]) -> list[Shape]:
         shapes = [tuple(tensor.shape) for tensor in inputs]
-        values = self.program.run(shapes, lambda argument, place: element_of(inputs, argument, *place))
+        values = self.program.run(shapes, lambda argument, indices: element_of(inputs, argument, *indices))
         for condition in self.program.conditions:
             left, right = values[condition.left], values[condition.right]
             if not (left == right if condition.relation == "==" else left <= right):
@@ -94,6 +94,6 @@ class DynamicShapes:
         return list(found)
 
 
-def element_of(inputs: Sequence[Any], argument: int, *place: int) -> Any:
-    """One element of an argument as a number."""
-    return inputs[argument][place].item()
+def element_of(inputs: Sequence[Any], argument: int, *indices: int) -> Any:
+    """Return one element of an argument as a Python number."""
+    return inputs[argument][indices].item()

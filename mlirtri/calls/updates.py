@@ -73,7 +73,7 @@ def why_not_writable(argument: Any) -> str | None:
     is_array = isinstance(argument, np.ndarray)
     strides = argument.strides if is_array else argument.stride()
     if any(stride == 0 and size > 1 for stride, size in zip(strides, argument.shape, strict=True)):
-        return "has several elements in one place, as broadcasting and expand() make them"
+        return "has several elements at one address, as broadcasting and expand() make them"
     return "is read-only" if is_array and not argument.flags.writeable else None
 
 

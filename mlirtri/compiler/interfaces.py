@@ -134,17 +134,17 @@ def _signature(module: Any, function: Any, path: Path) -> tuple[list[TensorType]
     try:
         return [type_of(each) for each in of.inputs], [type_of(each) for each in of.results]
     except KernelError as error:
-        place = span_of(function.location) or Span(str(path), 1, 1)
-        raise ParseError(error.message, place, help="kernels take and return ranked tensors") from None
+        span = span_of(function.location) or Span(str(path), 1, 1)
+        raise ParseError(error.message, span, help="kernels take and return ranked tensors") from None
 
 
 def _signature_before_buffers(module: Any, function: Any, path: Path) -> Any:
     """The function type that bufferization noted on the module."""
-    place, attributes = Span(str(path), 1, 1), module.operation.attributes
+    span, attributes = Span(str(path), 1, 1), module.operation.attributes
     if SIGNATURE not in attributes:
         raise ParseError(
             f"which buffers of {function.attributes['sym_name'].value!r} are results is not said",
-            place,
+            span,
             help=f"resume at an earlier stage, or give the module {{{SIGNATURE} = (tensor<…>) -> tensor<…>}}",
         )
     of = ir.FunctionType(ir.TypeAttr(attributes[SIGNATURE]).value)
@@ -154,7 +154,7 @@ def _signature_before_buffers(module: Any, function: Any, path: Path) -> Any:
     if function.operation.name == "llvm.func":
         buffers += len(unknown_sizes([kind.shape for kind in (*of.inputs, *own)]))
     if buffers != len(function.regions[0].blocks[0].arguments):
-        raise ParseError(f"{SIGNATURE} has not as many types as the function has buffers", place)
+        raise ParseError(f"{SIGNATURE} has not as many types as the function has buffers", span)
     return of
 
 
@@ -205,8 +205,8 @@ def _checks(function: Any, results: Sequence[dict[str, Any]]) -> tuple[RuntimeCh
     return tuple(checks)
 
 
-def _span(place: str) -> Span:
-    file, line, column = place.rsplit(":", 2)
+def _span(text: str) -> Span:
+    file, line, column = text.rsplit(":", 2)
     return Span(file, int(line), int(column))
 
 

@@ -25,7 +25,7 @@ RESUMABLE = ("mlir", "tvmscript")
 
 
 def readable(kind: str, ir: Any) -> str:
-    """What `kernel.ir` shows."""
+    """Return the text that `kernel.ir` shows."""
     if kind == "python":
         return print_tree(ir)
     if kind == "mlir":
@@ -36,7 +36,7 @@ def readable(kind: str, ir: Any) -> str:
 
 
 def complete(kind: str, ir: Any) -> str:
-    """What a dump holds: the readable text where that loses nothing."""
+    """Return the text that a dump holds: the readable text where that loses nothing."""
     if kind == "mlir":
         return print_complete(ir)
     if kind == "tvmscript":
@@ -45,7 +45,7 @@ def complete(kind: str, ir: Any) -> str:
 
 
 def settle(kind: str, ir: Any) -> Any:
-    """`ir` without what its text cannot carry, so that a module behaves alike whether it was made or read."""
+    """Return `ir` without what its text cannot carry, so that a module behaves alike whether it was made or read."""
     if kind == "mlir":
         locate_implied_bodies(ir)
     if kind == "tvmscript":
@@ -54,7 +54,7 @@ def settle(kind: str, ir: Any) -> Any:
 
 
 def parse(kind: str, text: str, file: str = "<text>") -> Any:
-    """IR of a complete (or readable) text; raises `ParseError` at the place that does not parse."""
+    """Return the IR of a complete (or readable) text; raises `ParseError` at the line that does not parse."""
     if kind == "mlir":
         return settle(kind, _parse_mlir(text, file))
     if kind == "tvmscript":
@@ -63,7 +63,7 @@ def parse(kind: str, text: str, file: str = "<text>") -> Any:
 
 
 def parse_given(kind: str, text: str, file: str) -> Any:
-    """`parse` of a text that may be anybody's; raises `ParseError` also for one that ends MLIR's parser."""
+    """Return `parse` of a text that may be anybody's; raises `ParseError` also for one that ends MLIR's parser."""
     if kind == "mlir":
         text = text_of(text.encode("utf-8", "surrogatepass"), file)
         try_parsing(_parse_mlir, text, file)

@@ -1,6 +1,6 @@
 """The contract of each stage's IR, checked after the stage when ``MLIRTRI_VERIFY=1``.
 
-Takes a stage and its IR. Gives nothing. Refuses, as a `PassFailedError` at the first place, operations that the stage
+Takes a stage and its IR. Gives nothing. Refuses, as a `PassFailedError` at the first line, operations that the stage
 may not hold (all of them named, with counts) and IR that its own compiler's verifier refuses. A stage that is not in
 the table is one of a user's: only its compiler's verifier looks at it.
 """
@@ -47,14 +47,14 @@ def _complain(stage: Stage, problems: Iterable[Problem]) -> None:
     found = list(problems)
     if not found:
         return
-    counts = Counter(what for what, _ in found)
-    listed = ", ".join(f"{what} ({count}×)" if count > 1 else what for what, count in counts.items())
-    places = [span for _, span in found if span]
+    counts = Counter(problem for problem, _ in found)
+    listed = ", ".join(f"{problem} ({count}×)" if count > 1 else problem for problem, count in counts.items())
+    spans = [span for _, span in found if span]
     raise PassFailedError(
         f"the IR of stage {stage.name!r} holds what it may not: {listed}",
-        places[0] if places else None,
+        spans[0] if spans else None,
         help="the stage before it, or an edited file, left it there",
-        notes=[Note("and here", span) for span in dict.fromkeys(places[1:4])],
+        notes=[Note("and here", span) for span in dict.fromkeys(spans[1:4])],
     )
 
 

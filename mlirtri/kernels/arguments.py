@@ -1,7 +1,7 @@
 """Kernel arguments as the command line writes them: ``a=f32[2,3]``, ``n=3``, ``axis=(0,1)``, ``dtype=f16``.
 
 Takes the text after ``--arg``. Gives a name and a value: an abstract tensor, a dtype or a Python literal; and, for
-runs, seeded random data in a tensor's place, and a summary of what comes out.
+runs, seeded random data instead of a tensor, and a summary of what comes out.
 Refuses anything else with the spellings that exist.
 """
 

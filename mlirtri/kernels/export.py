@@ -80,7 +80,7 @@ def _function(module: Any, wanted: str) -> Any:
 
 
 def _inline(module: Any, params: Mapping[str, Any]) -> None:
-    """Constants in the place of the bound arguments."""
+    """Replace the bound arguments by constants."""
     function = _function(module, 'params="inline"')
     arguments, block = argument_attributes(function), function.regions[0].blocks[0]
     with ir.InsertionPoint.at_block_begin(block):
@@ -114,10 +114,10 @@ def _write_results(module: Any) -> None:
     values = list(terminator.operands)
     for at, value in enumerate(values):
         kind = ir.MemRefType.get(list(value.type.shape), value.type.element_type)
-        place = block.add_argument(kind, ir.Location.name(f"out{at}" if len(values) > 1 else "out"))
+        destination = block.add_argument(kind, ir.Location.name(f"out{at}" if len(values) > 1 else "out"))
         ir.Operation.create(
             "bufferization.materialize_in_destination",
-            operands=[value, place],
+            operands=[value, destination],
             attributes={"restrict": ir.UnitAttr.get(), "writable": ir.UnitAttr.get()},
             loc=value.location if isinstance(value.owner, ir.Block) else value.owner.location,
             ip=ir.InsertionPoint(terminator),

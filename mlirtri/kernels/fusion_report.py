@@ -38,8 +38,8 @@ class FusionReport:
             table.add_column(heading, overflow="fold")
         for edge in self.edges:
             verdict = "yes" if edge.is_fused else "no"
-            place = edge.line.rpartition("/")[2]
-            cells = (edge.room, edge.producer, edge.consumer, place, verdict, edge.kind, edge.reason)
+            line = edge.line.rpartition("/")[2]
+            cells = (edge.room, edge.producer, edge.consumer, line, verdict, edge.kind, edge.reason)
             table.add_row(*map(escape, cells))
         return table
 

@@ -88,7 +88,7 @@ device_print.__mlirtri_name__ = "mlirtri.device_print"  # type: ignore[attr-defi
 
 @dataclass(frozen=True)
 class _Tensor:
-    """What a tensor argument is, as an annotation or in place of a real tensor in `compile`."""
+    """What a tensor argument is, as an annotation or instead of a real tensor in `compile`."""
 
     shape: tuple[int | None, ...] | None = None
     """None for any shape; None in it for a size taken from the argument."""

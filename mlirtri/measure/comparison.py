@@ -261,13 +261,13 @@ def _as_tables(comparison: Comparison) -> Group:
 
 
 def _cells(row: Row) -> list[str]:
-    total = row.compile_total
+    seconds = row.compile_total
     spread = "" if row.run_min is None else f"{_shown_seconds(row.run_min)} … {_shown_seconds(row.run_max)}"
     return [
         row.name,
         _number(row.kernels),
         _number(row.bytes),
-        "" if total is None else f"{total * 1e3:.1f}",
+        "" if seconds is None else f"{seconds * 1e3:.1f}",
         _shown_seconds(row.run_seconds),
         spread,
         "" if row.max_error is None else f"{row.max_error:.2g}",

@@ -30,13 +30,13 @@ class Report:
     span: Span | None
     notes: tuple[Report, ...] = ()
     callers: tuple[Note, ...] = ()
-    """Where the function was called from that the place lies in; printed, but no diagnostics of their own."""
+    """Where the function that holds the line was called from; printed, but no diagnostics of their own."""
 
     def __str__(self) -> str:
-        place = str(self.span) if self.span else "<unknown>:0"
+        location = str(self.span) if self.span else "<unknown>:0"
         excerpt = "\n" + self.span.excerpt() if self.span and self.span.excerpt() else ""
         further = [*map(str, self.callers), *map(str, self.notes)]
-        return "\n".join([f"{place}: {self.severity}: {self.message}{excerpt}", *further])
+        return "\n".join([f"{location}: {self.severity}: {self.message}{excerpt}", *further])
 
 
 def report_of(diagnostic: ir.Diagnostic) -> Report:
@@ -55,7 +55,7 @@ class Expectation:
     text: str
     regex: bool
     line: int | None
-    """None: a diagnostic without a place."""
+    """None: a diagnostic without a location."""
     comment_line: int
     met: bool = False
 

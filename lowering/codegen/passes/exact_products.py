@@ -47,10 +47,10 @@ def _fenced_sums(value: Any) -> Any:
     return structural_map(value, [(kind, _with_fences) for kind in _SUMS], order="post")
 
 
-def _with_fences(total: Any) -> Any:
-    if not _is_float(total):
-        return total
-    return type(total)(*(_fence(operand) for operand in (total.a, total.b)))
+def _with_fences(sum_: Any) -> Any:
+    if not _is_float(sum_):
+        return sum_
+    return type(sum_)(*(_fence(operand) for operand in (sum_.a, sum_.b)))
 
 
 def _fence(operand: Any) -> Any:

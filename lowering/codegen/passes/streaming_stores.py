@@ -52,8 +52,8 @@ def with_streaming_stores(function: PrimFunc) -> PrimFunc:
         dtype = str(node.value.ty.dtype)
         used[dtype] = f"mlirtri_stream_{dtype}"
         first = tirx.BufferLoad(node.buffer, [node.indices[0].base])
-        place = tirx.call_intrin("handle", "tirx.address_of", first)
-        return tirx.Evaluate(tirx.call_extern("void", used[dtype], place, node.value))
+        address = tirx.call_intrin("handle", "tirx.address_of", first)
+        return tirx.Evaluate(tirx.call_extern("void", used[dtype], address, node.value))
 
     body = structural_map(function.body, (tirx.BufferStore, store), order="post") if streamed else function.body
     for dtype, name in sorted(used.items()):
@@ -63,8 +63,8 @@ def with_streaming_stores(function: PrimFunc) -> PrimFunc:
 
 def _is_lines(store: Any) -> bool:
     """Whether neighbours are stored that fill whole lines, if they begin with one: parts of lines would be fetched."""
-    place = store.indices[0] if len(store.indices) == 1 else None
-    is_row = isinstance(place, tirx.Ramp) and isinstance(place.stride, tirx.IntImm) and place.stride.value == 1
+    index = store.indices[0] if len(store.indices) == 1 else None
+    is_row = isinstance(index, tirx.Ramp) and isinstance(index.stride, tirx.IntImm) and index.stride.value == 1
     found = re.fullmatch(r"(?:float|u?int)(8|16|32|64)x(\d+)", str(store.value.ty.dtype))
     return is_row and found is not None and int(found[1]) * int(found[2]) % (8 * LINE) == 0
 

@@ -141,7 +141,7 @@ def test_arguments_that_cannot_be_written_are_refused():
     fixed.flags.writeable = False
     with pytest.raises(mt.KernelError, match="is read-only"):
         kernel(fixed, np.zeros((2, 2)))
-    with pytest.raises(mt.KernelError, match="several elements in one place"):
+    with pytest.raises(mt.KernelError, match="several elements at one address"):
         kernel(torch.zeros(1, 2).expand(2, 2), torch.zeros(2, 2))
 
 

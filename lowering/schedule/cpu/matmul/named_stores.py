@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.elementary.tir_pass import always_bound, with_places
+from mlirtri.lowering.elementary.tir_pass import always_bound, with_loads
 from mlirtri.lowering.tir.bfloat16_storage import HALF
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
@@ -23,9 +23,9 @@ def with_names_kept(stores: list[Any]) -> tuple[list[Any], list[Any]]:
         for let in always_bound(store.value) if _uses_names(store) else ():
             buffer = tirx.decl_buffer(store.buffer.ty.shape, str(let.var.ty.dtype), let.var.name, layout=None)
             private.append(buffer)
-            made.append(tirx.BufferStore(buffer, with_places(let.value, places), store.indices))
+            made.append(tirx.BufferStore(buffer, with_loads(let.value, places), store.indices))
             places[let.var] = tirx.BufferLoad(buffer, store.indices)
-        made.append(tirx.BufferStore(store.buffer, with_places(store.value, places), store.indices))
+        made.append(tirx.BufferStore(store.buffer, with_loads(store.value, places), store.indices))
     return made, private
 
 
