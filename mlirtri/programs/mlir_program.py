@@ -27,10 +27,10 @@ _NOT_BY_NAME = ("self", "out")
 
 
 def from_mlir(source: str | bytes | Path | Any) -> Program:
-    """The program of a module of MLIR on tensors: its text, bytecode, a file of either, or an `ir.Module`.
+    """Return the program of an MLIR module on tensors: its text, bytecode, a file of either, or an `ir.Module`.
 
-    A string with one line that ends in ``.mlir`` or ``.mlirbc`` is a path. Raises `ParseError` at the place that does
-    not parse.
+    A string with one line that ends in ``.mlir`` or ``.mlirbc`` is a path. Raises `ParseError` with the position that
+    does not parse.
     """
     try:
         data, file = contents_of(source)
@@ -41,9 +41,9 @@ def from_mlir(source: str | bytes | Path | Any) -> Program:
 
 
 def from_tosa(source: str | bytes | Path | Any) -> Program:
-    """The program of a TOSA module: its text, bytecode, a file of either, or an `ir.Module`.
+    """Return the program of a TOSA module: its text, bytecode, a file of either, or an `ir.Module`.
 
-    Raises `ParseError` at the place that does not parse.
+    Raises `ParseError` with the position that does not parse.
     """
     try:
         data, file = contents_of(source, (".mlir", ".mlirbc", ".tosa"))
@@ -55,7 +55,7 @@ def from_tosa(source: str | bytes | Path | Any) -> Program:
 
 @dataclass(frozen=True)
 class Source:
-    """A module that was read once: what is left of its text, and its large constants."""
+    """A module that was parsed once: its text without large constants, and these."""
 
     text: str
     file: str
@@ -64,7 +64,7 @@ class Source:
     """The public functions that have a body, in order."""
 
     def module(self) -> Any:
-        """The module in a context of its own: a walk changes it."""
+        """Parse the module into a context of its own: compiling changes it."""
         return _parse(self.text, self.file)
 
 
@@ -74,7 +74,7 @@ def read_source(
     operations: Sequence[str] = ("arith.constant", "ml_program.global"),
     read: Callable[[str, str], Any] | None = None,
 ) -> Source:
-    """A module with its large constants apart; raises `ParseError`.
+    """Parse a module and separate its large constants; raises `ParseError`.
 
     `operations` are those that hold constants as their attribute ``value``. `read` parses the text where the module has
     dialects that are not always loaded.
@@ -101,37 +101,37 @@ def _read_source(data: bytes, file: str, operations: Sequence[str], read: Callab
     with COMPILING:
         module = read(text, file)
         _name_arguments(module, text)
-        return _taken_apart(module, file, resources, operations)
+        return _split_constants(module, file, resources, operations)
 
 
-def _taken_apart(module: Any, file: str, resources: Mapping[str, bytes], operations: Sequence[str]) -> Source:
+def _split_constants(module: Any, file: str, resources: Mapping[str, bytes], operations: Sequence[str]) -> Source:
     params: dict[str, Any] = {}
     give_locations(module, Span("-", 1, 1))
     with module.context, ir.Location.unknown(), _errors_in(file):
         take_constants(module, params, resources, operations)
-    functions = tuple(each.attributes["sym_name"].value for each in public_functions(module))
+    functions = tuple(function.attributes["sym_name"].value for function in public_functions(module))
     # The parser knows no name of the file that a text is from.
     text = re.sub(r'"-":(?=\d+:\d+)', lambda _: f"{ir_string(file)}:", print_complete(module))
     return Source(text, file, params, functions)
 
 
 def _name_arguments(module: Any, text: str) -> None:
-    """Give arguments the names that the text has for them: a parser forgets these, but not where they stand."""
+    """Restore the arguments' names from the text: the parser keeps their locations alone."""
     lines = text.encode("utf-8", "surrogateescape").split(b"\n")
     for function in public_functions(module):
-        for at, argument in enumerate(function.regions[0].blocks[0].arguments):
+        for position, argument in enumerate(function.regions[0].blocks[0].arguments):
             span = span_of(argument.location)
             if span is None or span.file != "-" or span.line > len(lines) or name_of(argument.location):
                 continue
-            found = _NAME.match(lines[span.line - 1], span.column - 1)
-            name = found.group(1).decode() if found else ""
-            if name.isidentifier() and not iskeyword(name) and name not in (f"arg{at}", *_NOT_BY_NAME):
+            match = _NAME.match(lines[span.line - 1], span.column - 1)
+            name = match.group(1).decode() if match else ""
+            if name.isidentifier() and not iskeyword(name) and name not in (f"arg{position}", *_NOT_BY_NAME):
                 with module.context:
                     argument.set_location(ir.Location.name(name, argument.location))
 
 
 def ir_string(text: str) -> str:
-    """A string literal of MLIR."""
+    """Return a string literal of MLIR."""
     return '"' + "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else _escaped(c) for c in text) + '"'
 
 
@@ -141,7 +141,7 @@ def _escaped(character: str) -> str:
 
 @contextmanager
 def _errors_in(file: str) -> Iterator[None]:
-    """Errors inside name the file that the module is from, which its own locations do not yet."""
+    """Name `file` in errors: locations inside do not have it yet."""
     try:
         yield
     except KernelError as error:
@@ -151,7 +151,7 @@ def _errors_in(file: str) -> Iterator[None]:
 
 
 def _parse(text: str, file: str) -> Any:
-    """The module of a text. Operations that nobody knows may be in functions that are not meant: rooms refuse them."""
+    """Parse a module. Unregistered operations are kept; a lowering refuses them where they matter."""
     context = context_for(text)
     context.allow_unregistered_dialects = True
     module = parse_text(text, file, context)
@@ -160,7 +160,7 @@ def _parse(text: str, file: str) -> Any:
 
 
 def _bytecode_to_text(data: bytes) -> bytes:
-    """The text of bytecode, with the data of its resources."""
+    """Return the text of bytecode, with the data of its resources."""
     try:
         module = ir.Module.parse(data, context_for(data))
     except ir.MLIRError as error:

@@ -1,9 +1,9 @@
-"""The blobs at the end of MLIR text, taken off it: hundreds of megabytes of hex that nothing has to parse again.
+"""Where MLIR comes from: text, bytecode, files; and the resources at the end of its text.
 
     {-# dialect_resources: { builtin: { weight: "0x04000000…" } } #-}
 
-Takes the bytes of a text. Gives the text without that section, line for line, and the data of each key. Where the
-section is not of this form the text stays as it is, so that MLIR's parser says what is wrong with it.
+`split_resources` removes this section, which may have hundreds of megabytes of hexadecimal digits that nothing needs to
+parse again, and decodes it. A section of another form stays, so that MLIR's parser reports what is wrong with it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ALIGNMENT = 4
 
 
 def contents_of(source: str | bytes | Path | Any, suffixes: Sequence[str] = (".mlir", ".mlirbc")) -> tuple[bytes, str]:
-    """The bytes of a module's text or bytecode, and the file that errors are to name; raises `ParseError`."""
+    """Return a module's text or bytecode and the file that errors name; raises `ParseError`."""
     if isinstance(source, Path) or (isinstance(source, str) and _is_path(source, suffixes)):
         path = Path(source).absolute()
         linecache.checkcache(str(path))
@@ -56,7 +56,7 @@ def _is_path(text: str, suffixes: Sequence[str]) -> bool:
 
 
 def split_resources(text: bytes) -> tuple[bytes, dict[str, bytes]]:
-    """The text without its section of resources, and the data of each; both as they were where there is none."""
+    """Return the text without the section of resources, line for line, and the data by key."""
     start = _START.search(text)
     if start is None:
         return text, {}
@@ -74,7 +74,7 @@ class _OtherForm(Exception):
 
 
 def _section(tokens: Iterator[tuple[bytes, int, int]], text: bytes) -> tuple[dict[str, bytes], int]:
-    """The blobs of all dialects up to the end of the section, and where that is."""
+    """Return the blobs of all dialects, and the position after the section."""
     blobs: dict[str, bytes] = {}
     path: list[bytes] = []
     for token, begin, end in tokens:
@@ -86,18 +86,18 @@ def _section(tokens: Iterator[tuple[bytes, int, int]], text: bytes) -> tuple[dic
         if token == b",":
             continue
         _expect(tokens, b":")
-        value, at, until = next(tokens)
+        value, start, until = next(tokens)
         if value == b"{" and len(path) < 2:
             path = [*path, token]
         elif value == b'"' and path[:1] == [b"dialect_resources"] and len(path) == 2:
-            blobs[_name(text[begin:end])] = _data(text, at, until)
+            blobs[_name(text[begin:end])] = _data(text, start, until)
         elif value == b"{" or path[:1] == [b"dialect_resources"]:
             raise _OtherForm
     raise _OtherForm
 
 
 def _tokens(text: bytes, position: int) -> Iterator[tuple[bytes, int, int]]:
-    """Each token with its place; a string's token is its first quote, its place all of it."""
+    """Yield each token with its begin and end; a string's token is its first quote."""
     while match := _TOKEN.match(text, position):
         begin, position = match.start(1), match.end(1)
         if match[1] == b'"':
@@ -118,7 +118,7 @@ def _name(key: bytes) -> str:
 
 
 def _data(text: bytes, begin: int, end: int) -> bytes:
-    """The bytes of ``"0x…"``, of which the first say how they want to be aligned."""
+    """Return the bytes of ``"0x…"`` after the alignment."""
     digits = memoryview(text)[begin + 1 : end - 1]
     if bytes(digits[:2]) != b"0x" or len(digits) < 2 + 2 * _ALIGNMENT:
         raise _OtherForm

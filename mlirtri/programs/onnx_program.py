@@ -16,9 +16,9 @@ except ImportError:
 
 
 def from_onnx(model: Any) -> Program:
-    """The program of an `onnx.ModelProto`, of one as bytes, or of a file, with its external data beside it.
+    """Return the program of an `onnx.ModelProto`, its bytes, or a file with its external data beside it.
 
-    Its function is called as the model's graph; its weights (initializers) are `program.params`, by name. Inputs come
+    Its function is called like the model's graph; its weights (initializers) are `program.params`, by name. Inputs come
     in the order of the graph, several outputs are a tuple. Raises `ParseError` for what ONNX's checker refuses.
     """
     try:
@@ -31,14 +31,14 @@ def _program(model: Any) -> Program:
     if onnx is None:
         raise KernelTypeError("from_onnx needs the onnx package", help="pip install 'mlirtri[onnx]'")
     # Needs onnx, which is optional.
-    from mlirtri.lowering.importers.from_onnx.graph import symbol_of, taken_apart
+    from mlirtri.lowering.importers.from_onnx.graph import split_model, symbol_of
 
     loaded, file = _loaded(model)
     _check_names(loaded, file)
     _check(loaded, file)
     _check_dtypes(loaded, file)
     name = symbol_of(loaded)
-    graph, tensors = taken_apart(loaded, name, f"<nodes of {file.strip('<>')}>")
+    graph, tensors = split_model(loaded, name, f"<nodes of {file.strip('<>')}>")
     return OnnxProgram("onnx", lambda: graph, (name,), file, tensors)
 
 
@@ -50,7 +50,7 @@ class OnnxProgram(Program):
 
 
 class OnnxKernel(Kernel):
-    """A kernel that takes `ml_dtypes`' integers of 4 bits where the function has those of 8."""
+    """A kernel that widens `ml_dtypes`' 4-bit integers where the function has 8-bit ones."""
 
     def _short_call(self) -> Callable[..., Any]:
         call = super()._short_call()
@@ -67,7 +67,7 @@ def _widened(value: Any) -> Any:
 
 
 def _loaded(model: Any) -> tuple[Any, str]:
-    """The model, and what to call the place that it is from."""
+    """Return the model, and the file name for errors."""
     if isinstance(model, onnx.ModelProto):
         return model, "<onnx>"
     try:
@@ -77,24 +77,24 @@ def _loaded(model: Any) -> tuple[Any, str]:
     except OSError as problem:
         raise ParseError(f"{model} cannot be read: {problem.strerror or problem}", Span(str(model), 1, 1)) from None
     except Exception as error:  # protobuf's own class of errors is another in each of its implementations
-        place = Span("<onnx>" if isinstance(model, bytes) else str(model), 1, 1)
-        raise ParseError(f"this is no ONNX model: {error}", place) from None
+        span = Span("<onnx>" if isinstance(model, bytes) else str(model), 1, 1)
+        raise ParseError(f"this is no ONNX model: {error}", span) from None
 
 
 def _check_names(message: Any, file: str) -> None:
-    """What is no UTF-8 comes as bytes, or as an error, where a name is meant."""
+    """Refuse names that are not UTF-8, which protobuf returns as bytes or raises for."""
     for field, value in message.ListFields():
         if field.type not in (field.TYPE_STRING, field.TYPE_MESSAGE):
             continue
-        for each in [value] if hasattr(value, "ListFields") or isinstance(value, (str, bytes)) else value:
-            if isinstance(each, bytes):
-                raise ParseError(f"a name in this model is not UTF-8: {each[:40]!r}", Span(file, 1, 1))
+        for element in [value] if hasattr(value, "ListFields") or isinstance(value, (str, bytes)) else value:
+            if isinstance(element, bytes):
+                raise ParseError(f"a name in this model is not UTF-8: {element[:40]!r}", Span(file, 1, 1))
             if field.type == field.TYPE_MESSAGE:
-                _check_names(each, file)
+                _check_names(element, file)
 
 
 def _check_dtypes(model: Any, file: str) -> None:
-    """The checker lets numbers pass that stand for no element type."""
+    """Refuse unknown element types, which ONNX's checker accepts."""
     for tensor in model.graph.initializer:
         if tensor.data_type not in onnx.TensorProto.DataType.values():
             message = f"initializer {tensor.name!r} has element type {tensor.data_type}, which ONNX does not have"

@@ -1,7 +1,7 @@
-"""The tensors that a program is bound to: a dictionary that keeps shapes and dtypes, and knows when it was changed.
+"""The tensors that a program is bound to: a dictionary that keeps shapes and dtypes, and counts its changes.
 
-Takes arrays of NumPy's or tensors of torch's by name. Refuses new names, and values of another shape or dtype: code is
-compiled for those, and for no values.
+Takes NumPy arrays or torch tensors by name. Refuses new names, and values of another shape or dtype: code is compiled
+for these, not for values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mlirtri.errors import ArgumentMismatchError, did_you_mean
 
 
 class Params(MutableMapping[str, Any]):
-    """Name to tensor. Values may be replaced, also those of many with `update`."""
+    """A mapping from names to tensors, whose values may be replaced."""
 
     def __init__(self, tensors: Mapping[str, Any] | None = None):
         self._tensors = dict(tensors or {})
@@ -32,9 +32,9 @@ class Params(MutableMapping[str, Any]):
                 f"the program is bound to no tensor {name!r}",
                 help=f"{did_you_mean(name, self._tensors)}it has {', '.join(self._tensors) or 'none'}",
             )
-        wanted, found = type_of_tensor(self._tensors[name]), type_of_tensor(value)
-        if wanted != found:
-            shown = found or type(value).__name__
+        wanted, given = type_of_tensor(self._tensors[name]), type_of_tensor(value)
+        if wanted != given:
+            shown = given or type(value).__name__
             raise ArgumentMismatchError(f"{name!r} is a {wanted}, which cannot be replaced by a {shown}")
         if problem := why_not_held(value):
             raise ArgumentMismatchError(f"{name!r} cannot be replaced by a tensor {problem}")
@@ -42,7 +42,7 @@ class Params(MutableMapping[str, Any]):
         self.version += 1
 
     def adopt(self, name: str, value: Any) -> None:
-        """Hold a tensor that compiling has made: a state with its first value. One that is there already stays."""
+        """Hold a tensor that compilation created, a state with its first value, unless the name is held already."""
         self._tensors.setdefault(name, value)
 
     def __delitem__(self, name: str) -> None:
@@ -60,7 +60,7 @@ class Params(MutableMapping[str, Any]):
 
 
 def why_not_held(value: Any) -> str | None:
-    """What keeps a tensor from being given to a kernel, as the end of a sentence; None where nothing does."""
+    """Return why a kernel cannot take a tensor, as the end of a sentence, or None."""
     layout = getattr(value, "layout", None)
     if layout is not None and str(layout) != "torch.strided":
         return f"of layout {layout}: give tensor.to_dense()"
@@ -70,6 +70,6 @@ def why_not_held(value: Any) -> str | None:
 
 
 def type_of_tensor(value: Any) -> TensorType | None:
-    """The type of an array or tensor; None for anything else."""
+    """Return the type of an array or tensor; None for anything else."""
     shape, dtype = getattr(value, "shape", None), find_stored(getattr(value, "dtype", None))
     return None if shape is None or dtype is None else TensorType(tuple(shape), dtype)

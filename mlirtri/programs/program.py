@@ -1,7 +1,7 @@
-"""A program that did not come from a Python function: read from MLIR, torch, ONNX, StableHLO, TOSA or Relax.
+"""A program that did not come from a Python function: MLIR, torch, ONNX, StableHLO, TOSA or Relax.
 
-Takes the text of a module in the language that it entered in, with the tensors that it is bound to. Gives kernels, by
-the pipelines and options that functions have. Parsing happens anew for each compile: a walk changes its module.
+Takes a function that reads its module, and the tensors that it is bound to. Gives kernels, with the pipelines and
+options of `mt.jit`. The module is read again for each compilation, which changes it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProgramSignature:
-    """What a function of a program takes and gives."""
+    """The types of a function's parameters and results."""
 
     parameters: dict[str, TensorType]
     results: tuple[TensorType, ...]
@@ -84,13 +84,12 @@ class Program:
         schedule: str | None = None,
         print_ir: bool | tuple[str, ...] | None = None,
     ) -> Kernel:
-        """The kernel of the function `entry`, which may be left out where there is one, or one called ``main``.
+        """Return the kernel of the function `entry`, by default the only one or ``main``.
 
-        Sizes that the function's types leave open (`?`) are open in the kernel too, which runs for all of them.
-        `shapes` has the shapes of arguments, by name, that it is for instead: code of known sizes is faster.
-        Compiled once for the same options; replaced `params` cost no compile. A kernel keeps the `params` that it was
-        given: after `params.update`, call `compile` again, or the program itself. Raises the `KernelError` of the first
-        room that refuses.
+        Dynamic sizes of the function's types (`?`) are dynamic in the kernel. `shapes` sets the shapes of arguments by
+        name instead: code of static sizes is faster. Compiles once for the same options; replaced `params` need no
+        compilation. A kernel keeps the `params` of its time: after `params.update`, call `compile` again, or the
+        program itself. Raises the `KernelError` of the first stage that refuses.
         """
         try:
             return self._compile(
@@ -107,7 +106,7 @@ class Program:
         return called[1](*arguments, **keywords)
 
     def signature(self, entry: str | None = None) -> ProgramSignature:
-        """Names and types of what the function `entry` takes and gives; compiles up to `linalg` only."""
+        """Return the types of the function `entry`; compiles up to `linalg` only."""
         try:
             target, schedule, pipeline = resolved(Options(target="cpu", pipeline="linalg"))
             pipeline = pipeline_of_import(self.source, pipeline)
@@ -117,15 +116,16 @@ class Program:
         except KernelError as error:
             raise shown_to_user(error)
         hidden = {check.index for check in interface.checks} | {result for _, result in interface.states}
-        results = tuple(of for at, of in enumerate(interface.leaves) if at not in hidden)
-        return ProgramSignature({each.name: each.type for each in interface.parameters}, results)
+        results = tuple(of for position, of in enumerate(interface.leaves) if position not in hidden)
+        return ProgramSignature({parameter.name: parameter.type for parameter in interface.parameters}, results)
 
     def report(
         self, entry: str | None = None, *, pipeline: str | None = None, target: str | Target | None = None
     ) -> Report:
-        """What of the function `entry` a pipeline translates, or each of the three, with all reasons why not.
+        """Return which operations of the function `entry` a pipeline, or each of the three, translates, with all
+        reasons.
 
-        No code is made. Raises a `KernelError` for what is no program or no option.
+        No code is generated. Raises a `KernelError` for an unknown entry or option.
         """
         # Loads MLIR, which a program does not until it compiles.
         from mlirtri.programs.report import report_on
@@ -145,16 +145,17 @@ class Program:
         params: str = "arguments",
         destinations: bool = False,
     ) -> Any:
-        """MLIR of a stage of pipeline `mlir` that stock tools parse; what is said goes as for `Kernel.to_mlir`.
+        """Return MLIR of a stage of pipeline `mlir` that stock tools parse; the arguments are those of
+        `Kernel.to_mlir`.
 
-        Nothing behind that stage is run. Raises the `KernelError` of the first room that refuses.
+        No later stage runs. Raises the `KernelError` of the first stage that refuses.
         """
         try:
             target, schedule, pipeline = resolved(Options(target="cpu", pipeline="mlir"))
             whole = pipeline_of_import(self.source, pipeline)
             pipeline = whole.until(stage)
             if pipeline.stages[-1].kind != "mlir":
-                known = [each.name for each in whole.stages if each.kind == "mlir"]
+                known = [stage.name for stage in whole.stages if stage.kind == "mlir"]
                 raise UnknownOptionError(f"stage {stage!r} is not MLIR", help=f"its MLIR stages are {', '.join(known)}")
             form = Form(bare, format, params, destinations)
             walked = _Run(self, self._symbol(self._entry(entry)), target, schedule, pipeline)(False, None)
@@ -210,7 +211,7 @@ class Program:
         return self._kernel(*parts, lambda: run(True, None))
 
     def _cached(self, key: Any) -> Kernel | None:
-        """The kernel that was made before, with the parameters of now."""
+        """Return the kernel compiled before, with the current parameters."""
         version, kernel = self._kernels.get(key, (0, None))
         if kernel is None or version == self.params.version:
             return kernel
@@ -223,11 +224,11 @@ class Program:
         return kernel
 
     def _interface(self, module: Any) -> Interface:
-        """How Python meets the function, from the normal form that `linalg` leaves."""
+        """Return the function's interface to Python, from the normal form after `linalg`."""
         return function_of("mlir", module, Path(self.file))[1]
 
     def _kernel(self, *parts: Any) -> Kernel:
-        """What `compile` gives; a language whose calls differ has a kernel of its own."""
+        """Return the kernel object; a language with other calls overrides this."""
         return Kernel(*parts)
 
     def __repr__(self) -> str:
@@ -236,7 +237,7 @@ class Program:
 
 @dataclass(frozen=True)
 class _Run:
-    """One walk of a program, which can be repeated."""
+    """One compilation of a program, which can be repeated."""
 
     program: Program
     kernel: str
@@ -256,7 +257,7 @@ class _Run:
         def hook(stage: Stage, ir: Any, context: CompileContext) -> Any:
             if stage.name == normal_form_stage(self.pipeline):
                 context.interface = program._interface(ir)
-                names = [each.name for each in context.interface.bound]
+                names = [leaf.name for leaf in context.interface.bound]
                 context.params = {name: context.params[name] for name in names if name in context.params}
             return ir if observer is None else observer(stage, ir, context)
 
@@ -285,7 +286,7 @@ def _known_shapes(shapes: Any) -> dict[str, tuple[int, ...]]:
 
 
 def _digest(kernel: Kernel, schedule: str) -> str:
-    """What tells dumps of kernels apart."""
+    """Return the key that distinguishes dumps of kernels."""
     text = kernel.walked.records[normal_form_stage(kernel.pipeline)].complete()
     return content_key(
         text, kernel.pipeline.name, kernel.pipeline.names, repr(kernel.target), schedule, kernel.semantics, versions()

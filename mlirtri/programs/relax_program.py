@@ -18,10 +18,10 @@ from mlirtri.programs.program import Program
 
 
 def from_relax(module: Any, params: Mapping[Any, Any] | None = None) -> RelaxProgram:
-    """The program of a Relax module: an `IRModule`, the text of its TVMScript, or the path of a file.
+    """Return the program of a Relax module: an `IRModule`, its TVMScript text, or the path of a file.
 
-    `params` binds parameters of its functions to tensors, by name, or as `relax.frontend.detach_params` gives them:
-    name of a function to its last parameters. TVMScript is Python to TVM's parser: trust such a text as you would a
+    `params` binds parameters of its functions to tensors, by name, or as `relax.frontend.detach_params` returns them:
+    by function name, for its last parameters. TVMScript is Python to TVM's parser: trust such a text as you would a
     program. Raises `ParseError` for what does not parse, `ArgumentMismatchError` for names that no function has.
     """
     try:
@@ -62,7 +62,7 @@ class RelaxProgram(Program):
 
 
 def _sizes(module: Any, symbol: str) -> Any:
-    """What the sizes of the results are; MLIR's passes know how to ask."""
+    """Return the program that computes the sizes of the results, by MLIR's size inference."""
     # Load MLIR, which pipeline relax does not need otherwise.
     from mlirtri.lowering.importers.from_relax.relax_to_linalg import translate
     from mlirtri.lowering.sizes.infer_size_program import size_program
@@ -85,7 +85,7 @@ def _leaves_of(tree: Any) -> list[Leaf]:
 
 
 def _read(module: Any) -> tuple[Any, str]:
-    """The module, and what errors call its place."""
+    """Return the module, and the file name for errors."""
     if isinstance(module, (str, Path)):
         is_path = isinstance(module, Path) or "\n" not in module
         text, file = (read_text(Path(module)), str(module)) if is_path else (str(module), "<text>")
@@ -101,12 +101,12 @@ def _read(module: Any) -> tuple[Any, str]:
 
 
 def _bound(functions: Mapping[str, Any], params: Mapping[Any, Any]) -> dict[str, Any]:
-    """Tensors by the name of the parameter that they are bound to."""
+    """Return the tensors by the name of the parameter that they are bound to."""
     known = [parameter.name for function in functions.values() for parameter in function.params]
-    found: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
     for key, value in params.items():
         if isinstance(value, Sequence) and not hasattr(value, "dtype"):
-            found |= _last_parameters(functions, str(key), value)
+            tensors |= _last_parameters(functions, str(key), value)
             continue
         name = str(getattr(key, "name", key))
         if name not in known:
@@ -114,8 +114,8 @@ def _bound(functions: Mapping[str, Any], params: Mapping[Any, Any]) -> dict[str,
                 f"no function has a parameter {name!r}",
                 help=f"{did_you_mean(name, known)}its parameters are {', '.join(dict.fromkeys(known))}",
             )
-        found[name] = _as_array(value)
-    return found
+        tensors[name] = _as_array(value)
+    return tensors
 
 
 def _last_parameters(functions: Mapping[str, Any], name: str, values: Sequence[Any]) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _last_parameters(functions: Mapping[str, Any], name: str, values: Sequence[A
 
 
 def _as_array(value: Any) -> Any:
-    """A tensor that the runtime takes; TVM's own come as arrays."""
+    """Return a tensor that the runtime takes; TVM's own become arrays."""
     from mlirtri.lowering.toolchain.tvm_names import tvm
 
     if not isinstance(value, tvm.runtime.Tensor):

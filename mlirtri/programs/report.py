@@ -1,7 +1,7 @@
-"""What of a program each pipeline translates: every operation once, with all reasons why not, before any code is made.
+"""Which operations of a program each pipeline translates, with all reasons why not, before any code is generated.
 
-Takes a program and pipelines. Gives a `Report`. It asks the rooms themselves: a program walks up to the last stage
-that can refuse an operation, what is refused is taken out, and it walks again, so that all problems are found.
+Takes a program and pipelines. Gives a `Report`. The stages decide: a program is compiled up to the last stage that can
+refuse an operation, refused operations are removed, and it is compiled again, so that all problems are found.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ LAST_REFUSALS = {"linalg": "relax", "relax": "relax", "mlir": "llvmdialect", "po
 """The stage of each pipeline behind which operations are no longer translated one by one."""
 MOST_ROUNDS = 32
 _FRAME = ("builtin.module", "func.func", "func.return")
-Place = tuple[int, int]
+Position = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One reason why a pipeline does not take a program."""
+    """One reason why a pipeline refuses a program."""
 
     message: str
     span: Span | None = None
-    places: tuple[Place, ...] = ()
+    positions: tuple[Position, ...] = ()
     """Lines and columns of the operations that it is about."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One kind of operation in the program as it came."""
+    """One kind of operation in the program."""
 
     name: str
     count: int
@@ -49,19 +49,19 @@ class Row:
     """Pipeline to the reason why it does not translate this; None where an earlier problem hides whether it does."""
 
     def mark(self, pipeline: str) -> str:
-        """What the table says of this and a pipeline."""
+        """Return the table's entry for a pipeline."""
         if pipeline not in self.refused:
             return "yes"
         return "?" if self.refused[pipeline] is None else "no"
 
     def cells(self, pipelines: Sequence[str]) -> tuple[str, ...]:
-        """The row of the table."""
+        """Return the row of the table."""
         return self.name, str(self.count), _short(self.span), *map(self.mark, pipelines)
 
 
 @dataclass(frozen=True)
 class Report:
-    """The operations of a program and what the pipelines make of them."""
+    """The operations of a program, and which pipelines translate them."""
 
     entry: str
     pipelines: tuple[str, ...]
@@ -71,11 +71,11 @@ class Report:
 
     @property
     def is_total(self) -> bool:
-        """Whether each of the pipelines translates all of it."""
+        """Whether each of the pipelines translates the whole program."""
         return not any(self.problems.values())
 
     def to_json(self) -> str:
-        """The same for programs to read."""
+        """Return the report as JSON."""
         facts = {**asdict(self), "is_total": self.is_total}
         return json.dumps(facts, indent=2, default=str)
 
@@ -83,14 +83,16 @@ class Report:
         cells = [("operation", "count", "first at", *self.pipelines)]
         cells += [row.cells(self.pipelines) for row in self.rows]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = ["  ".join(map(str.ljust, each, widths)).rstrip() for each in cells]
-        for name, found in self.problems.items():
-            lines += [f"{name}: {_short(each.span)}: {each.message}" for each in found]
+        lines = ["  ".join(map(str.ljust, cell, widths)).rstrip() for cell in cells]
+        for name, problems in self.problems.items():
+            lines += [f"{name}: {_short(problem.span)}: {problem.message}" for problem in problems]
         return "\n".join(lines)
 
 
 def report_on(program: Any, entry: str | None, pipeline: str | None, target: Any) -> Report:
-    """The report on the function `entry` for a pipeline, or for the three; raises `KernelError` for unknown options."""
+    """Return the report on the function `entry` for a pipeline, or for the three; raises `KernelError` for unknown
+    options.
+    """
     names = tuple(filter(_with_way_to(target), COMPARED)) if pipeline is None else (pipeline,)
     if unknown := [name for name in names if name not in LAST_REFUSALS]:
         raise UnknownOptionError(f"no report on pipeline {unknown[0]!r}", help=f"there is {', '.join(LAST_REFUSALS)}")
@@ -99,52 +101,52 @@ def report_on(program: Any, entry: str | None, pipeline: str | None, target: Any
     is_hidden: dict[str, bool] = {}
     for name in names:
         problems[name], is_hidden[name] = _problems(program, symbol, name, target)
-    rows = [_row(*each, problems, is_hidden) for each in _operations(program, symbol, target)]
+    rows = [_row(*operation, problems, is_hidden) for operation in _operations(program, symbol, target)]
     return Report(program._entry(entry), tuple(names), tuple(rows), problems)
 
 
-def _row(name: str, places: list[Span], problems: dict[str, tuple[Problem, ...]], is_hidden: dict[str, bool]) -> Row:
-    here = {(span.line, span.column) for span in places}
+def _row(name: str, spans: list[Span], problems: dict[str, tuple[Problem, ...]], is_hidden: dict[str, bool]) -> Row:
+    here = {(span.line, span.column) for span in spans}
     refused: dict[str, str | None] = {pipeline: None for pipeline, hidden in is_hidden.items() if hidden}
-    for pipeline, found in problems.items():
-        reasons = [each.message for each in found if here & set(each.places)]
+    for pipeline, its_problems in problems.items():
+        reasons = [problem.message for problem in its_problems if here & set(problem.positions)]
         if reasons:
             refused[pipeline] = reasons[0]
-    return Row(name, len(places), next(iter(places), None), refused)
+    return Row(name, len(spans), next(iter(spans), None), refused)
 
 
 def _operations(program: Any, symbol: str, target: Any) -> list[tuple[str, list[Span]]]:
-    """The operations of the program's first stage that is MLIR, by name, with their places."""
+    """Return the operations of the program's first MLIR stage by name, with their locations."""
     module = program._read()
     if not isinstance(module, ir.Module):
         pipeline = pipeline_of_import(program.source, _pipeline("mlir", target))
         first = next(stage.name for stage in pipeline.stages if stage.kind == "mlir")
         module = _walked(program, symbol, pipeline.until(first), target)
-    found: dict[str, list[Span]] = {}
+    spans: dict[str, list[Span]] = {}
     for operation in all_operations(module):
         if operation.name not in _FRAME:
-            found.setdefault(operation.name, []).append(span_of(operation.location) or Span(program.file, 1, 1))
-    return sorted(found.items())
+            spans.setdefault(operation.name, []).append(span_of(operation.location) or Span(program.file, 1, 1))
+    return sorted(spans.items())
 
 
 def _problems(program: Any, symbol: str, name: str, target: Any) -> tuple[tuple[Problem, ...], bool]:
-    """All problems of a pipeline, and whether they hide others."""
+    """Return all problems of a pipeline, and whether they hide others."""
     pipeline = pipeline_of_import(program.source, _pipeline(name, target))
     pipeline = pipeline.until(LAST_REFUSALS[name])
-    found: dict[tuple[str, Span | None], Problem] = {}
-    removed: set[Place] = set()
+    problems: dict[tuple[str, Span | None], Problem] = {}
+    removed: set[Position] = set()
     for _ in range(MOST_ROUNDS):
         try:
             _walked(_without(program, removed), symbol, pipeline, target)
-            return tuple(found.values()), False
+            return tuple(problems.values()), False
         except KernelError as error:
-            new = {(each.message, each.span): each for each in _each_problem(error)}
-        found |= {key: each for key, each in new.items() if key not in found}
-        places = {place for each in new.values() for place in each.places}
-        if not places - removed:
+            new = {(problem.message, problem.span): problem for problem in _problems_of(error)}
+        problems |= {key: problem for key, problem in new.items() if key not in problems}
+        positions = {position for problem in new.values() for position in problem.positions}
+        if not positions - removed:
             break
-        removed |= places
-    return tuple(found.values()), True
+        removed |= positions
+    return tuple(problems.values()), True
 
 
 def _with_way_to(target: Any) -> Callable[[str], bool]:
@@ -167,12 +169,14 @@ def _walked(program: Any, symbol: str, pipeline: Pipeline, target: Any) -> Any:
     return walk(program._read(), pipeline, context).ir
 
 
-def _each_problem(error: KernelError) -> Iterable[Problem]:
-    for each in error.errors if isinstance(error, SeveralErrors) else (error,):
-        if refused := getattr(each, "refused", ()):
+def _problems_of(error: KernelError) -> Iterable[Problem]:
+    for single in error.errors if isinstance(error, SeveralErrors) else (error,):
+        if refused := getattr(single, "refused", ()):
             yield from (_problem(f"no translation of {reason}", spans) for reason, spans in refused)
         else:
-            yield _problem(each.message, [span for span in (each.span, *(note.span for note in each.notes)) if span])
+            yield _problem(
+                single.message, [span for span in (single.span, *(note.span for note in single.notes)) if span]
+            )
 
 
 def _problem(message: str, spans: Sequence[Span]) -> Problem:
@@ -186,8 +190,8 @@ def _short(span: Span | None) -> str:
 # --- a program without what was refused -------------------------------------------------------------------------------
 
 
-def _without(program: Any, removed: set[Place]) -> Any:
-    """The program without the operations at these places; something of the same type stands for their results."""
+def _without(program: Any, removed: set[Position]) -> Any:
+    """Return the program without the operations at these positions; stand-ins replace their results."""
     if not removed:
         return program
     other = copy.copy(program)
@@ -203,7 +207,7 @@ def _without(program: Any, removed: set[Place]) -> Any:
     return other
 
 
-def _remove(module: Any, removed: set[Place]) -> None:
+def _remove(module: Any, removed: set[Position]) -> None:
     for operation in reversed(all_operations(module)):
         span = span_of(operation.location)
         if span is None or (span.line, span.column) not in removed or operation.name in _FRAME:
@@ -218,14 +222,14 @@ def _remove(module: Any, removed: set[Place]) -> None:
 
 
 def _stand_ins(kinds: Sequence[Any]) -> list[Any] | None:
-    """A value of each type; None where there is a type that has none of its own."""
+    """Return a value of each type, or None if a type has none."""
     numbers = (ir.IntegerType, ir.FloatType, ir.IndexType)
-    made: list[Any] = []
+    stand_ins: list[Any] = []
     for kind in kinds:
         if isinstance(kind, ir.RankedTensorType) and kind.has_static_shape:
-            made.append(tensor.EmptyOp(list(kind.shape), kind.element_type).result)
+            stand_ins.append(tensor.EmptyOp(list(kind.shape), kind.element_type).result)
         elif isinstance(kind, numbers):
-            made.append(arith.ConstantOp(kind, 0.0 if isinstance(kind, ir.FloatType) else 0).result)
+            stand_ins.append(arith.ConstantOp(kind, 0.0 if isinstance(kind, ir.FloatType) else 0).result)
         else:
             return None
-    return made
+    return stand_ins

@@ -1,4 +1,4 @@
-"""`mt.from_stablehlo`, and `mt.from_jax` on top of it: what JAX and other tools write as StableHLO, as a program."""
+"""`mt.from_stablehlo`, and `mt.from_jax` on top of it: StableHLO of JAX and other tools as a program."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SUFFIXES = (".mlir", ".mlirbc", ".stablehlo")
 
 
 def from_stablehlo(source: str | bytes | Path) -> Program:
-    """The program of a StableHLO module: its text, a portable artifact, or the path of a file of either.
+    """Return the program of a StableHLO module: its text, a portable artifact, or a file of either.
 
-    Functions take and give NumPy arrays or torch tensors of the module's types; several results are a tuple.
-    Raises `ParseError` at the place that does not parse.
+    Functions take and return NumPy arrays or torch tensors of the module's types; several results are a tuple. Raises
+    `ParseError` with the position that does not parse.
     """
     try:
         return _program(source)
@@ -32,11 +32,11 @@ def from_stablehlo(source: str | bytes | Path) -> Program:
 
 
 def from_jax(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Program:
-    """The program that JAX makes of `function` for these arguments, arrays or `jax.ShapeDtypeStruct`.
+    """Return the program of `function` as JAX lowers it for these arguments, arrays or `jax.ShapeDtypeStruct`.
 
-    `function` may be jitted, or be what `jax.jit(f).lower(…)` gave, without arguments then. The program takes the
-    leaves of the arguments in order, and gives the leaves of the results.
-    Raises `KernelTypeError` where JAX is not installed.
+    `function` may be jitted, or the result of `jax.jit(f).lower(…)`, without arguments then. The program takes the
+    leaves of the arguments in order, and returns the leaves of the results. Raises `KernelTypeError` where JAX is not
+    installed.
     """
     try:
         lowered = function if hasattr(function, "as_text") else _lowered(function, arguments, keywords)
@@ -56,8 +56,8 @@ def _lowered(function: Callable[..., Any], arguments: tuple[Any, ...], keywords:
 
 
 def _program(source: str | bytes | Path, file: str | None = None) -> Program:
-    data, found = contents_of(source, SUFFIXES)
-    file = file or found
+    data, found_file = contents_of(source, SUFFIXES)
+    file = file or found_file
     if data.startswith(BYTECODE):
         data = text_of_bytecode(data, file, _artifact_to_text)
     read = read_source(data, file, ("stablehlo.constant",), _parsed)
@@ -65,7 +65,7 @@ def _program(source: str | bytes | Path, file: str | None = None) -> Program:
 
 
 def _artifact_to_text(data: bytes) -> bytes:
-    """The text of bytecode, which is StableHLO's own portable form or a module as it is; with its constants."""
+    """Return the text of bytecode, a portable artifact or a plain module, with its constants."""
     try:
         module = read_stablehlo_artifact(data, _context())
     except ValueError as error:

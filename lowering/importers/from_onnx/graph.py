@@ -1,7 +1,7 @@
-"""An ONNX model as its importer takes it: weights as inputs, every node named, constants in one form.
+"""An ONNX model in the form that the importer takes: weights as inputs, named nodes, constants in one form.
 
 Takes an `onnx.ModelProto` that passed ONNX's checker. Gives an `OnnxGraph`, whose model is a copy. Refuses inputs and
-outputs that are no tensors, and nodes of domains that nobody defines.
+outputs that are no tensors, and nodes of other domains than ONNX's.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CONSTANTS = {
 
 @dataclass(frozen=True)
 class OnnxGraph:
-    """What the room `onnx_to_torch` takes."""
+    """The input of `onnx_to_torch.lower`."""
 
     model: Any
     """An `onnx.ModelProto` whose last inputs are the bound ones."""
@@ -50,12 +50,12 @@ class OnnxGraph:
 
     @property
     def lines(self) -> dict[str, int]:
-        """The line of each node's name."""
+        """The line of each node's name in the listing."""
         return {line[1:].partition("] ")[0]: number for number, line in enumerate(self.listing, 1)}
 
 
-def taken_apart(model: Any, name: str, file: str) -> tuple[OnnxGraph, dict[str, Any]]:
-    """The graph, called `name`, and the tensors that it is bound to; errors call its listing `file`.
+def split_model(model: Any, name: str, file: str) -> tuple[OnnxGraph, dict[str, Any]]:
+    """Return the graph, called `name`, and the tensors that it is bound to; errors call its listing `file`.
 
     Raises `KernelError`.
     """
@@ -84,13 +84,13 @@ def taken_apart(model: Any, name: str, file: str) -> tuple[OnnxGraph, dict[str, 
 
 
 def symbol_of(model: Any) -> str:
-    """The name of the model's graph as that of a function."""
+    """Return the name of the model's graph as a function symbol."""
     name = re.sub(r"\W+", "_", model.graph.name).strip("_")
     return name if name and not name[0].isdigit() else f"main_{name}".rstrip("_")
 
 
 def graphs_of(graph: Any) -> Iterator[Any]:
-    """The graph and those in the attributes of its nodes, at any depth."""
+    """Yield the graph and those in the attributes of its nodes, at any depth."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
@@ -102,11 +102,11 @@ def _refuse(graph: Any) -> None:
     errors: list[KernelError] = []
     for kind, values in (("input", graph.input), ("output", graph.output)):
         for value in values:
-            if (what := value.type.WhichOneof("value")) != "tensor_type":
-                found = (what or "value without a type").removesuffix("_type")
+            if (value_kind := value.type.WhichOneof("value")) != "tensor_type":
+                type_name = (value_kind or "value without a type").removesuffix("_type")
                 errors.append(
                     KernelTypeError(
-                        f"{kind} {value.name!r} of the ONNX graph is a {found}",
+                        f"{kind} {value.name!r} of the ONNX graph is a {type_name}",
                         help="kernels take and give tensors",
                     )
                 )
@@ -126,8 +126,8 @@ OLDEST = 15
 
 
 def _converted(model: Any) -> Any:
-    """The model in a version of the operators that torch-mlir knows; raises `UnsupportedOperationError`."""
-    version = next((each.version for each in model.opset_import if each.domain in DOMAINS), OLDEST)
+    """Convert the model to a version of the operators that torch-mlir knows; raises `UnsupportedOperationError`."""
+    version = next((opset.version for opset in model.opset_import if opset.domain in DOMAINS), OLDEST)
     if version >= OLDEST:
         return model
     try:
@@ -144,29 +144,29 @@ SMALL = {onnx.TensorProto.INT4: onnx.TensorProto.INT8, onnx.TensorProto.UINT4: o
 
 
 def _widen_integers(graph: Any) -> None:
-    """Inputs of 4 bits become inputs of 8, unless a node takes its own type from them."""
+    """Make 4-bit inputs 8-bit ones, unless a node takes its own type from them."""
     likes = {node.input[1] for node in graph.node if node.op_type == "CastLike"}
     for value in graph.input:
         if value.type.tensor_type.elem_type in SMALL and value.name not in likes:
             value.type.tensor_type.elem_type = SMALL[value.type.tensor_type.elem_type]
     # What was inferred from those inputs is inferred anew.
-    kept = [each for each in graph.value_info if each.type.tensor_type.elem_type not in SMALL]
+    kept = [value for value in graph.value_info if value.type.tensor_type.elem_type not in SMALL]
     del graph.value_info[:]
     graph.value_info.extend(kept)
 
 
 def _name(nodes: Sequence[Any]) -> None:
-    """A name of its own for every node, which errors show, and one domain for ONNX's own."""
+    """Give every node a unique name, which errors show, and ONNX's default domain."""
     taken: set[str] = set()
     for number, node in enumerate(nodes):
         node.domain = ""
-        name = node.name or next((each for each in node.output if each), node.op_type)
+        name = node.name or next((output for output in node.output if output), node.op_type)
         node.name = f"{name}#{number}" if name in taken else name
         taken.add(node.name)
 
 
 def _unify_constants(node: Any) -> None:
-    """Numbers in attributes become tensors, and those hold bytes, which is the form that the importer knows for all."""
+    """Convert numbers in attributes to tensors with raw data, the one form that the importer always reads."""
     if node.op_type == "Constant" and node.attribute and node.attribute[0].name in _CONSTANTS:
         value = helper.get_attribute_value(node.attribute[0])
         kind = _CONSTANTS[node.attribute[0].name]
@@ -180,7 +180,7 @@ def _unify_constants(node: Any) -> None:
 
 
 def in_bytes(tensor: Any) -> Any:
-    """The tensor with its elements in `raw_data`."""
+    """Return the tensor with its elements in `raw_data`."""
     if tensor.HasField("raw_data") or tensor.data_type == onnx.TensorProto.STRING:
         return tensor
     copy = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
@@ -190,29 +190,29 @@ def in_bytes(tensor: Any) -> Any:
 
 
 def _weights(graph: Any) -> dict[str, Any]:
-    """Take the weights out of `graph`: they become its last inputs. Gives them by name."""
+    """Make the weights of `graph` its last inputs, and return them by name."""
     initial = {tensor.name: tensor for tensor in graph.initializer}
     # Models of before IR version 4 name their weights among the inputs as well.
-    inputs = [each for each in graph.input if each.name not in initial]
+    inputs = [value for value in graph.input if value.name not in initial]
     consumers = _consumers(graph)
-    weights = {name: each for name, each in initial.items() if _is_weight(each, consumers.get(name, []))}
-    constants = [in_bytes(each) for name, each in initial.items() if name not in weights]
+    weights = {name: tensor for name, tensor in initial.items() if _is_weight(tensor, consumers.get(name, []))}
+    constants = [in_bytes(tensor) for name, tensor in initial.items() if name not in weights]
     del graph.initializer[:], graph.input[:]
     graph.initializer.extend(constants)
     graph.input.extend(inputs)
     graph.input.extend(
-        helper.make_tensor_value_info(name, each.data_type, list(each.dims)) for name, each in weights.items()
+        helper.make_tensor_value_info(name, weight.data_type, list(weight.dims)) for name, weight in weights.items()
     )
-    return {name: numpy_helper.to_array(each) for name, each in weights.items()}
+    return {name: numpy_helper.to_array(weight) for name, weight in weights.items()}
 
 
 def _consumers(graph: Any) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
+    consumers: dict[str, list[Any]] = {}
     for inner in graphs_of(graph):
         for node in inner.node:
             for name in node.input:
-                found.setdefault(name, []).append(node)
-    return found
+                consumers.setdefault(name, []).append(node)
+    return consumers
 
 
 def _is_weight(tensor: Any, consumers: list[Any]) -> bool:

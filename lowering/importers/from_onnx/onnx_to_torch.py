@@ -30,7 +30,7 @@ EXPANDED = {"": {"MeanVarianceNormalization", "Gelu", "SpaceToDepth"}}
 
 
 def lower(graph: OnnxGraph, context: CompileContext) -> ir.Module:
-    """Import `graph` as its only function; raises `UnsupportedOperationError`."""
+    """Import `graph` as the only function of the module; raises `UnsupportedOperationError`."""
     module_context = new_context()
     load_torch(module_context)
     module = imported(graph, module_context)
@@ -47,7 +47,7 @@ def _lowered(module: ir.Module, context: CompileContext) -> ir.Module:
 
 
 def imported(graph: OnnxGraph, context: ir.Context) -> ir.Module:
-    """The model in torch's dialect as operators of ONNX; raises `UnsupportedOperationError`."""
+    """Return the model as ONNX operators in the torch dialect; raises `UnsupportedOperationError`."""
     importer = onnx_importer()
     config = importer.Config(function_expansion_allowlists_by_domain=EXPANDED)
     info = importer.ModelInfo(graph.model, config=config)
@@ -63,7 +63,7 @@ def imported(graph: OnnxGraph, context: ir.Context) -> ir.Module:
 
 
 def _locate(module: ir.Module, graph: OnnxGraph) -> None:
-    """Give every operation the line of its node, of which the importer says the name alone."""
+    """Give every operation the line of its node; the importer records the name alone."""
     with module.context:
         for operation in all_operations(module):
             name = name_of(operation.location)
@@ -72,7 +72,7 @@ def _locate(module: ir.Module, graph: OnnxGraph) -> None:
 
 
 def _describe(module: ir.Module, graph: OnnxGraph) -> None:
-    """Say which arguments are bound, which are unsigned, and what their sizes are called."""
+    """Record which arguments are bound, which are unsigned, and the names of dynamic sizes."""
     [function] = public_functions(module)
     function = function.opview
     note_signs(function)
@@ -81,10 +81,10 @@ def _describe(module: ir.Module, graph: OnnxGraph) -> None:
         if value.name in graph.bound:
             attributes[BOUND] = ir.StringAttr.get(value.name)
         # Sizes of one name are equal sizes.
-        names = [each.dim_param for each in value.type.tensor_type.shape.dim]
+        names = [size.dim_param for size in value.type.tensor_type.shape.dim]
         if any(names):
-            attributes[SIZES] = ir.ArrayAttr.get([ir.StringAttr.get(each) for each in names])
-    for name in [each for each in function.attributes if each.startswith("torch.onnx_meta")]:
+            attributes[SIZES] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in names])
+    for name in [attribute for attribute in function.attributes if attribute.startswith("torch.onnx_meta")]:
         if name != "torch.onnx_meta.opset_version":
             del function.attributes[name]
     set_signature(function, arguments, result_attributes(function))

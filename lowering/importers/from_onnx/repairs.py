@@ -1,10 +1,10 @@
-"""Nodes of ONNX that torch-mlir gives another meaning than ONNX does, written as nodes that it gets right.
+"""Nodes that torch-mlir gives another meaning than ONNX, rewritten or refused.
 
-Takes a graph of ONNX's own operators, types inferred. Gives it, and the graphs inside of its nodes, with the arithmetic
-of `onnx_rewrites`, and average pools that count padding padded before, where a last window reaches beyond that padding.
+Takes a graph of ONNX's own operators with inferred types. Gives it, and the graphs in its nodes, with the rewrites of
+`rewrites.py`, and with average pools that count padding padded before, where a last window exceeds that padding.
 
-Refuses what has no such spelling: `Resize` by scales that give no whole size, with aligned corners; `LSTM` with
-peepholes; quantisation to 8-bit floats; average pools with windows outside of the tensor.
+Refuses what cannot be rewritten: `Resize` with aligned corners by scales that give a fractional size; `LSTM` with
+peepholes; quantisation to 8-bit floats; average pools with windows outside the tensor.
 """
 
 from __future__ import annotations
@@ -27,16 +27,22 @@ def repair(graph: Any, types: dict[str, Any]) -> None:
 
 
 def types_of(graph: Any) -> dict[str, Any]:
-    """The types of the values of a graph, as far as they were inferred; initializers have theirs."""
-    held = {each.name: helper.make_tensor_type_proto(each.data_type, list(each.dims)) for each in graph.initializer}
-    return held | {each.name: each.type for each in (*graph.value_info, *graph.input, *graph.output)}
+    """Return the types of the values of a graph, as far as they were inferred, and of its initializers."""
+    held = {
+        tensor.name: helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims)) for tensor in graph.initializer
+    }
+    return held | {value.name: value.type for value in (*graph.value_info, *graph.input, *graph.output)}
 
 
 def _repair(graph: Any, types: dict[str, Any], errors: list[KernelError]) -> None:
     nodes: list[Any] = []
     for node in graph.node:
-        for each in node.attribute:
-            for inner in (each.g, *each.graphs) if each.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) else ():
+        for attribute in node.attribute:
+            for inner in (
+                (attribute.g, *attribute.graphs)
+                if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS)
+                else ()
+            ):
                 _repair(inner, types | types_of(inner), errors)
         if node.op_type in REWRITES:
             nodes.extend(REWRITES[node.op_type](node, types))
@@ -49,12 +55,12 @@ def _repair(graph: Any, types: dict[str, Any], errors: list[KernelError]) -> Non
 
 
 def _padded_before(node: Any, types: dict[str, Any]) -> list[Any]:
-    """torch-mlir also counts what a window has beyond the padding; a tensor with its padding has none to count."""
-    overhangs = any(each.overhang > 0 and not each.is_outside for each in _windows(node, types))
+    """Pad before the pool: torch-mlir also counts elements of a window beyond the padding."""
+    overhangs = any(window.overhang > 0 and not window.is_outside for window in _windows(node, types))
     if not attribute_of(node, "count_include_pad", 0) or not overhangs:
         return [node]
     pads = attribute_of(node, "pads", None)
-    kept = [each for each in node.attribute if each.name not in ("count_include_pad", "pads")]
+    kept = [attribute for attribute in node.attribute if attribute.name not in ("count_include_pad", "pads")]
     del node.attribute[:]
     node.attribute.extend(kept)
     if not pads or not any(pads):
@@ -69,7 +75,7 @@ def _padded_before(node: Any, types: dict[str, Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class _Windows:
-    """Those of a pool that rounds its sizes up, along an axis of the tensor; how many they are."""
+    """The windows of a pool with `ceil_mode` along an axis."""
 
     count: int
     overhang: int
@@ -88,32 +94,32 @@ def _windows(node: Any, types: dict[str, Any]) -> list[_Windows]:
     steps, gaps = (attribute_of(node, name, None) or [1] * rank for name in ("strides", "dilations"))
     pads = attribute_of(node, "pads", None) or [0] * 2 * rank
     sizes = _sizes(types, node.input[0]) or [0] * rank
-    found = []
+    result = []
     for size, width, step, gap, low, high in zip(sizes, kernel, steps, gaps, pads[:rank], pads[rank:], strict=True):
         length, reach = low + size + high, (width - 1) * gap + 1
         last = -((reach - length) // step) * step
         outside = size > 0 and last >= low + size
-        found.append(_Windows(last // step + 1, last + reach - length, outside, is_open=not size))
-    return found
+        result.append(_Windows(last // step + 1, last + reach - length, outside, is_open=not size))
+    return result
 
 
 def _sizes(types: dict[str, Any], name: str) -> list[int]:
-    """Those of the axes behind the first two; 0 for one that is not known."""
-    return [each.dim_value for each in types[name].tensor_type.shape.dim][2:] if name in types else []
+    """Return the sizes after the first two axes, 0 for unknown ones."""
+    return [size.dim_value for size in types[name].tensor_type.shape.dim][2:] if name in types else []
 
 
 def _problem_of_windows(node: Any, types: dict[str, Any]) -> KernelError | None:
     windows = _windows(node, types)
     counts = attribute_of(node, "count_include_pad", 0)
-    if counts and any(each.is_open for each in windows):
+    if counts and any(window.is_open for window in windows):
         return UnsupportedOperationError(
             f"node {node.name!r} is an AveragePool with ceil_mode that counts the padding of a size of run time",
             help="export the model with numbers for its sizes, or the pool without ceil_mode",
         )
     # Since version 22 of the operators ONNX leaves those windows out.
-    left_out = _sizes(types, node.output[0]) == [each.count - each.is_outside for each in windows]
-    overhangs = any(each.overhang > 0 for each in windows if not each.is_outside)
-    if any(each.is_outside for each in windows) and (not left_out or (counts and overhangs)):
+    left_out = _sizes(types, node.output[0]) == [window.count - window.is_outside for window in windows]
+    overhangs = any(window.overhang > 0 for window in windows if not window.is_outside)
+    if any(window.is_outside for window in windows) and (not left_out or (counts and overhangs)):
         return UnsupportedOperationError(
             f"node {node.name!r} is an AveragePool with ceil_mode whose last window begins behind the tensor",
             help="export it without ceil_mode",
@@ -140,14 +146,16 @@ def _problem(node: Any, graph: Any, types: dict[str, Any]) -> KernelError | None
 
 
 def _uneven(node: Any, graph: Any, types: dict[str, Any]) -> KernelError | None:
-    """The refusal of a `Resize` whose scales give no whole size, where that size is part of the formula."""
+    """Return the refusal of a `Resize` with aligned corners whose scales give a fractional size."""
     if attribute_of(node, "coordinate_transformation_mode", b"half_pixel") != b"align_corners":
         return None
-    scales = next((each for each in graph.initializer if len(node.input) > 2 and each.name == node.input[2]), None)
-    sizes = [each.dim_value for each in types[node.input[0]].tensor_type.shape.dim] if node.input[0] in types else []
+    scales = next(
+        (tensor for tensor in graph.initializer if len(node.input) > 2 and tensor.name == node.input[2]), None
+    )
+    sizes = [size.dim_value for size in types[node.input[0]].tensor_type.shape.dim] if node.input[0] in types else []
     if len(node.input) < 3 or not node.input[2]:
         return None
-    factors = [] if scales is None else [float(each) for each in numpy_helper.to_array(scales)]
+    factors = [] if scales is None else [float(factor) for factor in numpy_helper.to_array(scales)]
     if factors and len(factors) == len(sizes) and all(f * s == int(f * s) for f, s in zip(factors, sizes, strict=True)):
         return None
     return UnsupportedOperationError(

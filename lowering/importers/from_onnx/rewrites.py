@@ -1,7 +1,7 @@
-"""Arithmetic of ONNX that torch-mlir computes otherwise than ONNX does, written in nodes that it gets right.
+"""Arithmetic that torch-mlir computes differently from ONNX, in nodes that it lowers correctly.
 
-Takes a node and the types of values by name. Gives the nodes that stand for it; the node itself where it is right.
-Names of values are the node's with a part behind it. Refuses nothing.
+Takes a node and the types of values by name. Gives the nodes that replace it, or the node itself where it is correct.
+Values are named after the node's result, with a suffix. Refuses nothing.
 """
 
 from __future__ import annotations
@@ -24,23 +24,26 @@ INTEGERS = {TensorProto.INT32: 31, TensorProto.INT64: 63}
 
 
 def attribute_of(node: Any, name: str, default: Any) -> Any:
-    """The value of an attribute."""
-    return next((helper.get_attribute_value(each) for each in node.attribute if each.name == name), default)
+    """Return the value of an attribute, or `default`."""
+    return next(
+        (helper.get_attribute_value(attribute) for attribute in node.attribute if attribute.name == name), default
+    )
 
 
 def element_of(types: Types, name: str) -> int:
+    """Return the element type of a value, 0 if unknown."""
     return types[name].tensor_type.elem_type if name in types else 0
 
 
 class _Nodes:
-    """The nodes for one node, each with a value named after that node's result."""
+    """Creates the nodes that replace one, each with a value named after its result."""
 
     def __init__(self, node: Any):
         self.node = node
         self.made: list[Any] = []
 
     def __call__(self, operator: str, *inputs: str, part: str, **attributes: Any) -> str:
-        """A node of one result, whose name it gives; an empty `part` is the result of the whole."""
+        """Create a node with one result and return its name; an empty `part` is the result of the replaced node."""
         name = f"{self.node.output[0]}.{part}" if part else self.node.output[0]
         label = f"{self.node.name}.{part}" if part else self.node.name
         self.made.append(helper.make_node(operator, list(inputs), [name], name=label, **attributes))
@@ -60,7 +63,7 @@ def _saturating(node: Any, types: Types) -> list[Any]:
     largest = float(ml_dtypes.finfo(NARROW[to]).max)
     dtype = helper.tensor_dtype_to_np_dtype(source)
     name = node.output[0]
-    made = [
+    nodes = [
         constant(f"{name}.{side}", np.array(bound, dtype)) for side, bound in (("low", -largest), ("high", largest))
     ]
     clip = helper.make_node(
@@ -72,11 +75,11 @@ def _saturating(node: Any, types: Types) -> list[Any]:
         "Where", [f"{name}.isnan", node.input[0], f"{name}.clipped"], [f"{name}.kept"], name=f"{node.name}.kept"
     )
     node.input[0] = f"{name}.kept"
-    return [*made, clip, isnan, kept, node]
+    return [*nodes, clip, isnan, kept, node]
 
 
 def _normalised(node: Any, types: Types) -> list[Any]:
-    """x / (|x| + (|x| == 0)), along the axis."""
+    """Return ``x / (|x| + (|x| == 0))`` along the axis."""
     source, name = node.input[0], node.output[0]
     dtype = helper.tensor_dtype_to_np_dtype(element_of(types, source))
     norm = "ReduceL1" if attribute_of(node, "p", 2) == 1 else "ReduceL2"
@@ -96,7 +99,7 @@ def _normalised(node: Any, types: Types) -> list[Any]:
 
 
 def _signs(node: Any, types: Types) -> list[Any]:
-    """NaN, where that is the element."""
+    """Return NaN for NaN."""
     source, name = node.input[0], node.output[0]
     if element_of(types, source) not in FLOATS:
         return [node]
@@ -107,14 +110,14 @@ def _signs(node: Any, types: Types) -> list[Any]:
 
 
 def _powers(node: Any, types: Types) -> list[Any]:
-    """Powers of integers by squaring, in integers that wrap; torch-mlir goes through floats."""
+    """Compute powers of integers by squaring in wrapping integers; torch-mlir computes them in floats."""
     base, exponent = node.input
     kind = element_of(types, base)
     if kind not in INTEGERS or element_of(types, exponent) not in INTEGERS:
         return [node]
     add = _Nodes(node)
     zero, one, two = (
-        add.constant(np.array(each, helper.tensor_dtype_to_np_dtype(kind)), f"_{each}") for each in (0, 1, 2)
+        add.constant(np.array(operand, helper.tensor_dtype_to_np_dtype(kind)), f"_{operand}") for operand in (0, 1, 2)
     )
     rest = add("Cast", exponent, part="e", to=kind)
     # Numbers less than zero are no exponents of integers; so that the loop of squares ends, they are zero here.
@@ -131,7 +134,7 @@ def _powers(node: Any, types: Types) -> list[Any]:
 
 
 def _places(node: Any, types: Types) -> list[Any]:
-    """The place of a first, or last, NaN where there is one: ONNX takes it for the most and for the least."""
+    """Return the index of the first, or last, NaN if there is one: to ONNX it is both maximum and minimum."""
     source = node.input[0]
     if element_of(types, source) not in FLOATS:
         return [node]
@@ -149,21 +152,24 @@ def _places(node: Any, types: Types) -> list[Any]:
 
 
 def _quantised_product(node: Any, types: Types) -> list[Any]:
-    """The product of integers times one factor in fp64, rounded once: torch-mlir rounds in fp32, and ties otherwise."""
+    """Multiply integers, scale in float64 and round once; torch-mlir rounds in float32, and ties differently."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = node.input
-    scales = [types[each].tensor_type.shape.dim for each in (a_scale, b_scale, y_scale) if each in types]
-    if len(scales) != 3 or any(len(each) for each in scales) or element_of(types, a_scale) != TensorProto.FLOAT:
+    scales = [types[operand].tensor_type.shape.dim for operand in (a_scale, b_scale, y_scale) if operand in types]
+    if len(scales) != 3 or any(len(scale) for scale in scales) or element_of(types, a_scale) != TensorProto.FLOAT:
         return [node]
     add = _Nodes(node)
     product = add("MatMulInteger", a, b, a_zero, b_zero, part="product")
     scale = add("Div", add("Mul", a_scale, b_scale, part="scales"), y_scale, part="scale")
     wide = [
-        add("Cast", each, part=f"wide{at}", to=TensorProto.DOUBLE) for at, each in enumerate((product, scale, y_zero))
+        add("Cast", operand, part=f"wide{position}", to=TensorProto.DOUBLE)
+        for position, operand in enumerate((product, scale, y_zero))
     ]
     exact = add("Add", add("Mul", wide[0], wide[1], part="scaled"), wide[2], part="exact")
     kind = element_of(types, y_zero)
     facts = np.iinfo(helper.tensor_dtype_to_np_dtype(kind))
-    bounds = [add.constant(np.float64(each), f"bound{at}") for at, each in enumerate((facts.min, facts.max))]
+    bounds = [
+        add.constant(np.float64(bound), f"bound{position}") for position, bound in enumerate((facts.min, facts.max))
+    ]
     clipped = add("Clip", add("Round", exact, part="rounded"), *bounds, part="clipped")
     add("Cast", clipped, part="", to=kind)
     return add.made

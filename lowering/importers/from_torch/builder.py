@@ -1,4 +1,4 @@
-"""Small words for building operations of the torch dialect: constants, casts, tensors of other sizes."""
+"""Builds operations of the torch dialect: constants, casts, tensor types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DTYPES = {"si8": 1, "si16": 2, "si32": 3, "si64": 4, "f32": 6, "f64": 7}
 
 
 def tensor_op(name: str, kind: ir.Type, *operands: ir.Value) -> ir.Value:
-    """The result, of type `kind`, of ``torch.aten.<name>``."""
+    """Create ``torch.aten.<name>`` and return its result, of type `kind`."""
     return ir.Operation.create(f"torch.aten.{name}", [kind], operands).result
 
 
@@ -25,8 +25,8 @@ def number(value: float) -> ir.Value:
     return _constant("float", ir.FloatAttr.get(ir.F64Type.get(), value))
 
 
-def boolean(truth: bool) -> ir.Value:
-    return _constant("bool", ir.IntegerAttr.get(ir.IntegerType.get_signless(1), int(truth)))
+def boolean(condition: bool) -> ir.Value:
+    return _constant("bool", ir.IntegerAttr.get(ir.IntegerType.get_signless(1), int(condition)))
 
 
 def none() -> ir.Value:
@@ -34,20 +34,20 @@ def none() -> ir.Value:
 
 
 def zero(element: str) -> ir.Value:
-    """A tensor of rank 0 that is 0, of floats."""
+    """Return a rank-0 float tensor that is 0."""
     value = ir.Attribute.parse(f"dense<0.0> : tensor<{element}>")
     kind = tensor_type([], element)
     return ir.Operation.create("torch.vtensor.literal", [kind], attributes={"value": value}).result
 
 
 def integers(numbers: Sequence[int]) -> ir.Value:
-    """A list of ints."""
-    made = [integer(each) for each in numbers]
-    return ir.Operation.create("torch.prim.ListConstruct", [ir.Type.parse("!torch.list<int>")], made).result
+    """Return a list of ints (`!torch.list<int>`)."""
+    elements = [integer(number) for number in numbers]
+    return ir.Operation.create("torch.prim.ListConstruct", [ir.Type.parse("!torch.list<int>")], elements).result
 
 
 def cast(value: ir.Value, element: str) -> ir.Value:
-    """`value` with elements of a signed or float type; itself where it has those."""
+    """Convert `value` to a signed or float element type; return it unchanged if it has that type."""
     if element_of(value) == element:
         return value
     kind = as_type(value.type, element)
@@ -55,18 +55,18 @@ def cast(value: ir.Value, element: str) -> ir.Value:
 
 
 def element_of(value: ir.Value) -> str:
-    """The element type of a tensor, as text."""
+    """Return the element type of a tensor as text."""
     return str(value.type).rpartition("],")[2].rstrip(">")
 
 
 def shape_of(value: ir.Value) -> list[int | None]:
-    """The sizes of a tensor, None where they are known at run time only."""
+    """Return the sizes of a tensor, None for dynamic ones."""
     inside = str(value.type).partition("[")[2].partition("]")[0]
     return [None if size == "?" else int(size) for size in inside.split(",") if size]
 
 
 def as_type(kind: ir.Type, element: str) -> ir.Type:
-    """A tensor type with other elements."""
+    """Return the tensor type with other elements."""
     return ir.Type.parse(f"{str(kind).rpartition('],')[0]}],{element}>")
 
 
@@ -75,24 +75,24 @@ def tensor_type(shape: Sequence[int], element: str) -> ir.Type:
 
 
 def bare_type(shape: Sequence[int | None], element: str) -> ir.Type:
-    """MLIR's own tensor type, whose integers have no sign."""
+    """Return MLIR's builtin tensor type, whose integers are signless."""
     sizes = "".join("?x" if size is None else f"{size}x" for size in shape)
     return ir.Type.parse(f"tensor<{sizes}{element.removeprefix('s').removeprefix('u')}>")
 
 
 def compute(operation: ir.Operation, make: Callable[..., ir.Value]) -> None:
-    """Replace an operation on tensors of one shape by `make`, which MLIR's numbers go into and come out of."""
+    """Replace an elementwise operation by a `linalg.generic` whose body `make` builds on builtin scalars."""
     result = operation.results[0]
     shape, element = shape_of(result), element_of(result)
     operands = [
-        ir.Operation.create("torch_c.to_builtin_tensor", [bare_type(shape, element_of(each))], [each]).result
-        for each in operation.operands
-        if str(each.type).startswith("!torch.vtensor")
+        ir.Operation.create("torch_c.to_builtin_tensor", [bare_type(shape, element_of(operand))], [operand]).result
+        for operand in operation.operands
+        if str(operand.type).startswith("!torch.vtensor")
     ]
     space = tensor.empty(sizes_of(operands[0]), bare_type(shape, element).element_type)
     maps = [ir.AffineMap.get_identity(len(shape))] * (len(operands) + 1)
-    [found] = generic(operands, [space], maps, ["parallel"] * len(shape), lambda *numbers: [make(*numbers[:-1])])
-    result.replace_all_uses_with(ir.Operation.create("torch_c.from_builtin_tensor", [result.type], [found]).result)
+    [value] = generic(operands, [space], maps, ["parallel"] * len(shape), lambda *numbers: [make(*numbers[:-1])])
+    result.replace_all_uses_with(ir.Operation.create("torch_c.from_builtin_tensor", [result.type], [value]).result)
     operation.erase()
 
 

@@ -7,6 +7,8 @@ Refuses what the importer does not write: data-dependent sizes of some kinds, dt
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from inspect import getfile
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,7 @@ from mlirtri.dialect.bindings.mlir import ir, load_torch, public_functions, torc
 from mlirtri.dialect.definition import new_context
 from mlirtri.errors import KernelError, Span, UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.importers.from_torch import carried as torch_carried
-from mlirtri.lowering.importers.from_torch.branches import with_branches
-from mlirtri.lowering.importers.from_torch.graph import TorchGraph
+from mlirtri.lowering.importers.from_torch.control_flow import carry_captured_tensors, with_branches
 from mlirtri.lowering.mlir.attributes import BOUND, DTYPE, argument_attributes, result_attributes, set_signature
 
 LIBRARIES = (str(Path(torch.__file__).parent), str(Path(getfile(KernelError)).parent), "torch/fx/passes/")
@@ -29,47 +29,71 @@ LIBRARIES = (str(Path(torch.__file__).parent), str(Path(getfile(KernelError)).pa
 _FRAME = re.compile(r'File "([^"]+)", line ([0-9]+)')
 
 
+@dataclass(frozen=True)
+class TorchGraph:
+    """The input of `lower`: tensors in, tensors out, no state.
+
+    Placeholders are the run-time arguments in order, then the bound tensors. The output is a flat tuple of nodes.
+    """
+
+    module: Any
+    """The `torch.fx.GraphModule`, of ATen operators."""
+    bound: Mapping[str, str]
+    """Placeholders that stand for tensors of the program's own, with the names that those have there."""
+
+    @property
+    def arguments(self) -> list[Any]:
+        """The nodes of the run-time arguments, in order."""
+        return [node for node in self.module.graph.nodes if node.op == "placeholder" and node.name not in self.bound]
+
+    @property
+    def results(self) -> list[Any]:
+        """The nodes of the results, in order."""
+        [output] = [node for node in self.module.graph.nodes if node.op == "output"]
+        return list(output.args[0])
+
+
 def lower(graph: TorchGraph, context: CompileContext) -> ir.Module:
     """Import `graph` as the function `context.kernel`; raises `UnsupportedOperationError`."""
-    torch_carried.rewrite(graph.module)
+    carry_captured_tensors(graph.module)
     module_context = new_context()
     load_torch(module_context)
     importer_class, node_class, cache_class = torch_importer()
     module = ir.Module.create(ir.Location.unknown(module_context))
     importer = importer_class(module=module, config_check=False, graph_node_importer_cls=with_branches(node_class))
-    places = _places(cache_class)(module_context)
+    cache = _locating_cache(cache_class)(module_context)
     # The importer asks this object where a node came from, and takes no other way to say it.
-    importer._cc = places
+    importer._cc = cache
     with module_context:
         try:
             importer.import_graph_module(graph.module, func_name=context.kernel)
         except KernelError:
             raise
         except (NotImplementedError, RuntimeError, AssertionError, KeyError, TypeError, ValueError) as error:
-            raise _refused(places.node, error) from error
+            raise _refused(cache.node, error) from error
         with ir.Location.unknown():
             _describe(module, graph, context)
     return module
 
 
 def span_of_node(node: Any) -> Span | None:
-    """The innermost line of the user's own that a node was traced from."""
+    """Return the innermost line of the user's code that a node was traced from."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
     own = [frame for frame in frames if not frame[0].startswith(LIBRARIES)]
     return Span(own[-1][0], int(own[-1][1]), 1) if own else None
 
 
 def known_size(size: Any) -> int | None:
-    """A size that tracing found to be one number, or None; torch may go on calling such a size by a symbol."""
+    """Return a static size as an int, else None; torch may keep a symbol for a size that it knows."""
     if isinstance(size, torch.SymInt):
         return int(size.node.expr) if size.node.expr.is_number else None
     return int(size)
 
 
-def _places(cache_class: type) -> type:
+def _locating_cache(cache_class: type) -> type:
     """The importer's memory of types and places, with places of ours."""
 
-    class Places(cache_class):  # type: ignore[misc, valid-type]
+    class LocatingCache(cache_class):  # type: ignore[misc, valid-type]
         node: Any = None
 
         def get_node_location(self, node: Any) -> ir.Location:
@@ -78,27 +102,29 @@ def _places(cache_class: type) -> type:
                 return location_of(span_of_node(node), node.name)
 
         def format_asm_shape(self, shape: Any) -> str:
-            return ",".join("?" if (size := known_size(each)) is None else str(size) for each in shape)
+            return ",".join("?" if (size := known_size(extent)) is None else str(size) for extent in shape)
 
-    return Places
+    return LocatingCache
 
 
 def _refused(node: Any, error: Exception) -> UnsupportedOperationError:
-    what = getattr(node, "target", None) or node
-    what = what if isinstance(what, (str, torch._ops.OpOverload)) else getattr(what, "__name__", what)
+    operator = getattr(node, "target", None) or node
+    operator = (
+        operator if isinstance(operator, (str, torch._ops.OpOverload)) else getattr(operator, "__name__", operator)
+    )
     lines = str(error).strip().splitlines()
     reason = lines[0] if lines else type(error).__name__
     if reason.startswith("FIX ME"):
         # The rest prints the whole node, addresses included.
         reason = "its importer does not have it"
     return UnsupportedOperationError(
-        f"torch-mlir does not import {what}: {reason}", span_of_node(node) if node is not None else None
+        f"torch-mlir does not import {operator}: {reason}", span_of_node(node) if node is not None else None
     )
 
 
 def _describe(module: ir.Module, graph: TorchGraph, context: CompileContext) -> None:
     """Name the arguments and mark the bound ones."""
-    function = next(each for each in public_functions(module) if each.attributes["sym_name"].value == context.kernel)
+    function = next(f for f in public_functions(module) if f.attributes["sym_name"].value == context.kernel)
     function.attributes["torch.assume_strict_symbolic_shapes"] = ir.UnitAttr.get()
     attributes = argument_attributes(function)
     placeholders = [node for node in graph.module.graph.nodes if node.op == "placeholder"]
@@ -115,7 +141,7 @@ def _describe(module: ir.Module, graph: TorchGraph, context: CompileContext) -> 
 
 
 def _note_sign(node: Any, facts: dict[str, ir.Attribute]) -> None:
-    """torch-mlir's lowering makes integers signless: what is unsigned is written down before."""
+    """Record unsigned dtypes, which torch-mlir's lowering makes signless."""
     value = node.meta.get("val")
     dtype = find_dtype(value.dtype) if isinstance(value, torch.Tensor) else None
     if dtype is not None and dtype.name.startswith("uint"):

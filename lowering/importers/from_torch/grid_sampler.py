@@ -1,7 +1,6 @@
-"""`aten.grid_sampler` as gathers: torch-mlir's own lowering rounds ties the other way, and reads what is outside.
+"""`aten.grid_sampler` as gathers: torch-mlir's lowering rounds ties differently, and reads out of bounds.
 
-Takes the operation on images of static sizes, in the modes "bilinear" and "nearest", with zeros outside. Refuses the
-others.
+Takes the operation on images of static sizes, in the modes "bilinear" and "nearest", padded with zeros. Refuses others.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ BILINEAR, NEAREST = 0, 1
 
 def sample(operation: ir.Operation) -> None:
     """Replace `operation`; raises `UnsupportedOperationError`."""
-    mode, padding, aligned = (_number(each) for each in list(operation.operands)[2:])
+    mode, padding, aligned = (_number(operand) for operand in list(operation.operands)[2:])
     sizes = shape_of(operation.operands[0]), shape_of(operation.operands[1])
     known = None not in (*sizes[0], *sizes[1]) and aligned is not None
     if mode not in (BILINEAR, NEAREST) or padding != 0 or not known or len(sizes[0]) != 4:
@@ -45,10 +44,10 @@ def sample(operation: ir.Operation) -> None:
 
 
 def _number(value: ir.Value) -> int | None:
-    maker = value.owner
-    if isinstance(maker, ir.Block) or not maker.operation.name.startswith("torch.constant."):
+    producer = value.owner
+    if isinstance(producer, ir.Block) or not producer.operation.name.startswith("torch.constant."):
         return None
-    return int(ir.IntegerAttr(maker.attributes["value"]).value)
+    return int(ir.IntegerAttr(producer.attributes["value"]).value)
 
 
 Coordinate = ir.Value
@@ -63,7 +62,7 @@ def _nearest(image: ir.Value, grid: ir.Value, aligned: bool) -> ir.Value:
 
 def _bilinear(image: ir.Value, grid: ir.Value, aligned: bool) -> ir.Value:
     height, width = shape_of(image)[2:]
-    corners = [_corners(_coordinate(grid, at, size, aligned)) for at, size in ((0, width), (1, height))]
+    corners = [_corners(_coordinate(grid, position, size, aligned)) for position, size in ((0, width), (1, height))]
     total = None
     for x, x_weight in corners[0]:
         for y, y_weight in corners[1]:
@@ -74,20 +73,20 @@ def _bilinear(image: ir.Value, grid: ir.Value, aligned: bool) -> ir.Value:
     return total
 
 
-def _corners(at: Coordinate) -> list[tuple[Coordinate, ir.Value]]:
-    """The whole numbers on both sides, and how much each counts."""
-    low = tensor_op("floor", at.type, at)
-    high = tensor_op("add.Scalar", at.type, low, number(1.0), integer(1))
-    above = tensor_op("sub.Tensor", at.type, at, low, integer(1))
-    below = tensor_op("sub.Tensor", at.type, high, at, integer(1))
+def _corners(position: Coordinate) -> list[tuple[Coordinate, ir.Value]]:
+    """Return the integral coordinates on both sides, with their weights."""
+    low = tensor_op("floor", position.type, position)
+    high = tensor_op("add.Scalar", position.type, low, number(1.0), integer(1))
+    above = tensor_op("sub.Tensor", position.type, position, low, integer(1))
+    below = tensor_op("sub.Tensor", position.type, high, position, integer(1))
     return [(low, below), (high, above)]
 
 
-def _coordinate(grid: ir.Value, at: int, size: int, aligned: bool) -> Coordinate:
-    """Number `at` of the grid, from -1 to 1, as a place along an axis of this size."""
+def _coordinate(grid: ir.Value, position: int, size: int, aligned: bool) -> Coordinate:
+    """Return coordinate `position` of the grid, in [-1, 1], as a position along an axis of this size."""
     element, shape = element_of(grid), shape_of(grid)[:3]
     kind, part = tensor_type(shape, element), tensor_type([*shape, 1], element)
-    value = tensor_op("slice.Tensor", part, grid, integer(3), integer(at), integer(at + 1), integer(1))
+    value = tensor_op("slice.Tensor", part, grid, integer(3), integer(position), integer(position + 1), integer(1))
     value = tensor_op("view", kind, value, integers(shape))
     value = tensor_op("add.Scalar", kind, value, number(1.0), integer(1))
     if aligned:
@@ -98,36 +97,38 @@ def _coordinate(grid: ir.Value, at: int, size: int, aligned: bool) -> Coordinate
 
 
 def _read(image: ir.Value, x: Coordinate, y: Coordinate) -> ir.Value:
-    """The image at these whole numbers, zeros outside of it."""
+    """Gather the image at these integral coordinates, zeros outside."""
     batch, channels, height, width = shape_of(image)
     rows, columns = shape_of(x)[1:3]
     element = element_of(image)
     (column, inside), (row, too) = _kept(x, width), _kept(y, height)
-    place = tensor_op("mul.Scalar", row.type, row, integer(width))
-    place = tensor_op("add.Tensor", row.type, place, column, integer(1))
-    place = tensor_op(
-        "view", tensor_type([batch, 1, rows * columns], "si64"), place, integers([batch, 1, rows * columns])
+    index = tensor_op("mul.Scalar", row.type, row, integer(width))
+    index = tensor_op("add.Tensor", row.type, index, column, integer(1))
+    index = tensor_op(
+        "view", tensor_type([batch, 1, rows * columns], "si64"), index, integers([batch, 1, rows * columns])
     )
     wanted, held = [batch, channels, rows * columns], [batch, channels, height * width]
-    place = tensor_op("broadcast_to", tensor_type(wanted, "si64"), place, integers(wanted))
+    index = tensor_op("broadcast_to", tensor_type(wanted, "si64"), index, integers(wanted))
     lines = tensor_op("view", tensor_type(held, element), image, integers(held))
-    found = tensor_op("gather", tensor_type(wanted, element), lines, integer(2), place, boolean(False))
+    result = tensor_op("gather", tensor_type(wanted, element), lines, integer(2), index, boolean(False))
     shape = [batch, channels, rows, columns]
-    found = tensor_op("view", tensor_type(shape, element), found, integers(shape))
+    result = tensor_op("view", tensor_type(shape, element), result, integers(shape))
     both = _over_channels(tensor_op("logical_and", inside.type, inside, too))
-    return tensor_op("where.self", found.type, both, found, zero(element))
+    return tensor_op("where.self", result.type, both, result, zero(element))
 
 
-def _kept(at: Coordinate, size: int) -> tuple[ir.Value, ir.Value]:
-    """A place inside of the axis as an integer, and whether it was inside."""
-    truth = as_type(at.type, "i1")
-    not_below = tensor_op("ge.Scalar", truth, at, number(0.0))
-    inside = tensor_op("logical_and", truth, not_below, tensor_op("lt.Scalar", truth, at, number(float(size))))
-    return cast(tensor_op("where.self", at.type, inside, at, zero(element_of(at))), "si64"), inside
+def _kept(position: Coordinate, size: int) -> tuple[ir.Value, ir.Value]:
+    """Return the coordinate as an integer, 0 outside the axis, and whether it is inside."""
+    condition = as_type(position.type, "i1")
+    not_below = tensor_op("ge.Scalar", condition, position, number(0.0))
+    inside = tensor_op(
+        "logical_and", condition, not_below, tensor_op("lt.Scalar", condition, position, number(float(size)))
+    )
+    return cast(tensor_op("where.self", position.type, inside, position, zero(element_of(position))), "si64"), inside
 
 
 def _over_channels(value: ir.Value) -> ir.Value:
-    """With an axis of size 1 for the channels."""
+    """Insert an axis of size 1 for the channels."""
     batch, rows, columns = shape_of(value)
     shape = [batch, 1, rows, columns]
     return tensor_op("view", tensor_type(shape, element_of(value)), value, integers(shape))

@@ -1,8 +1,8 @@
-"""Loops of torch that end by their own condition, as `scf.while`: torch-mlir loses the condition of some.
+"""Loops with a condition alone, as `scf.while`: torch-mlir drops the condition of some.
 
-Takes a module in the torch dialect, before its lowering to linalg. Gives every `torch.prim.Loop` of as many turns as
-int64 can count, which stands for a loop with a condition alone, as `scf.while` on values of MLIR's own types: where the
-first test is known to be true, torch-mlir takes such a loop for one without a condition. Leaves loops that count.
+Takes a module in the torch dialect, before its lowering to linalg. Gives every `torch.prim.Loop` with the largest int64
+as its trip count, which stands for a loop without one, as `scf.while` on builtin types: where the first condition is
+known to be true, torch-mlir takes such a loop for one without a condition. Leaves counted loops.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ def _replace(loop: ir.Operation) -> None:
     last = body.operations[len(body.operations) - 1].operation
     kinds = [value.type for value in loop.results]
     first = [*map(_bare, list(loop.operands)[2:]), _bare(loop.operands[1])]
-    made = scf.WhileOp([value.type for value in first[:-1]], first)
-    before = made.before.blocks.append(*[value.type for value in first])
-    after = made.after.blocks.append(*[value.type for value in first[:-1]])
+    loop_op = scf.WhileOp([value.type for value in first[:-1]], first)
+    before = loop_op.before.blocks.append(*[value.type for value in first])
+    after = loop_op.after.blocks.append(*[value.type for value in first[:-1]])
     with ir.InsertionPoint(before):
-        *values, goes_on = before.arguments
-        scf.ConditionOp(goes_on, values)
+        *values, keep_going = before.arguments
+        scf.ConditionOp(keep_going, values)
     with ir.InsertionPoint(after):
         carried = [_torch(value, kind) for value, kind in zip(after.arguments, kinds, strict=True)]
         for old, new in zip(list(body.arguments)[1:], carried, strict=True):
             old.replace_all_uses_with(new)
-    for each in list(body.operations)[:-1]:
-        after.append(each.operation)
+    for operation in list(body.operations)[:-1]:
+        after.append(operation.operation)
     with ir.InsertionPoint(after):
-        condition, *handed = last.operands
-        scf.YieldOp([*map(_bare, handed), _bare(condition)])
-    for old, new, kind in zip(loop.results, made.results, kinds, strict=True):
+        condition, *yielded = last.operands
+        scf.YieldOp([*map(_bare, yielded), _bare(condition)])
+    for old, new, kind in zip(loop.results, loop_op.results, kinds, strict=True):
         old.replace_all_uses_with(_torch(new, kind))
     loop.erase()
 
 
 def _bare(value: ir.Value) -> ir.Value:
-    """A value of torch's as one of a type of MLIR's own."""
+    """Convert a value to a builtin type."""
     if (number := _NUMBERS.get(str(value.type))) is not None:
         return ir.Operation.create(f"torch_c.to_{number}", [ir.Type.parse(number)], [value]).result
     bare = bare_type(shape_of(value), element_of(value))
@@ -65,5 +65,5 @@ def _bare(value: ir.Value) -> ir.Value:
 
 
 def _torch(value: ir.Value, kind: ir.Type) -> ir.Value:
-    what = _NUMBERS.get(str(kind), "builtin_tensor")
-    return ir.Operation.create(f"torch_c.from_{what}", [kind], [value]).result
+    source = _NUMBERS.get(str(kind), "builtin_tensor")
+    return ir.Operation.create(f"torch_c.from_{source}", [kind], [value]).result

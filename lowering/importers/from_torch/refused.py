@@ -1,6 +1,6 @@
-"""Which operators of a module in the torch dialect torch-mlir cannot lower: all of them, each on the user's line.
+"""Finds all operators of a torch-dialect module that torch-mlir cannot lower, each on the user's line.
 
-torch-mlir stops at the first. Each operation is therefore tried alone, in a function of its own.
+torch-mlir stops at the first. Therefore each operation is lowered alone, in a function of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def refuse_operators(module: ir.Module, failure: KernelError, lower: Lower, cont
                 tried[text] = _lowers(alone, lower, silent)
             if not tried[text]:
                 refused.setdefault(_operator(operation), []).append(operation)
-        raise_all([_refusal(name, found) for name, found in refused.items()])
+        raise_all([_refusal(name, operations) for name, operations in refused.items()])
     raise UnsupportedOperationError(
         f"torch-mlir does not lower this module: {failure.message}",
         failure.span,
@@ -45,18 +45,18 @@ def refuse_operators(module: ir.Module, failure: KernelError, lower: Lower, cont
 
 
 def _operator(operation: ir.Operation) -> str:
-    """The operator's name as torch writes it."""
+    """Return the operator's name as torch writes it."""
     if operation.name == "torch.operator":
         return ir.StringAttr(operation.attributes["name"]).value.removeprefix("torch.")
     return operation.name.removeprefix("torch.")
 
 
-def _refusal(name: str, found: list[ir.Operation]) -> UnsupportedOperationError:
-    types = ", ".join(str(operand.type) for operand in found[0].operands if "tensor" in str(operand.type))
-    times = f", {len(found)} times" if len(found) > 1 else ""
+def _refusal(name: str, operations: list[ir.Operation]) -> UnsupportedOperationError:
+    types = ", ".join(str(operand.type) for operand in operations[0].operands if "tensor" in str(operand.type))
+    times = f", {len(operations)} times" if len(operations) > 1 else ""
     return UnsupportedOperationError(
         f"torch-mlir has no lowering of {name} on {types or 'these arguments'}{times}",
-        span_of(found[0].location),
+        span_of(operations[0].location),
         help="write it with other operators, or compute it outside of the module",
     )
 
@@ -73,16 +73,18 @@ def _lowers(alone: ir.Module, lower: Lower, context: CompileContext) -> bool:
 
 
 def _alone(operation: ir.Operation) -> ir.Module | None:
-    """A module of the operation alone, with the constants that it takes; None for what has no tensors."""
-    results = [each.type for each in operation.results]
+    """Return a module with the operation alone and the constants of its operands; None for other types than tensors and
+    scalars.
+    """
+    results = [result.type for result in operation.results]
     if not all("tensor" in str(kind) or str(kind) in ("!torch.int", "!torch.float", "!torch.bool") for kind in results):
         return None
     module = ir.Module.create()
-    kinds = [each.type for each in _arguments(operation)]
+    kinds = [argument.type for argument in _arguments(operation)]
     with ir.InsertionPoint(module.body):
         function = func.FuncOp("alone", (kinds, results))
     function.attributes["torch.assume_strict_symbolic_shapes"] = ir.UnitAttr.get()
-    for name, value in _said_of_onnx(operation).items():
+    for name, value in _opset_attributes(operation).items():
         function.attributes[name] = value
     block = function.add_entry_block()
     with ir.InsertionPoint(block):
@@ -92,7 +94,7 @@ def _alone(operation: ir.Operation) -> ir.Module | None:
 
 
 def _clone(operation: ir.Operation, arguments: Iterator[ir.Value]) -> ir.Operation:
-    """A copy of `operation` here, behind copies of the constants and lists that it takes."""
+    """Clone `operation` here, after clones of its constant and list operands."""
     operands = []
     for operand in operation.operands:
         if _is_argument(operand):
@@ -100,31 +102,31 @@ def _clone(operation: ir.Operation, arguments: Iterator[ir.Value]) -> ir.Operati
         else:
             operands.append(_clone(operand.owner, arguments).results[ir.OpResult(operand).result_number])
     clone = operation.clone()
-    for at, operand in enumerate(operands):
-        clone.operands[at] = operand
+    for position, operand in enumerate(operands):
+        clone.operands[position] = operand
     return clone
 
 
 def _arguments(operation: ir.Operation) -> list[ir.Value]:
-    """What `_clone` takes arguments for, in its order."""
-    found: list[ir.Value] = []
+    """Return the operands that `_clone` takes as arguments, in its order."""
+    arguments: list[ir.Value] = []
     for operand in operation.operands:
-        found += [operand] if _is_argument(operand) else _arguments(operand.owner)
-    return found
+        arguments += [operand] if _is_argument(operand) else _arguments(operand.owner)
+    return arguments
 
 
 def _is_argument(value: ir.Value) -> bool:
-    """Whether the value comes in as an argument: everything but constants and lists."""
+    """Return whether the value becomes an argument: everything but constants and lists."""
     if isinstance(value.owner, ir.Block):
         return True
-    maker = value.owner.operation
-    if maker.name == "torch.operator":
-        return ir.StringAttr(maker.attributes["name"]).value != "onnx.Constant"
-    return not maker.name.startswith("torch.constant.") and maker.name != "torch.prim.ListConstruct"
+    producer = value.owner.operation
+    if producer.name == "torch.operator":
+        return ir.StringAttr(producer.attributes["name"]).value != "onnx.Constant"
+    return not producer.name.startswith("torch.constant.") and producer.name != "torch.prim.ListConstruct"
 
 
-def _said_of_onnx(operation: ir.Operation) -> dict[str, ir.Attribute]:
-    """Which version of ONNX's operators the function around `operation` is written in."""
+def _opset_attributes(operation: ir.Operation) -> dict[str, ir.Attribute]:
+    """Return the attributes for the version of ONNX's operators in the surrounding function."""
     parent = operation.parent
     while parent.name != "func.func":
         parent = parent.parent

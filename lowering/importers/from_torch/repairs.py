@@ -1,15 +1,14 @@
-"""Operators of torch that torch-mlir lowers to other numbers than torch's, written so that it gets them right.
+"""Operators that torch-mlir lowers incorrectly, rewritten so that the result is torch's.
 
 Takes a module in the torch dialect, before its lowering to linalg. Gives it with
-
-- a sum of floats whose result was inferred to be an integer, which rounds it, as a float;
-- batched products of quantised tensors, whose zero points are forgotten, as products of integers;
-- tensors quantised by channel, whose integers are all taken for signed ones, as floats;
-- samples of a grid as gathers;
+- a sum of floats with an inferred integer result, which would be rounded, as a float;
+- batched products of quantised tensors, whose zero points are dropped, as products of integers;
+- tensors quantised by channel, whose integers are all taken as signed, as floats;
+- grid samples as gathers;
 - powers of integers;
-- the bits of a tensor seen as another dtype of the same width, which it has no lowering for.
+- bit casts to a dtype of the same width, which have no lowering.
 
-Refuses samples of a grid in modes that have no such spelling.
+Refuses grid samples in other modes.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from mlirtri.lowering.importers.from_torch.grid_sampler import sample
 
 
 def rewrite(module: ir.Module) -> None:
-    """Repair all such operators of `module`; raises `UnsupportedOperationError`."""
+    """Rewrite all such operators of `module`; raises `UnsupportedOperationError`."""
     for operation in all_operations(module):
         if (repair := _REPAIRS.get(operation.name)) is not None:
             with operation.location, ir.InsertionPoint(operation):
@@ -50,24 +49,25 @@ def _sum(operation: ir.Operation) -> None:
 
 
 def _quantised_product(operation: ir.Operation) -> None:
-    made = [each.owner for each in operation.operands]
-    if any(isinstance(each, ir.Block) or each.operation.name != _QUANTISED for each in made):
+    producers = [operand.owner for operand in operation.operands]
+    if any(isinstance(producer, ir.Block) or producer.operation.name != _QUANTISED for producer in producers):
         return
-    for at, each in enumerate(made):
-        operation.operands[at] = _without_zero_point(*list(each.operands)[0:3:2])
+    for position, producer in enumerate(producers):
+        operation.operands[position] = _without_zero_point(*list(producer.operands)[0:3:2])
 
 
 def _dequantised(operation: ir.Operation) -> None:
-    """(x - zero point) * scale, of a tensor with one zero point and scale for each place along an axis."""
-    maker = operation.operands[0].owner
-    if isinstance(maker, ir.Block) or maker.operation.name != "torch.aten._make_per_channel_quantized_tensor":
+    """Compute ``(x - zero point) * scale`` with a scale and zero point per index along an axis."""
+    producer = operation.operands[0].owner
+    if isinstance(producer, ir.Block) or producer.operation.name != "torch.aten._make_per_channel_quantized_tensor":
         return
-    value, scale, zero_point, axis = maker.operands
-    at = ir.IntegerAttr(axis.owner.attributes["value"]).value
+    value, scale, zero_point, axis = producer.operands
+    index = ir.IntegerAttr(axis.owner.attributes["value"]).value
     sizes = [1 for _ in shape_of(value)]
-    [sizes[at]] = shape_of(scale)
+    [sizes[index]] = shape_of(scale)
     lined_up = [
-        tensor_op("view", tensor_type(sizes, element_of(each)), each, integers(sizes)) for each in (scale, zero_point)
+        tensor_op("view", tensor_type(sizes, element_of(operand)), operand, integers(sizes))
+        for operand in (scale, zero_point)
     ]
     difference = cast(value, "si32")
     difference = tensor_op("sub.Tensor", difference.type, difference, cast(lined_up[1], "si32"), integer(1))
@@ -81,7 +81,7 @@ _QUANTISED = "torch.aten._make_per_tensor_quantized_tensor"
 
 
 def _without_zero_point(value: ir.Value, zero_point: ir.Value) -> ir.Value:
-    """The integers of a quantised tensor minus its zero point, as int32."""
+    """Return the integers of a quantised tensor minus its zero point, as int32."""
     wide = cast(value, "si32")
     return tensor_op("sub.Scalar", wide.type, wide, zero_point, integer(1))
 
@@ -91,7 +91,7 @@ def _seen_as(operation: ir.Operation) -> None:
     shape, element = shape_of(result), element_of(result)
     if shape != shape_of(operation.operands[0]):
         return
-    before, after = (bare_type(shape, each) for each in (element_of(operation.operands[0]), element))
+    before, after = (bare_type(shape, operand) for operand in (element_of(operation.operands[0]), element))
     bits = ir.Operation.create("torch_c.to_builtin_tensor", [before], [operation.operands[0]]).result
     if before != after:
         bits = ir.Operation.create("tensor.bitcast", [after], [bits]).result
@@ -100,7 +100,7 @@ def _seen_as(operation: ir.Operation) -> None:
 
 
 def _power(operation: ir.Operation) -> None:
-    """Of two tensors of signed integers of one type."""
+    """Lower the power of two tensors of signed integers of one type."""
     result = operation.results[0]
     if not element_of(result).startswith("si") or len(_types(operation)) > 1:
         return

@@ -48,7 +48,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
 
 
 def _lowered(module: ir.Module, context: CompileContext) -> ir.Module:
-    """The module as torch-mlir lowers it, with what it gets wrong repaired."""
+    """Lower the module by torch-mlir's passes, with our repairs between them."""
     lowered = run_isolated(module, TO_BACKEND, context)
     with lowered.context, ir.Location.unknown():
         run_rewrite("loops", torch_loops.rewrite, lowered, context)

@@ -1,8 +1,8 @@
-"""Unsigned integers in the torch dialect, which torch-mlir lowers as signed ones: computed in a wider signed type.
+"""Unsigned integers in the torch dialect, which torch-mlir lowers as signed: computed in a wider signed type.
 
-Takes a module in the torch dialect, before its lowering to linalg. Gives it with every operation that would look at a
-sign applied to si64 instead; 64 bits are no wider, and there what only compares is applied to numbers moved by 2^63,
-and arithmetic on tensors of one shape is MLIR's own. Refuses the other operations on 64 bits.
+Takes a module in the torch dialect, before its lowering to linalg. Gives it with every operation that depends on the
+sign applied to si64 instead. uint64 has no wider type: comparisons are applied to operands shifted by 2^63, and
+arithmetic on tensors of one shape is builtin MLIR. Refuses other operations on uint64.
 
     torch.aten.div.Tensor %a, %b : ui8   ──►   to si64, & 255, torch.aten.div.Tensor : si64, to ui8
 """
@@ -75,9 +75,9 @@ def rewrite(module: ir.Module) -> None:
         if (make := _made_of_64_bits(operation)) is not None:
             with operation.location, ir.InsertionPoint(operation):
                 compute(operation, make)
-    found = [each for each in all_operations(module) if _looks_at_sign(each)]
-    refuse(_too_wide(found), "signed integers", "cast to int64 before, where the numbers fit")
-    for operation in found:
+    operations = [operation for operation in all_operations(module) if _looks_at_sign(operation)]
+    refuse(_too_wide(operations), "signed integers", "cast to int64 before, where the numbers fit")
+    for operation in operations:
         with operation.location, ir.InsertionPoint(operation):
             _widen(operation)
 
@@ -89,7 +89,7 @@ def _made_of_64_bits(operation: ir.Operation) -> Callable[..., ir.Value] | None:
         return lambda x: arith.uitofp(kind, x)
     if operation.name == "torch.aten.pow.Tensor_Tensor" and _is_float_to_wide(operation):
         return lambda x, y: math.powf(x, arith.uitofp(x.type, y))
-    types = {each.type for each in [*list(operation.operands)[:2], *operation.results]}
+    types = {operand.type for operand in [*list(operation.operands)[:2], *operation.results]}
     if operation.name not in OF_64_BITS or len(types) > 1 or _width(operation.results[0]) != 64:
         return None
     return OF_64_BITS[operation.name]
@@ -114,7 +114,7 @@ def _looks_at_sign(operation: ir.Operation) -> bool:
         return False
     if operation.name in SIGNLESS:
         return _converts(operation)
-    widths = [_width(each) for each in operation.operands]
+    widths = [_width(operand) for operand in operation.operands]
     if operation.name in WRAPPING and set(widths) <= {0, 64}:
         return False
     if operation.name in CASTS:
@@ -124,14 +124,17 @@ def _looks_at_sign(operation: ir.Operation) -> bool:
 
 def _converts(operation: ir.Operation) -> bool:
     """Whether it makes numbers of another type of unsigned ones before it computes."""
-    same = {f"ui{width}" for each in operation.operands if (width := _width(each))}
-    made = {element_of(each) for each in operation.results if str(each.type).startswith("!torch.vtensor")}
-    return bool(same) and not made <= same | {"i1"}
+    same = {f"ui{width}" for operand in operation.operands if (width := _width(operand))}
+    elements = {element_of(result) for result in operation.results if str(result.type).startswith("!torch.vtensor")}
+    return bool(same) and not elements <= same | {"i1"}
 
 
-def _too_wide(found: Iterable[ir.Operation]) -> Iterable[tuple[ir.Operation, str]]:
-    for operation in found:
-        if not any(_width(each) == 64 for each in operation.operands) or operation.name in (*ORDERED, "torch.aten.abs"):
+def _too_wide(operations: Iterable[ir.Operation]) -> Iterable[tuple[ir.Operation, str]]:
+    for operation in operations:
+        if not any(_width(operand) == 64 for operand in operation.operands) or operation.name in (
+            *ORDERED,
+            "torch.aten.abs",
+        ):
             continue
         if operation.name not in CASTS or "f" in element_of(operation.results[0]):
             yield operation, f"{operation.name.removeprefix('torch.')} of uint64"
@@ -144,23 +147,23 @@ def _widen(operation: ir.Operation) -> None:
         operation.erase()
         return
     is_cast = operation.name in CASTS
-    moved = any(_width(each) == 64 for each in operation.operands) and not is_cast
-    for at, operand in enumerate(operation.operands):
+    moved = any(_width(operand) == 64 for operand in operation.operands) and not is_cast
+    for position, operand in enumerate(operation.operands):
         if width := _width(operand):
-            operation.operands[at] = _moved(operand) if moved else _signed(operand, width)
+            operation.operands[position] = _moved(operand) if moved else _signed(operand, width)
     if is_cast:
         if "f" in element_of(operation.operands[0]):
             operation.operands[0] = cast(operation.operands[0], "si64")
         return
-    results = [_width(each) for each in operation.results]
+    results = [_width(result) for result in operation.results]
     if any(results):
         _replace(operation, results, moved)
 
 
 def _replace(operation: ir.Operation, widths: list[int], moved: bool) -> None:
     types = [
-        as_type(each.type, "si64") if width else each.type
-        for each, width in zip(operation.results, widths, strict=True)
+        as_type(result.type, "si64") if width else result.type
+        for result, width in zip(operation.results, widths, strict=True)
     ]
     attributes = {name: operation.attributes[name] for name in operation.attributes}
     wide = ir.Operation.create(operation.name, types, list(operation.operands), attributes)
@@ -196,5 +199,5 @@ def _seen_as(value: ir.Value, element: str, width: int) -> ir.Value:
 
 
 def _shifted(value: ir.Value) -> ir.Value:
-    """Plus 2^63, which wraps: the order of unsigned numbers becomes that of signed ones, and back."""
+    """Add 2^63 modulo 2^64, which maps the unsigned order to the signed one and back."""
     return tensor_op("add.Scalar", value.type, value, integer(-(1 << 63)), integer(1))

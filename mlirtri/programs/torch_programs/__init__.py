@@ -1,1 +1,17 @@
-"""mlirtri / programs / torch_programs."""
+"""torch modules as programs: `mt.from_torch`, and the backend of `torch.compile`.
+
+*Takes* a `torch.nn.Module`, an `ExportedProgram`, or Dynamo's graphs. *Gives* kernels that are called like the module.
+*Refuses* what torch does not export, random numbers in `torch.compile`, and calls that differ from the export.
+
+Read in this order:
+
+- `program.py`: `from_torch` and `TorchProgram`
+- `graphs.py`: an exported program to a `TorchGraph`, its tensors, and its calling convention
+- `calling_convention.py`: arguments, results and sizes of a call
+- `torch_kernel.py`: the kernel, which also writes the buffers and arguments that the module writes
+- `flat_calls.py`: the fast path of calls with tensors alone
+- `backend.py`: the backend of `torch.compile`
+- `functions.py`: AOTAutograd's graphs as kernels, per set of sizes
+
+`mlirtri/cli` and `mlirtri/__init__.py`, which loads it lazily, import this package.
+"""

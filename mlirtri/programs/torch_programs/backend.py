@@ -1,8 +1,8 @@
 """``torch.compile(model, backend="mlirtri")``, which torch finds by the entry point group ``torch_dynamo_backends``.
 
-Takes graphs from Dynamo. AOTAutograd makes them functional, so that writes and aliases are torch's own business, and
-makes a second graph of the gradients where some are needed. Both become kernels. Sizes that vary are compiled for
-each shape that a call brings. What cannot be compiled raises: nothing runs in eager mode behind the user's back.
+Takes graphs from Dynamo. AOTAutograd functionalises them, so that torch handles writes and aliases, and derives a
+second graph for gradients where needed. Both become kernels. Dynamic sizes are compiled per shape of a call. What
+cannot be compiled raises: nothing falls back to eager mode silently.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ def backend(
 def compiled(
     graph: torch.fx.GraphModule, inputs: Sequence[Any], *, name: str, options: Mapping[str, Any]
 ) -> Callable[[list[Any]], list[Any]]:
-    """What AOTAutograd calls in place of a functional graph of ATen operators."""
+    """Return what AOTAutograd calls in place of a functional graph of ATen operators."""
     from functorch.compile import make_boxed_func
 
     return make_boxed_func(TracedFunction(graph, name, options))
 
 
 def _settle(graph: torch.fx.GraphModule) -> None:
-    """Write such functions as ours, in place."""
+    """Replace the functions of `OURS`, in place."""
     for node in graph.graph.nodes:
         if node.op == "call_function":
             node.target = OURS.get(node.target, node.target)

@@ -18,7 +18,7 @@ from mlirtri.errors import ArgumentMismatchError
 
 @dataclass(frozen=True)
 class Given:
-    """Where one leaf of the arguments goes: into the function, or nowhere."""
+    """Where one leaf of the arguments goes: to the function, or nowhere."""
 
     name: str
     is_constant: bool = False
@@ -38,7 +38,7 @@ class Returned:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes that the export left open, as expressions of symbols, and what it assumed of them."""
+    """The dynamic sizes of the export, as expressions of symbols, and their ranges."""
 
     expressions: tuple[tuple[int, int, Any], ...] = ()
     """Leaf of the arguments, axis, and the SymPy expression of its size; those that are one symbol come first."""
@@ -46,23 +46,23 @@ class Sizes:
     """Smallest and largest value of a symbol."""
 
     def check(self, name: str, given: Sequence[Given], leaves: Sequence[Any]) -> None:
-        """Raises `ArgumentMismatchError` for sizes that the exported program is not for."""
+        """Raise `ArgumentMismatchError` for sizes that the exported program does not support."""
         known: dict[Any, int] = {}
-        for at, axis, expression in self.expressions:
-            size, place = _size(leaves[at], axis), f"axis {axis} of {given[at].name!r}"
+        for position, axis, expression in self.expressions:
+            size, where = _size(leaves[position], axis), f"axis {axis} of {given[position].name!r}"
             if size is None:
                 # Of another rank, which the kernel refuses.
                 continue
             wanted = known.setdefault(expression, size) if expression.is_Symbol else int(expression.subs(known))
             if size != wanted:
-                raise ArgumentMismatchError(f"{name}(): {place} is {size}, and has to be {expression} = {wanted}")
+                raise ArgumentMismatchError(f"{name}(): {where} is {size}, and has to be {expression} = {wanted}")
             low, high = self.ranges.get(expression, (size, size))
             if not low <= size <= high:
-                raise ArgumentMismatchError(f"{name}() was exported for {low:g} to {high:g} along {place}, got {size}")
+                raise ArgumentMismatchError(f"{name}() was exported for {low:g} to {high:g} along {where}, got {size}")
 
 
 def _size(leaf: Any, axis: int) -> int | None:
-    """The size of an axis, or the number itself where the export left a number open."""
+    """Return the size of an axis, or the number itself where the export left a number dynamic."""
     if not isinstance(leaf, torch.Tensor):
         return leaf if isinstance(leaf, int) else None
     return leaf.shape[axis] if axis < leaf.dim() else None
@@ -88,7 +88,7 @@ class Calling:
     """Of the arguments that were given in order at the export, which a call may name."""
 
     def flattened(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-        """The leaves of the arguments; raises `ArgumentMismatchError`."""
+        """Return the leaves of the arguments; raises `ArgumentMismatchError`."""
         leaves, found = pytree.tree_flatten((tuple(args), self._ordered(kwargs)))
         if found != self.arguments:
             args, kwargs = self._in_order(args, kwargs)
@@ -109,20 +109,20 @@ class Calling:
         return leaves
 
     def _in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with those that have a name here and had none at the export in their places."""
+        """Move arguments that are keywords here and were positional at the export to their positions."""
         placed, named = list(args), dict(kwargs)
         while len(placed) < len(self.names) and self.names[len(placed)] in named:
             placed.append(named.pop(self.names[len(placed)]))
         return tuple(placed), named
 
     def _refuse_names(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raises `ArgumentMismatchError` where arguments are missing, or are more than there are."""
+        """Raise `ArgumentMismatchError` for missing or unknown arguments, or too many."""
         in_order, by_name = self.arguments.children()
-        names = self.names or tuple(f"argument {at}" for at in range(in_order.num_children))
+        names = self.names or tuple(f"argument {position}" for position in range(in_order.num_children))
         keywords = list(by_name.context or ())
         left = [*names[len(args) :], *keywords]
-        missing = [each for each in left if each not in kwargs]
-        unknown = [each for each in kwargs if each not in left]
+        missing = [parameter for parameter in left if parameter not in kwargs]
+        unknown = [kwarg for kwarg in kwargs if kwarg not in left]
         if not (missing or unknown or len(args) > len(names)):
             return
         raise ArgumentMismatchError(
@@ -136,13 +136,13 @@ class Calling:
         )
 
     def _ordered(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Keywords in the order of the export, in which their structures are compared."""
+        """Return the keywords in the order of the export, in which structures are compared."""
         wanted = [key for key in self.arguments.children()[1].context or () if key in kwargs]
         return {key: kwargs[key] for key in (*wanted, *(key for key in kwargs if key not in wanted))}
 
 
-def _same(wanted: Any, found: Any) -> bool:
-    return type(wanted) is type(found) and (wanted == found or (wanted != wanted and found != found))
+def _same(wanted: Any, given: Any) -> bool:
+    return type(wanted) is type(given) and (wanted == given or (wanted != wanted and given != given))
 
 
 def _shown(spec: pytree.TreeSpec) -> str:

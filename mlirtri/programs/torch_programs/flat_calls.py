@@ -1,8 +1,8 @@
-"""The short way into a module that takes tensors in order: no structures of arguments are taken apart and compared.
+"""The fast path of a module that takes tensors in order: it neither flattens nor compares argument structures.
 
-Takes a `Calling`, the `Runner` of its kernel, and the general way to call. Gives a function of the arguments in order.
-Arguments that are no plain leaves, or are too few or too many, go the general way, which says what is wrong; so does
-all of a module that writes its arguments or buffers, or takes more than leaves in order.
+Takes a `Calling`, the `Runner` of its kernel, and the general call. Gives a function of the positional arguments.
+Arguments that are no plain leaves, or too few or too many, take the general path, which reports what is wrong; so do
+modules that write arguments or buffers, or take other structures.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def flat_call(calling: Calling, runner: Runner, general: Call) -> Call:
         return general
     if any(given.is_constant for given in calling.given):
         return _with_constants(calling, runner, general)
-    numbers = [each.what for each in calling.returned if each.kind == "result"]
+    numbers = [leaf.what for leaf in calling.returned if leaf.kind == "result"]
     if len(numbers) != len(calling.returned):
         return general
     rebuild = _rebuilding(calling, numbers)
@@ -46,18 +46,23 @@ def _takes_leaves(calling: Calling) -> bool:
 
 
 def _with_constants(calling: Calling, runner: Runner, general: Call) -> Call:
-    """The same for a module that was exported for numbers among its arguments, which each call has to give again."""
-    count, constants = len(calling.given), {at: each for at, each in enumerate(calling.given) if each.is_constant}
-    if calling.sizes.expressions or not all(_is_compared(each.value) for each in constants.values()):
+    """Return the fast path of a module exported for constants among its arguments, which each call repeats."""
+    count, constants = (
+        len(calling.given),
+        {position: leaf for position, leaf in enumerate(calling.given) if leaf.is_constant},
+    )
+    if calling.sizes.expressions or not all(_is_compared(constant.value) for constant in constants.values()):
         return general
-    values = [(at, type(each.value), each.value) for at, each in constants.items()]
-    tensors = [at for at in range(count) if at not in constants]
+    values = [(position, type(constant.value), constant.value) for position, constant in constants.items()]
+    tensors = [position for position in range(count) if position not in constants]
 
     def with_values(*arguments: Any) -> Any:
         given = iter(arguments)
-        return general(*[constants[at].value if at in constants else next(given) for at in range(count)])
+        return general(
+            *[constants[position].value if position in constants else next(given) for position in range(count)]
+        )
 
-    plain = replace(calling, given=tuple(calling.given[at] for at in tensors))
+    plain = replace(calling, given=tuple(calling.given[position] for position in tensors))
     fast = flat_call(plain, runner, with_values)
     if fast is with_values:
         return general
@@ -65,38 +70,42 @@ def _with_constants(calling: Calling, runner: Runner, general: Call) -> Call:
     def call(*arguments: Any, **keywords: Any) -> Any:
         if keywords or len(arguments) != count:
             return general(*arguments, **keywords)
-        for at, kind, value in values:
-            if type(arguments[at]) is not kind or arguments[at] != value:
+        for position, kind, value in values:
+            if type(arguments[position]) is not kind or arguments[position] != value:
                 return general(*arguments)
-        return fast(*[arguments[at] for at in tensors])
+        return fast(*[arguments[position] for position in tensors])
 
     return call
 
 
 def _is_compared(value: Any) -> bool:
-    """Whether equal values are the same value, as two zeros are not."""
+    """Return whether equality of the value is identity, which it is not for zeros and NaN."""
     return value is None or type(value) in (bool, int, str) or (type(value) is float and bool(value) and value == value)
 
 
 def _rebuilding(calling: Calling, numbers: Sequence[int]) -> Callable[[Any], Any] | None:
-    """What makes the module's results of the kernel's; None for other structures than a tensor, a tuple or a list."""
+    """Return the function from the kernel's results to the module's; None for other structures than tensor, tuple,
+    list.
+    """
     spec = calling.results
     if spec.is_leaf():
         [number] = numbers
-        return lambda found: found[number] if isinstance(found, tuple) else found
+        return lambda result: result[number] if isinstance(result, tuple) else result
     if spec.type not in (tuple, list) or not all(child.is_leaf() for child in spec.children()):
         return None
     make, numbers = spec.type, tuple(numbers)
 
-    def rebuild(found: Any) -> Any:
-        leaves = found if isinstance(found, tuple) else (found,)
+    def rebuild(result: Any) -> Any:
+        leaves = result if isinstance(result, tuple) else (result,)
         return make([leaves[number] for number in numbers])
 
     return rebuild
 
 
 def _single(results: pytree.TreeSpec, runner: Runner, general: Call) -> Call | None:
-    """The compiled function's own call, in the module's structure; None where there is none, or a result twice."""
+    """Return the compiled function's own call in the module's structure; None if there is none or a result occurs
+    twice.
+    """
     if not results.is_leaf() and results.num_leaves != 1:
         return None
     make = None if results.is_leaf() else results.type
@@ -132,8 +141,8 @@ def _guarded(calling: Calling, runner: Runner, rebuild: Callable[[Any], Any], ge
     def call(*arguments: Any, **keywords: Any) -> Any:
         if keywords or len(arguments) != count:
             return general(*arguments, **keywords)
-        for each in arguments:
-            if type(each) not in _LEAVES:
+        for argument in arguments:
+            if type(argument) not in _LEAVES:
                 return general(*arguments)
         return rebuild(fast(*arguments))
 

@@ -1,33 +1,38 @@
-"""A functional torch.fx graph as a function of tensors, compiled for each set of sizes that it is called with.
+"""A functional torch.fx graph as a function of tensors, compiled per set of sizes that it is called with.
 
-Takes a graph of ATen operators, in which sizes may be symbols. Those that have none are compiled at once; the others
-are traced again with the sizes of a call, which leaves a static graph. Refuses random numbers, and what rooms refuse.
+Takes a graph of ATen operators, in which sizes may be symbols. A graph without symbols is compiled at once; others are
+traced again with the sizes of a call, which leaves a static graph. Checks of torch.linalg, which AOTAutograd orders by
+a token, become assertions. Refuses random numbers, and what later stages refuse.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.traceback import preserve_node_meta
 from torch.utils import _pytree as pytree
 
 from mlirtri.errors import KernelValueError
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
-from mlirtri.lowering.importers.from_torch.graph import TorchGraph
-from mlirtri.lowering.importers.from_torch.graph_to_torch import span_of_node
-from mlirtri.programs.torch_programs import effects as torch_effects
+from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph, span_of_node
 from mlirtri.programs.torch_programs.calling_convention import Calling, Given, Returned
 from mlirtri.programs.torch_programs.graphs import bind_attributes, bound_last
 from mlirtri.programs.torch_programs.program import TorchProgram
 from mlirtri.programs.torch_programs.torch_kernel import TorchKernel
 
+aten = torch.ops.aten
+_CHECK = aten._linalg_check_errors.default
+_EFFECTS = torch.ops.higher_order.with_effects
+
 
 class TracedFunction:
-    """A graph with the kernels that were made of it."""
+    """A graph with the kernels compiled from it."""
 
     def __init__(self, graph: torch.fx.GraphModule, name: str, options: Mapping[str, Any]):
         _refuse_random_numbers(graph)
@@ -40,7 +45,7 @@ class TracedFunction:
             self.kernels[None] = _Static(graph, name, self.options)
 
     def __call__(self, *arguments: Any) -> list[Any]:
-        key = None if self.is_static else tuple(_size_of(each) for each in arguments)
+        key = None if self.is_static else tuple(_size_of(argument) for argument in arguments)
         if key not in self.kernels:
             self.kernels[key] = _Static(_traced(self.graph, arguments), self.name, self.options)
         if not torch.is_grad_enabled():
@@ -50,15 +55,15 @@ class TracedFunction:
 
 
 class _Static:
-    """A kernel for one set of sizes, with strides as torch's tracing foresaw them."""
+    """A kernel for one set of sizes, with the result strides that torch's tracing predicted."""
 
     def __init__(self, module: torch.fx.GraphModule, name: str, options: Mapping[str, Any]):
-        graph, tensors, calling, strides = _taken_apart(module)
+        graph, tensors, calling, strides = _split_graph(module)
         self.strides = strides
         self.is_flat = (
-            all(each is None for each in strides)
-            and all(each.kind == "result" for each in calling.returned)
-            and not any(each.is_constant for each in calling.given)
+            all(stride is None for stride in strides)
+            and all(leaf.kind == "result" for leaf in calling.returned)
+            and not any(leaf.is_constant for leaf in calling.given)
         )
         """Whether it takes tensors only, and gives what the kernel gives."""
         # torch.compile calls us in a mode in which new tensors are fake.
@@ -67,37 +72,37 @@ class _Static:
 
     def __call__(self, arguments: tuple[Any, ...]) -> list[Any]:
         if self.is_flat:
-            return self.kernel(*[_plain(each) for each in arguments])
-        settled = [each.contiguous() if isinstance(each, torch.Tensor) else each for each in arguments]
+            return self.kernel(*[_plain(argument) for argument in arguments])
+        settled = [argument.contiguous() if isinstance(argument, torch.Tensor) else argument for argument in arguments]
         results = self.kernel.on_leaves(settled)
         return [_laid_out(result, strides) for result, strides in zip(results, self.strides, strict=True)]
 
 
-def _taken_apart(
+def _split_graph(
     module: torch.fx.GraphModule,
 ) -> tuple[TorchGraph, dict[str, torch.Tensor], Calling, list[tuple[int, ...] | None]]:
-    """A copy of the graph without symbols and constants at its borders, and what goes where."""
+    """Return a copy of the graph without symbols and constants at its borders, and how it is called."""
     module = torch.fx.GraphModule(module, _copied(module.graph))
     nodes = module.graph.nodes
-    tokens = torch_effects.settle(module.graph)
+    tokens = _assert_checks(module.graph)
     given = [
         Given(node.name, node.name in tokens or not isinstance(node.meta.get("val"), torch.Tensor))
         for node in nodes
         if node.op == "placeholder"
     ]
-    positions = {each.name: at for at, each in enumerate(given)}
+    positions = {leaf.name: position for position, leaf in enumerate(given)}
     [output] = [node for node in nodes if node.op == "output"]
     kept: list[Any] = []
     returned: list[Returned] = []
-    for each in output.args[0]:
-        if not isinstance(each, torch.fx.Node):
-            returned.append(Returned("constant", each))
-        elif each.name in positions:
-            returned.append(Returned("input", positions[each.name]))
+    for argument in output.args[0]:
+        if not isinstance(argument, torch.fx.Node):
+            returned.append(Returned("constant", argument))
+        elif argument.name in positions:
+            returned.append(Returned("input", positions[argument.name]))
         else:
-            kept += [] if each in kept else [each]
-            returned.append(Returned("result", kept.index(each)))
-    strides = [_strides_of(each) for each in output.args[0]]
+            kept += [] if argument in kept else [argument]
+            returned.append(Returned("result", kept.index(argument)))
+    strides = [_strides_of(argument) for argument in output.args[0]]
     output.args = (tuple(kept),)
     for node in list(nodes):
         if node.op == "placeholder" and given[positions[node.name]].is_constant:
@@ -112,8 +117,45 @@ def _taken_apart(
     return TorchGraph(module, bound), tensors, calling, strides
 
 
+def _assert_checks(graph: torch.fx.Graph) -> set[str]:
+    """Rewrite the checks of `graph` to assertions; return the placeholders that are tokens alone."""
+    tokens: set[str] = set()
+    for node in list(graph.nodes):
+        if node.target is not _EFFECTS or node.args[1] is not _CHECK:
+            continue
+        token, _, info, name = node.args
+        with graph.inserting_before(node):
+            name = name.removeprefix("torch.")
+            _assert_zero(graph, node, info, f"torch.{name}: a matrix is singular, or has no such factors")
+        for user in list(node.users):
+            user.replace_all_uses_with(token)
+            graph.erase_node(user)
+        graph.erase_node(node)
+        # Graphs that were traced again have None for a token.
+        if token is not None and token.op == "placeholder" and _EFFECTS not in (user.target for user in token.users):
+            tokens.add(token.name)
+    return tokens
+
+
+def _assert_zero(graph: torch.fx.Graph, check: Any, info: Any, message: str) -> None:
+    """Assert that all elements of `info` are zero."""
+    fake = info.meta["val"]
+    with fake.fake_mode:
+        largest = torch.amax(torch.abs(fake))
+    absolute = graph.call_function(aten.abs.default, (info,))
+    absolute.meta = {**check.meta, "val": fake}
+    result = graph.call_function(aten.amax.default, (absolute,))
+    result.meta = {**check.meta, "val": largest}
+    item = graph.call_function(aten.Int.Tensor, (result,))
+    environment = fake.fake_mode.shape_env or ShapeEnv()
+    item.meta = {**check.meta, "val": environment.create_unbacked_symint()}
+    condition = graph.call_function(operator.eq, (item, 0))
+    condition.meta = {**check.meta, "val": item.meta["val"] == 0}
+    graph.call_function(aten._assert_scalar.default, (condition, message)).meta = {**check.meta, "val": None}
+
+
 def _traced(graph: torch.fx.GraphModule, arguments: tuple[Any, ...]) -> torch.fx.GraphModule:
-    """The graph for the sizes of these arguments, of which some rules want numbers."""
+    """Trace the graph again for the sizes of these arguments, which some rules require to be static."""
     with preserve_node_meta():
         return make_fx(torch.fx.Interpreter(graph).run, decompositions(), tracing_mode="fake")(*arguments)
 
@@ -146,7 +188,7 @@ def _size_of(argument: Any) -> Any:
 
 
 def _strides_of(node: Any) -> tuple[int, ...] | None:
-    """The strides of a result where they are not those of contiguous memory."""
+    """Return the strides of a result, or None if it is contiguous."""
     value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
     if not isinstance(value, torch.Tensor) or value.is_contiguous():
         return None
@@ -154,34 +196,34 @@ def _strides_of(node: Any) -> tuple[int, ...] | None:
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor as kernels take it the shortest way: its memory without its gradient, and no class of its own."""
+    """Return a contiguous tensor without gradient and subclass, for the fast path of kernels."""
     if tensor.requires_grad or type(tensor) is not torch.Tensor:
         tensor = tensor.detach()
     return tensor.contiguous()
 
 
 def _laid_out(result: Any, strides: tuple[int, ...] | None) -> Any:
-    """AOTAutograd makes views of a result by the strides that it foresaw."""
+    """Return the result with the strides that AOTAutograd predicted and views it by."""
     if strides is None:
         return result
     if not _overlaps(result.shape, strides):
         return torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device).copy_(result)
-    place = torch.zeros((), dtype=torch.int64, device=result.device)
+    index = torch.zeros((), dtype=torch.int64, device=result.device)
     for size, step in zip(result.shape, strides, strict=True):
-        place = place.unsqueeze(-1) + torch.arange(size, device=result.device) * step
+        index = index.unsqueeze(-1) + torch.arange(size, device=result.device) * step
     memory = result.new_empty(_extent(result.shape, strides))
-    return memory.put_(place, result).as_strided(result.shape, strides)
+    return memory.put_(index, result).as_strided(result.shape, strides)
 
 
 def _overlaps(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether elements may be one in memory, as those of `expand` and `unfold` are."""
+    """Return whether elements may share memory, like those of `expand` and `unfold`."""
     axes = sorted((step, size) for size, step in zip(shape, strides, strict=True) if size > 1)
     return any(
-        step < _extent([each for _, each in axes[:at]], [each for each, _ in axes[:at]])
-        for at, (step, _) in enumerate(axes)
+        step < _extent([axis for _, axis in axes[:axis]], [axis for axis, _ in axes[:axis]])
+        for axis, (step, _) in enumerate(axes)
     )
 
 
 def _extent(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """How many elements of memory lie between the first and the last."""
+    """Return the number of elements between the first and the last in memory, inclusive."""
     return 1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True))

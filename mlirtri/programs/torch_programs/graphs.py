@@ -1,7 +1,7 @@
-"""An exported torch program taken apart: a graph without state, its tensors, and how the module is called.
+"""An exported torch program as a graph without state, its tensors, and its calling convention.
 
 Takes a `torch.export.ExportedProgram` of ATen operators. Gives a `TorchGraph`, the tensors that it is bound to by their
-qualified names, and a `Calling`. Refuses script objects and effects among the inputs and outputs.
+qualified names, and a `Calling`. Refuses script objects and effects among inputs and outputs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from mlirtri.dialect.bindings.mlir import without_as_strided
 from mlirtri.errors import KernelTypeError, UnsupportedOperationError
-from mlirtri.lowering.importers.from_torch.graph import TorchGraph
 from mlirtri.lowering.importers.from_torch.graph_passes import (
     dynamic_views as torch_views,
 )
@@ -28,14 +27,14 @@ from mlirtri.lowering.importers.from_torch.graph_passes import (
 from mlirtri.lowering.importers.from_torch.graph_passes import (
     python_numbers as torch_numbers,
 )
-from mlirtri.lowering.importers.from_torch.graph_to_torch import span_of_node
+from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph, span_of_node
 from mlirtri.programs.torch_programs.calling_convention import Calling, Given, Returned, Sizes
 
 _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
-def taken_apart(program: Any) -> tuple[TorchGraph, dict[str, torch.Tensor], Calling]:
-    """The parts of `program`, whose graph changes; raises `KernelError`."""
+def split_program(program: Any) -> tuple[TorchGraph, dict[str, torch.Tensor], Calling]:
+    """Return the parts of `program`, whose graph is changed; raises `KernelError`."""
     graph = program.graph_module.graph
     torch_places.settle(graph)
     _keep_own_messages(graph)
@@ -44,7 +43,7 @@ def taken_apart(program: Any) -> tuple[TorchGraph, dict[str, torch.Tensor], Call
     torch_views.rewrite(graph)
     bound, tensors, given = _inputs(program, graph)
     calling = _outputs(program, graph, bound, given)
-    for node in [each for each in graph.nodes if each.op == "placeholder"]:
+    for node in [node for node in graph.nodes if node.op == "placeholder"]:
         if not node.users and node.name in bound:
             graph.erase_node(node)
             del tensors[bound.pop(node.name)]
@@ -55,10 +54,10 @@ def taken_apart(program: Any) -> tuple[TorchGraph, dict[str, torch.Tensor], Call
 
 
 def _keep_own_messages(graph: Any) -> None:
-    """Leave out what torch makes of an asserted truth besides the assertion, which has its author's message."""
-    assertion, truth = torch.ops.aten._assert_scalar.default, torch.ops.aten._local_scalar_dense.default
+    """Remove the assertions that torch adds to one on a boolean element, which has its author's message."""
+    assertion, condition = torch.ops.aten._assert_scalar.default, torch.ops.aten._local_scalar_dense.default
     nodes = [node for node in graph.nodes if node.target is assertion]
-    asserted = {node.args[0] for node in nodes if getattr(node.args[0], "target", None) is truth}
+    asserted = {node.args[0] for node in nodes if getattr(node.args[0], "target", None) is condition}
     for node in nodes:
         number = getattr(node.args[0], "args", (None,))[0]
         is_of_truth = getattr(number, "target", None) is torch.sym_ite and number.args[0] in asserted
@@ -89,7 +88,7 @@ def _inputs(program: Any, graph: Any) -> tuple[dict[str, str], dict[str, torch.T
 
 def _effect(graph: Any) -> UnsupportedOperationError:
     """Of the first operator that does more than compute its results."""
-    node = next(each for each in graph.nodes if each.target is torch.ops.higher_order.with_effects)
+    node = next(node for node in graph.nodes if node.target is torch.ops.higher_order.with_effects)
     operator, *arguments = node.args[1:]
     if operator is torch.ops.aten._linalg_check_errors.default:
         return UnsupportedOperationError(
@@ -108,9 +107,9 @@ def _held(program: Any, name: str) -> torch.Tensor:
 
 
 def _outputs(program: Any, graph: Any, bound: dict[str, str], given: list[Given]) -> Calling:
-    """Leave the computed results in the graph's output, each once, and say what becomes of them."""
+    """Keep each computed result once in the graph's output, and return the calling convention."""
     [output] = [node for node in graph.nodes if node.op == "output"]
-    positions = {each.name: at for at, each in enumerate(given) if not each.is_constant}
+    positions = {leaf.name: position for position, leaf in enumerate(given) if not leaf.is_constant}
     kept: list[Any] = []
     returned: list[Returned] = []
     updates: dict[OutputKind, dict[str, int]] = {OutputKind.BUFFER_MUTATION: {}, OutputKind.USER_INPUT_MUTATION: {}}
@@ -129,7 +128,7 @@ def _outputs(program: Any, graph: Any, bound: dict[str, str], given: list[Given]
         else:
             kind = "result" if isinstance(spec.arg, TensorArgument) else "scalar"
             returned.append(Returned(kind, _number(kept, node)))
-    kept_params = {each.what for each in returned if each.kind == "param"} | set(updates[OutputKind.BUFFER_MUTATION])
+    kept_params = {leaf.what for leaf in returned if leaf.kind == "param"} | set(updates[OutputKind.BUFFER_MUTATION])
     output.args = (tuple(kept),)
     for node in graph.nodes:
         if node.op == "placeholder" and not node.users and bound.get(node.name) in kept_params:
@@ -150,15 +149,15 @@ def _outputs(program: Any, graph: Any, bound: dict[str, str], given: list[Given]
 
 
 def _names(program: Any) -> tuple[str, ...]:
-    """The parameters of `forward` that the arguments in order were for at the export; none where torch lost them."""
-    signature = next((each.signature for each in program.module_call_graph if each.fqn == ""), None)
+    """Return the names of `forward`'s positional parameters at the export; empty where torch does not record them."""
+    signature = next((call.signature for call in program.module_call_graph if call.fqn == ""), None)
     names = getattr(signature, "forward_arg_names", None) or ()
     count = program.call_spec.in_spec.children()[0].num_children
     return tuple(names[:count]) if len(names) >= count else ()
 
 
 def _refuse_another_shape(graph: Any, spec: Any, node: Any) -> None:
-    """What is written has the shape of what it is written to."""
+    """Refuse a write of another shape than the argument's."""
     for held in graph.nodes:
         if held.op != "placeholder" or spec.kind is not OutputKind.USER_INPUT_MUTATION or held.name != spec.target:
             continue
@@ -171,20 +170,25 @@ def _refuse_another_shape(graph: Any, spec: Any, node: Any) -> None:
 
 
 def _may_be_equal(before: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
-    """Whether shapes are the same where their sizes are known."""
+    """Return whether shapes agree in their static sizes."""
     pairs = zip(before, after, strict=False)
     return len(before) == len(after) and all(x == y for x, y in pairs if type(x) is type(y) is int)
 
 
 def _sizes(program: Any, given: list[Given]) -> Sizes:
     nodes = {node.name: node for node in program.graph_module.graph.nodes if node.op == "placeholder"}
-    found: list[tuple[int, int, Any]] = []
-    for at, each in enumerate(given):
-        value = nodes[each.name].meta.get("val") if each.name in nodes else None
+    result: list[tuple[int, int, Any]] = []
+    for position, leaf in enumerate(given):
+        value = nodes[leaf.name].meta.get("val") if leaf.name in nodes else None
         sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
-        found += [(at, axis, size.node.expr) for axis, size in enumerate(sizes) if isinstance(size, torch.SymInt)]
-    ranges = {symbol: (float(each.lower), float(each.upper)) for symbol, each in program.range_constraints.items()}
-    return Sizes(tuple(sorted(found, key=lambda size: not size[2].is_Symbol)), ranges)
+        result += [
+            (position, axis, size.node.expr) for axis, size in enumerate(sizes) if isinstance(size, torch.SymInt)
+        ]
+    ranges = {
+        symbol: (float(range_constraint.lower), float(range_constraint.upper))
+        for symbol, range_constraint in program.range_constraints.items()
+    }
+    return Sizes(tuple(sorted(result, key=lambda size: not size[2].is_Symbol)), ranges)
 
 
 def _number(kept: list[Any], node: Any) -> int:
@@ -194,7 +198,7 @@ def _number(kept: list[Any], node: Any) -> int:
 
 
 def bind_attributes(module: Any, bound: dict[str, str], tensors: dict[str, torch.Tensor]) -> None:
-    """Tensors that the graph holds as attributes of its module become placeholders too."""
+    """Replace tensors that the graph holds as attributes by placeholders."""
     graph = module.graph
     try:
         # It makes such tensors.
@@ -202,7 +206,7 @@ def bind_attributes(module: Any, bound: dict[str, str], tensors: dict[str, torch
     except (NotImplementedError, ValueError) as error:
         raise UnsupportedOperationError(f"as_strided of these strides is not lowered: {error}") from error
     first = next(iter(graph.nodes))
-    for node in [each for each in graph.nodes if each.op == "get_attr"]:
+    for node in [node for node in graph.nodes if node.op == "get_attr"]:
         value = getattr(module, node.target, None)
         if not isinstance(value, torch.Tensor):
             continue
@@ -218,7 +222,7 @@ def bind_attributes(module: Any, bound: dict[str, str], tensors: dict[str, torch
 
 
 def bound_last(graph: Any, bound: dict[str, str]) -> None:
-    """Arguments first, then what is bound."""
+    """Move the bound placeholders after the arguments."""
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     ordered = sorted(placeholders, key=lambda node: node.name in bound)
     for before, after in pairwise(ordered):

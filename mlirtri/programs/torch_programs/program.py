@@ -27,13 +27,12 @@ from mlirtri.errors import (
 from mlirtri.kernels.kernel import Kernel, shown_to_user
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
-from mlirtri.lowering.importers.from_torch.graph import TorchGraph
-from mlirtri.lowering.importers.from_torch.graph_to_torch import span_of_node
+from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph, span_of_node
 from mlirtri.lowering.importers.from_torch.tracing.tracing import settle_views, traceable
 from mlirtri.programs.params import why_not_held
 from mlirtri.programs.program import Program
 from mlirtri.programs.torch_programs.calling_convention import Calling
-from mlirtri.programs.torch_programs.graphs import taken_apart
+from mlirtri.programs.torch_programs.graphs import split_program
 from mlirtri.programs.torch_programs.torch_kernel import TorchKernel
 
 _EXPORTING = renewed(threading.RLock())
@@ -48,15 +47,15 @@ def from_torch(
     dynamic_shapes: Any = None,
     strict: bool = False,
 ) -> TorchProgram:
-    """The program of a `torch.nn.Module` called with `args` and `kwargs`, or of an `ExportedProgram`.
+    """Return the program of a `torch.nn.Module` called with `args` and `kwargs`, or of an `ExportedProgram`.
 
-    `dynamic_shapes` and `strict` are those of `torch.export.export`. A kernel of it is called as the module is, and
-    returns what the module returns. Raises `UnsupportedOperationError` for what torch cannot export.
+    `dynamic_shapes` and `strict` are those of `torch.export.export`. A kernel is called like the module, and returns
+    what the module returns. Raises `UnsupportedOperationError` for what torch cannot export.
     """
     try:
         with _EXPORTING:
             exported = _exported(module, tuple(args), dict(kwargs or {}), dynamic_shapes, strict)
-            graph, tensors, calling = taken_apart(exported)
+            graph, tensors, calling = split_program(exported)
         _refuse_dropout(module, graph)
         return TorchProgram(_name_of(module), graph, tensors, calling)
     except KernelError as error:
@@ -73,9 +72,9 @@ class TorchProgram(Program):
         self._alive: weakref.WeakSet[TorchKernel] = weakref.WeakSet()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Bind the program, and its kernels, to other weights; raises `ArgumentMismatchError` before it changes any.
+        """Bind the program and its kernels to other weights; raises `ArgumentMismatchError` before changing any.
 
-        Tensors of `state` that the program does not use are passed over; those that it uses have to be there.
+        Tensors of `state` that the program does not use are ignored; those that it uses must be there.
         """
         problems = [problem for name in self.params if (problem := self._problem(name, state))]
         if problems:
@@ -116,7 +115,7 @@ def _exported(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynami
             module = _Function(module)
         if isinstance(dynamic_shapes, torch.export.ShapesCollection):  # which knows tensors as objects
             dynamic_shapes = dynamic_shapes.dynamic_shapes(module, args, kwargs)
-        args, kwargs = _told_apart((args, kwargs))
+        args, kwargs = _distinct((args, kwargs))
         module = _export(module, args, kwargs, dynamic_shapes, strict)
     try:
         with warnings.catch_warnings():
@@ -143,8 +142,8 @@ def _export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], dynami
         ) from error
 
 
-def _told_apart(arguments: Any) -> Any:
-    """`arguments`, with a tensor given twice as two objects; torch.export would never read the first of them."""
+def _distinct(arguments: Any) -> Any:
+    """Replace the second occurrence of a tensor by another object; torch.export would not read the first one."""
     seen: set[int] = set()
 
     def own(leaf: Any) -> Any:
@@ -157,7 +156,7 @@ def _told_apart(arguments: Any) -> Any:
 
 
 class _Function(torch.nn.Module):
-    """A function as a module, which torch.export asks for."""
+    """A function as a module, which torch.export requires."""
 
     def __init__(self, function: Any):
         super().__init__()
@@ -171,7 +170,7 @@ class _Function(torch.nn.Module):
 
 
 def _refuse_dropout(module: Any, graph: TorchGraph) -> None:
-    """A module in training mode whose numbers are random is most likely one that was meant to be in eval mode."""
+    """Refuse a module in training mode that draws random numbers, which was most likely meant to be in eval mode."""
     if not getattr(module, "training", False):
         return
     for node in graph.module.graph.nodes:

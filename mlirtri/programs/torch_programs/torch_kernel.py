@@ -30,7 +30,7 @@ class TorchKernel(Kernel):
     """The module's tensors: those that the function is bound to, and those that only a call needs."""
 
     def rebind(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Take other weights from the next call on."""
+        """Use other weights from the next call on."""
         self.held.update(tensors)
         self.params.update({name: tensor for name, tensor in tensors.items() if name in self.params})
         self._runner = None
@@ -57,13 +57,13 @@ class TorchKernel(Kernel):
         return pytree.tree_unflatten(self.on_leaves(leaves), self.calling.results)
 
     def on_leaves(self, leaves: list[Any]) -> list[Any]:
-        """A call without the structures: the leaves of the results for those of the arguments."""
+        """Call without the structures: return the leaves of the results for those of the arguments."""
         inputs = [leaf for given, leaf in zip(self.calling.given, leaves, strict=True) if not given.is_constant]
         if self.calling.input_updates or self.calling.buffer_updates:
             self._check_written(leaves)
         results = self._results(inputs)
         self._write(leaves, results)
-        return [self._part(each, leaves, results) for each in self.calling.returned]
+        return [self._part(leaf, leaves, results) for leaf in self.calling.returned]
 
     def _results(self, inputs: list[Any]) -> tuple[Any, ...]:
         given = self.runner(inputs)
@@ -72,25 +72,25 @@ class TorchKernel(Kernel):
         return given if isinstance(given, tuple) else (given,)
 
     def _check_written(self, leaves: list[Any]) -> None:
-        """Raises `ArgumentMismatchError` for arguments that cannot be written, or are written as another tensor."""
+        """Raise `ArgumentMismatchError` for written arguments that are not writable or share memory with others."""
         names = [given.name for given in self.calling.given]
-        for at in self.calling.input_updates:
-            if problem := why_not_writable(_settled(leaves[at])):
+        for index in self.calling.input_updates:
+            if problem := why_not_writable(_settled(leaves[index])):
                 raise ArgumentMismatchError(
-                    f"{self.name}(): {names[at]!r}, which the module writes, {problem}", help="pass a copy"
+                    f"{self.name}(): {names[index]!r}, which the module writes, {problem}", help="pass a copy"
                 )
             for other, leaf in enumerate(leaves):
-                if other != at and _meet(leaves[at], leaf):
-                    raise _shared(self.name, names[at], names[other])
-        for at, leaf in enumerate(leaves):
+                if other != index and _meet(leaves[index], leaf):
+                    raise _shared(self.name, names[index], names[other])
+        for index, leaf in enumerate(leaves):
             for name in self._owners.get(_memory(leaf), ()):
-                is_written = at in self.calling.input_updates or name in self.calling.buffer_updates
+                is_written = index in self.calling.input_updates or name in self.calling.buffer_updates
                 if is_written and _meet(leaf, self.held[name]):
-                    raise _shared(self.name, names[at], name)
+                    raise _shared(self.name, names[index], name)
 
     @cached_property
     def _owners(self) -> dict[int, list[str]]:
-        """Where memory begins, and which of the module's tensors are in it."""
+        """The module's tensors by the address of their storage."""
         owners: dict[int, list[str]] = {}
         for name, tensor in self.held.items():
             if pointer := _memory(tensor):
@@ -98,15 +98,15 @@ class TorchKernel(Kernel):
         return owners
 
     def _write(self, leaves: list[Any], results: tuple[Any, ...]) -> None:
-        """Hand new contents to the buffers and arguments that the module writes."""
+        """Copy new contents into the buffers and arguments that the module writes."""
         with torch.no_grad():
             for name, number in self.calling.buffer_updates.items():
                 self.held[name].copy_(_as_tensor(results[number]))
                 if not self.held[name].is_contiguous() or self.held[name].device.type != self.runner.device.type:
                     # The runner has a copy of it.
                     self._runner = None
-            for at, number in self.calling.input_updates.items():
-                target = leaves[at]
+            for position, number in self.calling.input_updates.items():
+                target = leaves[position]
                 if isinstance(target, torch.Tensor):
                     target.copy_(results[number])
                 else:
@@ -135,21 +135,21 @@ def _shared(kernel: str, one: str, other: str) -> ArgumentMismatchError:
 
 
 def _settled(leaf: Any) -> Any:
-    """A tensor whose memory can be looked at; the others are refused by the kernel."""
+    """Return a tensor whose memory can be inspected; the kernel refuses the others."""
     if not isinstance(leaf, torch.Tensor):
         return leaf
     return leaf.detach() if leaf.layout is torch.strided else torch.empty(0)
 
 
 def _memory(leaf: Any) -> int:
-    """Where the memory begins that a tensor or an array is in; 0 for none."""
+    """Return the address of the storage of a tensor or array, 0 for none."""
     if isinstance(leaf, np.ndarray):
         return leaf.__array_interface__["data"][0]
     return _settled(leaf).untyped_storage().data_ptr() if isinstance(leaf, torch.Tensor) else 0
 
 
 def _meet(a: Any, b: Any) -> bool:
-    """Whether two arguments have memory in common."""
+    """Return whether two arguments share memory."""
     try:
         return share_elements(_settled(a), _settled(b))
     except (TypeError, RuntimeError):

@@ -1,1 +1,19 @@
-"""lowering / importers / from_torch / decompositions."""
+"""Decompositions of ATen operators into those that torch-mlir lowers correctly, applied by torch.export and
+AOTAutograd.
+
+*Takes* operands of an operator in a trace. *Gives* what eager computes, in other operators. *Refuses* nothing: a rule
+returns `NotImplemented`, the operator stays, and torch-mlir lowers or refuses it.
+
+Read in this order:
+
+- `rules.py`: the tables and their decorators
+- `table.py`: the whole table, as torch takes it; rank-0 operands and assertions
+- `comparisons.py`, `integers.py`, `floats.py`, `bits.py`, `special_functions.py`: elementwise operators
+- `complex_tensors.py`, `complex_functions.py`: complex operands
+- `reductions.py`, `norms.py`, `order_statistics.py`, `counting.py`: reductions, scans, sorting
+- `views.py`, `indexing.py`: shapes, reads and writes
+- `products.py`, `linear_algebra.py`, `spectra.py`, `fourier.py`: matrices and transforms
+- `attention.py`, `images.py`, `embedding_bags.py`, `quantized.py`, `foreach.py`: networks and optimizers
+
+`graph_passes` and `mlirtri/programs/torch_programs` import this package.
+"""

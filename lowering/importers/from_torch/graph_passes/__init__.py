@@ -1,1 +1,12 @@
-"""lowering / importers / from_torch / graph_passes."""
+"""Rewrites of exported torch.fx graphs into what torch-mlir's importer takes.
+
+*Takes* the graph of a `torch.export.ExportedProgram`. *Gives* it, changed in place. *Refuses* writes at a
+data-dependent number of indices with an unknown number of values (`masked_writes.py`).
+
+`mlirtri/programs/torch_programs/graphs.py`, the only importer, runs them in this order:
+
+- `masked_writes.py`: common subexpressions of `nonzero`, so that sizes agree
+- `items.py`: arithmetic on `item()`, on rank-0 tensors
+- `python_numbers.py`: arithmetic on sizes and Python numbers
+- `dynamic_views.py`: views with several dynamic sizes
+"""

@@ -1,7 +1,7 @@
-"""Views with several open sizes: axes joined and axes split, each as an operator of its own.
+"""Views with several dynamic sizes, as one operator per collapsed or expanded group of axes.
 
-Takes a torch.fx graph. torch-mlir has to guess from a list of numbers which axes become which, and with several open
-ones it guesses wrong; here the sizes are still expressions, which say it. Leaves views that do not come apart so.
+Takes a torch.fx graph. From a list of sizes torch-mlir has to guess which axes are collapsed, and with several dynamic
+ones it guesses wrong; here sizes are still symbolic expressions. Leaves views that do not decompose so.
 
     x.view(b * 2, s, d) of (b, 2, s, d)   ──►   collapse(x, 0, 1)
     x.view(b, s, 3, d) of (b * s, 3 * d)   ──►   unflatten(unflatten(x, 1, [3, d]), 0, [b, s])
@@ -30,14 +30,14 @@ def rewrite(graph: Graph) -> None:
         before, after = node.args[0].meta["val"].shape, node.meta["val"].shape
         if max(_open_sizes(before), _open_sizes(after)) < 2:
             continue
-        groups = _groups([_expression(each) for each in before], [_expression(each) for each in after])
+        groups = _groups([_expression(size) for size in before], [_expression(size) for size in after])
         if groups is not None:
             node.replace_all_uses_with(_written(node, groups))
             graph.erase_node(node)
 
 
 def _open_sizes(shape: Sequence[Any]) -> int:
-    return sum(not _expression(each).is_number for each in shape)
+    return sum(not _expression(size).is_number for size in shape)
 
 
 def _expression(size: Any) -> sympy.Expr:
@@ -45,7 +45,7 @@ def _expression(size: Any) -> sympy.Expr:
 
 
 def _groups(before: list[sympy.Expr], after: list[sympy.Expr]) -> list[Group] | None:
-    """The smallest groups of the same product, or None where the expressions do not show them."""
+    """Return the smallest groups of axes with equal products, or None where the expressions do not show them."""
     groups: list[Group] = []
     i = j = 0
     while i < len(before) and j < len(after):
@@ -60,22 +60,22 @@ def _groups(before: list[sympy.Expr], after: list[sympy.Expr]) -> list[Group] | 
             else:
                 return None
         groups.append((range(first_i, i), range(first_j, j)))
-    if not groups or any(each != 1 for each in (*before[i:], *after[j:])):
+    if not groups or any(size != 1 for size in (*before[i:], *after[j:])):
         return None
     last_before, last_after = groups.pop()
     return [*groups, (range(last_before.start, len(before)), range(last_after.start, len(after)))]
 
 
 def _written(node: Node, groups: list[Group]) -> Node:
-    """Joins from behind, then splits from behind, so that the axes in front keep their numbers."""
-    found, sizes = node.args
+    """Create the collapses, last axes first, then the expansions, so that leading axes keep their indices."""
+    result, sizes = node.args
     for before, _ in reversed(groups):
         if len(before) > 1:
-            found = _call(node, prims.collapse.default, found, before[0], before[-1])
-    for at, (_, after) in reversed(list(enumerate(groups))):
+            result = _call(node, prims.collapse.default, result, before[0], before[-1])
+    for position, (_, after) in reversed(list(enumerate(groups))):
         if len(after) > 1:
-            found = _call(node, aten.unflatten.int, found, at, [_size(node, sizes, axis) for axis in after])
-    return found
+            result = _call(node, aten.unflatten.int, result, position, [_size(node, sizes, axis) for axis in after])
+    return result
 
 
 def _size(node: Node, sizes: Sequence[Any], axis: int) -> Any:
@@ -84,9 +84,9 @@ def _size(node: Node, sizes: Sequence[Any], axis: int) -> Any:
 
 
 def _call(node: Node, target: Any, *operands: Any) -> Node:
-    """A call in front of `node`, on its line."""
+    """Create a call before `node`, with its source line."""
     with node.graph.inserting_before(node):
-        made = node.graph.call_function(target, operands)
-    made.meta = {key: value for key, value in node.meta.items() if key not in ("val", "tensor_meta")}
-    made.meta["val"] = target(*torch.fx.map_arg(operands, lambda each: each.meta["val"]))
-    return made
+        call = node.graph.call_function(target, operands)
+    call.meta = {key: value for key, value in node.meta.items() if key not in ("val", "tensor_meta")}
+    call.meta["val"] = target(*torch.fx.map_arg(operands, lambda value: value.meta["val"]))
+    return call

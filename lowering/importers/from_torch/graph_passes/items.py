@@ -1,7 +1,6 @@
-"""Functions of Python on numbers that `item()` gave, as operators on tensors of no axes, which torch-mlir lowers.
+"""Python arithmetic on results of `item()`, computed on rank-0 tensors, which torch-mlir lowers.
 
-Takes the graph of an exported program. Gives it, in place, with such functions computed on tensors. Those of the
-arguments' sizes stay, for `torch_numbers.py`.
+Takes the graph of an exported program. Gives it, changed in place. Arithmetic on sizes stays for `python_numbers.py`.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ def rewrite(graph: Any) -> None:
     for node in list(graph.nodes):
         if node.op != "call_function" or node.kwargs or not _is_number(node.meta.get("val")):
             continue
-        arguments = [each for each in node.args if each is not None]
-        kinds = [_dtype_of(_value_of(each)) for each in arguments]
+        arguments = [argument for argument in node.args if argument is not None]
+        kinds = [_dtype_of(_value_of(argument)) for argument in arguments]
         kind = torch.float64 if torch.float64 in kinds else torch.int64
         function = FUNCTIONS.get(node.target) or (OF_FLOATS.get(node.target) if kind.is_floating_point else None)
-        if function is not None and any(_is_item(each) for each in arguments):
+        if function is not None and any(_is_item(argument) for argument in arguments):
             with graph.inserting_before(node):
                 _compute(graph, node, function, arguments, kind)
 
@@ -57,10 +56,10 @@ def _compute(graph: Any, node: Any, function: Function, arguments: list[Any], ki
     wanted = torch.int64 if is_truth else _dtype_of(node.meta["val"])
     traced = make_fx(lambda *x: (function(*x).to(wanted),), decompositions(), tracing_mode="fake")
     rule = traced(*[torch.ones((), dtype=kind) for _ in arguments])
-    tensors = [_as_tensor(graph, node, each, kind) for each in arguments]
-    inputs = [each for each in rule.graph.nodes if each.op == "placeholder"]
-    [found] = graph.graph_copy(rule.graph, dict(zip(inputs, tensors, strict=True)))
-    item = graph.call_function(aten._local_scalar_dense.default, (found,))
+    tensors = [_as_tensor(graph, node, argument, kind) for argument in arguments]
+    inputs = [node for node in rule.graph.nodes if node.op == "placeholder"]
+    [result] = graph.graph_copy(rule.graph, dict(zip(inputs, tensors, strict=True)))
+    item = graph.call_function(aten._local_scalar_dense.default, (result,))
     item.meta = dict(node.meta)
     if is_truth:
         # torch-mlir reads no truth from a tensor.
@@ -72,15 +71,15 @@ def _compute(graph: Any, node: Any, function: Function, arguments: list[Any], ki
 
 
 def _as_tensor(graph: Any, node: Any, number: Any, kind: torch.dtype) -> Any:
-    """`number` as a tensor of no axes; where it is an element of a tensor, that."""
+    """Return `number` as a rank-0 tensor; the tensor that it was read from, if any."""
     if isinstance(number, torch.fx.Node) and number.target == aten._local_scalar_dense.default:
         [tensor] = number.args
         if tensor.meta["val"].dtype == kind and tensor.meta["val"].dim() == 0:
             return tensor
-    made = graph.call_function(aten.full.default, ([], number), {"dtype": kind})
+    tensor = graph.call_function(aten.full.default, ([], number), {"dtype": kind})
     with torch._subclasses.FakeTensorMode():
-        made.meta = {**node.meta, "val": torch.empty((), dtype=kind)}
-    return made
+        tensor.meta = {**node.meta, "val": torch.empty((), dtype=kind)}
+    return tensor
 
 
 def _value_of(argument: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Writes at as many places as a run finds: torch-mlir does not look whether there are as many values.
+"""Writes at a data-dependent number of indices: torch-mlir does not check that there are as many values.
 
-Takes the graph of an exported program. Gives it, in place, with equal operations that lead to positions as one, so that
-these are as many. Refuses writes whose values are not known to be as many as the places.
+Takes the graph of an exported program. Gives it, changed in place, with common subexpressions of `nonzero` merged, so
+that their sizes are equal symbols. Refuses writes whose number of values is not known to fit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def settle(graph: Any) -> None:
 
 
 def _share(graph: Any) -> dict[Any, Any]:
-    """Merge equal operations; gives the numbers of positions that are equal by that."""
+    """Merge equal operations; return the symbols of index counts that became equal."""
     known: dict[str, Any] = {}
     same: dict[Any, Any] = {}
     for node in list(graph.nodes):
@@ -43,7 +43,7 @@ def _share(graph: Any) -> dict[Any, Any]:
         if first is node:
             continue
         if node.target == aten.nonzero.default:
-            count, earlier = (each.meta["val"].shape[0] for each in (node, first))
+            count, earlier = (nonzero.meta["val"].shape[0] for nonzero in (node, first))
             same[count.node.expr] = earlier.node.expr
         node.replace_all_uses_with(first)
         graph.erase_node(node)
@@ -52,12 +52,12 @@ def _share(graph: Any) -> dict[Any, Any]:
 
 def _fits(node: Any, same: dict[Any, Any]) -> bool:
     x, indices, values = node.args[:3]
-    given = {axis: each.meta["val"] for axis, each in enumerate(indices) if each is not None}
-    shape = torch.broadcast_shapes(*[each.shape for each in given.values() if not _is_open(each)])
-    opened = [each for each in given.values() if _is_open(each)]
+    given = {axis: index.meta["val"] for axis, index in enumerate(indices) if index is not None}
+    shape = torch.broadcast_shapes(*[index.shape for index in given.values() if not _is_open(index)])
+    opened = [index for index in given.values() if _is_open(index)]
     if not opened:
         return True
-    counts = {_expression(size, same) for each in opened for size in each.shape}
+    counts = {_expression(size, same) for index in opened for size in index.shape}
     sizes = list(values.meta["val"].shape)
     if all(isinstance(size, int) and size == 1 for size in sizes):
         return True

@@ -1,8 +1,7 @@
-"""Python numbers in an exported graph: sizes, what is computed of them, and elements that became numbers.
+"""Python numbers in an exported graph: sizes, arithmetic on them, and elements read by `item()`.
 
-Takes a torch.fx graph. Gives it with the arithmetic on numbers that torch-mlir's importer has no word for written in
-operators that it has: conversions, minima, powers, roundings, choices. Leaves what has no such spelling, which the
-importer refuses.
+Takes a torch.fx graph. Gives it with arithmetic that torch-mlir's importer lacks (conversions, minima, powers,
+rounding, selects) in operators that it has. Leaves what cannot be written so, which the importer refuses.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ aten, prim = torch.ops.aten, torch.ops.prim
 
 
 def rewrite(graph: Graph) -> None:
-    """Rewrite the numbers of `graph`, in place."""
+    """Rewrite the arithmetic of `graph`, in place."""
     for node in list(graph.nodes):
         spelling = SPELLINGS.get(node.target) if node.op == "call_function" else None
         if spelling is None:
@@ -34,18 +33,18 @@ def rewrite(graph: Graph) -> None:
 
 
 class Writer:
-    """Makes nodes in front of one that they stand for, on its line."""
+    """Creates nodes before the one that they replace, with its source line."""
 
     def __init__(self, node: Node):
         self.node = node
         self.whole = isinstance(node.meta.get("val"), (torch.SymInt, int))
 
     def __call__(self, target: Any, compute: Callable[..., Any], *operands: Any) -> Node:
-        """A call of `target`, whose value `compute` gives for the values of the operands."""
-        made = self.node.graph.call_function(target, operands)
-        made.meta = {key: value for key, value in self.node.meta.items() if key != "val"}
-        made.meta["val"] = compute(*map(value_of, operands))
-        return made
+        """Create a call of `target`; `compute` returns its value, given the operands' values."""
+        call = self.node.graph.call_function(target, operands)
+        call.meta = {key: value for key, value in self.node.meta.items() if key != "val"}
+        call.meta["val"] = compute(*map(value_of, operands))
+        return call
 
     def real(self, x: Any) -> Any:
         if is_real(x):
@@ -53,7 +52,7 @@ class Writer:
         return self(aten.Float.Scalar, torch.sym_float, x) if isinstance(x, Node) else float(x)
 
     def below(self, x: Any) -> Node:
-        """The largest integer that is not above the float `x`."""
+        """Return the largest integer that is not above the float `x`."""
         negated = self(aten.neg.float, operator.neg, self.real(x))
         return self(operator.neg, operator.neg, self(aten.ceil.float, math.ceil, negated))
 
@@ -85,31 +84,31 @@ def _greatest(write: Writer, x: Any, y: Any) -> Node | None:
 def _chosen(write: Writer, condition: Any, x: Any, y: Any) -> Node | None:
     if not write.whole:
         return None
-    is_so = write(aten.Int.bool, lambda truth: torch.sym_ite(truth, 1, 0), condition)
+    is_so = write(aten.Int.bool, lambda condition: torch.sym_ite(condition, 1, 0), condition)
     more = write(operator.sub, operator.sub, x, y) if isinstance(x, Node) or isinstance(y, Node) else x - y
     return write(operator.add, operator.add, write(operator.mul, operator.mul, is_so, more), y)
 
 
 def _denied(write: Writer, condition: Any) -> Node:
-    return write(aten.ne.bool, lambda truth, _: torch.sym_not(truth), condition, True)
+    return write(aten.ne.bool, lambda condition, _: torch.sym_not(condition), condition, True)
 
 
-def _joined(combine: Any, on_truths: Callable[[Any, Any], Any]) -> Callable[..., Node]:
+def _joined(combine: Any, on_booleans: Callable[[Any, Any], Any]) -> Callable[..., Node]:
     """Two truths as numbers of 0 and 1, of which `combine` makes one that is above 0 or not."""
 
     def spelled(write: Writer, x: Any, y: Any) -> Node:
-        x, y = (_as_number(write, each) for each in (x, y))
+        x, y = (_as_number(write, operand) for operand in (x, y))
         number = write(combine, combine, x, y)
-        truth = on_truths(*map(value_of, write.node.args))
-        return write(operator.gt, lambda *_: truth, number, 0)
+        condition = on_booleans(*map(value_of, write.node.args))
+        return write(operator.gt, lambda *_: condition, number, 0)
 
     return spelled
 
 
-def _as_number(write: Writer, truth: Any) -> Any:
-    if not isinstance(truth, Node):
-        return int(truth)
-    return write(aten.Int.bool, lambda each: torch.sym_ite(each, 1, 0), truth)
+def _as_number(write: Writer, condition: Any) -> Any:
+    if not isinstance(condition, Node):
+        return int(condition)
+    return write(aten.Int.bool, lambda value: torch.sym_ite(value, 1, 0), condition)
 
 
 def _remainder(write: Writer, x: Any, y: Any) -> Node | None:
@@ -117,7 +116,7 @@ def _remainder(write: Writer, x: Any, y: Any) -> Node | None:
 
 
 def _power(write: Writer, x: Any, exponent: Any) -> Node | None:
-    """By multiplications, as a root, or as that of a tensor."""
+    """Multiply, or take the power of a rank-0 tensor."""
     if type(exponent) is int and 1 <= exponent <= 8:
         result = x
         for _ in range(exponent - 1):
@@ -133,7 +132,7 @@ def _root(write: Writer, x: Any) -> Node:
 
 
 def _of_tensors(write: Writer, call: Callable[[Node], tuple], x: Any) -> Node:
-    """A function of floats that torch-mlir has of tensors alone."""
+    """Apply a function of floats that torch-mlir has for tensors alone."""
     scalar = FakeTensorMode().from_tensor(torch.empty((), dtype=torch.float64))
     tensor = write(aten.scalar_tensor.default, lambda _: scalar, write.real(x))
     tensor.kwargs = {"dtype": torch.float64}
@@ -151,14 +150,16 @@ def _floor(write: Writer, x: Any) -> Any:
 
 
 def _rounded(write: Writer, x: Any, digits: Any = None) -> Any:
-    """To the nearest integer, an even one where two are as near."""
+    """Round to the nearest integer, ties to even."""
     if digits is not None or not is_real(x):
         return x if digits is None else None
     half_up = write(operator.add, operator.add, x, 0.5)
     near = write.below(half_up)
     is_tie = write(operator.eq, operator.eq, half_up, write.real(near))
     is_odd = write(operator.ne, operator.ne, write(aten.remainder.int, operator.mod, near, 2), 0)
-    steps = [write(aten.Int.bool, lambda truth: torch.sym_ite(truth, 1, 0), each) for each in (is_tie, is_odd)]
+    steps = [
+        write(aten.Int.bool, lambda condition: torch.sym_ite(condition, 1, 0), operand) for operand in (is_tie, is_odd)
+    ]
     return write(operator.sub, operator.sub, near, write(operator.mul, operator.mul, *steps))
 
 
@@ -170,9 +171,9 @@ def _sum(write: Writer, numbers: Any) -> Any:
 
 
 def _element(write: Writer, x: Any) -> Node | None:
-    """torch-mlir's importer takes a bool for an integer."""
-    truth = write.node.meta.get("val")
-    return write(aten.Bool.Tensor, lambda _: truth, x) if isinstance(truth, torch.SymBool) else None
+    """Read a bool as such, which torch-mlir's importer takes for an integer."""
+    condition = write.node.meta.get("val")
+    return write(aten.Bool.Tensor, lambda _: condition, x) if isinstance(condition, torch.SymBool) else None
 
 
 def _turned(target: Any, compare: Callable[[Any, Any], Any]) -> Callable[[Writer, Any, Any], Node | None]:

@@ -1,7 +1,7 @@
-"""Quantised tensors in a trace: torch cannot trace them, but it can their integers, scales and zero points.
+"""Quantised tensors in a trace, as integers, scales and zero points, which torch can trace.
 
-Stands between a trace and the functions that make, read and change quantised tensors; what they compute is written with
-plain tensors. Refuses other functions of quantised tensors, and modules that return one.
+Replaces the functions that create, read and convert quantised tensors. Refuses other functions of quantised tensors,
+and modules that return one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STORED = {torch.qint8: torch.int8, torch.quint8: torch.uint8, torch.qint32: torc
 
 @dataclass(frozen=True)
 class Quantised:
-    """What a tensor of integers stands for."""
+    """The integers, scale and zero point of a quantised tensor."""
 
     integers: torch.Tensor
     scale: Any
@@ -29,7 +29,7 @@ class Quantised:
     axis: int | None = None
 
     def lined_up(self, numbers: Any) -> Any:
-        """A scale or zero point that spreads over the tensor."""
+        """Reshape a scale or zero point to broadcast over the tensor."""
         if self.axis is None:
             return numbers
         shape = [1] * self.integers.dim()
@@ -38,18 +38,18 @@ class Quantised:
 
 
 class QuantisedTensors:
-    """Those of one trace."""
+    """The quantised tensors of one trace, by the id of their integers."""
 
     def __init__(self) -> None:
         self.known: dict[int, Quantised] = {}
 
     def call(self, function: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """What `function` gives where it makes a quantised tensor or takes one, else NotImplemented."""
+        """Return the result of a `function` that creates or takes a quantised tensor, else NotImplemented."""
         if function in _MAKERS:
-            made = _MAKERS[function](*args, **kwargs)
-            self.known[id(made.integers)] = made
-            return made.integers
-        if not any(id(each) in self.known for each in (*args, *kwargs.values())):
+            quantised = _MAKERS[function](*args, **kwargs)
+            self.known[id(quantised.integers)] = quantised
+            return quantised.integers
+        if not any(id(argument) in self.known for argument in (*args, *kwargs.values())):
             return NotImplemented
         if getattr(function, "__name__", "") == "__get__" and getattr(function, "__self__", None) in _PROPERTIES:
             return NotImplemented
@@ -61,8 +61,8 @@ class QuantisedTensors:
         return _READERS[function](self.known[id(args[0])])
 
     def refuse_results(self, results: Any) -> None:
-        """Raises `UnsupportedOperationError` where a quantised tensor leaves the module."""
-        if any(id(each) in self.known for each in torch.utils._pytree.tree_leaves(results)):
+        """Raise `UnsupportedOperationError` where a quantised tensor leaves the module."""
+        if any(id(leaf) in self.known for leaf in torch.utils._pytree.tree_leaves(results)):
             raise UnsupportedOperationError(
                 "the module returns a quantised tensor", help="return its int_repr(), or dequantize it"
             )
@@ -72,7 +72,7 @@ _PROPERTIES = (torch.Tensor.shape, torch.Tensor.device, torch.Tensor.layout, tor
 
 
 def _by_tensor(x: torch.Tensor, scale: float, zero_point: int, dtype: torch.dtype) -> Quantised:
-    """Rounded as eager rounds: by the inverse of the scale, in float32."""
+    """Quantise as eager: multiply by the inverse of the scale in float32, then round."""
     kind = STORED[dtype]
     limits = torch.iinfo(kind)
     placed = torch.round(x * (1.0 / scale)) + zero_point

@@ -1,7 +1,7 @@
-"""What torch.export cannot trace by itself: operators of Python numbers, quantised tensors, views of `prims`.
+"""The trace of a module: operators of Python numbers, quantised tensors, and views of `prims`.
 
-Operators such as `torch.ops.aten.Bool` exist for TorchScript. They ask for the number itself, which a trace does not
-have; written in Python they are traced. Views of `prims` cannot be made functional, those of ATen can.
+Operators such as `torch.ops.aten.Bool` exist for TorchScript and read an element, which a trace does not have; in
+Python they are traced. Views of `prims` cannot be functionalised, those of ATen can.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.importers.from_torch.tracing.functions import FUNCTIONS
 from mlirtri.lowering.importers.from_torch.tracing.quantized_tensors import QuantisedTensors
-from mlirtri.lowering.importers.from_torch.tracing.spellings import SPELLINGS
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
 
 @contextmanager
 def traceable(module: torch.nn.Module, strict: bool) -> Iterator[None]:
-    """Within it, operators of numbers and, where not `strict`, quantised tensors of `module` can be traced.
+    """Within the context, make operators of numbers and, unless `strict`, quantised tensors of `module` traceable.
 
     It changes `torch.ops.aten`: one thread at a time.
     """
@@ -61,22 +61,22 @@ class _Spelled(TorchFunctionMode):
         kwargs = kwargs or {}
         _refuse_new_memory(func)
         if not self.strict:
-            found = self.quantised.call(func, args, kwargs)
-            if found is not NotImplemented:
-                return found
-            if func in SPELLINGS and (found := SPELLINGS[func](*args, **kwargs)) is not NotImplemented:
-                return found
+            result = self.quantised.call(func, args, kwargs)
+            if result is not NotImplemented:
+                return result
+            if func in FUNCTIONS and (result := FUNCTIONS[func](*args, **kwargs)) is not NotImplemented:
+                return result
         if func is torch.Tensor.item and id(args[0]) in self.filled:
             return self.filled[id(args[0])][1]
         if func is torch.arange and isinstance(kwargs.get("out"), torch.Tensor):
             return _counted_into(kwargs.pop("out"), *args, **kwargs)
         if func in _CONVOLUTIONS_BACK:
             args, kwargs = _with_sizes_of_bias(args, kwargs)
-        for each in (*args, *kwargs.values()):
+        for argument in (*args, *kwargs.values()):
             # It may be written.
-            self.filled.pop(id(each), None)
-        spelling = _SPELLINGS.get(func)
-        if spelling is not None and not kwargs and any(isinstance(each, _NUMBERS) for each in args):
+            self.filled.pop(id(argument), None)
+        spelling = _SCALAR_FUNCTIONS.get(func)
+        if spelling is not None and not kwargs and any(isinstance(argument, _NUMBERS) for argument in args):
             return spelling(*args)
         result = func(*args, **kwargs)
         if func in _FILLING and not self.strict and result.numel() == 1:
@@ -139,7 +139,7 @@ _WITHOUT_TENSORS: dict[str, Callable[[Any], Any]] = {
     "Int": _whole,
     "Float": _real,
 }
-_SPELLINGS: dict[Any, Callable[..., Any]] = {
+_SCALAR_FUNCTIONS: dict[Any, Callable[..., Any]] = {
     aten.sqrt: lambda x: torch.sym_float(x) ** 0.5,
     aten.ceil: math.ceil,
     aten.floor: math.floor,
@@ -157,7 +157,7 @@ _SPELLINGS: dict[Any, Callable[..., Any]] = {
 
 
 def settle_views(module: torch.fx.GraphModule) -> None:
-    """Write views of `prims` in ATen's operators, in place."""
+    """Replace views of `prims` by those of ATen, in place."""
     for node in module.graph.nodes:
         spelling = _VIEWS.get(node.target) if node.op == "call_function" else None
         if spelling is not None and not node.kwargs:
