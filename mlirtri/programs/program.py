@@ -62,7 +62,7 @@ class Program:
         self.functions = tuple(functions)
         """The functions that can be compiled."""
         self.file = file
-        """What errors call the place that it came from."""
+        """The file name that errors show."""
         self.params = Params(params)
         """Tensors that the program is bound to, by name; a kernel has those of the time when it was compiled.
 

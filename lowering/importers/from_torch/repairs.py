@@ -42,8 +42,8 @@ def rewrite(module: ir.Module) -> None:
 def _sum(operation: ir.Operation) -> None:
     element = element_of(operation.operands[0])
     dtype = operation.operands[len(operation.operands) - 1].owner
-    said = isinstance(dtype, ir.Block) or dtype.operation.name != "torch.constant.none"
-    if said or not element.startswith(("f", "bf")) or element_of(operation.results[0]) == element:
+    has_dtype = isinstance(dtype, ir.Block) or dtype.operation.name != "torch.constant.none"
+    if has_dtype or not element.startswith(("f", "bf")) or element_of(operation.results[0]) == element:
         return
     operation.results[0].set_type(as_type(operation.results[0].type, element))
 

@@ -52,8 +52,8 @@ def rewrite(graph: Any) -> None:
 
 
 def _compute(graph: Any, node: Any, function: Function, arguments: list[Any], kind: torch.dtype) -> None:
-    is_truth = isinstance(node.meta["val"], torch.SymBool)
-    wanted = torch.int64 if is_truth else _dtype_of(node.meta["val"])
+    is_bool = isinstance(node.meta["val"], torch.SymBool)
+    wanted = torch.int64 if is_bool else _dtype_of(node.meta["val"])
     traced = make_fx(lambda *x: (function(*x).to(wanted),), decompositions(), tracing_mode="fake")
     rule = traced(*[torch.ones((), dtype=kind) for _ in arguments])
     tensors = [_as_tensor(graph, node, argument, kind) for argument in arguments]
@@ -61,8 +61,8 @@ def _compute(graph: Any, node: Any, function: Function, arguments: list[Any], ki
     [result] = graph.graph_copy(rule.graph, dict(zip(inputs, tensors, strict=True)))
     item = graph.call_function(aten._local_scalar_dense.default, (result,))
     item.meta = dict(node.meta)
-    if is_truth:
-        # torch-mlir reads no truth from a tensor.
+    if is_bool:
+        # torch-mlir reads no bool from a tensor.
         item.meta["val"] = node.meta["val"].node.shape_env.create_unbacked_symint()
         item = graph.call_function(operator.ne, (item, 0))
         item.meta = dict(node.meta)

@@ -94,7 +94,7 @@ def _denied(write: Writer, condition: Any) -> Node:
 
 
 def _joined(combine: Any, on_booleans: Callable[[Any, Any], Any]) -> Callable[..., Node]:
-    """Two truths as numbers of 0 and 1, of which `combine` makes one that is above 0 or not."""
+    """Return the rule that combines two bools as the integers 0 and 1, and compares the result with 0."""
 
     def spelled(write: Writer, x: Any, y: Any) -> Node:
         x, y = (_as_number(write, operand) for operand in (x, y))

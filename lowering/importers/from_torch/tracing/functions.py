@@ -18,7 +18,7 @@ import torch.nn.functional as F
 aten = torch.ops.aten
 Tensor = torch.Tensor
 MOST_SUBSETS = 1 << 20
-"""Their places are a constant of the program."""
+"""The most subsets, whose indices are a constant of the program."""
 
 
 def covariance(

@@ -24,7 +24,7 @@ class Quantised:
 
     integers: torch.Tensor
     scale: Any
-    """A number, or a tensor of one for each place along `axis`."""
+    """A Python number, or a tensor with one element per index along `axis`."""
     zero_point: Any
     axis: int | None = None
 
