@@ -20,7 +20,7 @@ _OPAQUE = 8
 
 
 def explain(mod: IRModule, context: CompileContext) -> list[Edge]:
-    """The edges of the module's Relax function, in the order of their consumers."""
+    """Return the edges of the module's Relax function, in the order of their consumers."""
     [(name, function)] = relax_functions(mod)
     calls = [binding for binding in bindings_of(function) if operator_of(binding) is not None]
     lines = {str(key): str(line) for key, line in ((function.attrs or {}).get(BINDING_LOCATIONS, {})).items()}
@@ -70,7 +70,7 @@ def _marked(mod: IRModule, name: str, function: Any, calls: list[Any]) -> IRModu
 
 
 def _groups(mod: IRModule) -> list[set[int]]:
-    """The numbers of the calls in each PrimFunc that is called."""
+    """Return the indices of the calls in each PrimFunc that is called."""
     groups = []
     for _, function in mod.functions_items():
         if isinstance(function, PrimFunc):

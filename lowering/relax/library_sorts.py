@@ -1,4 +1,4 @@
-"""A pass of relax → tir, for the CPU: sorts and running sums of Relax's library, which LegalizeOps leaves alone.
+"""A pass of relax → tir, for the CPU: sorts and scans of Relax's library, which LegalizeOps leaves alone.
 
 Takes a Relax module. Gives the same module, where they are calls of PrimFuncs that call TVM's runtime. Only kernels
 that name such a function have any: the language's own sorts are loops.
@@ -16,12 +16,12 @@ OPAQUE = 8
 
 
 def has_sorts(mod: IRModule) -> bool:
-    """Whether there is anything to do."""
+    """Whether the module calls such an operator."""
     return any(operator_of(each) in SORTS for _, function in relax_functions(mod) for each in bindings_of(function))
 
 
 def implement_sorts(mod: IRModule) -> IRModule:
-    """The module with these operators as calls of PrimFuncs that nothing fuses with and no schedule changes."""
+    """Return the module with these operators as calls of PrimFuncs that nothing fuses with and no schedule changes."""
     before = {gv.name_hint for gv, _ in mod.functions_items()}
     with tvm.target.Target("llvm"):
         result = relax.backend.DispatchSortScan()(mod)

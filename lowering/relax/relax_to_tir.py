@@ -52,13 +52,11 @@ CLEAN = Pass(
 VIEWS = Pass("MarkViews", mark_views, "a pure reshape needs no launch")
 
 DEVICES = Pass("MarkDevices", mark_devices, "each kind of device has its own schedules, so it has its own PrimFuncs")
-SORTS = Pass(
-    "ImplementSorts", implement_sorts, "sorts and running sums of Relax's library are functions of TVM's runtime"
-)
+SORTS = Pass("ImplementSorts", implement_sorts, "sorts and scans of Relax's library are functions of TVM's runtime")
 
 
 def lower(mod: IRModule, context: CompileContext) -> IRModule:
-    """The module with operators legalised and fused; raises `PassFailedError`, `UnsupportedOperationError`."""
+    """Return the module with operators legalised and fused; raises `PassFailedError`, `UnsupportedOperationError`."""
     after = (DEVICES,) if has_devices(mod) else ()
     passes = (*_first_passes(mod, context), *_row_passes(mod, context), CLEAN, VIEWS, *after)
     mod = run_passes(mod, passes, context)
@@ -67,7 +65,7 @@ def lower(mod: IRModule, context: CompileContext) -> IRModule:
 
 
 def fused(mod: IRModule, context: CompileContext) -> tuple[IRModule, IRModule]:
-    """The module after TVM's fusion, and after the fusion by rows behind it, without what nothing calls any more."""
+    """Return the module after TVM's fusion, and after the fusion by rows behind it, both without dead code."""
     by_tvm = run_passes(mod, (*_first_passes(mod, context), CLEAN), context)
     return by_tvm, run_passes(by_tvm, (*_row_passes(mod, context), CLEAN), context)
 
@@ -84,7 +82,7 @@ def _row_passes(mod: IRModule, context: CompileContext) -> tuple[Pass, ...]:
     """Fusion by rows, for the one kind of device there is."""
     if has_devices(mod):
         return ()
-    why = "softmax, layernorm and their kin are one kernel, in which each row is read once"
+    why = "softmax, layernorm and the like are one kernel, in which each row is read once"
     return (Pass("FuseRows", lambda module: fuse_rows(module, context.target), why),)
 
 

@@ -1,8 +1,8 @@
 """A pass of relax → tir: reductions of rows and what goes along the same rows become one PrimFunc.
 
-Takes a module of fused PrimFuncs. Gives the same where softmax, layernorm and their kin, in whatever operations they
+Takes a module of fused PrimFuncs. Gives the same where softmax, layer norm and the like, in whatever operations they
 are written, are one call each: each row is read once and done while it is in cache. They are found by what their blocks
-read and write. What a row kernel makes and others read is a result of it as well; nothing dear is computed twice.
+read and write. What a row kernel makes and others read is a result of it as well; nothing expensive is computed twice.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFun
 from mlirtri.lowering.toolchain.tvm_passes import operator_of
 
 Group = tuple[int, ...]
-"""Places of bindings in a dataflow block."""
+"""Indices of bindings in a dataflow block."""
 Marks = Callable[[PrimFunc], bool]
 
 
 def fuse_rows(mod: IRModule, target: Target) -> IRModule:
-    """The module with row kernels merged."""
+    """Return the module with row kernels merged."""
     builder = BlockBuilder(mod)
     for gv, function in mod.functions_items():
         if isinstance(function, relax.Function) and isinstance(function.body, relax.SeqExpr):
@@ -133,7 +133,7 @@ class _Search:
         self.positions = frozenset() if target.is_cuda else frozenset(
             at for at, launch in self.launches.items() if not launch.arguments and says_positions(launch.function)
         )  # fmt: skip
-        """Calls that only say where an element is, which their readers know themselves."""
+        """Calls that compute indices only, which their readers compute themselves."""
 
     def _callees(self) -> dict[str, PrimFunc]:
         return {launch.name: launch.function for launch in self.launches.values()}
@@ -144,7 +144,7 @@ class _Search:
         return {self.made[variable] for variable in found if variable in self.made}
 
     def groups(self) -> list[Group]:
-        """The groups in the order of their last calls."""
+        """Return the groups in the order of their last calls."""
         for at in self.launches:
             self._join_producers(at)
         for at in self.launches:

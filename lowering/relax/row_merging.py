@@ -1,7 +1,7 @@
 """Several calls of PrimFuncs as a call of one: their blocks in order, with memory inside for what stays inside.
 
 Takes calls of a dataflow block in their order. Gives the merged PrimFunc with its arguments and the results that are
-seen from outside. Knows nothing of what it is good for.
+seen from outside. Does not ask whether the merge is profitable.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Merged:
 
 
 def merged(launches: Sequence[Launch], is_seen: Callable[[Any], bool]) -> Merged:
-    """One function for `launches`; a result that `is_seen` from outside is an output. Constant numbers are literals."""
+    """Return one function for `launches`; a result that `is_seen` outside is an output. Constants become literals."""
     inputs: dict[Any, Any] = {}
     inside: dict[Any, Any] = {}
     bodies, memory, outputs, results = [], [], [], []
@@ -149,7 +149,7 @@ def _named_apart(bodies: list[Any]) -> list[Any]:
 
 
 def merged_name(names: Sequence[str]) -> str:
-    """A name that says what the function does first."""
+    """Return a name built from the first of the calls' names."""
     distinct = list(dict.fromkeys(names))
     if len(distinct) <= _WORDS:
         return "_".join(distinct)

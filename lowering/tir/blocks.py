@@ -54,7 +54,7 @@ class BlockFacts:
     reads: tuple[BlockAccess, ...]
     writes: tuple[BlockAccess, ...]
     calls: bool
-    """Whether the body calls a function such as `exp`, which is dear to compute twice."""
+    """Whether the body calls a function such as `exp`, which is expensive to compute twice."""
     binds: bool
     """Whether the body names intermediate values; TVM refuses such a body when a loop around it is unrolled."""
     vectorizes: bool
@@ -221,7 +221,7 @@ def divide_loops(schedule: Schedule, block: BlockFacts, loops: Sequence[Any]) ->
 
 
 def inline_cheap(schedule: Schedule) -> None:
-    """Fold spatial blocks into what reads them, where that computes nothing dear twice."""
+    """Inline spatial blocks into what reads them, where that computes nothing expensive twice."""
     changed = True
     while changed:
         changed = False

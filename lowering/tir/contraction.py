@@ -32,7 +32,7 @@ def multiply_add(sums: Any, left: Any, right: Any) -> Any:
 
 
 class Way(Enum):
-    """What a contraction is like: which of its operands is worth a copy, and what lanes are."""
+    """What a contraction is like: which of its operands a copy is profitable for, and what lanes are."""
 
     TILES = "tiles"
     """Lanes are columns; operands are packed as told."""
@@ -114,7 +114,7 @@ def _is_unit(axis: Axis) -> bool:
 
 
 def shortened(nodes: Sequence[Any], axes: Sequence[Axis]) -> list[Any]:
-    """Expressions and stores with 0 for axes of one, and with places as simple as all ranges together make them."""
+    """Expressions and stores with 0 for axes of one, and with indices as simple as all ranges together make them."""
     units = {axis.variable: tirx.IntImm("int64", 0) for axis in axes if _is_unit(axis)}
     analyzer = Analyzer()
     for axis in without_units(axes):

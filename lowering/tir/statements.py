@@ -13,12 +13,12 @@ from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_map, str
 
 
 def index(value: int) -> Any:
-    """A constant index."""
+    """Return a constant index of int64."""
     return tirx.IntImm("int64", value)
 
 
 def plus(x: Any, y: Any) -> Any:
-    """x + y, as a number where both are, and as one of them where the other is 0."""
+    """Return x + y, as a constant where both are, and as one of them where the other is 0."""
     if isinstance(x, tirx.IntImm) and isinstance(y, tirx.IntImm):
         return index(x.value + y.value)
     zeros = [isinstance(each, tirx.IntImm) and each.value == 0 for each in (x, y)]
@@ -26,14 +26,14 @@ def plus(x: Any, y: Any) -> Any:
 
 
 def minus(x: Any, y: Any) -> Any:
-    """x - y, as a number where both are."""
+    """Return x - y, as a constant where both are."""
     if isinstance(y, tirx.IntImm):
         return plus(x, index(-y.value))
     return x - y
 
 
 def strips_in(x: Any, width: int) -> Any:
-    """How many strips of this width are in x iterations."""
+    """Return how many whole vectors, or chunks, of this width are in x iterations."""
     return index(x.value // width) if isinstance(x, tirx.IntImm) else tirx.floordiv(x, index(width))
 
 
@@ -53,7 +53,7 @@ def simplified(extent: Any) -> Any:
 
 
 def whole(count: Any, width: int) -> Any:
-    """How many of `count` iterations are in strips of this width."""
+    """Return how many of `count` iterations whole chunks of this width cover."""
     strips = strips_in(count, width)
     return index(strips.value * width) if isinstance(strips, tirx.IntImm) else strips * index(width)
 
@@ -64,7 +64,7 @@ def substituted(statement: Any, variable: Any, value: Any) -> Any:
 
 
 def fresh(statement: Any) -> Any:
-    """A copy in which every variable and buffer that the statement defines is a new one."""
+    """Return a copy in which every variable and buffer that the statement defines is a new one."""
     names: dict[Any, Any] = {}
 
     def loop(node):

@@ -1,6 +1,6 @@
 """TIR statements of loops over tiles: counted loops, vectors, positions along fused axes, buffers.
 
-Takes and gives TIR. A loop is made from a function of its variable, so that a loop of one turn is no loop.
+Takes and gives TIR. A loop is made from a function of its variable, so that a loop of one iteration is no loop.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def parts_of(total: Any, size: int) -> Any:
 
 
 def ramp(first: Any, lanes: int) -> Any:
-    """So many neighbouring places."""
+    """Return the indices of `lanes` neighbouring elements."""
     return tirx.Ramp(first, index(1), lanes) if lanes > 1 else first
 
 

@@ -50,7 +50,7 @@ class Choice:
     reduced: tuple[Any, ...]
 
 
-def choices(function: PrimFunc, _target: Target) -> Schedule | None:
+def argmax(function: PrimFunc, _target: Target) -> Schedule | None:
     """The reduction in blocks of threads, a block per result; None for any other function."""
     schedule = Schedule(function)
     blocks = leaf_blocks(schedule)
@@ -91,7 +91,7 @@ def _are_same_places(store: Any, other: Any) -> bool:
 
 
 def _values(statements: Sequence[Any], scratch: Sequence[Any]) -> list[Any]:
-    """The value of each result, with what scratch elements hold in their places."""
+    """Return the value of each result, with scratch elements replaced by the values that they hold."""
     held: dict[Any, Any] = {}
     values = []
     for each in statements:
@@ -202,7 +202,7 @@ class _Writer:
         return [
             *(tirx.AllocBuffer(each) for each in registers),
             *(stored(*place, start) for place, start in zip(at, self.choice.starts, strict=True)),
-            self.phases.turns(thread, self.length, element),
+            self.phases.side_by_side(thread, self.length, element),
             *(stored(*place, tirx.BufferLoad(*mine)) for place, mine in zip(left, at, strict=True)),
         ]
 

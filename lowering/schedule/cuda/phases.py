@@ -48,7 +48,7 @@ def shape_for(along: bool, count: int, length: int) -> Shape:
 
 
 def power_above(number: int) -> int:
-    """The smallest power of two that is not below."""
+    """Return the smallest power of two that is at least `number`."""
     return 1 << max(0, number - 1).bit_length()
 
 
@@ -68,7 +68,7 @@ Body = Callable[[Thread], Sequence[Any]]
 Place = tuple[Any, list[Any]]
 """A buffer and indices."""
 Combined = Callable[[list[Place], list[Place]], tuple[list[Any], list[Any]]]
-"""Statements, and the values that two threads then have together, of the places where each has its own."""
+"""From the elements of two threads: statements, and the combined values."""
 
 
 class Phases:
@@ -82,7 +82,7 @@ class Phases:
         self._phases: list[Any] = []
 
     def shared(self, name: str, dtype: str, *sizes: int, scope: str = "shared") -> Any:
-        """Memory of the block, for each of its rows.
+        """Return shared memory of the block, for each of its rows.
 
         One may be ``"shared.dyn"``, for more than every launch may have; TVM takes several for one memory and then
         sees writes where there are none.
@@ -90,7 +90,7 @@ class Phases:
         return self.allocated(name, dtype, [self.shape.together, *sizes], scope)
 
     def allocated(self, name: str, dtype: str, sizes: Sequence[int], scope: str) -> Any:
-        """Memory of the block, of these sizes."""
+        """Return shared memory of the block, of these sizes."""
         # TVM loses memory of bf16 when it widens it.
         dtype = "float32" if dtype == "bfloat16" else dtype
         buffer = tirx.decl_buffer([index(size) for size in sizes], dtype, name, scope=scope, layout=None)
@@ -115,10 +115,10 @@ class Phases:
 
     @contextmanager
     def repeated(self, variable: Any, count: int) -> Iterator[None]:
-        """Phases that all threads go through together, `count` times."""
+        """Repeat the phases added inside the `with` block `count` times."""
         around, self._phases = self._phases, []
         yield
-        # The last phase of a turn and the first of the next are phases one after the other, too: barriers go round.
+        # The last phase of an iteration and the first of the next follow each other, too: TVM puts a barrier between.
         body = sequence(*self._phases)
         self._phases = [*around, tirx.For(variable, index(0), index(count), tirx.ForKind.SERIAL, body)]
 
@@ -151,8 +151,8 @@ class Phases:
             half //= 2
         return source
 
-    def turns(self, thread: Thread, length: int, body: Callable[[Any], Sequence[Any]]) -> Any:
-        """A loop in which the threads of a row take elements side by side, 0 … length."""
+    def side_by_side(self, thread: Thread, length: int, body: Callable[[Any], Sequence[Any]]) -> Any:
+        """Return a loop in which the threads of a row take neighbouring elements of 0 … length."""
         step = self.shape.lanes * self.shape.parts
         turn = tirx.Var("turn", "int64")
         first = thread.lane if self.shape.parts == 1 else thread.part * index(self.shape.lanes) + thread.lane
@@ -163,7 +163,7 @@ class Phases:
         return tirx.For(turn, index(0), index(-(-length // step)), tirx.ForKind.SERIAL, statement)
 
     def kernel(self) -> Any:
-        """The loops over blocks and, inside, all phases."""
+        """Return the loops over blocks with all phases inside."""
         body = sequence(*(tirx.AllocBuffer(each) for each in self._memory), *self._phases)
         if self.shape.parts > 1:
             body = bound(self.part, self.shape.parts, "blockIdx.y", body)
@@ -171,7 +171,7 @@ class Phases:
 
 
 def bound(variable: Any, extent: int, tag: str, body: Any) -> Any:
-    """A loop that is a thread axis; none where there is one thread, whose number is 0."""
+    """Return `body` in a loop bound to a thread axis; without a loop where there is one thread, whose index is 0."""
     if isinstance(variable, tirx.IntImm):
         return body
     limits = Range(index(0), index(extent))
@@ -180,7 +180,7 @@ def bound(variable: Any, extent: int, tag: str, body: Any) -> Any:
 
 
 def own(name: str, dtype: str) -> Any:
-    """An element that each thread has for itself: a register."""
+    """Return a buffer of one element per thread: a register."""
     dtype = "float32" if dtype == "bfloat16" else dtype
     return tirx.decl_buffer([index(1)], dtype, name, scope="local", layout=None)
 

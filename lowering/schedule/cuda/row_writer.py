@@ -38,15 +38,15 @@ class CudaRowWriter(NestWriter):
         self.values: dict[int, Any] = {}
         """Shared memory with one value per row."""
         self.elements: dict[int, Any] = {}
-        """Registers with what the nests of a pass hand each other."""
+        """Registers with the elements that nests of the pass compute for each other."""
 
     @property
     def kept_rows(self) -> list[int]:
-        """The nests whose elements are kept for later passes."""
+        """The indices of nests whose elements are kept for later passes."""
         return [at for at in self.plan.kept if self._is_row(at)]
 
     def row_bytes(self) -> int:
-        """Shared memory that the elements of rows take."""
+        """Return the bytes of shared memory that the elements of rows take."""
         nests, kept = self.plan.nests, self.kept_rows
         sizes = [prod(self.row_shape(at)) * max(1, int(nests[at].target.dtype.bits) // 8) for at in kept]
         return sum(sizes) * self.shape.together
@@ -55,7 +55,7 @@ class CudaRowWriter(NestWriter):
         return not self.plan.nests[at].is_reduction and bool(self.plan.inside[at].groups)
 
     def written(self) -> Any:
-        """The kernel, or both."""
+        """Return the kernel, or two kernels where several blocks share a row."""
         if self.shape.parts > 1:
             return self._in_parts()
         for step in self.plan.steps:
@@ -84,7 +84,7 @@ class CudaRowWriter(NestWriter):
             # In a variable: what is stored and then read again would need a barrier.
             value = value_of(point)
             name = tirx.Var("value", value.ty)
-            # The lane is 0, which TVM does not see: it puts a barrier before all lanes read the place that they name.
+            # The lane is 0, which TVM does not see: it puts a barrier before all lanes read that element.
             lane = tirx.bitwise_and(thread.lane, index(1))
             statements += [tirx.Bind(name, value), stored(memory, [lane, thread.within], name)]
             if self.is_result(at):
@@ -113,7 +113,7 @@ class CudaRowWriter(NestWriter):
             registers = {at: self._register(at) for at in step.nests}
             self.elements = {at: registers[at] for at in step.nests if at not in reductions}
             starts = [stored(registers[at], [index(0)], self.start_of(at)) for at in reductions]
-            loop = self.phases.turns(
+            loop = self.phases.side_by_side(
                 thread, prod(step.extents),
                 lambda element: [one for at in step.nests for one in self._element(at, element, registers[at])],
             )  # fmt: skip
@@ -147,7 +147,7 @@ class CudaRowWriter(NestWriter):
         self._set_value(at, total)
 
     def _bring_down(self, at: int, partial: Any) -> None:
-        """What the threads of a row have, to the first of them."""
+        """Combine the partial results of a row's threads in the first of them."""
         dtype = self.plan.nests[at].target.dtype
 
         def combined(mine: list[Place], other: list[Place]) -> tuple[list[Any], list[Any]]:
@@ -158,7 +158,7 @@ class CudaRowWriter(NestWriter):
     # --- rows that several blocks share ------------------------------------------------------------------------------
 
     def _in_parts(self) -> Any:
-        """One kernel in which each block leaves what it has of its row, and one that brings it together."""
+        """Return a kernel in which each block stores its partial results, and one that combines them."""
         [first, *others], count = self.plan.steps, prod(self.plan.rows.extents)
         left = {at: self._left(at, count) for at in first.nests}
         partial = self._reduced(first.nests, prod(first.extents), self._term)
@@ -186,13 +186,13 @@ class CudaRowWriter(NestWriter):
         return sequence(*(tirx.AllocBuffer(each) for each in left.values()), kernel, self.phases.kernel())
 
     def _left(self, at: int, count: int) -> Any:
-        """Memory for what each block has of each row."""
+        """Return memory for the partial result of each block for each row."""
         target = self.plan.nests[at].target
         dtype = "float32" if str(target.dtype) == "bfloat16" else str(target.dtype)
         return tirx.decl_buffer([index(count), index(self.shape.parts)], dtype, f"{target.name}_parts", layout=None)
 
     def _reduced(self, nests: Sequence[int], length: int, term_of: Callable[[int, Any], Any]) -> dict[int, Any]:
-        """Shared memory with what each thread has of reductions of 0 … length."""
+        """Return shared memory with each thread's partial results of reductions of 0 … length."""
         partial = {at: self._partial(at) for at in nests}
 
         def body(thread: Thread) -> list[Any]:
@@ -209,7 +209,7 @@ class CudaRowWriter(NestWriter):
                 for at in nests
             ]
             memory = [tirx.AllocBuffer(each) for each in registers.values()]
-            return [*memory, *starts, self.phases.turns(thread, length, element), *ends]
+            return [*memory, *starts, self.phases.side_by_side(thread, length, element), *ends]
 
         self.phases.phase(body)
         return partial

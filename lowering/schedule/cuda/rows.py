@@ -1,8 +1,8 @@
 """The CUDA rule for reductions and what goes along with them: sums, extrema, softmax, layernorm.
 
-Takes a PrimFunc of plain nests that share the axes of their rows (`row_nests.py`).
-Gives a function that we write ourselves: a row, or a few, per block, whose threads go along the row side by side; what
-the passes over a row hand on is in shared memory. Where rows are few and long, several blocks share one, and a
+Takes a PrimFunc of plain nests that share the axes of their rows (`rows.nests`).
+Gives a function that we write ourselves: a row, or a few, per block, whose threads go along the row together; values
+that are kept between passes are in shared memory. Where rows are few and long, several blocks share one, and a
 second kernel combines what they have. None where nothing is reduced, or a row does not fit shared memory.
 """
 
@@ -16,7 +16,7 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.rows.rule import runs_along_memory
 from mlirtri.lowering.schedule.cuda.phases import ELEMENTS, Shape, power_above, shape_for
 from mlirtri.lowering.schedule.cuda.row_writer import ROW_BYTES, CudaRowWriter
-from mlirtri.lowering.schedule.cuda.scans import totals_of
+from mlirtri.lowering.schedule.cuda.scans import scan_of
 from mlirtri.lowering.schedule.rows.nests import NotRows, Obstacle, find_rows, nests_of, refuse_better_rules
 from mlirtri.lowering.schedule.rows.plan import RowPlan, make_plan
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, SBlock, SBlockRealize, Schedule, tirx
@@ -30,7 +30,7 @@ BLOCKS = 256
 
 
 def rows(function: PrimFunc, target: Target) -> Schedule | None:
-    """Rows in blocks of threads; None where the function is no such kernel."""
+    """Return a schedule with rows in blocks of threads; None where the function is no row kernel."""
     try:
         plan = plan_of(function, target)
     except NotRows:
@@ -39,10 +39,10 @@ def rows(function: PrimFunc, target: Target) -> Schedule | None:
 
 
 def plan_of(function: PrimFunc, target: Target) -> RowPlan:
-    """The plan of a row kernel for CUDA; raises `NotRows` with the reason where the function is none."""
+    """Return the plan of a row kernel for CUDA; raises `NotRows` with the reason where the function is none."""
     nests = nests_of(function)
-    if any(totals_of(nest) is not None for nest in nests):
-        raise NotRows("running totals have a rule of their own")
+    if any(scan_of(nest) is not None for nest in nests):
+        raise NotRows("scans have a rule of their own")
     plan = make_plan(nests, find_rows(nests), function.params)
     if not plan.reducers:
         raise NotRows("nothing is reduced", Obstacle.USES)
@@ -62,7 +62,7 @@ def plan_of(function: PrimFunc, target: Target) -> RowPlan:
 
 
 def shape_of(plan: RowPlan, target: Target) -> Shape:
-    """How many threads go along a row, how many rows a block has, and how many blocks share a row."""
+    """Return how many threads go along a row, how many rows a block has, and how many blocks share a row."""
     count, length = prod(plan.rows.extents), _length(plan)
     along = all(runs_along_memory(plan, at) for at in plan.reducers)
     shape = shape_for(along, count, length)
@@ -84,7 +84,7 @@ def _can_share(plan: RowPlan) -> bool:
 
 
 def _blocks_per_row(shape: Shape, count: int, length: int) -> int:
-    """How many blocks share a row that one would take long for, while the device had nothing else to do."""
+    """Return how many blocks share a row: several where rows are too few to keep the device busy."""
     blocks = -(-count // shape.together)
     return max(1, min(BLOCKS // blocks, length // (shape.lanes * 4 * ELEMENTS)))
 

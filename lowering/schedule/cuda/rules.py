@@ -16,10 +16,10 @@ from mlirtri.errors import CodegenError
 from mlirtri.lowering.codegen.cuda_source import device_module, source_of
 from mlirtri.lowering.codegen.targets import MOST_THREADS, SHARED_BYTES
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cuda.argmax import choices
+from mlirtri.lowering.schedule.cuda.argmax import argmax
 from mlirtri.lowering.schedule.cuda.matmul import tensor_cores
 from mlirtri.lowering.schedule.cuda.rows import rows
-from mlirtri.lowering.schedule.cuda.scans import running_totals
+from mlirtri.lowering.schedule.cuda.scans import scans
 from mlirtri.lowering.tir.blocks import NotApplicableError, inlined, leaf_blocks
 from mlirtri.lowering.tir.statements import with_body
 from mlirtri.lowering.toolchain.tvm_names import (
@@ -208,9 +208,9 @@ def _check_limits(kernel: PrimFunc) -> None:
 
 
 CUDA_RULES = (
-    ("RunningTotals", _launchable(running_totals)),
+    ("RunningTotals", _launchable(scans)),
     ("Rows", _launchable(rows)),
-    ("Choices", _launchable(choices)),
+    ("Choices", _launchable(argmax)),
     ("Steps", _launchable(steps)),
     ("TensorCores", _launchable(tensor_cores)),
     ("Matmul", matmul),

@@ -2,8 +2,8 @@
 
 Takes a PrimFunc of one reduction in which what comes behind an element counts as the neutral element, and elementwise
 work before it. Gives a function that we write ourselves: the threads of a block take a piece of the line, a few
-elements each, bring their totals together in shared memory, and go on with the next piece. Where lines are few and
-long, several blocks share one; a kernel before finds the total of each one's part. None for any other function.
+elements each, scan their sums in shared memory, and go on with the next piece. Where lines are few and long, several
+blocks share one; a kernel before reduces the part of each block. None for any other function.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ BLOCKS = 256
 
 
 @dataclass(frozen=True)
-class Totals:
-    """What a nest adds up, and along what."""
+class Scan:
+    """A nest that is a scan: what it combines, and along which axis."""
 
     nest: Nest
     reducer: Reducer
@@ -55,10 +55,10 @@ class Totals:
     lines: tuple[Axis, ...]
 
 
-def running_totals(function: PrimFunc, _target: Target) -> Schedule | None:
-    """The kernels of running totals; None for any other function."""
+def scans(function: PrimFunc, _target: Target) -> Schedule | None:
+    """Return a scan as kernels of ours; None for any other function."""
     try:
-        found = totals_of(nests_of(function)[-1])
+        found = scan_of(nests_of(function)[-1])
     except NotRows:
         return None
     if found is None:
@@ -67,11 +67,11 @@ def running_totals(function: PrimFunc, _target: Target) -> Schedule | None:
     for block in leaf_blocks(schedule)[:-1]:
         schedule.compute_inline(block.handle)
     [nest] = nests_of(schedule.mod["main"])
-    return Schedule(_written(function, totals_of(nest)))
+    return Schedule(_written(function, scan_of(nest)))
 
 
-def totals_of(nest: Nest) -> Totals | None:
-    """The running totals that a nest is; None for another."""
+def scan_of(nest: Nest) -> Scan | None:
+    """Return the scan that a nest is; None for another."""
     reducer = reducer_of(nest)
     if reducer is None or nest.before or not isinstance(reducer.term, tirx.Select):
         return None
@@ -88,7 +88,7 @@ def totals_of(nest: Nest) -> Totals | None:
     if not structural_equal(neutral, nest.init) or _names(term, along.variable):
         return None
     lines = tuple(axis for axis in nest.axes if axis is not along and not axis.is_reduction)
-    return Totals(nest, reducer, term, neutral, along, later, lines)
+    return Scan(nest, reducer, term, neutral, along, later, lines)
 
 
 def _names(value: Any, variable: Any) -> bool:
@@ -97,12 +97,12 @@ def _names(value: Any, variable: Any) -> bool:
     return bool(found)
 
 
-def _written(function: PrimFunc, found: Totals) -> PrimFunc:
+def _written(function: PrimFunc, found: Scan) -> PrimFunc:
     root = SBlockRealize([], True, SBlock([], [], [], "root", _Writer(found).written()))
     return PrimFunc(list(function.params), root, function.ret_type, function.attrs)
 
 
-def _shape_of(found: Totals) -> Shape:
+def _shape_of(found: Scan) -> Shape:
     """Threads, and blocks for each line."""
     count, length = prod(axis.extent for axis in found.lines), found.along.extent
     loads: list[Any] = []
@@ -122,7 +122,7 @@ def _shape_of(found: Totals) -> Shape:
 class _Writer:
     """Writes the kernels."""
 
-    def __init__(self, found: Totals):
+    def __init__(self, found: Scan):
         self.found, self.shape = found, _shape_of(found)
         self.count, self.length = prod(axis.extent for axis in found.lines), found.along.extent
         self.dtype = str(found.nest.target.dtype)
@@ -132,7 +132,7 @@ class _Writer:
         """Pieces of a line that a block does, one after the other."""
 
     def written(self) -> Any:
-        """One kernel, or one for the parts' totals before."""
+        """Return the kernel, after one that reduces the parts of lines where blocks share them."""
         if self.shape.parts == 1:
             return self._scan(None)
         left = tirx.decl_buffer([index(self.count), index(self.shape.parts)], self.dtype, "parts", layout=None)
@@ -167,9 +167,9 @@ class _Writer:
         return phases.combine([partial], combined)[0]
 
     def _scan(self, left: Any) -> Any:
-        """The kernel that writes the totals."""
+        """Return the kernel that writes the results of the scan."""
         phases = Phases(self.shape, self.count)
-        # Two, in turns: where one place is read by all threads and then written by one, TVM sees no conflict.
+        # Two, alternately: where one element is read by all threads and then written by one, TVM sees no conflict.
         before = phases.shared("before", self.dtype, 2)
         if left is None:
             phases.phase(lambda thread: [stored(before, [thread.within, index(0)], self.found.neutral)], 1)
@@ -250,13 +250,13 @@ class _Writer:
         return 0 if self.shape.along else 1
 
     def _at(self, thread: Thread, lane: Any, element: int | None = None) -> list[Any]:
-        """The place of a lane's total, or element; one number, because TVM closes gaps that are dimensions."""
+        """Return the index of a lane's sum, or element; flat, because TVM closes gaps that are dimensions."""
         size = self.shape.lanes if element is None else self.piece
         start = index((element or 0) * self.shape.lanes)
         return [thread.within * index(size + self._gap) + start + lane]
 
     def _step(self, thread: Thread, source: Any, target: Any, distance: int) -> Any:
-        """Each thread adds the total of the one so far before it."""
+        """Return a step of the scan: each thread adds the sum of the one `distance` lanes before it."""
         mine = loaded(source, self._at(thread, thread.lane), self.dtype)
         place = tirx.Max(thread.lane - index(distance), index(0))
         both = self._combined(loaded(source, self._at(thread, place), self.dtype), mine)
@@ -289,7 +289,7 @@ class _Writer:
         return self.found.reducer.combine(one, other)
 
     def _point(self, thread: Thread, at: Any) -> dict[Any, Any]:
-        """The axes' values at a place of the thread's line."""
+        """Return the axes' values at an index along the thread's line."""
         point: dict[Any, Any] = {axis.variable: index(0) for axis in self.found.nest.axes}
         point |= {self.found.along.variable: at, self.found.later.variable: at}
         return point | axis_values(self.found.lines, thread.row)

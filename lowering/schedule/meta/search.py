@@ -80,7 +80,7 @@ def _search(function: PrimFunc, target: Target, request: dict[str, Any], report:
 
 
 def _conclusion(default: Built, winner: Built | None, done: int) -> dict[str, Any]:
-    """The two once more, in turns: the best of many measurements is the luckiest one as well."""
+    """Time both once more, alternately: the best of many measurements is the luckiest one as well."""
     if winner is None:
         return {"done": done}
     pairs = [(default.seconds(), winner.seconds()) for _ in range(3)]
@@ -176,7 +176,7 @@ class Trials:
         self.given = [_data(each, generator) for each in function.params]
 
     def build(self, function: PrimFunc) -> Built:
-        """The compiled function, as the rooms after this one would compile it."""
+        """The compiled function, as the stages after this one would compile it."""
         as_module = cuda_module if self.target.is_cuda else host_module
         module = as_module([("kernel", function)])
         return Built(self, tvm.tirx.build(module, target=tvm_target(self.target), pipeline=BUILD_PIPELINE))

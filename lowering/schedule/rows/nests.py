@@ -88,11 +88,11 @@ class Nest:
 
     @property
     def places(self) -> tuple[int | None, ...]:
-        """Per dimension of the target, the number of the axis that indexes it; None for a constant 0."""
+        """Per dimension of the target, the position of the axis that indexes it; None for a constant 0."""
         return self.plain(self.store.indices)
 
     def plain(self, indices: Sequence[Any]) -> tuple[int | None, ...]:
-        """The numbers of the axes that `indices` are; None where one is anything else."""
+        """Return for each index the position of the axis that it is; None where it is no plain axis."""
         numbers = {axis.variable: at for at, axis in enumerate(self.axes)}
         return tuple(numbers.get(each) if isinstance(each, tirx.Var) else None for each in indices)
 
@@ -110,7 +110,7 @@ class Nest:
 
 
 def nests_of(function: PrimFunc) -> list[Nest]:
-    """The nests of a PrimFunc in program order; raises `NotRows` where a block is no plain one."""
+    """Return the nests of a PrimFunc in program order; raises `NotRows` where a block is no plain one."""
     root = function.body
     if not isinstance(root, SBlockRealize) or len(root.block.iter_vars):
         raise NotRows("it is made of statements, not of loop nests")
@@ -120,7 +120,7 @@ def nests_of(function: PrimFunc) -> list[Nest]:
 
 
 def _without_positions(nests: list[Nest], outputs: Sequence[Any]) -> list[Nest]:
-    """The nests without those that only say where an element is, as `arange` does: their readers know it themselves."""
+    """Return the nests without those that compute an index, as `arange` does: readers compute it themselves."""
     positions: dict[Any, Nest] = {}
     kept: list[Nest] = []
     for nest in nests:
@@ -133,7 +133,7 @@ def _without_positions(nests: list[Nest], outputs: Sequence[Any]) -> list[Nest]:
 
 
 def says_positions(function: PrimFunc) -> bool:
-    """Whether a function only says where an element is, or holds a constant, at no cost to speak of."""
+    """Whether a function computes indices or constants only, at negligible cost."""
     try:
         return all(_is_position(nest) for nest in nests_of(function))
     except NotRows:
@@ -160,11 +160,11 @@ def is_product(nest: Nest) -> bool:
 
 
 def _is_position(nest: Nest) -> bool:
-    return not (nest.loads or nest.before or nest.is_reduction or None in nest.places or _is_dear(nest))
+    return not (nest.loads or nest.before or nest.is_reduction or None in nest.places or _is_expensive(nest))
 
 
-def _is_dear(nest: Nest) -> bool:
-    """Whether a function is computed, which readers had better not do again."""
+def _is_expensive(nest: Nest) -> bool:
+    """Whether a nest calls a function that is too expensive to compute again in each reader."""
     found: list[Any] = []
     structural_walk(nest.store.value, (ir.Call, found.append), order="pre")
     return any(str(getattr(call.op, "name", "")).rsplit(".", 1)[-1] not in CHEAP_CALLS for call in found)
@@ -186,7 +186,7 @@ def _with_positions(nest: Nest, positions: dict[Any, Nest]) -> Nest:
 
 
 def _without_widening(cast: Any) -> Any:
-    """Sums and differences of positions as they are: only what is read from memory may overflow."""
+    """Return index arithmetic without widening casts: only values read from memory may overflow."""
     inner = cast.value
     if not isinstance(inner, tirx.Add | tirx.Sub | tirx.Mul) or not all(
         isinstance(each, tirx.Cast) for each in (inner.a, inner.b)
@@ -258,7 +258,7 @@ def _simplified(body: Any, axes: Sequence[Axis]) -> Any:
 
 
 def with_plain_indices(function: PrimFunc) -> PrimFunc:
-    """The PrimFunc, in whose blocks indices are plain where they can be."""
+    """Return the PrimFunc with simplified indices in its blocks."""
 
     def visit(block: Any) -> Any:
         if not all(isinstance(each.dom.extent, tirx.IntImm) for each in block.iter_vars):
@@ -280,14 +280,14 @@ def _is_preparation(statement: Any, scratch: Sequence[Any]) -> bool:
 
 @dataclass(frozen=True)
 class Rows:
-    """Per nest, the numbers of its axes that are the rows' axes, each in the same order; `extents` are their sizes."""
+    """Per nest, the indices of its axes that are the rows' axes, in a common order; `extents` are their sizes."""
 
     axes: tuple[tuple[int, ...], ...]
     extents: tuple[int, ...]
 
 
 class _Classes:
-    """Axes of nests that go along together, because what one writes along its axis the other reads along its own."""
+    """Equivalence classes of axes (union-find): what one nest writes along an axis, the other reads along its own."""
 
     def __init__(self, nests: Sequence[Nest]):
         self.parent: dict[tuple[int, int], tuple[int, int]] = {
@@ -313,7 +313,7 @@ class _Classes:
 
 
 def find_rows(nests: Sequence[Nest]) -> Rows:
-    """The axes that all nests share; where there is none, everything is one row."""
+    """Return the axes that all nests share; where there is none, everything is one row."""
     if not nests:
         raise NotRows("nothing is computed")
     classes = _Classes(nests)

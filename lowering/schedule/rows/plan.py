@@ -19,10 +19,10 @@ from mlirtri.lowering.schedule.rows.reducers import Reducer, reducer_of
 from mlirtri.lowering.tir.blocks import CHEAP_CALLS
 from mlirtri.lowering.toolchain.tvm_names import ir, structural_walk, tirx
 
-DEAR = 100
-"""What a function such as `exp` counts, in plain operations."""
+EXPENSIVE = 100
+"""Cost of a function such as `exp`, in plain operations."""
 CHEAP = 6
-"""Operations up to which a value is rather computed again than kept for a later pass."""
+"""Cost up to which a value is computed again rather than kept for a later pass."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class RowPlan:
 
 
 def make_plan(nests: Sequence[Nest], rows: Rows, outputs: Sequence[Any]) -> RowPlan:
-    """The plan; `outputs` are the buffers that are results. Raises `NotRows`."""
+    """Return the plan; `outputs` are the buffers that are results. Raises `NotRows`."""
     inside = tuple(_inside(nest, axes) for nest, axes in zip(nests, rows.axes, strict=True))
     reducers = {at: _reducer(nest) for at, nest in enumerate(nests) if nest.is_reduction}
     folded = _folded(nests, inside, outputs)
@@ -101,7 +101,7 @@ def _in_order(numbers: list[int], accesses: list[tuple]) -> list[int]:
 
 
 def are_neighbours(axis: Axis, outer: int, inner: int, places: tuple, shape: Sequence[Any]) -> bool:
-    """Whether an access goes through both axes as through one, or along neither."""
+    """Whether two axes of a nest are contiguous in an access of this shape, as one axis would be, or not in it."""
     if outer not in places and inner not in places:
         return True
     pairs = zip(places, places[1:], shape[1:], strict=False)
@@ -112,7 +112,7 @@ def are_neighbours(axis: Axis, outer: int, inner: int, places: tuple, shape: Seq
 
 
 def cost_of(nest: Nest, inside: Inside) -> int:
-    """Plain operations per element; what is the same for all of a row is computed once and counts nothing."""
+    """Return the plain operations per element; what is invariant along the row is computed once and costs nothing."""
     axes = {nest.axes[axis].variable for group in inside.groups for axis in group}
     counts: list[int] = []
 
@@ -127,10 +127,10 @@ def cost_of(nest: Nest, inside: Inside) -> int:
 
 
 def _operations(node: Any) -> int:
-    """What one node counts."""
+    """Return the cost of one node."""
     if isinstance(node, ir.Call):
         is_cheap = str(getattr(node.op, "name", "")).rsplit(".", 1)[-1] in CHEAP_CALLS
-        return 1 if is_cheap else DEAR
+        return 1 if is_cheap else EXPENSIVE
     return CHEAP if isinstance(node, tirx.Div) else 1
 
 
@@ -141,7 +141,7 @@ def _names(node: Any, variables: set[Any]) -> bool:
 
 
 def costs_of(nests: Sequence[Nest], inside: Sequence[Inside], folded: frozenset[int]) -> list[int]:
-    """The operations per element of each nest, with those of the nests that are folded into it."""
+    """Return the operations per element of each nest, with those of the nests that are folded into it."""
     costs: list[int] = []
     for nest, own in zip(nests, inside, strict=True):
         read = [at for at in folded if at < len(costs) for load in nest.loads if load.source.same_as(nests[at].target)]
@@ -150,7 +150,7 @@ def costs_of(nests: Sequence[Nest], inside: Sequence[Inside], folded: frozenset[
 
 
 def _folded(nests: Sequence[Nest], inside: Sequence[Inside], outputs: Sequence[Any]) -> frozenset[int]:
-    """Nests of elements that are cheap, or read once, and that nobody else sees."""
+    """Return the nests to compute where they are read: cheap or read once, and not results."""
     folded: set[int] = set()
     for at, nest in enumerate(nests):
         is_seen = any(nest.target.same_as(output) for output in outputs)
@@ -167,7 +167,7 @@ def _folded(nests: Sequence[Nest], inside: Sequence[Inside], outputs: Sequence[A
 
 
 def _streams(nest: Nest, inside: Inside) -> int:
-    """How many rows a nest reads, values per row aside."""
+    """Return how many buffers a nest reads along its row; buffers with one value per row do not count."""
     axes = {axis for group in inside.groups for axis in group}
     return len({load.source for load in nest.loads if axes & set(nest.plain(load.indices))})
 
@@ -204,7 +204,7 @@ class _Steps:
         self.kept.update(one for one in needs if self.step_of[one] != place)
 
     def _needs(self, at: int, seen: set[int]) -> dict[int, bool]:
-        """The nests that one reads, through folded ones too, and whether it reads the very element of its own turn."""
+        """Return the nests that one reads, through folded ones too, and whether only at its own iteration."""
         found: dict[int, bool] = {}
         for load in self.nests[at].loads:
             one = self.writers.get(load.source)
@@ -217,7 +217,7 @@ class _Steps:
         return found
 
     def _is_same_element(self, at: int, load: Any, writer: int) -> bool:
-        """Whether reader and writer, in a common loop, are at the same element of what one hands the other."""
+        """Whether an iteration of a common loop reads the element that it writes itself."""
         reads, writes = self.nests[at].plain(load.indices), self.nests[writer].places
         return all(
             self._turn(at, read) == self._turn(writer, written) for read, written in zip(reads, writes, strict=True)

@@ -38,7 +38,7 @@ class Accumulators:
     combine: Callable[[Values, Values], Values] | None
 
     last: Any = None
-    """Statement that takes the results out of the cells, where that is not `places`."""
+    """Statement that copies the cells into the results, where that is not to `places`."""
 
     def finish(self) -> Any:
         """Statement that stores the cells into the results."""
@@ -56,7 +56,7 @@ class Accumulators:
 
 
 def accumulators_of(nest: FlatNest) -> Accumulators | None:
-    """The accumulators of a nest; None where its results are not each at one place while the reduction runs."""
+    """Return the accumulators of a nest; None where a result's index changes while the reduction runs."""
     places: dict[Any, Any] = {}
     reduced = [axis.variable for axis in nest.reduced]
     if nest.init is None:
@@ -79,7 +79,7 @@ def accumulators_of(nest: FlatNest) -> Accumulators | None:
 
 
 def loads_of(expression: Any) -> list[Any]:
-    """The loads in an expression or statement."""
+    """Return the loads in an expression or statement."""
     found: list[Any] = []
     structural_walk(expression, (TensorLoad, found.append), order="pre")
     return found

@@ -1,7 +1,7 @@
 """Argmax and argmin of a row: vectors of extrema, and of the steps in which they were found.
 
 Takes a reduction with two cells, an extremum and its position, whose terms lie along one axis. Gives the statements
-for one result, or None for a choice that is none of the first largest or smallest number (`cpu_extrema`). Of NaN
+for one result, or None for a choice that is none of the first largest or smallest number (`argmax_kinds`). Of NaN
 nothing has to be known: a row that holds one is done again, one term after the other::
 
     best = terms of step 0;  found = 0
@@ -128,7 +128,7 @@ class _Row:
         return fresh(sequence(*made))
 
     def _compared(self, at: int, term: Any, step: Any, is_first: bool) -> list[Any]:
-        """Terms into vector `at` of extrema, and the step into that of places."""
+        """Return stores of terms into vector `at` of extrema, and of the step into the vector of steps."""
         if is_first:
             return [self._store(self.place[at], step), self._store(self.best[at], term)]
         best, place = self._load(self.best[at]), self._load(self.place[at])

@@ -375,7 +375,7 @@ def _combined(accumulators: Accumulators, rooms: Sequence[Widened], lanes: int) 
 
 
 def _merged(accumulators: Accumulators, one: Widened, other: Widened, offset: int, lanes: int, made: list) -> Widened:
-    """A new room with the first `lanes` of `one` combined with those of `other` from `offset` on."""
+    """Return a new buffer with the first `lanes` of `one` combined with those of `other` from `offset` on."""
     lane = tirx.Var("lane", "int64")
     own = {cell: tirx.BufferLoad(buffer, [index(0), lane]) for cell, buffer in one.items()}
     others = {cell: tirx.BufferLoad(buffer, [index(0), plus(lane, index(offset))]) for cell, buffer in other.items()}

@@ -121,6 +121,6 @@ def rest_of(step: Any, row: NestAxis, done: int) -> tuple[Any, NestAxis]:
 
 
 def is_special(value: Any) -> Any:
-    """Whether a number of fp64 is infinite or NaN: of its bits, since TVM turns branches on comparisons round."""
+    """Whether a number of fp64 is infinite or NaN: of its bits, since TVM inverts branches on comparisons."""
     bits = tirx.IntImm("int64", _INFINITY)
     return tirx.EQ(tirx.bitwise_and(tirx.reinterpret("int64", value), bits), bits)

@@ -69,13 +69,13 @@ def window_loops(nest: FlatNest, accumulators: Accumulators, lanes: int, target:
 
 
 def is_window(nest: FlatNest) -> bool:
-    """Whether a reduction is over the places of a small window that slides along the results' axes."""
+    """Whether a reduction is over a small window that slides along the results' axes."""
     taps = prod(axis.extent for axis in nest.reduced)
     return taps <= MOST_TAPS and bool(nest.spatial) and _slides(nest)
 
 
 def _slides(nest: FlatNest) -> bool:
-    """Whether an operand is read near each place of the result, at as many places as the window has.
+    """Whether an operand is read near each index of the result, at as many indices as the window has.
 
     What is read for many results alike is an operand of a product.
     """

@@ -26,7 +26,7 @@ from mlirtri.lowering.tir.vectors import in_order, lanewise, stored
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_walk, tirx
 
 LEAST_STRIPS = 2
-"""Terms of a lane for which a block is worth its end."""
+"""Terms per lane from which a block is profitable."""
 
 
 def blocked_sums(plan: RowPlan, step: Step, parameters: Sequence[Any]) -> dict[int, Any]:

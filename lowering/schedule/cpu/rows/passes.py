@@ -1,4 +1,4 @@
-"""The loops of one row: what `row_plan` has planned, as TIR.
+"""The loops of one row: the steps of a `RowPlan`, as TIR.
 
 Takes a `RowPlan` and the indices of a row. Gives the statements that compute the row, and the memory that they need.
 A pass goes in strips of several vectors, then by single vectors, and ends in one vector of what is left; reductions
@@ -13,7 +13,7 @@ from typing import Any
 
 from mlirtri.lowering.codegen.targets import vector_bits
 from mlirtri.lowering.schedule.rows.nests import Nest
-from mlirtri.lowering.schedule.rows.plan import DEAR, RowPlan, Step
+from mlirtri.lowering.schedule.rows.plan import EXPENSIVE, RowPlan, Step
 from mlirtri.lowering.schedule.rows.writer import Element, NestWriter, Point, axis_values
 from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.tir.vectors import (
@@ -88,7 +88,7 @@ class RowWriter(NestWriter):
         """The step during which the next row comes from memory."""
 
     def written(self) -> Any:
-        """All steps of the row, in order."""
+        """Return the statements of all steps of the row, in order."""
         statements: list[Any] = []
         for step in self.plan.steps:
             statements += self._pass(step) if step.extents else self._values(step)
@@ -100,11 +100,11 @@ class RowWriter(NestWriter):
         """A step behind the first one, along the same elements: one that waits for functions rather than for memory."""
         first, *later = (step for step in self.plan.steps if step.extents)
         later = [step for step in later if step.extents == first.extents]
-        dear = (step for step in later if any(self.plan.cost(at) >= DEAR for at in step.nests))
-        return next(dear, later[0] if later else None)
+        expensive = (step for step in later if any(self.plan.cost(at) >= EXPENSIVE for at in step.nests))
+        return next(expensive, later[0] if later else None)
 
     def _fetches(self, outer: tuple, start: Any) -> list[Any]:
-        """Asks for one vector of the next row of what the first step reads."""
+        """Return prefetches of one vector of the next row of what the first step reads."""
         first = next(step for step in self.plan.steps if step.extents)
         statements, seen = [], []
         for at in first.nests:
@@ -200,10 +200,10 @@ class RowWriter(NestWriter):
         """Vectors of a strip: fewer where the work of one hides the time that its additions take."""
         if not reduces:
             return 1
-        return 2 if any(self.plan.cost(at) >= DEAR for at in step.nests) else STRIP_VECTORS
+        return 2 if any(self.plan.cost(at) >= EXPENSIVE for at in step.nests) else STRIP_VECTORS
 
     def _allocate_elements(self, step: Step, lanes: int) -> None:
-        """Registers for what the pass's nests hand each other, and memory for what a later pass reads."""
+        """Allocate registers for elements used within the pass, and memory for what a later pass reads."""
         for at in step.nests:
             nest = self.plan.nests[at]
             if nest.is_reduction:
@@ -254,7 +254,7 @@ class RowWriter(NestWriter):
         return in_order([*(self._fetches(outer, start) if step is self.fetching else ()), body])
 
     def _element(self, at: int, strip: _Strip) -> list[Any]:
-        """What one nest does for one element, which is a lane."""
+        """Return the statements of one nest for one element, which is a lane."""
         nest = self.plan.nests[at]
         point = self._point(at, strip.outer, plus(strip.start, strip.lane))
         if nest.is_reduction:
@@ -299,7 +299,7 @@ class RowWriter(NestWriter):
         ])  # fmt: skip
 
     def _combined(self, at: int, vectors: int, lanes: int) -> list[Any]:
-        """Partial results together, and where the row's value goes."""
+        """Return the statements that combine the partial results, and store the row's value."""
         reducer, nest, partial = self.plan.reducers[at], self.plan.nests[at], self.partial[at]
         magnitudes = self.magnitudes.get(at)
         combine = reducer.combine if magnitudes is None else reducer.extremum
@@ -315,7 +315,7 @@ class RowWriter(NestWriter):
         return [*statements, *self._result(at, self._point(at, (), index(0)))]
 
     def _kept(self, at: int, total: Any, place: list[Any]) -> Any:
-        """An extremum, or the NaN that is among its terms."""
+        """Return an extremum, or the NaN that is among its terms."""
         largest, dtype = tirx.BufferLoad(self.magnitudes[at], place), str(self.plan.nests[at].target.dtype)
         is_undefined = tirx.GT(largest, tirx.const(INFINITY_BITS[dtype], integers_of(dtype)))
         return tirx.Select(is_undefined, tirx.reinterpret(dtype, largest), total)
@@ -323,7 +323,7 @@ class RowWriter(NestWriter):
     # --- expressions -------------------------------------------------------------------------------------------------
 
     def _point(self, at: int, outer: Sequence[Any], last: Any, row: Sequence[Any] = ()) -> Point:
-        """What each axis of a nest is: of the row, or in the loops of a pass."""
+        """Return the value of each axis of a nest: of the row, or of the loops of a pass."""
         nest, inside = self.plan.nests[at], self.plan.inside[at]
         point = self.origin(at)
         for axis, value in zip(self.plan.rows.axes[at], row or self.row, strict=True):

@@ -19,7 +19,7 @@ from mlirtri.lowering.schedule.cpu.common.parallel import profitable
 from mlirtri.lowering.schedule.cpu.rows.block_sums import BlockWriter
 from mlirtri.lowering.schedule.cpu.rows.columns import ColumnWriter, columns_of, lanes_of_rows
 from mlirtri.lowering.schedule.rows.nests import Nest, NotRows, find_rows, nests_of
-from mlirtri.lowering.schedule.rows.plan import DEAR, RowPlan, make_plan
+from mlirtri.lowering.schedule.rows.plan import EXPENSIVE, RowPlan, make_plan
 from mlirtri.lowering.tir.statements import delinearized, index
 from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, Range, SBlock, SBlockRealize, Schedule, tirx
 
@@ -212,4 +212,4 @@ def with_statement(function: PrimFunc, name: str, statement: Any) -> PrimFunc:
 
 
 def _weight(plan: RowPlan, at: int) -> int:
-    return 16 if plan.cost(at) >= DEAR else 1
+    return 16 if plan.cost(at) >= EXPENSIVE else 1
