@@ -28,6 +28,6 @@ def products(a: mt.Tensor[[8, 8], mt.float32], b: mt.Tensor[[8, 8], mt.float32])
     return mt.exp(a) @ b + 1
 
 
-# PRODUCTS: fused exp matmul {{.*}} no dear
+# PRODUCTS: fused exp matmul {{.*}} no expensive
 # PRODUCTS: fused matmul add {{.*}} no reduction
 # PRODUCTS: tir matmul {{.*}} yes epilogue
