@@ -1,7 +1,7 @@
-"""Lets products and convolutions start from zero where they start from another array: a bias becomes an addition.
+"""Let matrix products and convolutions accumulate from zero: a bias becomes an addition after them.
 
 Takes and gives a module of linalg on tensors, in place. The addition fuses with what follows it, and a bias that was
-spread out only to start from it is read as it is. Loops keep theirs: there the sum runs on in one array.
+broadcast only to accumulate into it is read as it was. Inside of loops the sum keeps accumulating in one tensor.
 
     %b = broadcast %bias; %y = linalg.conv_2d … outs(%b)   ──►   %c = linalg.conv_2d … outs(zeros); %y = %c + %bias
 """
@@ -13,11 +13,11 @@ from mlirtri.lowering.mlir.linalg_builder import generic
 
 PRODUCTS = ("linalg.conv_", "linalg.depthwise_conv_", "linalg.matmul", "linalg.batch_matmul", "linalg.matvec")
 STARTS = ("linalg.fill", "tensor.empty")
-"""What makes an initial value that costs nothing."""
+"""Operations that make initial values at no cost."""
 
 
 def rewrite(module: ir.Module) -> None:
-    """Rewrite all products of `module`."""
+    """Rewrite all products of `module`, in place."""
     for operation in operations_named(module, "linalg.*"):
         if operation.name.startswith(PRODUCTS) and _starts_from_an_array(operation):
             _split(operation)
@@ -55,7 +55,7 @@ def _split(operation: ir.Operation) -> None:
 
 
 def _read(start: ir.Value, rank: int) -> tuple[ir.Value, ir.AffineMap]:
-    """What the addition reads, and where: of what was spread out, what it was before."""
+    """Return the tensor that the addition reads, and its indexing map: a broadcast tensor is read as it was before."""
     owner = start.owner
     if isinstance(owner, ir.Operation | ir.OpView) and owner.name == "linalg.broadcast":
         added = list(ir.DenseI64ArrayAttr(owner.attributes["dimensions"]))

@@ -1,16 +1,16 @@
-"""Keeps upstream's elementwise fusion from moving arithmetic to where it costs more than it saves.
+"""Keep upstream's elementwise fusion from moving arithmetic to where it costs more than it saves.
 
-Upstream fuses a producer that has one use, wherever that use is. For the time of the fusion four kinds of producers
-get a second use, which keeps them kernels of their own:
+Upstream fuses every producer that has one use. During fusion, four kinds of producers get a second use, which keeps
+them kernels of their own:
 
-* what a contraction reads: it would compute it again for every row or column, and would be no contraction any more;
-  in imperative functions, where a kernel of its own costs no launch, what any consumer reads more often than once;
-* what a loop reads that the producer is not in: it would compute it again in every turn;
-* what reads an array that is written before the consumer runs: the whole array would have to be copied first;
-* what pads a tensor that is then expanded to sizes of the run: upstream would expand before it computes the sizes.
+* operands of a contraction: it would recompute them for every row or column, and would no longer be a contraction;
+  in imperative functions, where another kernel costs no launch, operands that any consumer reads more than once;
+* operands that a loop reads from outside: it would recompute them in every iteration;
+* results computed from a tensor that is overwritten before the consumer runs: bufferization would copy that tensor;
+* paddings that are then expanded to dynamic sizes: upstream would expand before the sizes are computed.
 
-Takes and gives a module, in place: `guard` before, `release` after. Moving data (transposes, broadcasts) and widening
-casts still fuse into contractions and loops: they cost nothing there.
+Takes and gives a module, in place: `guard` before, `release` after. Transposes, broadcasts and widening casts still
+fuse into contractions and loops: they cost nothing there.
 
     %p = exp(%x); %q = matmul(%p, %y)   ──►   %p = exp(%x); bufferization.dealloc_tensor %p; …     (and back)
 """
@@ -23,14 +23,14 @@ from mlirtri.dialect.bindings.mlir import all_operations, bufferization, ir, lin
 from mlirtri.lowering.mlir.imperative import is_imperative, updates_of
 
 KEPT = "mlirtri.kept"
-"""Attribute of the operation that is the second use."""
+"""The attribute that marks the second use."""
 RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
 LOOPS = ("scf.for", "scf.while", "scf.parallel", "scf.forall")
 FREE = ("linalg.yield", "arith.extf", "arith.extsi", "arith.extui")
 
 
 def guard(module: ir.Module) -> None:
-    """Give a second use to the producers that must stay kernels of their own."""
+    """Give a second use to the producers that must stay kernels of their own, in place."""
     kept: list[ir.Value] = []
     overwrites, always = Overwrites(module, kept), is_imperative(module)
     for operation in operations_named(module, "linalg.*"):
@@ -43,33 +43,33 @@ def guard(module: ir.Module) -> None:
 
 
 def release(module: ir.Module) -> None:
-    """Take the second uses away again."""
+    """Erase the second uses."""
     for operation in all_operations(module):
         if operation.name == "bufferization.dealloc_tensor" and KEPT in operation.attributes:
             operation.erase()
 
 
 def _read_often(operation: ir.Operation, always: bool) -> Iterator[ir.Value]:
-    """Arithmetic results that `operation` reads more than once per element, `always` or while it reduces."""
+    """Yield arithmetic results that `operation` reads more than once per element, `always` or while it reduces."""
     maps = linalg.get_indexing_maps(operation)
     if maps is None:
         return
     maps = [attribute.value for attribute in maps]
     loops, inputs = maps[0].n_dims, len(operation.operands) - len(operation.results)
-    if not always and all(_dims_of(mapping) == set(range(loops)) for mapping in maps[inputs:]):
+    if not always and all(_loops_of(mapping) == set(range(loops)) for mapping in maps[inputs:]):
         return
     for value, mapping in zip(list(operation.operands)[:inputs], maps, strict=False):
-        if _dims_of(mapping) != set(range(loops)) and (producer := _arithmetic_behind(value)) is not None:
+        if _loops_of(mapping) != set(range(loops)) and (producer := _arithmetic_behind(value)) is not None:
             yield producer
 
 
-def _dims_of(mapping: ir.AffineMap) -> set[int]:
-    """The loops that a map follows; those of a compound index (a convolution's) are not counted, which only guards."""
+def _loops_of(mapping: ir.AffineMap) -> set[int]:
+    """Return the loops that index a tensor; to be conservative, without those of sums (convolutions)."""
     return {result.position for result in mapping.results if isinstance(result, ir.AffineDimExpr)}
 
 
 def _read_by_loop(operation: ir.Operation) -> Iterator[ir.Value]:
-    """Arithmetic results of outside that `operation` reads in every turn of a loop."""
+    """Yield arithmetic results from outside that `operation` reads in every iteration of a loop."""
     around = _loops_around(operation)
     if not around:
         return
@@ -80,7 +80,7 @@ def _read_by_loop(operation: ir.Operation) -> Iterator[ir.Value]:
 
 
 def _padded_and_expanded(module: ir.Module) -> Iterator[ir.Value]:
-    """The results of paddings that are expanded to sizes known at run time."""
+    """Yield the results of paddings that are expanded to dynamic sizes."""
     for operation in operations_named(module, "tensor.expand_shape"):
         source = operation.operands[0]
         if len(operation.operands) > 1 and isinstance(source.owner, ir.Operation | ir.OpView):
@@ -98,12 +98,12 @@ def _loops_around(operation: ir.Operation) -> list[ir.Operation]:
 
 
 def _arithmetic_behind(value: ir.Value) -> ir.Value | None:
-    """The result of the arithmetic that `value` comes from, looking through what only moves data."""
+    """Return the arithmetic result that `value` is a reshape, transpose, broadcast or widening of; None for others."""
     while isinstance(owner := value.owner, ir.Operation | ir.OpView):
         operation = owner.operation
         if operation.name in RESHAPES:
             value = operation.operands[0]
-        elif operation.name == "linalg.generic" and (source := _moved(operation)) is not None:
+        elif operation.name == "linalg.generic" and (source := _moved_operand(operation)) is not None:
             value = source
         else:
             return value if operation.name == "linalg.generic" and _computes(operation) else None
@@ -111,12 +111,12 @@ def _arithmetic_behind(value: ir.Value) -> ir.Value | None:
 
 
 def _computes(generic: ir.Operation) -> bool:
-    """Whether a generic does more than to fill a tensor."""
+    """Return whether a generic does more than fill a tensor."""
     return len(generic.regions[0].blocks[0].operations) > 1
 
 
-def _moved(generic: ir.Operation) -> ir.Value | None:
-    """What a generic passes on unchanged or widened, when it does nothing else."""
+def _moved_operand(generic: ir.Operation) -> ir.Value | None:
+    """Return the operand that a generic only moves or widens; None where it does anything else."""
     block = generic.regions[0].blocks[0]
     if len(generic.operands) != 2 or any(inner.operation.name not in FREE for inner in block.operations):
         return None
@@ -128,21 +128,21 @@ def _moved(generic: ir.Operation) -> ir.Value | None:
 
 VIEWS = ("tensor.extract_slice", "tensor.collapse_shape", "tensor.expand_shape", "tensor.cast")
 WRITTEN = {"tensor.insert_slice": 1, "tensor.insert": 1}
-"""Operations with the position of the operand that they write into."""
+"""Operations that write into an operand, with its position."""
 
 
 class Overwrites:
-    """The order of a module's operations. `kept` are the results that do not fuse; it grows while this is asked."""
+    """The order of a module's operations; `kept` lists the results that do not fuse, and grows between calls."""
 
     def __init__(self, module: ir.Module, kept: Sequence[ir.Value]):
         operations = all_operations(module)
         self.order = {operation: position for position, operation in enumerate(operations)}
         self.kept = kept
         self.replaced = dict(pair for operation in operations for pair in self._replaced_by(operation))
-        """Where arrays that loops carry, or that the function updates, get a content made anew."""
+        """For loop-carried or updated tensors: the order of the operation that first writes their new content."""
 
     def read_too_late(self, consumer: ir.Operation) -> Iterator[ir.Value]:
-        """The producers of `consumer` which read what is written before it runs."""
+        """Yield the operands of `consumer` that are computed from a tensor overwritten before it runs."""
         for value in consumer.operands:
             producer = _owner(value)
             if not _is_generic(producer) or not _has_one_use(value):
@@ -151,7 +151,7 @@ class Overwrites:
                 yield value
 
     def _read(self, producer: ir.Operation) -> Iterator[ir.Value]:
-        """The arrays that a generic reads, also through producers that will fuse into it."""
+        """Yield the tensors that a generic reads, also through producers that will fuse into it."""
         read = list(producer.operands)[: len(producer.operands) - len(producer.results)]
         read += [
             inner.operation.operands[0]
@@ -172,13 +172,13 @@ class Overwrites:
 
     def _replaced_by(self, operation: ir.Operation) -> Iterator[tuple[ir.Value, int]]:
         for array, content in _contents(operation):
-            maker = _owner(_first_content(content))
+            maker = _owner(_original(content))
             if maker is not None:
                 yield array, self.order[maker]
 
 
 def _contents(operation: ir.Operation) -> Iterator[tuple[ir.Value, ir.Value]]:
-    """The arrays that an operation's region starts with, and their contents when it ends."""
+    """Yield the tensors that an operation's region starts with, each with its content at the end."""
     if operation.name == "func.func" and operation.regions[0].blocks:
         block, updates = operation.regions[0].blocks[0], updates_of(operation.opview)
         returned = _terminator(block).operands
@@ -195,8 +195,8 @@ def _terminator(block: ir.Block) -> ir.Operation:
     return block.operations[len(block.operations) - 1].operation
 
 
-def _first_content(value: ir.Value) -> ir.Value:
-    """What was in an array before parts of it were written."""
+def _original(value: ir.Value) -> ir.Value:
+    """Return the content of a tensor before any part of it was written."""
     while (operation := _owner(value)) is not None:
         if operation.name in WRITTEN:
             value = operation.operands[WRITTEN[operation.name]]
@@ -220,14 +220,14 @@ def _has_one_use(value: ir.Value) -> bool:
 
 
 def _array_of(value: ir.Value) -> ir.Value:
-    """The whole that a view is a part of."""
+    """Return the tensor that a view is a part of."""
     while (operation := _owner(value)) is not None and operation.name in VIEWS:
         value = operation.operands[0]
     return value
 
 
 def _writes(use: ir.OpOperand) -> bool:
-    """Whether what is used may be written in place: as a destination, or carried by a loop."""
+    """Return whether the user may write the tensor in place: as a destination, or carried by a loop."""
     operation = use.owner.operation
     if operation.name.startswith("linalg."):
         return use.operand_number >= len(operation.operands) - len(operation.results)

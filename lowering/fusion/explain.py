@@ -1,7 +1,7 @@
-"""Why MLIR's fusion fused two operations on tensors, or did not: a verdict for every edge of a function.
+"""Explain why MLIR fused two operations on tensors, or did not: a verdict for every producer-consumer edge.
 
 Takes the text of stage `linalg`. Runs `linalg_to_fused` on it once more, with operations numbered by their locations,
-and looks which numbers ended in one operation. Gives an `Edge` for each. Functions with loops have no such edges.
+and finds the numbers that ended in one operation. Gives an `Edge` for each pair. Functions with loops have no edges.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from mlirtri.lowering.fusion import cost_guard, linalg_to_fused
 from mlirtri.lowering.mlir.readable_names import name_of_structured
 
 _NUMBER = re.compile(r'"fusion:(\d+)"')
-_SILENT = ("tensor.empty", "arith.constant", "linalg.fill", "func.return", "tensor.dim", *cost_guard.RESHAPES)
-"""What makes no tensor that is worth a kernel; reshapes are looked through."""
+_NO_NODES = ("tensor.empty", "arith.constant", "linalg.fill", "func.return", "tensor.dim", *cost_guard.RESHAPES)
+"""Operations that are no node: they compute no tensor worth a kernel, and reshapes are traced through."""
 
 
 def explain(text: str, context: CompileContext) -> list[Edge]:
-    """The edges of all functions, in the order of their consumers."""
+    """Return the edges of all functions, in the order of their consumers."""
     with new_context(), ir.Location.unknown():
         module = ir.Module.parse(text)
         nodes = [operation for function in operations_named(module, "func.func") for operation in _nodes(function)]
-        said = [_Node(operation) for operation in nodes]
+        described = [_Node(operation) for operation in nodes]
         kept = _kept(module)
         edges = [
             (number, consumer, value)
             for consumer, operation in enumerate(nodes)
             for number, value in _reads(operation, nodes)
         ]
-        facts = [(producer, consumer, _why_not(nodes[producer], nodes[consumer], value, kept))
+        facts = [(producer, consumer, _obstacle(nodes[producer], nodes[consumer], value, kept))
                  for producer, consumer, value in edges]  # fmt: skip
         for number, operation in enumerate(nodes):
             for inner in all_operations_in(operation):
@@ -42,11 +42,14 @@ def explain(text: str, context: CompileContext) -> list[Edge]:
             operation.location = ir.Location.name(f"fusion:{number}")
         linalg_to_fused.lower(module, context)
         groups = _groups(module)
-    return [_edge(said[producer], said[consumer], producer, consumer, why, groups) for producer, consumer, why in facts]
+    return [
+        _edge(described[producer], described[consumer], producer, consumer, why, groups)
+        for producer, consumer, why in facts
+    ]
 
 
 class _Node:
-    """What is shown of an operation, noted before the operation changes."""
+    """The name and line of an operation, recorded before fusion changes it."""
 
     def __init__(self, operation: ir.Operation):
         name = name_of(operation.location)
@@ -58,19 +61,19 @@ class _Node:
 
 
 def _nodes(function: ir.Operation) -> Iterator[ir.Operation]:
-    """The operations on tensors of a function's body; none of a function with loops, which is one kernel anyway."""
+    """Yield the tensor operations of a function's body; none of a function with loops, which is one kernel."""
     if not function.regions[0].blocks:
         return
     for operation in (view.operation for view in function.regions[0].blocks[0].operations):
         is_tensor = any(isinstance(result.type, ir.RankedTensorType) for result in operation.results)
-        if is_tensor and operation.name not in _SILENT:
+        if is_tensor and operation.name not in _NO_NODES:
             yield operation
 
 
 def _reads(operation: ir.Operation, nodes: list[ir.Operation]) -> Iterator[tuple[int, ir.Value]]:
-    """The numbers of the operations of which one reads results, each once."""
+    """Yield the nodes that an operation reads results of, each once, with the value."""
     seen = set()
-    for value in map(_behind_reshapes, operation.operands):
+    for value in map(_before_reshapes, operation.operands):
         if isinstance(value.owner, ir.Block):
             continue
         number = next((position for position, node in enumerate(nodes) if node == value.owner.operation), None)
@@ -79,14 +82,14 @@ def _reads(operation: ir.Operation, nodes: list[ir.Operation]) -> Iterator[tuple
             yield number, value
 
 
-def _behind_reshapes(value: ir.Value) -> ir.Value:
+def _before_reshapes(value: ir.Value) -> ir.Value:
     while not isinstance(value.owner, ir.Block) and value.owner.operation.name in cost_guard.RESHAPES:
         value = value.owner.operation.operands[0]
     return value
 
 
 def _users(value: ir.Value) -> list[ir.Operation]:
-    """The operations that read a value, reshaped or not, each once."""
+    """Return the operations that read a value, through reshapes, each once."""
     readers: list[ir.Operation] = []
     for use in value.uses:
         user = use.owner.operation
@@ -96,7 +99,7 @@ def _users(value: ir.Value) -> list[ir.Operation]:
 
 
 def _kept(module: ir.Module) -> list[ir.Value]:
-    """The values that `fusion_guard` keeps in kernels of their own."""
+    """Return the values that `cost_guard` keeps in kernels of their own."""
     cost_guard.guard(module)
     marks = [
         operation
@@ -108,8 +111,8 @@ def _kept(module: ir.Module) -> list[ir.Value]:
     return kept
 
 
-def _why_not(producer: ir.Operation, consumer: ir.Operation, value: ir.Value, kept: list[ir.Value]) -> tuple[str, str]:
-    """What keeps two operations apart, if they are apart in the end."""
+def _obstacle(producer: ir.Operation, consumer: ir.Operation, value: ir.Value, kept: list[ir.Value]) -> tuple[str, str]:
+    """Return what prevents the fusion of two operations, as a kind and a sentence."""
     users = _users(value)
     for operation in (producer, consumer):
         if operation.name == "func.call":
@@ -136,11 +139,11 @@ def _reduces(operation: ir.Operation) -> bool:
 
 
 def _groups(module: ir.Module) -> list[set[int]]:
-    """The numbers in each operation that is left."""
+    """Return the numbers that each remaining operation was built from."""
     groups = []
     for function in operations_named(module, "func.func"):
         for operation in _nodes(function):
-            # An operation's own location names those that it once stood beside, too.
+            # The location of the operation itself also names operations that were merged beside it.
             inside = [inner for inner in all_operations_in(operation) if inner != operation] or [operation]
             text = "".join(str(inner.location) for inner in inside)
             groups.append({int(number) for number in _NUMBER.findall(text)})

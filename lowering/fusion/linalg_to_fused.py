@@ -1,4 +1,4 @@
-"""The fusion room: linalg on tensors to fewer, larger linalg operations, by upstream MLIR passes.
+"""`linalg` → `fused`: fuse operations on tensors into fewer, larger ones, by upstream MLIR passes.
 
 Takes a module of one function in func, linalg, tensor, arith and math. Gives the same dialects back, in place.
 Refuses nothing of its own; a pass that fails is reported by `mlir_passes`.
@@ -40,12 +40,12 @@ TIDY = (
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Fuse `module` in place; raises `PassFailedError`."""
     with module.context, ir.Location.unknown():
-        if transposed_convolutions.has_spread_images(module):
+        if transposed_convolutions.has_dilated_images(module):
             run_passes(module, PREPARE[:1], context)
-            # A bias is an initial value before it is an addition.
+            # A bias has to be an addition first.
             run_rewrite("start-transposed-from-zero", bias.rewrite, module, context)
             run_rewrite("split-transposed-convolutions", transposed_convolutions.rewrite, module, context)
-        run_rewrite("cut-unit-windows", unit_windows.rewrite, module, context)
+        run_rewrite("slice-unit-windows", unit_windows.rewrite, module, context)
         run_rewrite("start-products-from-zero", bias.rewrite, module, context)
         if context.target.kind == "cpu":
             run_rewrite("convolutions-to-channels-last", channels_last.rewrite, module, context)
@@ -63,7 +63,7 @@ def _reshapes(module: ir.Module) -> int:
 
 
 def _reshapes_after_tidying(module: ir.Module, context: CompileContext) -> int:
-    """How many reshapes TIDY would leave; where the signature itself has axes of size 1 it can be more."""
+    """Return how many reshapes TIDY would leave: it can be more, where the signature itself has axes of size 1."""
     trial = module.operation.clone()
     run_passes(trial, TIDY, replace(context, keep_passes=False))
     return _reshapes(trial)

@@ -1,7 +1,7 @@
-"""Takes transposed convolutions apart: one of an image with zeros between its elements becomes several without them.
+"""Split a convolution of an image with zeros between its elements (a transposed convolution) into dense ones.
 
-Takes and gives a module of linalg on tensors, in place; offsets and strides of slices are known. The results at places
-of one remainder by the stride read every so many elements of the kernel, and never one of the zeros::
+Takes and gives a module of linalg on tensors, in place; offsets and strides of slices are static. The outputs at
+indices with the same remainder by the stride read every n-th element of the kernel, and none of the zeros::
 
     %s = insert_slice %x into zeros[0, 0, p, p] [1, 1, 2, 2]; %y = linalg.conv_2d %s, %w
         ──►   for a, b in 0..2:  %ab = linalg.conv_2d %x, %w[:, :, a'::2, b'::2];   %y[:, :, a::2, b::2] = %ab
@@ -24,28 +24,28 @@ CONVOLUTIONS = {
     "linalg.conv_3d_ncdhw_fcdhw": linalg.conv_3d_ncdhw_fcdhw,
 }
 MOST_PHASES = 16
-"""Convolutions that one may become."""
+"""The most convolutions that one is split into."""
 
 
-def has_spread_images(module: ir.Module) -> bool:
-    """Whether there may be something to rewrite."""
+def has_dilated_images(module: ir.Module) -> bool:
+    """Return whether `module` may have something to rewrite."""
     convolutions = [convolution for name in CONVOLUTIONS for convolution in operations_named(module, name)]
     return any(made_by(convolution.operands[0], "tensor.insert_slice") for convolution in convolutions)
 
 
 def rewrite(module: ir.Module) -> None:
-    """Rewrite all convolutions of `module` whose images have zeros between their elements."""
+    """Split all convolutions of `module` whose images have zeros between their elements, in place."""
     for name in CONVOLUTIONS:
         for operation in operations_named(module, name):
-            spread = _spread_of(operation)
-            if spread is not None:
+            dilated = _dilated_image(operation)
+            if dilated is not None:
                 with operation.location, ir.InsertionPoint(operation):
-                    operation.results[0].replace_all_uses_with(_apart(operation, spread))
+                    operation.results[0].replace_all_uses_with(_split(operation, dilated))
 
 
 @dataclass(frozen=True)
-class _Spread:
-    """An image that is put between zeros."""
+class _DilatedImage:
+    """The dense image, and where its elements are between the zeros."""
 
     image: ir.Value
     offsets: list[int]
@@ -53,7 +53,7 @@ class _Spread:
     dilations: list[int]
 
 
-def _spread_of(operation: ir.Operation) -> _Spread | None:
+def _dilated_image(operation: ir.Operation) -> _DilatedImage | None:
     insertion = made_by(operation.operands[0], "tensor.insert_slice")
     if (
         insertion is None
@@ -73,11 +73,11 @@ def _spread_of(operation: ir.Operation) -> _Spread | None:
     phases = prod(strides[2:])
     if not 1 < phases <= MOST_PHASES or any(sizes[axis] != insertion.operands[1].type.shape[axis] for axis in (0, 1)):
         return None
-    return _Spread(image, offsets[2:], strides[2:], _numbers(operation, "dilations"))
+    return _DilatedImage(image, offsets[2:], strides[2:], _numbers(operation, "dilations"))
 
 
 def _numbers(operation: ir.Operation, name: str) -> list[int]:
-    """The strides or dilations, which may be left out."""
+    """Return the strides or dilations, 1 where they are left out."""
     if name not in operation.attributes:
         return [1] * (operation.results[0].type.rank - 2)
     return [int(number) for number in ir.DenseIntElementsAttr(operation.attributes[name])]
@@ -85,12 +85,12 @@ def _numbers(operation: ir.Operation, name: str) -> list[int]:
 
 @dataclass(frozen=True)
 class _Phase:
-    """Along one axis, for results at one remainder: which elements of the kernel, and where the image begins."""
+    """One axis of one dense convolution: the elements of the kernel that it reads, and the start in the image."""
 
     first: int
     step: int
     count: int
-    """No elements: the results are zero."""
+    """The number of kernel elements; without any, the outputs are zero."""
     start: int
     dilation: int
 
@@ -107,15 +107,15 @@ def _phase(remainder: int, size: int, offset: int, stride: int, dilation: int) -
     )
 
 
-def _apart(operation: ir.Operation, spread: _Spread) -> ir.Value:
+def _split(operation: ir.Operation, dilated: _DilatedImage) -> ir.Value:
     kind, window = operation.results[0].type, operation.operands[1].type.shape[2:]
-    lengths = [-(-size // step) for size, step in zip(kind.shape[2:], spread.strides, strict=True)]
+    extents = [-(-size // step) for size, step in zip(kind.shape[2:], dilated.strides, strict=True)]
     by_axis = [
         [_phase(remainder, *sizes) for remainder in range(sizes[2])]
-        for sizes in zip(window, spread.offsets, spread.strides, spread.dilations, strict=True)
+        for sizes in zip(window, dilated.offsets, dilated.strides, dilated.dilations, strict=True)
     ]
-    parts = [_convolved(operation, spread.image, phases, lengths) for phases in product(*by_axis)]
-    return _together(parts, kind, spread.strides, lengths)
+    parts = [_convolved(operation, dilated.image, phases, extents) for phases in product(*by_axis)]
+    return _interleaved(parts, kind, dilated.strides, extents)
 
 
 def _zero(element: ir.Type) -> ir.Value:
@@ -123,14 +123,14 @@ def _zero(element: ir.Type) -> ir.Value:
     return arith.constant(element, ir.FloatAttr.get(element, 0.0) if is_float else ir.IntegerAttr.get(element, 0))
 
 
-def _convolved(operation: ir.Operation, image: ir.Value, phases: Sequence[_Phase], lengths: list[int]) -> ir.Value:
-    """The results of one remainder along each axis."""
+def _convolved(operation: ir.Operation, image: ir.Value, phases: Sequence[_Phase], extents: list[int]) -> ir.Value:
+    """Return the outputs of one remainder along each axis."""
     of = operation.results[0].type
-    zeros = linalg.fill(_zero(of.element_type), outs=[tensor.empty([*of.shape[:2], *lengths], of.element_type)])
+    zeros = linalg.fill(_zero(of.element_type), outs=[tensor.empty([*of.shape[:2], *extents], of.element_type)])
     if not all(phase.count for phase in phases):
         return zeros
-    piece = _piece(image, phases, lengths)
-    if piece is None:
+    part = _image_part(image, phases, extents)
+    if part is None:
         return zeros
     weights = operation.operands[1]
     counts, element = [phase.count for phase in phases], weights.type.element_type
@@ -138,13 +138,13 @@ def _convolved(operation: ir.Operation, image: ir.Value, phases: Sequence[_Phase
     firsts, steps = ([0, 0, *(phase.first for phase in phases)], [1, 1, *(phase.step for phase in phases)])
     w = tensor.extract_slice(kernel, weights, [], [], [], firsts, list(kernel.shape), steps)
     dilations = [phase.dilation for phase in phases]
-    return CONVOLUTIONS[operation.name](piece, w, outs=[zeros], strides=[1] * len(phases), dilations=dilations)
+    return CONVOLUTIONS[operation.name](part, w, outs=[zeros], strides=[1] * len(phases), dilations=dilations)
 
 
-def _piece(image: ir.Value, phases: Sequence[_Phase], lengths: list[int]) -> ir.Value | None:
-    """What of the image is read, with zeros where that is outside; None where all of it is."""
+def _image_part(image: ir.Value, phases: Sequence[_Phase], extents: list[int]) -> ir.Value | None:
+    """Return the part of the image that is read, padded with zeros out of bounds; None where all of it is."""
     low, high, starts, sizes = [0, 0], [0, 0], [0, 0], list(image.type.shape[:2])
-    for phase, length, size in zip(phases, lengths, image.type.shape[2:], strict=True):
+    for phase, length, size in zip(phases, extents, image.type.shape[2:], strict=True):
         end = phase.start + length + (phase.count - 1) * phase.dilation
         start, stop = max(0, phase.start), min(size, end)
         if start >= stop:
@@ -156,10 +156,10 @@ def _piece(image: ir.Value, phases: Sequence[_Phase], lengths: list[int]) -> ir.
     if sizes != list(image.type.shape):
         of = ir.RankedTensorType.get(sizes, image.type.element_type)
         image = tensor.extract_slice(of, image, [], [], [], starts, sizes, [1] * len(sizes))
-    return _surrounded(image, low, high) if any((*low, *high)) else image
+    return _padded(image, low, high) if any((*low, *high)) else image
 
 
-def _surrounded(image: ir.Value, low: list[int], high: list[int]) -> ir.Value:
+def _padded(image: ir.Value, low: list[int], high: list[int]) -> ir.Value:
     sizes = [a + size + b for a, size, b in zip(low, image.type.shape, high, strict=True)]
     element, here = image.type.element_type, ir.Location.current
     zero = _zero(element)
@@ -170,19 +170,19 @@ def _surrounded(image: ir.Value, low: list[int], high: list[int]) -> ir.Value:
     return padded.result
 
 
-def _together(parts: list[ir.Value], kind: ir.RankedTensorType, strides: list[int], lengths: list[int]) -> ir.Value:
-    """The results of all remainders beside each other, without what is more than a whole number of strides."""
+def _interleaved(parts: list[ir.Value], kind: ir.RankedTensorType, strides: list[int], extents: list[int]) -> ir.Value:
+    """Interleave the outputs of all remainders, and cut off what exceeds the result's shape."""
     element, axes = kind.element_type, len(strides)
-    apart = [*kind.shape[:2], *(size for pair in zip(lengths, strides, strict=True) for size in pair)]
-    rank = len(apart)
+    split = [*kind.shape[:2], *(size for pair in zip(extents, strides, strict=True) for size in pair)]
+    rank = len(split)
     read = [ir.AffineDimExpr.get(axis) for axis in (0, 1, *range(2, rank, 2))]
     maps = [*[ir.AffineMap.get(rank, 0, read)] * len(parts), ir.AffineMap.get_identity(rank)]
 
     def body(*elements: ir.Value) -> list[ir.Value]:
-        return [_chosen(list(elements[:-1]), strides, [3 + 2 * axis for axis in range(axes)])]
+        return [_select_by_remainder(list(elements[:-1]), strides, [3 + 2 * axis for axis in range(axes)])]
 
-    [interleaved] = generic(parts, [tensor.empty(apart, element)], maps, ["parallel"] * rank, body)
-    whole = [*kind.shape[:2], *(length * step for length, step in zip(lengths, strides, strict=True))]
+    [interleaved] = generic(parts, [tensor.empty(split, element)], maps, ["parallel"] * rank, body)
+    whole = [*kind.shape[:2], *(length * step for length, step in zip(extents, strides, strict=True))]
     groups = [[0], [1], *([axis, axis + 1] for axis in range(2, rank, 2))]
     interleaved = tensor.collapse_shape(ir.RankedTensorType.get(whole, element), interleaved, groups)
     if whole == list(kind.shape):
@@ -190,13 +190,13 @@ def _together(parts: list[ir.Value], kind: ir.RankedTensorType, strides: list[in
     return tensor.extract_slice(kind, interleaved, [], [], [], [0] * len(whole), list(kind.shape), [1] * len(whole))
 
 
-def _chosen(values: list[ir.Value], strides: Sequence[int], loops: Sequence[int]) -> ir.Value:
-    """The value of the remainders that the loops are at; the last axis is the fastest in the list."""
+def _select_by_remainder(values: list[ir.Value], strides: Sequence[int], loops: Sequence[int]) -> ir.Value:
+    """Select the value of the remainders that the loops are at; the last axis varies fastest in `values`."""
     if not strides:
         return values[0]
     size = len(values) // strides[0]
     parts = [
-        _chosen(values[remainder * size : (remainder + 1) * size], strides[1:], loops[1:])
+        _select_by_remainder(values[remainder * size : (remainder + 1) * size], strides[1:], loops[1:])
         for remainder in range(strides[0])
     ]
     index, result = linalg.IndexOp(loops[0]).result, parts[-1]

@@ -1,7 +1,7 @@
-"""Cuts off what a window never reads where an axis that it moves along has one position only.
+"""Slice off elements that a window never reads, along axes with a single window position.
 
-Takes and gives a module of linalg on tensors, in place. Upstream's folding of axes of size 1 otherwise fails: without
-the axis the window's own axis has to be as long as the operand.
+Takes and gives a module of linalg on tensors, in place. Otherwise upstream's folding of unit extents fails: without
+the loop over positions, the window's loop has to be as long as the operand's axis.
 
     pool of 2 with one result, of tensor<3xf32>   ──►   the same of tensor.extract_slice %x[0] [2] [1]
 """
@@ -12,7 +12,7 @@ from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named, tensor
 
 
 def rewrite(module: ir.Module) -> None:
-    """Rewrite all structured operations of `module`."""
+    """Rewrite all structured operations of `module`, in place."""
     for operation in operations_named(module, "linalg.*"):
         maps = linalg.get_indexing_maps(operation)
         if maps is None:
@@ -23,11 +23,11 @@ def rewrite(module: ir.Module) -> None:
         ]
         extents = _extents(operation, maps)
         for position, mapping in enumerate(maps):
-            _cut(operation, position, mapping, extents)
+            _slice_operand(operation, position, mapping, extents)
 
 
 def _extents(operation: ir.Operation, maps: list[ir.AffineMap]) -> dict[int, int]:
-    """The loops' lengths, as far as an axis of an operand says them."""
+    """Return the extents of the loops, as far as an operand's axis states them."""
     extents: dict[int, int] = {}
     for operand, mapping in zip(operation.operands, maps, strict=True):
         if not isinstance(operand.type, ir.RankedTensorType):
@@ -38,13 +38,13 @@ def _extents(operation: ir.Operation, maps: list[ir.AffineMap]) -> dict[int, int
     return extents
 
 
-def _cut(operation: ir.Operation, position: int, of: ir.AffineMap, extents: dict[int, int]) -> None:
+def _slice_operand(operation: ir.Operation, position: int, of: ir.AffineMap, extents: dict[int, int]) -> None:
     operand = operation.operands[position]
     if not isinstance(operand.type, ir.RankedTensorType) or not operand.type.has_static_shape:
         return
     sizes = list(operand.type.shape)
     for axis, expression in enumerate(of.results):
-        last = None if isinstance(expression, ir.AffineDimExpr) else _last(expression, extents)
+        last = None if isinstance(expression, ir.AffineDimExpr) else _largest_index(expression, extents)
         if last is not None and last[1] and last[0] + 1 < sizes[axis]:
             sizes[axis] = last[0] + 1
     if sizes == list(operand.type.shape):
@@ -57,8 +57,8 @@ def _cut(operation: ir.Operation, position: int, of: ir.AffineMap, extents: dict
         ).result
 
 
-def _last(expression: ir.AffineExpr, extents: dict[int, int]) -> tuple[int, bool] | None:
-    """The largest value of a sum of loop counters, and whether one of them takes a single value; None if not known."""
+def _largest_index(expression: ir.AffineExpr, extents: dict[int, int]) -> tuple[int, bool] | None:
+    """Return the largest value of an expression, and whether it has a loop of extent 1; None where it is not known."""
     if isinstance(expression, ir.AffineConstantExpr):
         return (expression.value, False) if expression.value >= 0 else None
     if isinstance(expression, ir.AffineDimExpr):
@@ -66,7 +66,7 @@ def _last(expression: ir.AffineExpr, extents: dict[int, int]) -> tuple[int, bool
         return (extent - 1, extent == 1) if extent > 0 else None
     if not isinstance(expression, (ir.AffineAddExpr, ir.AffineMulExpr)):
         return None
-    left, right = _last(expression.lhs, extents), _last(expression.rhs, extents)
+    left, right = _largest_index(expression.lhs, extents), _largest_index(expression.rhs, extents)
     if left is None or right is None:
         return None
     value = left[0] + right[0] if isinstance(expression, ir.AffineAddExpr) else left[0] * right[0]

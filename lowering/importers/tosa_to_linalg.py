@@ -1,7 +1,7 @@
-"""TOSA → `linalg`: upstream's lowering, then what all imported MLIR goes through.
+"""TOSA → `linalg`: upstream's lowering, then the steps of all imported MLIR.
 
-Takes a module of `tosa`, of several functions perhaps, and `context.kernel`, the one that is wanted. Gives the normal
-form of `mlir_to_linalg.py`. Refuses, all at once, what upstream has no lowering for.
+Takes a module of `tosa`, perhaps with several functions, and `context.kernel`, the one to compile. Gives the normal
+form of `normalize/mlir_to_linalg.py`. Refuses, in one report, what upstream has no lowering for.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("signs-as-attributes", _note_signs, module, context)
         run_passes(module, TO_LINALG, context)
         run_rewrite("static-paddings", _static_paddings, module, context)
-        refuse(_left(module), "linalg", "compute it outside of the program, or write it with other operations")
+        refuse(_not_lowered(module), "linalg", "compute it outside of the program, or write it with other operations")
     return mlir_to_linalg.lower(module, context)
 
 
@@ -51,7 +51,7 @@ def _note_signs(module: ir.Module) -> None:
 
 
 def _static_paddings(module: ir.Module) -> None:
-    """Say widths of paddings that are constants in the operation itself, which no pass does."""
+    """Make constant widths of paddings static, which no pass does."""
     for operation in operations_named(module, "tensor.pad"):
         low, high = _widths(operation, "static_low", 1), _widths(operation, "static_high", 2)
         if low is None or high is None or len(operation.operands) == 1:
@@ -70,24 +70,24 @@ def _static_paddings(module: ir.Module) -> None:
 
 
 def _widths(operation: ir.Operation, name: str, segment: int) -> list[int] | None:
-    """The widths as numbers; None where one is known at run time only."""
+    """Return the widths as integers; None where one is known at run time only."""
     sizes = list(ir.DenseI32ArrayAttr(operation.attributes["operandSegmentSizes"]))
     start = sum(sizes[:segment])
     given = iter(list(operation.operands)[start : start + sizes[segment]])
     dynamic = ir.ShapedType.get_dynamic_size()
     numbers = list(ir.DenseI64ArrayAttr(operation.attributes[name]))
-    widths = [_number(next(given)) if width == dynamic else width for width in numbers]
+    widths = [_constant_value(next(given)) if width == dynamic else width for width in numbers]
     return None if None in widths else widths
 
 
-def _number(value: ir.Value) -> int | None:
+def _constant_value(value: ir.Value) -> int | None:
     maker = value.owner
     if isinstance(maker, ir.Block) or maker.operation.name != "arith.constant":
         return None
     return ir.IntegerAttr(maker.attributes["value"]).value
 
 
-def _left(module: ir.Module) -> Iterator[tuple[ir.Operation, str]]:
+def _not_lowered(module: ir.Module) -> Iterator[tuple[ir.Operation, str]]:
     for operation in all_operations(module):
         if operation.name.startswith("tosa."):
             yield operation, operation.name

@@ -1,8 +1,8 @@
-"""Which sizes have to fit each other for a function to read and write inside of its arrays.
+"""Collect the conditions on dynamic sizes under which a function reads and writes in bounds.
 
-Takes the operations of a function on tensors of run-time sizes. Gives pairs of index values that have to be equal, or
-of which the first may not be larger, as conditions on values: `size_function` finds out what they are of the arguments.
-Nothing is said of operations of known sizes, which MLIR's verifier has checked.
+Takes the operations of a function on tensors of dynamic shape. Gives pairs of index values that have to be equal, or of
+which the first must not be larger; `infer_size_program.py` expresses them by the arguments' sizes. Operations of static
+shape, which MLIR's verifier has checked, have no conditions.
 
     linalg.matmul ins(%a: tensor<?x?>, %b: tensor<?x?>)   ──►   dim %a 1 == dim %b 0
 """
@@ -22,7 +22,7 @@ Values = list[ir.Value]
 
 @dataclass(frozen=True)
 class Needed:
-    """Two index values, how they have to compare, and the operation that needs it."""
+    """A condition: two index values, how they have to compare, and the operation that requires it."""
 
     left: ir.Value
     relation: str
@@ -34,7 +34,7 @@ Rule = Callable[[ir.Operation], Iterator[Needed]]
 
 
 def conditions_of(operation: ir.Operation) -> Iterator[Needed]:
-    """What the sizes of one operation's operands and results have to be; inserts what computes them."""
+    """Yield the conditions on the sizes of an operation's operands and results, computed at the insertion point."""
     if not any(_is_dynamic(value) for value in (*operation.operands, *operation.results)):
         if operation.name != "tensor.pad" or len(operation.operands) == 1:
             return
@@ -47,7 +47,7 @@ def conditions_of(operation: ir.Operation) -> Iterator[Needed]:
 
 
 def _structured(operation: ir.Operation) -> Iterator[Needed]:
-    """One loop has one extent, and no place that a map says lies behind the end of an axis."""
+    """Require one extent per loop, and indices of maps in bounds."""
     maps = linalg.get_indexing_maps(operation)
     if maps is None:
         return
@@ -69,17 +69,17 @@ def _structured(operation: ir.Operation) -> Iterator[Needed]:
     for value, mapping in shaped:
         for axis, result in enumerate(mapping.results):
             if not isinstance(result, ir.AffineDimExpr) and all(loop in extents for loop in _loops(result)):
-                yield _within(_largest(result, extents), dim(value, axis), extents, operation)
+                yield _in_bounds(_largest_index(result, extents), dim(value, axis), extents, operation)
     yield from _reads_in_body(operation, extents)
 
 
-def _within(last: ir.Value, size: ir.Value, extents: dict[int, ir.Value], operation: ir.Operation) -> Needed:
-    """The place `last` lies before `size`, if any loop runs at all."""
+def _in_bounds(last: ir.Value, size: ir.Value, extents: dict[int, ir.Value], operation: ir.Operation) -> Needed:
+    """Require the index `last` to be below `size`, if all loops run at least once."""
     return Needed(_if_any(extents, arith.addi(last, index_constant(1))), NOT_MORE, size, operation)
 
 
 def _if_any(extents: dict[int, ir.Value], value: ir.Value) -> ir.Value:
-    """`value`, or 0 where one of the loops never runs."""
+    """Return `value`, or 0 where one of the loops never runs."""
     for extent in extents.values():
         value = arith.select(arith.cmpi(arith.CmpIPredicate.eq, extent, index_constant(0)), index_constant(0), value)
     return value
@@ -93,13 +93,13 @@ def _loops(expression: ir.AffineExpr) -> set[int]:
     return _loops(expression.lhs) | _loops(expression.rhs)
 
 
-def _largest(expression: ir.AffineExpr, extents: dict[int, ir.Value]) -> ir.Value:
-    """The largest value of a map's result, whose factors are not negative."""
+def _largest_index(expression: ir.AffineExpr, extents: dict[int, ir.Value]) -> ir.Value:
+    """Return the largest value of a map's result, whose coefficients are not negative."""
     if isinstance(expression, ir.AffineDimExpr):
         return arith.subi(extents[expression.position], index_constant(1))
     if isinstance(expression, ir.AffineConstantExpr):
         return index_constant(expression.value)
-    left, right = _largest(expression.lhs, extents), _largest(expression.rhs, extents)
+    left, right = _largest_index(expression.lhs, extents), _largest_index(expression.rhs, extents)
     if isinstance(expression, ir.AffineModExpr):
         return arith.minsi(left, arith.subi(right, index_constant(1)))
     return _ARITHMETIC[type(expression)](left, right)
@@ -124,11 +124,11 @@ def _reads_in_body(operation: ir.Operation, extents: dict[int, ir.Value]) -> Ite
         for axis, index in enumerate(indices):
             size = dim(source, axis)
             if (loop := _loop_of(index)) is None or loop not in extents:
-                # Such a place is kept inside of the array, which needs at least one element.
+                # The index is clamped to the tensor, which needs at least one element.
                 yield Needed(_if_any(extents, index_constant(1)), NOT_MORE, size, read)
                 continue
-            if _spreads_one(index):
-                # An axis of size 1 serves them all, and one of another size has to be the loop's.
+            if _broadcasts_one(index):
+                # An axis of size 1 is broadcast; any other size has to be the loop's extent.
                 is_one = arith.cmpi(arith.CmpIPredicate.eq, size, index_constant(1))
                 yield Needed(arith.select(is_one, size, extents[loop]), EQUAL, size, read)
             else:
@@ -136,7 +136,7 @@ def _reads_in_body(operation: ir.Operation, extents: dict[int, ir.Value]) -> Ite
 
 
 def _loop_of(index: ir.Value) -> int | None:
-    """The loop whose counter a place is, perhaps kept between bounds, or 0 along axes of size 1."""
+    """Return the loop whose `linalg.index` an index is, perhaps clamped, or 0 along axes of size 1; None otherwise."""
     if isinstance(index.owner, ir.Block):
         return None
     operation = index.owner.operation
@@ -148,13 +148,13 @@ def _loop_of(index: ir.Value) -> int | None:
     return None
 
 
-def _spreads_one(index: ir.Value) -> bool:
-    """Whether a place is 0 where its axis has size 1."""
+def _broadcasts_one(index: ir.Value) -> bool:
+    """Return whether an index is 0 where its axis has size 1."""
     operation = index.owner.operation
     if operation.name == "arith.select":
         return True
     operands = [operand for operand in operation.operands if not isinstance(operand.owner, ir.Block)]
-    return operation.name in ("arith.maxsi", "arith.minsi") and any(_spreads_one(operand) for operand in operands)
+    return operation.name in ("arith.maxsi", "arith.minsi") and any(_broadcasts_one(operand) for operand in operands)
 
 
 # --- operations on whole tensors --------------------------------------------------------------------------------------
@@ -256,13 +256,13 @@ def _pad(operation: ir.Operation) -> Iterator[Needed]:
 
 
 def _sized(operation: ir.Operation) -> Iterator[Needed]:
-    """No size that an operation is given is negative."""
+    """Require that no size operand is negative."""
     for size in operation.operands:
         if isinstance(size.type, ir.IndexType):
             yield Needed(index_constant(0), NOT_MORE, size, operation)
 
 
-def _element(operation: ir.Operation) -> Iterator[Needed]:
+def _element_access(operation: ir.Operation) -> Iterator[Needed]:
     whole, *indices = list(operation.operands)[operation.name == "tensor.insert" :]
     for axis, index in enumerate(indices):
         yield Needed(index_constant(0), NOT_MORE, index, operation)
@@ -280,8 +280,8 @@ _RULES: dict[str, Rule] = {
     "tensor.empty": _sized,
     "tensor.splat": _sized,
     "tensor.generate": _sized,
-    "tensor.extract": _element,
-    "tensor.insert": _element,
+    "tensor.extract": _element_access,
+    "tensor.insert": _element_access,
 }
 
 
@@ -289,19 +289,19 @@ _RULES: dict[str, Rule] = {
 
 
 def dim(value: ir.Value, axis: int) -> ir.Value:
-    """The size of an axis: a constant where the type says it."""
+    """Return the size of an axis as an index value: a constant where it is static."""
     size = value.type.shape[axis]
     return index_constant(size) if size >= 0 else tensor.dim(value, index_constant(axis))
 
 
 def mixed(static: Sequence[int], dynamic: Sequence[ir.Value]) -> Values:
-    """A ``static_…`` attribute with the operands that stand for its dynamic entries."""
+    """Return a ``static_…`` attribute as index values, with the operands that stand for its dynamic entries."""
     operands = iter(dynamic)
     return [next(operands) if size == ir.ShapedType.get_dynamic_size() else index_constant(size) for size in static]
 
 
 def slice_of(operation: ir.Operation) -> tuple[Values, Values, Values]:
-    """Offsets, sizes and strides of a slice."""
+    """Return the offsets, sizes and strides of a slice as index values."""
     counts = list(operation.attributes["operandSegmentSizes"])
     first = 2 if operation.name == "tensor.insert_slice" else 1
     operands = iter(list(operation.operands)[first:])
@@ -312,7 +312,7 @@ def slice_of(operation: ir.Operation) -> tuple[Values, Values, Values]:
 
 
 def kept_axes(sizes: Sequence[int], rank: int) -> list[int]:
-    """The axes of a slice that its type of `rank` keeps: axes of size 1 are dropped, the first ones."""
+    """Return the axes that a rank-reduced slice of `rank` keeps: the first axes of size 1 are dropped."""
     surplus, kept = len(sizes) - rank, []
     for axis, size in enumerate(sizes):
         if size == 1 and surplus:

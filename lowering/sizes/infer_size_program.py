@@ -1,9 +1,9 @@
-"""The size program of a function: what its results' sizes are, and what its sizes have to be, out of its arguments'.
+"""Infer the size program of a function: its results' sizes, and the conditions on sizes, from its arguments' sizes.
 
 Takes a module of one function on tensors, in the normal form that `linalg` has. Gives a `SizeProgram`, or None for a
-function of known sizes. The module is cloned and its results give way to the sizes asked for; upstream's passes say
-these by the operands of every operation, back to the arguments. What depends on the arrays' content stays unknown: a
-condition of that kind is left out, a result of such a size is refused.
+function of static shapes. A clone of the module returns the sizes instead of its results; upstream's passes reduce them
+to the arguments. Sizes that depend on elements stay unknown: such a condition is left out where the program guards the
+operation itself, else refused, and so is a result of such a size.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ TO_ARGUMENTS = (
     Pass("canonicalize", "constants fold"),
     Pass("cse", "equal sizes are computed once"),
 )
-"""The passes between a function and its sizes."""
+"""The passes that express sizes by those of the arguments."""
 _IN_BODY = "an operation in a loop or a branch"
 _IF_NOT_KNOWN = f"{_IN_BODY}, which may not run"
-"""The same without what has to be true for it to run, for where that depends on elements."""
+"""The same condition without the predicates of enclosing branches, for where those depend on elements."""
 GUARDED = (_IN_BODY, _IF_NOT_KNOWN, "tensor.extract_slice", "tensor.insert_slice", "tensor.extract", "tensor.insert")
-"""Operations that stay inside of their arrays wherever elements send them."""
+"""Operations that the program itself keeps in bounds, whatever the elements are."""
 
 
 def size_program(module: ir.Module) -> SizeProgram | None:
-    """What the sizes of the module's only function are; raises `UnsupportedOperationError`."""
+    """Return the size program of the module's only function; raises `UnsupportedOperationError`."""
     [function] = public_functions(module)
     if is_static(function) and not any(map(_has_open_size, all_operations(module))):
         return None
     asked = _Asked([], [])
-    program = _program(numbers_of(module, lambda clone: _ask(clone, asked)), asked)
+    program = _program(size_values_of(module, lambda clone: _ask(clone, asked)), asked)
     return program if program.sizes or program.conditions or not is_static(function) else None
 
 
-def numbers_of(module: ir.Module, ask: Callable[[func.FuncOp], list[ir.Value]]) -> Numbers:
-    """Numbers inside of the module's only function as arithmetic on the sizes of its arguments.
+def size_values_of(module: ir.Module, ask: Callable[[func.FuncOp], list[ir.Value]]) -> SizeValues:
+    """Express integers inside of the module's only function as arithmetic on the sizes of its arguments.
 
-    `ask` gets the function of a clone, an insertion point before its end, and gives the values that are asked for.
+    `ask` takes the function of a clone, at an insertion point before its terminator, and returns the values to express.
     """
     with module.context, ir.Location.unknown():
         clone = module.operation.clone()
@@ -79,29 +79,29 @@ def numbers_of(module: ir.Module, ask: Callable[[func.FuncOp], list[ir.Value]]) 
         if any(
             not isinstance(operation.operands[0].owner, ir.Block) for operation in operations_named(clone, "tensor.dim")
         ):
-            # The last folds leave sizes of arrays made of arrays.
+            # The last folds can leave sizes of tensors that are results.
             run_passes(clone, TO_ARGUMENTS, context)
         [function] = public_functions(clone)
         block = function.regions[0].blocks[0]
         reader = SizeReader(list(block.arguments))
         returned = list(block.operations[len(block.operations) - 1].operands)
-        return Numbers(reader.steps, [reader.step(value) for value in returned], list(map(_place, returned)))
+        return SizeValues(reader.steps, [reader.step(value) for value in returned], list(map(_span, returned)))
 
 
-def _place(value: ir.Value) -> Span | None:
+def _span(value: ir.Value) -> Span | None:
     return None if isinstance(value.owner, ir.Block) else span_of(value.owner.location)
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """Steps, and of each value that was asked for its step, or None where it depends on elements, and its line."""
+class SizeValues:
+    """Steps of a size program, and the step of each value asked for (None where it depends on elements)."""
 
     steps: list[Step]
     values: list[int | None]
-    places: list[Span | None]
+    spans: list[Span | None]
 
     def is_of_sizes(self, position: int) -> bool:
-        """Whether the value asked for as number `at` depends on sizes alone, on no element."""
+        """Return whether a value depends on sizes alone, on no element."""
         pending = [self.values[position]]
         while pending:
             step = pending.pop()
@@ -112,7 +112,7 @@ class Numbers:
 
 
 def is_static(function: func.FuncOp) -> bool:
-    """Whether the sizes of all arguments and results of a function on tensors are known."""
+    """Return whether all arguments and results of a function on tensors have static shape."""
     return all(kind.has_static_shape for kind in (*function.type.inputs, *function.type.results))
 
 
@@ -125,7 +125,7 @@ def _has_open_size(operation: ir.Operation) -> bool:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What the values mean that are asked for, in order: sizes, then pairs of conditions, then checks."""
+    """The meaning of the values asked for, in order: sizes, then pairs of conditions, then checks."""
 
     sizes: list[tuple[int, int]]
     conditions: list[tuple[str, str, Span | None]]
@@ -133,7 +133,7 @@ class _Asked:
 
 
 def _ask(function: func.FuncOp, asked: _Asked) -> list[ir.Value]:
-    """All that a size program says, as values before the function's end; `asked` notes what they are."""
+    """Return all values of the size program, emitted before the terminator; `asked` records their meaning."""
     block = function.regions[0].blocks[0]
     *operations, terminator = [operation.operation for operation in block.operations]
     results = list(terminator.operands)
@@ -143,7 +143,7 @@ def _ask(function: func.FuncOp, asked: _Asked) -> list[ir.Value]:
             if size < 0:
                 asked.sizes.append((result, axis))
                 returned.append(dim(value, axis))
-    for left, right, name in _of_one_name(function):
+    for left, right, name in _equal_by_name(function):
         asked.conditions.append((EQUAL, f"the signature (size {name!r})", None))
         returned += [left, right, arith.cmpi(_PREDICATES[EQUAL], left, right)]
     for condition in (condition for operation in operations for condition in conditions_of(operation)):
@@ -153,7 +153,7 @@ def _ask(function: func.FuncOp, asked: _Asked) -> list[ir.Value]:
             condition.right,
             arith.cmpi(_PREDICATES[condition.relation], condition.left, condition.right),
         ]
-    for condition, why in _in_bodies(function):
+    for condition, why in _conditions_in_regions(function):
         asked.conditions.append((condition.relation, why, span_of(condition.operation.location)))
         returned += [
             condition.left,
@@ -162,13 +162,13 @@ def _ask(function: func.FuncOp, asked: _Asked) -> list[ir.Value]:
         ]
     for result, attributes in enumerate(result_attributes(function)):
         if CHECK in attributes and (failed := _scalar_of(results[result])) is not None:
-            asked.checks.append((ir.StringAttr(attributes[CHECK]).value, _place(results[result])))
+            asked.checks.append((ir.StringAttr(attributes[CHECK]).value, _span(results[result])))
             returned.append(failed)
     return returned
 
 
-def _of_one_name(function: func.FuncOp) -> Iterator[tuple[ir.Value, ir.Value, str]]:
-    """Pairs of sizes that the signature gives one name."""
+def _equal_by_name(function: func.FuncOp) -> Iterator[tuple[ir.Value, ir.Value, str]]:
+    """Yield the pairs of sizes that have one name in the signature."""
     first: dict[str, ir.Value] = {}
     for argument, attributes in zip(function.arguments, argument_attributes(function), strict=True):
         for axis, attribute in enumerate(attributes.get(SIZES, ())):
@@ -179,9 +179,9 @@ def _of_one_name(function: func.FuncOp) -> Iterator[tuple[ir.Value, ir.Value, st
                 first.setdefault(name, size)
 
 
-def _in_bodies(function: func.FuncOp) -> Iterator[tuple[Needed, str]]:
-    """What operations in loops and branches need where these run, and after each the same for wherever they might."""
-    for operation, predicates in loop_sizes.in_bodies(function):
+def _conditions_in_regions(function: func.FuncOp) -> Iterator[tuple[Needed, str]]:
+    """Yield the conditions of operations in loops and branches: first under their predicates, then unconditionally."""
+    for operation, predicates in loop_sizes.operations_in_regions(function):
         for needed in conditions_of(operation):
             left = needed.left
             for predicate, wanted in predicates:
@@ -198,20 +198,20 @@ def _why(needed: Needed) -> str:
 
 
 def _scalar_of(value: ir.Value) -> ir.Value | None:
-    """The i1 that a tensor of rank 0 is made of."""
+    """Return the i1 that a rank-0 tensor was built from; None where it was not."""
     if isinstance(value.owner, ir.Block) or value.owner.operation.name != "tensor.from_elements":
         return None
     return value.owner.operation.operands[0]
 
 
-def _program(numbers: Numbers, asked: _Asked) -> SizeProgram:
-    steps, values = numbers.steps, iter(numbers.values)
+def _program(known: SizeValues, asked: _Asked) -> SizeProgram:
+    steps, values = known.steps, iter(known.values)
     sizes = []
-    for (result, axis), step, place in zip(asked.sizes, values, numbers.places, strict=False):
+    for (result, axis), step, position in zip(asked.sizes, values, known.spans, strict=False):
         if step is None:
             raise UnsupportedOperationError(
                 f"the size of axis {axis} of result {result} depends on the arguments' elements",
-                place,
+                position,
                 help="return a tensor of the largest possible size, and the number of valid elements",
             )
         sizes.append((result, axis, step))
@@ -234,7 +234,7 @@ def _program(numbers: Numbers, asked: _Asked) -> SizeProgram:
         if (step := next(values)) is not None:
             steps.append(Step(CONSTANT, "i1", (), (0,)))
             conditions.setdefault(Condition(step, EQUAL, len(steps) - 1, "cf.assert", span, message))
-    return SizeProgram(tuple(steps), tuple(sizes), tuple(_once(conditions)))
+    return SizeProgram(tuple(steps), tuple(sizes), tuple(_distinct(conditions)))
 
 
 def _is_true(step: int | None, steps: list[Step]) -> bool:
@@ -242,7 +242,7 @@ def _is_true(step: int | None, steps: list[Step]) -> bool:
 
 
 def _refuse_unless_guarded(why: str, span: Span | None) -> None:
-    """Of what depends on elements only slices are kept inside by the program itself (`import_slices`)."""
+    """Raise for a condition that depends on elements, unless the program guards the operation (`sizes/guards.py`)."""
     if why not in GUARDED:
         raise UnsupportedOperationError(
             f"the sizes that {why} works on depend on the arguments' elements, and are not known to match",
@@ -251,8 +251,8 @@ def _refuse_unless_guarded(why: str, span: Span | None) -> None:
         )
 
 
-def _once(conditions: dict[Condition, None]) -> list[Condition]:
-    """Each comparison once: the first operation that needs it speaks for all."""
+def _distinct(conditions: dict[Condition, None]) -> list[Condition]:
+    """Drop repeated comparisons: the first operation that needs one is reported."""
     unique: dict[tuple, Condition] = {}
     for condition in conditions:
         pair = (
@@ -265,7 +265,7 @@ def _once(conditions: dict[Condition, None]) -> list[Condition]:
 
 
 def _holds(condition: Condition, steps: list[Step]) -> bool:
-    """Whether two numbers compare as they have to, whatever the arguments' sizes are."""
+    """Return whether a condition holds whatever the arguments' sizes are."""
     (low, high), (least, most) = _bounds(condition.left, steps), _bounds(condition.right, steps)
     if condition.relation == EQUAL:
         return low == high == least == most
@@ -273,7 +273,7 @@ def _holds(condition: Condition, steps: list[Step]) -> bool:
 
 
 def _bounds(position: int, steps: list[Step]) -> tuple[float, float]:
-    """Between which numbers a step lies, as far as is easily seen."""
+    """Return the range of a step, as far as it is easily known."""
     step = steps[position]
     if step.name == SIZE:
         return 0, inf

@@ -1,8 +1,8 @@
-"""What loops and branches carry keeps its sizes: said in a way that needs no look into them.
+"""Replace loop-carried tensors of dynamic shape by tensors of the same sizes, where the loop does not change them.
 
-Takes a module with `scf` on tensors of which only sizes matter. Gives it with every result whose size is that of what
-the loop started with, or of what both arms of a branch started from, replaced by an array of unknown content and that
-size. Other results stay. Refuses nothing.
+Takes a module with `scf` on tensors of which only sizes matter. Gives it with every loop or branch result whose size is
+that of the initial value, or of the source of both arms, replaced by a tensor of unknown content and that size: size
+inference then needs no look into regions. Other results stay. Refuses nothing.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from mlirtri.dialect.bindings.mlir import all_operations, arith, bufferization, 
 from mlirtri.lowering.mlir.aliasing import is_inside, terminator
 from mlirtri.lowering.sizes.conditions import dim
 
-Truth = tuple[ir.Value, bool]
-"""A value of i1, and what it has to be."""
+Predicate = tuple[ir.Value, bool]
+"""An i1 value, and the value that it has to have."""
 DESTINATION_STYLE = ("linalg.", "tm_tensor.")
 """Dialects whose results have the sizes of their last operands."""
 DESTINATIONS = {"tensor.insert": 1, "tensor.insert_slice": 1, "tensor.cast": 0}
-"""Operations whose result has the sizes of one operand, with its number."""
+"""Operations whose result has the sizes of one operand, with its position."""
 
 
 def rewrite(module: ir.Module) -> None:
-    """Replace what keeps its sizes; what is inside of loops says nothing at the function's end."""
+    """Replace all such results, in place; values inside of loops do not dominate the function's end."""
     for operation in operations_named(module, "tm_tensor.*"):
-        # Upstream's passes do not know these.
+        # Upstream's shape inference does not know the dialect.
         if operation.results:
             for result, start in zip(
                 operation.results, list(operation.operands)[-len(operation.results) :], strict=True
@@ -39,40 +39,41 @@ def rewrite(module: ir.Module) -> None:
                 _replace(result, source)
 
 
-def in_bodies(function: ir.OpView) -> Iterator[tuple[ir.Operation, list[Truth]]]:
-    """The structured operations in loops and branches, each as one at the function's end on arrays of the same sizes.
+def operations_in_regions(function: ir.OpView) -> Iterator[tuple[ir.Operation, list[Predicate]]]:
+    """Yield each structured operation in a loop or branch as one on tensors of the same sizes at the function's end.
 
-    With what has to be true for it to run, as far as that is known before. The caller looks at it, then it is erased.
-    Those are left out of which some array's sizes are not known outside of the loop or branch.
+    The second element lists the predicates under which it runs, as far as they are known before the loop. The caller
+    looks at the operation before the next one is asked for, which erases it. Operations on tensors whose sizes a loop
+    determines are left out.
     """
-    for operation, predicates in _open_in_bodies(function):
+    for operation, predicates in _dynamic_in_regions(function):
         sources = [_source(value) for value in operation.operands]
         if any(source is None for source in sources):
             continue
-        stands = [_stand_in(value, source) for value, source in zip(operation.operands, sources, strict=True)]
+        stand_ins = [_stand_in(value, source) for value, source in zip(operation.operands, sources, strict=True)]
         copy = operation.clone().operation
-        for position, stand_in in enumerate(stands):
+        for position, stand_in in enumerate(stand_ins):
             copy.operands[position] = stand_in
-        yield copy, [*predicates, *_turns(operation)]
+        yield copy, [*predicates, *_loops_that_run(operation)]
         copy.erase()
 
 
-def of_own_sizes(function: ir.OpView) -> list[ir.Operation]:
-    """The structured operations in loops and branches that `in_bodies` leaves out."""
-    operations = [operation for operation, _ in _open_in_bodies(function)]
+def operations_of_unknown_sizes(function: ir.OpView) -> list[ir.Operation]:
+    """Return the structured operations in loops and branches that `operations_in_regions` leaves out."""
+    operations = [operation for operation, _ in _dynamic_in_regions(function)]
     return [operation for operation in operations if any(_source(value) is None for value in operation.operands)]
 
 
-def _open_in_bodies(function: ir.OpView) -> Iterator[tuple[ir.Operation, list[Truth]]]:
+def _dynamic_in_regions(function: ir.OpView) -> Iterator[tuple[ir.Operation, list[Predicate]]]:
     for operation in operations_named(function, "linalg.*"):
         if operation.results and any(map(_is_unknown, operation.operands)):
-            if (predicates := _truths(operation)) is not None:
+            if (predicates := _predicates_of(operation)) is not None:
                 yield operation, predicates
 
 
-def _truths(operation: ir.Operation) -> list[Truth] | None:
-    """In which arms of which branches an operation lies; None of one at the function's top, or in something else."""
-    predicates: list[Truth] = []
+def _predicates_of(operation: ir.Operation) -> list[Predicate] | None:
+    """Return the branch predicates around an operation; None outside of `scf` loops and branches."""
+    predicates: list[Predicate] = []
     block, parent = operation.block, operation.parent.operation
     if parent.name == "func.func":
         return None
@@ -83,8 +84,8 @@ def _truths(operation: ir.Operation) -> list[Truth] | None:
     return predicates if parent.name == "func.func" else None
 
 
-def _turns(operation: ir.Operation) -> Iterator[Truth]:
-    """That the counting loops around an operation have a turn, where their bounds are known outside of all."""
+def _loops_that_run(operation: ir.Operation) -> Iterator[Predicate]:
+    """Yield, for enclosing `scf.for` loops of known bounds, that they run at least once."""
     parent = operation.parent.operation
     while parent.name != "func.func":
         if parent.name == "scf.for" and all(map(_is_at_top, list(parent.operands)[:2])):
@@ -93,7 +94,7 @@ def _turns(operation: ir.Operation) -> Iterator[Truth]:
 
 
 def _source(value: ir.Value) -> ir.Value | list[ir.Value] | None:
-    """A value at the function's top with the sizes of `value`, or the sizes that are not static, if known there."""
+    """Return a top-level value with the sizes of `value`, or its dynamic sizes, if they are known there; else None."""
     if not isinstance(value.type, ir.RankedTensorType):
         return value if _is_at_top(value) else None
     kind = value.type
@@ -121,7 +122,7 @@ def _stand_in(value: ir.Value, source: ir.Value | list[ir.Value]) -> ir.Value:
 
 
 def _carried_from(value: ir.Value) -> ir.Value | None:
-    """What a loop carries at first, where all that it carries there afterwards has the same sizes."""
+    """Return the initial value of a loop-carried tensor whose sizes no iteration changes; else None."""
     loop, position = value.owner.owner.operation, value.arg_number
     if loop.name == "scf.for":
         keeps = position > 0 and _root(terminator(value.owner).operands[position - 1]) == value
@@ -151,7 +152,7 @@ def _replace(result: ir.Value, source: ir.Value) -> None:
 
 
 def _start(value: ir.Value) -> ir.Value | None:
-    """The array that has the sizes of `value`, which a loop or branch gives, from outside of it."""
+    """Return the tensor outside of a loop or branch that has the sizes of its result `value`; else None."""
     operation, position = value.owner.operation, value.result_number
     if operation.name == "scf.for":
         block = operation.regions[0].blocks[0]
@@ -178,14 +179,14 @@ def _start_of_while(loop: ir.Operation, position: int) -> ir.Value | None:
 
 
 def _root(value: ir.Value) -> ir.Value:
-    """The array of the same sizes that `value` is made of, as far back as that is easily seen."""
+    """Trace `value` back to the first tensor that certainly has the same sizes."""
     while not isinstance(value.owner, ir.Block):
         operation = value.owner.operation
         if operation.name in DESTINATIONS and operation.operands[DESTINATIONS[operation.name]].type == value.type:
             value = operation.operands[DESTINATIONS[operation.name]]
         elif operation.name.startswith(DESTINATION_STYLE):
             value = operation.operands[len(operation.operands) - len(operation.results) + value.result_number]
-        elif operation.name == "tensor.empty" and (like := _like(value)) is not None:
+        elif operation.name == "tensor.empty" and (like := _tensor_of_sizes(value)) is not None:
             value = like
         elif operation.name.startswith("scf.") and (start := _start(value)) is not None:
             value = start
@@ -194,8 +195,8 @@ def _root(value: ir.Value) -> ir.Value:
     return value
 
 
-def _like(value: ir.Value) -> ir.Value | None:
-    """The array of the same type that a new array takes all its unknown sizes from."""
+def _tensor_of_sizes(value: ir.Value) -> ir.Value | None:
+    """Return the tensor of the same type that a `tensor.empty` takes all its dynamic sizes from; else None."""
     found = None
     axes = [axis for axis, size in enumerate(value.type.shape) if size < 0]
     for axis, size in zip(axes, value.owner.operands, strict=True):

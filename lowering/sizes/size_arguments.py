@@ -1,7 +1,7 @@
-"""How sizes of run time get into compiled code: as numbers behind the pointers.
+"""Pass dynamic sizes to compiled code as index arguments behind the pointers.
 
-Takes a function over memrefs. Gives it, where their types have unknown sizes, over pointers to elements and one index
-more for each unknown size, in the order of the memrefs and their axes. Refuses nothing.
+Takes a function over memrefs. Gives it, where their types have dynamic sizes, over pointers to elements and one more
+index for each dynamic size, in the order of the memrefs and their axes. Refuses nothing.
 
     func @f(%x: memref<?x4xf32>)   ──►   func @f(%x: memref<1xf32>, %n: index)
 """
@@ -17,12 +17,12 @@ _DYNAMIC = ir.ShapedType.get_dynamic_size()
 
 
 def unknown_sizes(shapes: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
-    """Buffer and axis of each size that a call has to pass, in order."""
+    """Return the buffer and axis of each size that a call has to pass, in order."""
     return tuple((buffer, axis) for buffer, shape in enumerate(shapes) for axis, size in enumerate(shape) if size < 0)
 
 
 def pass_sizes(function: ir.OpView) -> None:
-    """Change the function's arguments, in place; what they are used for sees the memrefs that it saw."""
+    """Change the function's arguments, in place; their uses still see the memrefs."""
     block = function.regions[0].blocks[0]
     buffers = list(block.arguments)
     if not unknown_sizes([buffer.type.shape for buffer in buffers]):
@@ -39,7 +39,7 @@ def pass_sizes(function: ir.OpView) -> None:
 
 
 def _see_as_memref(buffer: ir.Value, numbers: Sequence[ir.Value]) -> None:
-    """Make `buffer` a pointer, with a memref of these unknown sizes in its place."""
+    """Make `buffer` a pointer, and give its uses a memref of these dynamic sizes."""
     kind, unknown = buffer.type, iter(numbers)
     with ir.InsertionPoint.at_block_begin(buffer.owner), buffer.location:
         buffer.set_type(ir.MemRefType.get([1], kind.element_type))
@@ -53,7 +53,7 @@ def _see_as_memref(buffer: ir.Value, numbers: Sequence[ir.Value]) -> None:
 
 
 def _strides(shape: Sequence[int], sizes: Sequence[ir.Value]) -> tuple[list[int], list[ir.Value]]:
-    """The strides of elements in order, and the values of those that are unknown."""
+    """Return the strides of a contiguous memref, and the values of the dynamic ones."""
     static, dynamic = [1], []
     value = index_constant(1)
     for axis in range(len(shape) - 1, 0, -1):

@@ -1,7 +1,7 @@
-"""MLIR's arithmetic on sizes as the steps of a size program.
+"""Read MLIR's arithmetic on sizes as steps of a size program.
 
-Takes SSA values of a function that upstream's passes have simplified. Gives for each the number of a step, or None
-where it is not arithmetic on the sizes of the arguments and on elements at known places of theirs. Refuses nothing.
+Takes SSA values of a function that upstream's passes have simplified. Gives the step of each, or None where it is not
+arithmetic on the sizes of the arguments and on elements at constant indices of them. Refuses nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from mlirtri.lowering.sizes.conditions import kept_axes
 
 
 class SizeReader:
-    """Steps of the values that are numbers made of the arguments' sizes, and of elements at known places."""
+    """The steps of values that are computed from the arguments' sizes, and from their elements at constant indices."""
 
     def __init__(self, arguments: list[ir.Value]):
         self.arguments = {argument: position for position, argument in enumerate(arguments)}
@@ -20,18 +20,18 @@ class SizeReader:
         self._known: dict[ir.Value, int | None] = {}
 
     def step(self, value: ir.Value) -> int | None:
-        """The number of the step that is `value`, or None where none can be."""
+        """Return the step of `value`, or None where there is none."""
         pending = [value]
         while pending:
             current = pending[-1]
             if current in self._known:
                 pending.pop()
                 continue
-            missing = [operand for operand in _numbers(current) if operand not in self._known]
+            missing = [operand for operand in _inputs(current) if operand not in self._known]
             if missing:
                 pending += missing
                 continue
-            self._known[current] = self._made(current)
+            self._known[current] = self._new_step(current)
             pending.pop()
         return self._known[value]
 
@@ -40,7 +40,7 @@ class SizeReader:
             self.steps.append(step)
         return self.steps.index(step)
 
-    def _made(self, value: ir.Value) -> int | None:
+    def _new_step(self, value: ir.Value) -> int | None:
         if isinstance(value.owner, ir.Block):
             return None
         operation, kind = value.owner.operation, str(value.type)
@@ -76,7 +76,7 @@ class SizeReader:
 
 
 def before_views(source: ir.Value, indices: list[int]) -> tuple[ir.Value, list[int]]:
-    """The array that an element lies in before slices at known places and reshapes of known sizes, and where."""
+    """Trace an element through static slices and reshapes: return the tensor that holds it, and its indices there."""
     while not isinstance(source.owner, ir.Block):
         operation, dynamic = source.owner.operation, ir.ShapedType.get_dynamic_size()
         if len(operation.operands) != 1 or not isinstance(operation.operands[0].type, ir.RankedTensorType):
@@ -99,7 +99,7 @@ _SLICE = ("offsets", "sizes", "strides")
 
 
 def _reshaped(indices: list[int], after: list[int], before: list[int]) -> list[int]:
-    """Where an element of an array of shape `after` is in the same array of shape `before`."""
+    """Return the indices, in a tensor of shape `before`, of an element of the same tensor reshaped to `after`."""
     number = 0
     for index, size in zip(indices, after, strict=True):
         number = number * size + index
@@ -113,8 +113,8 @@ def _reshaped(indices: list[int], after: list[int], before: list[int]) -> list[i
 _KINDS = frozenset({"index", "i1", "i8", "i16", "i32", "i64", "f32", "f64"})
 
 
-def _numbers(value: ir.Value) -> list[ir.Value]:
-    """The numbers that a value is computed of."""
+def _inputs(value: ir.Value) -> list[ir.Value]:
+    """Return the operands that an integer is computed from."""
     if isinstance(value.owner, ir.Block):
         return []
     operation = value.owner.operation

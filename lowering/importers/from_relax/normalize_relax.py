@@ -1,9 +1,9 @@
-"""Imported Relax → `relax`: any module of Relax becomes what the rooms below take.
+"""Imported Relax → `relax`: bring any Relax module into the normal form that later stages take.
 
-Takes a module of several functions perhaps, `context.kernel`, the one that is wanted, and `context.params`, the tensors
-that some of its parameters are bound to. Gives a module with that Relax function alone: what it calls is inlined, its
+Takes a module, perhaps of several functions, `context.kernel`, the one to compile, and `context.params`, the tensors
+that some of its parameters are bound to. Gives a module with that Relax function alone: its calls are inlined, its
 bound parameters come last and are named by the attribute ``mlirtri.bound``, large constants are among them, and nested
-results are flat. Refuses functions that call themselves, and parameters that are tuples.
+results are flat. Refuses recursion, and parameters that are tuples.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST_CALLS_DEEP = 32
 
 
 def lower(mod: IRModule, context: CompileContext) -> IRModule:
-    """Bring `mod` into the normal form; raises `UnsupportedOperationError`."""
+    """Bring `mod` into the normal form; raises `UnsupportedOperationError`, `ArgumentMismatchError`."""
     mod = run_passes(
         mod,
         (
@@ -50,7 +50,7 @@ def lower(mod: IRModule, context: CompileContext) -> IRModule:
 
 
 def entry_of(mod: IRModule) -> tuple[GlobalVar, relax.Function]:
-    """The only Relax function."""
+    """Return the only Relax function and its global variable."""
     [(name, function)] = relax_functions(mod)
     return mod.get_global_var(name), function
 
@@ -65,7 +65,7 @@ def _with_one_entry(mod: IRModule, entry: str) -> IRModule:
         if name in called:
             raise UnsupportedOperationError(f"the Relax function {name!r} calls itself", help="write it as operators")
         if not called:
-            return _alone(mod, entry, function)
+            return _without_others(mod, entry, function)
         function = function.inline_functions({callee: others[callee] for callee in called})
     raise UnsupportedOperationError(f"what the Relax function {name!r} calls never ends", help="write it as operators")
 
@@ -81,7 +81,7 @@ def _called(function: relax.Function, others: dict[str, relax.Function]) -> list
     return list(names)
 
 
-def _alone(mod: IRModule, entry: str, function: relax.Function) -> IRModule:
+def _without_others(mod: IRModule, entry: str, function: relax.Function) -> IRModule:
     kept = {callee: function for callee, function in mod.functions_items() if isinstance(function, PrimFunc)}
     named = function.with_attr("global_symbol", entry)
     module = IRModule({**kept, GlobalVar(entry): named}, attrs=mod.attrs, global_infos=mod.global_infos)
@@ -89,18 +89,18 @@ def _alone(mod: IRModule, entry: str, function: relax.Function) -> IRModule:
 
 
 def _with_known_shapes(mod: IRModule, shapes: Mapping[str, Sequence[int]]) -> IRModule:
-    """With numbers in the place of the sizes that the shapes of parameters tell."""
+    """Replace symbolic sizes by the integers that the shapes of parameters determine."""
     callee, function = entry_of(mod)
     known: dict[Any, int] = {}
     for parameter in function.params:
         if parameter.name in shapes:
-            _learn_sizes(parameter, shapes[parameter.name], known)
+            _bind_sizes(parameter, shapes[parameter.name], known)
     if unknown := [name for name in shapes if name not in {parameter.name for parameter in function.params}]:
         raise ArgumentMismatchError(f"shapes names {unknown[0]!r}, which is not a parameter")
     return _updated(mod, callee, function.bind_symbolic_vars(known)) if known else mod
 
 
-def _learn_sizes(parameter: Any, shape: Sequence[int], known: dict[Any, int]) -> None:
+def _bind_sizes(parameter: Any, shape: Sequence[int], known: dict[Any, int]) -> None:
     sizes = sizes_in(parameter.ty)
     fits = len(sizes) == len(shape)
     for size, number in zip(sizes, shape, strict=False):
@@ -113,7 +113,7 @@ def _learn_sizes(parameter: Any, shape: Sequence[int], known: dict[Any, int]) ->
 
 
 def _checked_updates(mod: IRModule) -> IRModule:
-    """Refuse calls in place but those that this package makes: of arguments, whose new contents are the results."""
+    """Refuse in-place calls except those that this package emits: of arguments, with their new contents as results."""
     _, function = entry_of(mod)
     parts: dict[Any, tuple[Any, int]] = {}
     for binding in bindings_of(function):
@@ -142,7 +142,7 @@ def _checked_updates(mod: IRModule) -> IRModule:
 
 
 def _is_part(value: Any, call: Any, position: int, parts: dict[Any, tuple[Any, int]]) -> bool:
-    """Whether a value is the result of a call, or its part of that number."""
+    """Return whether a value is result number `position` of a call."""
     if isinstance(value, relax.TupleGetItem):
         return value.tuple_value.same_as(call) and int(value.index) == position
     if value in parts:
@@ -175,7 +175,7 @@ def _with_bound_parameters(mod: IRModule, context: CompileContext) -> IRModule:
 
 
 def _parameter(constant: Any, constants: dict[str, Any], context: CompileContext) -> Any:
-    """The parameter that stands for a large constant."""
+    """Return the parameter that replaces a large constant; a small one stays."""
     array = array_of(constant) if isinstance(constant.ty, relax.TensorType) else None
     if array is None or array.size <= LARGEST_LITERAL or (array == array.flat[0]).all():
         return constant

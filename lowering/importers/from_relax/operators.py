@@ -1,7 +1,7 @@
-"""Relax's operators that linalg says better than their TIR, or that TVM has no TIR for: reshapes, running sums, sorts.
+"""Relax operators that linalg expresses better than their TIR, or that have no TIR: reshapes, scans and sorts.
 
-A rule takes the function under construction and the call, and gives the value. Sorts count for every element how many
-come before it, which is stable and needs nothing but structured operations, in time n² of the axis.
+A rule takes the function under construction and the call, and returns the value. A sort counts for every element how
+many come before it: stable, made of structured operations only, and quadratic in the size of the axis.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from mlirtri.lowering.mlir.linalg_builder import generic
 
 Rule = Callable[[Any, Any], Any]
 OPERATORS: Registry[str, Rule] = Registry("rule of a Relax operator")
-LEFT_ALONE: list[str] = []
-"""Operators that TVM could legalise, and that have a rule here nevertheless."""
+NOT_LEGALISED: list[str] = []
+"""Operators with a rule here that TVM could legalise, too."""
 
 
 def operator(*names: str, is_better: bool = False) -> Callable[[Rule], Rule]:
-    """Register a rule; `is_better` for one that takes the place of TVM's own."""
+    """Register a rule; `is_better` for one that replaces TVM's own legalisation."""
 
     def register(rule: Rule) -> Rule:
         for name in names:
             OPERATORS.add(f"relax.{name}", rule)
             if is_better:
-                LEFT_ALONE.append(f"relax.{name}")
+                NOT_LEGALISED.append(f"relax.{name}")
         return rule
 
     return register
@@ -48,7 +48,7 @@ def _reshape(function: Any, call: Any) -> ir.Value:
 
 
 def reshaped(source: ir.Value, sizes: Sequence[int | ir.Value]) -> ir.Value:
-    """The same elements in the same order, in another shape."""
+    """Return the tensor in another shape, elements in the same order."""
     element = source.type.element_type
     static = [size if isinstance(size, int) else DYNAMIC for size in sizes]
     wanted = ir.RankedTensorType.get(static, element)
@@ -108,8 +108,8 @@ def _same(function: Any, call: Any) -> Any:
 
 
 @operator("cumsum", "cumprod")
-def _running(function: Any, call: Any) -> ir.Value:
-    """One slice after the other: the last one's result combined with the next."""
+def _scan(function: Any, call: Any) -> ir.Value:
+    """Scan by a loop over slices: each adds to, or multiplies, the one before."""
     source, dtype = _as_result(function, call)
     axis, source = _axis(call, source)
     is_sum = call.op.name == "relax.cumsum"
@@ -127,18 +127,18 @@ def _running(function: Any, call: Any) -> ir.Value:
         taken = _slice(source, offsets, carried)
         out = tensor.empty(shape, kind.element_type)
         [total] = generic([last, taken], [out], [identity] * 3, ["parallel"] * kind.rank, lambda x, y, _: [build(x, y)])
-        scf.YieldOp([_with_slice(last if bool(call.attrs.exclusive) else total, whole, offsets), total])
+        scf.YieldOp([_inserted(last if bool(call.attrs.exclusive) else total, whole, offsets), total])
     return reshaped(loop.results[0], function.sizes_of(call.ty))
 
 
 _COMBINE = {
     (True, True): arith.addf, (True, False): arith.addi, (False, True): arith.mulf, (False, False): arith.muli,
 }  # fmt: skip
-"""By whether it is a sum, and of floats."""
+"""The combining operation, by whether it is a sum and whether it is on floats."""
 
 
 def _as_result(function: Any, call: Any) -> tuple[ir.Value, str]:
-    """The operand in the dtype of the result."""
+    """Return the operand in the dtype of the result."""
     source = function.value(call.args[0])
     given, wanted = str(call.args[0].ty.dtype), str(call.ty.dtype)
     if not source.type.has_static_shape:
@@ -153,7 +153,7 @@ def _as_result(function: Any, call: Any) -> tuple[ir.Value, str]:
 
 
 def _axis(call: Any, source: ir.Value) -> tuple[int, ir.Value]:
-    """The axis, of the flattened operand where none is said."""
+    """Return the axis and the operand, which is flattened where no axis is given."""
     if call.attrs.axis is None:
         return 0, reshaped(source, [prod(source.type.shape)])
     return int(call.attrs.axis) % max(source.type.rank, 1), source
@@ -165,7 +165,7 @@ def _slice(source: ir.Value, place: Sequence[int | ir.Value], of: ir.RankedTenso
     return tensor.extract_slice(of, source, offsets, [], [], static, list(of.shape), [1] * of.rank)
 
 
-def _with_slice(part: ir.Value, whole: ir.Value, place: Sequence[int | ir.Value]) -> ir.Value:
+def _inserted(part: ir.Value, whole: ir.Value, place: Sequence[int | ir.Value]) -> ir.Value:
     offsets = [offset for offset in place if isinstance(offset, ir.Value)]
     static = [DYNAMIC if isinstance(offset, ir.Value) else offset for offset in place]
     return tensor.insert_slice(part, whole, offsets, [], [], static, list(part.type.shape), [1] * part.type.rank)
@@ -186,15 +186,15 @@ def _sorted(function: Any, call: Any) -> Any:
     if name == "argsort":
         return _converted_order(order, str(call.ty.dtype))
     if name == "sort":
-        return _gathered(source, order, axis)
-    return _top(source, order, axis, call)
+        return _gather(source, order, axis)
+    return _top_k(source, order, axis, call)
 
 
-def _top(source: ir.Value, order: ir.Value, axis: int, call: Any) -> Any:
+def _top_k(source: ir.Value, order: ir.Value, axis: int, call: Any) -> Any:
     count, wanted = int(call.attrs.k), str(call.attrs.ret_type)
     size = source.type.shape[axis]
     count = size if count < 1 else min(count, size)
-    values, indices = _gathered(source, order, axis), _converted_order(order, str(call.attrs.dtype))
+    values, indices = _gather(source, order, axis), _converted_order(order, str(call.attrs.dtype))
     parts = []
     for result in (values, indices):
         shape = [count if position == axis else size for position, size in enumerate(result.type.shape)]
@@ -204,7 +204,7 @@ def _top(source: ir.Value, order: ir.Value, axis: int, call: Any) -> Any:
 
 
 def _ranks(source: ir.Value, axis: int, descends: bool, dtype: str) -> ir.Value:
-    """For every element, how many come before it: those that are smaller (larger), and equal ones on its left."""
+    """Count for every element how many come before it: smaller (larger) ones, and equal ones at a lower index."""
     rank = source.type.rank
 
     def body(mine: ir.Value, other: ir.Value, count: ir.Value) -> list[ir.Value]:
@@ -219,7 +219,7 @@ def _ranks(source: ir.Value, axis: int, descends: bool, dtype: str) -> ir.Value:
 
 
 def _order(source: ir.Value, ranks: ir.Value, axis: int) -> ir.Value:
-    """For every place of the sorted axis, which element goes there: the one of that rank."""
+    """Return for every index of the sorted axis which element goes there: the one of that rank."""
     rank = source.type.rank
 
     def body(_: ir.Value, of: ir.Value, total: ir.Value) -> list[ir.Value]:
@@ -232,7 +232,7 @@ def _order(source: ir.Value, ranks: ir.Value, axis: int) -> ir.Value:
 
 
 def _over_pairs(inputs: Sequence[ir.Value], axis: int, rank: int, body: Callable[..., Any]) -> ir.Value:
-    """A sum of int64 over all elements of the axis, for each of them; the second input walks along the inner axis."""
+    """Sum int64 over all pairs of elements along the axis; the second input is indexed by the inner one."""
     outer = [ir.AffineExpr.get_dim(position) for position in range(rank)]
     inner = [ir.AffineExpr.get_dim(rank if position == axis else position) for position in range(rank)]
     maps = [ir.AffineMap.get(rank + 1, 0, expressions) for expressions in (outer, inner, outer)]
@@ -252,7 +252,7 @@ def _not(x: ir.Value) -> ir.Value:
     return arith.xori(x, constant(True, "bool"))
 
 
-def _gathered(source: ir.Value, order: ir.Value, axis: int) -> ir.Value:
+def _gather(source: ir.Value, order: ir.Value, axis: int) -> ir.Value:
     rank = source.type.rank
 
     def body(position: ir.Value, _: ir.Value) -> list[ir.Value]:

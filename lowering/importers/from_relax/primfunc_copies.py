@@ -1,7 +1,7 @@
-"""Blocks of a PrimFunc that only move elements, as what MLIR calls them: slices, padding, the tensor itself.
+"""Lower blocks of a PrimFunc that only copy elements to slices, padding, or the source tensor itself.
 
-Takes a nest. Gives the tensor that its output is, or None for a nest that is no such copy. Whole tensors of known
-sizes alone: what is left becomes a `linalg.generic`, which is right for anything.
+Takes a nest. Gives the tensor that its output is, or None for a nest that is no such copy. Handles whole tensors of
+static shape only: any other nest becomes a `linalg.generic`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.dialect.bindings.mlir import ir, tensor
-from mlirtri.lowering.importers.from_relax.primfunc_nests import Nest, Place, place_of
+from mlirtri.lowering.importers.from_relax.primfunc_nests import AffineIndex, Nest, affine_index_of
 from mlirtri.lowering.importers.from_relax.tir_to_scalar import constant
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 
 Bound = tuple[int, str, int]
-"""An axis that is ``>=`` or ``<`` a number."""
+"""An axis, ``>=`` or ``<``, and the constant that it is compared with."""
 
 
 def copied(nest: Nest, tensors: dict[Any, ir.Value]) -> ir.Value | None:
-    """What the nest's output is, emitted; None if it is more than a copy."""
+    """Emit the tensor that the nest's output is; None if the nest is more than a copy."""
     copy = _copy_of(nest)
     if copy is None or copy.source not in tensors or not tensors[copy.source].type.has_static_shape:
         return None
@@ -36,27 +36,27 @@ class _Copy:
 
     source: Any
     places: tuple[tuple[int | None, int, int], ...]
-    """For each axis of the source the axis of the output or None, the stride and the offset."""
+    """For each axis of the source: the axis of the output or None, the stride and the offset."""
     sizes: tuple[int, ...]
-    """Of the output."""
+    """The shape of the output."""
     padding: Any = None
-    """The number that stands where the source has nothing."""
+    """The constant where the source is out of bounds."""
     bounds: frozenset[Bound] = frozenset()
-    """Where it has something."""
+    """The conditions under which the source is in bounds."""
 
 
 def _copy_of(nest: Nest) -> _Copy | None:
     if nest.reductions or len(nest.outputs) != 1 or len(nest.statements) != 1:
         return None
     [(output, indices)] = nest.outputs.items()
-    if nest.single or indices != tuple(Place(((axis, 1),)) for axis in range(len(nest.axes))):
+    if nest.single or indices != tuple(AffineIndex(((axis, 1),)) for axis in range(len(nest.axes))):
         return None
     if not all(isinstance(size, tirx.IntImm) for size in output.shape):
         return None
     sizes = tuple(int(size.value) for size in output.shape)
     value = nest.statements[0].value
     if isinstance(value, TensorLoad):
-        return _Copy(value.source, found, sizes) if (found := _places(value, nest)) is not None else None
+        return _Copy(value.source, found, sizes) if (found := _affine_axes(value, nest)) is not None else None
     return _guarded_copy(value, nest, sizes)
 
 
@@ -66,19 +66,19 @@ def _guarded_copy(value: Any, nest: Nest, sizes: tuple[int, ...]) -> _Copy | Non
     condition, load, padding = value.args
     if not isinstance(load, TensorLoad) or not isinstance(padding, (tirx.IntImm, tirx.FloatImm)):
         return None
-    indices, bounds = _places(load, nest), list(_bounds(condition, nest))
+    indices, bounds = _affine_axes(load, nest), list(_bounds(condition, nest))
     if indices is None or None in bounds:
         return None
     return _Copy(load.source, indices, sizes, padding, frozenset(each for each in bounds if each is not None))
 
 
-def _places(load: TensorLoad, nest: Nest) -> tuple[tuple[int | None, int, int], ...] | None:
-    """The axes that a load walks along, in the order of the output; None for other loads."""
+def _affine_axes(load: TensorLoad, nest: Nest) -> tuple[tuple[int | None, int, int], ...] | None:
+    """Return the axes that a load is indexed by, if they are in the order of the output; None for other loads."""
     indices = []
     for index in load.indices:
         # An offset may be negative where there is padding.
         shift = _shift(index)
-        affine = place_of(index - shift if shift < 0 else index, nest.positions)
+        affine = affine_index_of(index - shift if shift < 0 else index, nest.positions)
         if affine is None or len(affine.terms) > 1:
             return None
         axis, stride = affine.terms[0] if affine.terms else (None, 1)
@@ -88,7 +88,7 @@ def _places(load: TensorLoad, nest: Nest) -> tuple[tuple[int | None, int, int], 
 
 
 def _shift(index: Any) -> int:
-    """What is added to an index at its outermost."""
+    """Return the constant that an index adds."""
     kind = type(index).__name__
     if kind in ("Add", "Sub") and isinstance(index.b, tirx.IntImm):
         return int(index.b.value) * (1 if kind == "Add" else -1)
@@ -132,7 +132,7 @@ def _slice(copy: _Copy, source: ir.Value) -> ir.Value | None:
 
 
 def _padded(copy: _Copy, source: ir.Value) -> ir.Value | None:
-    """`tensor.pad`, if the bounds say just where the source is."""
+    """Emit a `tensor.pad`; None unless the bounds match the source exactly."""
     if any(axis is None or stride != 1 or offset > 0 for axis, stride, offset in copy.places):
         return None
     low = [-offset for _, _, offset in copy.places]

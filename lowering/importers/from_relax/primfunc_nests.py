@@ -1,7 +1,7 @@
-"""Which loop nests of a PrimFunc are structured: one block under plain loops, each element of its outputs written once.
+"""Recognise structured loop nests of a PrimFunc: one block under plain loops that writes each output element once.
 
-Takes a statement. Gives a `Nest` with the block's axes, the buffers that it writes and the loads that are walks along
-axes; None for what has to stay loops. Emits nothing.
+Takes a statement. Gives a `Nest` with the block's axes, the buffers that it writes and the affine indices of its
+stores; None for statements that have to stay loops. Emits nothing.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from mlirtri.lowering.toolchain.tvm_names import (
 )
 
 LOOPS = (tirx.ForKind.SERIAL, tirx.ForKind.PARALLEL, tirx.ForKind.UNROLLED, tirx.ForKind.VECTORIZED)
-"""Kinds of loops whose turns may run one after the other."""
+"""Kinds of loops whose iterations may run in order."""
 Positions = dict[Any, int | None]
-"""Variables of axes with their positions; None for those that are 0."""
+"""The positions of the variables of axes; None for variables that are 0."""
 Term = tuple[int, int]
-"""Position of an axis, and what it is multiplied with."""
+"""The position of an axis, and its coefficient."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """An index that linalg's maps can say: a sum of multiples of axes, and a number."""
+class AffineIndex:
+    """An index that linalg's maps can express: a sum of axes times coefficients, and a constant."""
 
     terms: tuple[Term, ...]
     offset: int = 0
@@ -47,12 +47,12 @@ class Nest:
     block: SBlock
     statements: list[Any]
     axes: list[tirx.IterVar]
-    outputs: dict[Any, tuple[Place, ...]] = field(default_factory=dict)
-    """Buffers that it writes, in order of their stores, with where."""
+    outputs: dict[Any, tuple[AffineIndex, ...]] = field(default_factory=dict)
+    """The buffers that it writes, in order of their stores, with the indices."""
     updated: set[Any] = field(default_factory=set)
-    """Those whose elements it reads before it writes them."""
+    """Outputs whose elements it reads before it writes them."""
     single: tuple[Any, ...] = ()
-    """Variables of further axes, which have one turn and are no axis of any output: they are 0."""
+    """Variables of further axes of extent 1 that index no output: they are 0."""
 
     @property
     def positions(self) -> Positions:
@@ -67,7 +67,7 @@ class Nest:
 
 
 def nest_of(statement: Any, analyzer: Analyzer) -> Nest | None:
-    """The nest that a statement is, or None."""
+    """Return the nest of a statement; None where it is not structured."""
     loops, inner = {}, statement
     while isinstance(inner, tirx.For):
         if inner.kind not in LOOPS or inner.thread_binding is not None or not _is_number(inner.min, 0):
@@ -80,7 +80,7 @@ def nest_of(statement: Any, analyzer: Analyzer) -> Nest | None:
     axes = list(block.iter_vars)
     if not _binds_each(loops, axes, inner.iter_values) or (block.init is None) == any(map(_is_reduced, axes)):
         return None
-    statements = flat(block.body)
+    statements = statements_of(block.body)
     if not all(isinstance(statement, (tirx.BufferStore, tirx.Bind)) for statement in statements):
         return None
     walked = _walked_by_stores(statements, block.alloc_buffers)
@@ -93,7 +93,7 @@ def nest_of(statement: Any, analyzer: Analyzer) -> Nest | None:
 
 
 def _walked_by_stores(statements: list[Any], scratch: Any) -> set[Any]:
-    """The variables that are an index of an output."""
+    """Return the variables that index an output."""
     stores = [
         statement
         for statement in statements
@@ -102,26 +102,26 @@ def _walked_by_stores(statements: list[Any], scratch: Any) -> set[Any]:
     return {index for store in stores for index in store.indices if isinstance(index, tirx.Var)}
 
 
-def flat(statement: Any) -> list[Any]:
-    """The statements of a sequence."""
+def statements_of(statement: Any) -> list[Any]:
+    """Return the statements of nested sequences."""
     if isinstance(statement, tirx.SeqStmt):
-        return [inner for part in statement.seq for inner in flat(part)]
+        return [inner for part in statement.seq for inner in statements_of(part)]
     return [statement]
 
 
-def place_of(index: Any, positions: Positions) -> Place | None:
-    """The index as a sum of multiples of these variables, none of them negative; None if it is something else."""
+def affine_index_of(index: Any, positions: Positions) -> AffineIndex | None:
+    """Return the index as an affine sum without negative coefficients; None for any other index."""
     linear = _linear(index, positions)
     if linear is None:
         return None
     terms, offset = linear
     if offset < 0 or any(factor < 0 for factor in terms.values()):
         return None
-    return Place(tuple(sorted((position, factor) for position, factor in terms.items() if factor)), offset)
+    return AffineIndex(tuple(sorted((position, factor) for position, factor in terms.items() if factor)), offset)
 
 
 def loads_in(statements: list[Any]) -> list[TensorLoad]:
-    """All loads in the statements, in order."""
+    """Return all loads of the statements, in order."""
     loads: list[TensorLoad] = []
     for statement in statements:
         structural_walk(statement.value, (TensorLoad, loads.append), order="pre")
@@ -139,7 +139,7 @@ def _is_reduced(axis: tirx.IterVar) -> bool:
 
 
 def _binds_each(loops: dict[Any, Any], axes: list[tirx.IterVar], values: Any) -> bool:
-    """Whether every axis of the block is a loop of its own, as long as the axis, or has one turn."""
+    """Return whether every axis of the block is a distinct loop of the same extent, or has extent 1."""
     used = []
     for axis, value in zip(axes, values, strict=True):
         if int(axis.iter_type) not in (tirx.IterVar.DataPar, tirx.IterVar.CommReduce):
@@ -157,7 +157,7 @@ def _binds_each(loops: dict[Any, Any], axes: list[tirx.IterVar], values: Any) ->
 
 
 def _has_clear_outputs(nest: Nest, analyzer: Analyzer) -> bool:
-    """Note what the nest writes; False unless each turn writes elements of its own, and reads no others of them."""
+    """Record the outputs; False unless each iteration writes its own elements and reads no others of the outputs."""
     scratch = set(nest.block.alloc_buffers)
     for store in (statement for statement in nest.statements if isinstance(statement, tirx.BufferStore)):
         if store.buffer in scratch:
@@ -165,14 +165,16 @@ def _has_clear_outputs(nest: Nest, analyzer: Analyzer) -> bool:
         if store.buffer in nest.outputs or (indices := _output_places(nest, store, analyzer)) is None:
             return False
         nest.outputs[store.buffer] = indices
-    inits = {store.buffer for store in flat(nest.block.init)} if nest.block.init is not None else set(nest.outputs)
+    inits = (
+        {store.buffer for store in statements_of(nest.block.init)} if nest.block.init is not None else set(nest.outputs)
+    )
     return bool(nest.outputs) and inits == set(nest.outputs) and _reads_well(nest)
 
 
-def _output_places(nest: Nest, store: tirx.BufferStore, analyzer: Analyzer) -> tuple[Place, ...] | None:
+def _output_places(nest: Nest, store: tirx.BufferStore, analyzer: Analyzer) -> tuple[AffineIndex, ...] | None:
     indices = []
     for index, size in zip(store.indices, store.buffer.shape, strict=True):
-        affine = place_of(index, nest.positions)
+        affine = affine_index_of(index, nest.positions)
         if affine is None or not (affine.is_axis or (not affine.terms and _is_number(size, 1))):
             return None
         if affine.is_axis and not analyzer.can_prove_equal(nest.axes[affine.terms[0][0]].dom.extent, size):
@@ -189,19 +191,19 @@ def _output_places(nest: Nest, store: tirx.BufferStore, analyzer: Analyzer) -> t
 
 
 def _reads_well(nest: Nest) -> bool:
-    """Note which outputs are updated; False if one is read elsewhere than where it is written, or after it was."""
-    written: set[Any] = set()
+    """Record the updated outputs; False if one is read at another index than written_buffers, or after the store."""
+    written_buffers: set[Any] = set()
     for statement in nest.statements:
         for load in loads_in([statement]):
             if load.source not in nest.outputs:
                 continue
-            indices = tuple(place_of(index, nest.positions) for index in load.indices)
-            if indices != nest.outputs[load.source] or load.source in written:
+            indices = tuple(affine_index_of(index, nest.positions) for index in load.indices)
+            if indices != nest.outputs[load.source] or load.source in written_buffers:
                 return False
             nest.updated.add(load.source)
         if isinstance(statement, tirx.BufferStore):
-            written.add(statement.buffer)
-    inits = flat(nest.block.init) if nest.block.init is not None else []
+            written_buffers.add(statement.buffer)
+    inits = statements_of(nest.block.init) if nest.block.init is not None else []
     reads_outputs = any(load.source in nest.outputs for load in loads_in(inits))
     return not reads_outputs and (not nest.reductions or nest.updated == set(nest.outputs))
 
@@ -237,6 +239,6 @@ def _sum(x: tuple[dict[int, int], int], y: tuple[dict[int, int], int]) -> tuple[
 
 
 def bind_axes(nest: Nest, analyzer: Analyzer) -> None:
-    """Tell the analyzer how far the axes run."""
+    """Bind the ranges of the axes in the analyzer."""
     for axis in nest.axes:
         analyzer.bind(axis.var, Range(axis.dom.min, axis.dom.extent), True)

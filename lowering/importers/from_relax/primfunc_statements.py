@@ -1,7 +1,7 @@
-"""Statements of a PrimFunc that are no structured block → `scf` on tensors: loops that carry the buffers they write.
+"""Lower unstructured statements of a PrimFunc to `scf` on tensors: loops carry the buffers that they write.
 
-Takes a statement and the `Frame` of its call. Gives nothing: the frame knows what every buffer holds afterwards.
-Parallel loops run one turn after the other. Refuses jumps, threads of a GPU and calls for their effect.
+Takes a statement and the `Frame` of its call. Gives nothing: the frame has every buffer's tensor afterwards. Parallel
+loops become sequential. Refuses jumps, GPU threads and calls with side effects.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mlirtri.lowering.toolchain.tvm_names import Range, SBlockRealize, structura
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 
 HARMLESS = frozenset({"assume", "undef"})
-"""Functions called for an effect that is none here."""
+"""Functions whose side effect means nothing here."""
 
 
 def run_statement(frame: Frame, statement: Any) -> None:
@@ -87,7 +87,7 @@ def _for(frame: Frame, loop: tirx.For) -> None:
     frame.analyzer.bind(loop.loop_var, Range(loop.min, loop.extent), True)
     low, step = frame.scalars.index(loop.min), index_constant(1)
     high = frame.scalars.index(loop.min + loop.extent)
-    buffers = written(loop.body, frame)
+    buffers = written_buffers(loop.body, frame)
     for_op = scf.ForOp(low, high, step, [frame.tensors[buffer] for buffer in buffers])
     outside = dict(frame.tensors)
     with ir.InsertionPoint(for_op.body):
@@ -100,28 +100,28 @@ def _for(frame: Frame, loop: tirx.For) -> None:
 
 def _if(frame: Frame, branch: tirx.IfThenElse) -> None:
     condition = frame.scalars.evaluate(branch.condition)
-    buffers, outside = written(branch, frame), dict(frame.tensors)
+    buffers, outside = written_buffers(branch, frame), dict(frame.tensors)
     types = [frame.tensors[buffer].type for buffer in buffers]
     if_op = ir.Operation.create("scf.if", results=types, operands=[condition], regions=2)
     arms = (branch.then_case, branch.condition), (branch.else_case, tirx.Not(branch.condition))
     for region, (arm, known) in zip(if_op.regions, arms, strict=True):
         frame.tensors = dict(outside)
-        with ir.InsertionPoint(region.blocks.append()), _knowing(frame, known):
+        with ir.InsertionPoint(region.blocks.append()), _assuming(frame, known):
             if arm is not None:
                 run_statement(frame, arm)
             scf.YieldOp([frame.tensors[buffer] for buffer in buffers])
     frame.tensors = outside | dict(zip(buffers, if_op.results, strict=True))
 
 
-def _knowing(frame: Frame, condition: Any) -> Any:
-    """Let the analyzer use a condition, unless it is made of loads, which may change."""
+def _assuming(frame: Frame, condition: Any) -> Any:
+    """Assume a condition in the analyzer, unless it reads buffers, which may change."""
     loads: list[Any] = []
     structural_walk(condition, (tvm_ir.TensorLoad, loads.append), order="pre")
     return nullcontext() if loads else frame.analyzer.constraint_scope(condition)
 
 
 def _while(frame: Frame, loop: tirx.While) -> None:
-    buffers, outside = written(loop.body, frame), dict(frame.tensors)
+    buffers, outside = written_buffers(loop.body, frame), dict(frame.tensors)
     types = [frame.tensors[buffer].type for buffer in buffers]
     while_op = scf.WhileOp(types, [frame.tensors[buffer] for buffer in buffers])
     locations = [ir.Location.current] * len(types)
@@ -147,13 +147,13 @@ def _block(frame: Frame, realize: SBlockRealize) -> None:
     with located(block):
         for buffer in block.alloc_buffers:
             frame.allocate(buffer)
-        body = block.body if block.init is None else tirx.SeqStmt([_first_turn(block), block.body])
+        body = block.body if block.init is None else tirx.SeqStmt([_guarded_init(block), block.body])
         is_always = isinstance(realize.predicate, (bool, tirx.IntImm)) and bool(realize.predicate)
         run_statement(frame, body if is_always else tirx.IfThenElse(realize.predicate, body, None))
 
 
-def _first_turn(block: Any) -> Any:
-    """The init of a reduction, under the condition that its axes are at their start."""
+def _guarded_init(block: Any) -> Any:
+    """Return the init of a reduction, under the condition that its axes are at their start."""
     condition = None
     for axis in block.iter_vars:
         if int(axis.iter_type) == tirx.IterVar.CommReduce:
@@ -162,8 +162,8 @@ def _first_turn(block: Any) -> Any:
     return block.init if condition is None else tirx.IfThenElse(condition, block.init, None)
 
 
-def written(statement: Any, frame: Frame) -> list[Any]:
-    """The buffers from outside that a statement writes, in order of their first store."""
+def written_buffers(statement: Any, frame: Frame) -> list[Any]:
+    """Return the buffers from outside that a statement writes, in order of their first store."""
     buffers: dict[Any, None] = {}
     structural_walk(statement, (tirx.BufferStore, lambda store: buffers.setdefault(store.buffer)), order="pre")
     return [buffer for buffer in buffers if buffer in frame.tensors]
@@ -174,4 +174,4 @@ _STATEMENTS: dict[str, Callable[[Frame, Any], None]] = {
     "Evaluate": _evaluate, "AssertStmt": _assert, "For": _for, "IfThenElse": _if, "While": _while,
     "SBlockRealize": _block,
 }  # fmt: skip
-__all__ = ["mlir_type", "run_statement", "written"]
+__all__ = ["mlir_type", "run_statement", "written_buffers"]

@@ -1,9 +1,9 @@
-"""A call of a PrimFunc → linalg on tensors, at the insertion point: blocks become generics, other statements loops.
+"""Inline a call of a PrimFunc as linalg on tensors: blocks become generics, other statements loops.
 
-Takes a PrimFunc as it is before any schedule, the tensors and scalars that it is called with, and the sizes of its
-results. Gives the tensors that its outputs are then. A block of axes becomes a `linalg.generic` whose maps are its
-loads; what no map can say becomes a `tensor.extract` in the body. Everything else becomes `scf` on tensors
-(`primfunc_statements.py`). Memory is never left: an index that TVM would not check is kept inside.
+Takes an unscheduled PrimFunc, the tensors and scalars that it is called with, and the sizes of its results. Gives the
+tensors of its outputs. A block of axes becomes a `linalg.generic` whose indexing maps are its loads; a load that no map
+expresses becomes a `tensor.extract` in the body. Everything else becomes `scf` on tensors
+(`primfunc_statements.py`). Accesses stay in bounds: an index that TVM would not check is clamped.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from mlirtri.dialect.bindings.mlir import arith, ir, linalg, tensor
 from mlirtri.errors import KernelError, UnsupportedOperationError
 from mlirtri.lowering.importers.from_relax.primfunc_copies import copied
 from mlirtri.lowering.importers.from_relax.primfunc_nests import (
+    AffineIndex,
     Nest,
-    Place,
+    affine_index_of,
     bind_axes,
-    flat,
     loads_in,
     nest_of,
-    place_of,
+    statements_of,
 )
 from mlirtri.lowering.importers.from_relax.tir_to_scalar import Scalars, dtype_of, mlir_type
 from mlirtri.lowering.mlir.index_values import index_constant
@@ -37,7 +37,7 @@ Size = int | ir.Value
 
 
 class Frame:
-    """One call on its way: what each buffer of the PrimFunc holds now."""
+    """The state of one call: the tensor that each buffer of the PrimFunc holds now."""
 
     def __init__(self) -> None:
         self.analyzer = Analyzer()
@@ -47,7 +47,7 @@ class Frame:
     # --- sizes -----------------------------------------------------------------------------------------------------
 
     def bind_sizes(self, buffer: Any, sizes: Sequence[Size]) -> None:
-        """Give the variables in a buffer's shape their values."""
+        """Bind the variables in a buffer's shape to these sizes."""
         if len(buffer.strides or ()):
             raise UnsupportedOperationError(
                 f"the buffer {buffer.name} has strides",
@@ -59,31 +59,31 @@ class Frame:
                 self.scalars.indices[size] = value
 
     def size(self, extent: Any) -> Size:
-        """A number where it is one."""
+        """Return an extent, as an int where it is constant."""
         return int(extent.value) if isinstance(extent, tirx.IntImm) else self.scalars.index(extent)
 
     def allocate(self, buffer: Any) -> None:
-        """Memory that holds nothing yet."""
+        """Give a buffer an uninitialised tensor."""
         sizes = [self.size(extent) for extent in buffer.shape]
         self.tensors[buffer] = tensor.empty(sizes, mlir_type(str(buffer.dtype)))
 
     # --- elements --------------------------------------------------------------------------------------------------
 
     def load(self, buffer: Any, indices: Sequence[Any]) -> ir.Value:
-        """An element of a buffer."""
+        """Return an element of a buffer."""
         if buffer not in self.tensors:
             raise UnsupportedOperationError(f"the buffer {buffer.name} is memory that the function does not own")
         return tensor.extract(self.tensors[buffer], self.inside(buffer, indices)[0])
 
     def inside(self, buffer: Any, indices: Sequence[Any]) -> tuple[list[ir.Value], ir.Value | None]:
-        """The indices kept within the buffer, and a bool whether they were; None where they certainly are."""
+        """Return the indices clamped to the buffer, and an i1 whether they were in bounds (None if proven)."""
         kept, within = [], None
         for index, extent in zip(indices, buffer.shape, strict=True):
             value = self.scalars.index(index)
             is_safe = self.scalars.least(index) >= 0, self.scalars.is_below(index, extent)
             if not all(is_safe):
                 high = arith.subi(self.scalars.index(extent), index_constant(1))
-                # As an unsigned number a negative index is too large as well.
+                # As unsigned, a negative index is too large, too.
                 clamped = arith.minui(value, high)
                 is_inside = arith.cmpi(arith.CmpIPredicate.eq, value, clamped)
                 within = is_inside if within is None else arith.andi(within, is_inside)
@@ -94,8 +94,8 @@ class Frame:
     # --- statements ------------------------------------------------------------------------------------------------
 
     def run(self, statement: Any) -> None:
-        """Emit a statement of the function's own body: block by block, each as one operation if it can be."""
-        for inner in flat(statement):
+        """Emit a statement of the function's own body, each block as one structured operation where possible."""
+        for inner in statements_of(statement):
             if isinstance(inner, SBlockRealize) and not inner.block.iter_vars and inner.block.init is None:
                 with located(inner.block):
                     self.run_plain_block(inner.block)
@@ -109,7 +109,7 @@ class Frame:
             run_statement(self, inner)
 
     def run_plain_block(self, block: Any) -> None:
-        """A block without axes: its memory, and what it does."""
+        """Emit a block without axes: its allocations and its body."""
         if block.match_buffers:
             raise UnsupportedOperationError("a block with match_buffer has no counterpart in linalg")
         for buffer in block.alloc_buffers:
@@ -120,9 +120,9 @@ class Frame:
 def inline(
     function: PrimFunc, arguments: Sequence[ir.Value], results: Sequence[Sequence[Size]], updates: Sequence[int] = ()
 ) -> list[ir.Value]:
-    """What the outputs of `function` hold after a call.
+    """Return the tensors of the outputs of `function` after a call.
 
-    `results` has the sizes of each; `updates` the argument that an output shares its memory with, or -1.
+    `results` has the sizes of each output; `updates` the argument that an output shares its memory with, or -1.
     """
     frame = Frame()
     parameters = list(function.params)
@@ -154,7 +154,7 @@ def _bind(frame: Frame, parameter: Any, argument: ir.Value) -> None:
 
 @contextmanager
 def located(block: Any) -> Iterator[None]:
-    """Operations and errors inside get the place that the block is annotated with."""
+    """Give operations and errors inside the location that the block is annotated with."""
     span = span_of(block.annotations[LOCATION]) if LOCATION in block.annotations else None
     name = getattr(ir.Location.current, "name_str", None)
     try:
@@ -171,7 +171,7 @@ def located(block: Any) -> Iterator[None]:
 
 
 def emit_nest(frame: Frame, nest: Nest) -> None:
-    """A nest as a `linalg.generic`, with the initial values of a reduction before it."""
+    """Emit a nest as a `linalg.generic`, after the initial values of a reduction."""
     bind_axes(nest, frame.analyzer)
     for buffer in nest.outputs:
         if buffer not in frame.tensors:
@@ -180,18 +180,18 @@ def emit_nest(frame: Frame, nest: Nest) -> None:
         frame.tensors |= dict.fromkeys(nest.outputs, moved)
         return
     inits = [_initial(frame, nest, buffer) for buffer in nest.outputs]
-    walks = _walks(frame, nest)
-    maps = [_map(nest, walk[1]) for walk in walks]
-    inputs = [frame.tensors[walk[0]] for walk in walks]
+    loads = _affine_loads(frame, nest)
+    maps = [_map(nest, load_[1]) for load_ in loads]
+    inputs = [frame.tensors[load_[0]] for load_ in loads]
     if window := _unseen_reductions(nest, maps):
         sizes = [frame.size(nest.axes[position].dom.extent) for position in window]
         inputs.append(tensor.empty(sizes, ir.F32Type.get()))
-        maps.append(_map(nest, tuple(Place(((position, 1),)) for position in window)))
+        maps.append(_map(nest, tuple(AffineIndex(((position, 1),)) for position in window)))
     maps += [_map(nest, indices) for indices in nest.outputs.values()]
     kinds = ["reduction" if nest.is_reduction(position) else "parallel" for position in range(len(nest.axes))]
 
     def body(*elements: ir.Value) -> list[ir.Value]:
-        known = dict(zip(walks, elements, strict=False))
+        known = dict(zip(loads, elements, strict=False))
         known |= dict(zip(nest.outputs.items(), elements[len(inputs) :], strict=True))
         return _body(frame, nest, nest.statements, known)
 
@@ -201,16 +201,16 @@ def emit_nest(frame: Frame, nest: Nest) -> None:
 
 
 def _initial(frame: Frame, nest: Nest, buffer: Any) -> ir.Value:
-    """What a block's output holds before it: its own memory, or what its init writes."""
+    """Return the initial value of a block's output: the buffer's current tensor, or what the init writes."""
     if nest.block.init is None:
         return frame.tensors[buffer] if buffer in nest.updated else _fresh(frame, buffer)
-    stores = [store for store in flat(nest.block.init) if store.buffer.same_as(buffer)]
+    stores = [store for store in statements_of(nest.block.init) if store.buffer.same_as(buffer)]
     if len(stores) == 1 and not loads_in(stores) and isinstance(stores[0].value, (tirx.IntImm, tirx.FloatImm)):
         return linalg.fill(frame.scalars.evaluate(stores[0].value), outs=[_fresh(frame, buffer)])
     kept = [position for position in range(len(nest.axes)) if not nest.is_reduction(position)]
     spatial = Nest(nest.block, stores, [nest.axes[position] for position in kept], single=nest.single)
     indices = tuple(
-        Place(tuple((kept.index(position), factor) for position, factor in index.terms))
+        AffineIndex(tuple((kept.index(position), factor) for position, factor in index.terms))
         for index in nest.outputs[buffer]
     )
 
@@ -228,21 +228,21 @@ def _fresh(frame: Frame, buffer: Any) -> ir.Value:
     return tensor.empty(static, kind.element_type)
 
 
-def _walks(frame: Frame, nest: Nest) -> list[tuple[Any, tuple[Place, ...]]]:
-    """The distinct loads that linalg's maps can say, as (buffer, places)."""
-    accesses: dict[tuple[Any, tuple[Place, ...]], None] = {}
+def _affine_loads(frame: Frame, nest: Nest) -> list[tuple[Any, tuple[AffineIndex, ...]]]:
+    """Return the distinct loads that indexing maps express, as (buffer, indices)."""
+    accesses: dict[tuple[Any, tuple[AffineIndex, ...]], None] = {}
     for load in loads_in(nest.statements):
         if load.source in frame.tensors and load.source not in nest.outputs:
-            if (indices := _walk(frame, nest, load)) is not None:
+            if (indices := _affine_indices(frame, nest, load)) is not None:
                 accesses[load.source, indices] = None
     return list(accesses)
 
 
-def _walk(frame: Frame, nest: Nest, load: TensorLoad) -> tuple[Place, ...] | None:
-    """Where a load is, if all its indices are walks along axes that stay within the buffer."""
+def _affine_indices(frame: Frame, nest: Nest, load: TensorLoad) -> tuple[AffineIndex, ...] | None:
+    """Return the affine indices of a load, if they are proven to be in bounds; None otherwise."""
     affine_indices = []
     for index, extent in zip(load.indices, load.source.shape, strict=True):
-        affine = place_of(index, nest.positions)
+        affine = affine_index_of(index, nest.positions)
         if affine is None:
             return None
         if affine.is_axis:
@@ -255,11 +255,11 @@ def _walk(frame: Frame, nest: Nest, load: TensorLoad) -> tuple[Place, ...] | Non
     return tuple(affine_indices)
 
 
-def _map(nest: Nest, indices: Sequence[Place]) -> ir.AffineMap:
-    return ir.AffineMap.get(len(nest.axes), 0, [_expression(index) for index in indices])
+def _map(nest: Nest, indices: Sequence[AffineIndex]) -> ir.AffineMap:
+    return ir.AffineMap.get(len(nest.axes), 0, [_affine_expression(index) for index in indices])
 
 
-def _expression(index: Place) -> ir.AffineExpr:
+def _affine_expression(index: AffineIndex) -> ir.AffineExpr:
     parts = [
         ir.AffineExpr.get_dim(position) * factor if factor != 1 else ir.AffineExpr.get_dim(position)
         for position, factor in index.terms
@@ -272,7 +272,7 @@ def _expression(index: Place) -> ir.AffineExpr:
 
 
 def _unseen_reductions(nest: Nest, maps: Sequence[ir.AffineMap]) -> list[int]:
-    """Reduction axes whose length no input tells."""
+    """Return the reduction axes whose extent no input determines."""
     seen = {
         expression.position
         for mapping in maps
@@ -283,15 +283,15 @@ def _unseen_reductions(nest: Nest, maps: Sequence[ir.AffineMap]) -> list[int]:
 
 
 def _body(frame: Frame, nest: Nest, statements: list[Any], known: dict[Any, ir.Value], targets=None) -> list[ir.Value]:
-    """The statements of a block on single elements; gives what the outputs get."""
+    """Emit the statements of a block on scalars, and return the elements of the outputs."""
     scratch: dict[Any, ir.Value] = {}
     outputs: dict[Any, ir.Value] = {}
     outside = frame.scalars
 
     def load(buffer: Any, indices: Sequence[Any]) -> ir.Value:
-        if (value := scratch.get(_cell(buffer, indices))) is not None:
+        if (value := scratch.get(_element_key(buffer, indices))) is not None:
             return value
-        affine_indices = tuple(place_of(index, nest.positions) for index in indices)
+        affine_indices = tuple(affine_index_of(index, nest.positions) for index in indices)
         return known[buffer, affine_indices] if (buffer, affine_indices) in known else frame.load(buffer, indices)
 
     scalars = Scalars(load, frame.analyzer)
@@ -307,14 +307,14 @@ def _body(frame: Frame, nest: Nest, statements: list[Any], known: dict[Any, ir.V
         if isinstance(statement, tirx.Bind):
             scalars.variables[statement.var] = value
         elif statement.buffer in own:
-            scratch[_cell(statement.buffer, statement.indices)] = value
+            scratch[_element_key(statement.buffer, statement.indices)] = value
         else:
             outputs[statement.buffer] = value
     frame.scalars = outside
     return [outputs[buffer] for buffer in targets or nest.outputs]
 
 
-def _cell(buffer: Any, indices: Sequence[Any]) -> tuple[Any, ...]:
+def _element_key(buffer: Any, indices: Sequence[Any]) -> tuple[Any, ...]:
     return (buffer, *(str(index) for index in indices))
 
 

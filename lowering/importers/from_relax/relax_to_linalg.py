@@ -1,9 +1,9 @@
-"""relax → linalg: a Relax module as MLIR on tensors, so that TVM's models reach MLIR's tools. The bridge, backwards.
+"""`relax` → `linalg`: translate a Relax module to MLIR on tensors. The inverse of the bridge.
 
-Takes a module whose Relax functions call operators, PrimFuncs and each other, with branches, tuples and sizes of run
-time. TVM legalises the operators; those that it has no TIR for have rules in `relax_operators.py`. Gives a `func.func`
-for each Relax function, the entry public: a `linalg.generic` for each block of a PrimFunc, `scf` for the rest.
-Refuses packed functions, closures, and what TIR has no counterpart for: all of it in one report.
+Takes a module whose Relax functions call operators, PrimFuncs and each other, with branches, tuples and dynamic shapes.
+TVM legalises the operators; those without TIR have rules in `operators.py`. Gives a `func.func` for each Relax
+function, the entry public: a `linalg.generic` for each block of a PrimFunc, `scf` for the rest. Refuses, in one report,
+packed functions, closures, and TIR without a counterpart.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mlirtri.dialect.bindings.mlir import func, ir, scf, tensor
 from mlirtri.dialect.definition import new_context
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.importers.from_relax.operators import LEFT_ALONE, OPERATORS
+from mlirtri.lowering.importers.from_relax.operators import NOT_LEGALISED, OPERATORS
 from mlirtri.lowering.importers.from_relax.primfunc_to_linalg import Size, inline
 from mlirtri.lowering.importers.from_relax.relax_types import flat_dtypes, flat_types, sizes_in, tensor_type
 from mlirtri.lowering.importers.from_relax.tir_to_scalar import Scalars, mlir_type
@@ -37,18 +37,18 @@ CLEANING = (
     Pass("cse", "and every size"),
 )
 Value = ir.Value | list["Value"]
-"""What a Relax expression became: a tensor, a scalar, or the parts of a tuple."""
+"""The translation of a Relax expression: a tensor, a scalar, or the fields of a tuple."""
 
 
 def lower(mod: IRModule, context: CompileContext) -> ir.Module:
-    """The MLIR module of `mod`; raises `UnsupportedOperationError`."""
+    """Return `mod` in the normal form of `linalg`; raises `UnsupportedOperationError`."""
     module = translate(mod, context.kernel)
     run_passes(module, CLEANING, context)
     return mlir_to_linalg.lower(module, context)
 
 
 def translate(mod: IRModule, entry: str) -> ir.Module:
-    """The same, as it was translated."""
+    """Return `mod` as an MLIR module, before the steps of all imported MLIR; raises `UnsupportedOperationError`."""
     legalised = run_pass(mod, TvmPass("LegalizeOps", _legalize))
     with new_context(), ir.Location.unknown():
         module = ir.Module.create()
@@ -62,22 +62,22 @@ def translate(mod: IRModule, entry: str) -> ir.Module:
 
 def _legalize(mod: IRModule) -> IRModule:
     with Target("llvm"):
-        return relax.transform.LegalizeOps(skip_ops=list(LEFT_ALONE))(mod)
+        return relax.transform.LegalizeOps(skip_ops=list(NOT_LEGALISED))(mod)
 
 
 class _Function:
-    """One Relax function on its way."""
+    """The translation of one Relax function."""
 
     def __init__(self, mod: IRModule, name: str, function: Any, problems: list[KernelError]):
         self.mod = mod
         self.name = name
         self.function = function
         self.problems = problems
-        self.places = dict((function.attrs or {}).get(BINDING_LOCATIONS, {}))
+        self.locations = dict((function.attrs or {}).get(BINDING_LOCATIONS, {}))
         self.values: dict[Any, Value] = {}
         self.sizes = Scalars(self._no_load, Analyzer())
         self.updates: dict[int, ir.Value] = {}
-        """Number of an argument that a call writes, to its new content."""
+        """By the number of an argument that a call writes, its new content."""
 
     def emit(self, is_public: bool) -> None:
         parameters = list(self.function.params)
@@ -98,7 +98,7 @@ class _Function:
         self._describe(func_op, [dtype for kind in kinds for dtype in flat_dtypes(kind)], results)
 
     def _describe(self, func_op: func.FuncOp, dtypes: list[str], values: list[ir.Value]) -> None:
-        """Say in attributes which arguments are bound or written, and which dtypes have a sign that the types lack."""
+        """Record in attributes which arguments are bound or written, and the dtypes whose sign MLIR's types lack."""
         names = [str(parameter) for parameter in (self.function.attrs or {}).get(BOUND, [])]
         arguments, results = _signs(dtypes), _signs(flat_dtypes(self.function.ret_ty))
         for group, name in zip(arguments[len(arguments) - len(names) :], names, strict=True):
@@ -112,7 +112,7 @@ class _Function:
     # --- sizes -----------------------------------------------------------------------------------------------------
 
     def learn_sizes(self, kind: Any, value: Value) -> None:
-        """Define the sizes that a type names for the first time."""
+        """Define the symbolic sizes that a type names for the first time."""
         if isinstance(value, list):
             for field, part in zip(kind.fields, value, strict=True):
                 self.learn_sizes(field, part)
@@ -136,7 +136,7 @@ class _Function:
     # --- bindings --------------------------------------------------------------------------------------------------
 
     def body(self, expression: Any) -> Value:
-        """The value of a sequence of bindings; problems are noted, and what depends on them is passed over."""
+        """Return the value of a sequence of bindings; problems are recorded, and translation goes on."""
         if not isinstance(expression, relax.SeqExpr):
             return self.value(expression)
         for block in expression.blocks:
@@ -145,7 +145,7 @@ class _Function:
         return self.value(expression.body)
 
     def _bind(self, binding: Any) -> None:
-        span = span_of(self.places.get(binding.var.name))
+        span = span_of(self.locations.get(binding.var.name))
         try:
             with location_of(span, binding.var.name):
                 value = self.value(binding.value)
@@ -156,7 +156,7 @@ class _Function:
             if error.span is None:
                 error.span = span
             self.problems.append(error)
-            # What is built on it goes on with memory of that type, so that its own problems come to light too.
+            # A stand-in of that type lets the bindings that use it report their own problems.
             self.values[binding.var] = self._stand_in(binding.var.ty)
 
     def _stand_in(self, kind: Any) -> Value:
@@ -175,7 +175,7 @@ class _Function:
     # --- expressions -----------------------------------------------------------------------------------------------
 
     def value(self, expression: Any) -> Value:
-        """What an expression became; raises `UnsupportedOperationError`."""
+        """Return the translation of an expression; raises `UnsupportedOperationError`."""
         if isinstance(expression, relax.Call):
             return self.call(expression)
         if isinstance(expression, relax.Var) and expression in self.values:
@@ -235,12 +235,12 @@ class _Function:
 
 
 def flattened(value: Value) -> list[ir.Value]:
-    """The tensors of a value, those of tuples one after the other."""
+    """Return the tensors of a value, those of tuples flattened."""
     return [tensor for part in value for tensor in flattened(part)] if isinstance(value, list) else [value]
 
 
 def _as_argument(kind: Any, is_public: bool) -> Any:
-    """What the caller passes: a number comes from outside as a tensor of rank 0."""
+    """Return the type that the caller passes: scalars of the public function are rank-0 tensors."""
     is_number = isinstance(kind, tvm_ir.PrimType) and is_public
     return relax.TensorType([], str(kind.dtype)) if is_number else kind
 

@@ -1,4 +1,4 @@
-"""Types of Relax as MLIR's."""
+"""Types of Relax as MLIR types."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mlirtri.lowering.toolchain.tvm_names import relax, tirx
 
 
 def tensor_type(kind: Any) -> ir.RankedTensorType:
-    """The type of a Relax tensor; sizes that are only known at run time are dynamic."""
+    """Return the type of a Relax tensor; symbolic sizes are dynamic."""
     sizes = [int(size.value) if isinstance(size, tirx.IntImm) else DYNAMIC for size in sizes_in(kind)]
     return ir.RankedTensorType.get(sizes, mlir_type(str(kind.dtype)))
 
 
 def sizes_in(kind: Any) -> list[Any]:
-    """The sizes in a type; None for each where only their number is known. A number has none."""
+    """Return the sizes of a tensor type, each None where only the rank is known; none for a scalar."""
     if not isinstance(kind, relax.TensorType):
         return []
     if isinstance(kind.shape, relax.ShapeExpr):
@@ -30,7 +30,7 @@ def sizes_in(kind: Any) -> list[Any]:
 
 
 def flat_types(kind: Any) -> list[ir.Type]:
-    """The types of the tensors and numbers in a type, those of tuples one after the other."""
+    """Return the types of the tensors and scalars in a type, those of tuples flattened."""
     if isinstance(kind, relax.TupleType):
         return [type for field in kind.fields for type in flat_types(field)]
     if isinstance(kind, relax.TensorType):
@@ -41,7 +41,7 @@ def flat_types(kind: Any) -> list[ir.Type]:
 
 
 def flat_dtypes(kind: Any) -> list[str]:
-    """TVM's dtypes of these, in the same order."""
+    """Return the TVM dtypes of a type, in the same order."""
     if isinstance(kind, relax.TupleType):
         return [dtype for field in kind.fields for dtype in flat_dtypes(field)]
     return [str(kind.dtype)]

@@ -1,7 +1,7 @@
-"""Functions that TIR calls by name, as operations of math: `tirx.exp`, C's ``expm1f``, `tirx.sigmoid`.
+"""Functions that TIR calls by name as operations of `math`: `tirx.exp`, C's ``expm1f``, `tirx.sigmoid`.
 
-A function takes the dtype and values of its operands and gives a value. fp16 and bf16 are computed in fp32 and rounded
-once, as TVM's C functions and this project's other rooms do it.
+A function takes the dtype and values of its operands and returns a value. fp16 and bf16 are computed in fp32 and
+rounded once, as TVM's C functions and the other stages do.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from mlirtri.dialect.bindings.mlir import arith, ir, math
 
 Function = Callable[[str, Sequence[ir.Value]], ir.Value]
-NOTHING_TO_DO = frozenset({"likely", "llvm.arithmetic.fence"})
-"""Functions that give their last operand."""
-OF_C = {"round": "round_away"}
-"""C's functions that are others than TIR's of the same name: TVM's rounds ties to even."""
+IDENTITIES = frozenset({"likely", "llvm.arithmetic.fence"})
+"""Functions that return their last operand."""
+C_NAMES = {"round": "round_away"}
+"""C functions that differ from TIR's of the same name, which rounds ties to even."""
 _MATH = {
     "abs": math.absf, "fabs": math.absf, "acos": math.acos, "acosh": math.acosh, "asin": math.asin,
     "asinh": math.asinh, "atan": math.atan, "atan2": math.atan2, "atanh": math.atanh, "cbrt": math.cbrt,
@@ -44,7 +44,7 @@ def _compare(name: str, x: ir.Value, y: ir.Value) -> ir.Value:
     return arith.cmpf(getattr(arith.CmpFPredicate, name), x, y)
 
 
-_MADE = {
+_COMPOSED = {
     "rsqrt": lambda x: arith.divf(_number(1.0, x), math.sqrt(x)),
     "sigmoid": _sigmoid,
     "exp10": lambda x: math.powf(_number(10.0, x), x),
@@ -67,5 +67,5 @@ def _in_float32(compute: Callable[..., ir.Value]) -> Function:
     return call
 
 
-FUNCTIONS: dict[str, Function] = {name: _in_float32(compute) for name, compute in (_MATH | _MADE).items()}
+FUNCTIONS: dict[str, Function] = {name: _in_float32(compute) for name, compute in (_MATH | _COMPOSED).items()}
 FUNCTIONS |= {name: lambda _, operands, count=count: count(*operands) for name, count in _BITS.items()}

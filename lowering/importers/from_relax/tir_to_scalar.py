@@ -1,9 +1,9 @@
-"""TIR expressions → arith and math on scalars, at the insertion point: what `scalar_to_tir` does, the other way round.
+"""Translate TIR expressions to `arith` and `math` on scalars, at the insertion point: the inverse of `scalar_to_tir`.
 
-Takes an expression of TIR with a `Scalars` that knows what variables and loads are. Gives an SSA value of the same
-meaning: TVM's dtypes carry the sign, MLIR's operations do. Sums that were computed in twice the width to wrap become
-plain ones, which wrap in MLIR. Both arms of an `if_then_else` are evaluated: loads stay in bounds, and a divisor there
-is never zero. Refuses vectors, pointers and calls of what only TVM has.
+Takes a TIR expression and a `Scalars`, which has the values of variables and emits loads. Gives an SSA value of the
+same meaning: TVM's dtypes carry the sign, MLIR's operations do. Sums computed in twice the width to wrap become plain
+ones, which wrap in MLIR. Both arms of an `if_then_else` are evaluated: loads stay in bounds, and a divisor is never
+zero there. Refuses vectors, pointers and functions that only TVM has.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import arith, ir
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.importers.from_relax.tir_functions import FUNCTIONS, NOTHING_TO_DO, OF_C
-from mlirtri.lowering.mlir.index_values import index_constant
+from mlirtri.lowering.importers.from_relax.tir_functions import C_NAMES, FUNCTIONS, IDENTITIES
+from mlirtri.lowering.mlir.linalg_builder import index_constant
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, TensorLoad, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 
 Load = Callable[[Any, Sequence[Any]], ir.Value]
 _WIDE = {"int128": 128, "uint128": 128}
-"""Integers that TVM computes in and no tensor has."""
+"""Integers that TVM computes in and no tensor has, with their widths."""
 _CMPF = {"EQ": "OEQ", "NE": "UNE", "LT": "OLT", "LE": "OLE", "GT": "OGT", "GE": "OGE"}
 _CMPI = {"EQ": "eq", "NE": "ne", "LT": "slt", "LE": "sle", "GT": "sgt", "GE": "sge"}
 _FLOATS = {"Add": arith.addf, "Sub": arith.subf, "Mul": arith.mulf, "Div": arith.divf, "Mod": arith.remf}
-_RINGS = {"Add": arith.addi, "Sub": arith.subi, "Mul": arith.muli}
+_WRAPPING = {"Add": arith.addi, "Sub": arith.subi, "Mul": arith.muli}
 """Operations whose low bits do not depend on the high bits of their operands."""
 _BITS = {
     "And": arith.andi, "Or": arith.ori, "BitwiseAnd": arith.andi, "BitwiseOr": arith.ori, "BitwiseXor": arith.xori,
@@ -39,7 +39,7 @@ _DIVISIONS = {
 
 
 def mlir_type(dtype: str) -> ir.Type:
-    """MLIR's signless type of an element; raises `UnsupportedOperationError` for those that tensors cannot have."""
+    """Return the signless MLIR type of a dtype; raises `UnsupportedOperationError` for one that tensors cannot have."""
     if dtype in _WIDE:
         return ir.IntegerType.get_signless(_WIDE[dtype])
     if dtype not in DTYPES:
@@ -60,7 +60,7 @@ def bits_of(dtype: str) -> int:
 
 
 def constant(number: float, dtype: str) -> ir.Value:
-    """A number of a dtype; integers wrap."""
+    """Return a constant of a dtype; integers wrap."""
     kind = mlir_type(dtype)
     if is_float(dtype):
         return arith.constant(kind, ir.FloatAttr.get(kind, float(number)))
@@ -69,41 +69,41 @@ def constant(number: float, dtype: str) -> ir.Value:
     bits = bits_of(dtype)
     number = int(number) & ((1 << bits) - 1)
     wrapped = number - (1 << bits) if number >> (bits - 1) else number
-    # 128 bits are too many for the bindings, not for the text.
+    # The bindings do not take 128 bits, the parser does.
     return arith.constant(kind, ir.Attribute.parse(f"{wrapped} : {kind}"))
 
 
 class Scalars:
-    """The translation of expressions: what each variable is, what a load is, and what is known of their ranges."""
+    """The translation of expressions: the values of variables, the emitter of loads, and the known ranges."""
 
     def __init__(self, load: Load, analyzer: Analyzer):
         self.load = load
         self.analyzer = analyzer
         self.variables: dict[Any, ir.Value] = {}
-        """Values of TIR's variables in their own dtype."""
+        """TIR variables, in their own dtype."""
         self.indices: dict[Any, ir.Value] = {}
-        """Values of those that count loops and sizes, as `index`."""
+        """Loop variables and sizes, as `index`."""
         self._known: dict[int, tuple[Any, ir.Value]] = {}
         self._is_guarded = False
         self._depth = 0
 
     def evaluate(self, expression: Any) -> ir.Value:
-        """The value of an expression, at a point where memory may have changed since the last one."""
-        return self._anew(self.value, expression)
+        """Return the value of an expression, at a point where memory may have changed since the last call."""
+        return self._evaluated(self.value, expression)
 
     def value(self, expression: Any) -> ir.Value:
-        """The value of a part of the expression that is being evaluated; shared parts are emitted once."""
+        """Return the value of a part of the current expression; shared parts are emitted once."""
         known = self._known.get(hash(expression))
-        # Numbers of different dtypes have one hash.
+        # Constants of different dtypes have one hash.
         if known is None or not known[0].same_as(expression):
-            known = self._known[hash(expression)] = (expression, self._made(expression))
+            known = self._known[hash(expression)] = (expression, self._emitted(expression))
         return known[1]
 
     def index(self, expression: Any) -> ir.Value:
-        """The value of an integer as `index`: counters and sizes stay what they are."""
-        return self._index(expression) if self._depth else self._anew(self._index, expression)
+        """Return the value of an integer as `index`; loop variables and sizes need no cast."""
+        return self._index(expression) if self._depth else self._evaluated(self._index, expression)
 
-    def _anew(self, make: Callable[[Any], ir.Value], expression: Any) -> ir.Value:
+    def _evaluated(self, make: Callable[[Any], ir.Value], expression: Any) -> ir.Value:
         self._known.clear()
         self._depth += 1
         try:
@@ -118,28 +118,28 @@ class Scalars:
         if isinstance(expression, tirx.Var) and expression in self.indices:
             return self.indices[expression]
         kind = type(expression).__name__
-        if kind in _RINGS:
-            return _RINGS[kind](self._index(expression.a), self._index(expression.b))
-        if kind in ("FloorDiv", "FloorMod") and self.is_counted(expression):
-            return _COUNTED[kind](self._index(expression.a), self._index(expression.b))
+        if kind in _WRAPPING:
+            return _WRAPPING[kind](self._index(expression.a), self._index(expression.b))
+        if kind in ("FloorDiv", "FloorMod") and self.is_nonnegative(expression):
+            return _NONNEGATIVE[kind](self._index(expression.a), self._index(expression.b))
         cast = arith.index_cast if is_signed(dtype_of(expression)) else arith.index_castui
         return cast(ir.IndexType.get(), self.value(expression))
 
-    def is_counted(self, expression: Any) -> bool:
-        """Whether a division is one of numbers known not to be negative by one known to be positive."""
+    def is_nonnegative(self, expression: Any) -> bool:
+        """Return whether a division has a dividend that is not negative and a positive divisor."""
         return self.least(expression.a) >= 0 and self.least(expression.b) > 0
 
     def least(self, expression: Any) -> int:
-        """The smallest number that an integer may be."""
+        """Return the smallest value that an integer can have."""
         return int(self.analyzer.const_int_bound(expression).min_value)
 
     def is_below(self, expression: Any, size: Any) -> bool:
-        """Whether an index is certainly smaller than a size."""
+        """Return whether an index is proven to be smaller than a size."""
         return bool(self.analyzer.can_prove(expression < size))
 
     # --- one node --------------------------------------------------------------------------------------------------
 
-    def _made(self, node: Any) -> ir.Value:
+    def _emitted(self, node: Any) -> ir.Value:
         kind = type(node).__name__
         if isinstance(node, (tirx.IntImm, tirx.FloatImm)):
             return constant(node.value, dtype_of(node))
@@ -172,7 +172,7 @@ class Scalars:
             return self._float_division(kind, node)
         if kind in ("Div", "Mod", "FloorDiv", "FloorMod") and not is_float(dtype):
             return self._division(kind, dtype, node)
-        table = _FLOATS if is_float(dtype) else {**_RINGS, **_BITS, "RShift": _right_shift(dtype)}
+        table = _FLOATS if is_float(dtype) else {**_WRAPPING, **_BITS, "RShift": _right_shift(dtype)}
         if kind not in table:
             raise UnsupportedOperationError(f"TIR's {kind} of {dtype} has no counterpart in linalg")
         return table[kind](self.value(node.a), self.value(node.b))
@@ -184,7 +184,7 @@ class Scalars:
         return _compared(arith.CmpIPredicate, arith.cmpi, name, x, y)
 
     def _extremum(self, kind: str, dtype: str, node: Any) -> ir.Value:
-        # As TVM computes it, also for NaN: the second operand unless the first is beyond it.
+        # As TVM computes it, also for NaN: the first operand only where it compares beyond the second.
         x, y = self.value(node.a), self.value(node.b)
         if not is_float(dtype):
             return _INTEGER_EXTREMA[kind, is_signed(dtype)](x, y)
@@ -199,8 +199,8 @@ class Scalars:
         x, y = self.value(node.a), self.value(node.b)
         if self._is_guarded and not self._is_positive(node.b):
             y = self._safe_divisor(dtype, x, y)
-        if is_signed(dtype) and kind in _COUNTED and self.is_counted(node):
-            return _COUNTED[kind](x, y)
+        if is_signed(dtype) and kind in _NONNEGATIVE and self.is_nonnegative(node):
+            return _NONNEGATIVE[kind](x, y)
         if (kind, is_signed(dtype)) in _DIVISIONS:
             return _DIVISIONS[kind, is_signed(dtype)](x, y)
         rest, zero = arith.remsi(x, y), constant(0, dtype)
@@ -242,12 +242,12 @@ class Scalars:
         return converted(self.value(node.value), source, target)
 
     def _low_bits(self, node: Any, target: str) -> ir.Value:
-        """The low bits of an integer: those of sums and products are computed from low bits."""
+        """Return the low bits of an integer; those of sums and products need the low bits of their operands only."""
         source, kind = dtype_of(node), type(node).__name__
         if bits_of(source) == bits_of(target):
             return self.value(node)
-        if kind in _RINGS:
-            return _RINGS[kind](self._low_bits(node.a, target), self._low_bits(node.b, target))
+        if kind in _WRAPPING:
+            return _WRAPPING[kind](self._low_bits(node.a, target), self._low_bits(node.b, target))
         if isinstance(node, tirx.IntImm):
             return constant(node.value, target)
         if isinstance(node, tirx.Cast) and not is_float(dtype_of(node.value)):
@@ -271,8 +271,8 @@ class Scalars:
         if name in ("call_pure_extern", "call_extern"):
             name, operands = str(operands[0].value), operands[1:]
             name = name[:-1] if name.endswith("f") and name[:-1] in FUNCTIONS else name
-            name = OF_C.get(name, name)
-        if name in NOTHING_TO_DO:
+            name = C_NAMES.get(name, name)
+        if name in IDENTITIES:
             return self.value(operands[-1])
         if name not in FUNCTIONS:
             raise UnsupportedOperationError(f"TIR's function {name} has no counterpart in MLIR")
@@ -304,7 +304,7 @@ class Scalars:
 
 
 def dtype_of(expression: Any) -> str:
-    """The dtype of a TIR expression; raises `UnsupportedOperationError` for vectors."""
+    """Return the dtype of a TIR expression; raises `UnsupportedOperationError` for vectors."""
     dtype = str(expression.ty.dtype) if hasattr(expression.ty, "dtype") else str(expression.ty)
     if "x" in dtype and dtype not in DTYPES:
         raise UnsupportedOperationError("vectors of TIR have no counterpart in linalg", help="export it unscheduled")
@@ -312,7 +312,7 @@ def dtype_of(expression: Any) -> str:
 
 
 def converted(value: ir.Value, source: str, target: str) -> ir.Value:
-    """`value` of dtype `source` as `target`, none of them narrower than needed: floats round, integers keep bits."""
+    """Convert `value` from dtype `source` to `target`: floats round, integers truncate or extend."""
     kind = mlir_type(target)
     if is_float(source) and is_float(target):
         return _between_floats(value, source, target)
@@ -329,7 +329,7 @@ def converted(value: ir.Value, source: str, target: str) -> ir.Value:
 
 def _between_floats(value: ir.Value, source: str, target: str) -> ir.Value:
     if bits_of(source) == bits_of(target):
-        # fp16 and bf16: neither holds the other.
+        # Neither of fp16 and bf16 holds the other.
         return arith.truncf(mlir_type(target), arith.extf(ir.F32Type.get(), value))
     return (arith.extf if bits_of(source) < bits_of(target) else arith.truncf)(mlir_type(target), value)
 
@@ -347,8 +347,8 @@ def _right_shift(dtype: str) -> Callable[..., ir.Value]:
     return arith.shrsi if is_signed(dtype) else arith.shrui
 
 
-_COUNTED = {"FloorDiv": arith.divsi, "FloorMod": arith.remsi}
-"""Divisions of numbers that are not negative, which round either way alike."""
+_NONNEGATIVE = {"FloorDiv": arith.divsi, "FloorMod": arith.remsi}
+"""Divisions without negative operands, for which both roundings agree."""
 _INTEGER_EXTREMA = {
     ("Min", True): arith.minsi, ("Max", True): arith.maxsi, ("Min", False): arith.minui, ("Max", False): arith.maxui,
 }  # fmt: skip

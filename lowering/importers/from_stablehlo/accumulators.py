@@ -1,10 +1,10 @@
-"""Sums of halves in StableHLO: contractions and convolutions are carried in fp32, and rounded once behind.
+"""Accumulate sums of fp16 and bf16 in fp32: contractions and convolutions of StableHLO round once, at the end.
 
-Upstream's lowering gives the sums the element type of the result, so that fp16 and bf16 would be rounded at every step.
-StableHLO leaves the accumulator open, and XLA and everything else here has fp32.
+Upstream's lowering accumulates in the element type of the result, so that fp16 and bf16 would be rounded at every step.
+StableHLO leaves the accumulator type open; XLA and the other importers use fp32.
 
-Takes a module of linalg on tensors, as upstream's lowering leaves it. Gives it, in place, with fp32 outputs of what
-adds up fp16 or bf16 along a loop, and the conversion behind. Refuses nothing.
+Takes a module of linalg on tensors, as upstream's lowering leaves it. Gives it, in place, with fp32 outputs of the
+operations that sum fp16 or bf16 along a loop, each followed by a conversion. Refuses nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ HALVES = ("f16", "bf16")
 
 
 def rewrite(module: ir.Module) -> None:
-    """Widen the sums of `module`."""
-    # What is replaced takes the operations of its body with it.
+    """Widen the accumulators of `module`, in place."""
+    # Replacing an operation erases the operations of its body, too.
     for operation in [operation for operation in all_operations(module) if _is_sum_of_halves(operation)]:
         out, kind = operation.operands[len(operation.operands) - 1], operation.results[0].type
         with ir.InsertionPoint(operation), operation.location:
@@ -43,19 +43,19 @@ def _is_sum_of_halves(operation: ir.Operation) -> bool:
 
 
 def _addend(operation: ir.Operation) -> ir.Value | None:
-    """What the body adds to its output, which it does nothing else with; None if it does."""
+    """Return what the body adds to its accumulator; None where it uses the accumulator for anything else."""
     block = operation.regions[0].blocks[0]
     *_, last = block.operations
-    so_far = block.arguments[len(block.arguments) - 1]
+    accumulator = block.arguments[len(block.arguments) - 1]
     added = getattr(last.operands[0].owner, "operation", None)
-    if added is None or added.name != "arith.addf" or len(list(so_far.uses)) != 1:
+    if added is None or added.name != "arith.addf" or len(list(accumulator.uses)) != 1:
         return None
-    others = [operand for operand in added.operands if operand != so_far]
+    others = [operand for operand in added.operands if operand != accumulator]
     return others[0] if len(others) == 1 and len(list(added.results[0].uses)) == 1 else None
 
 
 def _start(out: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
-    """What the sums begin with: a constant of its own where it is one, as products are known by."""
+    """Return the initial value in fp32; a constant stays one, by which later stages recognise products."""
     fill = getattr(out.owner, "operation", None)
     number = getattr(fill.operands[0].owner, "operation", None) if fill and fill.name == "linalg.fill" else None
     if number is None or number.name != "arith.constant":
@@ -65,7 +65,7 @@ def _start(out: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
 
 
 def _named(operation: ir.Operation, out: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
-    """The same operation onto another output; its body, which upstream makes, widens what it multiplies."""
+    """Return the same operation with another output; upstream's builder of its body widens the factors."""
     operands = [*list(operation.operands)[:-1], out]
     attributes = {name: operation.attributes[name] for name in operation.attributes.keys()}
     widened = ir.Operation.create(operation.name, [kind], operands, attributes, regions=1)
@@ -78,12 +78,12 @@ def _generic(operation: ir.Operation, out: ir.Value, kind: ir.RankedTensorType) 
     widened.operands[len(widened.operands) - 1] = out
     widened.results[0].set_type(kind)
     block = widened.regions[0].blocks[0]
-    so_far = block.arguments[len(block.arguments) - 1]
-    so_far.set_type(kind.element_type)
+    accumulator = block.arguments[len(block.arguments) - 1]
+    accumulator.set_type(kind.element_type)
     value = _addend(widened)
     *_, last = block.operations
     with ir.InsertionPoint(last), operation.location:
-        total = arith.addf(so_far, _widened(value, kind.element_type))
+        total = arith.addf(accumulator, _widened(value, kind.element_type))
     added = last.operands[0].owner
     last.operands[0] = total
     added.erase()
@@ -91,7 +91,7 @@ def _generic(operation: ir.Operation, out: ir.Value, kind: ir.RankedTensorType) 
 
 
 def _widened(value: ir.Value, kind: ir.Type) -> ir.Value:
-    """A number in fp32; a product before it is rounded."""
+    """Return an element in fp32; a product is widened before it is rounded."""
     owner = getattr(value.owner, "operation", None)
     if owner is not None and owner.name == "arith.mulf":
         return arith.mulf(*(arith.extf(kind, operand) for operand in owner.operands))
@@ -99,7 +99,7 @@ def _widened(value: ir.Value, kind: ir.Type) -> ir.Value:
 
 
 def _converted(value: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
-    """A tensor with elements of another width."""
+    """Return the tensor with elements of another width."""
     convert = arith.extf if str(kind.element_type) == "f32" else arith.truncf
     same = dimensions(*range(kind.rank), rank=kind.rank)
     out = tensor.empty(sizes_of(value), kind.element_type)

@@ -25,7 +25,7 @@ SIMPLER = (
     Pass("func.func(canonicalize)", "dead operations are no reason to refuse"),
 )
 FOREIGN = ("mhlo.", "jax.", "sdy.", "xla.", "tf.", "stablehlo.", "mosaic.")
-"""Whose attributes say nothing to these pipelines."""
+"""Prefixes of attributes that these pipelines ignore."""
 
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
@@ -73,8 +73,8 @@ KEPT = ("stablehlo.while", "stablehlo.if", "stablehlo.case", "stablehlo.return",
 
 
 def _fold_trivial(module: ir.Module) -> None:
-    """Replace all of them in `module`."""
-    # Those in regions come after what they are in, which goes with them: from the back none is gone yet.
+    """Replace operations that compute nothing: on tensors without elements, barriers, casts to the same type."""
+    # Operations in regions come after their parents and are erased with them: walk backwards.
     for operation in reversed(operations_named(module, "stablehlo.*")):
         if operation.name in KEPT or not len(operation.results):
             continue
@@ -86,12 +86,12 @@ def _fold_trivial(module: ir.Module) -> None:
 
 
 def _values(operation: ir.Operation) -> list[ir.Value] | None:
-    """What the results are; None where the operation computes something."""
+    """Return the results of an operation that computes nothing; None for any other."""
     if operation.name == "stablehlo.optimization_barrier":
         return list(operation.operands)
     types = [result.type for result in operation.results]
     if operation.name == "stablehlo.bitcast_convert" and operation.operands[0].type == types[0]:
-        # Of complex numbers upstream's lowering ends the process.
+        # Upstream's lowering of a complex one ends the process.
         return list(operation.operands)
     if all(_is_empty(kind) for kind in types):
         return [tensor.empty(list(kind.shape), kind.element_type) for kind in types]
@@ -99,7 +99,7 @@ def _values(operation: ir.Operation) -> list[ir.Value] | None:
         initial = list(operation.operands)[len(types) :]
         return [_filled(value, kind) for value, kind in zip(initial, types, strict=True)]
     if operation.name == "stablehlo.reduce" and not len(ir.DenseI64ArrayAttr(operation.attributes["dimensions"])):
-        # The initial values are identities of what is computed: StableHLO promises no more than that.
+        # StableHLO requires the initial values to be identities of the reduction.
         return list(operation.operands)[: len(types)]
     return None
 

@@ -1,8 +1,8 @@
-"""Loops and branches of StableHLO as `scf`, which upstream's lowering to linalg leaves as they are.
+"""Lower loops and branches of StableHLO to `scf`; upstream's lowering to linalg leaves them.
 
-Takes a module of `stablehlo`, before that lowering: the bodies stay what they are. `while` that counts becomes
-`scf.for`, any other `scf.while`; `case` and `if` become `scf.if`, where the last branch is for every other number, as
-StableHLO has it.
+Takes a module of `stablehlo`, before that lowering: the bodies are not changed. A `while` that counts becomes
+`scf.for`, any other one `scf.while`; `case` and `if` become `scf.if`. The last branch of a `case` is the default, as
+StableHLO defines it. Refuses nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CONTROL = ("stablehlo.while", "stablehlo.case", "stablehlo.if")
 
 
 def rewrite(module: ir.Module) -> None:
-    """Rewrite all loops and branches of `module`, inner ones first."""
+    """Lower all loops and branches of `module`, in place, inner ones first."""
     for operation in reversed([operation for operation in all_operations(module) if operation.name in CONTROL]):
         with operation.location, ir.InsertionPoint(operation):
             values = _REWRITES[operation.name](operation)
@@ -30,10 +30,10 @@ def rewrite(module: ir.Module) -> None:
 
 @dataclass(frozen=True)
 class _Count:
-    """A loop that runs from one number to another by ones."""
+    """A loop that counts up by one between two constants."""
 
     position: int
-    """Which carried value is the counter."""
+    """The position of the counter among the loop-carried values."""
     start: int
     stop: int
 
@@ -46,7 +46,7 @@ def _while(operation: ir.Operation) -> Sequence[ir.Value]:
     loop = ir.Operation.create("scf.while", types, list(operation.operands), regions=2)
     test.append_to(loop.regions[0])
     body.append_to(loop.regions[1])
-    [condition] = _cut(test)
+    [condition] = _take_terminator(test)
     with ir.InsertionPoint(test):
         element = tensor.extract(condition, [])
         ir.Operation.create("scf.condition", operands=[element, *test.arguments])
@@ -55,16 +55,16 @@ def _while(operation: ir.Operation) -> Sequence[ir.Value]:
 
 
 def _count_of(operation: ir.Operation) -> _Count | None:
-    """How the loop counts: its test is that a carried number is below a constant, and its body adds one to that."""
+    """Return how the loop counts; None unless it runs while a carried value is below a constant, and adds one to it."""
     test, body = (region.blocks[0] for region in operation.regions)
-    compare = _maker(_returned(test)[0])
+    compare = _producer(_returned(test)[0])
     if compare is None or compare.name != "stablehlo.compare" or "LT" not in str(compare.attributes[_DIRECTION]):
         return None
     counter = compare.operands[0]
     if not isinstance(counter.owner, ir.Block) or counter.owner != test:
         return None
     position = ir.BlockArgument(counter).arg_number
-    step = _maker(_returned(body)[position])
+    step = _producer(_returned(body)[position])
     if step is None or step.name != "stablehlo.add" or not _counts_up(step, body.arguments[position]):
         return None
     start, stop = _constant(operation.operands[position]), _constant(compare.operands[1])
@@ -106,11 +106,11 @@ def _if(operation: ir.Operation) -> Sequence[ir.Value]:
 def _case(operation: ir.Operation) -> Sequence[ir.Value]:
     number = tensor.extract(operation.operands[0], [])
     blocks = [region.blocks[0] for region in operation.regions]
-    return _choice(operation, number, 0, blocks)
+    return _case_chain(operation, number, 0, blocks)
 
 
-def _choice(operation: ir.Operation, number: ir.Value, case: int, blocks: list[ir.Block]) -> Sequence[ir.Value]:
-    """Branch `at` if it is the one, else one of those behind it, of which the last needs no question."""
+def _case_chain(operation: ir.Operation, number: ir.Value, case: int, blocks: list[ir.Block]) -> Sequence[ir.Value]:
+    """Lower the branches from number `case` on to a chain of `scf.if`, of which the last one is the default."""
     first, *others = blocks
     if not others:
         return _moved(first, ())
@@ -123,7 +123,7 @@ def _choice(operation: ir.Operation, number: ir.Value, case: int, blocks: list[i
     _yield(first)
     rest = choice.regions[1].blocks.append()
     with ir.InsertionPoint(rest):
-        values = _choice(operation, number, case + 1, others)
+        values = _case_chain(operation, number, case + 1, others)
         ir.Operation.create("scf.yield", operands=list(values))
     return choice.results
 
@@ -141,11 +141,11 @@ def _empty_branch(condition: ir.Value, operation: ir.Operation) -> ir.Operation:
 
 
 def _moved(block: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:
-    """What `block` returns for these arguments, its operations moved to the insertion point."""
+    """Move the operations of `block` to the insertion point, with these arguments, and return what it returns."""
     for old, new in zip(block.arguments, arguments, strict=True):
         old.replace_all_uses_with(new)
     here = ir.InsertionPoint.current
-    values = _cut(block)
+    values = _take_terminator(block)
     for operation in list(block.operations):
         operation.operation.detach_from_parent()
         here.insert(operation)
@@ -162,20 +162,20 @@ def _returned(block: ir.Block) -> list[ir.Value]:
     return list(block.operations[len(block.operations) - 1].operands)
 
 
-def _cut(block: ir.Block) -> list[ir.Value]:
-    """What the block returns, with the terminator gone."""
+def _take_terminator(block: ir.Block) -> list[ir.Value]:
+    """Erase the terminator of a block and return its operands."""
     values = _returned(block)
     block.operations[len(block.operations) - 1].operation.erase()
     return values
 
 
 def _yield(block: ir.Block) -> None:
-    values = _cut(block)
+    values = _take_terminator(block)
     with ir.InsertionPoint(block):
         ir.Operation.create("scf.yield", operands=values)
 
 
-def _maker(value: ir.Value) -> ir.Operation | None:
+def _producer(value: ir.Value) -> ir.Operation | None:
     return None if isinstance(value.owner, ir.Block) else value.owner.operation
 
 
@@ -184,8 +184,8 @@ def _number(kind: ir.RankedTensorType, number: int) -> ir.Attribute:
 
 
 def _constant(value: ir.Value) -> int | None:
-    """The signed integer that the value is, of rank 0."""
-    maker = _maker(value)
+    """Return the value of a signed integer constant of rank 0; None for anything else."""
+    maker = _producer(value)
     if maker is None or maker.name != "stablehlo.constant":
         return None
     kind = ir.RankedTensorType(value.type)

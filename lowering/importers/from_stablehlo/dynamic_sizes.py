@@ -1,7 +1,7 @@
-"""Sizes of run time in StableHLO: asking for one, and JAX's assertions of how they hang together.
+"""Lower StableHLO's `get_dimension_size` to `tensor.dim`, and JAX's assertions on sizes to `cf.assert`.
 
-Takes a module of `stablehlo`, before upstream's lowering, which leaves both alone. Gives `tensor.dim` and `cf.assert`;
-lists of sizes become `tensor.from_elements`, which canonicalisation sees through.
+Takes a module of `stablehlo`, before upstream's lowering, which leaves both. Gives it, in place; lists of sizes become
+`tensor.from_elements`, which canonicalisation folds. Refuses nothing.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, operations_
 from mlirtri.lowering.mlir.index_values import index_constant
 
 ASSERTION = "shape_assertion"
-"""The target of JAX's custom calls."""
+"""The target of the custom call that JAX asserts sizes by."""
 
 
 def rewrite(module: ir.Module) -> None:
-    """Rewrite all of both in `module`."""
+    """Lower both in `module`, in place; a module of static shapes stays as it is."""
     if not _has_sizes_of_run_time(module):
         return
     _list_elements(module)
@@ -44,7 +44,7 @@ def _has_sizes_of_run_time(module: ir.Module) -> bool:
 
 
 def _list_elements(module: ir.Module) -> None:
-    """Make lists of integers that are put together from single ones say so."""
+    """Replace integer lists concatenated from single elements by `tensor.from_elements`."""
     for operation in operations_named(module, "stablehlo.*"):
         if operation.name not in ("stablehlo.concatenate", "stablehlo.reshape") or not _is_list(operation):
             continue
@@ -58,7 +58,7 @@ def _list_elements(module: ir.Module) -> None:
 
 
 def _is_list(operation: ir.Operation) -> bool:
-    """Whether every operand is one integer, and the result a list of them."""
+    """Return whether every operand is one integer and the result a list of them."""
     kinds = [value.type for value in (*operation.operands, operation.results[0])]
     if not all(isinstance(kind, ir.RankedTensorType) and kind.has_static_shape for kind in kinds):
         return False
@@ -69,7 +69,7 @@ def _is_list(operation: ir.Operation) -> bool:
 def _assert(operation: ir.Operation) -> None:
     message = "the sizes of the arguments do not match"
     if "error_message" in operation.attributes:
-        # The message refers to its numbers, which nobody fills in, by number.
+        # The message refers by number to values that nobody fills in.
         said = ir.StringAttr(operation.attributes["error_message"]).value
         message = re.sub(r"\s*[^.;]*\{\d+\}[^.;]*[.;]?", "", said).strip() or message
     holds = tensor.extract(operation.operands[0], [])

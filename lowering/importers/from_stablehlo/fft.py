@@ -1,8 +1,8 @@
-"""StableHLO's `fft` as products with constant matrices of sines and cosines, of real numbers throughout.
+"""Lower StableHLO's `fft` to products with constant matrices of sines and cosines, on real and imaginary parts.
 
-Takes a module of `stablehlo`, before upstream's lowering, which leaves transforms alone. A length is split into factors
-of up to `LARGEST_MATRIX` (J. W. Cooley and J. W. Tukey, "An algorithm for the machine calculation of complex Fourier
-series", 1965). Refuses lengths with a prime factor beyond `LARGEST_PRIME`.
+Takes a module of `stablehlo`, before upstream's lowering, which leaves transforms. A length is split into factors of up
+to `LARGEST_MATRIX` (J. W. Cooley and J. W. Tukey, "An algorithm for the machine calculation of complex Fourier series",
+1965). Refuses lengths with a prime factor beyond `LARGEST_PRIME`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.errors import UnsupportedOperationError
 
 LARGEST_MATRIX = 64
-"""A transform of up to this length is one product."""
+"""The longest transform by a single matrix."""
 LARGEST_PRIME = 2048
 
 
 def rewrite(module: ir.Module) -> None:
-    """Rewrite all transforms of `module`; raises `UnsupportedOperationError`."""
+    """Lower all transforms of `module`, in place; raises `UnsupportedOperationError`."""
     for operation in operations_named(module, "stablehlo.fft"):
         with operation.location, ir.InsertionPoint(operation):
             result = _transformed(operation)
@@ -33,7 +33,7 @@ def rewrite(module: ir.Module) -> None:
 
 @dataclass(frozen=True)
 class _Parts:
-    """Complex numbers as two tensors."""
+    """Complex elements as two tensors."""
 
     real: ir.Value
     imaginary: ir.Value
@@ -53,12 +53,12 @@ def _transformed(operation: ir.Operation) -> ir.Value:
         _check(length, operation)
     if kind == "RFFT":
         parts = _along(_Parts(value, _zeros_like(value)), axes[-1], False)
-        parts = _cut(parts, axes[-1], lengths[-1] // 2 + 1)
+        parts = _shortened(parts, axes[-1], lengths[-1] // 2 + 1)
         return _joined(_along_all(parts, axes[:-1], False))
     parts = _split(value)
     if kind == "IRFFT":
         parts = _along_all(parts, axes[:-1], True)
-        return _along(_mirrored(parts, axes[-1], lengths[-1]), axes[-1], True).real
+        return _along(_full_spectrum(parts, axes[-1], lengths[-1]), axes[-1], True).real
     return _joined(_along_all(parts, axes, kind == "IFFT"))
 
 
@@ -72,7 +72,7 @@ def _check(length: int, operation: ir.Operation) -> None:
 
 
 def _factors(length: int) -> list[int]:
-    """The prime factors, the largest last; 1 has itself."""
+    """Return the prime factors, the largest one last; those of 1 are [1]."""
     factors, candidate = [], 2
     while candidate <= isqrt(length):
         if length % candidate:
@@ -90,7 +90,7 @@ def _along_all(parts: _Parts, axes: Sequence[int], inverse: bool) -> _Parts:
 
 
 def _along(parts: _Parts, axis: int, inverse: bool) -> _Parts:
-    """The transform along one axis; the inverse one is divided by the length."""
+    """Return the transform along one axis; the inverse one is divided by the length."""
     length = parts.shape[axis]
     if length <= 1:
         return parts
@@ -101,7 +101,7 @@ def _along(parts: _Parts, axis: int, inverse: bool) -> _Parts:
 
 
 def _forward(parts: _Parts, axis: int, sign: int) -> _Parts:
-    """The sum over j of x[j] exp(-2πi sign jk / n)."""
+    """Return the sum over j of x[j] exp(-2πi sign jk / n)."""
     length = parts.shape[axis]
     outer = _outer_factor(length)
     if outer == 1:
@@ -111,14 +111,14 @@ def _forward(parts: _Parts, axis: int, sign: int) -> _Parts:
     apart = [*shape[:axis], outer, inner, *shape[axis + 1 :]]
     parts = _each(parts, lambda x: _reshaped(x, apart))
     parts = _forward(parts, axis, sign)
-    parts = _turned(parts, axis, outer, inner, sign)
+    parts = _twiddled(parts, axis, outer, inner, sign)
     parts = _forward(parts, axis + 1, sign)
     order = [*range(axis), axis + 1, axis, *range(axis + 2, len(apart))]
     return _each(parts, lambda x: _reshaped(_transposed(x, order), shape))
 
 
 def _outer_factor(length: int) -> int:
-    """The largest factor that is no larger than a matrix may be; 1 where the length itself is no larger, or prime."""
+    """Return the largest factor up to `LARGEST_MATRIX`; 1 for a length that one matrix transforms, and for a prime."""
     if length <= LARGEST_MATRIX:
         return 1
     choices = [factor for factor in range(2, LARGEST_MATRIX + 1) if length % factor == 0 and factor < length]
@@ -134,8 +134,8 @@ def _product(parts: _Parts, axis: int, sign: int) -> _Parts:
     return _Parts(real, imaginary)
 
 
-def _turned(parts: _Parts, axis: int, outer: int, inner: int, sign: int) -> _Parts:
-    """Times exp(-2πi sign jk / n) for k along `axis` and j along the next."""
+def _twiddled(parts: _Parts, axis: int, outer: int, inner: int, sign: int) -> _Parts:
+    """Multiply by the twiddle factors exp(-2πi sign jk / n), k along `axis` and j along the next one."""
     length = outer * inner
     angles = 2 * np.pi * (np.outer(np.arange(outer), np.arange(inner)) % length) / length
     shape = parts.shape
@@ -147,10 +147,10 @@ def _turned(parts: _Parts, axis: int, outer: int, inner: int, sign: int) -> _Par
     return _Parts(real, _subtracted(_times(parts.imaginary, cosines), _times(parts.real, sines)))
 
 
-def _mirrored(parts: _Parts, axis: int, length: int) -> _Parts:
-    """All of a spectrum whose second half is the first one's conjugate, in reverse.
+def _full_spectrum(parts: _Parts, axis: int, length: int) -> _Parts:
+    """Complete a half spectrum: the second half is the conjugate of the first one in reverse.
 
-    The first number and, of an even length, the middle one are real: their imaginary parts are not looked at.
+    The first element and, of an even length, the middle one are real: their imaginary parts are ignored.
     """
     shape = parts.shape
     keep = np.ones(shape[axis])
@@ -166,7 +166,7 @@ def _mirrored(parts: _Parts, axis: int, length: int) -> _Parts:
     return _Parts(real, _concatenated([imaginary, _scaled(tails[1], -1.0)], axis))
 
 
-def _cut(parts: _Parts, axis: int, count: int) -> _Parts:
+def _shortened(parts: _Parts, axis: int, count: int) -> _Parts:
     return _each(parts, lambda x: _sliced(x, axis, 0, count))
 
 
@@ -205,7 +205,7 @@ def _zeros_like(value: ir.Value) -> ir.Value:
 
 
 def _dot(value: ir.Value, matrix: ir.Value, axis: int) -> ir.Value:
-    """The product along `axis`, which stays where it is."""
+    """Return the product along `axis`, which keeps its position."""
     shape, last = list(value.type.shape), value.type.rank - 1
     numbers = f"#stablehlo.dot<lhs_contracting_dimensions = [{axis}], rhs_contracting_dimensions = [0]>"
     others = [size for position, size in enumerate(shape) if position != axis]

@@ -1,6 +1,12 @@
-"""StableHLO's `sort` as torch-mlir's, which sorts elements by a region of scalars.
+"""Lower StableHLO's `sort`, `scatter` and `select_and_scatter`, whose regions compare or combine elements.
 
-Takes a module after upstream's lowering, which left the sorts alone and turned what is in their regions into linalg.
+Takes a module after upstream's lowering, which leaves these operations but turns their regions into linalg on rank-0
+tensors. Sorts become `tm_tensor.sort`, the others loops of `scf`. Refuses regions that compute on more than single
+elements.
+
+* `scatter`: an update out of bounds is dropped; updates of one element are applied in order.
+* `select_and_scatter`, the gradient of a pool: in each window, the first element that no other one is selected over
+  gets the window's element of the source, by the second region, in the order of the windows.
 """
 
 from __future__ import annotations
@@ -18,7 +24,7 @@ from mlirtri.lowering.mlir.index_values import index_constant
 
 
 def rewrite_sorts(module: ir.Module) -> None:
-    """Rewrite all sorts of `module`."""
+    """Lower all sorts of `module`, in place."""
     for operation in operations_named(module, "stablehlo.sort"):
         with operation.location, ir.InsertionPoint(operation):
             _rewrite_sort(operation)
@@ -34,8 +40,8 @@ def _rewrite_sort(operation: ir.Operation) -> None:
     elements = [type.element_type for type in types for _ in range(2)]
     block = sort.regions[0].blocks.append(*elements, arg_locs=[operation.location] * len(elements))
     with ir.InsertionPoint(block):
-        # StableHLO asks whether the first comes before the second, the other whether it may stay there: elements that
-        # are equal may.
+        # StableHLO's region returns whether the first element comes before the second, torch-mlir's whether it may stay
+        # there, which holds for equal elements.
         pairs = list(zip(block.arguments[0::2], block.arguments[1::2], strict=True))
         swapped = [element for first, second in pairs for element in (second, first)]
         [after] = inline_scalars(operation.regions[0].blocks[0], swapped)
@@ -51,7 +57,7 @@ Body = Callable[[list[ir.Value], list[ir.Value]], Sequence[ir.Value]]
 
 
 def rewrite_scatters(module: ir.Module) -> None:
-    """Rewrite all scatters of `module`."""
+    """Lower all scatters of `module`, in place; raises `UnsupportedOperationError`."""
     for operation in operations_named(module, "stablehlo.scatter"):
         with operation.location, ir.InsertionPoint(operation):
             results = _scattered(operation)
@@ -65,8 +71,8 @@ def _scattered(operation: ir.Operation) -> Sequence[ir.Value]:
     dimensions = scatter_dimensions(operation.attributes["scatter_dimension_numbers"])
 
     def element(loop_indices: list[ir.Value], carried: list[ir.Value]) -> Sequence[ir.Value]:
-        target = _place(loop_indices, indices, dimensions, operands[0].type.rank)
-        inside = inside_of(target, operands[0])
+        target = _target_index(loop_indices, indices, dimensions, operands[0].type.rank)
+        inside = is_in_bounds(target, operands[0])
         choice = scf.IfOp(inside, [tensor.type for tensor in carried], has_else=True)
         with ir.InsertionPoint(choice.then_block):
             old = [tensor.extract(operand, target) for operand in carried]
@@ -81,7 +87,7 @@ def _scattered(operation: ir.Operation) -> Sequence[ir.Value]:
 
 
 def loops(sizes: list[int], indices: list[ir.Value], carried: list[ir.Value], body: Body) -> Sequence[ir.Value]:
-    """Loops of these sizes around `body`, which takes where they are and what they carry."""
+    """Build nested loops of these sizes around `body`, which takes the loop indices and the loop-carried values."""
     if len(indices) == len(sizes):
         return body(indices, carried)
     bounds = [index_constant(bound) for bound in (0, sizes[len(indices)], 1)]
@@ -91,8 +97,8 @@ def loops(sizes: list[int], indices: list[ir.Value], carried: list[ir.Value], bo
     return loop.results
 
 
-def _place(loop_indices: list[ir.Value], indices: ir.Value, dimensions: Any, rank: int) -> list[ir.Value]:
-    """Where the update at `at` goes: the place that the indices say, and how far into the window it is."""
+def _target_index(loop_indices: list[ir.Value], indices: ir.Value, dimensions: Any, rank: int) -> list[ir.Value]:
+    """Return the operand index of the update at `loop_indices`: its start plus the offset in the window."""
     scattered = [index for number, index in enumerate(loop_indices) if number not in dimensions.update_window_dims]
     window = iter(index for number, index in enumerate(loop_indices) if number in dimensions.update_window_dims)
     skipped = (*dimensions.inserted_window_dims, *dimensions.input_batching_dims)
@@ -113,8 +119,8 @@ def _start(indices: ir.Value, scattered: list[ir.Value], number: int, vector_dim
     return arith.index_cast(ir.IndexType.get(), tensor.extract(indices, position))
 
 
-def inside_of(position: list[ir.Value], operand: ir.Value) -> ir.Value:
-    """Whether all of `place` is; a negative number is too large when its sign is not looked at."""
+def is_in_bounds(position: list[ir.Value], operand: ir.Value) -> ir.Value:
+    """Return whether `position` is in bounds; as unsigned, a negative index is too large."""
     inside = arith.constant(ir.IntegerType.get_signless(1), 1)
     for index, size in zip(position, operand.type.shape, strict=True):
         inside = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.ult, index, index_constant(size)))
@@ -128,7 +134,7 @@ Values = list[ir.Value]
 
 
 def rewrite_selections(module: ir.Module) -> None:
-    """Rewrite all such operations of `module`."""
+    """Lower all selections of `module`, in place; raises `UnsupportedOperationError`."""
     for operation in operations_named(module, "stablehlo.select_and_scatter"):
         with operation.location, ir.InsertionPoint(operation):
             results = _selected(operation)
@@ -150,7 +156,9 @@ def _selected(operation: ir.Operation) -> Sequence[ir.Value]:
             for index, step, low in zip(at, strides, padding, strict=True)
         ]
         first = [_boolean(False), tensor.extract(start, []), *[index_constant(0)] * rank]
-        is_found, _, *position = loops(window, [], first, lambda offset, best: _better(operation, corner, offset, best))
+        is_found, _, *position = loops(
+            window, [], first, lambda offset, best: _select_element(operation, corner, offset, best)
+        )
         choice = scf.IfOp(is_found, [carried[0].type], has_else=True)
         with ir.InsertionPoint(choice.then_block):
             numbers = [tensor.extract(carried[0], position), tensor.extract(source, at)]
@@ -163,12 +171,12 @@ def _selected(operation: ir.Operation) -> Sequence[ir.Value]:
     return loops(list(source.type.shape), [], [filled], share)
 
 
-def _better(operation: ir.Operation, corner: Values, offset: Values, best: Values) -> Sequence[ir.Value]:
-    """Whether a place was found, its element and the place, with one more place of the window looked at."""
+def _select_element(operation: ir.Operation, corner: Values, offset: Values, best: Values) -> Sequence[ir.Value]:
+    """Return whether an element is selected, the element and its position, after one more element of the window."""
     operand = operation.operands[0]
     is_found, value, *position = best
     here = [arith.addi(*pair) for pair in zip(corner, offset, strict=True)]
-    choice = scf.IfOp(inside_of(here, operand), [value.type for value in best], has_else=True)
+    choice = scf.IfOp(is_in_bounds(here, operand), [value.type for value in best], has_else=True)
     with ir.InsertionPoint(choice.then_block):
         new = tensor.extract(operand, here)
         [keeps] = inline_scalars(operation.regions[0].blocks[0], [value, new])
@@ -200,7 +208,10 @@ Scalars = dict[ir.Value, ir.Value]
 
 
 def inline_scalars(block: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:
-    """What `block` returns for these scalars; the block stays as it is."""
+    """Return what `block` returns for these scalars, emitted at the insertion point; the block stays as it is.
+
+    Raises `UnsupportedOperationError` where the block has tensors of more than one element.
+    """
     known: Scalars = dict(zip(block.arguments, arguments, strict=True))
     *operations, last = block.operations
     for inner in operations:
@@ -219,7 +230,7 @@ def inline_scalars(block: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Va
 
 
 def _scalar(value: ir.Value, known: Scalars) -> ir.Value:
-    """The scalar of a tensor of rank 0, which may come from outside of the block."""
+    """Return the scalar of a rank-0 tensor, which may be defined outside of the block."""
     if value not in known:
         known[value] = tensor.extract(value, []) if isinstance(value.type, ir.ShapedType) else value
     return known[value]
@@ -254,8 +265,8 @@ def _extract(operation: ir.Operation, known: Scalars) -> None:
     known[operation.results[0]] = _scalar(operation.operands[0], known)
 
 
-def _nothing(operation: ir.Operation, known: Scalars) -> None:
-    """A `tensor.empty` has no elements that somebody reads."""
+def _skip(operation: ir.Operation, known: Scalars) -> None:
+    """Skip a `tensor.empty`: its elements are not read."""
 
 
 _RULES: dict[str, Callable[[ir.Operation, Scalars], None]] = {
@@ -263,5 +274,5 @@ _RULES: dict[str, Callable[[ir.Operation, Scalars], None]] = {
     "arith.constant": _constant,
     "tensor.extract": _extract,
     "tensor.from_elements": _extract,
-    "tensor.empty": _nothing,
+    "tensor.empty": _skip,
 }

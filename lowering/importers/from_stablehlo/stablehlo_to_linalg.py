@@ -1,8 +1,8 @@
-"""`stablehlo` → `linalg`: upstream's lowering, ours of what upstream leaves, then what all imported MLIR goes through.
+"""`stablehlo` → `linalg`: upstream's lowering, ours of what upstream leaves, then the steps of all imported MLIR.
 
-Takes one function of `stablehlo`. Gives the normal form of `mlir_to_linalg.py`. Upstream leaves loops, branches, sorts,
-scatters and gradients of pools, which become `scf` and `tm_tensor` here. Refuses, all at once, what neither lowers:
-custom calls by their name, communication between devices, what has to do with tokens.
+Takes one function of `stablehlo`. Gives the normal form of `mlir_to_linalg.py`. Upstream leaves loops, branches,
+Fourier transforms, sorts, scatters and gradients of pools, which become `scf`, products and `tm_tensor` here. Refuses,
+in one report, what neither lowers: custom calls by their name, communication between devices, tokens.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("sorts", sort_and_scatter.rewrite_sorts, module, context)
         run_rewrite("scatters", sort_and_scatter.rewrite_scatters, module, context)
         run_rewrite("selections", sort_and_scatter.rewrite_selections, module, context)
-        refuse(_left(module), "linalg", "compute it outside of the program, or write it with other operations")
+        refuse(_not_lowered(module), "linalg", "compute it outside of the program, or write it with other operations")
     return mlir_to_linalg.lower(module, context)
 
 
-def _left(module: ir.Module) -> Iterator[tuple[ir.Operation, str]]:
-    """What is still no linalg, with what to call it."""
+def _not_lowered(module: ir.Module) -> Iterator[tuple[ir.Operation, str]]:
+    """Return the operations that are not lowered yet, with their names for the report."""
     for operation in all_operations(module):
         if operation.name == "stablehlo.custom_call":
             yield operation, f"custom_call @{ir.StringAttr(operation.attributes['call_target_name']).value}"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, tensor
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.importers.normalize.arithmetic.rules import number
+from mlirtri.lowering.importers.normalize.arithmetic.rules import literal
 from mlirtri.lowering.mlir.generics import REDUCTION
 from mlirtri.lowering.mlir.index_bounds import bounds_of
 from mlirtri.lowering.mlir.index_values import index_constant
@@ -68,7 +68,7 @@ def _clamp_indices(operation: ir.Operation, first: int) -> None:
 
 
 def _any_element(kind: ir.Type) -> ir.Value | None:
-    return None if isinstance(kind, ir.ComplexType) else number(kind, 0)
+    return None if isinstance(kind, ir.ComplexType) else literal(kind, 0)
 
 
 def _mark_reductions(generic: ir.Operation) -> None:

@@ -22,7 +22,7 @@ from mlirtri.dialect.bindings.locations import errors_at, name_of
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, linalg, operations_named, public_functions, tensor
 from mlirtri.errors import ParseError
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.importers.normalize.arithmetic.odd_integers import holder
+from mlirtri.lowering.importers.normalize.arithmetic.odd_integers import storage_type
 from mlirtri.lowering.mlir.attributes import BOUND, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.mlir.constants import odd_constant, operation_constant, resource_constant, resource_key
 
@@ -84,7 +84,7 @@ def take_constants(
         if operation.name not in operations or (kind := _kind_of(operation)) is None:
             continue
         with errors_at(operation):
-            if operation.name == "arith.constant" and holder(kind.element_type) is not None:
+            if operation.name == "arith.constant" and storage_type(kind.element_type) is not None:
                 if prod(kind.shape) <= LARGEST_LITERAL or _is_splat(operation):
                     continue
                 operation = _stored_wider(operation, kind)
@@ -94,7 +94,7 @@ def take_constants(
 
 def _stored_wider(operation: ir.Operation, kind: ir.RankedTensorType) -> ir.Operation:
     """Return the same constant in the wider integer type that stores it, truncated where it is used."""
-    wide = ir.RankedTensorType.get(kind.shape, holder(kind.element_type))
+    wide = ir.RankedTensorType.get(kind.shape, storage_type(kind.element_type))
     with ir.InsertionPoint(operation), operation.location:
         elements = ir.DenseElementsAttr.get(np.ascontiguousarray(odd_constant(operation)), type=wide)
         constant = arith.constant(wide, elements)

@@ -17,7 +17,7 @@ from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import all_operations, apply_transform, arith, ir, tensor
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.importers.normalize.arithmetic.rules import compare, number
+from mlirtri.lowering.importers.normalize.arithmetic.rules import compare, literal
 from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.mlir.generics import elements, generic_of_region
 from mlirtri.lowering.mlir.index_values import index_constant, loop_nest, mixed_sizes
@@ -95,7 +95,7 @@ def _pad(operation: ir.Operation) -> Sequence[ir.Value] | None:
         return [generic_of_region(block, tensor.empty(kind.shape, kind.element_type))]
 
     def choose(indices: Sequence[ir.Value], padding: ir.Value) -> ir.Value:
-        inside, positions = number(ir.IntegerType.get_signless(1), 1), []
+        inside, positions = literal(ir.IntegerType.get_signless(1), 1), []
         for index, before, size in zip(indices, low, source.type.shape, strict=True):
             position = arith.subi(index, index_constant(before))
             # Compared as unsigned, an index before the tensor is out of bounds, too.
@@ -129,7 +129,7 @@ def _pack(operation: ir.Operation) -> Sequence[ir.Value] | None:
 
 def _padded(source: ir.Value, shape: Sequence[int], operation: ir.Operation) -> ir.Value:
     has_number = list(operation.attributes["operandSegmentSizes"])[2]
-    element = operation.operands[2] if has_number else number(source.type.element_type, 0)
+    element = operation.operands[2] if has_number else literal(source.type.element_type, 0)
     kind = ir.RankedTensorType.get(shape, source.type.element_type)
     high = [whole - size for whole, size in zip(shape, source.type.shape, strict=True)]
     padded = tensor.PadOp(kind, source, [], [], [0] * kind.rank, high)

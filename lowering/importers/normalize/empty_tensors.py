@@ -19,7 +19,7 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.mlir import all_operations, ir, linalg, operations_named, tensor
 from mlirtri.dialect.scalar import complex_parts
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.importers.normalize.arithmetic.rules import number
+from mlirtri.lowering.importers.normalize.arithmetic.rules import literal
 from mlirtri.lowering.mlir.cloning import replace
 
 # --- Tensors without elements -------------------------------------------------------------------------------------
@@ -84,4 +84,4 @@ def _reads(use: ir.OpOperand) -> bool:
 
 
 def _zero(kind: ir.Type) -> ir.Value:
-    return complex_parts.constant(0, 0, kind) if isinstance(kind, ir.ComplexType) else number(kind, 0)
+    return complex_parts.constant(0, 0, kind) if isinstance(kind, ir.ComplexType) else literal(kind, 0)

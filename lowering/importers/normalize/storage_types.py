@@ -21,7 +21,7 @@ from mlirtri.dialect.bindings.mlir import all_operations, arith, func, ir, publi
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.float8 import FORMATS, Format, narrowed, widened
-from mlirtri.lowering.importers.normalize.arithmetic.odd_integers import computed, holder
+from mlirtri.lowering.importers.normalize.arithmetic.odd_integers import compute_stored, storage_type
 from mlirtri.lowering.mlir.attributes import DTYPE, argument_attributes, note_signs, result_attributes, set_signature
 from mlirtri.lowering.mlir.cloning import replace
 from mlirtri.lowering.mlir.constants import odd_constant, operation_constant
@@ -82,7 +82,7 @@ def _stored(kind: ir.Type) -> ir.Type:
     elif signed := _SIGNED.fullmatch(element):
         stored = ir.IntegerType.get_signless(int(signed[1]))
     else:
-        stored = holder(kind.element_type if isinstance(kind, ir.ShapedType) else kind)
+        stored = storage_type(kind.element_type if isinstance(kind, ir.ShapedType) else kind)
     if stored is None:
         return kind
     return ir.RankedTensorType.get(kind.shape, stored) if isinstance(kind, ir.RankedTensorType) else stored
@@ -133,13 +133,13 @@ def _is_arithmetic(operation: ir.Operation, form: re.Pattern[str]) -> bool:
 
 def _in_wider_integer(operation: ir.Operation) -> list[ir.Value]:
     """Return the operation on the wider integers that store its operands."""
-    result = computed(operation, [_stored_wider(value) for value in operation.operands])
+    result = compute_stored(operation, [_stored_wider(value) for value in operation.operands])
     kind = operation.results[0].type
     return [result if result.type == kind else _cast(kind, result)]
 
 
 def _stored_wider(value: ir.Value) -> ir.Value:
-    return value if holder(value.type) is None else _cast(holder(value.type), value)
+    return value if storage_type(value.type) is None else _cast(storage_type(value.type), value)
 
 
 def _format(kind: ir.Type) -> Format:

@@ -1,8 +1,8 @@
-"""Conversions between 8-bit floats and fp32 or fp64, as arithmetic on bits: no target here has them.
+"""Build conversions between 8-bit floats and fp32 or fp64 from integer arithmetic: no target has instructions for them.
 
-Takes scalars of `arith` at the current insertion point; an 8-bit float is the i8 of its bits. Gives what it is
-converted to: exact where it widens; to nearest, ties to even, where it narrows. What is too large becomes the infinity
-of a format that has one, else NaN, as in torch and ml_dtypes. Refuses nothing.
+Takes scalars of `arith` at the current insertion point; an 8-bit float is the i8 of its bits. Gives the converted
+value: exact where it widens; rounded to nearest, ties to even, where it narrows. Values that are too large become the
+infinity of a format that has one, else NaN, as in torch and ml_dtypes. Refuses nothing.
 
 Source of the formats: OCP 8-bit Floating Point Specification (OFP8), revision 1.0, 2023; of those without a negative
 zero (FNUZ): B. Noune et al., "8-bit Numerical Formats for Deep Neural Networks", 2022.
@@ -17,21 +17,21 @@ from mlirtri.dialect.bindings.mlir import arith, ir
 
 @dataclass(frozen=True)
 class Format:
-    """An 8-bit float: a sign, an exponent, a mantissa."""
+    """An 8-bit float format: a sign bit, an exponent and a mantissa."""
 
     mantissa: int
-    """Its bits."""
+    """The width of the mantissa in bits."""
     bias: int
     infinity: int | None = None
-    """Bits of the positive infinity; above it are NaNs. None where the format has no infinity."""
+    """The bits of the positive infinity; larger ones are NaNs. None for a format without infinity."""
     nan: int = 0x7F
-    """Bits of the NaN that conversions give."""
+    """The bits of the NaN that conversions return."""
     has_negative_zero: bool = True
-    """Where it has none, its bits are the only NaN."""
+    """Without a negative zero, its bits are the only NaN."""
 
     @property
     def largest(self) -> int:
-        """The bits of the largest number, or of infinity."""
+        """The bits of the largest finite value, or of infinity."""
         if self.infinity is not None:
             return self.infinity
         return 0x7E if self.has_negative_zero else 0x7F
@@ -44,11 +44,11 @@ FORMATS = {
     "f8E5M2FNUZ": Format(2, 16, nan=0x80, has_negative_zero=False),
 }
 _FLOAT = {32: (23, 127), 64: (52, 1023)}
-"""Bits of a float to those of its mantissa, and its bias."""
+"""By width of a float: the width of its mantissa, and its bias."""
 
 
 def widened(bits: ir.Value, of: Format) -> ir.Value:
-    """The fp32 of an 8-bit float; exact."""
+    """Return the fp32 of an 8-bit float; exact."""
     b = _Bits(32)
     word = arith.extui(b.integer, bits)
     magnitude = arith.andi(word, b(0x7F))
@@ -68,17 +68,17 @@ def widened(bits: ir.Value, of: Format) -> ir.Value:
 
 
 def narrowed(value: ir.Value, to: Format) -> ir.Value:
-    """The bits of the 8-bit float nearest to an fp32 or fp64, of which even the denormal ones are rounded once."""
+    """Return the bits of the 8-bit float nearest to an fp32 or fp64; denormal results are rounded once, too."""
     b = _Bits(ir.FloatType(value.type).width)
     digits, bias = _FLOAT[b.width]
     word = arith.bitcast(b.integer, value)
     magnitude = arith.andi(word, b((1 << (b.width - 1)) - 1))
     shift = digits - to.mantissa
-    # Half of the last place that is kept, less one where that place is even: the carry is the rounding.
+    # Half of the last bit kept, less one where that bit is even: the carry rounds.
     is_odd = arith.andi(arith.shrui(magnitude, b(shift)), b(1))
     carried = arith.addi(arith.addi(magnitude, b((1 << (shift - 1)) - 1)), is_odd)
     normal = arith.subi(arith.shrui(carried, b(shift)), b((bias - to.bias) << to.mantissa))
-    # The sum with a power of two whose last place is the smallest denormal number: the addition rounds.
+    # The sum with a power of two whose last bit is the smallest denormal number: the addition rounds.
     anchor = b.number(2.0 ** (1 - to.bias - to.mantissa + digits))
     summed = arith.bitcast(b.integer, arith.addf(b.as_float(magnitude), anchor))
     denormal = arith.subi(summed, arith.bitcast(b.integer, anchor))
@@ -95,7 +95,7 @@ def narrowed(value: ir.Value, to: Format) -> ir.Value:
 
 
 class _Bits:
-    """Integers and floats of one width."""
+    """Builders of integers and floats of one width."""
 
     def __init__(self, width: int):
         self.width = width

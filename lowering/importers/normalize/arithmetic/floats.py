@@ -1,6 +1,7 @@
-"""Floats: conversions to integers that are defined everywhere, rounding in all directions, and rarer functions.
+"""Rules for floats: conversions to integers defined for all operands, rounding modes, and rarer functions.
 
-What an integer cannot hold becomes what x86, NumPy and torch make of it (`dialect/scalar/algebra.py`).
+A conversion that the integer type cannot represent returns what x86, NumPy and torch return
+(`dialect/scalar/algebra.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Sequence
 from mlirtri.dialect.base.dtypes import DTYPES, find_dtype
 from mlirtri.dialect.bindings.mlir import arith, ir, math
 from mlirtri.dialect.scalar import algebra as scalar
-from mlirtri.lowering.importers.normalize.arithmetic.rules import compare, number, total, width_of
+from mlirtri.lowering.importers.normalize.arithmetic.rules import compare, literal, total, width_of
 from mlirtri.lowering.mlir.narrow_floats import to_odd_float32
 from mlirtri.lowering.mlir.reading import scalar_constant
 
@@ -25,18 +26,18 @@ def _to_integer(operation: ir.Operation) -> Sequence[ir.Value] | None:
     least = next(bits for bits in (32, 64) if width <= bits) if width not in (8, 16) else width
     converted = scalar.cast(scalar.Scalar(x, source), DTYPES[f"{sign}int{least}"]).value
     if width == 1:
-        # The fraction goes first: 0.5 is 0.
-        return [compare("ne", converted, number(converted.type, 0))]
+        # Truncate before the comparison: 0.5 is 0.
+        return [compare("ne", converted, literal(converted.type, 0))]
     return [converted if width == least else arith.trunci(kind, converted)]
 
 
-# Numbers of MLIR's rounding modes.
+# The enum values of `arith.roundingmode`.
 _DOWN, _UP, _TO_ZERO, _AWAY = 1, 2, 3, 4
 
 
 @total("arith.truncf")
 def _rounded(operation: ir.Operation) -> Sequence[ir.Value] | None:
-    """The nearest number, ties to even, rounded once; in other directions that, or the one next to it."""
+    """Round to nearest, ties to even, without double rounding; other modes correct that result by one ulp."""
     [x], kind = operation.operands, operation.results[0].type
     mode = operation.attributes["roundingmode"] if "roundingmode" in operation.attributes else None
     if mode is None or mode.value == 0:
@@ -46,9 +47,9 @@ def _rounded(operation: ir.Operation) -> Sequence[ir.Value] | None:
     too_low, too_high = compare("OLT", back, x), compare("OGT", back, x)
     if mode.value == _AWAY:
         return [_ties_away(x, nearest, back)]
-    is_negative = compare("OLT", x, number(x.type, 0.0))
+    is_negative = compare("OLT", x, literal(x.type, 0.0))
     up = {_UP: too_low, _TO_ZERO: arith.andi(is_negative, too_low)}.get(mode.value)
-    down = {_DOWN: too_high, _TO_ZERO: arith.andi(arith.xori(is_negative, number(is_negative.type, 1)), too_high)}
+    down = {_DOWN: too_high, _TO_ZERO: arith.andi(arith.xori(is_negative, literal(is_negative.type, 1)), too_high)}
     result = nearest
     if up is not None:
         result = arith.select(up, _next(nearest, 1), result)
@@ -64,7 +65,7 @@ def _nearest(kind: ir.Type, x: ir.Value) -> ir.Value:
 
 
 def _ties_away(x: ir.Value, nearest: ir.Value, back: ir.Value) -> ir.Value:
-    """To nearest, of two equally near ones the larger in magnitude."""
+    """Round to nearest, ties away from zero."""
     smaller = compare("OLT", math.absf(back), math.absf(x))
     neighbour = _away_from_zero(nearest)
     far = arith.subf(arith.extf(x.type, neighbour), x)
@@ -74,32 +75,32 @@ def _ties_away(x: ir.Value, nearest: ir.Value, back: ir.Value) -> ir.Value:
 
 def _away_from_zero(x: ir.Value) -> ir.Value:
     bits = ir.IntegerType.get_signless(width_of(x.type))
-    return arith.bitcast(x.type, arith.addi(arith.bitcast(bits, x), number(bits, 1)))
+    return arith.bitcast(x.type, arith.addi(arith.bitcast(bits, x), literal(bits, 1)))
 
 
 def _next(x: ir.Value, direction: int) -> ir.Value:
-    """The number next to `x`, up (1) or down (-1); floats are ordered like their bits, sign and magnitude."""
+    """Return the float next to `x`, up (1) or down (-1): floats are ordered like their bits as sign and magnitude."""
     kind = ir.IntegerType.get_signless(width_of(x.type))
-    bits, zero = arith.bitcast(kind, x), number(kind, 0)
+    bits, zero = arith.bitcast(kind, x), literal(kind, 0)
     is_negative = compare("slt", bits, zero)
-    one, minus_one = number(kind, direction), number(kind, -direction)
+    one, minus_one = literal(kind, direction), literal(kind, -direction)
     moved = arith.addi(bits, arith.select(is_negative, minus_one, one))
-    # From either zero it is the smallest number of that sign.
-    smallest = number(kind, 1 if direction == 1 else (1 << (width_of(kind) - 1)) | 1)
-    is_zero = compare("OEQ", x, number(x.type, 0.0))
+    # Next to either zero is the smallest number of that sign.
+    smallest = literal(kind, 1 if direction == 1 else (1 << (width_of(kind) - 1)) | 1)
+    is_zero = compare("OEQ", x, literal(x.type, 0.0))
     return arith.bitcast(x.type, arith.select(is_zero, smallest, moved))
 
 
 @total("arith.convertf")
 def _between_halves(operation: ir.Operation) -> Sequence[ir.Value]:
-    """fp16 to bf16 and back: fp32 holds both."""
+    """Convert fp16 to bf16 and back through fp32, which holds both."""
     [x], wide = operation.operands, ir.F32Type.get()
     return [arith.truncf(operation.results[0].type, arith.extf(wide, x))]
 
 
 @total("math.fma")
 def _fused_sum(operation: ir.Operation) -> Sequence[ir.Value] | None:
-    """Of halves in fp32, which holds their products; LLVM's own on bf16 takes denormal numbers for zero."""
+    """Compute fp16 and bf16 in fp32, which holds their products; LLVM's own lowering flushes denormal bf16."""
     kind, wide = operation.results[0].type, ir.F32Type.get()
     if width_of(kind) != 16:
         return None
@@ -110,13 +111,13 @@ def _fused_sum(operation: ir.Operation) -> Sequence[ir.Value] | None:
 def _copied_sign(operation: ir.Operation) -> Sequence[ir.Value]:
     x, y = operation.operands
     size, bits = math.absf(x), ir.IntegerType.get_signless(width_of(y.type))
-    is_negative = compare("slt", arith.bitcast(bits, y), number(bits, 0))
+    is_negative = compare("slt", arith.bitcast(bits, y), literal(bits, 0))
     return [arith.select(is_negative, arith.negf(size), size)]
 
 
 @total("arith.maximumf", "arith.minimumf")
 def _extreme(operation: ir.Operation) -> Sequence[ir.Value] | None:
-    """0.0 is larger than -0.0; a comparison does not tell. Accumulators stay what schedules know."""
+    """Order 0.0 above -0.0, which compare equal. Accumulators keep the form that schedules match."""
     x, y = operation.operands
     if any(_is_literal(operand) or _is_accumulator(operand) for operand in (x, y)):
         return None
@@ -135,15 +136,15 @@ def _is_accumulator(value: ir.Value) -> bool:
 
 
 def _largest(x: ir.Value, y: ir.Value) -> ir.Value:
-    return arith.select(compare("OEQ", x, y), _joined(arith.andi, x, y), arith.maximumf(x, y))
+    return arith.select(compare("OEQ", x, y), _combined_bits(arith.andi, x, y), arith.maximumf(x, y))
 
 
 def _smallest(x: ir.Value, y: ir.Value) -> ir.Value:
-    return arith.select(compare("OEQ", x, y), _joined(arith.ori, x, y), arith.minimumf(x, y))
+    return arith.select(compare("OEQ", x, y), _combined_bits(arith.ori, x, y), arith.minimumf(x, y))
 
 
-def _joined(combine: Callable[[ir.Value, ir.Value], ir.Value], x: ir.Value, y: ir.Value) -> ir.Value:
-    """Two equal numbers, or zeros with signs to choose from."""
+def _combined_bits(combine: Callable[[ir.Value, ir.Value], ir.Value], x: ir.Value, y: ir.Value) -> ir.Value:
+    """Combine the bits of two equal floats, which differ in the sign of zero at most."""
     bits = ir.IntegerType.get_signless(width_of(x.type))
     return arith.bitcast(x.type, combine(arith.bitcast(bits, x), arith.bitcast(bits, y)))
 
@@ -169,13 +170,13 @@ def _is_nan(operation: ir.Operation) -> Sequence[ir.Value]:
 @total("math.isinf")
 def _is_infinite(operation: ir.Operation) -> Sequence[ir.Value]:
     [x] = operation.operands
-    return [compare("OEQ", math.absf(x), number(x.type, float("inf")))]
+    return [compare("OEQ", math.absf(x), literal(x.type, float("inf")))]
 
 
 @total("math.isfinite")
 def _is_finite(operation: ir.Operation) -> Sequence[ir.Value]:
     [x] = operation.operands
-    return [compare("OLT", math.absf(x), number(x.type, float("inf")))]
+    return [compare("OLT", math.absf(x), literal(x.type, float("inf")))]
 
 
 _SMALLEST_EXPONENT = {"f16": -14, "bf16": -126, "f32": -126, "f64": -1022}
@@ -186,13 +187,13 @@ def _is_normal(operation: ir.Operation) -> Sequence[ir.Value] | None:
     [x] = operation.operands
     if str(x.type) not in _SMALLEST_EXPONENT:
         return None
-    size, least = math.absf(x), number(x.type, 2.0 ** _SMALLEST_EXPONENT[str(x.type)])
-    return [arith.andi(compare("OGE", size, least), compare("OLT", size, number(x.type, float("inf"))))]
+    size, least = math.absf(x), literal(x.type, 2.0 ** _SMALLEST_EXPONENT[str(x.type)])
+    return [arith.andi(compare("OGE", size, least), compare("OLT", size, literal(x.type, float("inf"))))]
 
 
 @total("math.powf")
 def _plain_power(operation: ir.Operation) -> Sequence[ir.Value] | None:
-    """Powers that are a number, its square or its reciprocal: what they are is rounded once, as C's function is."""
+    """Lower powers of 1, 2 and -1 to arithmetic that is rounded once, as C's function is."""
     x, exponent = operation.operands
     owner = exponent.owner
     if isinstance(owner, ir.Block) or owner.operation.name != "arith.constant":
@@ -201,20 +202,20 @@ def _plain_power(operation: ir.Operation) -> Sequence[ir.Value] | None:
     if power == 2.0:
         return [arith.mulf(x, x)]
     if power == -1.0:
-        return [arith.divf(number(x.type, 1.0), x)]
+        return [arith.divf(literal(x.type, 1.0), x)]
     return [x] if power == 1.0 else None
 
 
 @total("math.fpowi")
 def _integer_power(operation: ir.Operation) -> Sequence[ir.Value]:
-    """The power of the magnitude in fp64, with the sign of an odd power: no exponent is rounded to an even one."""
+    """Compute the power of the magnitude in fp64 and give it the sign: no odd exponent is rounded to an even one."""
     x, exponent = operation.operands
     wide, size = ir.F64Type.get(), math.absf(x)
     size = size if x.type == wide else arith.extf(wide, size)
     power = math.powf(size, arith.sitofp(wide, exponent))
     power = power if x.type == wide else arith.truncf(x.type, power)
     bits = ir.IntegerType.get_signless(width_of(x.type))
-    is_negative = compare("slt", arith.bitcast(bits, x), number(bits, 0))
-    one = number(exponent.type, 1)
+    is_negative = compare("slt", arith.bitcast(bits, x), literal(bits, 0))
+    one = literal(exponent.type, 1)
     is_odd = compare("eq", arith.andi(exponent, one), one)
     return [arith.select(arith.andi(is_odd, is_negative), arith.negf(power), power)]

@@ -1,7 +1,7 @@
-"""Integers: divisions, shifts, absolute values and powers that are defined everywhere; wide sums and products.
+"""Rules for integers: division, shifts, absolute values and powers defined for all operands; extended arithmetic.
 
-x / 0 and x % 0 are 0, and the smallest number divided by -1 wraps, as in NumPy. A shift past the width leaves nothing
-but copies of the sign, as in NumPy and torch. 0 to a negative power is 0.
+x / 0 and x % 0 are 0, and the smallest integer divided by -1 wraps, as in NumPy. A shift past the width leaves zeros or
+copies of the sign, as in NumPy and torch. 0 to a negative power is 0.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.bindings.mlir import arith, ir, math
-from mlirtri.lowering.importers.normalize.arithmetic.rules import compare, known_integer, number, total, width_of
+from mlirtri.lowering.importers.normalize.arithmetic.rules import compare, known_integer, literal, total, width_of
 
 Binary = Callable[[ir.Value, ir.Value], ir.Value]
 
 
-def _zero_less(x: ir.Value) -> ir.Value:
-    return arith.subi(number(x.type, 0), x)
+def _negated(x: ir.Value) -> ir.Value:
+    return arith.subi(literal(x.type, 0), x)
 
 
 def _signed_division(name: str, builder: Binary, by_minus_one: Callable[[ir.Value], ir.Value]) -> None:
@@ -26,17 +26,17 @@ def _signed_division(name: str, builder: Binary, by_minus_one: Callable[[ir.Valu
             return [_of_one_bit(operation)]
         if known_integer(y) not in (None, 0, -1):
             return None
-        zero = number(x.type, 0)
-        is_zero, is_minus_one = compare("eq", y, zero), compare("eq", y, number(x.type, -1))
-        safe = arith.select(arith.ori(is_zero, is_minus_one), number(x.type, 1), y)
+        zero = literal(x.type, 0)
+        is_zero, is_minus_one = compare("eq", y, zero), compare("eq", y, literal(x.type, -1))
+        safe = arith.select(arith.ori(is_zero, is_minus_one), literal(x.type, 1), y)
         result = arith.select(is_minus_one, by_minus_one(x), builder(x, safe))
         return [arith.select(is_zero, zero, result)]
 
 
 def _of_one_bit(operation: ir.Operation) -> ir.Value:
-    """The only divisor there is goes into everything once."""
+    """Divide one-bit integers: by 1, the only divisor."""
     x, y = operation.operands
-    return number(x.type, 0) if "rem" in operation.name else arith.andi(x, y)
+    return literal(x.type, 0) if "rem" in operation.name else arith.andi(x, y)
 
 
 def _unsigned_division(name: str, builder: Binary) -> None:
@@ -47,14 +47,14 @@ def _unsigned_division(name: str, builder: Binary) -> None:
             return [_of_one_bit(operation)]
         if known_integer(y) not in (None, 0):
             return None
-        zero = number(x.type, 0)
+        zero = literal(x.type, 0)
         is_zero = compare("eq", y, zero)
-        return [arith.select(is_zero, zero, builder(x, arith.select(is_zero, number(x.type, 1), y)))]
+        return [arith.select(is_zero, zero, builder(x, arith.select(is_zero, literal(x.type, 1), y)))]
 
 
 for _name in ("divsi", "floordivsi", "ceildivsi"):
-    _signed_division(f"arith.{_name}", getattr(arith, _name), _zero_less)
-_signed_division("arith.remsi", arith.remsi, lambda x: number(x.type, 0))
+    _signed_division(f"arith.{_name}", getattr(arith, _name), _negated)
+_signed_division("arith.remsi", arith.remsi, lambda x: literal(x.type, 0))
 for _name in ("divui", "remui", "ceildivui"):
     _unsigned_division(f"arith.{_name}", getattr(arith, _name))
 
@@ -66,25 +66,27 @@ def _shift(operation: ir.Operation) -> Sequence[ir.Value] | None:
     known = known_integer(amount)
     if known is not None and 0 <= known < width:
         return None
-    fits = compare("ult", amount, number(x.type, width)) if width > 1 else compare("eq", amount, number(x.type, 0))
-    most = number(x.type, width - 1)
-    shifted = builder(x, arith.select(fits, amount, most))
-    return [shifted if operation.name == "arith.shrsi" else arith.select(fits, shifted, number(x.type, 0))]
+    is_in_range = (
+        compare("ult", amount, literal(x.type, width)) if width > 1 else compare("eq", amount, literal(x.type, 0))
+    )
+    most = literal(x.type, width - 1)
+    shifted = builder(x, arith.select(is_in_range, amount, most))
+    return [shifted if operation.name == "arith.shrsi" else arith.select(is_in_range, shifted, literal(x.type, 0))]
 
 
 @total("math.absi")
 def _absolute(operation: ir.Operation) -> Sequence[ir.Value]:
     [x] = operation.operands
-    return [arith.select(compare("slt", x, number(x.type, 0)), _zero_less(x), x)]
+    return [arith.select(compare("slt", x, literal(x.type, 0)), _negated(x), x)]
 
 
 @total("math.ipowi")
 def _power(operation: ir.Operation) -> Sequence[ir.Value]:
     base, exponent = operation.operands
-    zero = number(base.type, 0)
+    zero = literal(base.type, 0)
     divides = arith.andi(compare("eq", base, zero), compare("slt", exponent, zero))
-    # 2 to a negative power is 0 as well, and no division.
-    return [math.ipowi(arith.select(divides, number(base.type, 2), base), exponent)]
+    # 2 to a negative power is 0, too, and divides by nothing.
+    return [math.ipowi(arith.select(divides, literal(base.type, 2), base), exponent)]
 
 
 @total("math.ctpop")
@@ -93,17 +95,17 @@ def _ones(operation: ir.Operation) -> Sequence[ir.Value]:
 
 
 def _count_ones(x: ir.Value) -> ir.Value:
-    """Counts of pairs of bits, of fours, of eights; then a product sums up the bytes, into the highest one."""
+    """Add up pairs of bits, then nibbles, then bytes; a product sums the bytes into the highest one."""
     width = width_of(x.type)
     if width % 8:
         wide = ir.IntegerType.get_signless(8 * (width // 8 + 1))
         return arith.trunci(x.type, _count_ones(arith.extui(wide, x)))
 
     def pattern(byte: int) -> ir.Value:
-        return number(x.type, int.from_bytes([byte] * (width // 8), "little"))
+        return literal(x.type, int.from_bytes([byte] * (width // 8), "little"))
 
     def shifted(value: ir.Value, by: int) -> ir.Value:
-        return arith.shrui(value, number(x.type, by))
+        return arith.shrui(value, literal(x.type, by))
 
     x = arith.subi(x, arith.andi(shifted(x, 1), pattern(0x55)))
     x = arith.addi(arith.andi(x, pattern(0x33)), arith.andi(shifted(x, 2), pattern(0x33)))
@@ -114,7 +116,7 @@ def _count_ones(x: ir.Value) -> ir.Value:
 @total("math.cttz")
 def _trailing_zeros(operation: ir.Operation) -> Sequence[ir.Value]:
     [x] = operation.operands
-    below_lowest = arith.andi(arith.xori(x, number(x.type, -1)), arith.subi(x, number(x.type, 1)))
+    below_lowest = arith.andi(arith.xori(x, literal(x.type, -1)), arith.subi(x, literal(x.type, 1)))
     return [_count_ones(below_lowest)]
 
 
@@ -123,9 +125,9 @@ def _leading_zeros(operation: ir.Operation) -> Sequence[ir.Value]:
     [x] = operation.operands
     width, distance = width_of(x.type), 1
     while distance < width:
-        x = arith.ori(x, arith.shrui(x, number(x.type, distance)))
+        x = arith.ori(x, arith.shrui(x, literal(x.type, distance)))
         distance *= 2
-    return [_count_ones(arith.xori(x, number(x.type, -1)))]
+    return [_count_ones(arith.xori(x, literal(x.type, -1)))]
 
 
 @total("arith.addui_extended")
@@ -143,7 +145,7 @@ def _difference_with_borrow(operation: ir.Operation) -> Sequence[ir.Value]:
 
 @total("arith.mului_extended", "arith.mulsi_extended")
 def _wide_product(operation: ir.Operation) -> Sequence[ir.Value]:
-    """The low and the high half of a product."""
+    """Return the low and the high half of the product."""
     x, y = operation.operands
     is_signed, width = operation.name == "arith.mulsi_extended", width_of(x.type)
     if width > 32:
@@ -152,13 +154,13 @@ def _wide_product(operation: ir.Operation) -> Sequence[ir.Value]:
     wide = ir.IntegerType.get_signless(2 * width)
     extend = arith.extsi if is_signed else arith.extui
     product = arith.muli(extend(wide, x), extend(wide, y))
-    return [arith.trunci(x.type, product), arith.trunci(x.type, arith.shrui(product, number(wide, width)))]
+    return [arith.trunci(x.type, product), arith.trunci(x.type, arith.shrui(product, literal(wide, width)))]
 
 
 def _unsigned_high_half(x: ir.Value, y: ir.Value) -> ir.Value:
-    """By long multiplication of halves, none of whose sums overflows."""
-    half = number(x.type, width_of(x.type) // 2)
-    low_bits = arith.shrui(number(x.type, -1), half)
+    """Return the high half by long multiplication of halves, none of whose sums overflows."""
+    half = literal(x.type, width_of(x.type) // 2)
+    low_bits = arith.shrui(literal(x.type, -1), half)
     x_low, y_low = arith.andi(x, low_bits), arith.andi(y, low_bits)
     x_high, y_high = arith.shrui(x, half), arith.shrui(y, half)
     middle = arith.addi(arith.muli(x_high, y_low), arith.shrui(arith.muli(x_low, y_low), half))
@@ -167,8 +169,8 @@ def _unsigned_high_half(x: ir.Value, y: ir.Value) -> ir.Value:
 
 
 def _as_signed(high: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-    """The high half of the signed product: each negative factor counts 2**width too much of the other."""
-    zero = number(x.type, 0)
+    """Return the high half of the signed product: subtract the other factor for each negative one."""
+    zero = literal(x.type, 0)
     for factor, other in ((x, y), (y, x)):
         high = arith.subi(high, arith.select(compare("slt", factor, zero), other, zero))
     return high

@@ -1,8 +1,7 @@
-"""Arithmetic on integers of widths that memory does not have (i4, i24, i48), in the next wider ones that it has.
+"""Compute on integers of widths that memory does not have (i4, i24, i48) in the next wider type that it has.
 
-Takes an operation of `arith` or `math` on such scalars and its operands as wider integers, which hold their value with
-its sign. Gives the results in the same form: whatever leaves the width wraps around in it. Refuses operations that have
-no rule here.
+Takes an operation of `arith` or `math` on such scalars, and its operands sign-extended to the wider type. Gives its
+result in the same form: whatever overflows the odd width wraps around in it. Refuses operations without a rule here.
 """
 
 from __future__ import annotations
@@ -14,29 +13,29 @@ from mlirtri.dialect.bindings.mlir import arith, ir, math
 from mlirtri.errors import UnsupportedOperationError
 
 WIDTHS = (8, 16, 32, 64)
-"""Of memory."""
+"""The integer widths that memory has."""
 
 
-def holder(kind: ir.Type) -> ir.IntegerType | None:
-    """The integer type that holds an odd one; None for any other type."""
+def storage_type(kind: ir.Type) -> ir.IntegerType | None:
+    """Return the integer type that stores an odd one; None for any other type."""
     if not isinstance(kind, ir.IntegerType) or not kind.is_signless or kind.width in (1, *WIDTHS):
         return None
     width = next((width for width in WIDTHS if width > kind.width), None)
     return ir.IntegerType.get_signless(width) if width else None
 
 
-def computed(operation: ir.Operation, operands: Sequence[ir.Value]) -> ir.Value:
-    """The result of an operation on held operands, held; raises `UnsupportedOperationError`."""
+def compute_stored(operation: ir.Operation, operands: Sequence[ir.Value]) -> ir.Value:
+    """Return the result of an operation on stored operands, stored; raises `UnsupportedOperationError`."""
     rule = RULES.get(operation.name)
     if rule is None:
-        odd = next(v.type for v in (*operation.operands, *operation.results) if holder(v.type) is not None)
+        odd = next(v.type for v in (*operation.operands, *operation.results) if storage_type(v.type) is not None)
         raise UnsupportedOperationError(f"{operation.name} has no lowering on {odd}", help="extend it to i8 or wider")
     source, result = operation.operands[0].type, operation.results[0].type
     return rule(_Widths(operation, list(operands), _width(source), _width(result)))
 
 
 def wrapped(value: ir.Value, width: int) -> ir.Value:
-    """The lowest `width` bits with their sign."""
+    """Sign-extend the lowest `width` bits."""
     if value.type.width == width:
         return value
     amount = arith.constant(value.type, value.type.width - width)
@@ -48,14 +47,14 @@ def _width(kind: ir.Type) -> int:
 
 
 def _unsigned(value: ir.Value, width: int) -> ir.Value:
-    """The value of the lowest bits without a sign."""
+    """Zero-extend the lowest `width` bits."""
     if not isinstance(value.type, ir.IntegerType) or value.type.width == width:
         return value
     return arith.andi(value, arith.constant(value.type, (1 << width) - 1))
 
 
 def _resized(value: ir.Value, kind: ir.Type) -> ir.Value:
-    """The same number in an integer type of memory, or its lowest bits in a narrower one."""
+    """Sign-extend or truncate to another integer type."""
     if value.type == kind:
         return value
     return (arith.extsi if value.type.width < kind.width else arith.trunci)(kind, value)
@@ -63,7 +62,7 @@ def _resized(value: ir.Value, kind: ir.Type) -> ir.Value:
 
 @dataclass(frozen=True)
 class _Widths:
-    """An operation with held operands, and the widths that are meant."""
+    """An operation with stored operands, and the widths of its operands and result."""
 
     operation: ir.Operation
     operands: list[ir.Value]
@@ -72,12 +71,12 @@ class _Widths:
 
     @property
     def kind(self) -> ir.Type:
-        """What holds the result."""
+        """The type that stores the result."""
         of = self.operation.results[0].type
-        return holder(of) or of
+        return storage_type(of) or of
 
     def plain(self, operands: Sequence[ir.Value] | None = None) -> ir.Value:
-        """The same operation on what holds its operands."""
+        """Return the same operation on stored operands."""
         given = self.operands if operands is None else operands
         attributes = {name: self.operation.attributes[name] for name in self.operation.attributes}
         return ir.Operation.create(
@@ -95,7 +94,7 @@ Rule = Callable[[_Widths], ir.Value]
 
 
 def _shift(wide: _Widths) -> ir.Value:
-    """The amount has no sign; what is shifted has one unless zeros come in."""
+    """Shift: the amount is unsigned, the shifted value signed unless zeros are shifted in."""
     value, amount = wide.unsigned()
     return wide.wrap(wide.plain([value if wide.operation.name == "arith.shrui" else wide.operands[0], amount]))
 
@@ -112,7 +111,7 @@ def _leading_zeros(wide: _Widths) -> ir.Value:
 
 
 def _trailing_zeros(wide: _Widths) -> ir.Value:
-    # A bit past the width, so that there are no more zeros than it has.
+    # Set the bit past the width, so that no more zeros are counted.
     value = wide.operands[0]
     return wide.wrap(math.cttz(arith.ori(_unsigned(value, wide.source), arith.constant(value.type, 1 << wide.source))))
 

@@ -19,7 +19,7 @@ RULES: Registry[str, Rule] = Registry("rule of defined arithmetic")
 total = RULES.register
 
 
-def number(kind: ir.Type, value: float | int) -> ir.Value:
+def literal(kind: ir.Type, value: float | int) -> ir.Value:
     """A literal of a scalar type; integers wrap to its width."""
     if isinstance(kind, ir.FloatType):
         return arith.constant(kind, ir.FloatAttr.get(kind, float(value)))
@@ -39,8 +39,8 @@ def known_integer(value: ir.Value) -> int | None:
     """The number that an integer value is, if it is a literal."""
     if not isinstance(value.owner, ir.Operation | ir.OpView) or value.owner.operation.name != "arith.constant":
         return None
-    literal = scalar_constant(value.owner.operation.attributes["value"])
-    return None if literal is None or isinstance(literal, float) else int(literal)
+    constant = scalar_constant(value.owner.operation.attributes["value"])
+    return None if constant is None or isinstance(constant, float) else int(constant)
 
 
 def compare(predicate: str, x: ir.Value, y: ir.Value) -> ir.Value:

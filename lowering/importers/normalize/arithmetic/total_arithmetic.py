@@ -1,9 +1,8 @@
-"""The arithmetic of an imported module becomes one that every pipeline has and that is defined for all operands.
+"""Make the arithmetic of an imported module total: defined for all operands, in operations that every pipeline has.
 
-Takes a module of `linalg` on tensors. Gives it with arithmetic on whole tensors inside `linalg.generic`, operations of
-undefined results replaced by the rules of `total_arithmetic.py`, and without fast-math and overflow flags: they only
-permit to ignore what we keep. Named operations whose bodies have such operations become generic.
-Refuses nothing.
+Takes a module of `linalg` on tensors. Gives it with arithmetic on whole tensors inside of `linalg.generic`, operations
+with undefined results replaced by the rules of `integers.py` and `floats.py`, and without fast-math and overflow flags,
+which only permit deviations. Named operations whose bodies have such operations become generic. Refuses nothing.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ INTO_BODIES = (
     Pass("func.func(convert-elementwise-to-linalg)", "arithmetic on tensors becomes arithmetic on elements"),
 )
 PROMISES = ("isExact", "nonNeg")
-"""Attributes by which an operation promises what its operands are."""
+"""Attributes by which an operation promises facts about its operands."""
 FLAGS = {"fastmath": "#arith.fastmath<none>", "overflowFlags": "#arith.overflow<none>"}
-"""The same as properties: without a value at all, printing them would end the process."""
+"""The neutral values of flags that are properties: an operation without a value ends the process when printed."""
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
-    """Make the arithmetic of `module` total, in place."""
+    """Apply the rules to all of `module`, in place."""
     run_passes(module, INTO_BODIES, context)
     for operation in all_operations(module):
         if _is_named(operation) and any(inner.operation.name in RULES for inner in operation.regions[0].blocks[0]):

@@ -1,10 +1,15 @@
-"""Slices at places that only the run shows stay inside of their arrays.
+"""Guard operations whose sizes and offsets are known at run time only: an assertion, and bounds that always hold.
 
-Takes a function on tensors. Gives it with an assertion and clamped offsets and sizes at every `tensor.extract_slice`
-and `tensor.insert_slice` of which the arguments' sizes do not say where it is: those whose operands depend on elements,
-and those in loops and branches. The others are checked before the call (`size_conditions`). Refuses nothing.
+Takes a function on tensors. Gives it with
 
-    extract_slice %x[%i] [4] [1]   ──►   cf.assert 0 <= %i <= dim - 4; extract_slice %x[clamped %i] [4] [1]
+* clamped offsets and sizes, and an assertion that clamping changed nothing, at every `tensor.extract_slice` and
+  `tensor.insert_slice` whose position depends on elements, or that is in a loop or branch (`guard_slices`);
+* an assertion and a branch around structured operations on tensors whose sizes a loop determines (`guard_structured`).
+
+The conditions on all other sizes are checked before the call (`lowering/sizes/conditions.py`). Refuses nothing.
+
+    extract_slice %x[%i] [4] [1]     ──►   cf.assert 0 <= %i <= dim - 4; extract_slice %x[clamped %i] [4] [1]
+    linalg.add ins(%slice, %y)       ──►   cf.assert %match; scf.if %match { linalg.add … } else { its outs }
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ from mlirtri.lowering.mlir.index_bounds import bounds_of
 from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.sizes import loop_sizes
 from mlirtri.lowering.sizes.conditions import EQUAL, conditions_of, dim, kept_axes, slice_of
-from mlirtri.lowering.sizes.infer_size_program import numbers_of
+from mlirtri.lowering.sizes.infer_size_program import size_values_of
 
 # --- Slices -------------------------------------------------------------------------------------------------------
 
@@ -26,15 +31,16 @@ Values = list[ir.Value]
 
 def guard_slices(module: ir.Module) -> None:
     """Guard the slices of `module`, in place."""
-    slices = _open(module)
+    slices = _dynamic_slices(module)
     if not slices:
         return
-    numbers = numbers_of(
-        module, lambda function: [value for operation in _open(function) for value in _asked(operation)]
+    numbers = size_values_of(
+        module,
+        lambda function: [value for operation in _dynamic_slices(function) for value in _slice_operands(operation)],
     )
     position = 0
     for operation in slices:
-        count = len(_asked(operation))
+        count = len(_slice_operands(operation))
         is_known = all(numbers.is_of_sizes(position) for position in range(position, position + count))
         position += count
         if not is_known or not _is_at_top(operation):
@@ -42,18 +48,18 @@ def guard_slices(module: ir.Module) -> None:
                 _guard_slice(operation)
 
 
-def _open(module: ir.Module | func.FuncOp) -> list[ir.Operation]:
-    """The slices with operands that say where they are."""
+def _dynamic_slices(module: ir.Module | func.FuncOp) -> list[ir.Operation]:
+    """Return the slices with dynamic offsets, sizes or strides."""
     slices = [operation for name in NAMES for operation in operations_named(module, name)]
-    return [operation for operation in slices if len(operation.operands) > _fixed(operation)]
+    return [operation for operation in slices if len(operation.operands) > _tensor_operands(operation)]
 
 
-def _fixed(operation: ir.Operation) -> int:
+def _tensor_operands(operation: ir.Operation) -> int:
     return 2 if operation.name == "tensor.insert_slice" else 1
 
 
-def _asked(operation: ir.Operation) -> Values:
-    return list(operation.operands)[_fixed(operation) :] if _is_at_top(operation) else []
+def _slice_operands(operation: ir.Operation) -> Values:
+    return list(operation.operands)[_tensor_operands(operation) :] if _is_at_top(operation) else []
 
 
 def _is_at_top(operation: ir.Operation) -> bool:
@@ -61,7 +67,7 @@ def _is_at_top(operation: ir.Operation) -> bool:
 
 
 def _guard_slice(operation: ir.Operation) -> None:
-    whole = operation.operands[_fixed(operation) - 1]
+    whole = operation.operands[_tensor_operands(operation) - 1]
     offsets, sizes, strides = slice_of(operation)
     static_sizes, static_offsets = (
         list(operation.attributes["static_sizes"]),
@@ -73,18 +79,18 @@ def _guard_slice(operation: ir.Operation) -> None:
         end = dim(whole, axis)
         if static_sizes[axis] == unknown:
             if static_offsets[axis] != 0:
-                inside_offsets[axis] = _between(offset, end)
+                inside_offsets[axis] = _clamped(offset, end)
                 end = arith.subi(end, inside_offsets[axis])
-            room = end if operation.attributes["static_strides"][axis] == 1 else arith.ceildivsi(end, stride)
-            inside_sizes[axis] = _between(size, room)
+            available = end if operation.attributes["static_strides"][axis] == 1 else arith.ceildivsi(end, stride)
+            inside_sizes[axis] = _clamped(size, available)
         elif static_offsets[axis] == unknown:
             reach = arith.addi(arith.muli(arith.subi(size, index_constant(1)), stride), index_constant(1))
             if not _is_inside(offset, whole.type.shape[axis], static_sizes[axis]):
-                inside_offsets[axis] = _between(offset, arith.subi(end, reach) if static_sizes[axis] else end)
+                inside_offsets[axis] = _clamped(offset, arith.subi(end, reach) if static_sizes[axis] else end)
     pairs = _shorten_source(operation, static_sizes, inside_sizes) if operation.name == "tensor.insert_slice" else []
     _assert_same([*pairs, *zip(offsets, inside_offsets, strict=True), *zip(sizes, inside_sizes, strict=True)])
     for size, inside in zip(sizes, inside_sizes, strict=True):
-        _replace_later(size, inside, operation)
+        _replace_size(size, inside, operation)
     _set_operands(operation, (static_offsets, inside_offsets), (static_sizes, inside_sizes), strides)
 
 
@@ -93,7 +99,7 @@ def _is_inside(offset: ir.Value, whole: int, size: int) -> bool:
     return whole >= 0 and bounds is not None and bounds.low >= 0 and bounds.high + size <= whole
 
 
-def _between(value: ir.Value, largest: ir.Value) -> ir.Value:
+def _clamped(value: ir.Value, largest: ir.Value) -> ir.Value:
     if not isinstance(value.owner, ir.Block) and value.owner.operation.name == "tensor.dim":
         return arith.minsi(value, largest)
     return arith.maxsi(arith.minsi(value, largest), index_constant(0))
@@ -102,15 +108,15 @@ def _between(value: ir.Value, largest: ir.Value) -> ir.Value:
 def _shorten_source(
     operation: ir.Operation, static_sizes: list[int], inside: Values
 ) -> list[tuple[ir.Value, ir.Value]]:
-    """Of an array that does not fit only the part that does is inserted; `inside` is no more than there is.
+    """Insert only the part of the source that fits; `inside` are the sizes of that part.
 
-    Gives the pairs of sizes that are the same where all of it is inserted.
+    Returns the pairs of sizes that are equal where the whole source is inserted.
     """
     source = operation.operands[0]
     kept = kept_axes(static_sizes, source.type.rank) if source.type.rank < len(static_sizes) else range(len(inside))
     for position, axis in enumerate(kept):
         if source.type.shape[position] < 0:
-            inside[axis] = _between(inside[axis], dim(source, position))
+            inside[axis] = _clamped(inside[axis], dim(source, position))
     shape = [size if size < 0 else static_sizes[axis] for size, axis in zip(source.type.shape, kept, strict=True)]
     if all(size >= 0 for size in shape):
         return []
@@ -122,8 +128,8 @@ def _shorten_source(
     ]
 
 
-def _replace_later(size: ir.Value, inside: ir.Value, operation: ir.Operation) -> None:
-    """What is made of a slice has the slice's size, even where the assertion is going to fail."""
+def _replace_size(size: ir.Value, inside: ir.Value, operation: ir.Operation) -> None:
+    """Let later users of a slice's size see the clamped one, also where the assertion is going to fail."""
     if size == inside:
         return
     for use in list(size.uses):
@@ -145,12 +151,12 @@ def _assert_same(pairs: list[tuple[ir.Value, ir.Value]]) -> None:
 def _set_operands(
     operation: ir.Operation, offsets: tuple[list[int], Values], sizes: tuple[list[int], Values], strides: Values
 ) -> None:
-    """Make the slice anew, with the same ones static."""
+    """Replace the slice by one with these offsets and sizes; static ones stay static."""
     unknown = ir.ShapedType.get_dynamic_size()
     groups = [[value for number, value in zip(*group, strict=True) if number == unknown] for group in (offsets, sizes)]
     fixed_strides = list(operation.attributes["static_strides"])
     steps = [value for number, value in zip(fixed_strides, strides, strict=True) if number == unknown]
-    fixed = list(operation.operands)[: _fixed(operation)]
+    fixed = list(operation.operands)[: _tensor_operands(operation)]
     replacement = ir.Operation.create(
         operation.name,
         results=[operation.results[0].type],
@@ -169,9 +175,9 @@ PREDICATES = {True: arith.CmpIPredicate.eq, False: arith.CmpIPredicate.sle}
 
 
 def guard_structured(module: ir.Module) -> bool:
-    """Guard all such operations of `module`; whether there are any."""
+    """Guard all such operations of `module`, in place, and return whether there are any."""
     [function] = public_functions(module)
-    operations = loop_sizes.of_own_sizes(function)
+    operations = loop_sizes.operations_of_unknown_sizes(function)
     for operation in operations:
         with ir.InsertionPoint(operation), operation.location:
             _guard_structured(operation)

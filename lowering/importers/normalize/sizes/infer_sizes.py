@@ -1,8 +1,8 @@
-"""Sizes known at run time only, as far as they can be known: out of the arguments', and none negative.
+"""Infer dynamic sizes as far as the arguments' sizes determine them, and specialise arguments to given shapes.
 
-Takes a function on tensors, with `?` in its types perhaps, and `context.shapes`, the shapes that arguments are compiled
-for. Gives it with the types of these arguments static and so all that follows from them; sizes that are left are
-arithmetic on the arguments' sizes, which are known not to be negative. Refuses shapes that do not fit the types.
+Takes a function on tensors, perhaps with `?` in its types, and `context.shapes`, the shapes to compile arguments for.
+Gives it with the types of these arguments static, and all types that follow from them; the sizes that remain are
+arithmetic on the arguments' sizes, which are known not to be negative. Refuses shapes that contradict the types.
 
     dim (pad %x low 1 high 1) 0   ──►   dim %x 0 + 2
 """
@@ -28,11 +28,11 @@ FACTS = (
 )
 
 MOST_ROUNDS = 4
-"""How often elements may show at which places other elements are read."""
+"""How often folded elements may reveal the indices of other elements."""
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
-    """Work out the sizes of the only function; raises `ArgumentMismatchError`, `PassFailedError`."""
+    """Infer the sizes of the only function, in place; raises `ArgumentMismatchError`, `PassFailedError`."""
     [function] = public_functions(module)
     if context.shapes:
         _specialize(function, context)
@@ -59,7 +59,7 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
 
 
 def _specialize(function: func.FuncOp, context: CompileContext) -> None:
-    """Give arguments their shapes; what reads them still sees the type that it was written for."""
+    """Give arguments their static shapes; a cast restores the original type for their uses."""
     block = function.regions[0].blocks[0]
     attributes = argument_attributes(function), result_attributes(function)
     names = [name_of(argument.location) or f"arg{position}" for position, argument in enumerate(block.arguments)]
@@ -95,7 +95,7 @@ def _known(kind: ir.RankedTensorType) -> list[int]:
 
 
 def _join_known_parts(module: ir.Module) -> None:
-    """Concatenations of arrays whose sizes turned out to be known; upstream's patterns leave them as they are."""
+    """Give concatenations of tensors of known sizes their static type; upstream's patterns leave them."""
     for concat in operations_named(module, "tensor.concat"):
         parts = [_before_cast(value) for value in concat.operands]
         kind, axis = concat.results[0].type, concat.attributes["dim"].value
@@ -116,7 +116,7 @@ def _before_cast(value: ir.Value) -> ir.Value:
 
 
 def _return_what_is_known(function: func.FuncOp) -> None:
-    """Results are of the types that they turned out to have."""
+    """Return values with their static types instead of casts to dynamic ones."""
     block = function.regions[0].blocks[0]
     attributes = argument_attributes(function), result_attributes(function)
     terminator = block.operations[len(block.operations) - 1].operation

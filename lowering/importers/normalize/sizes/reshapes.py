@@ -1,8 +1,8 @@
-"""Reshapes to sizes of run time, as axes that join and axes that part.
+"""Lower dynamic `tensor.reshape` to `tensor.collapse_shape` and `tensor.expand_shape`.
 
-Takes `tensor.reshape` of ranked tensors. Gives `tensor.collapse_shape` and `tensor.expand_shape` over the shortest runs
-of axes that have the same number of elements before and after, as far as that can be told of the arguments' sizes;
-over all axes where it cannot. Refuses a shape of unknown length.
+Takes `tensor.reshape` of ranked tensors. Gives both operations with the smallest reassociation groups that have the
+same number of elements before and after, as far as the arguments' sizes prove it; one group of all axes otherwise.
+Refuses a shape operand of dynamic size.
 
     reshape %x: 2x?x? to (1, 2, n, n)   ──►   expand %x [[0, 1], [2], [3]]
 """
@@ -19,16 +19,16 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.size_program import CONSTANT
 from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.sizes.conditions import dim
-from mlirtri.lowering.sizes.infer_size_program import Numbers, numbers_of
+from mlirtri.lowering.sizes.infer_size_program import SizeValues, size_values_of
 
 Size = tuple[int, Counter]
-"""A number, and what it is multiplied with: something hashable that is the same for equal numbers."""
+"""A constant factor and hashable symbolic factors, the same for equal sizes."""
 Group = tuple[list[int], list[int]]
-"""Axes of the source and axes of the result that have the same number of elements."""
+"""Axes of the source and axes of the result with the same number of elements."""
 
 
 def rewrite(module: ir.Module) -> bool:
-    """Replace every reshape, and say whether there were any; raises `UnsupportedOperationError`."""
+    """Lower every reshape of `module`, in place; return whether there were any. Raises `UnsupportedOperationError`."""
     reshapes = operations_named(module, "tensor.reshape")
     if not reshapes:
         return False
@@ -46,7 +46,7 @@ def rewrite(module: ir.Module) -> bool:
 
 
 def _sizes(module: ir.Module) -> list[tuple[list[Size], list[Size]]]:
-    """Of each reshape the sizes before and after it."""
+    """Return the sizes before and after each reshape."""
     ranks: list[tuple[int, int]] = []
 
     def ask(function: func.FuncOp) -> list[ir.Value]:
@@ -54,38 +54,38 @@ def _sizes(module: ir.Module) -> list[tuple[list[Size], list[Size]]]:
         for reshape in operations_named(function, "tensor.reshape"):
             source, result = reshape.operands[0], reshape.results[0]
             ranks.append((source.type.rank, result.type.rank))
-            # Those inside loops say nothing at the function's end.
+            # A value inside of a loop does not dominate the function's end.
             if reshape.parent.name == "func.func":
-                asked += [dim(source, axis) for axis in range(source.type.rank)] + _asked(reshape)
+                asked += [dim(source, axis) for axis in range(source.type.rank)] + _result_sizes(reshape)
             else:
                 asked += [index_constant(0)] * (source.type.rank + result.type.rank)
         return asked
 
-    numbers = numbers_of(module, ask)
+    known = size_values_of(module, ask)
     sizes_of_reshapes, position = [], 0
     for before, after in ranks:
-        sizes = [_size_of(numbers, position + axis) for axis in range(before + after)]
+        sizes = [_size_of(known, position + axis) for axis in range(before + after)]
         position += before + after
         sizes_of_reshapes.append((sizes[:before], sizes[before:]))
     return sizes_of_reshapes
 
 
-def _size_of(numbers: Numbers, position: int) -> Size:
-    step = numbers.values[position]
-    return (1, Counter([("unknown", position)])) if step is None else _factors(numbers, step)
+def _size_of(known: SizeValues, position: int) -> Size:
+    step = known.values[position]
+    return (1, Counter([("unknown", position)])) if step is None else _factors(known, step)
 
 
-def _factors(numbers: Numbers, position: int) -> Size:
-    step = numbers.steps[position]
+def _factors(known: SizeValues, position: int) -> Size:
+    step = known.steps[position]
     if step.name == "arith.index_cast":
-        return _factors(numbers, step.operands[0])
+        return _factors(known, step.operands[0])
     if step.name == "arith.muli":
-        return _product([_factors(numbers, operand) for operand in step.operands])
+        return _product([_factors(known, operand) for operand in step.operands])
     return (step.numbers[0], Counter()) if step.name == CONSTANT else (1, Counter([step]))
 
 
-def _asked(reshape: ir.Operation) -> list[ir.Value]:
-    """The sizes that a reshape makes, as index values."""
+def _result_sizes(reshape: ir.Operation) -> list[ir.Value]:
+    """Return the sizes of the result as index values."""
     shape, result = reshape.operands[1], reshape.results[0]
     operation = None if isinstance(shape.owner, ir.Block) else shape.owner.operation
     sizes = []
@@ -107,7 +107,7 @@ def _replace(reshape: ir.Operation, before: list[Size], after: list[Size]) -> No
     source, result = reshape.operands[0], reshape.results[0]
     groups = _groups(before, after)
     with ir.InsertionPoint(reshape), reshape.location:
-        sizes = _asked(reshape)
+        sizes = _result_sizes(reshape)
         value = _collapsed(source, [axes for axes, _ in groups])
         value = _expanded(value, [axes for _, axes in groups], sizes, result.type)
     result.replace_all_uses_with(value)
@@ -115,7 +115,7 @@ def _replace(reshape: ir.Operation, before: list[Size], after: list[Size]) -> No
 
 
 def _groups(before: Sequence[Size], after: Sequence[Size]) -> list[Group]:
-    """The shortest runs of axes with the same product of sizes; what is left over goes to the last run."""
+    """Return the smallest groups of axes with equal products of sizes; remaining axes join the last group."""
     if any(known == 0 for known, _ in (*before, *after)):
         return [(list(range(len(before))), list(range(len(after))))] if before and after else []
     groups: list[Group] = []
@@ -127,7 +127,7 @@ def _groups(before: Sequence[Size], after: Sequence[Size]) -> list[Group]:
             grows = first < len(before), second < len(after)
             if not any(grows):
                 break
-            # The side with fewer elements, as far as that can be told, takes one more axis.
+            # Extend the side with fewer elements, as far as that is known.
             if grows[0] and (left[0] < right[0] or left[1].total() < right[1].total() or not grows[1]):
                 first += 1
             else:
@@ -138,12 +138,12 @@ def _groups(before: Sequence[Size], after: Sequence[Size]) -> list[Group]:
     *exact, (last, results) = groups
     return [
         *exact,
-        *_peeled(last + list(range(first, len(before))), results + list(range(second, len(after))), before, after),
+        *_split_tail(last + list(range(first, len(before))), results + list(range(second, len(after))), before, after),
     ]
 
 
-def _peeled(axes: list[int], results: list[int], before: Sequence[Size], after: Sequence[Size]) -> list[Group]:
-    """A run of axes without its last ones, as far as these are the same before and after."""
+def _split_tail(axes: list[int], results: list[int], before: Sequence[Size], after: Sequence[Size]) -> list[Group]:
+    """Split equal trailing axes off a group."""
     tail: list[Group] = []
     while len(axes) > 1 and len(results) > 1 and before[axes[-1]] == after[results[-1]]:
         tail.insert(0, ([axes[-1]], [results[-1]]))
@@ -158,7 +158,7 @@ def _product(sizes: Sequence[Size]) -> Size:
 def _collapsed(value: ir.Value, groups: list[list[int]]) -> ir.Value:
     if all(len(group) == 1 for group in groups) and len(groups) == value.type.rank:
         return value
-    # Of one element only there is a reshape to none of the axes.
+    # A tensor of one element is reshaped without any group.
     shape = list(value.type.shape) if groups else [1] * value.type.rank
     whole = ir.RankedTensorType.get(shape, value.type.element_type)
     value = value if value.type == whole else tensor.cast(whole, value)
@@ -171,7 +171,7 @@ def _expanded(value: ir.Value, groups: list[list[int]], sizes: list[ir.Value], k
     shape = list(kind.shape) if groups else [1] * kind.rank
     if all(len(group) == 1 for group in groups) and len(groups) == kind.rank:
         return value if value.type == kind else tensor.cast(kind, value)
-    # What is one axis with a known size on one side only takes it there.
+    # An axis whose size is static on one side only becomes static here.
     source = ir.RankedTensorType.get([_size([shape[axis] for axis in group]) for group in groups], kind.element_type)
     value = value if value.type == source else tensor.cast(source, value)
     dynamic = [sizes[axis] for axis, size in enumerate(shape) if size < 0]

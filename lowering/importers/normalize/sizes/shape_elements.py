@@ -1,8 +1,8 @@
-"""Elements that sizes are made of, as scalar arithmetic on what they were computed from.
+"""Replace elements read from small integer tensors by scalar arithmetic on what the tensors were computed from.
 
-Takes functions on tensors that read single integers out of small computed tensors, as importers write shapes that a
-program computes. Gives the same with each such element computed by itself, as far back as it can be followed. Refuses
-nothing: what cannot be followed is read from the tensor as before.
+Takes functions on tensors that read single integers from small computed tensors, as importers express computed shapes.
+Gives the same with each such element computed as a scalar, as far back as it can be traced. Refuses nothing: elements
+that cannot be traced are still read from the tensor.
 
     extract (select of [true], [3], [1])[0]   ──►   select true, 3, 1
 """
@@ -18,23 +18,23 @@ from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.sizes.size_reader import before_views
 
 MOST_ELEMENTS = 64
-"""Of a tensor that is looked into: shapes are short."""
+"""The most elements of a tensor to trace: shapes are short."""
 MOST_STEPS = 32
-"""How far back an element is followed."""
+"""How many operations an element is traced back."""
 _SCALARS = ("arith.", "math.", "tensor.extract", "linalg.yield")
 
 
 def rewrite(module: ir.Module) -> bool:
-    """Replace what is read of small integer tensors wherever that makes it simpler, and say whether it was anywhere."""
+    """Replace all such reads in `module`, in place, and return whether there are any."""
     is_changed = False
     for extract in operations_named(module, "tensor.extract"):
         if not isinstance(extract.results[0].type, (ir.IntegerType, ir.IndexType)):
             continue
-        indices = [_number(index) for index in extract.operands[1:]]
+        indices = [_constant_index(index) for index in extract.operands[1:]]
         if None in indices or not _is_small(extract.operands[0].type):
             continue
         with ir.InsertionPoint(extract), extract.location:
-            element = _followed(*before_views(extract.operands[0], indices), MOST_STEPS)
+            element = _traced(*before_views(extract.operands[0], indices), MOST_STEPS)
         if element is not None:
             extract.results[0].replace_all_uses_with(element)
             extract.erase()
@@ -42,8 +42,8 @@ def rewrite(module: ir.Module) -> bool:
     return is_changed
 
 
-def _followed(value: ir.Value, indices: list[int], depth: int) -> ir.Value | None:
-    """The element of a tensor at a place, made at the insertion point of what the tensor was made of; or None."""
+def _traced(value: ir.Value, indices: list[int], depth: int) -> ir.Value | None:
+    """Return an element of a tensor as a scalar, emitted at the insertion point; None where it cannot be traced."""
     operation = None if isinstance(value.owner, ir.Block) else value.owner.operation
     if operation is None or depth == 0 or (rule := _RULES.get(operation.name)) is None:
         return None
@@ -52,13 +52,13 @@ def _followed(value: ir.Value, indices: list[int], depth: int) -> ir.Value | Non
 
 def _element(value: ir.Value, indices: list[int], depth: int) -> ir.Value:
     value, indices = before_views(value, indices)
-    element = _followed(value, indices, depth)
+    element = _traced(value, indices, depth)
     if element is not None:
         return element
     return tensor.extract(value, [index_constant(index) for index in indices])
 
 
-def _of_constant(operation: ir.Operation, indices: list[int], depth: int) -> ir.Value | None:
+def _constant_element(operation: ir.Operation, indices: list[int], depth: int) -> ir.Value | None:
     value = operation.attributes["value"]
     if not isinstance(value, ir.DenseIntElementsAttr):
         return None
@@ -66,7 +66,7 @@ def _of_constant(operation: ir.Operation, indices: list[int], depth: int) -> ir.
     return arith.constant(kind.element_type, int(value[_flat(indices, kind)]))
 
 
-def _of_concatenation(operation: ir.Operation, indices: list[int], depth: int) -> ir.Value | None:
+def _concat_element(operation: ir.Operation, indices: list[int], depth: int) -> ir.Value | None:
     axis, offset = operation.attributes["dim"].value, 0
     for part in operation.operands:
         size = part.type.shape[axis]
@@ -78,7 +78,7 @@ def _of_concatenation(operation: ir.Operation, indices: list[int], depth: int) -
     return None
 
 
-def _of_elements(operation: ir.Operation, indices: list[int], depth: int) -> ir.Value | None:
+def _listed_element(operation: ir.Operation, indices: list[int], depth: int) -> ir.Value | None:
     return operation.operands[_flat(indices, operation.results[0].type)]
 
 
@@ -89,8 +89,8 @@ def _flat(indices: list[int], kind: ir.RankedTensorType) -> int:
     return number
 
 
-def _of_generic(operation: ir.Operation, indices: list[int], depth: int) -> ir.Value | None:
-    """Of elementwise work the same work on the elements that it reads."""
+def _generic_element(operation: ir.Operation, indices: list[int], depth: int) -> ir.Value | None:
+    """Compute one element of an elementwise operation from the elements that it reads."""
     maps = [attribute.value for attribute in operation.attributes["indexing_maps"]]
     body = operation.regions[0].blocks[0]
     inputs = list(operation.operands)[: len(maps) - len(operation.results)]
@@ -109,7 +109,7 @@ def _of_generic(operation: ir.Operation, indices: list[int], depth: int) -> ir.V
 
 
 def _read(value: ir.Value, access: ir.AffineMap, indices: list[int]) -> list[int] | None:
-    """Where a map reads at a place of the loops; None of maps that do more than choose."""
+    """Return the indices that a map reads at these loop indices; None for maps that are no projection."""
     if isinstance(value.type, ir.RankedTensorType) and not _is_small(value.type):
         return None
     positions = []
@@ -127,15 +127,15 @@ def _is_small(kind: ir.RankedTensorType) -> bool:
     return kind.has_static_shape and 0 < prod(kind.shape) <= MOST_ELEMENTS
 
 
-def _number(value: ir.Value) -> int | None:
+def _constant_index(value: ir.Value) -> int | None:
     if isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.constant":
         return None
     return value.owner.operation.attributes["value"].value
 
 
 _RULES: dict[str, Callable[[ir.Operation, list[int], int], ir.Value | None]] = {
-    "arith.constant": _of_constant,
-    "tensor.concat": _of_concatenation,
-    "tensor.from_elements": _of_elements,
-    "linalg.generic": _of_generic,
+    "arith.constant": _constant_element,
+    "tensor.concat": _concat_element,
+    "tensor.from_elements": _listed_element,
+    "linalg.generic": _generic_element,
 }
