@@ -9,7 +9,8 @@ results are flat. Refuses recursion, and parameters that are tuples.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+
+import numpy as np
 
 from mlirtri.errors import ArgumentMismatchError, UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
@@ -19,9 +20,11 @@ from mlirtri.lowering.importers.normalize.constants import LARGEST_LITERAL
 from mlirtri.lowering.mlir.attributes import BOUND
 from mlirtri.lowering.mlir.dense_constants import array_of
 from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
     GlobalVar,
     IRModule,
     PrimFunc,
+    Var,
     relax,
     structural_map,
     structural_walk,
@@ -73,7 +76,7 @@ def _with_one_entry(mod: IRModule, entry: str) -> IRModule:
 def _called(function: relax.Function, others: dict[str, relax.Function]) -> list[str]:
     names: dict[str, None] = {}
 
-    def note(call: Any) -> None:
+    def note(call: relax.Call) -> None:
         if isinstance(call.op, GlobalVar) and call.op.name_hint in others:
             names[call.op.name_hint] = None
 
@@ -91,7 +94,7 @@ def _without_others(mod: IRModule, entry: str, function: relax.Function) -> IRMo
 def _with_known_shapes(mod: IRModule, shapes: Mapping[str, Sequence[int]]) -> IRModule:
     """Replace symbolic sizes by the integers that the shapes of parameters determine."""
     callee, function = entry_of(mod)
-    known: dict[Any, int] = {}
+    known: dict[Var, int] = {}
     for parameter in function.params:
         if parameter.name in shapes:
             _bind_sizes(parameter, shapes[parameter.name], known)
@@ -100,7 +103,7 @@ def _with_known_shapes(mod: IRModule, shapes: Mapping[str, Sequence[int]]) -> IR
     return _updated(mod, callee, function.bind_symbolic_vars(known)) if known else mod
 
 
-def _bind_sizes(parameter: Any, shape: Sequence[int], known: dict[Any, int]) -> None:
+def _bind_sizes(parameter: relax.Var, shape: Sequence[int], known: dict[Var, int]) -> None:
     sizes = sizes_in(parameter.ty)
     fits = len(sizes) == len(shape)
     for size, number in zip(sizes, shape, strict=False):
@@ -115,7 +118,7 @@ def _bind_sizes(parameter: Any, shape: Sequence[int], known: dict[Any, int]) -> 
 def _checked_updates(mod: IRModule) -> IRModule:
     """Refuse in-place calls except those that this package emits: of arguments, with their new contents as results."""
     _, function = entry_of(mod)
-    parts: dict[Any, tuple[Any, int]] = {}
+    parts: dict[relax.Var, tuple[Expr, int]] = {}
     for binding in bindings_of(function):
         value = getattr(binding, "value", None)
         if isinstance(value, relax.TupleGetItem):
@@ -141,7 +144,7 @@ def _checked_updates(mod: IRModule) -> IRModule:
     return mod
 
 
-def _is_part(value: Any, call: Any, position: int, parts: dict[Any, tuple[Any, int]]) -> bool:
+def _is_part(value: Expr, call: relax.Var, position: int, parts: dict[relax.Var, tuple[Expr, int]]) -> bool:
     """Return whether a value is result number `position` of a call."""
     if isinstance(value, relax.TupleGetItem):
         return value.tuple_value.same_as(call) and int(value.index) == position
@@ -157,9 +160,9 @@ def _with_bound_parameters(mod: IRModule, context: CompileContext) -> IRModule:
             raise UnsupportedOperationError(
                 f"the parameter {parameter.name} of a Relax function is not a tensor", help="pass its parts one by one"
             )
-    constants: dict[str, Any] = {}
+    constants: dict[str, tuple[relax.Var, np.ndarray]] = {}
 
-    def visit(constant: Any) -> Any:
+    def visit(constant: Expr) -> Expr:
         return _parameter(constant, constants, context)
 
     body = structural_map(function.body, (tvm_ir.GenericConst, visit), order="post")
@@ -174,7 +177,7 @@ def _with_bound_parameters(mod: IRModule, context: CompileContext) -> IRModule:
     return _updated(mod, callee, changed)
 
 
-def _parameter(constant: Any, constants: dict[str, Any], context: CompileContext) -> Any:
+def _parameter(constant: Expr, constants: dict[str, tuple[relax.Var, np.ndarray]], context: CompileContext) -> Expr:
     """Return the parameter that replaces a large constant; a small one stays."""
     array = array_of(constant) if isinstance(constant.ty, relax.TensorType) else None
     if array is None or array.size <= LARGEST_LITERAL or (array == array.flat[0]).all():
@@ -201,13 +204,13 @@ def _with_flat_results(mod: IRModule) -> IRModule:
     return _updated(mod, callee, changed)
 
 
-def _leaf_types(kind: Any) -> list[Any]:
+def _leaf_types(kind: tvm_ir.Type) -> list[tvm_ir.Type]:
     if not isinstance(kind, relax.TupleType):
         return [kind]
     return [leaf for field in kind.fields for leaf in _leaf_types(field)]
 
 
-def _leaves(value: Any, kind: Any) -> list[Any]:
+def _leaves(value: Expr, kind: tvm_ir.Type) -> list[Expr]:
     if not isinstance(kind, relax.TupleType):
         return [value]
     is_tuple = isinstance(value, relax.Tuple)

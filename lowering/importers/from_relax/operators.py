@@ -8,18 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, scf, tensor
 from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.importers.from_relax.primfunc_frame import Size
 from mlirtri.lowering.importers.from_relax.relax_types import tensor_type
 from mlirtri.lowering.importers.from_relax.tir_to_scalar import constant, converted, is_float, mlir_type
-from mlirtri.lowering.mlir.index_values import index_constant, index_value
-from mlirtri.lowering.mlir.linalg_builder import generic
+from mlirtri.lowering.mlir.linalg_builder import generic, index_constant
+from mlirtri.lowering.toolchain.tvm_names import Expr, relax
+from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 
-Rule = Callable[[Any, Any], Any]
+Value = ir.Value | list["Value"]
+"""The translation of a Relax expression: a tensor, a scalar, or the fields of a tuple."""
+
+
+class Translation(Protocol):
+    """The function under construction, as rules see it."""
+
+    def value(self, expression: Expr) -> Any:
+        """Return the translation of an expression."""
+
+    def sizes_of(self, kind: tvm_ir.Type) -> list[Size]:
+        """Return the sizes of a tensor type."""
+
+
+Rule = Callable[[Translation, relax.Call], Value]
 OPERATORS: Registry[str, Rule] = Registry("rule of a Relax operator")
 NOT_LEGALISED: list[str] = []
 """Operators with a rule here that TVM could legalise, too."""
@@ -42,7 +58,7 @@ def operator(*names: str, is_better: bool = False) -> Callable[[Rule], Rule]:
 
 
 @operator("reshape", "flatten", "squeeze", "expand_dims", is_better=True)
-def _reshape(function: Any, call: Any) -> ir.Value:
+def _reshape(function: Translation, call: relax.Call) -> ir.Value:
     source = function.value(call.args[0])
     return reshaped(source, function.sizes_of(call.ty))
 
@@ -85,7 +101,7 @@ def _reshaped_at_run_time(source: ir.Value, sizes: Sequence[int | ir.Value], wan
 
 
 @operator("concat", is_better=True)
-def _concat(function: Any, call: Any) -> ir.Value:
+def _concat(function: Translation, call: relax.Call) -> ir.Value:
     parts = function.value(call.args[0])
     axis = 0 if call.attrs.axis is None else int(call.attrs.axis) % parts[0].type.rank
     if call.attrs.axis is None:
@@ -94,13 +110,13 @@ def _concat(function: Any, call: Any) -> ir.Value:
 
 
 @operator("shape_of")
-def _shape_of(function: Any, call: Any) -> list[ir.Value]:
+def _shape_of(function: Translation, call: relax.Call) -> list[ir.Value]:
     value = function.value(call.args[0])
     return [tensor.dim(value, index_constant(axis)) for axis in range(value.type.rank)]
 
 
 @operator("to_vdevice", "hint_on_device")
-def _same(function: Any, call: Any) -> Any:
+def _same(function: Translation, call: relax.Call) -> Value:
     return function.value(call.args[0])
 
 
@@ -108,7 +124,7 @@ def _same(function: Any, call: Any) -> Any:
 
 
 @operator("cumsum", "cumprod")
-def _scan(function: Any, call: Any) -> ir.Value:
+def _scan(function: Translation, call: relax.Call) -> ir.Value:
     """Scan by a loop over slices: each adds to, or multiplies, the one before."""
     source, dtype = _as_result(function, call)
     axis, source = _axis(call, source)
@@ -137,7 +153,7 @@ _COMBINE = {
 """The combining operation, by whether it is a sum and whether it is on floats."""
 
 
-def _as_result(function: Any, call: Any) -> tuple[ir.Value, str]:
+def _as_result(function: Translation, call: relax.Call) -> tuple[ir.Value, str]:
     """Return the operand in the dtype of the result."""
     source = function.value(call.args[0])
     given, wanted = str(call.args[0].ty.dtype), str(call.ty.dtype)
@@ -152,7 +168,7 @@ def _as_result(function: Any, call: Any) -> tuple[ir.Value, str]:
     return cast, wanted
 
 
-def _axis(call: Any, source: ir.Value) -> tuple[int, ir.Value]:
+def _axis(call: relax.Call, source: ir.Value) -> tuple[int, ir.Value]:
     """Return the axis and the operand, which is flattened where no axis is given."""
     if call.attrs.axis is None:
         return 0, reshaped(source, [prod(source.type.shape)])
@@ -175,7 +191,7 @@ def _inserted(part: ir.Value, whole: ir.Value, place: Sequence[int | ir.Value]) 
 
 
 @operator("sort", "argsort", "topk")
-def _sorted(function: Any, call: Any) -> Any:
+def _sorted(function: Translation, call: relax.Call) -> Value:
     source = function.value(call.args[0])
     if not source.type.has_static_shape:
         raise UnsupportedOperationError(f"{call.op.name} over a size that is only known at run time")
@@ -190,7 +206,7 @@ def _sorted(function: Any, call: Any) -> Any:
     return _top_k(source, order, axis, call)
 
 
-def _top_k(source: ir.Value, order: ir.Value, axis: int, call: Any) -> Any:
+def _top_k(source: ir.Value, order: ir.Value, axis: int, call: relax.Call) -> Value:
     count, wanted = int(call.attrs.k), str(call.attrs.ret_type)
     size = source.type.shape[axis]
     count = size if count < 1 else min(count, size)
@@ -231,7 +247,7 @@ def _order(source: ir.Value, ranks: ir.Value, axis: int) -> ir.Value:
     return _over_pairs([ranks, ranks], axis, rank, body)
 
 
-def _over_pairs(inputs: Sequence[ir.Value], axis: int, rank: int, body: Callable[..., Any]) -> ir.Value:
+def _over_pairs(inputs: Sequence[ir.Value], axis: int, rank: int, body: Callable[..., list[ir.Value]]) -> ir.Value:
     """Sum int64 over all pairs of elements along the axis; the second input is indexed by the inner one."""
     outer = [ir.AffineExpr.get_dim(position) for position in range(rank)]
     inner = [ir.AffineExpr.get_dim(rank if position == axis else position) for position in range(rank)]
@@ -269,7 +285,7 @@ def _converted_order(order: ir.Value, dtype: str) -> ir.Value:
     return _mapped(order, mlir_type(dtype), lambda position, _: [converted(position, "int64", dtype)])
 
 
-def _mapped(value: ir.Value, element: ir.Type, body: Callable[..., Any]) -> ir.Value:
+def _mapped(value: ir.Value, element: ir.Type, body: Callable[..., list[ir.Value]]) -> ir.Value:
     rank = value.type.rank
     out = tensor.empty(list(value.type.shape), element)
     return generic([value], [out], [ir.AffineMap.get_identity(rank)] * 2, ["parallel"] * rank, body)[0]

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from mlirtri.dialect.bindings.mlir import ir, tensor
 from mlirtri.lowering.importers.from_relax.primfunc_nests import AffineIndex, Nest, affine_index_of
 from mlirtri.lowering.importers.from_relax.tir_to_scalar import constant
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, TensorLoad, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 
 Bound = tuple[int, str, int]
 """An axis, ``>=`` or ``<``, and the constant that it is compared with."""
 
 
-def copied(nest: Nest, tensors: dict[Any, ir.Value]) -> ir.Value | None:
+def copied(nest: Nest, tensors: dict[Buffer, ir.Value]) -> ir.Value | None:
     """Emit the tensor that the nest's output is; None if the nest is more than a copy."""
     copy = _copy_of(nest)
     if copy is None or copy.source not in tensors or not tensors[copy.source].type.has_static_shape:
@@ -34,12 +33,12 @@ def copied(nest: Nest, tensors: dict[Any, ir.Value]) -> ir.Value | None:
 class _Copy:
     """An output whose elements are a source's, in the same order."""
 
-    source: Any
+    source: Buffer
     places: tuple[tuple[int | None, int, int], ...]
     """For each axis of the source: the axis of the output or None, the stride and the offset."""
     sizes: tuple[int, ...]
     """The shape of the output."""
-    padding: Any = None
+    padding: Expr = None
     """The constant where the source is out of bounds."""
     bounds: frozenset[Bound] = frozenset()
     """The conditions under which the source is in bounds."""
@@ -60,7 +59,7 @@ def _copy_of(nest: Nest) -> _Copy | None:
     return _guarded_copy(value, nest, sizes)
 
 
-def _guarded_copy(value: Any, nest: Nest, sizes: tuple[int, ...]) -> _Copy | None:
+def _guarded_copy(value: Expr, nest: Nest, sizes: tuple[int, ...]) -> _Copy | None:
     if not isinstance(value, tvm_ir.Call) or not str(getattr(value.op, "name", "")).endswith("if_then_else"):
         return None
     condition, load, padding = value.args
@@ -87,7 +86,7 @@ def _affine_axes(load: TensorLoad, nest: Nest) -> tuple[tuple[int | None, int, i
     return tuple(indices) if walked == list(range(len(nest.axes))) else None
 
 
-def _shift(index: Any) -> int:
+def _shift(index: Expr) -> int:
     """Return the constant that an index adds."""
     kind = type(index).__name__
     if kind in ("Add", "Sub") and isinstance(index.b, tirx.IntImm):
@@ -95,7 +94,7 @@ def _shift(index: Any) -> int:
     return 0
 
 
-def _bounds(condition: Any, nest: Nest) -> Iterator[Bound | None]:
+def _bounds(condition: Expr, nest: Nest) -> Iterator[Bound | None]:
     kind = type(condition).__name__
     if kind == "And":
         yield from _bounds(condition.a, nest)
@@ -108,7 +107,7 @@ def _bounds(condition: Any, nest: Nest) -> Iterator[Bound | None]:
         yield None
 
 
-def _bound(kind: str, x: Any, y: Any, nest: Nest) -> Bound | None:
+def _bound(kind: str, x: Expr, y: Expr, nest: Nest) -> Bound | None:
     if isinstance(x, tirx.IntImm):
         return _bound({"LE": "GE", "LT": "GT", "GE": "LE", "GT": "LT"}[kind], y, x, nest)
     axis = nest.positions.get(x) if isinstance(x, tirx.Var) else None

@@ -6,15 +6,19 @@ stores; None for statements that have to stay loops. Emits nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from mlirtri.lowering.toolchain.tvm_names import (
     Analyzer,
+    Buffer,
+    Expr,
     Range,
     SBlock,
     SBlockRealize,
+    Stmt,
     TensorLoad,
+    Var,
     structural_equal,
     structural_walk,
     tirx,
@@ -22,7 +26,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
 
 LOOPS = (tirx.ForKind.SERIAL, tirx.ForKind.PARALLEL, tirx.ForKind.UNROLLED, tirx.ForKind.VECTORIZED)
 """Kinds of loops whose iterations may run in order."""
-Positions = dict[Any, int | None]
+Positions = dict[Var, int | None]
 """The positions of the variables of axes; None for variables that are 0."""
 Term = tuple[int, int]
 """The position of an axis, and its coefficient."""
@@ -45,13 +49,13 @@ class Nest:
     """A block that becomes one `linalg.generic`."""
 
     block: SBlock
-    statements: list[Any]
+    statements: list[Stmt]
     axes: list[tirx.IterVar]
-    outputs: dict[Any, tuple[AffineIndex, ...]] = field(default_factory=dict)
+    outputs: dict[Buffer, tuple[AffineIndex, ...]] = field(default_factory=dict)
     """The buffers that it writes, in order of their stores, with the indices."""
-    updated: set[Any] = field(default_factory=set)
+    updated: set[Buffer] = field(default_factory=set)
     """Outputs whose elements it reads before it writes them."""
-    single: tuple[Any, ...] = ()
+    single: tuple[Var, ...] = ()
     """Variables of further axes of extent 1 that index no output: they are 0."""
 
     @property
@@ -66,7 +70,7 @@ class Nest:
         return [position for position in range(len(self.axes)) if self.is_reduction(position)]
 
 
-def nest_of(statement: Any, analyzer: Analyzer) -> Nest | None:
+def nest_of(statement: Stmt, analyzer: Analyzer) -> Nest | None:
     """Return the nest of a statement; None where it is not structured."""
     loops, inner = {}, statement
     while isinstance(inner, tirx.For):
@@ -92,7 +96,7 @@ def nest_of(statement: Any, analyzer: Analyzer) -> Nest | None:
     return nest if _has_clear_outputs(nest, analyzer) else None
 
 
-def _walked_by_stores(statements: list[Any], scratch: Any) -> set[Any]:
+def _walked_by_stores(statements: list[Stmt], scratch: Sequence[Buffer]) -> set[Var]:
     """Return the variables that index an output."""
     stores = [
         statement
@@ -102,14 +106,14 @@ def _walked_by_stores(statements: list[Any], scratch: Any) -> set[Any]:
     return {index for store in stores for index in store.indices if isinstance(index, tirx.Var)}
 
 
-def statements_of(statement: Any) -> list[Any]:
+def statements_of(statement: Stmt) -> list[Stmt]:
     """Return the statements of nested sequences."""
     if isinstance(statement, tirx.SeqStmt):
         return [inner for part in statement.seq for inner in statements_of(part)]
     return [statement]
 
 
-def affine_index_of(index: Any, positions: Positions) -> AffineIndex | None:
+def affine_index_of(index: Expr, positions: Positions) -> AffineIndex | None:
     """Return the index as an affine sum without negative coefficients; None for any other index."""
     linear = _linear(index, positions)
     if linear is None:
@@ -120,7 +124,7 @@ def affine_index_of(index: Any, positions: Positions) -> AffineIndex | None:
     return AffineIndex(tuple(sorted((position, factor) for position, factor in terms.items() if factor)), offset)
 
 
-def loads_in(statements: list[Any]) -> list[TensorLoad]:
+def loads_in(statements: list[Stmt]) -> list[TensorLoad]:
     """Return all loads of the statements, in order."""
     loads: list[TensorLoad] = []
     for statement in statements:
@@ -128,7 +132,7 @@ def loads_in(statements: list[Any]) -> list[TensorLoad]:
     return loads
 
 
-def _is_number(expression: Any, number: int) -> bool:
+def _is_number(expression: Expr, number: int) -> bool:
     if isinstance(expression, bool):
         return expression == bool(number)
     return isinstance(expression, tirx.IntImm) and int(expression.value) == number
@@ -138,7 +142,7 @@ def _is_reduced(axis: tirx.IterVar) -> bool:
     return int(axis.iter_type) == tirx.IterVar.CommReduce
 
 
-def _binds_each(loops: dict[Any, Any], axes: list[tirx.IterVar], values: Any) -> bool:
+def _binds_each(loops: dict[Var, Expr], axes: list[tirx.IterVar], values: Sequence[Expr]) -> bool:
     """Return whether every axis of the block is a distinct loop of the same extent, or has extent 1."""
     used = []
     for axis, value in zip(axes, values, strict=True):
@@ -191,24 +195,24 @@ def _output_places(nest: Nest, store: tirx.BufferStore, analyzer: Analyzer) -> t
 
 
 def _reads_well(nest: Nest) -> bool:
-    """Record the updated outputs; False if one is read at another index than written_buffers, or after the store."""
-    written_buffers: set[Any] = set()
+    """Record the updated outputs; False if one is read at another index than written, or after the store."""
+    written: set[Buffer] = set()
     for statement in nest.statements:
         for load in loads_in([statement]):
             if load.source not in nest.outputs:
                 continue
             indices = tuple(affine_index_of(index, nest.positions) for index in load.indices)
-            if indices != nest.outputs[load.source] or load.source in written_buffers:
+            if indices != nest.outputs[load.source] or load.source in written:
                 return False
             nest.updated.add(load.source)
         if isinstance(statement, tirx.BufferStore):
-            written_buffers.add(statement.buffer)
+            written.add(statement.buffer)
     inits = statements_of(nest.block.init) if nest.block.init is not None else []
     reads_outputs = any(load.source in nest.outputs for load in loads_in(inits))
     return not reads_outputs and (not nest.reductions or nest.updated == set(nest.outputs))
 
 
-def _linear(index: Any, positions: Positions) -> tuple[dict[int, int], int] | None:
+def _linear(index: Expr, positions: Positions) -> tuple[dict[int, int], int] | None:
     if isinstance(index, tirx.IntImm):
         return {}, int(index.value)
     if isinstance(index, tirx.Var):

@@ -8,16 +8,16 @@ packed functions, closures, and TIR without a counterpart.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from mlirtri.dialect.bindings.locations import location_of
 from mlirtri.dialect.bindings.mlir import func, ir, scf, tensor
 from mlirtri.dialect.definition import new_context
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.importers.from_relax.operators import NOT_LEGALISED, OPERATORS
-from mlirtri.lowering.importers.from_relax.primfunc_to_linalg import Size, inline
+from mlirtri.lowering.importers.from_relax.operators import NOT_LEGALISED, OPERATORS, Value
+from mlirtri.lowering.importers.from_relax.primfunc_frame import Size
+from mlirtri.lowering.importers.from_relax.primfunc_to_linalg import inline
 from mlirtri.lowering.importers.from_relax.relax_types import flat_dtypes, flat_types, sizes_in, tensor_type
 from mlirtri.lowering.importers.from_relax.tir_to_scalar import Scalars, mlir_type
 from mlirtri.lowering.importers.normalize import mlir_to_linalg
@@ -27,7 +27,7 @@ from mlirtri.lowering.mlir.imperative import UPDATED_BY
 from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 from mlirtri.lowering.toolchain.tvm_attributes import BINDING_LOCATIONS
-from mlirtri.lowering.toolchain.tvm_names import Analyzer, GlobalVar, IRModule, Target, relax, tirx
+from mlirtri.lowering.toolchain.tvm_names import Analyzer, Buffer, Expr, GlobalVar, IRModule, Target, relax, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 from mlirtri.lowering.toolchain.tvm_passes import Pass as TvmPass
 from mlirtri.lowering.toolchain.tvm_passes import relax_functions, run_pass, span_of
@@ -36,8 +36,6 @@ CLEANING = (
     Pass("canonicalize", "TIR computes every index again"),
     Pass("cse", "and every size"),
 )
-Value = ir.Value | list["Value"]
-"""The translation of a Relax expression: a tensor, a scalar, or the fields of a tuple."""
 
 
 def lower(mod: IRModule, context: CompileContext) -> ir.Module:
@@ -68,13 +66,13 @@ def _legalize(mod: IRModule) -> IRModule:
 class _Function:
     """The translation of one Relax function."""
 
-    def __init__(self, mod: IRModule, name: str, function: Any, problems: list[KernelError]):
+    def __init__(self, mod: IRModule, name: str, function: relax.Function, problems: list[KernelError]):
         self.mod = mod
         self.name = name
         self.function = function
         self.problems = problems
         self.locations = dict((function.attrs or {}).get(BINDING_LOCATIONS, {}))
-        self.values: dict[Any, Value] = {}
+        self.values: dict[relax.Var, Value] = {}
         self.sizes = Scalars(self._no_load, Analyzer())
         self.updates: dict[int, ir.Value] = {}
         """By the number of an argument that a call writes, its new content."""
@@ -111,7 +109,7 @@ class _Function:
 
     # --- sizes -----------------------------------------------------------------------------------------------------
 
-    def learn_sizes(self, kind: Any, value: Value) -> None:
+    def learn_sizes(self, kind: tvm_ir.Type, value: Value) -> None:
         """Define the symbolic sizes that a type names for the first time."""
         if isinstance(value, list):
             for field, part in zip(kind.fields, value, strict=True):
@@ -122,20 +120,20 @@ class _Function:
                 index = index_constant(axis)
                 self.sizes.indices[size] = tensor.dim(value, index)
 
-    def size(self, size: Any) -> Size:
+    def size(self, size: Expr) -> Size:
         return int(size.value) if isinstance(size, tirx.IntImm) else self.sizes.index(size)
 
-    def sizes_of(self, kind: Any) -> list[Size]:
+    def sizes_of(self, kind: tvm_ir.Type) -> list[Size]:
         if kind.shape is None:
             raise UnsupportedOperationError("a tensor of unknown shape")
         return [self.size(size) for size in sizes_in(kind)]
 
-    def _no_load(self, buffer: Any, _: Sequence[Any]) -> ir.Value:
+    def _no_load(self, buffer: Buffer, _: Sequence[Expr]) -> ir.Value:
         raise UnsupportedOperationError(f"a size is read from {buffer.name}")
 
     # --- bindings --------------------------------------------------------------------------------------------------
 
-    def body(self, expression: Any) -> Value:
+    def body(self, expression: Expr) -> Value:
         """Return the value of a sequence of bindings; problems are recorded, and translation goes on."""
         if not isinstance(expression, relax.SeqExpr):
             return self.value(expression)
@@ -144,7 +142,7 @@ class _Function:
                 self._bind(binding)
         return self.value(expression.body)
 
-    def _bind(self, binding: Any) -> None:
+    def _bind(self, binding: relax.Binding) -> None:
         span = span_of(self.locations.get(binding.var.name))
         try:
             with location_of(span, binding.var.name):
@@ -159,14 +157,14 @@ class _Function:
             # A stand-in of that type lets the bindings that use it report their own problems.
             self.values[binding.var] = self._stand_in(binding.var.ty)
 
-    def _stand_in(self, kind: Any) -> Value:
+    def _stand_in(self, kind: tvm_ir.Type) -> Value:
         if isinstance(kind, relax.TupleType):
             return [self._stand_in(field) for field in kind.fields]
         if not isinstance(kind, relax.TensorType) or kind.shape is None:
             raise_all(self.problems)
         return tensor.empty(self.sizes_of(kind), mlir_type(str(kind.dtype)))
 
-    def _matched(self, kind: Any, value: Value) -> Value:
+    def _matched(self, kind: tvm_ir.Type, value: Value) -> Value:
         self.learn_sizes(kind, value)
         if isinstance(value, ir.Value) and value.type != (wanted := tensor_type(kind)):
             return tensor.cast(wanted, value)
@@ -174,7 +172,7 @@ class _Function:
 
     # --- expressions -----------------------------------------------------------------------------------------------
 
-    def value(self, expression: Any) -> Value:
+    def value(self, expression: Expr) -> Value:
         """Return the translation of an expression; raises `UnsupportedOperationError`."""
         if isinstance(expression, relax.Call):
             return self.call(expression)
@@ -239,7 +237,7 @@ def flattened(value: Value) -> list[ir.Value]:
     return [tensor for part in value for tensor in flattened(part)] if isinstance(value, list) else [value]
 
 
-def _as_argument(kind: Any, is_public: bool) -> Any:
+def _as_argument(kind: tvm_ir.Type, is_public: bool) -> tvm_ir.Type:
     """Return the type that the caller passes: scalars of the public function are rank-0 tensors."""
     is_number = isinstance(kind, tvm_ir.PrimType) and is_public
     return relax.TensorType([], str(kind.dtype)) if is_number else kind
@@ -249,7 +247,7 @@ def _signs(dtypes: Sequence[str]) -> list[dict[str, ir.Attribute]]:
     return [{DTYPE: ir.StringAttr.get(dtype)} if dtype.startswith("uint") else {} for dtype in dtypes]
 
 
-def _packed(kind: Any, values: Any) -> Value:
+def _packed(kind: tvm_ir.Type, values: Iterator[ir.Value]) -> Value:
     if isinstance(kind, relax.TupleType):
         return [_packed(field, values) for field in kind.fields]
     return next(values)

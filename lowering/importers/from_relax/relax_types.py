@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_relax.tir_to_scalar import mlir_type
+from mlirtri.lowering.toolchain.tvm_names import Expr, relax, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
-from mlirtri.lowering.toolchain.tvm_names import relax, tirx
 
 
-def tensor_type(kind: Any) -> ir.RankedTensorType:
+def tensor_type(kind: tvm_ir.Type) -> ir.RankedTensorType:
     """Return the type of a Relax tensor; symbolic sizes are dynamic."""
     sizes = [int(size.value) if isinstance(size, tirx.IntImm) else DYNAMIC for size in sizes_in(kind)]
     return ir.RankedTensorType.get(sizes, mlir_type(str(kind.dtype)))
 
 
-def sizes_in(kind: Any) -> list[Any]:
+def sizes_in(kind: tvm_ir.Type) -> list[Expr | None]:
     """Return the sizes of a tensor type, each None where only the rank is known; none for a scalar."""
     if not isinstance(kind, relax.TensorType):
         return []
@@ -29,7 +27,7 @@ def sizes_in(kind: Any) -> list[Any]:
     return [None] * kind.ndim
 
 
-def flat_types(kind: Any) -> list[ir.Type]:
+def flat_types(kind: tvm_ir.Type) -> list[ir.Type]:
     """Return the types of the tensors and scalars in a type, those of tuples flattened."""
     if isinstance(kind, relax.TupleType):
         return [type for field in kind.fields for type in flat_types(field)]
@@ -40,7 +38,7 @@ def flat_types(kind: Any) -> list[ir.Type]:
     raise UnsupportedOperationError(f"a Relax function takes or returns a {type(kind).__name__}, not tensors")
 
 
-def flat_dtypes(kind: Any) -> list[str]:
+def flat_dtypes(kind: tvm_ir.Type) -> list[str]:
     """Return the TVM dtypes of a type, in the same order."""
     if isinstance(kind, relax.TupleType):
         return [dtype for field in kind.fields for dtype in flat_dtypes(field)]

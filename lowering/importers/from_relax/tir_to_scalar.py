@@ -9,17 +9,16 @@ zero there. Refuses vectors, pointers and functions that only TVM has.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import arith, ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_relax.tir_functions import C_NAMES, FUNCTIONS, IDENTITIES
 from mlirtri.lowering.mlir.linalg_builder import index_constant
-from mlirtri.lowering.toolchain.tvm_names import Analyzer, TensorLoad, tirx
+from mlirtri.lowering.toolchain.tvm_names import Analyzer, Buffer, Expr, TensorLoad, Var, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 
-Load = Callable[[Any, Sequence[Any]], ir.Value]
+Load = Callable[[Buffer, Sequence[Expr]], ir.Value]
 _WIDE = {"int128": 128, "uint128": 128}
 """Integers that TVM computes in and no tensor has, with their widths."""
 _CMPF = {"EQ": "OEQ", "NE": "UNE", "LT": "OLT", "LE": "OLE", "GT": "OGT", "GE": "OGE"}
@@ -79,19 +78,19 @@ class Scalars:
     def __init__(self, load: Load, analyzer: Analyzer):
         self.load = load
         self.analyzer = analyzer
-        self.variables: dict[Any, ir.Value] = {}
+        self.variables: dict[Var, ir.Value] = {}
         """TIR variables, in their own dtype."""
-        self.indices: dict[Any, ir.Value] = {}
+        self.indices: dict[Var, ir.Value] = {}
         """Loop variables and sizes, as `index`."""
-        self._known: dict[int, tuple[Any, ir.Value]] = {}
+        self._known: dict[int, tuple[Expr, ir.Value]] = {}
         self._is_guarded = False
         self._depth = 0
 
-    def evaluate(self, expression: Any) -> ir.Value:
+    def evaluate(self, expression: Expr) -> ir.Value:
         """Return the value of an expression, at a point where memory may have changed since the last call."""
         return self._evaluated(self.value, expression)
 
-    def value(self, expression: Any) -> ir.Value:
+    def value(self, expression: Expr) -> ir.Value:
         """Return the value of a part of the current expression; shared parts are emitted once."""
         known = self._known.get(hash(expression))
         # Constants of different dtypes have one hash.
@@ -99,11 +98,11 @@ class Scalars:
             known = self._known[hash(expression)] = (expression, self._emitted(expression))
         return known[1]
 
-    def index(self, expression: Any) -> ir.Value:
+    def index(self, expression: Expr) -> ir.Value:
         """Return the value of an integer as `index`; loop variables and sizes need no cast."""
         return self._index(expression) if self._depth else self._evaluated(self._index, expression)
 
-    def _evaluated(self, make: Callable[[Any], ir.Value], expression: Any) -> ir.Value:
+    def _evaluated(self, make: Callable[[Expr], ir.Value], expression: Expr) -> ir.Value:
         self._known.clear()
         self._depth += 1
         try:
@@ -112,7 +111,7 @@ class Scalars:
             self._depth -= 1
             self._known.clear()
 
-    def _index(self, expression: Any) -> ir.Value:
+    def _index(self, expression: Expr) -> ir.Value:
         if isinstance(expression, tirx.IntImm):
             return index_constant(int(expression.value))
         if isinstance(expression, tirx.Var) and expression in self.indices:
@@ -125,21 +124,21 @@ class Scalars:
         cast = arith.index_cast if is_signed(dtype_of(expression)) else arith.index_castui
         return cast(ir.IndexType.get(), self.value(expression))
 
-    def is_nonnegative(self, expression: Any) -> bool:
+    def is_nonnegative(self, expression: Expr) -> bool:
         """Return whether a division has a dividend that is not negative and a positive divisor."""
         return self.least(expression.a) >= 0 and self.least(expression.b) > 0
 
-    def least(self, expression: Any) -> int:
+    def least(self, expression: Expr) -> int:
         """Return the smallest value that an integer can have."""
         return int(self.analyzer.const_int_bound(expression).min_value)
 
-    def is_below(self, expression: Any, size: Any) -> bool:
+    def is_below(self, expression: Expr, size: Expr) -> bool:
         """Return whether an index is proven to be smaller than a size."""
         return bool(self.analyzer.can_prove(expression < size))
 
     # --- one node --------------------------------------------------------------------------------------------------
 
-    def _emitted(self, node: Any) -> ir.Value:
+    def _emitted(self, node: Expr) -> ir.Value:
         kind = type(node).__name__
         if isinstance(node, (tirx.IntImm, tirx.FloatImm)):
             return constant(node.value, dtype_of(node))
@@ -155,14 +154,14 @@ class Scalars:
             return self._binary(kind, node)
         raise UnsupportedOperationError(f"TIR's {kind} has no counterpart in linalg")
 
-    def _variable(self, node: Any) -> ir.Value:
+    def _variable(self, node: Expr) -> ir.Value:
         if node in self.variables:
             return self.variables[node]
         if node not in self.indices:
             raise UnsupportedOperationError(f"the TIR variable {node.name} is not defined")
         return arith.index_cast(mlir_type(dtype_of(node)), self.indices[node])
 
-    def _binary(self, kind: str, node: Any) -> ir.Value:
+    def _binary(self, kind: str, node: Expr) -> ir.Value:
         dtype = dtype_of(node.a)
         if kind in _CMPI:
             return self._comparison(kind, dtype, self.value(node.a), self.value(node.b))
@@ -183,19 +182,19 @@ class Scalars:
         name = _CMPI[kind] if is_signed(dtype) or kind in ("EQ", "NE") else f"u{_CMPI[kind][1:]}"
         return _compared(arith.CmpIPredicate, arith.cmpi, name, x, y)
 
-    def _extremum(self, kind: str, dtype: str, node: Any) -> ir.Value:
+    def _extremum(self, kind: str, dtype: str, node: Expr) -> ir.Value:
         # As TVM computes it, also for NaN: the first operand only where it compares beyond the second.
         x, y = self.value(node.a), self.value(node.b)
         if not is_float(dtype):
             return _INTEGER_EXTREMA[kind, is_signed(dtype)](x, y)
         return arith.select(self._comparison("GT" if kind == "Max" else "LT", dtype, x, y), x, y)
 
-    def _float_division(self, kind: str, node: Any) -> ir.Value:
+    def _float_division(self, kind: str, node: Expr) -> ir.Value:
         dtype, x, y = dtype_of(node.a), self.value(node.a), self.value(node.b)
         whole = FUNCTIONS["floor"](dtype, [arith.divf(x, y)])
         return whole if kind == "FloorDiv" else arith.subf(x, arith.mulf(whole, y))
 
-    def _division(self, kind: str, dtype: str, node: Any) -> ir.Value:
+    def _division(self, kind: str, dtype: str, node: Expr) -> ir.Value:
         x, y = self.value(node.a), self.value(node.b)
         if self._is_guarded and not self._is_positive(node.b):
             y = self._safe_divisor(dtype, x, y)
@@ -210,7 +209,7 @@ class Scalars:
         )
         return arith.select(is_off, arith.addi(rest, y), rest)
 
-    def _is_positive(self, expression: Any) -> bool:
+    def _is_positive(self, expression: Expr) -> bool:
         return bits_of(dtype_of(expression)) <= 64 and self.least(expression) > 0
 
     def _safe_divisor(self, dtype: str, x: ir.Value, y: ir.Value) -> ir.Value:
@@ -221,17 +220,17 @@ class Scalars:
             is_bad = arith.ori(is_bad, overflows)
         return arith.select(is_bad, constant(1, dtype), y)
 
-    def _not(self, node: Any) -> ir.Value:
+    def _not(self, node: Expr) -> ir.Value:
         return arith.xori(self.value(node.a), constant(True, "bool"))
 
-    def _let(self, node: Any) -> ir.Value:
+    def _let(self, node: Expr) -> ir.Value:
         self.variables[node.var] = self.value(node.value)
         return self.value(node.body)
 
-    def _select(self, node: Any) -> ir.Value:
+    def _select(self, node: Expr) -> ir.Value:
         return arith.select(*(self.value(operand) for operand in (node.condition, node.true_value, node.false_value)))
 
-    def _cast(self, node: Any) -> ir.Value:
+    def _cast(self, node: Expr) -> ir.Value:
         source, target = dtype_of(node.value), dtype_of(node)
         if source == target:
             return self.value(node.value)
@@ -241,7 +240,7 @@ class Scalars:
             return self._low_bits(node.value, target)
         return converted(self.value(node.value), source, target)
 
-    def _low_bits(self, node: Any, target: str) -> ir.Value:
+    def _low_bits(self, node: Expr, target: str) -> ir.Value:
         """Return the low bits of an integer; those of sums and products need the low bits of their operands only."""
         source, kind = dtype_of(node), type(node).__name__
         if bits_of(source) == bits_of(target):
@@ -259,7 +258,7 @@ class Scalars:
 
     # --- calls -----------------------------------------------------------------------------------------------------
 
-    def _call(self, node: Any) -> ir.Value:
+    def _call(self, node: Expr) -> ir.Value:
         name = str(getattr(node.op, "name", node.op)).rpartition(".")[2]
         if name == "if_then_else":
             return self._guarded_choice(node)
@@ -280,7 +279,7 @@ class Scalars:
             return self._integer_function(name, operands)
         return FUNCTIONS[name](dtype_of(operands[0]), [self.value(operand) for operand in operands])
 
-    def _guarded_choice(self, node: Any) -> ir.Value:
+    def _guarded_choice(self, node: Expr) -> ir.Value:
         condition, then, otherwise = node.args
         test = self.value(condition)
         outer, self._is_guarded = self._is_guarded, True
@@ -288,12 +287,12 @@ class Scalars:
         self._is_guarded = outer
         return arith.select(test, *values)
 
-    def _counted_bits(self, name: str, node: Any) -> ir.Value:
+    def _counted_bits(self, name: str, node: Expr) -> ir.Value:
         source = dtype_of(node.args[0])
         counted = FUNCTIONS[name](source, [self.value(node.args[0])])
         return converted(counted, f"u{source}" if is_signed(source) else source, dtype_of(node))
 
-    def _integer_function(self, name: str, operands: list[Any]) -> ir.Value:
+    def _integer_function(self, name: str, operands: list[Expr]) -> ir.Value:
         dtype, [x] = dtype_of(operands[0]), [self.value(operands[0])]
         if name in ("fabs", "abs"):
             zero = constant(0, dtype)
@@ -303,7 +302,7 @@ class Scalars:
         raise UnsupportedOperationError(f"TIR's function {name} of {dtype} has no counterpart in MLIR")
 
 
-def dtype_of(expression: Any) -> str:
+def dtype_of(expression: Expr) -> str:
     """Return the dtype of a TIR expression; raises `UnsupportedOperationError` for vectors."""
     dtype = str(expression.ty.dtype) if hasattr(expression.ty, "dtype") else str(expression.ty)
     if "x" in dtype and dtype not in DTYPES:
@@ -339,7 +338,7 @@ def _same_bits(value: ir.Value, target: str) -> ir.Value:
     return value if value.type == kind else arith.bitcast(kind, value)
 
 
-def _compared(predicates: Any, build: Callable[..., ir.Value], name: str, x: ir.Value, y: ir.Value) -> ir.Value:
+def _compared(predicates: type, build: Callable[..., ir.Value], name: str, x: ir.Value, y: ir.Value) -> ir.Value:
     return build(getattr(predicates, name), x, y)
 
 

@@ -1,9 +1,9 @@
-"""Arithmetic without undefined results: the table of operations that are rewritten, and what its rules share.
+"""The table of rules for total arithmetic, and the builders that rules share.
 
-Upstream leaves a division by zero, a shift past the width and a conversion of what does not fit undefined: on this CPU
-some of them end the process. A rule takes one operation on scalars and gives the values that stand for its results,
-made of operations that every pipeline has and that are defined for all operands; None leaves the operation as it is.
-`total_integers.py` and `total_floats.py` fill the table.
+Upstream leaves divisions by zero, shifts past the width and conversions of values out of range undefined: some of them
+trap on x86. A rule takes one operation on scalars and returns the values of its results, built from operations that
+every pipeline has and that are defined for all operands; None leaves the operation as it is. `integers.py` and
+`floats.py` hold the rules.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ total = RULES.register
 
 
 def literal(kind: ir.Type, value: float | int) -> ir.Value:
-    """A literal of a scalar type; integers wrap to its width."""
+    """Return a constant of a scalar type; integers wrap to its width."""
     if isinstance(kind, ir.FloatType):
         return arith.constant(kind, ir.FloatAttr.get(kind, float(value)))
     width = width_of(kind)
     value = int(value) & ((1 << width) - 1)
-    # The attribute of an i1 takes 0 and 1, of wider types the signed number.
+    # The attribute of an i1 takes 0 and 1, that of a wider type the signed value.
     is_negative = width > 1 and value >> (width - 1)
     return arith.constant(kind, ir.IntegerAttr.get(kind, value - (1 << width) if is_negative else value))
 
 
 def width_of(kind: ir.Type) -> int:
-    """Bits of an integer or float type; an index has 64."""
+    """Return the width in bits of an integer or float type; an index has 64."""
     return 64 if isinstance(kind, ir.IndexType) else kind.width
 
 
 def known_integer(value: ir.Value) -> int | None:
-    """The number that an integer value is, if it is a literal."""
+    """Return the value of an integer constant; None for any other value."""
     if not isinstance(value.owner, ir.Operation | ir.OpView) or value.owner.operation.name != "arith.constant":
         return None
     constant = scalar_constant(value.owner.operation.attributes["value"])
@@ -44,7 +44,7 @@ def known_integer(value: ir.Value) -> int | None:
 
 
 def compare(predicate: str, x: ir.Value, y: ir.Value) -> ir.Value:
-    """``eq ne slt ule…`` of integers, ``OLT UNO…`` of floats."""
+    """Return `arith.cmpi` (predicates ``eq``, ``slt``, ``ule``, …) or `arith.cmpf` (``OLT``, ``UNO``, …)."""
     if isinstance(x.type, ir.FloatType):
         return arith.cmpf(getattr(arith.CmpFPredicate, predicate), x, y)
     return arith.cmpi(getattr(arith.CmpIPredicate, predicate), x, y)

@@ -314,5 +314,5 @@ def test_an_argument_that_is_updated(pipeline):
 
 
 def test_updates_of_other_values_are_refused():
-    with pytest.raises(mt.KernelError, match="in place of a value that is no argument"):
+    with pytest.raises(mt.KernelError, match="in place of a value that is not an argument"):
         mt.from_relax(IN_PLACE.replace("VALUE", "y = R.exp(x)")).compile()

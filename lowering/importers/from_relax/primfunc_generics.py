@@ -1,0 +1,183 @@
+"""Emit a structured loop nest of a PrimFunc as a `linalg.generic`.
+
+Takes a `Nest` and the `Frame` of its call, which has the outputs' tensors afterwards. Indexing maps are the nest's
+affine loads; a load that no map expresses becomes a `tensor.extract` in the body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mlirtri.dialect.base.sizes import DYNAMIC
+from mlirtri.dialect.bindings.mlir import ir, linalg, tensor
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.importers.from_relax.primfunc_copies import copied
+from mlirtri.lowering.importers.from_relax.primfunc_frame import Frame
+from mlirtri.lowering.importers.from_relax.primfunc_nests import (
+    AffineIndex,
+    Nest,
+    affine_index_of,
+    bind_axes,
+    loads_in,
+    statements_of,
+)
+from mlirtri.lowering.importers.from_relax.tir_to_scalar import Scalars
+from mlirtri.lowering.mlir.linalg_builder import generic, index_constant
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, TensorLoad, tirx
+
+Access = tuple[Buffer, tuple[AffineIndex, ...]]
+"""A buffer and the affine indices of an element."""
+
+
+def emit_nest(frame: Frame, nest: Nest) -> None:
+    """Emit a nest as a `linalg.generic`, after the initial values of a reduction."""
+    bind_axes(nest, frame.analyzer)
+    for buffer in nest.outputs:
+        if buffer not in frame.tensors:
+            raise UnsupportedOperationError(f"the buffer {buffer.name} is memory that the function does not own")
+    if (moved := copied(nest, frame.tensors)) is not None:
+        frame.tensors |= dict.fromkeys(nest.outputs, moved)
+        return
+    inits = [_initial(frame, nest, buffer) for buffer in nest.outputs]
+    loads = _affine_loads(frame, nest)
+    maps = [_map(nest, indices) for _, indices in loads]
+    inputs = [frame.tensors[buffer] for buffer, _ in loads]
+    if window := _unseen_reductions(nest, maps):
+        sizes = [frame.size(nest.axes[position].dom.extent) for position in window]
+        inputs.append(tensor.empty(sizes, ir.F32Type.get()))
+        maps.append(_map(nest, tuple(AffineIndex(((position, 1),)) for position in window)))
+    maps += [_map(nest, indices) for indices in nest.outputs.values()]
+    kinds = ["reduction" if nest.is_reduction(position) else "parallel" for position in range(len(nest.axes))]
+
+    def body(*elements: ir.Value) -> list[ir.Value]:
+        known = dict(zip(loads, elements, strict=False))
+        known |= dict(zip(nest.outputs.items(), elements[len(inputs) :], strict=True))
+        return _body(frame, nest, nest.statements, known)
+
+    results = generic(inputs, inits, maps, kinds, body)
+    for buffer, result in zip(nest.outputs, results, strict=True):
+        frame.tensors[buffer] = result
+
+
+def _initial(frame: Frame, nest: Nest, buffer: Buffer) -> ir.Value:
+    """Return the initial value of a block's output: the buffer's current tensor, or what the init writes."""
+    if nest.block.init is None:
+        return frame.tensors[buffer] if buffer in nest.updated else _fresh(frame, buffer)
+    stores = [store for store in statements_of(nest.block.init) if store.buffer.same_as(buffer)]
+    if len(stores) == 1 and not loads_in(stores) and isinstance(stores[0].value, (tirx.IntImm, tirx.FloatImm)):
+        return linalg.fill(frame.scalars.evaluate(stores[0].value), outs=[_fresh(frame, buffer)])
+    kept = [position for position in range(len(nest.axes)) if not nest.is_reduction(position)]
+    spatial = Nest(nest.block, stores, [nest.axes[position] for position in kept], single=nest.single)
+    indices = tuple(
+        AffineIndex(tuple((kept.index(position), factor) for position, factor in index.terms))
+        for index in nest.outputs[buffer]
+    )
+
+    def body(*_: ir.Value) -> list[ir.Value]:
+        return _body(frame, spatial, stores, {}, [buffer])
+
+    maps = [_map(spatial, indices)]
+    return generic([], [_fresh(frame, buffer)], maps, ["parallel"] * len(kept), body)[0]
+
+
+def _fresh(frame: Frame, buffer: Buffer) -> ir.Value:
+    kind = frame.tensors[buffer].type
+    sizes = [frame.size(extent) for extent in buffer.shape]
+    static = [known if known != DYNAMIC else size for known, size in zip(kind.shape, sizes, strict=True)]
+    return tensor.empty(static, kind.element_type)
+
+
+def _affine_loads(frame: Frame, nest: Nest) -> list[Access]:
+    """Return the distinct loads that indexing maps express, as (buffer, indices)."""
+    accesses: dict[Access, None] = {}
+    for load in loads_in(nest.statements):
+        if load.source in frame.tensors and load.source not in nest.outputs:
+            if (indices := _affine_indices(frame, nest, load)) is not None:
+                accesses[load.source, indices] = None
+    return list(accesses)
+
+
+def _affine_indices(frame: Frame, nest: Nest, load: TensorLoad) -> tuple[AffineIndex, ...] | None:
+    """Return the affine indices of a load, if they are proven to be in bounds; None otherwise."""
+    affine_indices = []
+    for index, extent in zip(load.indices, load.source.shape, strict=True):
+        affine = affine_index_of(index, nest.positions)
+        if affine is None:
+            return None
+        if affine.is_axis:
+            is_in_bounds = frame.analyzer.can_prove_equal(nest.axes[affine.terms[0][0]].dom.extent, extent)
+        else:
+            is_in_bounds = isinstance(extent, tirx.IntImm) and frame.scalars.is_below(index, extent)
+        if not is_in_bounds:
+            return None
+        affine_indices.append(affine)
+    return tuple(affine_indices)
+
+
+def _map(nest: Nest, indices: Sequence[AffineIndex]) -> ir.AffineMap:
+    return ir.AffineMap.get(len(nest.axes), 0, [_affine_expression(index) for index in indices])
+
+
+def _affine_expression(index: AffineIndex) -> ir.AffineExpr:
+    parts = [
+        ir.AffineExpr.get_dim(position) * factor if factor != 1 else ir.AffineExpr.get_dim(position)
+        for position, factor in index.terms
+    ]
+    parts += [ir.AffineExpr.get_constant(index.offset)] if index.offset or not parts else []
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole + part
+    return whole
+
+
+def _unseen_reductions(nest: Nest, maps: Sequence[ir.AffineMap]) -> list[int]:
+    """Return the reduction axes whose extent no input determines."""
+    seen = {
+        expression.position
+        for mapping in maps
+        for expression in mapping.results
+        if isinstance(expression, ir.AffineDimExpr)
+    }
+    return [position for position in nest.reductions if position not in seen]
+
+
+def _body(
+    frame: Frame,
+    nest: Nest,
+    statements: list[Stmt],
+    known: dict[Access, ir.Value],
+    targets: Sequence[Buffer] | None = None,
+) -> list[ir.Value]:
+    """Emit the statements of a block on scalars, and return the elements of the outputs."""
+    scratch: dict[tuple[object, ...], ir.Value] = {}
+    outputs: dict[Buffer, ir.Value] = {}
+    outside = frame.scalars
+
+    def load(buffer: Buffer, indices: Sequence[Expr]) -> ir.Value:
+        if (value := scratch.get(_element_key(buffer, indices))) is not None:
+            return value
+        affine_indices = tuple(affine_index_of(index, nest.positions) for index in indices)
+        return known[buffer, affine_indices] if (buffer, affine_indices) in known else frame.load(buffer, indices)
+
+    scalars = Scalars(load, frame.analyzer)
+    scalars.variables, scalars.indices = dict(outside.variables), dict(outside.indices)
+    frame.scalars = scalars
+    for position, axis in enumerate(nest.axes):
+        scalars.indices[axis.var] = linalg.IndexOp(position).result
+    for variable in nest.single:
+        scalars.indices[variable] = index_constant(0)
+    own = set(nest.block.alloc_buffers)
+    for statement in statements:
+        value = scalars.evaluate(statement.value)
+        if isinstance(statement, tirx.Bind):
+            scalars.variables[statement.var] = value
+        elif statement.buffer in own:
+            scratch[_element_key(statement.buffer, statement.indices)] = value
+        else:
+            outputs[statement.buffer] = value
+    frame.scalars = outside
+    return [outputs[buffer] for buffer in targets or nest.outputs]
+
+
+def _element_key(buffer: Buffer, indices: Sequence[Expr]) -> tuple[object, ...]:
+    return (buffer, *(str(index) for index in indices))
