@@ -17,7 +17,8 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_relax.primfunc_frame import Size
 from mlirtri.lowering.importers.from_relax.relax_types import tensor_type
 from mlirtri.lowering.importers.from_relax.tir_to_scalar import constant, converted, is_float, mlir_type
-from mlirtri.lowering.mlir.linalg_builder import generic, index_constant
+from mlirtri.lowering.mlir.index_values import index_constant, index_value
+from mlirtri.lowering.mlir.linalg_builder import generic
 from mlirtri.lowering.toolchain.tvm_names import Expr, relax
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 

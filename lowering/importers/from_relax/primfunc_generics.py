@@ -22,7 +22,8 @@ from mlirtri.lowering.importers.from_relax.primfunc_nests import (
     statements_of,
 )
 from mlirtri.lowering.importers.from_relax.tir_to_scalar import Scalars
-from mlirtri.lowering.mlir.linalg_builder import generic, index_constant
+from mlirtri.lowering.mlir.index_values import index_constant
+from mlirtri.lowering.mlir.linalg_builder import generic
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, TensorLoad, tirx
 
 Access = tuple[Buffer, tuple[AffineIndex, ...]]

@@ -21,7 +21,7 @@ from mlirtri.lowering.importers.from_relax.primfunc_nests import (
     nest_of,
     statements_of,
 )
-from mlirtri.lowering.mlir.linalg_builder import index_constant
+from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
     Expr,

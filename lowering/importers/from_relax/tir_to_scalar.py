@@ -14,7 +14,7 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import arith, ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_relax.tir_functions import C_NAMES, FUNCTIONS, IDENTITIES
-from mlirtri.lowering.mlir.linalg_builder import index_constant
+from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, Buffer, Expr, TensorLoad, Var, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 
