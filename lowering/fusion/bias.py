@@ -41,8 +41,8 @@ def _split(operation: ir.Operation) -> None:
     with operation.location:
         with ir.InsertionPoint(operation):
             empty = tensor.empty(list(kind.shape), kind.element_type)
-            number = ir.FloatAttr.get(kind.element_type, 0.0) if is_float else ir.IntegerAttr.get(kind.element_type, 0)
-            operation.operands[last] = linalg.fill(arith.constant(kind.element_type, number), outs=[empty])
+            zero = ir.FloatAttr.get(kind.element_type, 0.0) if is_float else ir.IntegerAttr.get(kind.element_type, 0)
+            operation.operands[last] = linalg.fill(arith.constant(kind.element_type, zero), outs=[empty])
         with ir.InsertionPoint.after(operation):
             value, access = _read(start, rank)
             whole = ir.AffineMap.get_identity(rank)

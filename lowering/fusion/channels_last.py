@@ -140,8 +140,8 @@ def _channels_last(operation: ir.Operation, image: ir.Value) -> ir.Value:
     is_float = isinstance(element, ir.FloatType)
     zero = arith.constant(element, ir.FloatAttr.get(element, 0.0) if is_float else ir.IntegerAttr.get(element, 0))
     zeros = linalg.fill(zero, outs=[tensor.empty([kind.shape[axis] for axis in _to_channels_last(rank)], element)])
-    numbers = {name: operation.attributes[name] for name in ("strides", "dilations") if name in operation.attributes}
-    convolved = CONVOLUTIONS[operation.name](image, kernel, outs=[zeros], **numbers)
+    attributes = {name: operation.attributes[name] for name in ("strides", "dilations") if name in operation.attributes}
+    convolved = CONVOLUTIONS[operation.name](image, kernel, outs=[zeros], **attributes)
     return _transposed(convolved, _to_channels_first(rank))
 
 
@@ -152,12 +152,12 @@ def _padded(pad: ir.Operation | None, image: ir.Value) -> ir.Value:
     order = _to_channels_last(image.type.rank)
     kind = pad.results[0].type
     whole = ir.RankedTensorType.get([kind.shape[axis] for axis in order], kind.element_type)
-    number = arith.constant(kind.element_type, _pad_constant(pad))
+    padding = arith.constant(kind.element_type, _pad_constant(pad))
     padded = tensor.PadOp(whole, image, [], [], [low[axis] for axis in order], [high[axis] for axis in order])
-    here = ir.Location.current
-    block = padded.regions[0].blocks.append(*[ir.IndexType.get()] * len(order), arg_locs=[here] * len(order))
+    location = ir.Location.current
+    block = padded.regions[0].blocks.append(*[ir.IndexType.get()] * len(order), arg_locs=[location] * len(order))
     with ir.InsertionPoint(block):
-        tensor.YieldOp(number)
+        tensor.YieldOp(padding)
     return padded.result
 
 

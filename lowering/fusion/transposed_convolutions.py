@@ -80,7 +80,7 @@ def _numbers(operation: ir.Operation, name: str) -> list[int]:
     """Return the strides or dilations, 1 where they are left out."""
     if name not in operation.attributes:
         return [1] * (operation.results[0].type.rank - 2)
-    return [int(number) for number in ir.DenseIntElementsAttr(operation.attributes[name])]
+    return [int(value) for value in ir.DenseIntElementsAttr(operation.attributes[name])]
 
 
 @dataclass(frozen=True)
@@ -98,10 +98,10 @@ class _Phase:
 def _phase(remainder: int, size: int, offset: int, stride: int, dilation: int) -> _Phase:
     common = gcd(stride, dilation)
     step = stride // common
-    fits = [position for position in range(step) if (remainder + position * dilation - offset) % stride == 0]
-    if not fits or fits[0] >= size:
+    matches = [position for position in range(step) if (remainder + position * dilation - offset) % stride == 0]
+    if not matches or matches[0] >= size:
         return _Phase(0, step, 0, 0, 1)
-    [first] = fits
+    [first] = matches
     return _Phase(
         first, step, -(-(size - first) // step), (remainder + first * dilation - offset) // stride, dilation // common
     )
@@ -144,8 +144,8 @@ def _convolved(operation: ir.Operation, image: ir.Value, phases: Sequence[_Phase
 def _image_part(image: ir.Value, phases: Sequence[_Phase], extents: list[int]) -> ir.Value | None:
     """Return the part of the image that is read, padded with zeros out of bounds; None where all of it is."""
     low, high, starts, sizes = [0, 0], [0, 0], [0, 0], list(image.type.shape[:2])
-    for phase, length, size in zip(phases, extents, image.type.shape[2:], strict=True):
-        end = phase.start + length + (phase.count - 1) * phase.dilation
+    for phase, extent, size in zip(phases, extents, image.type.shape[2:], strict=True):
+        end = phase.start + extent + (phase.count - 1) * phase.dilation
         start, stop = max(0, phase.start), min(size, end)
         if start >= stop:
             return None
@@ -161,10 +161,10 @@ def _image_part(image: ir.Value, phases: Sequence[_Phase], extents: list[int]) -
 
 def _padded(image: ir.Value, low: list[int], high: list[int]) -> ir.Value:
     sizes = [a + size + b for a, size, b in zip(low, image.type.shape, high, strict=True)]
-    element, here = image.type.element_type, ir.Location.current
+    element, location = image.type.element_type, ir.Location.current
     zero = _zero(element)
     padded = tensor.PadOp(ir.RankedTensorType.get(sizes, element), image, [], [], low, high)
-    block = padded.regions[0].blocks.append(*[ir.IndexType.get()] * len(sizes), arg_locs=[here] * len(sizes))
+    block = padded.regions[0].blocks.append(*[ir.IndexType.get()] * len(sizes), arg_locs=[location] * len(sizes))
     with ir.InsertionPoint(block):
         tensor.YieldOp(zero)
     return padded.result
@@ -182,7 +182,7 @@ def _interleaved(parts: list[ir.Value], kind: ir.RankedTensorType, strides: list
         return [_select_by_remainder(list(elements[:-1]), strides, [3 + 2 * axis for axis in range(axes)])]
 
     [interleaved] = generic(parts, [tensor.empty(split, element)], maps, ["parallel"] * rank, body)
-    whole = [*kind.shape[:2], *(length * step for length, step in zip(extents, strides, strict=True))]
+    whole = [*kind.shape[:2], *(extent * step for extent, step in zip(extents, strides, strict=True))]
     groups = [[0], [1], *([axis, axis + 1] for axis in range(2, rank, 2))]
     interleaved = tensor.collapse_shape(ir.RankedTensorType.get(whole, element), interleaved, groups)
     if whole == list(kind.shape):
@@ -201,6 +201,6 @@ def _select_by_remainder(values: list[ir.Value], strides: Sequence[int], loops: 
     ]
     index, result = linalg.IndexOp(loops[0]).result, parts[-1]
     for remainder in reversed(range(len(parts) - 1)):
-        number = index_constant(remainder)
-        result = arith.select(arith.cmpi(arith.CmpIPredicate.eq, index, number), parts[remainder], result)
+        constant = index_constant(remainder)
+        result = arith.select(arith.cmpi(arith.CmpIPredicate.eq, index, constant), parts[remainder], result)
     return result

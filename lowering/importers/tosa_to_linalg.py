@@ -75,8 +75,8 @@ def _widths(operation: ir.Operation, name: str, segment: int) -> list[int] | Non
     start = sum(sizes[:segment])
     given = iter(list(operation.operands)[start : start + sizes[segment]])
     dynamic = ir.ShapedType.get_dynamic_size()
-    numbers = list(ir.DenseI64ArrayAttr(operation.attributes[name]))
-    widths = [_constant_value(next(given)) if width == dynamic else width for width in numbers]
+    static = list(ir.DenseI64ArrayAttr(operation.attributes[name]))
+    widths = [_constant_value(next(given)) if width == dynamic else width for width in static]
     return None if None in widths else widths
 
 

@@ -113,7 +113,7 @@ _ARITHMETIC = {
 }
 
 
-# --- reads by place in the bodies of structured operations ----------------------------------------------------------
+# --- element accesses in the bodies of structured operations ----------------------------------------------------------
 
 
 def _reads_in_body(operation: ir.Operation, extents: dict[int, ir.Value]) -> Iterator[Needed]:

@@ -166,15 +166,15 @@ def _start(value: ir.Value) -> ir.Value | None:
 
 def _start_of_while(loop: ir.Operation, position: int) -> ir.Value | None:
     before, after = (region.blocks[0] for region in loop.regions)
-    handed = list(terminator(before).operands)[1:]
-    root = _root(handed[position])
+    yielded = list(terminator(before).operands)[1:]
+    root = _root(yielded[position])
     if root not in list(before.arguments):
         return None
     argument = list(before.arguments).index(root)
     again = _root(terminator(after).operands[argument])
     if again not in list(after.arguments):
         return None
-    back = _root(handed[list(after.arguments).index(again)])
+    back = _root(yielded[list(after.arguments).index(again)])
     return loop.operands[argument] if back == root else None
 
 
@@ -197,19 +197,23 @@ def _root(value: ir.Value) -> ir.Value:
 
 def _tensor_of_sizes(value: ir.Value) -> ir.Value | None:
     """Return the tensor of the same type that a `tensor.empty` takes all its dynamic sizes from; else None."""
-    found = None
+    common = None
     axes = [axis for axis, size in enumerate(value.type.shape) if size < 0]
     for axis, size in zip(axes, value.owner.operands, strict=True):
         operation = None if isinstance(size.owner, ir.Block) else size.owner.operation
         if operation is None or operation.name != "tensor.dim" or isinstance(operation.operands[1].owner, ir.Block):
             return None
-        source, number = operation.operands[0], operation.operands[1].owner
-        if number.name != "arith.constant" or number.attributes["value"].value != axis or source.type != value.type:
+        source, axis_constant = operation.operands[0], operation.operands[1].owner
+        if (
+            axis_constant.name != "arith.constant"
+            or axis_constant.attributes["value"].value != axis
+            or source.type != value.type
+        ):
             return None
-        if found is not None and found != source:
+        if common is not None and common != source:
             return None
-        found = source
-    return found
+        common = source
+    return common
 
 
 def _is_unknown(value: ir.Value) -> bool:

@@ -38,16 +38,16 @@ def pass_sizes(function: ir.OpView) -> None:
     function.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
 
 
-def _see_as_memref(buffer: ir.Value, numbers: Sequence[ir.Value]) -> None:
+def _see_as_memref(buffer: ir.Value, dynamic_sizes: Sequence[ir.Value]) -> None:
     """Make `buffer` a pointer, and give its uses a memref of these dynamic sizes."""
-    kind, unknown = buffer.type, iter(numbers)
+    kind, unknown = buffer.type, iter(dynamic_sizes)
     with ir.InsertionPoint.at_block_begin(buffer.owner), buffer.location:
         buffer.set_type(ir.MemRefType.get([1], kind.element_type))
         sizes = [next(unknown) if size < 0 else index_constant(size) for size in kind.shape]
         strides, dynamic = _strides(kind.shape, sizes)
         layout = ir.StridedLayoutAttr.get(0, strides)
         seen = ir.MemRefType.get(kind.shape, kind.element_type, layout)
-        view = memref.ReinterpretCastOp(seen, buffer, [], list(numbers), dynamic, [0], list(kind.shape), strides)
+        view = memref.ReinterpretCastOp(seen, buffer, [], list(dynamic_sizes), dynamic, [0], list(kind.shape), strides)
         whole = memref.CastOp(kind, view.result)
     buffer.replace_all_uses_except(whole.result, view.operation)
 

@@ -53,21 +53,21 @@ class SizeReader:
         operands = [self._known[operand] for operand in operation.operands]
         if None in operands:
             return None
-        numbers = (operation.attributes["predicate"].value,) if "predicate" in operation.attributes else ()
-        return self._add(Step(operation.name, kind, tuple(operands), numbers))
+        literals = (operation.attributes["predicate"].value,) if "predicate" in operation.attributes else ()
+        return self._add(Step(operation.name, kind, tuple(operands), literals))
 
     def _literal(self, operation: ir.Operation, kind: str) -> int | None:
         if kind not in _KINDS:
             return None
-        number = operation.attributes["value"].value
-        return self._add(Step(CONSTANT, kind, (), (int(number) if kind == "i1" else number,)))
+        literal = operation.attributes["value"].value
+        return self._add(Step(CONSTANT, kind, (), (int(literal) if kind == "i1" else literal,)))
 
     def _of_argument(self, operation: ir.Operation, kind: str) -> int | None:
         source, *indices = operation.operands
-        numbers = [self.steps[step] for index in indices if (step := self._known[index]) is not None]
-        if kind not in _KINDS or len(numbers) < len(indices) or any(step.name != CONSTANT for step in numbers):
+        constants = [self.steps[step] for index in indices if (step := self._known[index]) is not None]
+        if kind not in _KINDS or len(constants) < len(indices) or any(step.name != CONSTANT for step in constants):
             return None
-        name, position = SIZE, [step.numbers[0] for step in numbers]
+        name, position = SIZE, [step.numbers[0] for step in constants]
         if operation.name == "tensor.extract":
             name, (source, position) = ELEMENT, before_views(source, position)
         return (
@@ -100,14 +100,14 @@ _SLICE = ("offsets", "sizes", "strides")
 
 def _reshaped(indices: list[int], after: list[int], before: list[int]) -> list[int]:
     """Return the indices, in a tensor of shape `before`, of an element of the same tensor reshaped to `after`."""
-    number = 0
+    offset = 0
     for index, size in zip(indices, after, strict=True):
-        number = number * size + index
-    positionbefore = []
+        offset = offset * size + index
+    position = []
     for size in reversed(before):
-        positionbefore.insert(0, number % size)
-        number //= size
-    return positionbefore
+        position.insert(0, offset % size)
+        offset //= size
+    return position
 
 
 _KINDS = frozenset({"index", "i1", "i8", "i16", "i32", "i64", "f32", "f64"})

@@ -105,13 +105,13 @@ def _with_known_shapes(mod: IRModule, shapes: Mapping[str, Sequence[int]]) -> IR
 
 def _bind_sizes(parameter: relax.Var, shape: Sequence[int], known: dict[Var, int]) -> None:
     sizes = sizes_in(parameter.ty)
-    fits = len(sizes) == len(shape)
-    for size, number in zip(sizes, shape, strict=False):
+    is_consistent = len(sizes) == len(shape)
+    for size, value in zip(sizes, shape, strict=False):
         if isinstance(size, tirx.Var):
-            fits &= known.setdefault(size, number) == number
+            is_consistent &= known.setdefault(size, value) == value
         elif isinstance(size, tirx.IntImm):
-            fits &= int(size) == number
-    if not fits:
+            is_consistent &= int(size) == value
+    if not is_consistent:
         raise ArgumentMismatchError(f"{parameter.name!r} of {parameter.ty} cannot have the shape {tuple(shape)}")
 
 

@@ -96,8 +96,8 @@ def _expanded(wanted: ir.RankedTensorType, source: ir.Value) -> ir.Value:
 
 def _reshaped_at_run_time(source: ir.Value, sizes: Sequence[int | ir.Value], wanted: ir.Type) -> ir.Value:
     index = ir.IndexType.get()
-    numbers = [index_value(size) for size in sizes]
-    shape = tensor.from_elements(ir.RankedTensorType.get([len(numbers)], index), numbers)
+    values = [index_value(size) for size in sizes]
+    shape = tensor.from_elements(ir.RankedTensorType.get([len(values)], index), values)
     return tensor.reshape(wanted, source, shape)
 
 
@@ -121,7 +121,7 @@ def _same(function: Translation, call: relax.Call) -> Value:
     return function.value(call.args[0])
 
 
-# --- running sums ----------------------------------------------------------------------------------------------------
+# --- scans ------------------------------------------------------------------------------------------------------------
 
 
 @operator("cumsum", "cumprod")
@@ -143,8 +143,10 @@ def _scan(function: Translation, call: relax.Call) -> ir.Value:
         offsets = [loop.induction_variable if position == axis else 0 for position in range(kind.rank)]
         taken = _slice(source, offsets, carried)
         out = tensor.empty(shape, kind.element_type)
-        [total] = generic([last, taken], [out], [identity] * 3, ["parallel"] * kind.rank, lambda x, y, _: [build(x, y)])
-        scf.YieldOp([_inserted(last if bool(call.attrs.exclusive) else total, whole, offsets), total])
+        [combined] = generic(
+            [last, taken], [out], [identity] * 3, ["parallel"] * kind.rank, lambda x, y, _: [build(x, y)]
+        )
+        scf.YieldOp([_inserted(last if bool(call.attrs.exclusive) else combined, whole, offsets), combined])
     return reshaped(loop.results[0], function.sizes_of(call.ty))
 
 
@@ -176,15 +178,15 @@ def _axis(call: relax.Call, source: ir.Value) -> tuple[int, ir.Value]:
     return int(call.attrs.axis) % max(source.type.rank, 1), source
 
 
-def _slice(source: ir.Value, place: Sequence[int | ir.Value], of: ir.RankedTensorType) -> ir.Value:
-    offsets = [offset for offset in place if isinstance(offset, ir.Value)]
-    static = [DYNAMIC if isinstance(offset, ir.Value) else offset for offset in place]
+def _slice(source: ir.Value, position: Sequence[int | ir.Value], of: ir.RankedTensorType) -> ir.Value:
+    offsets = [offset for offset in position if isinstance(offset, ir.Value)]
+    static = [DYNAMIC if isinstance(offset, ir.Value) else offset for offset in position]
     return tensor.extract_slice(of, source, offsets, [], [], static, list(of.shape), [1] * of.rank)
 
 
-def _inserted(part: ir.Value, whole: ir.Value, place: Sequence[int | ir.Value]) -> ir.Value:
-    offsets = [offset for offset in place if isinstance(offset, ir.Value)]
-    static = [DYNAMIC if isinstance(offset, ir.Value) else offset for offset in place]
+def _inserted(part: ir.Value, whole: ir.Value, position: Sequence[int | ir.Value]) -> ir.Value:
+    offsets = [offset for offset in position if isinstance(offset, ir.Value)]
+    static = [DYNAMIC if isinstance(offset, ir.Value) else offset for offset in position]
     return tensor.insert_slice(part, whole, offsets, [], [], static, list(part.type.shape), [1] * part.type.rank)
 
 
@@ -239,11 +241,11 @@ def _order(source: ir.Value, ranks: ir.Value, axis: int) -> ir.Value:
     """Return for every index of the sorted axis which element goes there: the one of that rank."""
     rank = source.type.rank
 
-    def body(_: ir.Value, of: ir.Value, total: ir.Value) -> list[ir.Value]:
-        position = arith.index_cast(total.type, linalg.IndexOp(axis).result)
-        here = arith.index_cast(total.type, linalg.IndexOp(rank).result)
+    def body(_: ir.Value, of: ir.Value, accumulator: ir.Value) -> list[ir.Value]:
+        position = arith.index_cast(accumulator.type, linalg.IndexOp(axis).result)
+        other = arith.index_cast(accumulator.type, linalg.IndexOp(rank).result)
         is_it = arith.cmpi(arith.CmpIPredicate.eq, of, position)
-        return [arith.addi(total, arith.select(is_it, here, arith.constant(total.type, 0)))]
+        return [arith.addi(accumulator, arith.select(is_it, other, arith.constant(accumulator.type, 0)))]
 
     return _over_pairs([ranks, ranks], axis, rank, body)
 

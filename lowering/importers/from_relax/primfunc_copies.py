@@ -55,7 +55,7 @@ def _copy_of(nest: Nest) -> _Copy | None:
     sizes = tuple(int(size.value) for size in output.shape)
     value = nest.statements[0].value
     if isinstance(value, TensorLoad):
-        return _Copy(value.source, found, sizes) if (found := _affine_axes(value, nest)) is not None else None
+        return _Copy(value.source, axes, sizes) if (axes := _affine_axes(value, nest)) is not None else None
     return _guarded_copy(value, nest, sizes)
 
 
@@ -113,8 +113,8 @@ def _bound(kind: str, x: Expr, y: Expr, nest: Nest) -> Bound | None:
     axis = nest.positions.get(x) if isinstance(x, tirx.Var) else None
     if axis is None or not isinstance(y, tirx.IntImm):
         return None
-    number = int(y.value) + (kind in ("LE", "GT"))
-    return axis, ">=" if kind in ("GE", "GT") else "<", number
+    constant = int(y.value) + (kind in ("LE", "GT"))
+    return axis, ">=" if kind in ("GE", "GT") else "<", constant
 
 
 def _slice(copy: _Copy, source: ir.Value) -> ir.Value | None:

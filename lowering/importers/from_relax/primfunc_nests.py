@@ -41,6 +41,7 @@ class AffineIndex:
 
     @property
     def is_axis(self) -> bool:
+        """Whether the index is one axis alone."""
         return self.offset == 0 and len(self.terms) == 1 and self.terms[0][1] == 1
 
 
@@ -60,13 +61,16 @@ class Nest:
 
     @property
     def positions(self) -> Positions:
+        """The positions of the axes by their variables."""
         return {axis.var: position for position, axis in enumerate(self.axes)} | dict.fromkeys(self.single)
 
     def is_reduction(self, position: int) -> bool:
+        """Return whether the axis at a position is a reduction."""
         return int(self.axes[position].iter_type) == tirx.IterVar.CommReduce
 
     @property
     def reductions(self) -> list[int]:
+        """The positions of the reduction axes."""
         return [position for position in range(len(self.axes)) if self.is_reduction(position)]
 
 
@@ -132,10 +136,10 @@ def loads_in(statements: list[Stmt]) -> list[TensorLoad]:
     return loads
 
 
-def _is_number(expression: Expr, number: int) -> bool:
+def _is_number(expression: Expr, value: int) -> bool:
     if isinstance(expression, bool):
-        return expression == bool(number)
-    return isinstance(expression, tirx.IntImm) and int(expression.value) == number
+        return expression == bool(value)
+    return isinstance(expression, tirx.IntImm) and int(expression.value) == value
 
 
 def _is_reduced(axis: tirx.IterVar) -> bool:

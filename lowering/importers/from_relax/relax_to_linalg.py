@@ -78,6 +78,7 @@ class _Function:
         """By the number of an argument that a call writes, its new content."""
 
     def emit(self, is_public: bool) -> None:
+        """Emit the `func.func` at the insertion point; problems are recorded."""
         parameters = list(self.function.params)
         kinds = [_as_argument(parameter.ty, is_public) for parameter in parameters]
         types = [type for kind in kinds for type in flat_types(kind)]
@@ -101,10 +102,10 @@ class _Function:
         arguments, results = _signs(dtypes), _signs(flat_dtypes(self.function.ret_ty))
         for group, name in zip(arguments[len(arguments) - len(names) :], names, strict=True):
             group[BOUND] = ir.StringAttr.get(name)
-        for number, content in self.updates.items():
+        for argument, content in self.updates.items():
             if content in values:
                 result = values.index(content)
-                arguments[number][UPDATED_BY] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), result)
+                arguments[argument][UPDATED_BY] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), result)
         set_signature(func_op, arguments, results)
 
     # --- sizes -----------------------------------------------------------------------------------------------------
@@ -121,9 +122,11 @@ class _Function:
                 self.sizes.indices[size] = tensor.dim(value, index)
 
     def size(self, size: Expr) -> Size:
+        """Return a size, as an int where it is constant."""
         return int(size.value) if isinstance(size, tirx.IntImm) else self.sizes.index(size)
 
     def sizes_of(self, kind: tvm_ir.Type) -> list[Size]:
+        """Return the sizes of a tensor type; raises `UnsupportedOperationError` for an unknown shape."""
         if kind.shape is None:
             raise UnsupportedOperationError("a tensor of unknown shape")
         return [self.size(size) for size in sizes_in(kind)]
@@ -193,6 +196,7 @@ class _Function:
         raise UnsupportedOperationError(f"Relax's {type(expression).__name__} has no counterpart in MLIR")
 
     def call(self, call: relax.Call) -> Value:
+        """Return the translation of a call; raises `UnsupportedOperationError`."""
         if isinstance(call.op, GlobalVar):
             return self._call_function(call)
         name = str(getattr(call.op, "name", type(call.op).__name__))

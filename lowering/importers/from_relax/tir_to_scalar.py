@@ -47,27 +47,30 @@ def mlir_type(dtype: str) -> ir.Type:
 
 
 def is_float(dtype: str) -> bool:
+    """Return whether a dtype is a float."""
     return dtype.startswith(("float", "bfloat"))
 
 
 def is_signed(dtype: str) -> bool:
+    """Return whether a dtype is a signed integer."""
     return dtype.startswith("int")
 
 
 def bits_of(dtype: str) -> int:
+    """Return the width of a dtype in bits."""
     return _WIDE.get(dtype) or DTYPES[dtype].bits
 
 
-def constant(number: float, dtype: str) -> ir.Value:
+def constant(value: float, dtype: str) -> ir.Value:
     """Return a constant of a dtype; integers wrap."""
     kind = mlir_type(dtype)
     if is_float(dtype):
-        return arith.constant(kind, ir.FloatAttr.get(kind, float(number)))
+        return arith.constant(kind, ir.FloatAttr.get(kind, float(value)))
     if dtype == "bool":
-        return arith.constant(kind, ir.BoolAttr.get(bool(number)))
+        return arith.constant(kind, ir.BoolAttr.get(bool(value)))
     bits = bits_of(dtype)
-    number = int(number) & ((1 << bits) - 1)
-    wrapped = number - (1 << bits) if number >> (bits - 1) else number
+    value = int(value) & ((1 << bits) - 1)
+    wrapped = value - (1 << bits) if value >> (bits - 1) else value
     # The bindings do not take 128 bits, the parser does.
     return arith.constant(kind, ir.Attribute.parse(f"{wrapped} : {kind}"))
 

@@ -27,8 +27,8 @@ def rewrite(module: ir.Module) -> None:
         with ir.InsertionPoint(operation), operation.location:
             wide = ir.RankedTensorType.get(kind.shape, ir.F32Type.get())
             build = _generic if operation.name == "linalg.generic" else _named
-            total = build(operation, _start(out, wide), wide)
-            value = _converted(total, kind)
+            summed = build(operation, _start(out, wide), wide)
+            value = _converted(summed, kind)
         replace(operation, [value])
 
 
@@ -57,10 +57,10 @@ def _addend(operation: ir.Operation) -> ir.Value | None:
 def _start(out: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
     """Return the initial value in fp32; a constant stays one, by which later stages recognise products."""
     fill = getattr(out.owner, "operation", None)
-    number = getattr(fill.operands[0].owner, "operation", None) if fill and fill.name == "linalg.fill" else None
-    if number is None or number.name != "arith.constant":
+    initial = getattr(fill.operands[0].owner, "operation", None) if fill and fill.name == "linalg.fill" else None
+    if initial is None or initial.name != "arith.constant":
         return _converted(out, kind)
-    value = arith.constant(kind.element_type, ir.FloatAttr(number.attributes["value"]).value)
+    value = arith.constant(kind.element_type, ir.FloatAttr(initial.attributes["value"]).value)
     return linalg.fill(value, outs=[tensor.empty(sizes_of(out), kind.element_type)])
 
 
@@ -83,9 +83,9 @@ def _generic(operation: ir.Operation, out: ir.Value, kind: ir.RankedTensorType) 
     value = _addend(widened)
     *_, last = block.operations
     with ir.InsertionPoint(last), operation.location:
-        total = arith.addf(accumulator, _widened(value, kind.element_type))
+        summed = arith.addf(accumulator, _widened(value, kind.element_type))
     added = last.operands[0].owner
-    last.operands[0] = total
+    last.operands[0] = summed
     added.erase()
     return widened.results[0]
 

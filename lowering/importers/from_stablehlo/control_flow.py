@@ -85,12 +85,14 @@ def _counted(operation: ir.Operation, count: _Count) -> Sequence[ir.Value]:
     loop = scf.ForOp(*bounds, initial)
     kind = ir.RankedTensorType(operation.operands[count.position].type)
     with ir.InsertionPoint(loop.body):
-        number = arith.index_cast(kind.element_type, loop.induction_variable)
+        counter = arith.index_cast(kind.element_type, loop.induction_variable)
         carried = list(loop.inner_iter_args)
-        carried.insert(count.position, tensor.from_elements(kind, [number]))
+        carried.insert(count.position, tensor.from_elements(kind, [counter]))
         values = _moved(operation.regions[1].blocks[0], carried)
         scf.YieldOp([value for position, value in enumerate(values) if position != count.position])
-    last = arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, _number(kind, max(count.start, count.stop))))
+    last = arith.constant(
+        kind, ir.DenseElementsAttr.get_splat(kind, _integer_attribute(kind, max(count.start, count.stop)))
+    )
     results = list(loop.results)
     return [*results[: count.position], last, *results[count.position :]]
 
@@ -104,18 +106,18 @@ def _if(operation: ir.Operation) -> Sequence[ir.Value]:
 
 
 def _case(operation: ir.Operation) -> Sequence[ir.Value]:
-    number = tensor.extract(operation.operands[0], [])
+    selector = tensor.extract(operation.operands[0], [])
     blocks = [region.blocks[0] for region in operation.regions]
-    return _case_chain(operation, number, 0, blocks)
+    return _case_chain(operation, selector, 0, blocks)
 
 
-def _case_chain(operation: ir.Operation, number: ir.Value, case: int, blocks: list[ir.Block]) -> Sequence[ir.Value]:
+def _case_chain(operation: ir.Operation, selector: ir.Value, case: int, blocks: list[ir.Block]) -> Sequence[ir.Value]:
     """Lower the branches from number `case` on to a chain of `scf.if`, of which the last one is the default."""
     first, *others = blocks
     if not others:
         return _moved(first, ())
-    constant = arith.constant(number.type, case)
-    condition = arith.cmpi(arith.CmpIPredicate.eq, number, constant)
+    constant = arith.constant(selector.type, case)
+    condition = arith.cmpi(arith.CmpIPredicate.eq, selector, constant)
     if len(others) == 1:
         return _branch(condition, operation, first, others[0])
     choice = _empty_branch(condition, operation)
@@ -123,7 +125,7 @@ def _case_chain(operation: ir.Operation, number: ir.Value, case: int, blocks: li
     _yield(first)
     rest = choice.regions[1].blocks.append()
     with ir.InsertionPoint(rest):
-        values = _case_chain(operation, number, case + 1, others)
+        values = _case_chain(operation, selector, case + 1, others)
         ir.Operation.create("scf.yield", operands=list(values))
     return choice.results
 
@@ -144,18 +146,18 @@ def _moved(block: ir.Block, arguments: Sequence[ir.Value]) -> list[ir.Value]:
     """Move the operations of `block` to the insertion point, with these arguments, and return what it returns."""
     for old, new in zip(block.arguments, arguments, strict=True):
         old.replace_all_uses_with(new)
-    here = ir.InsertionPoint.current
+    insertion_point = ir.InsertionPoint.current
     values = _take_terminator(block)
     for operation in list(block.operations):
         operation.operation.detach_from_parent()
-        here.insert(operation)
+        insertion_point.insert(operation)
     return values
 
 
 _REWRITES = {"stablehlo.while": _while, "stablehlo.case": _case, "stablehlo.if": _if}
 
 
-# --- Small words ---------------------------------------------------------------------------------------------------
+# --- helpers -------------------------------------------------------------------------------------------------------
 
 
 def _returned(block: ir.Block) -> list[ir.Value]:
@@ -179,8 +181,8 @@ def _producer(value: ir.Value) -> ir.Operation | None:
     return None if isinstance(value.owner, ir.Block) else value.owner.operation
 
 
-def _number(kind: ir.RankedTensorType, number: int) -> ir.Attribute:
-    return ir.IntegerAttr.get(kind.element_type, number)
+def _integer_attribute(kind: ir.RankedTensorType, value: int) -> ir.Attribute:
+    return ir.IntegerAttr.get(kind.element_type, value)
 
 
 def _constant(value: ir.Value) -> int | None:

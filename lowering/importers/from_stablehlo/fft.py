@@ -40,6 +40,7 @@ class _Parts:
 
     @property
     def shape(self) -> list[int]:
+        """The shape of both tensors."""
         return list(self.real.type.shape)
 
 
@@ -177,7 +178,9 @@ def _each(parts: _Parts, function: Callable[[ir.Value], ir.Value]) -> _Parts:
     return _Parts(function(parts.real), function(parts.imaginary))
 
 
-def _op(name: str, shape: Sequence[int], like: ir.Value, operands: Sequence[ir.Value], **attributes) -> ir.Value:
+def _op(
+    name: str, shape: Sequence[int], like: ir.Value, operands: Sequence[ir.Value], **attributes: ir.Attribute
+) -> ir.Value:
     kind = ir.RankedTensorType.get(list(shape), like.type.element_type)
     return ir.Operation.create(f"stablehlo.{name}", [kind], list(operands), attributes).result
 
@@ -207,10 +210,14 @@ def _zeros_like(value: ir.Value) -> ir.Value:
 def _dot(value: ir.Value, matrix: ir.Value, axis: int) -> ir.Value:
     """Return the product along `axis`, which keeps its position."""
     shape, last = list(value.type.shape), value.type.rank - 1
-    numbers = f"#stablehlo.dot<lhs_contracting_dimensions = [{axis}], rhs_contracting_dimensions = [0]>"
+    dimensions = f"#stablehlo.dot<lhs_contracting_dimensions = [{axis}], rhs_contracting_dimensions = [0]>"
     others = [size for position, size in enumerate(shape) if position != axis]
     product = _op(
-        "dot_general", [*others, shape[axis]], value, [value, matrix], dot_dimension_numbers=ir.Attribute.parse(numbers)
+        "dot_general",
+        [*others, shape[axis]],
+        value,
+        [value, matrix],
+        dot_dimension_numbers=ir.Attribute.parse(dimensions),
     )
     return _transposed(product, [*range(axis), last, *range(axis, last)])
 
@@ -236,7 +243,7 @@ def _sliced(value: ir.Value, axis: int, start: int, stop: int) -> ir.Value:
     starts[axis], limits[axis], shape[axis] = start, stop, stop - start
     bounds = {"start_indices": starts, "limit_indices": limits, "strides": [1] * len(shape)}
     return _op(
-        "slice", shape, value, [value], **{name: ir.DenseI64ArrayAttr.get(numbers) for name, numbers in bounds.items()}
+        "slice", shape, value, [value], **{name: ir.DenseI64ArrayAttr.get(values) for name, values in bounds.items()}
     )
 
 

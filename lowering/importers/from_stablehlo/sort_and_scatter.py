@@ -99,12 +99,12 @@ def loops(sizes: list[int], indices: list[ir.Value], carried: list[ir.Value], bo
 
 def _target_index(loop_indices: list[ir.Value], indices: ir.Value, dimensions: Any, rank: int) -> list[ir.Value]:
     """Return the operand index of the update at `loop_indices`: its start plus the offset in the window."""
-    scattered = [index for number, index in enumerate(loop_indices) if number not in dimensions.update_window_dims]
-    window = iter(index for number, index in enumerate(loop_indices) if number in dimensions.update_window_dims)
+    scattered = [index for loop, index in enumerate(loop_indices) if loop not in dimensions.update_window_dims]
+    window = iter(index for loop, index in enumerate(loop_indices) if loop in dimensions.update_window_dims)
     skipped = (*dimensions.inserted_window_dims, *dimensions.input_batching_dims)
     target = [index_constant(0) if axis in skipped else next(window) for axis in range(rank)]
-    for number, dimension in enumerate(dimensions.scattered_dims_to_operand_dims):
-        start = _start(indices, scattered, number, dimensions.index_vector_dim)
+    for column, dimension in enumerate(dimensions.scattered_dims_to_operand_dims):
+        start = _start(indices, scattered, column, dimensions.index_vector_dim)
         target[dimension] = arith.addi(target[dimension], start)
     batches = zip(dimensions.input_batching_dims, dimensions.scatter_indices_batching_dims, strict=True)
     for dimension, of_indices in batches:
@@ -112,10 +112,10 @@ def _target_index(loop_indices: list[ir.Value], indices: ir.Value, dimensions: A
     return target
 
 
-def _start(indices: ir.Value, scattered: list[ir.Value], number: int, vector_dim: int) -> ir.Value:
+def _start(indices: ir.Value, scattered: list[ir.Value], column: int, vector_dim: int) -> ir.Value:
     position = list(scattered)
     if vector_dim < indices.type.rank:
-        position.insert(vector_dim, index_constant(number))
+        position.insert(vector_dim, index_constant(column))
     return arith.index_cast(ir.IndexType.get(), tensor.extract(indices, position))
 
 
@@ -161,8 +161,8 @@ def _selected(operation: ir.Operation) -> Sequence[ir.Value]:
         )
         choice = scf.IfOp(is_found, [carried[0].type], has_else=True)
         with ir.InsertionPoint(choice.then_block):
-            numbers = [tensor.extract(carried[0], position), tensor.extract(source, at)]
-            [value] = inline_scalars(operation.regions[1].blocks[0], numbers)
+            elements = [tensor.extract(carried[0], position), tensor.extract(source, at)]
+            [value] = inline_scalars(operation.regions[1].blocks[0], elements)
             scf.YieldOp([tensor.insert(value, carried[0], position)])
         with ir.InsertionPoint(choice.else_block):
             scf.YieldOp(carried)
@@ -175,13 +175,13 @@ def _select_element(operation: ir.Operation, corner: Values, offset: Values, bes
     """Return whether an element is selected, the element and its position, after one more element of the window."""
     operand = operation.operands[0]
     is_found, value, *position = best
-    here = [arith.addi(*pair) for pair in zip(corner, offset, strict=True)]
-    choice = scf.IfOp(is_in_bounds(here, operand), [value.type for value in best], has_else=True)
+    element = [arith.addi(*pair) for pair in zip(corner, offset, strict=True)]
+    choice = scf.IfOp(is_in_bounds(element, operand), [value.type for value in best], has_else=True)
     with ir.InsertionPoint(choice.then_block):
-        new = tensor.extract(operand, here)
+        new = tensor.extract(operand, element)
         [keeps] = inline_scalars(operation.regions[0].blocks[0], [value, new])
         keeps = arith.andi(is_found, keeps)
-        values = [arith.select(keeps, *pair) for pair in zip([value, *position], [new, *here], strict=True)]
+        values = [arith.select(keeps, *pair) for pair in zip([value, *position], [new, *element], strict=True)]
         scf.YieldOp([_boolean(True), *values])
     with ir.InsertionPoint(choice.else_block):
         scf.YieldOp(best)
@@ -193,7 +193,7 @@ def _numbers(operation: ir.Operation, name: str, otherwise: list[int]) -> list[i
         return otherwise
     attribute = operation.attributes[name]
     if isinstance(attribute, ir.DenseElementsAttr):
-        return [int(number) for number in ir.DenseIntElementsAttr(attribute)]
+        return [int(value) for value in ir.DenseIntElementsAttr(attribute)]
     return list(attribute)
 
 

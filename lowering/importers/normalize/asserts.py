@@ -225,6 +225,7 @@ class _Loops:
         return tensor.empty([size if isinstance(size, int) else index_value(size)], _bool())
 
     def refuse_accumulated(self, read: Sequence[int]) -> None:
+        """Raise `UnsupportedOperationError` where the accumulator of a reduction is read."""
         if any(self.reduces) and any(position >= self.inputs for position in read):
             raise UnsupportedOperationError(
                 "an assertion on what a reduction has accumulated", span_of(self.operation.location)
@@ -258,8 +259,8 @@ def _renumbered(mapping: ir.AffineMap, renumbering: ir.AffineMap) -> ir.AffineMa
 def _renumber_indices(step: ir.Operation, kept: Sequence[int]) -> None:
     for inner in all_operations_in(step):
         if inner.name == "linalg.index":
-            number = kept.index(inner.attributes["dim"].value)
-            inner.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+            position = kept.index(inner.attributes["dim"].value)
+            inner.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), position)
 
 
 # --- Loops and branches -------------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ _OWN: dict[str, Callable[[ir.Operation], ir.Value]] = {
 }  # fmt: skip
 
 
-# --- one number or two ---------------------------------------------------------------------------------------------
+# --- rules on scalars ----------------------------------------------------------------------------------------------
 
 
 def _angle(z: Scalar) -> Scalar:
@@ -111,9 +111,9 @@ def _atan2(y: Scalar, x: Scalar) -> Scalar:
     sizes = [scalar.absolute(part) for z in (y, x) for part in scalar.parts(z)]
     factor, _ = algorithms.scaling(scalar.maximum(*sizes[:2]), scalar.maximum(*sizes[2:]), root=1)
     y, x = algorithms.scaled(y, factor), algorithms.scaled(x, factor)
-    length = algorithms.sqrt(scalar.add(scalar.multiply(x, x), scalar.multiply(y, y)))
-    turned = algorithms.divide(scalar.add(x, algorithms.times_i(y)), length)
-    return algorithms.over_i(algorithms.log(turned))
+    modulus = algorithms.sqrt(scalar.add(scalar.multiply(x, x), scalar.multiply(y, y)))
+    unit = algorithms.divide(scalar.add(x, algorithms.times_i(y)), modulus)
+    return algorithms.over_i(algorithms.log(unit))
 
 
 _RULES: dict[str, Callable[..., Scalar]] = {

@@ -172,7 +172,9 @@ def _parallel(operation: ir.Operation) -> Values:
         clone_all(steps, known)
         elements = [known.get(operand, operand) for operand in last.operands]
         combined = zip(last.regions, carried, elements, strict=True)
-        return [inlined(region.blocks[0], [so_far, element], known)[0] for region, so_far, element in combined]
+        return [
+            inlined(region.blocks[0], [accumulator, element], known)[0] for region, accumulator, element in combined
+        ]
 
     return _sequential_loops(*bounds, operands[3 * count :], body)
 
@@ -207,8 +209,8 @@ def _switch(operation: ir.Operation) -> Values:
 def _chain(operation: ir.Operation, cases: Sequence[tuple[int, ir.Region]], default: ir.Region) -> Values:
     if not cases:
         return inlined(default.blocks[0], [])
-    (number, region), *others = cases
-    is_this = arith.cmpi(arith.CmpIPredicate.eq, operation.operands[0], index_constant(number))
+    (case, region), *others = cases
+    is_this = arith.cmpi(arith.CmpIPredicate.eq, operation.operands[0], index_constant(case))
     branch = scf.IfOp(is_this, [result.type for result in operation.results], has_else=True)
     with ir.InsertionPoint(branch.then_block):
         scf.YieldOp(inlined(region.blocks[0], []))

@@ -25,6 +25,7 @@ from mlirtri.lowering.mlir.index_values import index_constant, index_value, loop
 from mlirtri.lowering.mlir.linalg_builder import generic
 
 Values = list[ir.Value]
+Combine = Callable[[ir.Value, ir.Value], ir.Value]
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
@@ -140,10 +141,10 @@ def _order_by_field(block: ir.Block) -> merge_sort.Overtakes | None:
 
 def _predicate(operation: ir.Operation) -> str | None:
     """Return ``sle``, ``ult``, ``oge`` and so on; None for predicates that are no order."""
-    number = operation.attributes["predicate"].value
+    predicate = operation.attributes["predicate"].value
     if operation.name == "arith.cmpi":
-        return {2: "slt", 3: "sle", 4: "sgt", 5: "sge", 6: "ult", 7: "ule", 8: "ugt", 9: "uge"}.get(number)
-    return {2: "ogt", 3: "oge", 4: "olt", 5: "ole", 9: "ugt", 10: "uge", 11: "ult", 12: "ule"}.get(number)
+        return {2: "slt", 3: "sle", 4: "sgt", 5: "sge", 6: "ult", 7: "ule", 8: "ugt", 9: "uge"}.get(predicate)
+    return {2: "ogt", 3: "oge", 4: "olt", 5: "ole", 9: "ugt", 10: "uge", 11: "ult", 12: "ule"}.get(predicate)
 
 
 def _spelling(kind: ir.Type, predicate: str) -> str:
@@ -158,13 +159,7 @@ RULES: dict[str, Callable[[ir.Operation], Values]] = {
 }  # fmt: skip
 
 
-# --- Loops --------------------------------------------------------------------------------------------------------
-
-
-Combine = Callable[[ir.Value, ir.Value], ir.Value]
-
-
-# --- running totals ------------------------------------------------------------------------------------------------
+# --- scans ---------------------------------------------------------------------------------------------------------
 
 
 def scan(
@@ -176,11 +171,13 @@ def scan(
     """
     sizes = sizes_of(source)
     nest = _scan_line if axis == len(sizes) - 1 else _scan_planes
-    totals = nest(source, out, start, axis, inclusive, combine)
-    return [totals, _last(totals, start, axis) if needs_last else start]
+    scanned = nest(source, out, start, axis, inclusive, combine)
+    return [scanned, _last(scanned, start, axis) if needs_last else start]
 
 
-def _scan_line(source, out, start, axis: int, inclusive: bool, combine: Combine) -> ir.Value:
+def _scan_line(
+    source: ir.Value, out: ir.Value, start: ir.Value, axis: int, inclusive: bool, combine: Combine
+) -> ir.Value:
     """Scan along the last axis: the accumulator stays a scalar."""
     *batch, size = sizes_of(source)
 
@@ -190,16 +187,20 @@ def _scan_line(source, out, start, axis: int, inclusive: bool, combine: Combine)
             return loop_nest([_less_one(size)], [tensor.insert(first, inner[0], [*indices, *zero]), first], step)[:1]
 
         def step(position: Values, inner: Values) -> Values:
-            here = [*indices, arith.addi(position[0], index_constant(1))]
-            total = combine(inner[1], tensor.extract(source, here if inclusive else [*indices, *position]))
-            return [tensor.insert(total, inner[0], here), total]
+            next_indices = [*indices, arith.addi(position[0], index_constant(1))]
+            accumulated = combine(
+                inner[1], tensor.extract(source, next_indices if inclusive else [*indices, *position])
+            )
+            return [tensor.insert(accumulated, inner[0], next_indices), accumulated]
 
         return loop_nest([_one_at_most(size)], carried, begin)
 
     return loop_nest(batch, [out], line)[0]
 
 
-def _scan_planes(source, out, start, axis: int, inclusive: bool, combine: Combine) -> ir.Value:
+def _scan_planes(
+    source: ir.Value, out: ir.Value, start: ir.Value, axis: int, inclusive: bool, combine: Combine
+) -> ir.Value:
     """Scan along another axis: the innermost loop walks through contiguous memory."""
     sizes = sizes_of(source)
 
@@ -209,17 +210,21 @@ def _scan_planes(source, out, start, axis: int, inclusive: bool, combine: Combin
         return [tensor.insert(first, carried[0], indices)]
 
     def step(indices: Values, carried: Values) -> Values:
-        here = [arith.addi(index, index_constant(1)) if loop == axis else index for loop, index in enumerate(indices)]
-        total = combine(tensor.extract(carried[0], indices), tensor.extract(source, here if inclusive else indices))
-        return [tensor.insert(total, carried[0], here)]
+        next_indices = [
+            arith.addi(index, index_constant(1)) if loop == axis else index for loop, index in enumerate(indices)
+        ]
+        accumulated = combine(
+            tensor.extract(carried[0], indices), tensor.extract(source, next_indices if inclusive else indices)
+        )
+        return [tensor.insert(accumulated, carried[0], next_indices)]
 
     begun = loop_nest([_one_at_most(size) if loop == axis else size for loop, size in enumerate(sizes)], [out], begin)
     return loop_nest([_less_one(size) if loop == axis else size for loop, size in enumerate(sizes)], begun, step)[0]
 
 
-def _last(totals: ir.Value, start: ir.Value, axis: int) -> ir.Value:
+def _last(scanned: ir.Value, start: ir.Value, axis: int) -> ir.Value:
     """Return the last element of each scan of two or more elements."""
-    size = size_of(totals, axis)
+    size = size_of(scanned, axis)
     if isinstance(size, int) and size < 2:
         return start
     rank = start.type.rank
@@ -229,10 +234,10 @@ def _last(totals: ir.Value, start: ir.Value, axis: int) -> ir.Value:
     def body(before: ir.Value, *_: ir.Value) -> Values:
         indices = [linalg.IndexOp(loop).result for loop in range(rank)]
         inside = arith.maxsi(last, index_constant(0))
-        total = tensor.extract(totals, [*indices[:axis], inside, *indices[axis:]])
+        element = tensor.extract(scanned, [*indices[:axis], inside, *indices[axis:]])
         if isinstance(size, int):
-            return [total]
-        return [arith.select(arith.cmpi(arith.CmpIPredicate.sgt, last, index_constant(0)), total, before)]
+            return [element]
+        return [arith.select(arith.cmpi(arith.CmpIPredicate.sgt, last, index_constant(0)), element, before)]
 
     out = tensor.empty(sizes_of(start), start.type.element_type)
     [result] = generic([start], [out], [identity, identity], ["parallel"] * rank, body)
@@ -264,17 +269,17 @@ def scatter(
     rank = original.type.rank
     behind = rank - len(inner)
 
-    def update(number: Values, carried: Values) -> Values:
-        starts, is_inside = _starts(indices, number, original, axes, inner, behind)
+    def update(update_index: Values, carried: Values) -> Values:
+        starts, is_inside = _starts(indices, update_index, original, axes, inner, behind)
         message = "an index to scatter to is out of bounds"
         ir.Operation.create("cf.assert", operands=[is_inside], attributes={"msg": ir.StringAttr.get(message)})
 
-        def element(indices: Values, target: Values) -> Values:
-            walked: Values = [index_constant(0)] * behind + indices
-            where = [arith.addi(starts[axis], step) if axis in starts else step for axis, step in enumerate(walked)]
-            there = tensor.extract(target[0], where)
-            new = combine(tensor.extract(updates, [*number, *indices]), there)
-            return [tensor.insert(arith.select(is_inside, new, there), target[0], where)]
+        def element(offsets: Values, target: Values) -> Values:
+            padded: Values = [index_constant(0)] * behind + offsets
+            position = [arith.addi(starts[axis], step) if axis in starts else step for axis, step in enumerate(padded)]
+            old = tensor.extract(target[0], position)
+            new = combine(tensor.extract(updates, [*update_index, *offsets]), old)
+            return [tensor.insert(arith.select(is_inside, new, old), target[0], position)]
 
         return loop_nest(inner, carried, element)
 
@@ -285,22 +290,27 @@ def scatter(
 
 
 def _starts(
-    indices: ir.Value, number: Values, original: ir.Value, axes: Sequence[int], inner: Sequence, behind: int
+    indices: ir.Value,
+    update_index: Values,
+    original: ir.Value,
+    axes: Sequence[int],
+    inner: Sequence[int | ir.Value],
+    behind: int,
 ) -> tuple[dict[int, ir.Value], ir.Value]:
     """Return where an update starts along each of `axes`, clamped to the tensor, and whether it was in bounds."""
     starts, is_inside = {}, arith.constant(ir.IntegerType.get_signless(1), 1)
     for column, axis in enumerate(axes):
-        start = arith.index_cast(ir.IndexType.get(), tensor.extract(indices, [*number, index_constant(column)]))
-        length = inner[axis - behind] if axis >= behind else 1
-        room = arith.subi(index_value(size_of(original, axis)), index_value(length))
+        start = arith.index_cast(ir.IndexType.get(), tensor.extract(indices, [*update_index, index_constant(column)]))
+        extent = inner[axis - behind] if axis >= behind else 1
+        last_start = arith.subi(index_value(size_of(original, axis)), index_value(extent))
         inside = arith.cmpi(arith.CmpIPredicate.sge, start, index_constant(0))
-        inside = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.sle, start, room))
+        inside = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.sle, start, last_start))
         is_inside = arith.andi(is_inside, inside)
-        starts[axis] = arith.maxsi(arith.minsi(start, room), index_constant(0))
+        starts[axis] = arith.maxsi(arith.minsi(start, last_start), index_constant(0))
     return starts, is_inside
 
 
-# --- the top_k ------------------------------------------------------------------------------------------------------
+# --- top-k ------------------------------------------------------------------------------------------------------
 
 
 def top_k(
@@ -314,18 +324,18 @@ def top_k(
         position = arith.index_cast(kind, indices[axis]) if positions is None else tensor.extract(positions, indices)
 
         def against(position: Values, inner: Values) -> Values:
-            *kept, value, number = inner
+            *kept, value, position_of_value = inner
             where = [*indices[:axis], *position, *indices[axis + 1 :]]
-            there, its_number = (tensor.extract(destination, where) for destination in kept)
-            wins, loses = is_better(value, there), is_better(there, value)
+            other, other_position = (tensor.extract(destination, where) for destination in kept)
+            wins, loses = is_better(value, other), is_better(other, value)
             is_equal = arith.cmpi(arith.CmpIPredicate.eq, wins, loses)
-            is_first = arith.cmpi(arith.CmpIPredicate.slt, number, its_number)
+            is_first = arith.cmpi(arith.CmpIPredicate.slt, position_of_value, other_position)
             goes_before = arith.ori(wins, arith.andi(is_equal, is_first))
             kept = [
                 tensor.insert(arith.select(goes_before, *pair), destination, where)
-                for destination, pair in zip(kept, ((value, there), (number, its_number)), strict=True)
+                for destination, pair in zip(kept, ((value, other), (position_of_value, other_position)), strict=True)
             ]
-            rest = [arith.select(goes_before, *pair) for pair in ((there, value), (its_number, number))]
+            rest = [arith.select(goes_before, *pair) for pair in ((other, value), (other_position, position_of_value))]
             return [*kept, *rest]
 
         return loop_nest([count], [*carried, tensor.extract(values, indices), position], against)[:2]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mlirtri.dialect.base.dtypes import DTYPES, find_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, math, tensor
 from mlirtri.dialect.scalar.algebra import Scalar, cast
 from mlirtri.lowering.mlir.index_values import index_value, size_of, sizes_of
@@ -36,8 +36,8 @@ def attention(
         weights = work.mapped([weights, mask], [whole, fitting], lambda weight, bias: work.biased(weight, bias))
     largest = work.reduced(weights, float("-inf"), arith.maximumf)
     shifted = work.mapped([weights, largest], [whole, whole[:-1]], lambda weight, top: _exp_of_difference(weight, top))
-    total = work.reduced(shifted, 0.0, arith.addf)
-    weights = work.mapped([shifted, total], [whole, whole[:-1]], arith.divf)
+    sums = work.reduced(shifted, 0.0, arith.addf)
+    weights = work.mapped([shifted, sums], [whole, whole[:-1]], arith.divf)
     result = work.contracted(weights, [*batch, row, inner], value, [*batch, inner, column], size_of(value, rank - 1))
     narrow = find_dtype(str(out.type.element_type))
     return work.mapped(
@@ -48,27 +48,34 @@ def attention(
 class _Work:
     """A builder of operations on tensors of the shape `rows` plus a last axis, in one dtype."""
 
-    def __init__(self, wide, rows: Sequence[int | ir.Value]):
+    def __init__(self, wide: DType, rows: Sequence[int | ir.Value]):
         self.wide, self.rows, self.rank = wide, list(rows), len(rows) + 1
         self.kind = element_type(wide)
 
     def widened(self, element: ir.Value) -> ir.Value:
+        """Return an element in the dtype of the computation."""
         return cast(Scalar(element, find_dtype(str(element.type))), self.wide).value
 
-    def contracted(self, left: ir.Value, of_left: Axes, right: ir.Value, of_right: Axes, columns) -> ir.Value:
+    def contracted(
+        self, left: ir.Value, of_left: Axes, right: ir.Value, of_right: Axes, columns: int | ir.Value
+    ) -> ir.Value:
         """Return the matrix product, reduced over the innermost loop."""
         loops = self.rank + 1
         maps = [dimensions(*axes, rank=loops) for axes in (of_left, of_right, range(self.rank))]
 
-        def body(x: ir.Value, y: ir.Value, total: ir.Value) -> list[ir.Value]:
-            return [arith.addf(total, arith.mulf(self.widened(x), self.widened(y)))]
+        def body(x: ir.Value, y: ir.Value, accumulator: ir.Value) -> list[ir.Value]:
+            return [arith.addf(accumulator, arith.mulf(self.widened(x), self.widened(y)))]
 
         kinds = ["parallel"] * self.rank + ["reduction"]
         [result] = generic([left, right], [self._filled([*self.rows, columns], 0.0)], maps, kinds, body)
         return result
 
     def mapped(
-        self, inputs: Sequence[ir.Value], axes: Sequence[Axes], body: Callable[..., ir.Value], kind: ir.Type = None
+        self,
+        inputs: Sequence[ir.Value],
+        axes: Sequence[Axes],
+        body: Callable[..., ir.Value],
+        kind: ir.Type | None = None,
     ) -> ir.Value:
         """Map elementwise into a new tensor of the shape of the first input."""
         maps = [dimensions(*axes, rank=self.rank) for axes in (*axes, range(self.rank))]
@@ -81,16 +88,17 @@ class _Work:
         maps = [dimensions(*range(count), rank=self.rank) for count in (self.rank, self.rank - 1)]
         kinds = ["parallel"] * (self.rank - 1) + ["reduction"]
         out = self._filled(self.rows, start)
-        [result] = generic([source], [out], maps, kinds, lambda element, so_far: [combine(so_far, element)])
+        [result] = generic([source], [out], maps, kinds, lambda element, accumulator: [combine(accumulator, element)])
         return result
 
     def biased(self, weight: ir.Value, bias: ir.Value) -> ir.Value:
+        """Add the mask to a weight; a false boolean makes it -inf."""
         if isinstance(bias.type, ir.IntegerType):
             return arith.select(bias, weight, arith.constant(self.kind, float("-inf")))
         return arith.addf(weight, self.widened(bias))
 
-    def _filled(self, sizes: Sequence[int | ir.Value], number: float) -> ir.Value:
-        return linalg.fill(arith.constant(self.kind, number), outs=[tensor.empty(sizes, self.kind)])
+    def _filled(self, sizes: Sequence[int | ir.Value], value: float) -> ir.Value:
+        return linalg.fill(arith.constant(self.kind, value), outs=[tensor.empty(sizes, self.kind)])
 
 
 def _root(size: int | ir.Value, kind: ir.Type) -> ir.Value:

@@ -102,17 +102,21 @@ class _Bits:
         self.integer = ir.IntegerType.get_signless(width)
         self.float = ir.F32Type.get() if width == 32 else ir.F64Type.get()
 
-    def __call__(self, number: int) -> ir.Value:
-        return arith.constant(self.integer, number)
+    def __call__(self, value: int) -> ir.Value:
+        return arith.constant(self.integer, value)
 
     def number(self, value: float) -> ir.Value:
+        """Return a float constant."""
         return arith.constant(self.float, value)
 
     def as_float(self, bits: ir.Value) -> ir.Value:
+        """Bitcast an integer to the float of this width."""
         return arith.bitcast(self.float, bits)
 
     def less(self, value: ir.Value, other: ir.Value | int) -> ir.Value:
+        """Return a signed comparison."""
         return arith.cmpi(arith.CmpIPredicate.slt, value, self(other) if isinstance(other, int) else other)
 
-    def equal(self, value: ir.Value, number: int) -> ir.Value:
-        return arith.cmpi(arith.CmpIPredicate.eq, value, self(number))
+    def equal(self, value: ir.Value, constant: int) -> ir.Value:
+        """Return whether a value equals a constant."""
+        return arith.cmpi(arith.CmpIPredicate.eq, value, self(constant))

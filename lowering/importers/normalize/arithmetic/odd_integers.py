@@ -84,9 +84,11 @@ class _Widths:
         ).results[0]
 
     def unsigned(self) -> list[ir.Value]:
+        """Return the operands zero-extended."""
         return [_unsigned(value, self.source) for value in self.operands]
 
     def wrap(self, value: ir.Value) -> ir.Value:
+        """Wrap a value around in the width of the result."""
         return wrapped(value, self.result) if self.result else value
 
 

@@ -147,22 +147,22 @@ def _return_bounded(function: func.FuncOp, bounds: dict[Axis, ir.Value]) -> None
     """Return tensors of the sizes `bounds` that hold the results, and the results' own sizes as additional results."""
     end = terminator(function.regions[0].blocks[0])
     arguments, results = argument_attributes(function), result_attributes(function)
-    values, lengths = list(end.operands), []
+    values, sizes = list(end.operands), []
     with ir.InsertionPoint(end), end.location:
         for result, value in enumerate(list(end.operands)):
             axes = [axis for owner, axis in bounds if owner == result]
             if not axes:
                 continue
-            numbers = []
+            positions = []
             for axis in axes:
-                numbers += [axis, len(values) + len(lengths)]
+                positions += [axis, len(values) + len(sizes)]
                 size = arith.index_cast(ir.IntegerType.get_signless(64), dim(value, axis))
-                lengths.append(tensor.from_elements(ir.RankedTensorType.get([], size.type), [size]))
-            results[result][LENGTHS] = ir.DenseI64ArrayAttr.get(numbers)
+                sizes.append(tensor.from_elements(ir.RankedTensorType.get([], size.type), [size]))
+            results[result][LENGTHS] = ir.DenseI64ArrayAttr.get(positions)
             values[result] = _inserted(value, {axis: bounds[result, axis] for axis in axes})
-        ir.Operation.create(end.name, operands=[*values, *lengths])
+        ir.Operation.create(end.name, operands=[*values, *sizes])
     end.erase()
-    set_signature(function, arguments, [*results, *({} for _ in lengths)])
+    set_signature(function, arguments, [*results, *({} for _ in sizes)])
 
 
 def _inserted(value: ir.Value, largest: dict[int, ir.Value]) -> ir.Value:

@@ -34,14 +34,14 @@ def guard_slices(module: ir.Module) -> None:
     slices = _dynamic_slices(module)
     if not slices:
         return
-    numbers = size_values_of(
+    known = size_values_of(
         module,
         lambda function: [value for operation in _dynamic_slices(function) for value in _slice_operands(operation)],
     )
     position = 0
     for operation in slices:
         count = len(_slice_operands(operation))
-        is_known = all(numbers.is_of_sizes(position) for position in range(position, position + count))
+        is_known = all(known.is_of_sizes(position) for position in range(position, position + count))
         position += count
         if not is_known or not _is_at_top(operation):
             with ir.InsertionPoint(operation), operation.location:
@@ -153,9 +153,9 @@ def _set_operands(
 ) -> None:
     """Replace the slice by one with these offsets and sizes; static ones stay static."""
     unknown = ir.ShapedType.get_dynamic_size()
-    groups = [[value for number, value in zip(*group, strict=True) if number == unknown] for group in (offsets, sizes)]
+    groups = [[value for static, value in zip(*group, strict=True) if static == unknown] for group in (offsets, sizes)]
     fixed_strides = list(operation.attributes["static_strides"])
-    steps = [value for number, value in zip(fixed_strides, strides, strict=True) if number == unknown]
+    steps = [value for static, value in zip(fixed_strides, strides, strict=True) if static == unknown]
     fixed = list(operation.operands)[: _tensor_operands(operation)]
     replacement = ir.Operation.create(
         operation.name,

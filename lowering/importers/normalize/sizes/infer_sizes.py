@@ -77,8 +77,8 @@ def _specialize(function: func.FuncOp, context: CompileContext) -> None:
 
 def _set_shape(argument: ir.Value, name: str, shape: tuple[int, ...], function: func.FuncOp) -> None:
     kind = argument.type
-    fits = len(shape) == kind.rank and all(a in (b, -1) for a, b in zip(_known(kind), shape, strict=True))
-    if not fits or any(size < 0 for size in shape):
+    is_consistent = len(shape) == kind.rank and all(a in (b, -1) for a, b in zip(_known(kind), shape, strict=True))
+    if not is_consistent or any(size < 0 for size in shape):
         raise ArgumentMismatchError(
             f"{name!r} is a {kind}, which has no shape {tuple(shape)}", span_of(function.location)
         )

@@ -83,10 +83,10 @@ def _listed_element(operation: ir.Operation, indices: list[int], depth: int) -> 
 
 
 def _flat(indices: list[int], kind: ir.RankedTensorType) -> int:
-    number = 0
+    offset = 0
     for index, size in zip(indices, kind.shape, strict=True):
-        number = number * size + index
-    return number
+        offset = offset * size + index
+    return offset
 
 
 def _generic_element(operation: ir.Operation, indices: list[int], depth: int) -> ir.Value | None:
