@@ -2,7 +2,7 @@
 
 Takes the sizes of a call's arguments (and single elements of them, where a size is a number that the caller passed).
 Gives the shapes of the results. Refuses sizes that do not fit each other, before anything runs. Knows no MLIR: a
-program is plain data, which `size_function` makes of a module and a manifest holds as JSON.
+program is plain data, which `lowering/sizes` infers from a module and a manifest holds as JSON.
 """
 
 from __future__ import annotations
