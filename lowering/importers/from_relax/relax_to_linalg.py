@@ -81,7 +81,7 @@ class _Function:
         """Emit the `func.func` at the insertion point; problems are recorded."""
         parameters = list(self.function.params)
         kinds = [_as_argument(parameter.ty, is_public) for parameter in parameters]
-        types = [type for kind in kinds for type in flat_types(kind)]
+        types = [leaf for kind in kinds for leaf in flat_types(kind)]
         func_op = func.FuncOp(self.name, (types, []), visibility=None if is_public else "private")
         names = [parameter.name for parameter, kind in zip(parameters, kinds, strict=True) for _ in flat_types(kind)]
         locations = [ir.Location.name(name) for name in names]
@@ -238,7 +238,7 @@ class _Function:
 
 def flattened(value: Value) -> list[ir.Value]:
     """Return the tensors of a value, those of tuples flattened."""
-    return [tensor for part in value for tensor in flattened(part)] if isinstance(value, list) else [value]
+    return [leaf for part in value for leaf in flattened(part)] if isinstance(value, list) else [value]
 
 
 def _as_argument(kind: tvm_ir.Type, is_public: bool) -> tvm_ir.Type:

@@ -30,7 +30,7 @@ def sizes_in(kind: tvm_ir.Type) -> list[Expr | None]:
 def flat_types(kind: tvm_ir.Type) -> list[ir.Type]:
     """Return the types of the tensors and scalars in a type, those of tuples flattened."""
     if isinstance(kind, relax.TupleType):
-        return [type for field in kind.fields for type in flat_types(field)]
+        return [leaf for field in kind.fields for leaf in flat_types(field)]
     if isinstance(kind, relax.TensorType):
         return [tensor_type(kind)]
     if isinstance(kind, tvm_ir.PrimType):

@@ -37,7 +37,7 @@ def _rewrite_sort(operation: ir.Operation) -> None:
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, len(types)]),
     }
     sort = ir.Operation.create("tm_tensor.sort", types, list(operation.operands), attributes, regions=1)
-    elements = [type.element_type for type in types for _ in range(2)]
+    elements = [kind.element_type for kind in types for _ in range(2)]
     block = sort.regions[0].blocks.append(*elements, arg_locs=[operation.location] * len(elements))
     with ir.InsertionPoint(block):
         # StableHLO's region returns whether the first element comes before the second, torch-mlir's whether it may stay
@@ -73,7 +73,7 @@ def _scattered(operation: ir.Operation) -> Sequence[ir.Value]:
     def element(loop_indices: list[ir.Value], carried: list[ir.Value]) -> Sequence[ir.Value]:
         target = _target_index(loop_indices, indices, dimensions, operands[0].type.rank)
         inside = is_in_bounds(target, operands[0])
-        choice = scf.IfOp(inside, [tensor.type for tensor in carried], has_else=True)
+        choice = scf.IfOp(inside, [value.type for value in carried], has_else=True)
         with ir.InsertionPoint(choice.then_block):
             old = [tensor.extract(operand, target) for operand in carried]
             new = [tensor.extract(update, loop_indices) for update in updates]

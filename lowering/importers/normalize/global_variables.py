@@ -71,7 +71,7 @@ class _Global:
     """A mutable global."""
 
     module: ir.Module
-    made: ir.Operation
+    variable: ir.Operation
     name: str
     context: CompileContext
 
@@ -87,14 +87,14 @@ class _Global:
             )
         arguments, results = argument_attributes(function), result_attributes(function)
         param = self._param()
-        kind = ir.TypeAttr(self.made.attributes["type"]).value
-        content = block.add_argument(kind, ir.Location.name(param, self.made.location))
+        kind = ir.TypeAttr(self.variable.attributes["type"]).value
+        value = block.add_argument(kind, ir.Location.name(param, self.variable.location))
         arguments.append({BOUND: ir.StringAttr.get(param)})
         is_stored = any(access.name == STORE for access in accesses)
         for operation in list(block.operations):
-            content = _value_after(operation.operation, accesses, content)
+            value = _value_after(operation.operation, accesses, value)
         if is_stored:
-            _return_also(block, content)
+            _return_also(block, value)
             results.append({STATE: ir.StringAttr.get(param)})
         set_signature(function, arguments, results)
 
@@ -109,8 +109,8 @@ class _Global:
         return name
 
     def _initial_array(self) -> np.ndarray:
-        key = resource_key(self.made.attributes["value"])
-        array = self.context.params[key] if key is not None else _initial_value(self.made)
+        key = resource_key(self.variable.attributes["value"])
+        array = self.context.params[key] if key is not None else _initial_value(self.variable)
         # A copy: calls write to it.
         return np.array(array)
 
@@ -126,17 +126,17 @@ def _initial_value(variable: ir.Operation) -> np.ndarray:
     raise UnsupportedOperationError("the value of this global cannot be read", help="make it an argument")
 
 
-def _value_after(operation: ir.Operation, accesses: Sequence[ir.Operation], content: ir.Value) -> ir.Value:
+def _value_after(operation: ir.Operation, accesses: Sequence[ir.Operation], value: ir.Value) -> ir.Value:
     """Return the value after `operation`, of the function's own block; loads inside of it get the value before."""
     for inner in all_operations_in(operation):
         if inner not in accesses:
             continue
         if inner.name == STORE:
-            content = inner.operands[0]
+            value = inner.operands[0]
         else:
-            inner.results[0].replace_all_uses_with(content)
+            inner.results[0].replace_all_uses_with(value)
         inner.erase()
-    return content
+    return value
 
 
 def _return_also(block: ir.Block, value: ir.Value) -> None:

@@ -41,7 +41,7 @@ def guard_slices(module: ir.Module) -> None:
     position = 0
     for operation in slices:
         count = len(_slice_operands(operation))
-        is_known = all(known.is_of_sizes(position) for position in range(position, position + count))
+        is_known = all(map(known.is_of_sizes, range(position, position + count)))
         position += count
         if not is_known or not _is_at_top(operation):
             with ir.InsertionPoint(operation), operation.location:
@@ -69,10 +69,7 @@ def _is_at_top(operation: ir.Operation) -> bool:
 def _guard_slice(operation: ir.Operation) -> None:
     whole = operation.operands[_tensor_operands(operation) - 1]
     offsets, sizes, strides = slice_of(operation)
-    static_sizes, static_offsets = (
-        list(operation.attributes["static_sizes"]),
-        list(operation.attributes["static_offsets"]),
-    )
+    static_sizes, static_offsets = (list(operation.attributes[f"static_{name}"]) for name in ("sizes", "offsets"))
     unknown = ir.ShapedType.get_dynamic_size()
     inside_offsets, inside_sizes = list(offsets), list(sizes)
     for axis, (offset, size, stride) in enumerate(zip(offsets, sizes, strides, strict=True)):
