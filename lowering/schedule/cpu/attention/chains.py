@@ -1,7 +1,7 @@
-"""What attention is, found in a PrimFunc: two matrix products with row kernels between them.
+"""Matches attention in a PrimFunc: two matrix products with row kernels between them.
 
-Takes a PrimFunc of plain nests: a product, whatever goes along the rows of its result (scaling, masks, softmax), and a
-product that adds up along these rows. Gives it as a `Chain`, or None where it is none. Knows no target and no cache.
+Takes a PrimFunc of plain nests: a product, kernels along the rows of its result (scaling, masks, softmax), and a
+product that reduces along these rows. Gives it as a `Chain`, or None where it is none. Knows no target and no cache.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from mlirtri.lowering.schedule.rows.plan import RowPlan, make_plan
 from mlirtri.lowering.tir.blocks import leaf_blocks
 from mlirtri.lowering.tir.contraction import Values, size_of
 from mlirtri.lowering.tir.products import Product, find_product
-from mlirtri.lowering.tir.statements import index
+from mlirtri.lowering.tir.statements import index, loads_in
 from mlirtri.lowering.tir.tiles import replaced
-from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Schedule, TensorLoad, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, PrimFunc, Schedule, TensorLoad, structural_map, tirx
 
 
 @dataclass(frozen=True)
 class Scores:
-    """The first product, or what an elementwise nest right behind it makes of it, in terms of the product's axes."""
+    """The first product with the elementwise nests right behind it, in terms of the product's axes."""
 
     target: Any
     value: Any
@@ -42,9 +42,9 @@ class Chain:
     weights: Nest
     """The row nest that the second product reads."""
     stores: tuple[Any, ...]
-    """What is done with the second product, in terms of its axes."""
+    """The stores of the second product and its elementwise consumer, in terms of its axes."""
     scores: Scores
-    """What the row nests read of the first product."""
+    """The elements of the first product that the row nests read."""
     dimensions: tuple[int | None, ...]
     """Per dimension of the scores, the number of the rows' axis; None for the row itself."""
     block: int
@@ -61,7 +61,7 @@ class Chain:
 
 
 def chain_of(function: PrimFunc) -> Chain | None:
-    """The chain that a PrimFunc is; None if it is none."""
+    """Return the chain that a PrimFunc is; None where it is none."""
     schedule = Schedule(with_plain_indices(function))
     try:
         blocks = {block.name: block for block in leaf_blocks(schedule)}
@@ -111,13 +111,13 @@ def _chain(nests: list[Nest], products: dict[int, Product], outputs: Sequence[An
 
 
 def _without_rows_of_one(product: Product) -> Product:
-    """The product, whose rows of one element are no rows: they count as axes of its batch."""
+    """Return the product with row axes of extent 1 as axes of its batch."""
     rows = tuple(axis for axis in product.rows if axis.extent > 1) or product.rows[-1:]
     return replace(product, rows=rows, batch=(*product.batch, *(axis for axis in product.rows if axis not in rows)))
 
 
 def _scores(first: Product, middle: list[Nest]) -> tuple[Scores, list[Nest]]:
-    """What is done with each element of the first product, and the nests that are left."""
+    """Return the first product with the elementwise nests behind it, and the nests that are left."""
     places = tuple(first.update.indices)
     scores = Scores(first.result, tirx.BufferLoad(first.result, list(places)), places)
     while middle:
@@ -139,13 +139,13 @@ def _scores(first: Product, middle: list[Nest]) -> tuple[Scores, list[Nest]]:
 
 
 def _reads_matrices(nest: Nest, scores: Any) -> bool:
-    """Whether a nest reads more than the scores and vectors: whole rows of it are better read one after the other."""
+    """Whether a nest reads a matrix beside the scores, whose rows are better read one after the other."""
     others = [load for load in nest.loads if not load.source.same_as(scores)]
     return any(len([axis for axis in nest.plain(load.indices) if axis is not None]) > 1 for load in others)
 
 
 def _at_same_element(nest: Nest, buffer: Any, places: Sequence[Any]) -> Values | None:
-    """What the axes of an elementwise nest are where it reads `buffer` at `places`; None unless it does so for all."""
+    """Return the values of an elementwise nest's axes where it reads `buffer` at `places`; None unless it reads all."""
     loads = [load for load in nest.loads if load.source.same_as(buffer)]
     if not loads or len({nest.plain(load.indices) for load in loads}) != 1:
         return None
@@ -160,17 +160,17 @@ def _at_same_element(nest: Nest, buffer: Any, places: Sequence[Any]) -> Values |
 
 
 def second_reads(second: Product, nest: Nest) -> bool:
+    """Whether the second product reads the result of a nest."""
     return bool(loads_of(second.left, nest.target) or loads_of(second.right, nest.target))
 
 
-def loads_of(expression: Any, buffer: Any) -> list[Any]:
-    found: list[Any] = []
-    structural_walk(expression, (TensorLoad, found.append), order="post")
-    return [load for load in found if load.source.same_as(buffer)]
+def loads_of(expression: Expr, buffer: Buffer) -> list[TensorLoad]:
+    """Return the loads from a buffer in an expression."""
+    return [load for load in loads_in(expression) if load.source.same_as(buffer)]
 
 
 def _dimensions(plan: RowPlan, scores: Any) -> tuple[int | None, ...] | None:
-    """Which of the rows' axes each dimension of the scores is, the same in all nests that read it."""
+    """Return the number of the rows' axis for each dimension of the scores; None where the nests differ in that."""
     said: set[tuple[int | None, ...]] = set()
     for at, nest in enumerate(plan.nests):
         rows, inside = plan.rows.axes[at], [axis for group in plan.inside[at].groups for axis in group]
@@ -210,7 +210,7 @@ def _fits(chain: Chain, axis_of: dict[Any, int | None]) -> bool:
 
 
 def _stores_behind(behind: Sequence[Nest], second: Product) -> tuple[Any, ...] | None:
-    """The stores of a product and of the elementwise nest behind it."""
+    """Return the stores of a product and of the elementwise nest behind it."""
     if not behind:
         return (second.update,)
     values = _at_same_element(behind[0], second.result, second.update.indices)

@@ -1,7 +1,7 @@
-"""How large the operands of attention's products are: where all are finite, what a mask hides need not be computed.
+"""The largest magnitudes of the operands of attention's products: masked columns may be skipped where all are finite.
 
-Takes a product, one of its operands and the axes along which that operand goes. Gives statements that find the bits of
-the largest magnitude in it for each element of the batch; NaN is larger than infinity.
+Takes a product, one of its operands and the axes of that operand. Gives statements that compute the bits of its largest
+magnitude for each element of the batch; NaN is larger than infinity.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Magnitudes:
         self.largest = temporary(name, self.dtype, [size_of(product.batch)])
 
     def statements(self, target: Target) -> list[Any]:
-        """Allocate the result, and fill it."""
+        """Return the statements that allocate the result and fill it."""
         outer, inner = self.axes[:-1], self.axes[-1:]
         lanes = min(lanes_for(self.product.dtype), size_of(inner))
         found = temporary("found", self.dtype, [lanes])
@@ -61,24 +61,24 @@ class Magnitudes:
         return [tirx.AllocBuffer(self.largest), counted("batch", batch, of_batch, kind)]
 
     def is_finite(self, place: Any) -> Any:
-        """Whether all is finite in one element of the batch."""
+        """Return the condition that all elements of one element of the batch are finite."""
         infinity = tirx.IntImm(self.dtype, INFINITY_BITS[self.product.dtype])
         return tirx.LT(tirx.BufferLoad(self.largest, [place]), infinity)
 
     def at(self, place: Any) -> Any:
-        """The largest magnitude as the number that it is."""
+        """Return the largest magnitude as a float."""
         return tirx.reinterpret(self.product.dtype, tirx.BufferLoad(self.largest, [place]))
 
 
 def stays_finite(left: Magnitudes, right: Magnitudes, place: Any, factor: float) -> Any:
-    """Whether a product, and `factor` times it, are finite whatever the order of its terms; no for NaN."""
+    """Return the condition that a product, and `factor` times it, are finite in any order of terms; false for NaN."""
     product = left.product
     most = _HALF_OF_LARGEST[product.dtype] / size_of(product.reduced) / max(1.0, factor)
     return tirx.LT(left.at(place) * right.at(place), tirx.FloatImm(product.dtype, most))
 
 
 def _in_order(operand: Any, axes: list[Axis]) -> list[Axis]:
-    """The axes, last the one along which neighbours in memory lie."""
+    """Return the axes, the one along which the operand is contiguous last."""
     if not isinstance(operand, TensorLoad) or not operand.indices:
         return axes
     last = operand.indices[-1]

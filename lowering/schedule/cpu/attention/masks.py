@@ -1,9 +1,9 @@
-"""Which columns of attention's scores a mask hides from a whole block of rows, so that nothing is computed there.
+"""The columns of attention's scores that a mask hides from a whole block of rows, which need not be computed.
 
 Takes a `Chain` whose scores are a choice between a product and minus infinity, or a product to which 0 or minus
-infinity is added, by comparisons of the row's index with the column's, and checks that what the row kernels make of
-minus infinity is a weight of 0. Gives the `Sight`, of which the bounds of a block of rows follow; None where hidden
-columns may count, or nothing is hidden.
+infinity is added, by comparisons of the row's index with the column's, and checks that the row kernels turn minus
+infinity into a weight of 0. Gives the `Sight`, from which the bounds of a block of rows follow; None where hidden
+columns may contribute, or nothing is hidden.
 
 A weight of 0 times an infinite or undefined value is undefined, so the writer computes everything if there is one;
 so it does where something is added to a product that may be infinite or undefined itself.
@@ -39,17 +39,17 @@ class Edge:
 
 @dataclass(frozen=True)
 class Sight:
-    """The columns that rows see: from all of `first` on, up to all of `last`."""
+    """The columns that are not hidden from rows: from the largest of `first` to the smallest of `last`."""
 
     first: tuple[Edge, ...]
     last: tuple[Edge, ...]
     factor: float | None
-    """Where minus infinity is added: what the product is multiplied by before. None where it is chosen."""
+    """Where minus infinity is added: the factor of the product before that. None where it is selected."""
 
     def of_block(self, start: Any, end: Any, columns: int, unit: int) -> tuple[Any, Any]:
-        """From where up to where, exclusively, rows `start` to `end` inclusively see something, in whole `unit`s.
+        """Return the first column and the end of those that rows `start` to `end`, inclusive, see, in whole `unit`s.
 
-        It is one unit at least: rows that see nothing are undefined, for which they have to be computed.
+        It is one unit at least: rows from which all is hidden are NaN, and have to be computed for that.
         """
         low, high = index(0), index(columns)
         for edge in self.first:
@@ -64,7 +64,7 @@ class Sight:
 
 
 def sight_of(chain: Chain) -> Sight | None:
-    """What the rows of a chain see."""
+    """Return the columns that the rows of a chain see; None where masks hide none, or hidden ones may contribute."""
     columns = [axis.variable for axis in chain.first.columns if axis.extent > 1]
     if len(columns) != 1:
         return None
@@ -87,7 +87,7 @@ def sight_of(chain: Chain) -> Sight | None:
 
 @dataclass(frozen=True)
 class _Mask:
-    """Comparisons that hold wherever scores are not minus infinity, each with whether it is turned around."""
+    """Comparisons that hold wherever scores are not minus infinity, each with whether it is negated."""
 
     conditions: tuple[tuple[Any, bool], ...]
     factor: float | None = None
@@ -95,7 +95,7 @@ class _Mask:
 
 
 def _masks(value: Any, product: Any) -> list[_Mask]:
-    """What hides elements, from the outermost on."""
+    """Return the masks of the scores, outermost first."""
     found: list[_Mask] = []
     while True:
         if (chosen := _choice(value)) is not None:
@@ -112,21 +112,21 @@ def _masks(value: Any, product: Any) -> list[_Mask]:
 
 
 def _choice(value: Any) -> tuple[Any, tuple[tuple[Any, bool], ...]] | None:
-    """What is chosen rather than minus infinity, and the conditions on which it is."""
+    """Return the value that a `Select` gives in place of minus infinity, and the conditions under which it does."""
     if not isinstance(value, tirx.Select):
         return None
     conditions: list[tuple[Any, bool]] = []
     if _is_number(value.false_value, -inf):
-        _take_apart(value.condition, False, conditions)
+        _add_conjuncts(value.condition, False, conditions)
         return value.true_value, tuple(conditions)
     if _is_number(value.true_value, -inf):
-        _take_apart(value.condition, True, conditions)
+        _add_conjuncts(value.condition, True, conditions)
         return value.false_value, tuple(conditions)
     return None
 
 
 def _factor(value: Any, product: Any) -> float | None:
-    """The size of the number that `value` is a product's multiple by; None for anything else."""
+    """Return the magnitude of the constant by which `value` is a multiple of the product; None for anything else."""
     if isinstance(value, TensorLoad):
         return 1.0 if value.source.same_as(product) else None
     if not isinstance(value, tirx.Mul | tirx.Div):
@@ -143,21 +143,21 @@ def _is_finite(value: Any) -> bool:
     return isinstance(value, tirx.FloatImm) and isfinite(float(value.value))
 
 
-def _take_apart(condition: Any, is_opposite: bool, found: list[Any]) -> None:
-    """What has to hold all at once."""
+def _add_conjuncts(condition: Any, is_opposite: bool, found: list[Any]) -> None:
+    """Append the operands of a conjunction, or those of a negated disjunction."""
     condition = _plain(condition)
     name, *operands = _logic(condition)
     if name == "not":
-        _take_apart(operands[0], not is_opposite, found)
+        _add_conjuncts(operands[0], not is_opposite, found)
     elif name == ("or" if is_opposite else "and"):
         for operand in operands:
-            _take_apart(operand, is_opposite, found)
+            _add_conjuncts(operand, is_opposite, found)
     else:
         found.append((condition, is_opposite))
 
 
 def _plain(condition: Any) -> Any:
-    """What Relax writes as ``0 < int(condition)``."""
+    """Return the condition in ``0 < int(condition)``, as Relax writes it."""
     if not isinstance(condition, tirx.LT) or not isinstance(condition.b, tirx.Cast):
         return condition
     is_zero = isinstance(condition.a, tirx.IntImm) and int(condition.a.value) == 0
@@ -166,7 +166,7 @@ def _plain(condition: Any) -> Any:
 
 
 def _logic(condition: Any) -> tuple[Any, ...]:
-    """What connects conditions, and these."""
+    """Return the name of a logical operation, and its operands."""
     name = type(condition).__name__.removeprefix("Bitwise").lower()
     if name in ("and", "or"):
         return name, condition.a, condition.b
@@ -174,7 +174,7 @@ def _logic(condition: Any) -> tuple[Any, ...]:
 
 
 def _edge(comparison: tuple[Any, bool], row: Any, column: Any) -> tuple[bool, Edge] | None:
-    """An edge, and whether it is the last column; None for what is no linear comparison of row and column."""
+    """Return an edge, and whether it bounds the last column; None for no linear comparison of row and column."""
     condition, is_opposite = comparison
     name = type(condition).__name__
     if name not in _COMPARISONS:
@@ -191,7 +191,7 @@ def _edge(comparison: tuple[Any, bool], row: Any, column: Any) -> tuple[bool, Ed
 
 
 def _linear(value: Any, row: Any, column: Any) -> tuple[int, int, int] | None:
-    """Factors of the row and the column in an integer, and what is added to them; None for anything else."""
+    """Return the factors of the row and the column in an integer, and its constant; None for anything else."""
     if isinstance(value, tirx.Var):
         return (1, 0, 0) if value.same_as(row) else (0, 1, 0) if value.same_as(column) else None
     if isinstance(value, tirx.IntImm):
@@ -212,9 +212,9 @@ def _is_number(value: Any, number: float) -> bool:
     return isinstance(value, tirx.FloatImm) and float(value.value) == number
 
 
-# --- what becomes of minus infinity ----------------------------------------------------------------------------------
-# Each of these says what a hidden element is, or else undefined. Where it is undefined, so are the elements of its row
-# that are not hidden: they are minus infinity like it, or the row holds what is undefined anyway.
+# --- abstract interpretation of minus infinity -----------------------------------------------------------------------
+# An abstract value says what a hidden element is, unless it is NaN. Where it is NaN, so are the elements of its row
+# that are not hidden: they are minus infinity like it, or the row has a NaN anyway.
 
 _HIDDEN, _MAXIMUM, _LOWERED, _ZERO, _SUM, _TRUE, _ALL = range(1, 8)
 """Minus infinity; the largest of a row with some; minus that; 0 beside what is not negative; the sum of these; true;
@@ -233,7 +233,7 @@ def _hides(chain: Chain) -> bool:
 
 
 def _reduced(nest: Nest, kinds: dict[Any, int]) -> int | None:
-    """What a row's reduction is, over hidden elements too."""
+    """Return the abstract value of a row's reduction that includes hidden elements."""
     value, own = nest.store.value, nest.target
     if isinstance(value, tirx.Add) and _is_number(nest.init, 0):
         terms = [each for each in (value.a, value.b) if not _is_load_of(each, own)]
@@ -250,7 +250,7 @@ def _reduced(nest: Nest, kinds: dict[Any, int]) -> int | None:
 
 
 def _kind(value: Any, kinds: dict[Any, int]) -> int | None:
-    """What an expression of hidden elements and of their row's values is."""
+    """Return the abstract value of an expression of hidden elements and of their row's values."""
     if isinstance(value, TensorLoad):
         return kinds.get(value.source)
     if isinstance(value, tirx.Cast):
@@ -273,7 +273,7 @@ def _kind(value: Any, kinds: dict[Any, int]) -> int | None:
 
 
 def _constant(value: Any) -> str | None:
-    """Whether a finite number is positive or negative."""
+    """Return whether a finite constant is positive or negative; None for anything else."""
     if not isinstance(value, tirx.FloatImm) or not 0 < abs(float(value.value)) < inf:
         return None
     return "positive" if value.value > 0 else "negative"
@@ -296,7 +296,7 @@ _RULES = {
     **_both_ways("Add", _HIDDEN, "positive", _HIDDEN),
     **_both_ways("Add", _HIDDEN, "negative", _HIDDEN),
 }
-"""Node and operands to what comes out of them."""
+"""By node and abstract operands, the abstract result."""
 
 
 def _is_load_of(value: Any, buffer: Any) -> bool:

@@ -1,8 +1,8 @@
 """The CPU rule for attention: two matrix products with row kernels between them, a block of rows at a time.
 
-Takes a PrimFunc of plain nests: a product, whatever goes along the rows of its result (scaling, masks, softmax), and a
-product that adds up along these rows. Gives a function in which blocks of rows run in parallel; what lies between the
-products is one block's scores, which stay in the second cache. None where there is no such chain, or rows are too long.
+Takes a PrimFunc of plain nests: a product, kernels along the rows of its result (scaling, masks, softmax), and a
+product that reduces along these rows. Gives a function in which blocks of rows run in parallel; the scores of one block
+stay in the second-level cache. None where there is no such chain, or rows are too long.
 
     pack k;  parallel over heads and blocks of rows:  s = q[rows] k^T;  each row of s: softmax;  out[rows] = s v
 """
@@ -33,11 +33,11 @@ from mlirtri.lowering.toolchain.tvm_attributes import EXACT_BUFFERS
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Schedule, TensorLoad, structural_map, tirx
 
 LEAST_ROWS = 8
-"""Rows of a block below which a product has no tile to speak of."""
+"""Rows of a block below which the tiles of a product are too small."""
 
 
 def attention(function: PrimFunc, target: Target) -> Schedule | None:
-    """Blocks of rows through both products."""
+    """Return the function in blocks of rows, each through both products; None where it is no attention."""
     chain = chain_of(function)
     if chain is None or not _has_blocks(chain):
         return None
@@ -56,7 +56,7 @@ def _has_blocks(chain: Chain) -> bool:
 
 
 def rows_of_block(chain: Chain) -> int:
-    """Rows of which the scores take a quarter of the second cache."""
+    """Return the number of rows whose scores take a quarter of the second-level cache."""
     most = cache_bytes()[2] // 4 // (chain.length * int(chain.scores.target.dtype.bits) // 8)
     return min(chain.row, most // LEAST_ROWS * LEAST_ROWS)
 
@@ -74,7 +74,7 @@ class _Writer:
         self.queries = Magnitudes(first, first.left, (*first.rows, *first.reduced), "largest_queries")
         self.keys = Magnitudes(first, first.right, (*first.columns, *first.reduced), "largest_keys")
         self.bounds: tuple[Any, Any] | None = None
-        """The columns of the block that is being written, where masks hide some."""
+        """First and end of the columns that masks leave of the block that is being written; None for all."""
 
     def statement(self) -> Any:
         chain, before = self.chain, []
@@ -97,7 +97,7 @@ class _Writer:
             outer = self._outer(tirx.floordiv(number, index(blocks)), extents)
             block = tirx.floormod(number, index(blocks))
             if self.sight is not None:
-                # From both ends in turn, so that threads which take neighbouring tasks have as much to do.
+                # Alternately from both ends, so that threads which take neighbouring tasks have as much work.
                 half = tirx.floordiv(block, index(2))
                 is_even = tirx.EQ(tirx.floormod(block, index(2)), index(0))
                 block = tirx.Select(is_even, half, index(blocks - 1) - half)
@@ -121,9 +121,9 @@ class _Writer:
         return sequence(tirx.AllocBuffer(self.scores), *before, body)
 
     def _bound(self, outer: list[Any], start: Any) -> list[Any]:
-        """Set the columns that rows from `start` on see: all of them where one is multiplied by what is infinite.
+        """Set and return the bounds of the columns that rows from `start` on see: all, where an operand is not finite.
 
-        A mask that is added hides nothing from NaN.
+        A mask that is added does not hide NaN.
         """
         chain, product = self.chain, self.chain.second
         end = tirx.min(start + index(self.rows), index(chain.row)) - index(1)
@@ -137,7 +137,7 @@ class _Writer:
         return [tirx.Bind(variable, value) for variable, value in zip(self.bounds, values, strict=True)]
 
     def _rows_of(self, first: Contraction, second: Contraction, outer: list[Any], start: Any, count: int) -> Any:
-        """Both products and the row kernels for some rows."""
+        """Return both products and the row kernels for some rows."""
         chain = self.chain
         alone = replace(self.target, threads=1)
         local = Axis(tirx.Var("row", "int64"), count)
@@ -154,14 +154,14 @@ class _Writer:
         return sequence(products[0], rows, products[1])
 
     def _values(self, product: Product, outer: list[Any]) -> Values:
-        """What the batch axes of the first product are."""
+        """Return the values of a product's batch axes, the first one's."""
         numbers = iter(outer)
         numbered = {at: next(numbers) for at in range(len(self.chain.rows.rows.extents)) if at != self.chain.block}
         axis_of = dict(zip(self.chain.scores.places, self.chain.dimensions, strict=True))
         return {axis.variable: numbered.get(axis_of.get(axis.variable), index(0)) for axis in product.batch}
 
     def _weighted(self, outer: list[Any]) -> Values:
-        """What the batch axes of the second product are: it reads the weights along the rows' axes."""
+        """Return the values of the second product's batch axes, which reads the weights along the rows' axes."""
         chain = self.chain
         at = next(number for number, nest in enumerate(chain.rows.nests) if nest is chain.weights)
         rows = chain.rows.rows.axes[at]
@@ -175,7 +175,7 @@ class _Writer:
         return values
 
     def _part(self, contraction: Contraction, product: Product, batch: Values, start: Any, local: Axis) -> Contraction:
-        """The contraction for one element of the batch and some rows."""
+        """Return the contraction for one element of the batch and some rows."""
         values = {**batch, product.rows[0].variable: start + local.variable}
         reduced = flat(contraction.reduced, _own(contraction.reduced))
 
@@ -192,7 +192,7 @@ class _Writer:
         )  # fmt: skip
 
     def _row(self, outer: list[Any], start: Any, row: Any) -> Any:
-        """The row kernels on one row of the block's scores."""
+        """Return the row kernels on one row of the block's scores."""
         chain = self.chain
         indices = list(outer)
         indices.insert(chain.block, start + row)
@@ -225,7 +225,7 @@ class _Writer:
 
 
 def _usable_sight(chain: Chain) -> Sight | None:
-    """What rows see, where loops can be bounded by it."""
+    """Return the columns that rows see, where loops can be bounded by them; else None."""
     is_along = len(chain.second.reduced) == 1 and all(
         step.extents in ((), (chain.length,)) for step in chain.rows.steps
     )
@@ -236,7 +236,7 @@ def _usable_sight(chain: Chain) -> Sight | None:
 
 
 def _place(product: Product, values: Values) -> Any:
-    """The number of an element of the batch."""
+    """Return the flat index of an element of the batch."""
     return flat(product.batch, values) if product.batch else index(0)
 
 
@@ -252,7 +252,7 @@ def _contraction(product: Product, stores: Sequence[Any]) -> Contraction:
 
 
 def _is_contiguous(contraction: Contraction) -> bool:
-    """Whether the right operand lies along the columns in memory, as it is."""
+    """Whether the right operand is contiguous along the columns."""
     right = contraction.right
     last = contraction.columns[-1].variable
     return len(contraction.columns) == 1 and isinstance(right, TensorLoad) and right.indices[-1].same_as(last)

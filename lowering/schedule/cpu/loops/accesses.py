@@ -1,7 +1,7 @@
-"""What the statements inside a loop read and write, as linear forms of the loops' variables.
+"""The loads and stores of a statement, as linear forms of the loops' variables.
 
-Takes a TIR statement. Gives every load and store in it, with the loops around each. Marks what no loop transformation
-may touch: calls with effects, assertions, jumps out of the loop. Changes nothing.
+Takes a TIR statement. Gives every load and store in it, with the loops around each. Marks statements that no loop
+transformation may change: calls with effects, assertions, jumps out of the loop. Changes nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PURE = 1
 
 @dataclass(frozen=True)
 class LoopAccess:
-    """One load or store. An index that is no sum of loop variables is None."""
+    """One load or store in loops; an index that is no linear form of loop variables is None."""
 
     buffer: Any
     indices: tuple[Linear | None, ...]
@@ -31,24 +31,24 @@ class LoopAccess:
 
 @dataclass
 class LoopAccesses:
-    """All that a statement touches."""
+    """The loads and stores of a statement."""
 
     found: list[LoopAccess] = field(default_factory=list)
     private: set[Any] = field(default_factory=set)
     """Buffers that are allocated inside the statement, so that each run of it has its own."""
     is_opaque: bool = False
-    """Whether it does something that has an order: a call with effects, an assertion, a jump out of it."""
+    """Whether it has side effects other than stores: a call with effects, an assertion, a jump out of it."""
     has_calls: bool = False
     """Whether a function such as `exp` is called."""
 
     @property
     def shared(self) -> list[LoopAccess]:
-        """The accesses to what exists outside of the statement."""
+        """The accesses to buffers that are allocated outside of the statement."""
         return [each for each in self.found if each.buffer not in self.private]
 
 
 def accesses_of(statement: Any, known: Mapping[Hashable, Linear] | None = None) -> LoopAccesses:
-    """The accesses of a statement; `known` gives linear forms of variables that are bound outside."""
+    """Return the accesses of a statement; `known` has linear forms of variables that are bound outside."""
     reader = _Reader(dict(known or {}), statement)
     reader.visit(statement, ())
     return reader.result
@@ -60,7 +60,7 @@ class _Reader:
         self.allocated: dict[Any, tuple[LoopRange, ...]] = {}
         self.known = known
         self.inner: set[Any] = set()
-        """Variables that are bound inside to what is no linear form: unknown, and different in every iteration."""
+        """Variables that are bound inside to other expressions than linear forms, and may differ in every iteration."""
         self.depth = 0
         self.result = LoopAccesses()
 
@@ -110,7 +110,7 @@ class _Reader:
             self.inner.add(statement.var)
 
     def _remember(self, name: Any, value: Any) -> bool:
-        """Note that a variable, or a cell that is stored once, holds a linear form, if it does."""
+        """Record the linear form that a variable or a scalar buffer holds; return whether there is one."""
         form = self._usable(linear(value, self.known)) if str(value.ty) in ("int32", "int64") else None
         if form is not None:
             self.known[name] = form
@@ -139,11 +139,11 @@ class _Reader:
             self.result.is_opaque = True
 
     def read(self, expression: Any, loops: tuple[LoopRange, ...]) -> None:
-        """Note the loads and calls in an expression."""
+        """Record the loads and calls in an expression."""
 
         def load(node):
             if is_cell(node.source) and node.source not in self.stores:
-                # Nothing in the statement changes it: as good as a variable.
+                # Nothing in the statement stores to it, so it is like a variable.
                 self.known.setdefault(node.source, variable(node.source))
             self.note(node.source, node.indices, loops, is_store=False)
 
@@ -168,7 +168,7 @@ class _Reader:
 
 
 def is_cell(buffer: Any) -> bool:
-    """Whether a buffer is a single element."""
+    """Whether a buffer has a single element (a scalar buffer)."""
     return all(isinstance(size, tirx.IntImm) and size.value == 1 for size in buffer.ty.shape)
 
 

@@ -1,8 +1,8 @@
-"""Convolutions among the loops of imperative functions: those of which only the run counts the images.
+"""Convolutions of a dynamic number of images among the loops of imperative functions.
 
-Takes loops as statements of such a function, and products that they are. Gives the store of loops that add up in a cell
-of one element, as one in their place; elements of an image that one nest fills and another puts inside; and the tiles
-of `cpu_convolution`, or None for any other product::
+Takes loops as statements of such a function, and the products that they are. Gives loops that add up in memory for ones
+that do in a scalar buffer; conditional loads of an image for loads of its padded copy; and the tiles of `convolution`,
+or None for any other product::
 
     p[n, c, h, w] = 0;  p[n, c, h + 1, w + 1] = x[n, c, h, w]
     cell = y[n, f, h, w];  for l: cell += p[n, c, h + k, w + l] * v[f, c, k, l];  y[n, f, h, w] = cell
@@ -28,7 +28,7 @@ from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, s
 
 
 def without_cell(statement: Any) -> Any:
-    """Loops that add up in the place of their result, for ones in a cell that is read before and stored behind."""
+    """Return loops that add up in memory, for ones in a scalar buffer that is loaded before and stored after them."""
     if not isinstance(statement, tirx.SeqStmt) or len(statement.seq) != 5:
         return statement
     name, allocated, first, loop, last = statement.seq
@@ -54,9 +54,9 @@ def _is_load_of(value: Any, buffer: Any) -> bool:
 
 
 def inside_of(fill: Any, copy: Any, extents: dict[Any, Any], indices: Sequence[Any]) -> Any:
-    """An element of an image that `fill` makes a constant, and `copy` another image that is put inside of it.
+    """Return an element of an image that `fill` sets to a constant and `copy` overwrites by another: a padded image.
 
-    `extents` are those of the copy's loops. None where the copy leaves out or moves anything but that.
+    `extents` are those of the copy's loops. None where the copy is not of a whole image.
     """
     source = copy.value
     if not isinstance(source, TensorLoad) or not isinstance(fill.value, tirx.FloatImm | tirx.IntImm):
@@ -82,7 +82,7 @@ def inside_of(fill: Any, copy: Any, extents: dict[Any, Any], indices: Sequence[A
 
 
 def _constant(place: Any, axis: Any) -> int | None:
-    """What a place is more than an axis."""
+    """Return the constant by which an index is larger than an axis; None where it is not."""
     if place.same_as(axis):
         return 0
     if isinstance(place, tirx.Add) and place.a.same_as(axis) and isinstance(place.b, tirx.IntImm):
@@ -91,7 +91,7 @@ def _constant(place: Any, axis: Any) -> int | None:
 
 
 def is_same(extent: Any, size: Any) -> bool:
-    """Whether two sizes, numbers or expressions, are the same."""
+    """Whether two sizes, integers or expressions, are the same."""
     one, two = (index(each) if isinstance(each, int) else each for each in (extent, size))
     return one is not None and structural_equal(one, two)
 
@@ -107,7 +107,7 @@ def is_scaled(value: Any) -> bool:
 
 
 def is_convolution(product: Product) -> bool:
-    """Whether its images alone are counted at run time, and tiles of convolutions take it."""
+    """Whether a product is a convolution of which only the number of images is dynamic."""
     axes = (*product.rows, *product.columns, *product.reduced, *product.batch[1:])
     if not all(isinstance(axis.extent, int) for axis in axes) or product.dtype not in ("float32", "float64"):
         return False
@@ -115,5 +115,5 @@ def is_convolution(product: Product) -> bool:
 
 
 def tiles_of(contraction: Contraction, target: Target) -> Any:
-    """The statements of a convolution; None where it is none after all."""
+    """Return the statements of a convolution; None where it is none after all."""
     return convolution_loops(replace(contraction, packs_left=False), target)

@@ -1,4 +1,4 @@
-"""Which loops may run their iterations in any order: each iteration touches what no other one writes.
+"""Dependence analysis: loops whose iterations may run in any order, since none accesses what another one writes.
 
 Takes a TIR `For`, and the ranges of the loops around it. Two accesses to one buffer, of which at least one is a store,
 are apart when in some dimension the index of one iteration is always smaller, or always larger, than that of another.
@@ -48,7 +48,7 @@ def are_independent(accesses: LoopAccesses, loop: LoopRange, around: Sequence[Lo
 
 
 def _distinct(accesses: Iterable[LoopAccess]) -> list[LoopAccess]:
-    """The accesses without those that are at the same place in the same loops."""
+    """Return the accesses without duplicates: those with the same indices in the same loops."""
     found = {}
     for each in accesses:
         place = tuple(None if form is None else (frozenset(form.terms.items()), form.constant) for form in each.indices)
@@ -57,12 +57,12 @@ def _distinct(accesses: Iterable[LoopAccess]) -> list[LoopAccess]:
 
 
 def are_apart(one: LoopAccess, other: LoopAccess, loop: LoopRange, around: Sequence[LoopRange]) -> bool:
-    """Whether two accesses never meet in different iterations of a loop."""
+    """Whether two accesses never have the same address in different iterations of a loop."""
     return _apart_when_later(one, other, loop, around) and _apart_when_later(other, one, loop, around)
 
 
 def are_disjoint(one: LoopAccess, other: LoopAccess, around: Sequence[LoopRange]) -> bool:
-    """Whether two accesses never meet, in whatever iterations of the loops around and inside."""
+    """Whether two accesses never have the same address, in any iterations of the loops around and inside."""
     names = {each.variable: (_OTHER, each.variable) for each in other.loops}
     ranges = [*around, *one.loops, *(each.renamed(names) for each in other.loops)]
     pairs = zip(one.indices, other.indices, strict=True)
@@ -76,7 +76,7 @@ def _differ(one: Linear, other: Linear, ranges: Sequence[LoopRange]) -> bool:
 
 
 def _apart_when_later(one: LoopAccess, later: LoopAccess, loop: LoopRange, around: Sequence[LoopRange]) -> bool:
-    """Whether `one` in some iteration never meets `later` in any later iteration."""
+    """Whether `one` in some iteration never has the address of `later` in any later iteration."""
     here = variable(loop.variable)
     there = (here + variable(_GAP)).plus(1)
     gap = LoopRange(_GAP, Linear(), (loop.last - here).plus(-1) if loop.last else None)

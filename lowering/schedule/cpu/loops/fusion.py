@@ -1,8 +1,8 @@
-"""Puts neighbouring parallel loops together, so that what one makes is used by the next while it is in a register.
+"""Loop fusion of neighbouring parallel loops, so that a value is used while it is in a register.
 
-Takes statements whose loops are marked by `loop_interchange`. Gives them with loops of the same length fused where no
-iteration touches what another one of the other loop writes, and arrays that are used inside of one iteration only as
-single elements::
+Takes statements whose loops are marked by `interchange`. Gives them with loops of the same extent fused where no
+iteration accesses what another iteration of the other loop writes, and scalar buffers in place of arrays that are used
+inside of one iteration only::
 
     for i: t[i] = a[i] * a[i]               for i:
     for i: b[i] = t[i] + c[i]        ──►        cell = a[i] * a[i]
@@ -31,7 +31,7 @@ MOST_ACCESSES = 64
 
 
 def fused(statement: Any, around: Ranges = ()) -> Any:
-    """The statement with parallel loops fused, and with cells for the arrays that this leaves inside of iterations."""
+    """Return the statement with parallel loops fused, and scalar buffers for arrays private to an iteration."""
     return _with_cells(_fused(statement, around))
 
 
@@ -44,7 +44,7 @@ def _fused(statement: Any, around: Ranges) -> Any:
 
 
 def _fused_sequence(statements: Sequence[Any], around: Ranges) -> Any:
-    """Each loop goes into the one before it, if it may; allocations in between come first."""
+    """Return the statements with each loop fused into the one before it, if it may; allocations come first."""
     done: list[Any] = []
     allocations: list[Any] = []
     for statement in statements:
@@ -64,7 +64,7 @@ def _is_marked(statement: Any) -> bool:
 
 
 def _together(first: Any, second: Any, around: Ranges) -> Any:
-    """One loop that does what both do, iteration by iteration; None where it may not, or gains nothing."""
+    """Return both loops as one; None where dependences forbid it, or it is not profitable."""
     if not (_is_marked(first) and _is_marked(second) and structural_equal(first.extent, second.extent)):
         return None
     shift = plus(first.loop_var, _difference(second.min, first.min))
@@ -85,7 +85,7 @@ def _difference(x: Any, y: Any) -> Any:
 
 
 def _conflicts(one: LoopAccesses, other: LoopAccesses) -> Iterable[tuple[LoopAccess, LoopAccess]]:
-    """Pairs of accesses to the same array of which one is a store, the store first."""
+    """Yield pairs of accesses to the same array of which one is a store, the store first."""
     for mine in one.shared:
         for yours in other.shared:
             if mine.buffer.same_as(yours.buffer) and (mine.is_store or yours.is_store):
@@ -99,9 +99,9 @@ def _branches(loop: Any) -> bool:
 
 
 def _vectorize_alike(first: Any, second: Any) -> bool:
-    """Whether two loops both run along memory, or both do not: one that does not would spoil the other.
+    """Whether both loops are contiguous in memory, or neither is: the fused loop is vectorised only where both are.
 
-    A loop with loops inside may become vectors itself, so an innermost one that joins it has to run along memory.
+    A loop with loops inside may be vectorised itself, so an innermost one that joins it has to be contiguous.
     """
     plain = [loop for loop in (first, second) if not contains_loops(loop.body)]
     if len(plain) == 1:
@@ -110,7 +110,7 @@ def _vectorize_alike(first: Any, second: Any) -> bool:
 
 
 def _with_cells(statement: Any) -> Any:
-    """The statement with cells for arrays of which an iteration only uses one element, stored before it is read."""
+    """Return the statement with scalar buffers for arrays of which an iteration uses one element, stored first."""
     if isinstance(statement, tirx.For):
         return with_body(statement, _with_cells(statement.body))
     if not isinstance(statement, tirx.SeqStmt):
@@ -132,7 +132,7 @@ def _uses(statement: Any, buffer: Any) -> bool:
 
 
 def _in_cell(loop: Any, buffer: Any) -> Any:
-    """The loop with a cell for `buffer`, all uses of which are inside; None where that is not the same."""
+    """Return the loop with a scalar buffer for `buffer`, used inside only; None where that is not equivalent."""
     body = list(loop.body.seq) if isinstance(loop.body, tirx.SeqStmt) else [loop.body]
     users = [at for at, each in enumerate(body) if _uses(each, buffer)]
     first = body[users[0]]

@@ -1,7 +1,7 @@
-"""Marks the loops that are parallel, and moves reductions inside them, where they can stay in registers.
+"""Loop interchange: marks parallel loops, and moves reductions inside of them, where they can stay in registers.
 
 Takes a TIR statement. Gives it with ``mlirtri.parallel`` on every loop that is proven independent, with serial loops
-that add to memory moved inside the parallel ones that they contain, and with such sums carried in a cell::
+that add to memory moved inside the parallel ones that they contain, and with such sums in a scalar buffer::
 
     for k:                                        for j:
         for j:                              ──►       total = C[i, j]
@@ -26,18 +26,18 @@ from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, s
 
 Ranges = tuple[LoopRange, ...]
 FINISHED = "mlirtri.finished"
-"""Attribute around statements that have the loops they should have."""
+"""Attribute around statements whose loops are final."""
 
 
 def prepare(statement: Any, around: Ranges = ()) -> Any:
-    """The statement with parallel loops marked and sums moved inwards; `around` are the loops around it."""
+    """Return the statement with parallel loops marked and sums moved inwards; `around` has the outer loops' ranges."""
     if isinstance(statement, tirx.For):
         return _prepared_loop(statement, around)
     return with_parts(statement, lambda part: prepare(part, around))
 
 
 def with_parts(statement: Any, change: Any) -> Any:
-    """A statement that is no loop, with its parts changed."""
+    """Return a statement that is no loop with `change` applied to its parts."""
     if isinstance(statement, tirx.SeqStmt):
         return sequence(*(change(each) for each in statement.seq))
     if isinstance(statement, tirx.IfThenElse):
@@ -62,13 +62,13 @@ def _prepared_loop(loop: Any, around: Ranges) -> Any:
 
 
 def marked(loop: Any) -> Any:
-    """The loop with the annotation that its iterations are independent."""
+    """Return the loop with the annotation that its iterations are independent."""
     annotations = {**dict(loop.annotations), PARALLEL: 1}
     return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, loop.body, None, annotations, loop.step)
 
 
 def _moved_inside(loop: Any, around: Ranges) -> Any:
-    """The nest with this serial loop innermost; None where the order of loops matters, or gains nothing."""
+    """Return the nest with this serial loop innermost; None where that is not legal, or not profitable."""
     nest, body = [], loop.body
     while isinstance(body, tirx.For) and PARALLEL in body.annotations:
         nest.append(body)
@@ -107,7 +107,7 @@ def _all_parallel(nest: Any, depth: int, around: Ranges) -> bool:
 
 
 def _sums_up(loop: Any, body: Any) -> bool:
-    """Whether all that the body writes outside of itself stays at one place while the loop runs."""
+    """Whether the addresses of all stores to outer buffers are invariant in the loop."""
     accesses = accesses_of(body)
     stores = [each for each in accesses.shared if each.is_store]
     return bool(stores) and not accesses.is_opaque and all(_stays(each, loop.loop_var) for each in stores)
@@ -119,7 +119,7 @@ def _stays(access: LoopAccess, variable: Any) -> bool:
 
 
 def in_cells(loop: Any, around: Ranges) -> Any:
-    """The loop with each element of memory that all of its iterations add to in a cell instead."""
+    """Return the loop with a scalar buffer for each element of memory that all of its iterations add to."""
     accesses = accesses_of(loop.body)
     if accesses.is_opaque or (isinstance(loop.extent, tirx.IntImm) and loop.extent.value <= 0):
         return loop
@@ -139,7 +139,7 @@ def in_cells(loop: Any, around: Ranges) -> Any:
 
 
 def _fixed_stores(loop: Any, accesses: Sequence[LoopAccess], around: Ranges) -> Iterator[Any]:
-    """The stores to one place that the loop does not move, and that nothing else in it touches."""
+    """Yield the stores to a loop-invariant address that nothing else in the loop accesses."""
     statements = loop.body.seq if isinstance(loop.body, tirx.SeqStmt) else [loop.body]
     stores = [each for each in statements if isinstance(each, tirx.BufferStore) and not is_cell(each.buffer)]
     defined = [each.var for each in statements if isinstance(each, tirx.Bind)]
@@ -157,7 +157,7 @@ def _fixed_stores(loop: Any, accesses: Sequence[LoopAccess], around: Ranges) -> 
 
 
 def _with_cell(body: Any, store: Any, cell: Any) -> Any:
-    """`body` with a cell in place of the element that `store` writes."""
+    """Return the body with a scalar buffer in place of the element that `store` writes."""
 
     def is_place(buffer: Any, indices: Any) -> bool:
         return buffer.same_as(store.buffer) and all(map(structural_equal, indices, store.indices))

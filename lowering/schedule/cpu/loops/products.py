@@ -1,14 +1,14 @@
-"""Products of matrices among the loops of imperative functions: those of sizes that only the run shows go in tiles.
+"""Matrix products of dynamic sizes among the loops of imperative functions, as contractions in tiles.
 
-Takes statements of such a function, and our target. Gives them with the loops of each product of which a size is
-unknown in tiles (`cpu_contraction`), together with what fills its result before, with copies of its operands in another
-order, and with what follows element by element; no other pass of loops looks into what it made. Refuses nothing::
+Takes statements of such a function, and our target. Gives them with the loops of each product of a dynamic size in
+tiles (`matmul`), fused with the fill of its result, with transposing copies of its operands, and with elementwise
+consumers; the other passes leave its statements alone. Refuses nothing::
 
     for i, j: c[i, j] = 0
     for i, k, j: c[i, j] += a[i, k] * b[k, j]   ──►   tiles of relu(sum over k of a[i, k] * b[k, j])
     for i, j: c[i, j] = relu(c[i, j])
 
-Any size may be unknown; of the sum's axes one at most.
+Any size may be dynamic; of the sum's axes one at most.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_equa
 
 
 def with_products(statement: Any, target: Target) -> Any:
-    """The statement with its products of unknown size in tiles."""
+    """Return the statement with its products of dynamic size in tiles."""
     if isinstance(statement, tirx.AttrStmt):
         body = with_products(statement.body, target)
         return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, body)
@@ -54,14 +54,14 @@ class _Nest:
     axes: tuple[Axis, ...]
     store: Any
     names: tuple[Any, ...] = ()
-    """Stores of named values before it, each into a buffer of its own for one element."""
+    """Stores of bound values before it, each to a scalar buffer of its own."""
 
     @property
     def variables(self) -> list[Any]:
         return [axis.variable for axis in self.axes]
 
     def reaches_all(self) -> bool:
-        """Whether each axis is a place of the store, and goes through the whole dimension."""
+        """Whether each axis is an index of the store, and runs over the whole dimension."""
         pairs = zip(self.store.indices, self.store.buffer.ty.shape, strict=True)
         sizes = {place: size for place, size in pairs if not (_is_zero(place) and is_same(size, 1))}
         return len(sizes) == len(self.axes) and all(
@@ -90,7 +90,7 @@ def _nest(statement: Any) -> _Nest | None:
 
 
 class _Sequence:
-    """Statements after each other, of which some become products; what is absorbed is None."""
+    """A sequence of statements, of which some become products; a fused statement is None."""
 
     def __init__(self, statements: list[Any], target: Target):
         self.statements, self.target = statements, target
@@ -122,7 +122,7 @@ class _Sequence:
         return is_use and depends_on(statement, [buffer])
 
     def _in_tiles(self, at: int, product: Product) -> list[int]:
-        """Put tiles in the place of a product; gives the copies that they do not read any more."""
+        """Replace a product by tiles; return the positions of the copies that they do not read any more."""
         copies: list[int] = []
         convolution = self._convolution(at, product, copies)
         if convolution is None:
@@ -153,7 +153,7 @@ class _Sequence:
         return copies
 
     def _convolution(self, at: int, product: Product, copies: list[int]) -> Product | None:
-        """The product as a convolution, if it can be, of an image without its padding; None where it is none."""
+        """Return the product as a convolution, if it can be of an image without its padding; None where it is none."""
         for image in (self._without_padding, lambda _at, product, _copies: product.right):
             found: list[int] = []
             operands = (product.left, image(at, product, found))
@@ -166,7 +166,7 @@ class _Sequence:
         return None
 
     def _without_padding(self, at: int, product: Product, copies: list[int]) -> Any:
-        """The right operand with what is put inside of an image, and a condition, for the image; None if it is none."""
+        """Return the right operand with a conditional load of the image before padding; None where it is not padded."""
         load = core_of(product.right)
         if not isinstance(load, TensorLoad) or not any(load.source.same_as(each) for each in self.allocated):
             return None
@@ -186,7 +186,7 @@ class _Sequence:
         return None if inside is None else with_core(product.right, inside)
 
     def _through_copies(self, at: int, operand: Any, result: Any, copies: list[int]) -> Any:
-        """The operand with what copies are of in place of the copies, unless that is the result."""
+        """Return the operand with loads from the sources of copies, unless a source is the result."""
 
         def load(node: Any) -> Any:
             found = self._copy_before(at, node.source)
@@ -203,7 +203,7 @@ class _Sequence:
         return operand if len(copies) == known else self._through_copies(at, operand, result, copies)
 
     def _copy_before(self, at: int, buffer: Any) -> int | None:
-        """The statement that makes all of a buffer by moving or converting another one, which stays as it is."""
+        """Return the position of the statement that copies or converts another, unchanged buffer to `buffer`."""
         if not any(buffer.same_as(each) for each in self.allocated):
             return None
         stores = [number for number in range(len(self.statements)) if self._writes(number, buffer)]
@@ -225,7 +225,7 @@ class _Sequence:
         return any(buffer.same_as(each) for each in found)
 
     def _start(self, at: int, product: Product) -> int | None:
-        """The statement that fills the result with zeros, where it is the last one that touches it before."""
+        """Return the position of the statement that fills the result with zeros, if none accesses it after that."""
         users = [number for number in range(at) if self._uses(number, product.result)]
         nest = self.nests[users[-1]] if users else None
         if nest is None or not nest.reaches_all() or not _is_zero(nest.store.value):
@@ -240,7 +240,7 @@ class _Sequence:
     def _followers(
         self, at: int, product: Product, read: Sequence[Any], total: Any
     ) -> tuple[list[Any], list[Any], list[int], list[int]]:
-        """The stores behind the sum, buffers between them, the statements that they are of, and allocations before.
+        """Return the stores behind the sum, their private buffers, the positions of their statements and allocations.
 
         `read` are the operands that the tiles read, which other tiles must not write.
         """
@@ -272,7 +272,7 @@ class _Sequence:
         return stores, private, taken, moved
 
     def _may_go_before(self, number: int, result: Any, operands: Sequence[Any]) -> bool:
-        """Whether a statement has nothing to do with the product before it, and is a name or makes a line."""
+        """Whether a statement is independent of the product, and is a `Bind`, an allocation or a loop over a row."""
         statement, nest = self.statements[number], self.nests[number]
         is_line = nest is not None and len(nest.axes) == 1 and nest.reaches_all()
         if not (is_line or isinstance(statement, tirx.AllocBuffer | tirx.Bind)) or self._uses(number, result):
@@ -281,7 +281,7 @@ class _Sequence:
 
 
 def _product(nest: _Nest) -> Product | None:
-    """The product of a nest that is one, with a size that only the run shows, in rows or batch alone."""
+    """Return the product of a nest with a dynamic size; None where it is none."""
     stored = set(nest.store.indices)  # no list: see `products`
     summed = [each for each in nest.variables if each not in stored]
     product = product_of(nest.store, nest.axes, summed)
@@ -307,9 +307,9 @@ def _is_open(axis: Axis) -> bool:
 
 
 def _with_open_sum_first(product: Product) -> Product | None:
-    """The product with the axis of its sum of which only the run shows the extent as the outermost one.
+    """Return the product with the dynamic axis of its sum outermost.
 
-    None where there are two of them, or where columns of open number are more than one axis.
+    None where there are two of them, or where one of several column axes is dynamic.
     """
     columns = without_units(product.columns)
     first = [axis for axis in product.reduced if _is_open(axis)]
@@ -324,7 +324,7 @@ def _may_have(axes: Sequence[Axis], least: int) -> bool:
 
 
 def _in_terms_of(nest: _Nest, result: Any, places: Sequence[Any], product: Product, operands: list[Any]) -> Any:
-    """The nest's stores in the product's axes; None where it does not go element by element with the product."""
+    """Return the nest's stores in terms of the product's axes; None where it does not read the product elementwise."""
     everything = [each.value for each in (*nest.names, nest.store)]
     reads = [load for value in everything for load in loads_in(value) if load.source.same_as(result)]
     if any(str(each.buffer.dtype) == "bool" for each in nest.names) or any(map(_names_values, everything)):
@@ -352,7 +352,7 @@ def _in_terms_of(nest: _Nest, result: Any, places: Sequence[Any], product: Produ
 
 
 def _reading(store: Any, buffer: Any, value: Any) -> Any:
-    """The store with a value in place of the elements of a buffer."""
+    """Return the store with `value` in place of loads from a buffer."""
 
     def load(node: Any) -> Any:
         return value if node.source.same_as(buffer) else node

@@ -1,8 +1,8 @@
-"""Sums, products and extrema that a loop carries in cells: several partial results side by side, then one.
+"""Loop-carried sums, products and extrema: vectors of partial results, which are combined after the loop.
 
-Takes a serial loop whose only trace outside of it are cells that each iteration adds one term to. Gives statements that
-keep a vector of partial results per cell, combine them, and do the iterations that are left one by one. Float sums
-are reassociated, as BLAS and NumPy do it; extrema keep a NaN. Gives None for any other loop.
+Takes a serial loop whose only stores outside of it are to scalar buffers, one term per iteration. Gives statements that
+keep vectors of partial results, combine them, and run the remaining iterations one by one. Float sums are reassociated,
+as BLAS and NumPy do it; extrema keep a NaN. Gives None for any other loop.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from mlirtri.lowering.tir.statements import depends_on, fresh, index, new_buffer
 from mlirtri.lowering.toolchain.tvm_names import TensorLoad, structural_equal, structural_map, tirx
 
 PARTIAL_VECTORS = 4
-"""Vectors of partial results: as many additions as a core has under way at once."""
+"""Vectors of partial results: as many additions as are in flight in a core."""
 _FLOATS = ("float32", "float64")
 Combine = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True)
 class Sum:
-    """A cell that a loop adds terms to: how two partial results become one, and where partial results start."""
+    """A scalar buffer that a loop reduces into: how two partial results are combined, and their neutral element."""
 
     cell: Any
     combine: Combine
     start: Any
-    """The neutral element; None where a copy of the cell's value is one."""
+    """The neutral element; None where a copy of the buffer's value serves as one."""
 
 
 def sums_of(loop: Any) -> list[Sum] | None:
-    """The cells that this loop adds to, when that is all that it does."""
+    """Return the scalar buffers that a loop reduces into; None where it does anything else."""
     accesses = accesses_of(loop.body)
     if accesses.is_opaque or not _is_only_cells(accesses):
         return None
@@ -54,7 +54,7 @@ def _is_only_cells(accesses: LoopAccesses) -> bool:
 
 
 def _are_apart(statements: list[Any], cells: list[Any]) -> bool:
-    """Whether each cell is read by its own sum only, and by names of its value that nothing else reads."""
+    """Whether each scalar buffer is read by its own reduction only, perhaps by a bound variable."""
     for cell in cells:
         names = [each.var for each in statements if isinstance(each, tirx.Bind) and _is_load(each.value, cell)]
         for each in statements:
@@ -70,7 +70,7 @@ def _is_load(expression: Any, buffer: Any) -> bool:
 
 
 def _sum(store: Any, values: dict[Any, Any], written: list[Any]) -> Sum | None:
-    """What one store adds to its cell; None where that is no sum, product or extremum of floats."""
+    """Return the reduction of one store; None where it is no sum, product or extremum of floats."""
     cell, dtype = store.buffer, str(store.value.ty)
     if dtype not in _FLOATS:
         return None
@@ -117,9 +117,9 @@ def _compares(condition: Any, cell: Any, term: Any) -> bool:
 
 
 def in_vectors(loop: Any, count: Any, lanes: int) -> Any:
-    """The loop, which runs `count` times, with vectors of partial results; None where it is no sum, or too short.
+    """Return the loop of `count` iterations with vectors of partial results; None for no reduction, or a short one.
 
-    With one lane, as for columns, which are no neighbours in memory, several partial results stand for a vector.
+    With one lane, as for columns, which are not contiguous, there are several scalar partial results.
     """
     known = count.value if isinstance(count, tirx.IntImm) else None
     least = max(2 * lanes, PARTIAL_VECTORS)
@@ -146,7 +146,7 @@ def in_vectors(loop: Any, count: Any, lanes: int) -> Any:
     rest = rest_loop(loop, done, count)
     if known is not None:
         return sequence(*steps, *rest)
-    # Few iterations are faster without.
+    # Few iterations are faster without vectors.
     return tirx.IfThenElse(tirx.GE(count, index(least)), sequence(*steps, *rest), fresh(loop))
 
 
@@ -156,7 +156,7 @@ def _started(one: Sum, buffer: Any, lanes: int, wide: int) -> Any:
 
 
 def _combined(one: Sum, buffer: Any, lanes: int, wide: int) -> Any:
-    """Halves added to halves, down to one, which is added to the cell."""
+    """Return the tree reduction of the partial results into the scalar buffer."""
 
     def load(at: Any) -> Any:
         return tirx.BufferLoad(buffer, [index(0), at])
@@ -173,7 +173,7 @@ def _combined(one: Sum, buffer: Any, lanes: int, wide: int) -> Any:
 
 
 def _store(buffer: Any, first: int, width: int, value: Callable[[Any], Any]) -> Any:
-    """Store into `width` neighbours of a buffer of partial results, as one vector."""
+    """Return the vector store to `width` neighbouring partial results."""
     if width == 1:
         return tirx.BufferStore(buffer, value(index(first)), [index(0), index(first)])
     lane = tirx.Var("lane", "int64")

@@ -1,4 +1,4 @@
-"""Schedules an imperative PrimFunc: its loops in parallel, as vectors, its sums side by side.
+"""The CPU rule for imperative PrimFuncs: parallel and vectorised loops, reductions in partial results.
 
 Takes the PrimFunc of `loops_to_primfunc` and our target. Gives a `Schedule` of the same function with other loops, or
 None for a PrimFunc that is no imperative one. Loops that are neither marked ``mlirtri.parallel`` nor proven independent
@@ -27,7 +27,7 @@ from mlirtri.lowering.schedule.cpu.loops.vector_choice import (
     contains_loops,
     fit_of,
     is_around_innermost,
-    is_written_out,
+    is_unrolled,
     parallel_loops_in,
     shares_reads,
 )
@@ -38,26 +38,25 @@ from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, SBlockRealize
 
 """Attribute of a PrimFunc that is statements, not a loop nest around one block."""
 ROWS = 8
-"""Rows that a product does together, so that what it reads of its right operand is used for each."""
+"""Rows that a product computes together, so that each load of its right operand is used for all of them."""
 VECTORS = 4
-"""Vectors of results that a sum over rows does together, as many as it takes to have no addition wait for another."""
+"""Vectors of results that a sum over rows computes together, to hide the latency of an addition."""
 VECTORS_OF_ROWS = 3
 """The same for several rows: 24 vectors of results, 3 of the right operand, and 5 registers for the rest."""
 ENOUGH_ITERATIONS = 8
-"""Iterations of a loop that are enough for the threads to share."""
+"""Iterations of a loop that are enough to divide among the threads."""
 Ranges = tuple[LoopRange, ...]
 
 
 def loops(function: PrimFunc, target: Target) -> Schedule | None:
-    """The rule for imperative functions."""
+    """Return the schedule of an imperative function; None for any other."""
     if IMPERATIVE not in (function.attrs or {}):
         return None
     return Schedule(scheduled(function, target), error_render_level="fast")
 
 
 def scheduled(function: PrimFunc, target: Target) -> PrimFunc:
-    """The function with its loops scheduled."""
-
+    """Return the function with its loops scheduled."""
     sizes = _sizes_of(function)
 
     def visit(block: Any) -> Any:
@@ -78,19 +77,19 @@ def _bare(statement: Any) -> Any:
 
 
 def _sizes_of(function: PrimFunc) -> Ranges:
-    """The sizes of arrays that only the run shows, which are not negative."""
+    """Return the ranges of the dynamic sizes of arrays, which are not negative."""
     shapes = [size for parameter in function.params for size in getattr(parameter.ty, "shape", ())]
     unknown = dict.fromkeys(size for size in shapes if isinstance(size, tirx.Var))
     return tuple(LoopRange(size, Linear(), None) for size in unknown)
 
 
 class _Scheduler:
-    """One function's statements on the way, outermost first."""
+    """Schedules one function's statements, outermost first."""
 
     def __init__(self, target: Target):
         self.target = target
         self.is_threaded = target.threads == 1
-        """Whether no more threads are to be had here."""
+        """Whether a loop around is parallel, or there is one thread."""
 
     def visit(self, statement: Any, around: Ranges) -> Any:
         if not isinstance(statement, tirx.For):
@@ -109,7 +108,7 @@ class _Scheduler:
         return with_body(loop, self.visit(loop.body, (*around, range_of(loop, {}))))
 
     def _parallel(self, loop: Any, around: Ranges) -> Any:
-        """A loop of independent iterations, on several threads if none around it is."""
+        """Return a loop of independent iterations, parallel if none around it is."""
         if self.is_threaded or _is_small_around_larger(loop):
             return self._in_order(loop, around)
         self.is_threaded = True
@@ -118,7 +117,7 @@ class _Scheduler:
         return on_threads(made, work_of(loop))
 
     def _in_order(self, loop: Any, around: Ranges) -> Any:
-        """A loop of independent iterations that is itself, or contains, the one for vectors."""
+        """Return a loop of independent iterations that is vectorised, or contains the loop that is."""
         squares = squares_of(loop)
         if squares is not None:
             return tirx.IfThenElse(squares.is_enough, squares.statement, fresh(self._in_vectors(loop, around)))
@@ -134,7 +133,7 @@ class _Scheduler:
         return self._inside(loop, around) if made is None else made
 
     def _vectors(self, loop: Any, lanes: int, around: Ranges) -> Any:
-        """The loop as strips of vectors; None where its iterations part."""
+        """Return the loop in strips of vectors; None where its iterations diverge."""
         count = count_of(loop, around)
         known = count.value if isinstance(count, tirx.IntImm) else None
         while known is not None and lanes > max(1, known):
@@ -144,13 +143,13 @@ class _Scheduler:
         if not contains_loops(loop.body):
             smallest = 2 if known is not None else max(2, lanes // 2)
             return _narrowing(loop, count, lanes, smallest)
-        vectors = VECTORS_OF_ROWS if is_written_out(loop.body) else VECTORS
+        vectors = VECTORS_OF_ROWS if is_unrolled(loop.body) else VECTORS
         if known is not None:
             return _overlapping(loop, count, Shape(max(1, min(vectors, known // lanes)), lanes))
         return _overlapping_if_enough(loop, count, [Shape(1, lanes), Shape(vectors, lanes)])
 
     def _rows(self, loop: Any, around: Ranges) -> Any:
-        """Several iterations of the loop written out together; None where they part."""
+        """Return the loop unrolled by several iterations, jammed into its inner loops; None where they diverge."""
         count = count_of(loop, around)
         rows = min(ROWS, count.value) if isinstance(count, tirx.IntImm) else ROWS
         shape = Shape(rows, 1)
@@ -166,7 +165,7 @@ class _Scheduler:
         return sequence(*(self._inside(part, around) for part in parts))
 
     def _rows_at_run_time(self, loop: Any, count: Any, shape: Shape, strips: Any, around: Ranges) -> Any:
-        """The same for a number of iterations that the run shows: the last ones go together with some once more."""
+        """Return the same for a dynamic number of iterations: the last strip repeats some of the one before."""
         done = whole(count, shape.width)
         last = tirx.IfThenElse(tirx.GT(count, done), self.visit(last_strip(loop, done, count, shape), around), None)
         [each] = rest_loop(loop, index(0), count)
@@ -175,7 +174,7 @@ class _Scheduler:
 
 
 def _narrowing(loop: Any, count: Any, lanes: int, smallest: int) -> Any:
-    """The loop as vectors, then as one of half as many lanes and so on, what is left one by one; or None."""
+    """Return the loop in vectors, then in one of half as many lanes and so on, then the scalar remainder; or None."""
     done, steps = index(0), []
     while lanes >= smallest:
         if not isinstance(count, tirx.IntImm) or count.value - done.value >= lanes:
@@ -186,7 +185,7 @@ def _narrowing(loop: Any, count: Any, lanes: int, smallest: int) -> Any:
 
 
 def _overlapping_if_enough(loop: Any, count: Any, shapes: Sequence[Shape]) -> Any:
-    """The widest strips that the loop is long enough for, one by one where it is for none; None where they part."""
+    """Return the loop in the widest strips that it is long enough for, else scalar; None where iterations diverge."""
     [made] = rest_loop(loop, index(0), count)
     for shape in shapes:
         strips = _overlapping(loop, count, shape)
@@ -197,9 +196,9 @@ def _overlapping_if_enough(loop: Any, count: Any, shapes: Sequence[Shape]) -> An
 
 
 def _overlapping(loop: Any, count: Any, shape: Shape) -> Any:
-    """A loop with loops inside, at least as long as a strip, as strips, of which the last may overlap; or None.
+    """Return a loop that is at least as long as a strip in strips, of which the last may overlap; or None.
 
-    Loops inside take the same time for one column as for a strip of them.
+    The loops inside take the same time for one column as for a strip of them.
     """
     done = whole(count, shape.width)
     strips = strip_loop(loop, index(0), count, shape)
@@ -222,7 +221,7 @@ def _is_small_around_larger(loop: Any) -> bool:
 
 
 def count_of(loop: Any, around: Ranges) -> Any:
-    """How often a loop runs, which is never less than 0."""
+    """Return the trip count of a loop, which is never negative."""
     extent = loop.extent
     if isinstance(extent, tirx.IntImm):
         return index(max(0, extent.value))

@@ -1,7 +1,7 @@
-"""Which loops are worth several threads: how much work a statement is, and the loop that runs on all of them.
+"""Parallel loops: an estimate of a statement's work, and the loop that runs on all threads where it is profitable.
 
-Takes scheduled TIR loops. Gives them with one loop parallel, behind a condition where only the run knows how much work
-there is: a launch takes about 3 µs, which is some thirty thousand plain steps.
+Takes scheduled TIR loops. Gives them with one loop parallel, under a condition where the work is dynamic: a launch
+takes about 3 µs, which is some thirty thousand plain steps.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from mlirtri.lowering.toolchain.tvm_names import ir, structural_walk, tirx
 PARALLEL_POINTS = 65536
 """Plain steps below which a second thread costs more than it saves."""
 CALL_POINTS = 16
-"""How many plain steps one with a function call such as `exp` is worth."""
+"""The cost of a step with a function call such as `exp`, in plain steps."""
 UNKNOWN_EXTENT = 16
-"""Iterations that a loop is taken to have where its bounds do not say."""
+"""The assumed extent of a loop whose bounds are not known outside of it."""
 
 
 def work_of(statement: Any) -> Any:
-    """An expression for the number of plain steps of a statement, in terms of what is defined outside of it."""
+    """Return an expression for the number of plain steps of a statement, in terms of variables from outside of it."""
     changing: list[Any] = []
 
     def bind(node: Any) -> None:
@@ -61,7 +61,7 @@ def _calls(expression: Any) -> bool:
 
 
 def on_threads(made: Any, work: Any) -> Any:
-    """What a parallel loop was made into, with its first loop on all threads where `work` is enough for that."""
+    """Return the statements of a scheduled parallel loop with the first loop on all threads where `work` is enough."""
     if isinstance(work, tirx.IntImm):
         return _first_parallel(made) if profitable(work.value >= PARALLEL_POINTS) else made
     condition = tirx.GE(work, index(PARALLEL_POINTS))

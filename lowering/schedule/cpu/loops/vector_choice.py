@@ -1,6 +1,6 @@
-"""Which loop of a nest becomes vectors: the one along which neighbours in memory are read and written.
+"""The choice of the loop of a nest that is vectorised: the one along which accesses are contiguous.
 
-Takes TIR loops marked by `loop_interchange`. Gives how well each would do, and how many lanes its vectors have.
+Takes TIR loops marked by `interchange`. Gives how well each would vectorise, and the number of lanes.
 Changes nothing.
 """
 
@@ -17,21 +17,21 @@ from mlirtri.lowering.toolchain.tvm_attributes import PARALLEL
 from mlirtri.lowering.toolchain.tvm_names import structural_walk, tirx
 
 GOOD = 0.6
-"""Share of the accesses that has to be to one place, or to neighbours, for a loop to be worth vectors."""
+"""The share of invariant or contiguous accesses from which on a loop is vectorised."""
 LOOP_WEIGHT = 8
-"""How much more an access counts for each loop around it that moves it: others leave it in a register."""
+"""The weight of an access for each loop around it in which its address varies; else it stays in a register."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """How well the iterations of a loop would go side by side."""
+    """How well a loop would vectorise."""
 
     share: float
-    """Share of the accesses that are to one place or to neighbours."""
+    """The share of accesses that are invariant or contiguous."""
     stores_fit: bool
-    """Whether all stores are to neighbours."""
+    """Whether all stores are contiguous."""
     is_known: bool
-    """Whether it is known of every access how far apart neighbouring iterations are; not so for `x[places[i]]`."""
+    """Whether the stride of every access is known; it is not for `x[indices[i]]`."""
     lanes: int
     """Elements of the widest dtype in a vector register; 1 where there can be no vectors."""
 
@@ -41,7 +41,7 @@ class Fit:
 
 
 def fit_of(loop: Any) -> Fit:
-    """How well this loop would do as vectors."""
+    """Return how well a `For` would vectorise."""
     accesses = accesses_of(loop.body)
     total = fitting = 0
     stores_fit = is_known = True
@@ -58,13 +58,13 @@ def fit_of(loop: Any) -> Fit:
 
 
 def _is_part(access: LoopAccess) -> bool:
-    """Whether an access is to one part of a complex number: all of a vector's are read at once, and shuffled."""
+    """Whether an access is to one part of a complex element: whole vectors of these are loaded, and shuffled."""
     size = access.buffer.ty.shape[-1]
     return isinstance(size, tirx.IntImm) and size.value == PARTS and not access.indices[-1].terms
 
 
 def step_of(access: LoopAccess, variable: Any) -> int | None:
-    """How many elements further an access is in the next iteration; None where that is not known."""
+    """Return the stride of an access along a loop, in elements; None where it is not known."""
     distance, stride = 0, 1
     for form, size in zip(reversed(access.indices), reversed(access.buffer.ty.shape), strict=True):
         if form is None:
@@ -78,7 +78,7 @@ def step_of(access: LoopAccess, variable: Any) -> int | None:
 
 
 def lanes_of(accesses: LoopAccesses) -> int:
-    """Lanes of a vector of the widest element, taken as 32 bits or more; 1 where TVM has no vectors."""
+    """Return the lanes of a vector of the widest element, taken as 32 bits or more; 1 where TVM has no vectors."""
     dtypes = {str(each.buffer.dtype) for each in accesses.found}
     if not dtypes or "bfloat16" in dtypes:
         return 1
@@ -86,7 +86,7 @@ def lanes_of(accesses: LoopAccesses) -> int:
 
 
 def parallel_loops_in(statement: Any) -> list[Any]:
-    """The marked loops inside a statement, in program order."""
+    """Return the marked loops inside a statement, in program order."""
     found: list[Any] = []
 
     def visit(loop: Any) -> None:
@@ -98,7 +98,7 @@ def parallel_loops_in(statement: Any) -> list[Any]:
 
 
 def contains_loops(statement: Any) -> bool:
-    """Whether there is a loop inside a statement that is not written out."""
+    """Whether there is a loop inside a statement that is not unrolled."""
     found: list[Any] = []
 
     def visit(loop: Any) -> None:
@@ -110,7 +110,7 @@ def contains_loops(statement: Any) -> bool:
 
 
 def shares_reads(loop: Any) -> bool:
-    """Whether several iterations of a loop read the same in a serial loop inside, as the rows of a product do."""
+    """Whether iterations of a loop share loads in a serial loop inside, as the rows of a product do."""
     serial: list[Any] = []
 
     def visit(inner: Any) -> None:
@@ -125,7 +125,7 @@ def shares_reads(loop: Any) -> bool:
 
 
 def _moves(access: LoopAccess, variable: Any) -> bool:
-    """Whether an access is to another place in the next iteration, be it a known number of elements further or not."""
+    """Whether the address of an access varies with a loop, by a known stride or not."""
     return any(form is not None and form.factor(variable) for form in access.indices)
 
 
@@ -134,8 +134,8 @@ def is_around_innermost(loop: Any) -> bool:
     return not any(parallel_loops_in(inner.body) for inner in parallel_loops_in(loop.body))
 
 
-def is_written_out(statement: Any) -> bool:
-    """Whether a statement does something for several iterations of a loop that it was in."""
+def is_unrolled(statement: Any) -> bool:
+    """Whether a statement contains an unrolled loop."""
     found: list[Any] = []
     structural_walk(statement, (tirx.For, lambda loop: found.append(loop.kind)))
     return tirx.ForKind.UNROLLED in found

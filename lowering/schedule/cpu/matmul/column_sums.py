@@ -1,9 +1,9 @@
-"""Contractions of one row or a few, whose right operand lies along the columns: it is read once, row by row.
+"""Contractions of a few rows, whose right operand is contiguous along the columns: it is read once, row by row.
 
-Takes a `Contraction` with at most `MOST_ROWS` rows. Gives statements that keep the sums of a stretch of columns in the
-first cache while they run down the right operand, several of its rows at a time::
+Takes a `Contraction` with at most `MOST_ROWS` rows. Gives statements that keep the sums of a chunk of columns in the
+first-level cache while they run down the right operand, several of its rows at a time::
 
-    parallel over batch, stretches of columns:
+    parallel over batch, chunks of columns:
         sums = 0
         for four k at a time:  for vectors:  sums[row, v] += left[row, k] * right[k, v] + … (four)
         stores of sums
@@ -19,17 +19,17 @@ from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, Tile
 from mlirtri.lowering.tir.contraction import Contraction, Values, size_of
 from mlirtri.lowering.tir.statements import index, new_buffer, sequence
 from mlirtri.lowering.tir.tiles import counted, in_lanes, nested, ramp, replaced, spread, temporary, zero_of
-from mlirtri.lowering.toolchain.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import Stmt, tirx
 
 MOST_ROWS = 3
-STRETCH = 32
-"""Vectors of columns that are done together: what memory gives in one stream, and sums that stay in the first cache."""
+CHUNK = 32
+"""Vectors of columns in a chunk: contiguous enough for the prefetcher, and sums that stay in the first-level cache."""
 STEPS = 4
-"""Rows of the right operand for each time that the sums are read and written."""
+"""Rows of the right operand per load and store of the sums."""
 
 
-def column_sums(contraction: Contraction, lanes: int, target: Target) -> Any:
-    """The statements that compute the contraction."""
+def column_sums(contraction: Contraction, lanes: int, target: Target) -> Stmt:
+    """Return the statements that compute the contraction."""
     return _Columns(contraction, lanes, target).statement()
 
 
@@ -38,8 +38,8 @@ class _Columns:
         self.contraction, self.lanes, self.target = contraction, lanes, target
         self.columns, self.rows = size_of(contraction.columns), size_of(contraction.rows)
         vectors = -(-self.columns // lanes)
-        stretches = max(-(-vectors // STRETCH), min(target.threads, vectors // 4), 1)
-        self.cut = Cut(vectors, stretches)
+        chunks = max(-(-vectors // CHUNK), min(target.threads, vectors // 4), 1)
+        self.cut = Cut(vectors, chunks)
         self.sums = temporary("sums", contraction.dtype, [self.rows, self.cut.size, lanes])
 
     def statement(self) -> Any:
@@ -49,12 +49,12 @@ class _Columns:
         def task(position: Any) -> Any:
             batch = spread(contraction.batch, tirx.floordiv(position, index(cut.count)))
             number = tirx.floormod(position, index(cut.count))
-            return sequence(tirx.AllocBuffer(self.sums), self._stretch(batch, number))
+            return sequence(tirx.AllocBuffer(self.sums), self._chunk(batch, number))
 
         return counted("task", size_of(contraction.batch) * cut.count, task, loop_kind(work, self.target))
 
-    def _stretch(self, batch: Values, number: Any) -> Any:
-        """One stretch of columns; the last one may end inside of a vector."""
+    def _chunk(self, batch: Values, number: Any) -> Any:
+        """Return the statements of one chunk of columns; the last one may end inside of a vector."""
         cut = self.cut
         first = number * index(cut.size) - tirx.max(index(0), number - index(cut.large))
         size: Any = cut.size
@@ -72,7 +72,7 @@ class _Columns:
         return tirx.IfThenElse(is_last, sequence(*partial), self._vectors(batch, first, size, self.lanes, 0))
 
     def _vectors(self, batch: Values, first: Any, count: Any, lanes: int, before: int) -> Any:
-        """So many vectors of a stretch, from vector number `before` of it on, each with so many lanes."""
+        """Return the sums of `count` vectors of a chunk, from vector number `before` of it on, of `lanes` lanes."""
         zero = tirx.Broadcast(zero_of(self.contraction.dtype), self.lanes)
 
         def start(row: Any, at: Any) -> Any:
@@ -117,7 +117,7 @@ class _Columns:
     def _add(
         self, batch: Values, outer: Values, at: Any, steps: int, row: Any, first: Any, vector: Any, lanes: int
     ) -> Any:
-        """Some rows of the right operand, added to one vector of sums."""
+        """Return the addition of some rows of the right operand to one vector of sums."""
         inner = self.contraction.reduced[-1].variable
         sums = new_buffer("vector_sums", self.contraction.dtype, self.lanes)
         place, everything = [ramp(index(0), lanes)], ramp(index(0), self.lanes)

@@ -1,11 +1,11 @@
-"""A tile of a contraction both of whose operands lie along the sum: lanes hold parts of it, added up in the end.
+"""A tile of a contraction both of whose operands are contiguous along the sum: lanes hold partial sums.
 
-Takes what `cpu_tile_body.Tile` takes, of one vector of columns. Gives statements that read both operands where they
-are, so that a product with few rows, or one, costs no more than to read its right operand::
+Takes what `tile.Tile` takes, of one vector of columns. Gives statements that read both operands in place, so that a
+product with few rows costs no more than to read its right operand::
 
     for a few columns:  dots = 0                          a vector for each row and column
         for k in vectors:  dots[row, column] += left[row, k:k+16] * right[column, k:k+16]
-        sums[row, column] = the lanes of dots[row, column] together
+        sums[row, column] = the sum of the lanes of dots[row, column]
     stores of sums
 """
 
@@ -21,11 +21,11 @@ from mlirtri.lowering.tir.tiles import counted, groups_of, in_lanes, nested, par
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
 MOST_ROWS = 6
-"""Rows of a tile: with four columns, their vectors and those of both operands are all registers that there are."""
+"""Rows of a tile: with four columns, their vectors and those of both operands take all registers."""
 
 
 class DotTile(Tile):
-    """One tile's statements, with lanes along the innermost axis of the sum."""
+    """Writes the statements of one tile, with lanes along the innermost axis of the sum."""
 
     def body(self) -> Any:
         [sums] = self.sums
@@ -43,7 +43,7 @@ class DotTile(Tile):
         return sequence(*made, rows)
 
     def _open_body(self, sums: Any, width: int) -> Any:
-        """For columns of which only the run shows how many: the last one stands for those that are not there."""
+        """Return the tile for a dynamic number of columns; columns behind the last one read its elements."""
         groups = parts_of(self.place.columns, width)
         dots = counted("group", groups, lambda at: self._dots(sums, at * index(width), width))
 
@@ -53,14 +53,14 @@ class DotTile(Tile):
         return sequence(tirx.AllocBuffer(sums), dots, self._written_rows(of_row))
 
     def _column(self, at: Any) -> Values:
-        """The columns' values at a column of the tile."""
+        """Return the values of the column axes at a column of the tile."""
         column = self.place.column + at
         if not isinstance(self.place.columns, int):
             column = tirx.min(column, self.place.column + self.place.columns - index(1))
         return spread(self.contraction.columns, column)
 
     def _dots(self, sums: Any, first: Any, width: int) -> Any:
-        """The sums of some columns."""
+        """Return the sums of some columns."""
         dtype, rows = self.contraction.dtype, self.place.rows
         dots = [new_buffer(f"dots{at}", dtype, rows, self.lanes) for at in range(width)]
         zero = tirx.Broadcast(zero_of(dtype), self.lanes)
@@ -91,7 +91,7 @@ class DotTile(Tile):
         return counted("row", self.place.rows, make, tirx.ForKind.UNROLLED)
 
     def _step_of(self, dots: list[Any], first: Any, values: Values, count: int) -> Any:
-        """One vector of the sum, of `count` lanes."""
+        """Return the multiply-adds of one vector along the sum, of `count` lanes."""
         inner = self.contraction.reduced[-1].variable
         start = values[inner]
         rights = [
@@ -117,7 +117,7 @@ class DotTile(Tile):
         return sequence(*made, self._rows_of(of_row))
 
     def _filled(self, buffer: Any, operand: Any, values: Values, start: Any, count: int) -> Any:
-        """A vector of an operand along the sum."""
+        """Return the statements that fill a vector of an operand along the sum."""
         inner = self.contraction.reduced[-1].variable
 
         def element(lane: Any) -> Any:
@@ -127,23 +127,23 @@ class DotTile(Tile):
         return in_lanes(count, element)
 
     def _together(self, dots: list[Any], sums: Any, row: Any, first: Any) -> Any:
-        """The lanes of each vector added up, of all at once: halves of two vectors are one, until one is left."""
+        """Return the horizontal sums of all vectors at once: halves of two vectors become one, until one is left."""
         made: list[Any] = []
         vectors, part = dots, self.lanes
 
         def added(pair: list[Any]) -> Any:
-            """Sums of the first and the second half of each part of one vector, or of two."""
+            """Return the sums of the first and the second half of each part of one vector, or of two."""
             lanes = [lane for lane in range(sum(_lanes_of(each) for each in pair)) if lane % part < part // 2]
             halves = [tirx.Shuffle(pair, [index(lane + at) for lane in lanes]) for at in (0, part // 2)]
-            room = new_buffer("halves", self.contraction.dtype, len(lanes))
+            halved = new_buffer("halves", self.contraction.dtype, len(lanes))
             everything = ramp(index(0), len(lanes))
-            made.extend([tirx.AllocBuffer(room), tirx.BufferStore(room, halves[0] + halves[1], [everything])])
-            return tirx.BufferLoad(room, [everything])
+            made.extend([tirx.AllocBuffer(halved), tirx.BufferStore(halved, halves[0] + halves[1], [everything])])
+            return tirx.BufferLoad(halved, [everything])
 
         while part > 1:
             pairs = [vectors[at : at + 2] for at in range(0, len(vectors), 2)]
             if len(vectors) > 1:
-                # Sums of the last one twice: nobody reads the second ones.
+                # The last one is paired with itself; the second sums are not used.
                 pairs = [pair if len(pair) == 2 else pair * 2 for pair in pairs]
             vectors = [added(pair) for pair in pairs]
             part //= 2

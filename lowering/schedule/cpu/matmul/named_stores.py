@@ -1,8 +1,8 @@
-"""Stores of bf16 values that name parts of theirs, as the rounding before a `max` does.
+"""Stores of bf16 values that contain `Let`, as the rounding before a `max` does.
 
-Takes the stores of a contraction, for one element each. Gives them with a private buffer, and a store before, for each
-name: TVM rounds a value by a formula that repeats it with its names, and its vectors refuse a name that is bound twice.
-Names of an arm of a condition, which may only be computed where it holds, stay where they are.
+Takes the stores of a contraction, for one element each. Gives them with a private buffer, and a store to it, for each
+`Let`: TVM rounds a value by a formula that repeats it, and its vectors refuse a variable that is bound twice. `Let` in
+the arms of a condition, which may only be computed where it holds, stays where it is.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 from mlirtri.lowering.elementary.tir_pass import always_bound, with_loads
 from mlirtri.lowering.tir.bfloat16_storage import HALF
-from mlirtri.lowering.toolchain.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Stmt, tirx
 
 
-def with_names_kept(stores: list[Any]) -> tuple[list[Any], list[Any]]:
-    """The stores, and the buffers that have been added."""
+def with_names_kept(stores: list[Stmt]) -> tuple[list[Stmt], list[Buffer]]:
+    """Return the stores without `Let`, and the private buffers that have been added."""
     made: list[Any] = []
     private: list[Any] = []
     for store in stores:
@@ -30,7 +30,7 @@ def with_names_kept(stores: list[Any]) -> tuple[list[Any], list[Any]]:
 
 
 def _uses_names(store: Any) -> bool:
-    """Whether more is done with named values of bf16 than to take bits of them for the element's."""
+    """Whether a bf16 value uses `Let` for more than to round it by its bits."""
     value = store.value
     if str(store.buffer.dtype) != HALF or not always_bound(value):
         return False

@@ -1,13 +1,13 @@
-"""Writes the loops of a contraction on the CPU: tiles in registers, operands packed, what follows done on the tile.
+"""The loops of a contraction on the CPU: register tiles, packed operands, elementwise consumers on the tile.
 
 Takes a `Contraction` and our target. Gives the statements that compute it::
 
-    copy right:  P[batch, vector, k, lane]             columns as vectors, the last one filled up with zeros
+    copy right:  P[batch, vector, k, lane]             columns as vectors, the last one padded with zeros
     parallel over batch, chunks of columns, chunks of rows:
         for block of k, column tile, row tile:
-            the tile (`cpu_tile_body`)
+            the tile (`tile`)
 
-Rows and columns are cut into tiles of at most two sizes (`cpu_tiles`), so nothing is left over for scalar loops.
+Rows and columns are cut into tiles of at most two sizes (`common.tile_sizes`), so that no scalar remainder is left.
 Knows no PrimFunc and no schedule.
 """
 
@@ -50,11 +50,11 @@ from mlirtri.lowering.tir.tiles import (
     spread,
     temporary,
 )
-from mlirtri.lowering.toolchain.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import Stmt, tirx
 
 
-def contraction_loops(contraction: Contraction, target: Target, least: int = 1) -> Any:
-    """The statements that compute the contraction on this CPU, packing included; it has at least so many rows."""
+def contraction_loops(contraction: Contraction, target: Target, least: int = 1) -> Stmt:
+    """Return the statements that compute a contraction of at least `least` rows, packing included."""
     lanes = lanes_for(contraction.dtype)
     if contraction.way is Way.COLUMNS:
         return column_sums(contraction, lanes, target)
@@ -81,7 +81,7 @@ def contraction_loops(contraction: Contraction, target: Target, least: int = 1) 
 
 
 def _nests(contraction: Contraction, lanes: int, target: Target, tiles: Tiles, kind: type[Tile]) -> Any:
-    """The loops around the tiles; where only the run shows whether they are worth threads, in two ways."""
+    """Return the loops around the tiles; where their work is dynamic, a parallel and a serial version of them."""
     nest = _Nest(contraction, lanes, target, tiles, kind)
     if isinstance(nest.work, int) or target.threads == 1:
         return nest.statement()
@@ -99,12 +99,12 @@ def _single_vectors(contraction: Contraction, lanes: int) -> Cut | OpenVectors:
 
 @dataclass(frozen=True)
 class _Blocks:
-    """How the nest around a tile is cut: tiles per chunk, and iterations of the outermost reduction per block."""
+    """How the nest around a tile is blocked: tiles per chunk, iterations of the outermost reduction axis per block."""
 
     row_tiles: Any
-    """An expression where only the run shows how large something is."""
+    """Tiles of rows per chunk; an expression where an extent is dynamic."""
     most_row_tiles: int
-    """At most so many, where the reduction is cut into blocks."""
+    """An upper bound of `row_tiles`, where the reduction is cut into blocks."""
     column_tiles: int
     reduced: Any
     count: Any
@@ -118,17 +118,17 @@ class _Nest:
         self.contraction, self.lanes, self.target, self.tiles, self.kind = contraction, lanes, target, tiles, kind
         self.columns = size_of(contraction.columns)
         self.named: list[Any] = []
-        """Values that have names in all loops: sizes that only the run shows."""
+        """`Bind` of dynamic sizes, in front of all loops."""
         self.blocks = self._blocks()
         self.count = self.blocks.count
-        self.sums = self._room_for_sums()
-        self.room = None
+        self.sums = self._buffer_for_sums()
+        self.finished = None
         if kind is Tile and (has_long_stores(contraction) or isinstance(tiles.vectors, OpenVectors)):
             shape = [tiles.rows.size, tiles.vectors.size * lanes]
-            self.room = temporary("finished", contraction.dtype, shape)
+            self.finished = temporary("finished", contraction.dtype, shape)
 
     def _named(self, name: str, value: Any) -> Any:
-        """A value, by a name where it is an expression: one that is written out everywhere takes long to simplify."""
+        """Return a value, as a bound variable where it is an expression: repeated, it takes long to simplify."""
         if isinstance(value, int):
             return value
         variable = tirx.Var(name, "int64")
@@ -136,7 +136,7 @@ class _Nest:
         return variable
 
     def _blocks(self) -> _Blocks:
-        """What stays in the second cache: vectors of the right operand, and of the left one the rows of a chunk."""
+        """Return blocks such that vectors of the right operand and rows of a chunk of the left one stay in L2."""
         contraction, rows, vectors = self.contraction, self.tiles.rows, self.tiles.vectors
         element = lanes_for("int8") // lanes_for(contraction.dtype)
         step = element * size_of(contraction.reduced[1:])
@@ -163,7 +163,7 @@ class _Nest:
         return _Blocks(self._named("row_tiles", at_least(row_tiles, 1)), most, column_tiles, depth, count)
 
     def _for_threads(self, row_tiles: int, column_tiles: int) -> tuple[int, int]:
-        """Tiles per chunk, halved until there are enough chunks for the threads."""
+        """Return row and column tiles per chunk, halved until there are enough chunks for the threads."""
         rows, vectors, batch = self.tiles.rows.count, self.tiles.vectors.count, size_of(self.contraction.batch)
         enough = 4 * self.target.threads if self.target.threads > 1 else 1
         while batch * -(-rows // row_tiles) * -(-vectors // column_tiles) < enough:
@@ -175,8 +175,8 @@ class _Nest:
                 column_tiles = -(-column_tiles // 2)
         return row_tiles, column_tiles
 
-    def _room_for_sums(self) -> Any:
-        """A chunk's sums between blocks of the reduction."""
+    def _buffer_for_sums(self) -> Any:
+        """Return the buffer that keeps a chunk's sums between blocks of the reduction; None for a single block."""
         if isinstance(self.count, int) and self.count == 1:
             return None
         tile = [self.tiles.rows.size, self.tiles.vectors.size * self.lanes]
@@ -185,13 +185,13 @@ class _Nest:
 
     @property
     def work(self) -> Any:
-        """Vector operations of all tiles together."""
+        """The number of vector operations of all tiles together."""
         contraction, tiles = self.contraction, self.tiles
         return tiles.rows.total * tiles.vectors.total * size_of(contraction.batch) * size_of(contraction.reduced)
 
     def statement(self, kind: Any = None) -> Any:
         contraction, rows, vectors = self.contraction, self.tiles.rows, self.tiles.vectors
-        # One for no rows: TVM looks for divisions by 0 even where a size that it has proven leaves nothing to do.
+        # One for no rows: TVM reports divisions by 0 even in loops that it has proven empty.
         row_chunks = self._named("row_chunks", at_least(_parts(rows.count, self.blocks.row_tiles), 1))
         column_chunks = self._named("column_chunks", at_least(parts_of(vectors.count, self.blocks.column_tiles), 1))
         tasks = size_of(contraction.batch) * row_chunks * column_chunks
@@ -201,15 +201,15 @@ class _Nest:
             column_chunk = remainder(rest, column_chunks)
             values = spread(contraction.batch, quotient(rest, column_chunks))
             body = counted("block", self.count, lambda block: self._chunk(values, row_chunk, column_chunk, block))
-            rooms = [tirx.AllocBuffer(each) for each in (self.sums, self.room) if each is not None]
-            return sequence(*rooms, body)
+            allocations = [tirx.AllocBuffer(buffer) for buffer in (self.sums, self.finished) if buffer is not None]
+            return sequence(*allocations, body)
 
         if kind is None and isinstance(self.work, int):
             kind = loop_kind(self.work, self.target)
         return sequence(*self.named, counted("task", tasks, task, kind))
 
     def _chunk(self, batch: Values, row_chunk: Any, column_chunk: Any, block: Any) -> Any:
-        """All tiles of a chunk, for one block of the reduction."""
+        """Return all tiles of a chunk, for one block of the reduction."""
         rows, blocks = self.tiles.rows, self.blocks
 
         def column_tile(column_at: Any, tile: Any) -> Any:
@@ -219,7 +219,7 @@ class _Nest:
 
                     def body(row: Any, tall: int, last: Any = None) -> Any:
                         place = TilePosition(batch, row, tall, column, vectors, columns, last)
-                        return self.kind(self.contraction, self.lanes, place, part, self.room).body()
+                        return self.kind(self.contraction, self.lanes, place, part, self.finished).body()
 
                     return (_by_height if isinstance(rows, OpenCut) else tile_by_size)(rows, number, body)
 
@@ -234,19 +234,19 @@ class _Nest:
         return self._tiles_of(self.tiles.vectors, blocks.column_tiles, column_chunk, column_tile)
 
     def _in_range(self, column: Any, columns: int, made: Any) -> Any:
-        """The tiles of some columns, if there is something to do in them."""
+        """Return the tiles of some columns, under the condition that they meet `column_range`."""
         low, high = self.contraction.column_range
         return tirx.IfThenElse(tirx.And(tirx.LT(column, high), tirx.LT(low, column + index(columns))), made, None)
 
     def _tiles_of(
         self, cut: Cut | OpenCut | OpenVectors, chunk: Any, number: Any, body: Callable[[Any, Any], Any]
     ) -> Any:
-        """The loop over the tiles of a chunk; `body` gets the place in the chunk, and the tile's number."""
+        """Return the loop over the tiles of a chunk; `body` takes the index in the chunk, and the tile's number."""
         first, extent = number * sized(chunk), chunk
         if not isinstance(cut, Cut) or not isinstance(chunk, int):
             extent = tirx.min(sized(chunk), sized(cut.count) - first)
         elif cut.count % chunk:
-            # Even parts: a thread that gets a short one waits for the others.
+            # Even chunks: a thread that gets a short one waits for the others.
             chunks = parts_of(cut.count, chunk)
             first, end = (quotient(each * index(cut.count), chunks) for each in (number, number + index(1)))
             extent = end - first
@@ -254,14 +254,14 @@ class _Nest:
 
 
 def _parts(count: Any, size: Any) -> Any:
-    """How many parts of this size there are; either may be an expression."""
+    """Return ``ceil(count / size)``; either may be an expression."""
     if isinstance(size, int):
         return parts_of(count, size)
     return tirx.truncdiv(size + count - index(1), size)
 
 
 def _by_width(cut: OpenVectors, tile: Any, body: Callable[[Any, int, Any], Any]) -> Any:
-    """`body` for a tile's first column, vectors and columns: a single vector is a tile of its own."""
+    """Return ``body(first column, vectors, columns)`` of a tile of dynamic columns; one vector is a tile of its own."""
     width = cut.size * cut.lanes
     first = tile * index(width)
     left = cut.columns - first
@@ -272,7 +272,7 @@ def _by_width(cut: OpenVectors, tile: Any, body: Callable[[Any, int, Any], Any])
 
 
 def _by_height(cut: OpenCut, tile: Any, body: Callable[..., Any]) -> Any:
-    """A whole tile, or the smallest that is enough for the rows that are left."""
+    """Return ``body(first row, rows)`` of a whole tile, or of the smallest one that covers the rows that are left."""
     first, last = tile * index(cut.size), cut.total - index(1)
     made, below = None, 0
     for tall in reversed(cut.heights):

@@ -1,4 +1,4 @@
-"""Copies of a contraction's operands, in the order in which its tiles read them.
+"""Packed copies of a contraction's operands, in the order in which its tiles read them.
 
 Takes a `Contraction` and our target. Gives the contraction that reads the copy, and the statements that make it.
 """
@@ -33,20 +33,20 @@ from mlirtri.lowering.tir.tiles import (
 from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, TensorLoad, tirx
 
 VECTORS_TOGETHER = 8
-"""Neighbouring vectors that are read one after the other: one line of memory at a time is too little for a page."""
+"""Neighbouring vectors that are copied together: one cache line of a memory page at a time is too little."""
 
-TURNED = ("float32", "float64", "int32", "int64")
-"""Of these, squares are turned round in registers: gathering an element costs as much as a whole vector."""
-MOST_ROWS_TURNED = 256
-"""With more rows, the copy is less than a twentieth of the work, and not worth the longer compilation."""
+TRANSPOSED = ("float32", "float64", "int32", "int64")
+"""Dtypes that are transposed in registers: gathering an element costs as much as a whole vector."""
+MOST_ROWS_TRANSPOSED = 256
+"""With more rows, the copy is less than a twentieth of the work, which does not pay for the longer compilation."""
 
 
 def packed_left(contraction: Contraction, target: Target) -> tuple[Contraction, list[Any]]:
-    """The contraction that reads its left operand from a copy, and what makes the copy.
+    """Return the contraction that reads its left operand from a packed copy, and the statements of the copy.
 
-    The copy is row by row, or in vectors of rows where rows are neighbours in memory.
+    The copy is row by row, or in vectors of rows where rows are contiguous.
     """
-    if _is_beside(contraction.left, contraction.rows):
+    if _is_contiguous(contraction.left, contraction.rows):
         lanes = lanes_for(str(contraction.left.ty.dtype))
         copy = _VectorCopy(contraction, "left", contraction.left, contraction.rows, lanes)
         return replace(contraction, left=copy.load(), packs_left=False), copy.statements(target)
@@ -55,7 +55,7 @@ def packed_left(contraction: Contraction, target: Target) -> tuple[Contraction, 
 
 
 def turned_right(contraction: Contraction, target: Target) -> tuple[Contraction, list[Any]]:
-    """The contraction that reads its right operand from a copy that lies along the sum, and what makes the copy."""
+    """Return the contraction that reads its right operand from a copy along the sum, and the statements of the copy."""
     load, statements = _copied_rows(contraction, "right", contraction.right, contraction.columns, target)
     return replace(contraction, right=load), statements
 
@@ -63,7 +63,7 @@ def turned_right(contraction: Contraction, target: Target) -> tuple[Contraction,
 def _copied_rows(
     contraction: Contraction, name: str, operand: Any, own: Sequence[Axis], target: Target
 ) -> tuple[Any, list[Any]]:
-    """An element of a copy ``[batch and own axes, sum …]`` of an operand, and what makes the copy."""
+    """Return a load from a copy ``[batch and own axes, sum …]`` of an operand, and the statements of the copy."""
     axes = [*(axis for axis in contraction.batch if depends(operand, [axis])), *own]
     shape = [size_of(axes), *(axis.extent for axis in contraction.reduced)]
     buffer = temporary(name, str(operand.ty.dtype), shape)
@@ -88,20 +88,20 @@ def _copied_rows(
     return tirx.BufferLoad(buffer, place), [tirx.AllocBuffer(buffer), copy]
 
 
-def _is_beside(operand: Any, axes: Sequence[Axis]) -> bool:
-    """Whether neighbours along the last of the axes are neighbours in memory."""
+def _is_contiguous(operand: Any, axes: Sequence[Axis]) -> bool:
+    """Whether an operand is contiguous along the last of the axes."""
     loads = loads_in(operand)
     return len(loads) == 1 and bool(axes) and lies_along(loads[0], axes[-1])
 
 
 def packed_right(contraction: Contraction, lanes: int, target: Target) -> tuple[Contraction, list[Any]]:
-    """The contraction that reads its right operand from a copy in vectors of columns, and what makes the copy."""
+    """Return the contraction that reads its right operand from vectors of columns, and the statements of the copy."""
     copy = _VectorCopy(contraction, "right", contraction.right, contraction.columns, lanes)
     return replace(contraction, right=copy.load()), copy.statements(target)
 
 
 class _VectorCopy:
-    """A copy ``[batch, vector, sum …, lane]`` of an operand: vectors along some axes, with zeros behind their end."""
+    """A copy ``[batch, vector, sum …, lane]`` of an operand: vectors along some axes, the last padded with zeros."""
 
     def __init__(self, contraction: Contraction, name: str, operand: Any, axes: Sequence[Axis], lanes: int):
         self.operand, self.axes, self.lanes = operand, axes, lanes
@@ -109,29 +109,29 @@ class _VectorCopy:
         self.batch = [axis for axis in contraction.batch if depends(operand, [axis])]
         self.total = size_of(axes)
         self.is_open = not isinstance(self.total, int)
-        """Whether only the run shows how many vectors there are."""
+        """Whether the number of vectors is dynamic."""
         self.vectors = parts_of(self.total, lanes)
-        self.turns = self._may_be_turned()
-        """Whether elements that are neighbours in memory are those along the sum."""
+        self.transposes = self._is_transposed()
+        """Whether the operand is contiguous along the sum, so that it is transposed in registers."""
         most = VECTORS_TOGETHER if self.is_open else min(self.vectors, VECTORS_TOGETHER)
-        self.group = most if _is_beside(operand, axes) else 1
-        """Vectors that are neighbours in memory, copied together."""
+        self.group = most if _is_contiguous(operand, axes) else 1
+        """Contiguous vectors that are copied together."""
         extents = [axis.extent for axis in self.reduced]
-        # Tiles of open columns are as wide at the end as elsewhere, and drop what comes of what lies there.
-        room = self.vectors + index(MOST_VECTORS - 1) if self.is_open else self.vectors
-        self.buffer = temporary(name, str(operand.ty.dtype), [size_of(self.batch), room, *extents, lanes])
+        # Tiles of dynamic columns are as wide at the end as elsewhere, and drop the results of the padding.
+        padded = self.vectors + index(MOST_VECTORS - 1) if self.is_open else self.vectors
+        self.buffer = temporary(name, str(operand.ty.dtype), [size_of(self.batch), padded, *extents, lanes])
 
-    def _may_be_turned(self) -> bool:
+    def _is_transposed(self) -> bool:
         inner, dtype = self.reduced[-1], str(self.operand.ty.dtype)
         is_read = isinstance(self.operand, TensorLoad) and lies_along(self.operand, inner)
         if self.is_open or not isinstance(inner.extent, int):
             return False
-        if not is_read or dtype not in TURNED or not lanes_for(dtype) == self.lanes >= 4:
+        if not is_read or dtype not in TRANSPOSED or not lanes_for(dtype) == self.lanes >= 4:
             return False
-        return isinstance(self.rows, int) and self.rows <= MOST_ROWS_TURNED and inner.extent >= self.lanes
+        return isinstance(self.rows, int) and self.rows <= MOST_ROWS_TRANSPOSED and inner.extent >= self.lanes
 
     def load(self) -> Any:
-        """An element of the copy, in terms of the axes."""
+        """Return the load of an element of the copy, in terms of the axes."""
         position = flat(self.axes, {axis.variable: axis.variable for axis in self.axes})
         place = [
             flat(self.batch, {axis.variable: axis.variable for axis in self.batch}),
@@ -150,8 +150,8 @@ class _VectorCopy:
             count: Any = self.group
             if self.group > 1 and (self.is_open or self.vectors % self.group):
                 count = tirx.min(index(self.group), sized(self.vectors) - first)
-            if self.turns:
-                return self._turned(batch, first)
+            if self.transposes:
+                return self._transposed(batch, first)
             return nested(
                 self.reduced,
                 lambda values: counted("vector", count, lambda at: self._vector(values, batch, first + at)),
@@ -160,14 +160,14 @@ class _VectorCopy:
         work = panels * size_of(self.reduced) * 4
         return [tirx.AllocBuffer(self.buffer), shared("group", size_of(self.batch) * groups, of_group, work, target)]
 
-    def _turned(self, batch: Any, vector: Any) -> Any:
-        """One vector of the axes, for the whole sum: squares along the sum, turned round in registers."""
+    def _transposed(self, batch: Any, vector: Any) -> Any:
+        """Return the copy of one vector of the axes for the whole sum: squares, transposed in registers."""
         *outer, inner = self.reduced
         last = index(inner.extent - self.lanes)
         squares = -(-inner.extent // self.lanes)
 
         def square(values: Values, at: Any) -> Any:
-            # The last square may do some of the one before once more.
+            # The last square may overlap the one before.
             return self._square(values, batch, vector, inner, tirx.min(at * index(self.lanes), last))
 
         whole = nested(outer, lambda values: counted("square", squares, lambda at: square(values, at)))
@@ -216,13 +216,13 @@ class _VectorCopy:
 
 
 def packed_terms(contraction: Contraction, lanes: int, target: Target) -> tuple[Contraction, list[Any]]:
-    """The contraction that starts its columns' sums from a copy in vectors, and what adds that up."""
+    """Return the contraction whose columns' sums start from precomputed vectors, and the statements for these."""
     terms, axes = contraction.column_terms
     batch = [axis for axis in contraction.batch if depends(terms, [axis])]
     columns = size_of(contraction.columns)
     is_open, vectors = not isinstance(columns, int), parts_of(columns, lanes)
-    room = vectors + index(MOST_VECTORS - 1) if is_open else vectors
-    buffer = temporary("terms", contraction.dtype, [size_of(batch), room, lanes])
+    padded = vectors + index(MOST_VECTORS - 1) if is_open else vectors
+    buffer = temporary("terms", contraction.dtype, [size_of(batch), padded, lanes])
 
     def vector(position: Any) -> Any:
         at_batch, at = quotient(position, vectors), remainder(position, vectors)

@@ -1,8 +1,8 @@
-"""The CPU rule for products of tensors: a contraction in tiles, with what surrounds it on the tile.
+"""The CPU rule for products of tensors: a contraction in tiles, fused with its elementwise producers and consumers.
 
-Takes a PrimFunc with one block that is a product (`products`): matrix products, batched, transposed, with operands that
-are converted, with several axes of each kind. Elementwise work before goes into the copies of the operands, elementwise
-work behind is done on each tile. Gives None where there is no such block, or it is too small for vectors.
+Takes a PrimFunc with one block that is a product (`tir.products`): matrix products, batched, transposed, with operands
+that are converted, with several axes of each kind. Elementwise producers are computed in the copies of the operands,
+elementwise consumers on each tile. Gives None where there is no such block, or it is too small for vectors.
 """
 
 from __future__ import annotations
@@ -34,44 +34,46 @@ from mlirtri.lowering.tir.products import Product, only_product
 from mlirtri.lowering.tir.statements import index, loads_in, sequence
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
     IRModule,
     PrimFunc,
     SBlock,
     SBlockRealize,
     Schedule,
+    Stmt,
     TensorLoad,
     structural_map,
     tirx,
 )
 
 FEW_ROWS_IN_PLACE = 48
-"""Up to so many rows a right operand along the columns is read as it is, however large."""
+"""Up to so many rows a right operand that is contiguous along the columns is not packed, however large it is."""
 FEW_ROWS = 32
-"""Up to so many rows a right operand that lies along the sum is read as it is."""
+"""Up to so many rows a right operand that is contiguous along the sum is not packed."""
 OPERATIONS_PER_SUM = 3
-"""What it takes to add up the lanes of a vector, when those of four are added up together."""
+"""Instructions that add up the lanes of a vector, where those of four vectors are added up together."""
 
 
 def matmul(function: PrimFunc, target: Target) -> Schedule | None:
-    """The function with its product in tiles; None where there is no product worth a tile."""
+    """Return the function with its product in tiles; None where there is no product, or tiles are not profitable."""
     found = only_product(function)
-    if found is None or not _is_worth_tiles(found[-1]) or _slides(found[-1]):
+    if found is None or not _is_profitable(found[-1]) or _slides(found[-1]):
         return None
     return in_tiles(*found, _loops, target)
 
 
-def _loops(contraction: Contraction, target: Target) -> Any:
-    return _in_its_way(_way(contraction), target)
+def _loops(contraction: Contraction, target: Target) -> Stmt:
+    return _in_its_way(_with_way(contraction), target)
 
 
-def _in_its_way(contraction: Contraction, target: Target, least: int = 1) -> Any:
+def _in_its_way(contraction: Contraction, target: Target, least: int = 1) -> Stmt:
     contraction = in_groups(contraction) if contraction.way is Way.TILES else contraction
     statement = contraction_loops(contraction, target, least)
     return with_functions(statement) if contraction.add is add_halves else statement
 
 
-def open_loops(contraction: Contraction, target: Target) -> Any:
-    """The statements of a contraction of which only the run shows some sizes."""
+def open_loops(contraction: Contraction, target: Target) -> Stmt:
+    """Return the statements of a contraction with dynamic sizes."""
     rows, columns, inner = size_of(contraction.rows), contraction.columns[-1], contraction.reduced[-1]
     right = contraction.right
     if isinstance(rows, int) and rows == 1 and are_dots(contraction.left, right, contraction.reduced):
@@ -91,8 +93,8 @@ def open_loops(contraction: Contraction, target: Target) -> Any:
     return tirx.IfThenElse(tirx.LE(rows, index(most)), _in_its_way(few, target), many)
 
 
-def are_dots(left: Any, right: Any, reduced: Sequence[Axis]) -> bool:
-    """Whether both operands lie along a sum of known length, which is worth vectors along it."""
+def are_dots(left: Expr, right: Expr, reduced: Sequence[Axis]) -> bool:
+    """Whether both operands are contiguous along a sum of static length, and the sum is long enough for vectors."""
     inner = reduced[-1]
     are_known = all(isinstance(axis.extent, int) for axis in reduced)
     return (
@@ -104,8 +106,8 @@ def _right_bytes(product: Product | Contraction) -> int:
     return size_of(product.columns) * size_of(product.reduced) * 4
 
 
-def _way(contraction: Contraction) -> Contraction:
-    """The contraction with how it is computed: few rows are done with by the time the right operand would be packed."""
+def _with_way(contraction: Contraction) -> Contraction:
+    """Return the contraction with its `Way`: few rows take less time than packing the right operand."""
     rows, inner = size_of(contraction.rows), contraction.reduced[-1]
     if rows <= MOST_ROWS and _lies_along(contraction.right, contraction.columns[-1]):
         return replace(contraction, way=Way.COLUMNS)
@@ -113,7 +115,7 @@ def _way(contraction: Contraction) -> Contraction:
     if not _lies_along(contraction.left, inner) or inner.extent < lanes_for("float32"):
         return contraction
     turns = not _lies_along(contraction.right, inner)
-    # What comes from memory comes faster to tiles, which read more rows side by side.
+    # Tiles read more streams at once, which is faster where the operand is not in the cache.
     is_cached = rows * size_of(contraction.reduced) * 4 <= cache_bytes()[3]
     is_narrow = size_of(contraction.columns) <= lanes and _is_plain(contraction) and is_cached
     if not is_narrow and (turns or rows > FEW_ROWS):
@@ -123,12 +125,12 @@ def _way(contraction: Contraction) -> Contraction:
 
 
 def _is_plain(contraction: Contraction) -> bool:
-    """Whether operands are read as they are: what is made of them would be made once for each group of columns."""
+    """Whether operands are plain loads: any computation on them would be repeated for each group of columns."""
     return all(isinstance(each, TensorLoad) for each in (contraction.left, contraction.right))
 
 
 def _operations_of_dots(contraction: Contraction, lanes: int) -> int:
-    """About how many instructions sums along lanes take, with what adds the lanes up and a copy, if there is one."""
+    """Estimate the instructions of sums along lanes, with adding up the lanes and the copy, if there is one."""
     *outer, inner = contraction.reduced
     vectors = size_of(outer) * -(-inner.extent // lanes)
     columns = size_of(contraction.columns)
@@ -137,14 +139,14 @@ def _operations_of_dots(contraction: Contraction, lanes: int) -> int:
 
 
 def _operations_of_tiles(contraction: Contraction, lanes: int) -> int:
-    """About how many instructions tiles take, with the copy of the right operand."""
+    """Estimate the instructions of tiles, with the copy of the right operand."""
     columns, reduced = size_of(contraction.columns), size_of(contraction.reduced)
     copied = columns * reduced if contraction.packs_right else 0
     return size_of(contraction.rows) * -(-columns // lanes) * reduced + copied
 
 
 def _lies_along(operand: Any, axis: Axis) -> bool:
-    """Whether an operand's elements along an axis are neighbours in memory, whatever is made of them."""
+    """Whether the only load of an operand is contiguous along an axis."""
     loads = loads_in(operand)
     return len(loads) == 1 and lies_along(loads[0], axis)
 
@@ -152,9 +154,9 @@ def _lies_along(operand: Any, axis: Axis) -> bool:
 def in_tiles(
     schedule: Schedule, block: BlockFacts, product: Product, loops: Callable[[Contraction, Target], Any], target: Target
 ) -> Schedule | None:
-    """The function with `loops` of the product in one block, and what surrounds it done with it as far as it can be.
+    """Return the function with `loops` of the product, fused with elementwise producers and consumers where it can be.
 
-    None where `loops` gives None.
+    `loops` writes the statements of the contraction; None where it gives None.
     """
     function, blocks = schedule.mod["main"], leaf_blocks(schedule)
     surroundings = _surroundings(function, schedule, blocks, block, product)
@@ -165,33 +167,33 @@ def in_tiles(
         if each.name not in surroundings.absorbed:
             spatial(schedule, each, target)
     made = _with_statement(schedule.mod["main"], blocks, block, surroundings, statement)
-    # What is stored may name values, and stands there once per vector.
+    # Stored values may contain `Let`, and are repeated for each vector.
     return Schedule(tirx.transform.ConvertSSA()(IRModule({"main": made}))["main"])
 
 
 def _slides(product: Product) -> bool:
-    """Whether the right operand is read at sums of a column and a place in a window, which rules of their own do."""
-    places = [place for load in loads_in(product.right) for place in load.indices]
-    return any(depends(place, product.columns) and depends(place, product.reduced) for place in places)
+    """Whether the right operand is read at sums of a column and a window's axis, as in convolutions."""
+    indices = [position for load in loads_in(product.right) for position in load.indices]
+    return any(depends(position, product.columns) and depends(position, product.reduced) for position in indices)
 
 
-def _is_worth_tiles(product: Product) -> bool:
+def _is_profitable(product: Product) -> bool:
     return size_of(product.columns) >= 2 and size_of(product.reduced) >= 4
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What is done together with the product."""
+    """What is fused with the product."""
 
     left: Any
     right: Any
-    """The operands, with what makes their elements in place of loads of them."""
+    """The operands, with the values of producers in place of their loads."""
     stores: tuple[Any, ...]
     private: tuple[Any, ...]
     absorbed: frozenset[str]
-    """Names of the blocks that are done then, the product's among them."""
+    """Names of the fused blocks, the product's among them."""
     buffers: tuple[Any, ...]
-    """What is not allocated any more."""
+    """Buffers that need not be allocated any more."""
 
 
 def _surroundings(
@@ -220,7 +222,7 @@ def _surroundings(
 
 
 def _with_producers(schedule: Schedule, before: list[BlockFacts], operands: list[Any]) -> tuple[Any, Any, list[str]]:
-    """The operands with elementwise producers, of which nothing else reads the result, in place of their loads."""
+    """Return the operands with the values of elementwise producers that nothing else reads, and their names."""
     names = []
     for block in reversed(before):
         body = schedule.get(block.handle)
@@ -257,7 +259,7 @@ def _is_reduction(block: Any) -> bool:
 
 
 def _followers(schedule: Schedule, after: list[BlockFacts], product: Product) -> list[tuple[str, Any]]:
-    """The elementwise blocks behind the product that can be done on its tiles, in terms of its axes."""
+    """Return the elementwise consumers that tiles can compute: names, and blocks in terms of the product's axes."""
     places = {product.result: [tuple(product.update.indices)]}
     axes = (*product.batch, *product.rows, *product.columns)
     extents = {axis.variable: axis.extent for axis in axes}
@@ -278,7 +280,7 @@ def _followers(schedule: Schedule, after: list[BlockFacts], product: Product) ->
 def _in_terms_of(
     block: BlockFacts, body: Any, places: dict[Any, list], extents: dict[Any, int], skipped: list[Any]
 ) -> Any:
-    """The block written in the product's axes; None where it does not go element by element with all of the product."""
+    """Return the block in terms of the product's axes; None where it does not read all of the product elementwise."""
     values: dict[Any, Any] = {}
     is_behind = False
     for read in block.reads:
@@ -320,7 +322,7 @@ def _with_body(block: Any, body: Any, buffers: Any = None) -> Any:
 
 
 def _shortened(product: Product, around: Surroundings) -> tuple[Product, Surroundings]:
-    """The same without axes of one, and with simple places: what stands there tells what are neighbours in memory."""
+    """Return both without axes of extent 1 and with simplified indices, which show what is contiguous."""
     parts = (product.batch, product.rows, product.columns, product.reduced)
     axes = [axis for part in parts for axis in part]
     left, right, *stores = shortened([around.left, around.right, *around.stores], axes)
@@ -348,7 +350,7 @@ def _contraction(product: Product, around: Surroundings) -> Contraction:
 
 
 def _packs_left(left: Any, product: Product) -> bool:
-    """Whether elements take work, or those of a row lie so far apart that they push each other out of the cache."""
+    """Whether elements are computed, or the stride of a row is so large that its elements evict each other from L1."""
     if not isinstance(left, TensorLoad):
         return True
     lines = size_of(product.reduced) * 64
@@ -357,25 +359,21 @@ def _packs_left(left: Any, product: Product) -> bool:
 
 
 def _accumulators(dtype: str) -> str:
-    """What sums are in: integers that wrap have their low bits in wider ones, too."""
+    """Return the dtype of the sums: wrapping integers are the low bits of sums in int32."""
     return "int32" if dtype in ("int8", "uint8", "int16", "uint16") else dtype
 
 
 def _with_statement(
     function: PrimFunc, blocks: list[BlockFacts], block: BlockFacts, around: Surroundings, statement: Any
 ) -> PrimFunc:
-    """The function with the contraction in place of the blocks that it does."""
+    """Return the function with the contraction in place of the fused blocks."""
     root = function.body.block
     nests = _statements_of(root.body)
     made = []
     for each, nest in zip(blocks, nests, strict=True):
         if each.name == block.name:
-            made.append(_opaque(statement))
+            made.append(statement)
         elif each.name not in around.absorbed:
             made.append(nest)
     buffers = [each for each in root.alloc_buffers if not any(each.same_as(one) for one in around.buffers)]
     return function.with_body(SBlockRealize([], True, _with_body(root, sequence(*made), buffers)))
-
-
-def _opaque(statement: Any) -> Any:
-    return statement

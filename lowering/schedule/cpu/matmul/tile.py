@@ -1,10 +1,10 @@
-"""One tile of a contraction: its sums in registers, the reduction over them, and what is done with them.
+"""One tile of a contraction: its sums in registers, the reduction, and the stores with elementwise consumers.
 
-Takes the contraction, the tile's place and size. Gives statements::
+Takes the contraction, the tile's position and size. Gives statements::
 
     sums = 0                                           rows × vectors
     for k:  right[v] = …;  sums[row][v] += left[row] * right[v]
-    stores of sums[row][v]                             on vectors; the last one is as long as the columns are
+    stores of sums[row][v]                             as vectors; the last one ends with the last column
 
 Where the reduction is cut into blocks, sums are kept between them, and the stores follow the last one.
 """
@@ -20,15 +20,15 @@ from mlirtri.lowering.tir.contraction import Contraction, Values
 from mlirtri.lowering.tir.statements import index, new_buffer, sequence
 from mlirtri.lowering.tir.tiles import counted, groups_of, in_lanes, nested, ramp, replaced, sized, spread, zero_of
 from mlirtri.lowering.tir.vectors import vectorizable
-from mlirtri.lowering.toolchain.tvm_names import TensorLoad, ir, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Stmt, TensorLoad, ir, structural_map, structural_walk, tirx
 
 UNROLLED_STORES = 3
-"""More stores than that, or a call, stand once in a loop over the rows of a tile, not once per row."""
+"""More stores than that, or a call, are a loop over the rows of a tile, not unrolled."""
 
 
 @dataclass(frozen=True)
 class TilePosition:
-    """Where a tile is: the batch axes' values, its first row and column, and how many of them."""
+    """The position of a tile: values of the batch axes, first row and column; and its size."""
 
     batch: Values
     row: Any
@@ -36,14 +36,14 @@ class TilePosition:
     column: Any
     vectors: int
     columns: Any
-    """Columns that there are, an expression where only the run shows it; the last vectors may have more lanes."""
+    """Columns of the tile, an expression where they are dynamic; the last vector may have more lanes."""
     last: Any = None
-    """The last row that there is, where the tile may be taller than what is left; it is read in place of those."""
+    """The last row of the contraction, where the tile may go past it; rows behind it read its elements."""
 
 
 @dataclass(frozen=True)
 class ReductionBlock:
-    """Which part of the outermost reduction axis is added up, and where sums are kept between the parts."""
+    """A block of the outermost reduction axis, and the buffer that keeps sums between blocks."""
 
     number: Any
     count: Any
@@ -52,24 +52,29 @@ class ReductionBlock:
     kept: Any
     """A buffer, None where there is one block only."""
     place: tuple[Any, ...]
-    """The first indices of this tile's sums in `kept`."""
+    """The first indices of the tile's sums in `kept`."""
 
 
 class Tile:
-    """One tile's statements."""
+    """Writes the statements of one tile."""
 
     def __init__(
-        self, contraction: Contraction, lanes: int, place: TilePosition, block: ReductionBlock, room: Any = None
+        self,
+        contraction: Contraction,
+        lanes: int,
+        place: TilePosition,
+        block: ReductionBlock,
+        finished: Buffer | None = None,
     ):  # fmt: skip
         self.contraction, self.lanes, self.place, self.block = contraction, lanes, place, block
-        self.room = room
-        """Memory for sums, which long stores read; each tile has its own where this is None."""
+        self.finished = finished
+        """A buffer for the sums that long stores read; None to allocate one in the tile."""
         self.sums = [
             new_buffer(f"sums{v}", contraction.dtype, place.rows, lanes) for v in range(place.vectors)
         ]  # fmt: skip
         """Per vector of columns, one vector for each row: registers, once the loops over rows are unrolled."""
 
-    def body(self) -> Any:
+    def body(self) -> Stmt:
         made = [tirx.AllocBuffer(each) for each in self.sums]
         made += [self._first(), self._reduction(), self._last()]
         return sequence(*made)
@@ -79,7 +84,7 @@ class Tile:
         return spread(self.contraction.rows, row if self.place.last is None else tirx.min(row, self.place.last))
 
     def _written_rows(self, make: Callable[[Any], Any], kind: Any = None) -> Any:
-        """A statement for each row that there is, made of its number in the tile."""
+        """Return ``make(row)`` for each row of the tile that the contraction has."""
         last = self.place.last
         if last is None:
             return counted("row", self.place.rows, make, kind)
@@ -92,11 +97,11 @@ class Tile:
         return counted("row", self.place.rows, if_there, kind)
 
     def _count(self, vector: int) -> int:
-        """Columns in one of the vectors."""
+        """Return the number of columns in one of the vectors."""
         return min(self.lanes, self.place.columns - vector * self.lanes)
 
     def _each(self, make: Callable[[Any, int, Any], Any]) -> Any:
-        """A statement for each vector of sums: made of the row, the number among the row's vectors, and the buffer."""
+        """Return ``make(row, number of the vector in the row, buffer)`` for each vector of sums, unrolled."""
 
         def of_row(row: Any) -> Any:
             return sequence(*(make(row, v, each) for v, each in enumerate(self.sums)))
@@ -107,7 +112,7 @@ class Tile:
         return [row, ramp(index(0), self.lanes)]
 
     def _first(self) -> Any:
-        """The sums before the block: their start, or what the block before left."""
+        """Return the initial sums: their start, or what the block before has kept."""
         zeros = self._each(lambda row, v, each: tirx.BufferStore(each, self._start(v), self._at(row)))
         if self.block.kept is None:
             return zeros
@@ -119,7 +124,7 @@ class Tile:
         return tirx.IfThenElse(tirx.EQ(self.block.number, index(0)), zeros, loads)
 
     def _start(self, v: int) -> Any:
-        """What a vector of sums starts from."""
+        """Return the initial value of a vector of sums."""
         if self.contraction.column_terms is None:
             return tirx.Broadcast(zero_of(self.contraction.dtype), self.lanes)
         terms, _ = self.contraction.column_terms
@@ -153,7 +158,7 @@ class Tile:
         return counted(first.variable.name, extent, lambda at: nested(inner, self._step, {first.variable: start + at}))
 
     def _step(self, reduced: Values) -> Any:
-        """One step of the reduction: the vectors of the right operand, times each row's element."""
+        """Return one step of the reduction: the vectors of the right operand, times each row's element."""
         values = {**self.place.batch, **reduced}
         vectors = [
             new_buffer(f"right{v}", str(self.contraction.right.ty.dtype), self.lanes) for v in range(self.place.vectors)
@@ -171,7 +176,7 @@ class Tile:
         return sequence(*made, self._each(add))
 
     def _right(self, values: Values, v: int, vector: Any) -> list[Any]:
-        """Fill a vector of the right operand."""
+        """Return the statements that fill a vector of the right operand."""
         count = self.lanes if self.contraction.packs_right else self._count(v)
         zero = tirx.Broadcast(zero_of(str(vector.dtype)), self.lanes)
         made = [] if count == self.lanes else [tirx.BufferStore(vector, zero, [ramp(index(0), self.lanes)])]
@@ -183,7 +188,7 @@ class Tile:
         return [*made, in_lanes(count, element)]
 
     def _last(self) -> Any:
-        """What is done with the sums after the last block; before, they are kept."""
+        """Return the stores after the last block; after other blocks the sums are kept."""
         stores = self._stores()
         if self.block.kept is None:
             return stores
@@ -195,7 +200,7 @@ class Tile:
         return tirx.IfThenElse(tirx.EQ(self.block.number, sized(self.block.count - 1)), stores, kept)
 
     def _stores(self) -> Any:
-        """The stores behind the sum: written out for each row, or once in a loop over the tile where they are long."""
+        """Return the stores behind the sum: unrolled over rows, or in a loop over the tile where they are long."""
         if isinstance(self.place.columns, int) and not has_long_stores(self.contraction):
 
             def vectors(row: Any) -> Any:
@@ -206,25 +211,25 @@ class Tile:
                 return sequence(*stores)
 
             return self._written_rows(vectors, tirx.ForKind.UNROLLED)
-        # In memory, since registers cannot be counted through.
-        room = self.room if self.room is not None else self._own_room()
+        # In memory, since registers cannot be indexed by a loop.
+        finished = self.finished if self.finished is not None else self._own_buffer()
         copies = self._each(
             lambda row, v, each: tirx.BufferStore(
-                room, tirx.BufferLoad(each, self._at(row)), [row, ramp(index(v * self.lanes), self.lanes)]
+                finished, tirx.BufferLoad(each, self._at(row)), [row, ramp(index(v * self.lanes), self.lanes)]
             )
         )
 
         def of_row(row: Any) -> Any:
-            return groups_of(self.place.columns, self.lanes, lambda at, count: self.store(row, at, count, room, at))
+            return groups_of(self.place.columns, self.lanes, lambda at, count: self.store(row, at, count, finished, at))
 
-        made = [] if self.room is not None else [tirx.AllocBuffer(room)]
+        made = [] if self.finished is not None else [tirx.AllocBuffer(finished)]
         return sequence(*made, copies, self._written_rows(of_row))
 
-    def _own_room(self) -> Any:
+    def _own_buffer(self) -> Any:
         return new_buffer("finished", self.contraction.dtype, self.place.rows, self.place.vectors * self.lanes)
 
     def store(self, row: Any, first: Any, count: int, sums: Any, place: Any) -> Any:
-        """All stores for `count` columns of the tile from `first` on; their sums are in a row of `sums` at `place`."""
+        """Return all stores for `count` columns of the tile from `first` on; their sums are at `place` in `sums`."""
         contraction = self.contraction
         private = {each: _private_buffer(each, count) for each in contraction.private}
         rows = self._rows(row)
@@ -255,13 +260,13 @@ class Tile:
 
 
 def _private_buffer(buffer: Any, count: int) -> Any:
-    """A private buffer for `count` elements; TVM loses those of bf16, whose bits it holds."""
+    """Return a private buffer for `count` elements; of bf16 it holds the bits: TVM loses buffers of that dtype."""
     dtype = str(buffer.dtype)
     return new_buffer(buffer.name, BITS if dtype == HALF else dtype, count)
 
 
 def has_long_stores(contraction: Contraction) -> bool:
-    """Whether the stores are too much code to stand there once per row of a tile."""
+    """Whether the stores are too much code to unroll over the rows of a tile."""
     return len(contraction.stores) > UNROLLED_STORES or any(map(_has_call, contraction.stores))
 
 
