@@ -21,6 +21,7 @@ from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.ops import table as ops
 from mlirtri.dialect.promotion.rules import Operand, result_dtypes
 from mlirtri.dialect.spellings import registry as spellings
+from mlirtri.dialect.spellings.base.spelling import METHOD_OWNERS
 from mlirtri.errors import KernelTypeError
 
 each = {
@@ -298,7 +299,7 @@ def flat(result) -> list:
 def library_function(name: str):
     """The library's own function; a method is called on its first argument."""
     owner, *path = name.split(".")
-    if owner not in spellings.METHOD_OWNERS:
+    if owner not in METHOD_OWNERS:
         return operator.attrgetter(".".join(path))(sys.modules[owner])
     if spellings.lookup(name).is_attribute:
         return operator.attrgetter(path[0])
