@@ -4,7 +4,7 @@ Takes an imported function that has products of matrices or convolutions beside 
 the islands, each as a module of one function on static tensors, and the function with calls in their place: products
 then keep the schedules of straight-line code. What an island alone needs (constants, empty tensors, scalars) comes
 along. Leaves functions alone that update arguments, have sizes of run time or complex numbers at their boundary, or
-have nothing worth it; they are compiled whole. Refuses nothing.
+have nothing profitable to outline; they are compiled whole. Refuses nothing.
 
     %y = conv(%x); %z = scf.for … %y   ──►   %y = conv(%x); %z = call @main_loops_0(%y)
 """
@@ -70,7 +70,7 @@ def outline(module: ir.Module) -> dict[str, ir.Module]:
 
 
 def _can_be_called(islands: Sequence[Island], block: ir.Block) -> bool:
-    """Whether all that is handed over is static tensors, and every island hands something on."""
+    """Whether all inputs and outputs are static tensors, and every island has an output."""
     boundary = [value for island in islands for value in (*island.inputs, *island.outputs)]
     are_static = all(_is_static_tensor(value.type) for value in (*block.arguments, *boundary))
     return are_static and all(island.outputs for island in islands)

@@ -1,4 +1,4 @@
-"""Which values of tensors share a buffer, once everything is written in place.
+"""Alias analysis of tensors: which values share a buffer after in-place bufferization.
 
 Takes values of `linalg`, `tensor` and `scf` on tensors. Gives answers, and changes nothing.
 
@@ -76,10 +76,10 @@ def root_of(value: ir.Value) -> ir.Value:
 def _of_while(loop: ir.Operation, position: int) -> Sequence[ir.Value]:
     """A result of a `while` is a value of its condition, which is in the buffer of one of the initial values."""
     before = loop.regions[0].blocks[0]
-    handed = terminator(before).operands[1 + position]
-    if is_block_argument(handed) and handed.owner == before:
-        return [loop.operands[handed.arg_number]]
-    if position < len(before.arguments) and is_content_of(handed, before.arguments[position]):
+    forwarded = terminator(before).operands[1 + position]
+    if is_block_argument(forwarded) and forwarded.owner == before:
+        return [loop.operands[forwarded.arg_number]]
+    if position < len(before.arguments) and is_content_of(forwarded, before.arguments[position]):
         return [loop.operands[position]]
     return []
 

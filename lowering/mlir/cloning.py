@@ -13,7 +13,7 @@ from mlirtri.dialect.bindings.mlir import all_operations_in, ir
 
 
 def clone(operation: ir.Operation, known: Mapping[ir.Value, ir.Value]) -> ir.Operation:
-    """A copy at the insertion point, here and in its regions with `known` values in place of others."""
+    """Clone an operation at the insertion point; operands in `known`, also inside its regions, are replaced."""
     copy = operation.clone().operation
     for inner in all_operations_in(copy):
         for at, value in enumerate(inner.operands):
@@ -23,13 +23,13 @@ def clone(operation: ir.Operation, known: Mapping[ir.Value, ir.Value]) -> ir.Ope
 
 
 def clone_all(operations: Iterable[ir.Operation], known: dict[ir.Value, ir.Value]) -> None:
-    """Copies of `operations` in order; their results join what is `known`."""
+    """Clone `operations` in order, and add their results to `known`."""
     for operation in operations:
         known.update(zip(operation.results, clone(operation, known).results, strict=True))
 
 
 def inlined(block: ir.Block, arguments: Sequence[ir.Value], known: Mapping[ir.Value, ir.Value] = {}) -> list[ir.Value]:
-    """A copy of a block's operations with values for its arguments; gives what its terminator hands on."""
+    """Clone a block's operations with values for its arguments; return the operands of its terminator."""
     *steps, last = [each.operation for each in block.operations]
     values = {**known, **dict(zip(block.arguments, arguments, strict=True))}
     clone_all(steps, values)
@@ -37,19 +37,19 @@ def inlined(block: ir.Block, arguments: Sequence[ir.Value], known: Mapping[ir.Va
 
 
 def replace(operation: ir.Operation, values: Iterable[ir.Value]) -> None:
-    """Put `values`, one per result, where the results are used, and erase the operation."""
+    """Replace the uses of the results by `values`, one per result, and erase the operation."""
     for result, value in zip(operation.results, values, strict=True):
         result.replace_all_uses_with(value)
     operation.erase()
 
 
 def needed_by(operation: ir.Operation) -> list[ir.Value]:
-    """The values that an operation and what is inside of it use, those that are made inside among them."""
+    """Return the operands of an operation and of all operations nested in it."""
     return [value for inner in all_operations_in(operation) for value in inner.operands]
 
 
 def leading_to(block: ir.Block, values: Iterable[ir.Value]) -> list[ir.Operation]:
-    """The operations of `block` that `values` come from, in order."""
+    """Return the backward slice of `values` within `block`, in order."""
     wanted, found = set(values), []
     for operation in reversed([each.operation for each in block.operations]):
         if any(result in wanted for result in operation.results):

@@ -1,4 +1,4 @@
-"""Making `linalg.generic` operations: of a named one, and of what each element is.
+"""Builders of `linalg.generic`: from a named operation, and from a function of indices and elements.
 
 Takes MLIR values and functions that emit the body. Gives values. Refuses nothing.
 """

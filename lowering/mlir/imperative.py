@@ -1,6 +1,6 @@
 """Which functions are imperative: their loops, branches and updates are compiled as such, as one unit.
 
-Takes a module of MLIR on tensors or buffers, of any room from `tri` to `bufferized`. Gives whether it has anything
+Takes a module of MLIR on tensors or buffers, of any stage from `tri` to `bufferized`. Gives whether it has anything
 that straight-line tensor code (one binding per operation, static shapes) does not have. Refuses nothing.
 """
 
@@ -14,14 +14,14 @@ PRODUCTS = ("tri.matmul", "linalg.matmul", "linalg.batch_matmul")
 ELEMENTS = ("tensor.insert", "memref.load", "memref.store")
 """Operations that only imperative code has outside the bodies of `linalg`."""
 SLICES = {"tensor.extract_slice": 1, "tensor.insert_slice": 2, "tensor.pad": 1}
-"""Operations on parts of arrays, with their number of operands when all places and sizes are known."""
+"""Operations on parts of arrays, with their number of operands when all offsets and sizes are static."""
 
 
 def is_imperative(module: ir.Module) -> bool:
     """Whether any function of `module` has to be compiled as one imperative unit, or is better so.
 
     A function that only updates its arguments could be either: in place it copies nothing, but a product of matrices is
-    worth the copy, since straight-line code has schedules for it.
+    profitable enough for the copy, since straight-line code has schedules for it.
     """
     operations, functions = all_operations(module), public_functions(module)
     # No operation shows the type of an argument that nothing reads.

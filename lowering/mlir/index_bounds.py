@@ -1,4 +1,4 @@
-"""Between which numbers an integer of MLIR lies, as far as its operations tell.
+"""Range analysis: bounds of integer values of MLIR, as far as their operations tell.
 
 Takes SSA values of integer and index types. Gives two Python integers, the smallest and the largest value that are
 possible; None where nothing is known. A sum that may be beyond 64 bits tells nothing. Refuses nothing.
@@ -46,7 +46,7 @@ def _bounds(value: ir.Value, depth: int) -> _Pair | None:
 
 
 def _of_type(kind: ir.Type) -> _Pair | None:
-    """Signless integers are read with a sign, as places are."""
+    """Signless integers are taken as signed, as indices are."""
     if isinstance(kind, ir.IntegerType) and 1 < kind.width <= 32:
         return -(2 ** (kind.width - 1)), 2 ** (kind.width - 1) - 1
     return None

@@ -34,7 +34,7 @@ _INDEX_ARITHMETIC = {"arith.addi": arith.addi, "arith.subi": arith.subi, "arith.
 
 
 def as_index(value: ir.Value, depth: int = 4) -> ir.Value:
-    """An int64 as an `index`; sums of loop counters and literals are computed as such, so that later rooms see them."""
+    """Return an int64 as an `index`; sums of loop counters and literals become arithmetic on index values."""
     operation = None if isinstance(value.owner, ir.Block) else value.owner.operation
     if operation is not None and operation.name == "arith.index_cast":
         return operation.operands[0]

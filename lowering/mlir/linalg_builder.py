@@ -1,4 +1,4 @@
-"""Small words for building linalg on tensors: `generic`, `empty`, `filled`, `reshape`; and for reading what made them.
+"""Builders of linalg on tensors: `generic`, `empty`, `filled`, `reshape`; and queries of the defining operation.
 
 Knows no op of the table. Sizes known at compile time are ints; those of run time are `index` values, taken from the
 tensors by `size_of`.

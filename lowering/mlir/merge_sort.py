@@ -1,7 +1,7 @@
 """Stable merge sort of rows of fields along an axis of tensors, in loops of `scf`, without branches.
 
 Takes tensors of one shape, the fields, and what decides between two rows. Gives the tensors with the rows in order; a
-tensor that was only counted, such as positions, can be a function of the place. Refuses nothing.
+tensor that was only counted, such as positions, can be a function of the index. Refuses nothing.
 
 Blocks of eight are sorted by counting, for each element, how many go before it. Then runs are merged from one buffer
 into another and back, two runs of one length from both ends at once: the two ends do not wait for each other, and

@@ -1,4 +1,4 @@
-"""Runs a flat list of upstream MLIR passes on a module, one by one, so that the text after each can be seen.
+"""Run a flat list of upstream MLIR passes on a module, one by one, so that the text after each can be seen.
 
 Takes a module, a sequence of `Pass` and the compile context, which receives a record per pass.
 Gives nothing: the module changes in place, and operations fetched before the call must not be used after it.
@@ -32,7 +32,7 @@ MODULE_ONLY_PIPELINES = (
 
 @dataclass(frozen=True)
 class Pass:
-    """One step of a room: an upstream pass and the reason it is there."""
+    """One step of a lowering: an upstream pass and the reason it is there."""
 
     pipeline: str
     """What stands inside ``builtin.module(…)``: ``cse``, ``func.func(convert-linalg-to-loops)``, options in braces."""
@@ -71,12 +71,12 @@ def run_rewrite(name: str, rewrite: Callable[[ir.Module], None], module: ir.Modu
 
 
 def in_module(pipeline: str) -> str:
-    """`pipeline` anchored on a module, as ``--pass-pipeline=`` wants it."""
+    """Return `pipeline` anchored on a module, as ``--pass-pipeline=`` wants it."""
     return f"builtin.module({pipeline})"
 
 
 def parse_pipeline(text: str, context: ir.Context) -> passmanager.PassManager:
-    """The pass manager for `text`; raises `UnknownOptionError` for what does not exist or would end the process."""
+    """Return the pass manager for `text`; raises `UnknownOptionError` for an unknown pass or one that would crash."""
     _refuse_nested_module_pipelines(text)
     try:
         return passmanager.PassManager.parse(text, context)
@@ -127,7 +127,7 @@ def _pass_failed(error: ir.MLIRError, before: ir.Operation, pipeline: str, conte
 
 
 def explain(error: ir.MLIRError) -> tuple[str, Span | None, list[Note]]:
-    """The first diagnostic of `error` as message and place; its notes and the other diagnostics as notes."""
+    """Return message and location of the first diagnostic of `error`; its notes and the other diagnostics as notes."""
     if not error.error_diagnostics:
         return "MLIR gave no reason", None, []
     first, *others = error.error_diagnostics
@@ -143,7 +143,7 @@ def explain(error: ir.MLIRError) -> tuple[str, Span | None, list[Note]]:
 
 
 def save_reproducer(text: str, name: str) -> Path:
-    """Write `text` to a file of its own in the reproducer folder, in one piece; gives its path."""
+    """Write `text` to a file of its own in the reproducer folder, atomically; return its path."""
     default = Path(tempfile.gettempdir()) / f"mlirtri-reproducers-{getattr(os, 'getuid', int)()}"
     folder = settings.get("MLIRTRI_REPRODUCER_DIR") or default
     folder.mkdir(parents=True, exist_ok=True)

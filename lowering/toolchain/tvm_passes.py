@@ -1,4 +1,4 @@
-"""Runs TVM's passes one by one, with text after each, and turns TVM's exceptions into errors on the user's line.
+"""Run TVM's passes one by one, with text after each, and convert TVM's exceptions into errors on the user's line.
 
 Takes a module and a flat list of `Pass`. Gives the last module; `context.passes` holds what each pass made.
 Refuses nothing itself: a pass that fails becomes a `PassFailedError` without C++ frames, placed by the

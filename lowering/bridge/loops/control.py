@@ -135,10 +135,10 @@ def _while(translation: LoopTranslation, operation: ir.Operation) -> None:
     state.assign(operation.operands)
     state.define(before.arguments)
     with values.nested() as prologue:
-        condition, *handed = translation.translate(before).operands
+        condition, *forwarded = translation.translate(before).operands
         ends = values.get(condition)
-    # What the first part hands on as it got it stays where it is.
-    others = [value for value in handed if value not in set(before.arguments)]
+    # A loop-carried value that the condition region forwards unchanged stays where it is.
+    others = [value for value in forwarded if value not in set(before.arguments)]
     if prologue or others:
         cells = Carried(translation, others, _names(operation, others))
         goes = values.cell("bool", "goes")
@@ -149,23 +149,23 @@ def _while(translation: LoopTranslation, operation: ir.Operation) -> None:
             cells.assign(others)
             values.statements.append(goes.store(ends))
             cells.define(others)
-            _hand_on(translation, handed, after.arguments)
+            _forward(translation, forwarded, after.arguments)
             with values.nested() as continued:
                 state.assign(translation.translate(after).operands)
             values.statements.append(tirx.IfThenElse(goes.scalar.expression, sequence(continued), None))
         condition = goes.scalar
     else:
-        _hand_on(translation, handed, after.arguments)
+        _forward(translation, forwarded, after.arguments)
         with values.nested() as body:
             state.assign(translation.translate(after).operands)
         condition = ends
     values.statements.append(_while_loop(operation, condition.expression, body))
-    _hand_on(translation, handed, operation.results)
+    _forward(translation, forwarded, operation.results)
 
 
-def _hand_on(translation: LoopTranslation, handed: Sequence[ir.Value], values: Sequence[ir.Value]) -> None:
-    """Say that `values` are what was handed on: elements of memory."""
-    for value, source in zip(values, handed, strict=True):
+def _forward(translation: LoopTranslation, forwarded: Sequence[ir.Value], values: Sequence[ir.Value]) -> None:
+    """Record that `values` are the elements of memory that `forwarded` were stored in."""
+    for value, source in zip(values, forwarded, strict=True):
         parts = translation.values.parts(source)
         translation.values.set(value, parts[0] if len(parts) == 1 else parts)
 

@@ -1,4 +1,4 @@
-"""One buffer for each array that a loop carries: what an iteration hands on is written where the loop keeps it.
+"""One buffer for each array that a loop carries: what an iteration yields is written where the loop keeps it.
 
 Takes a function over tensors with `scf` loops and branches, in which a carried array keeps its size, be it one of run
 time. Gives it in place, ready for upstream's one-shot-bufferize: every array that a loop yields, or that the arms of an
@@ -76,7 +76,7 @@ def _write_into(carried: list[ir.Value], end: ir.Operation, first: int) -> None:
         for at, (_, buffer) in pairs
         if _is_tensor(buffer.type) and values[at].type == buffer.type and not is_content_of(values[at], buffer)
     }
-    # A condition may pass on more than is carried, and a body gets more than it hands on.
+    # A condition may pass on more than is carried, and a body gets more than it yields.
     changed = [other for at, (value, other) in pairs if at not in fresh and value != other]
     for at, buffer in fresh.items():
         own_memory(values[at], buffer)

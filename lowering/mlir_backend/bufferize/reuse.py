@@ -1,4 +1,4 @@
-"""What is done on tensors so that bufferization needs fewer buffers and copies.
+"""Rewrites of tensor operations so that bufferization needs fewer buffers and copies.
 
 Takes a module of `linalg`, `tensor` and `scf` on tensors. Gives it in place with the same values: destinations that
 are of no value so far (``tensor.empty``) become ones whose buffer is there anyway. Refuses nothing.

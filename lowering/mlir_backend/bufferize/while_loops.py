@@ -1,4 +1,4 @@
-"""`scf.while` in the form that bufferization reads: every carried value stays at its place.
+"""`scf.while` in the form that bufferization reads: every loop-carried value keeps its position.
 
 Takes a module with `scf.while` loops whose conditions pass on what they like, in any order. Gives it in place: the
 condition passes on every carried value, in order, and after them what else the body or the code after the loop need.

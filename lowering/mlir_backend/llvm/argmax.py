@@ -1,4 +1,4 @@
-"""Reductions that choose an element and its place, as two: which element it is, then the first place that has it.
+"""Argmax and argmin as two reductions: the extremum, then the first index that has it.
 
 Takes a module of `linalg.generic` on memrefs. Gives it in place: a largest or smallest element whose value nobody else
 reads is found by a maximum of its own, which LLVM makes vectors of, and the place by a second pass over the row, which

@@ -1,7 +1,7 @@
 """The operations of `vector_functions` as scalar `arith` and `llvm`, and a module's elementary functions made of them.
 
 Takes a module of scalar code. Gives, in place, arithmetic without branches for exp, log, tanh, erf and so on in fp32
-and fp64, for sine, cosine, tangent and powers in fp32 (`scalar_circles.py`), and instructions for floor and its kin,
+and fp64, for sine, cosine, tangent and powers in fp32 (`scalar_circles.py`), and instructions for floor and ceil,
 of which LLVM makes vectors where a loop is around; the C library's functions would be called per element.
 Other functions stay as they are.
 """

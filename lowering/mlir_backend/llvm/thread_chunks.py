@@ -60,7 +60,7 @@ def inline_scopes(module: ir.Module) -> None:
 
 
 def _chunk(generic: ir.Operation, threads: int) -> list[int] | None:
-    """Tile sizes per loop, or None where threads are not worth it."""
+    """Return the tile size of each loop, or None where threads are not profitable."""
     maps = [each.value for each in generic.attributes["indexing_maps"]]
     extents: dict[int, int] = {}
     for value, one in zip(generic.operands, maps, strict=True):

@@ -1,6 +1,6 @@
 """Contractions over memrefs as tiles of vectors, by upstream's transform dialect.
 
-Takes a module of bufferized `linalg.generic`. Gives, in place, of each contraction of static sizes that is worth it
+Takes a module of bufferized `linalg.generic`. Gives, in place, of each contraction of static sizes that is large enough
 (sums of products of two operands, each read by plain loops, one of them contiguous along the innermost loop of the
 result): loops over chunks (an `scf.forall` for several threads), inside of which a tile of rows and vectors runs along
 the reduction with its sums in registers. What the tile's size leaves over becomes tiles of other sizes, so that no

@@ -1,10 +1,10 @@
-"""Elementwise operations that read across the way they write, by squares of vectors, in pipeline `mlir`.
+"""Transposing elementwise operations as in-register transposes of square tiles, in pipeline `mlir`.
 
-Takes a module of `linalg.generic` over memrefs. Gives, in place, loops over squares for each without sums that reads
-memory of static shape whose innermost axis is another one than the result's: as many vectors as each has lanes are
-read, turned round in registers in steps that exchange ever larger parts of pairs, and written. Arithmetic is done on
-the vectors; what does more than that reads a copy that is turned round. Where squares do not divide an axis the last
-one overlaps the one before. Everything else stays as it is. Refuses nothing.
+Takes a module of `linalg.generic` over memrefs. Gives, in place, loops over square tiles for each without reductions
+that reads memory of static shape whose innermost axis is not the result's: as many vectors as each has lanes are
+read, transposed in registers in steps that exchange ever larger parts of pairs, and written. Arithmetic is done on
+the vectors; an operation that does more reads a transposed copy. Where the tile does not divide an axis the last tile
+overlaps the one before. Everything else stays as it is. Refuses nothing.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from mlirtri.lowering.mlir.index_values import index_constant, loop_nest
 
 MOST_LANES, FEWEST_LANES = 16, 4
 """Of a vector: what is larger has no registers for a square, and smaller squares gain nothing."""
-Places = dict[int, ir.Value]
+Indices = dict[int, ir.Value]
 """Where each loop is, by its number."""
 
 
 @dataclass(frozen=True)
-class _Turn:
-    """An operation that reads across."""
+class _Transpose:
+    """An operation with inputs whose innermost axis is not that of its results."""
 
     generic: ir.Operation
     accesses: list[list[int]]
@@ -42,23 +42,23 @@ class _Turn:
 def rewrite(module: ir.Module) -> None:
     """Replace every such operation that is large enough for a square."""
     for generic in operations_named(module, "linalg.generic"):
-        turn = _turn(generic)
-        if turn is None:
+        plan = _transpose_of(generic)
+        if plan is None:
             continue
         with ir.InsertionPoint(generic), generic.location:
-            if _is_arithmetic(turn):
-                _write(turn)
+            if _is_arithmetic(plan):
+                _write(plan)
                 generic.erase()
                 continue
-            for number in turn.crossed:
-                _read_turned(turn, number)
+            for number in plan.crossed:
+                _read_transposed(plan, number)
 
 
 # --- finding ----------------------------------------------------------------------------------------------------------
 
 
-def _turn(generic: ir.Operation) -> _Turn | None:
-    """What is turned how, or None where nothing is or a square has no room."""
+def _transpose_of(generic: ir.Operation) -> _Transpose | None:
+    """Return how an operation transposes, or None where it does not or its axes are shorter than a tile."""
     maps = [each.value for each in generic.attributes["indexing_maps"]]
     if any("parallel" not in str(each) for each in generic.attributes["iterator_types"]) or not _overwrites(generic):
         return None
@@ -78,7 +78,7 @@ def _turn(generic: ir.Operation) -> _Turn | None:
     across, extents = accesses[crossed[0]][-1], dict(zip(written, operands[inputs].type.shape, strict=True))
     most = min(simd_registers().bits // max(_bits(operands[at]) for at in crossed), MOST_LANES)
     lanes = 1 << max(min(most, extents[across], extents[along]), 1).bit_length() - 1
-    return _Turn(generic, accesses, extents, crossed, across, along, lanes) if lanes >= FEWEST_LANES else None
+    return _Transpose(generic, accesses, extents, crossed, across, along, lanes) if lanes >= FEWEST_LANES else None
 
 
 def _overwrites(generic: ir.Operation) -> bool:
@@ -114,12 +114,12 @@ def _bits(value: ir.Value) -> int:
     return value.type.element_type.width
 
 
-def _is_arithmetic(turn: _Turn) -> bool:
+def _is_arithmetic(plan: _Transpose) -> bool:
     """Whether what is done to elements can be done to vectors of them, and all operands be read and written as such."""
-    generic, along = turn.generic, turn.along
+    generic, along = plan.generic, plan.along
     for at, operand in enumerate(generic.operands):
-        if at not in turn.crossed and along in turn.accesses[at]:
-            if turn.accesses[at][-1] != along or not _is_contiguous(operand):
+        if at not in plan.crossed and along in plan.accesses[at]:
+            if plan.accesses[at][-1] != along or not _is_contiguous(operand):
                 return False
     block = generic.regions[0].blocks[0]
     *steps, last = [each.operation for each in block.operations]
@@ -137,11 +137,11 @@ def _is_wide(step: ir.Operation) -> bool:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def _read_turned(turn: _Turn, number: int) -> None:
+def _read_transposed(plan: _Transpose, number: int) -> None:
     """Let an operation read a copy whose axes are in the order of the loops of the result."""
-    generic, source, access = turn.generic, turn.generic.operands[number], turn.accesses[number]
-    loops = [loop for loop in turn.accesses[-1] if loop in access]
-    copy = memref.alloc(ir.MemRefType.get([turn.extents[loop] for loop in loops], source.type.element_type), [], [])
+    generic, source, access = plan.generic, plan.generic.operands[number], plan.accesses[number]
+    loops = [loop for loop in plan.accesses[-1] if loop in access]
+    copy = memref.alloc(ir.MemRefType.get([plan.extents[loop] for loop in loops], source.type.element_type), [], [])
     read = [ir.AffineMap.get(len(loops), 0, [ir.AffineDimExpr.get(loops.index(loop)) for loop in access])]
     read.append(ir.AffineMap.get_identity(len(loops)))
     maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in read])
@@ -149,7 +149,7 @@ def _read_turned(turn: _Turn, number: int) -> None:
     body = made.regions[0].blocks.append(*[source.type.element_type] * 2)
     with ir.InsertionPoint(body):
         linalg.YieldOp([body.arguments[0]])
-    _write(_turn(made))
+    _write(_transpose_of(made))
     made.erase()
     maps = [each.value for each in generic.attributes["indexing_maps"]]
     maps[number] = ir.AffineMap.get(maps[number].n_dims, 0, [ir.AffineDimExpr.get(loop) for loop in loops])
@@ -159,25 +159,25 @@ def _read_turned(turn: _Turn, number: int) -> None:
         memref.dealloc(copy)
 
 
-def _write(turn: _Turn) -> None:
+def _write(plan: _Transpose) -> None:
     """Loops over the squares, the result's innermost axis innermost."""
-    written, lanes, ends = turn.accesses[-1], turn.lanes, (turn.across, turn.along)
+    written, lanes, ends = plan.accesses[-1], plan.lanes, (plan.across, plan.along)
     order = [*(loop for loop in written if loop not in ends), *ends]
-    counts = [-(-turn.extents[loop] // lanes) if loop in ends else turn.extents[loop] for loop in order]
+    counts = [-(-plan.extents[loop] // lanes) if loop in ends else plan.extents[loop] for loop in order]
 
     def square(at: list[ir.Value], _carried: list[ir.Value]) -> list[ir.Value]:
-        places = dict(zip(order, at, strict=True))
+        indices = dict(zip(order, at, strict=True))
         for loop in ends:
-            places[loop] = _start(places[loop], turn.extents[loop], lanes)
+            indices[loop] = _start(indices[loop], plan.extents[loop], lanes)
         columns = {}
-        for number in turn.crossed:
-            source, access = turn.generic.operands[number], turn.accesses[number]
-            columns[number] = turned(
-                [_read(source, access, _moved(places, turn.along, row), lanes) for row in range(lanes)]
+        for number in plan.crossed:
+            source, access = plan.generic.operands[number], plan.accesses[number]
+            columns[number] = transposed_rows(
+                [_read(source, access, _moved(indices, plan.along, row), lanes) for row in range(lanes)]
             )
         for row in range(lanes):
             known = {number: vectors[row] for number, vectors in columns.items()}
-            _write_row(turn, known, _moved(places, turn.across, row))
+            _write_row(plan, known, _moved(indices, plan.across, row))
         return []
 
     loop_nest(counts, [], square)
@@ -189,27 +189,27 @@ def _start(number: ir.Value, extent: int, lanes: int) -> ir.Value:
     return start if extent % lanes == 0 else arith.minsi(start, index_constant(extent - lanes))
 
 
-def _moved(places: Places, loop: int, by: int) -> Places:
-    return {**places, loop: arith.addi(places[loop], index_constant(by))} if by else places
+def _moved(indices: Indices, loop: int, by: int) -> Indices:
+    return {**indices, loop: arith.addi(indices[loop], index_constant(by))} if by else indices
 
 
-def _write_row(turn: _Turn, columns: dict[int, ir.Value], places: Places) -> None:
-    """One vector of each result, from vectors that are turned round and from what else is read."""
-    operands, lanes = list(turn.generic.operands), turn.lanes
-    inputs = turn.generic.attributes["operandSegmentSizes"][0]
-    block = turn.generic.regions[0].blocks[0]
+def _write_row(plan: _Transpose, columns: dict[int, ir.Value], indices: Indices) -> None:
+    """Write one vector of each result, from the transposed vectors and the other operands."""
+    operands, lanes = list(plan.generic.operands), plan.lanes
+    inputs = plan.generic.attributes["operandSegmentSizes"][0]
+    block = plan.generic.regions[0].blocks[0]
     known: dict[ir.Value, ir.Value] = {}
     for number in range(inputs):
         value = columns.get(number)
         if value is None and any(True for _ in block.arguments[number].uses):
-            value = _read(operands[number], turn.accesses[number], places, lanes, turn.along)
+            value = _read(operands[number], plan.accesses[number], indices, lanes, plan.along)
         if value is not None:
             known[block.arguments[number]] = _as(value, operands[number].type.element_type)
     *steps, last = [each.operation for each in block.operations]
     for step in steps:
         known[step.results[0]] = _in_lanes(step, known, lanes)
     for number, value in enumerate(last.operands, inputs):
-        vector.store(_spread(value, known, lanes), operands[number], [places[loop] for loop in turn.accesses[number]])
+        vector.store(_spread(value, known, lanes), operands[number], [indices[loop] for loop in plan.accesses[number]])
 
 
 def _in_lanes(step: ir.Operation, known: dict[ir.Value, ir.Value], lanes: int) -> ir.Value:
@@ -225,9 +225,9 @@ def _spread(value: ir.Value, known: dict[ir.Value, ir.Value], lanes: int) -> ir.
     return known[value] if value in known else vector.broadcast(ir.VectorType.get([lanes], value.type), value)
 
 
-def _read(source: ir.Value, access: list[int], places: Places, lanes: int, along: int | None = None) -> ir.Value:
+def _read(source: ir.Value, access: list[int], indices: Indices, lanes: int, along: int | None = None) -> ir.Value:
     """A vector from where an operand is read; of one element of it where it has no axis `along`."""
-    kind, spot = ir.VectorType.get([lanes], source.type.element_type), [places[loop] for loop in access]
+    kind, spot = ir.VectorType.get([lanes], source.type.element_type), [indices[loop] for loop in access]
     if along is not None and along not in access:
         return vector.broadcast(kind, memref.load(source, spot))
     return vector.load(kind, source, spot)
@@ -238,8 +238,8 @@ def _as(value: ir.Value, element: ir.Type) -> ir.Value:
     return value if value.type == kind else vector.bitcast(kind, value)
 
 
-def turned(rows: list[ir.Value]) -> list[ir.Value]:
-    """The columns of a square whose rows are vectors. Each step exchanges parts of two rows, of 1, 2, 4… lanes."""
+def transposed_rows(rows: list[ir.Value]) -> list[ir.Value]:
+    """Return the columns of a square tile whose rows are vectors. Each step exchanges 1, 2, 4… lanes of two rows."""
     lanes = len(rows)
     # LLVM has instructions for integers of every width; of halves it may make others.
     rows = [_as(row, ir.IntegerType.get_signless(row.type.element_type.width)) for row in rows]
