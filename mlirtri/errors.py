@@ -12,6 +12,7 @@ import linecache
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
 
 from numpy.linalg import LinAlgError
 
@@ -80,7 +81,7 @@ class KernelError(Exception):
         parts.extend(str(note) for note in self.notes)
         return "\n".join(parts)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.message, self.span, self.help, self.notes, dict(self.__dict__))
 
     def at(self, span: Span | None) -> KernelError:
@@ -111,7 +112,7 @@ class SeveralErrors(KernelError):
         """Return this error: each of them has a span of its own."""
         return self
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return SeveralErrors, (self.errors,)
 
 

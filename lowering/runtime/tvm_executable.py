@@ -31,7 +31,8 @@ DIRECT_STEPS, DIRECT_BYTES = 4, 1 << 20
 class DirectStep:
     """One launch: a compiled function, which checks shapes, dtypes, strides and devices before it reads or writes."""
 
-    function: Callable[..., Any]
+    function: Any
+    """TVM's compiled function."""
     operands: tuple[int, ...]
     """Numbers of values, in its order: what it reads, then what it writes."""
 
@@ -165,7 +166,7 @@ def _is_sized(plan: Plan) -> bool:
     return is_bare and len(plan.results) == 1 and operands == (*range(plan.arguments), *plan.results)
 
 
-def _direct(plan: Plan, store: Store, kernel: Callable[[str], Callable], loops: Collection[str]) -> Direct:
+def _direct(plan: Plan, store: Store, kernel: Callable[[str], Any], loops: Collection[str]) -> Direct:
     steps = [DirectStep(kernel(str(step.kernel)), (*step.inputs, *step.outputs)) for step in plan.steps]
     if plan.bytes is not None and plan.bytes <= LITTLE and not any(step.kernel in loops for step in plan.steps):
         for step in steps:

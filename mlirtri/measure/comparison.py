@@ -164,8 +164,8 @@ def _compiled(f: JitFunction, specialization: Specialization, options: Options, 
     row = Row(options.pipeline)
     try:
         # Twice, for the first compile of a process also imports lowerings and fills tables; each with an empty cache.
-        for _ in range(2):
-            kernel = compile_function(f.__mlirtri_function__, specialization, options, {}).kernel
+        function = f.__mlirtri_function__
+        _, kernel = [compile_function(function, specialization, options, {}).kernel for _ in range(2)]
     except KernelError as error:
         return _Contender(replace(row, refusal=str(error)))
     stats = kernel.stats
