@@ -2,7 +2,7 @@
 
 Takes the statements of a function. Gives statements that mean the same in which a `return` ends the function's last
 statement or an arm of it, and no `break` or `continue` is left: leaving a loop is an assignment to a flag that the
-loop looks at. Also says which names are alive where, so that loops carry and branches merge no more than they have to.
+loop looks at. Also computes which names are live where, so that loops carry and branches merge no more than needed.
 Names of its own contain a dot, which no name of Python's does.
 """
 
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 VALUE, RETURNED = ".value", ".returned"
-"""What a `return` in a loop was reached with, and whether it was."""
+"""The names of the value of a `return` that a loop reached, and of whether it did."""
 CHOSEN = ".chosen"
-"""The value of a conditional expression."""
+"""The name of the value of a conditional expression."""
 Loop = ast.For | ast.While
 
 
@@ -28,15 +28,15 @@ class _Inside:
 
 
 def structured(body: Sequence[ast.stmt], read_after: Iterable[str] = ()) -> list[ast.stmt]:
-    """The statements without jumps, annotated: loops and branches with `live_out`, loops with `flag` and `live_body`.
+    """Return statements without jumps, annotated: loops and branches with `live_out`, loops with `flag`, `live_body`.
 
     Names in `read_after` are read when the function has ended: a macro's references.
     """
-    made = _block(list(body), None, iter(range(1 << 30)))
+    statements = _block(list(body), None, iter(range(1 << 30)))
     if read_after:
-        _note_exits(made, frozenset(read_after))
-    _live(made, frozenset(read_after))
-    return made
+        _note_exits(statements, frozenset(read_after))
+    _live(statements, frozenset(read_after))
+    return statements
 
 
 def _note_exits(body: Sequence[ast.stmt], read_after: frozenset[str]) -> None:
@@ -89,7 +89,7 @@ def _loop(statement: Any, serial: Iterator[int]) -> ast.stmt:
 
 
 def _after_return(statement: ast.stmt, rest: list[ast.stmt], inside: _Inside | None, serial: Iterator[int]) -> ast.stmt:
-    """Behind a loop that may return: the rest only runs if it did not."""
+    """Return what follows a loop that may return: the rest runs only if it did not."""
     if inside is None:
         leave: ast.stmt = ast.copy_location(ast.Return(_name(VALUE, statement)), statement)
     else:
@@ -112,7 +112,7 @@ def _breaks(statement: ast.AST) -> bool:
 
 
 def _leaves(statement: ast.AST) -> bool:
-    """Whether an `if` contains a jump out of itself."""
+    """Return whether an `if` contains a jump out of itself."""
     for child in ast.iter_child_nodes(statement):
         if isinstance(child, (ast.Return, ast.Break, ast.Continue)):
             return True
@@ -125,7 +125,7 @@ def _leaves(statement: ast.AST) -> bool:
 
 
 def _returns(statement: ast.AST) -> bool:
-    """Whether there is a `return` in it, other than of a function defined in it."""
+    """Return whether a statement contains a `return`, other than of a function defined in it."""
     children = (each for each in ast.iter_child_nodes(statement) if not isinstance(each, (ast.FunctionDef, ast.Lambda)))
     return any(isinstance(child, ast.Return) or _returns(child) for child in children)
 
@@ -149,14 +149,14 @@ def _assign(name: str, value: ast.expr, where: ast.AST) -> ast.Assign:
 
 
 def stored(nodes: ast.AST | Sequence[ast.AST]) -> set[str]:
-    """Every name that statements may bind."""
+    """Return every name that statements may bind."""
     nodes = [nodes] if isinstance(nodes, ast.AST) else nodes
     walked = (each for node in nodes for each in ast.walk(node))
     return {each.id for each in walked if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
 
 
 def rebound(body: Sequence[ast.AST]) -> set[str]:
-    """Names that statements may bind anew: ``x += y`` only does if x is a number."""
+    """Return the names that statements may rebind; ``x += y``, which rebinds numbers alone, does not count."""
     updates = {
         id(each.target) for node in body for each in ast.walk(node)
         if isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Name)
@@ -167,13 +167,13 @@ def rebound(body: Sequence[ast.AST]) -> set[str]:
 
 
 def loaded(*nodes: ast.AST | None) -> set[str]:
-    """Every name that is read."""
+    """Return every name that is read."""
     walked = (each for node in nodes if node is not None for each in ast.walk(node))
     return {each.id for each in walked if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Store)}
 
 
 def written(body: Sequence[ast.AST]) -> set[str]:
-    """Names whose memory statements write where syntax shows it: by subscript or attribute, in updates, as `out`."""
+    """Return names whose memory statements visibly write: by subscript or attribute, in updates, as `out`."""
     found: set[str] = set()
     for node in (each for statement in body for each in ast.walk(statement)):
         if isinstance(node, ast.Assign):
@@ -194,7 +194,7 @@ def _bases(target: ast.AST) -> Iterator[str]:
 
 
 def _live(body: Sequence[ast.stmt], after: frozenset[str]) -> frozenset[str]:
-    """The names alive before statements, given those alive after; notes them at loops and branches."""
+    """Return the names live before statements, given those live after; annotates loops and branches with them."""
     for statement in reversed(body):
         after = _live_before(statement, after)
     return after

@@ -72,12 +72,12 @@ def elementwise(op: Op, operation: ir.Operation, operands: list[ir.Value]) -> ir
 
 
 def _widened(element: Scalar) -> Scalar:
-    """Half precision is computed in fp32 and rounded after each operation, as NumPy and torch do."""
+    """Return fp16 and bf16 as fp32: each operation computes in fp32 and rounds, as NumPy and torch do."""
     return scalar.cast(element, FLOAT32) if element.dtype.is_half else element
 
 
 def aligned(value: ir.Value, of: TensorType, result: TensorType) -> tuple[ir.Value, ir.AffineMap]:
-    """The operand without the axes it is broadcast along, and the map that reads it from the result's loops."""
+    """Return the operand without its broadcast axes, and the map that reads it from the result's loops."""
     kept = axes_walked(of, result)
     # Dropping broadcast axes lets `keepdims` reductions meet their consumers without a reshape in between.
     lead = result.rank - of.rank
@@ -88,7 +88,7 @@ def aligned(value: ir.Value, of: TensorType, result: TensorType) -> tuple[ir.Val
 
 
 def axes_walked(of: TensorType, result: TensorType) -> list[int]:
-    """The axes of an operand along which it is not broadcast to the result's last axes."""
+    """Return the axes along which an operand is not broadcast to the result's last axes."""
     return [
         axis
         for axis, (size, wanted) in enumerate(zip(of.shape, result.shape[result.rank - of.rank :], strict=True))
@@ -133,7 +133,7 @@ def _eye(op, operation, operands):
 
 
 def index(dimension: int) -> Scalar:
-    """Which iteration of a generic's loop an element is of."""
+    """Return the index of a loop of the generic as an int64."""
     return Scalar(arith.index_cast(ir.IntegerType.get_signless(64), linalg.IndexOp(dimension).result), INT64)
 
 
@@ -176,7 +176,7 @@ def _flip(op, operation, operands):
 
 
 def _flipped_at_run_time(result: TensorType, value: ir.Value, axes) -> ir.Value:
-    """Maps have no sizes of run time: the body computes where it reads."""
+    """Affine maps have no dynamic sizes: the body computes the indices it reads at."""
     last = {axis: arith.subi(index_value(size_of(value, axis)), index_constant(1)) for axis in axes}
 
     def body() -> Scalar:
@@ -188,7 +188,7 @@ def _flipped_at_run_time(result: TensorType, value: ir.Value, axes) -> ir.Value:
 
 
 def moved(result: TensorType, value: ir.Value, map_: ir.AffineMap, sizes=None) -> ir.Value:
-    """A generic that reads a value by a map and computes nothing."""
+    """Return a generic that reads a value by a map and computes nothing."""
     return map_elements(result, [value], [map_], lambda element: Scalar(element, result.dtype), sizes)
 
 

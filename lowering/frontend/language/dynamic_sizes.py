@@ -27,7 +27,7 @@ _PURE = ("tri.", "arith.", "tensor.from_elements", "tensor.extract")
 
 
 class IndexArithmetic:
-    """Makes symbols, and the operations behind them."""
+    """Creates symbols, and emits the operations behind them."""
 
     def __init__(self, b: TriBuilder):
         self.b = b
@@ -36,7 +36,7 @@ class IndexArithmetic:
         self.computed: dict[Hashable, int] = {}
 
     def size_of(self, x: Tensor | int) -> Size:
-        """A Python int, or an integer of rank 0 of run time."""
+        """Return the linear form of a Python int, or of a rank-0 integer of run time."""
         if not isinstance(x, Tensor):
             return Size.of(int(x))
         if x.linear is not None:
@@ -48,7 +48,7 @@ class IndexArithmetic:
         return Size.of(self.symbol(self.b.cast(x, INT64), "n", lower))
 
     def tensor_of(self, size: int | Size) -> Tensor:
-        """A Python int of run time."""
+        """Return a size as a Python int of run time."""
         made = self.b.index(size)
         return Tensor(made.value, made.type, weak=True, linear=Size.of(size))
 
@@ -57,11 +57,11 @@ class IndexArithmetic:
         return Symbol(self.key(value.value), name, lower, upper, Tensor(value.value, value.type), self.count)
 
     def forget(self) -> None:
-        """Operations were erased: their places in memory may be taken by others."""
+        """Forget the keys of values: operations were erased, and others may get their addresses."""
         self.keys.clear()
 
     def key(self, value: ir.Value) -> Hashable:
-        """Equal for values that are computed alike from the same values."""
+        """Return a key that is equal for values that are computed alike from the same values."""
         if value in self.keys:
             return self.keys[value]
         self.count += 1
@@ -101,7 +101,7 @@ class IndexArithmetic:
         return Size.of(self.symbol(value, "n", lower, upper))
 
     def floor_divide(self, x: Size, divisor: int) -> Size:
-        """x // divisor for a positive divisor."""
+        """Return x // divisor for a positive divisor."""
         if divisor == 1:
             return x
         if all(factor % divisor == 0 for _, factor in x.terms):
@@ -113,7 +113,7 @@ class IndexArithmetic:
         return Size.of(self.symbol(value, "n", lower, upper))
 
     def wrapped(self, position: Size, size: Size) -> Size:
-        """A position that counts from the end when it is negative."""
+        """Return an index that counts from the end when it is negative."""
         if (bound := position.least()) is not None and bound >= 0:
             return position
         if (bound := position.most()) is not None and bound < 0:
@@ -125,12 +125,12 @@ class IndexArithmetic:
         return Size.of(self.symbol(value, "i"))
 
     def element(self, position: Size, size: Size) -> Size:
-        """The position of one element of an axis, kept inside of it."""
+        """Return the index of one element of an axis, clamped to the axis."""
         position = self.wrapped(position, size)
         return self.maximum(self.minimum(position, size - 1), Size.of(0))
 
     def slice_bounds_backwards(self, part: slice, size: Size, step: int) -> tuple[Size, Size]:
-        """The same elements as ``start:stop:-step``, from the last one on: offset and number."""
+        """Return offset and number of the elements of ``start:stop:-step``, counted from the last one on."""
         start = size - 1 if part.start is None else self._last(part.start, size)
         stop = Size.of(-1) if part.stop is None else self._last(part.stop, size)
         extent = self.maximum(start - stop, Size.of(0))
@@ -139,12 +139,12 @@ class IndexArithmetic:
         return self.maximum(offset, Size.of(0)), count
 
     def _last(self, bound: Any, size: Size) -> Size:
-        """A bound of a slice that goes backwards, clamped between -1 and the last position."""
+        """Return a bound of a slice that goes backwards, clamped between -1 and the last index."""
         position = self.wrapped(self.size_of(bound), size)
         return self.maximum(self.minimum(position, size - 1), Size.of(-1))
 
     def slice_bounds(self, part: slice, size: Size, step: int) -> tuple[Size, Size]:
-        """Offset and number of elements of ``start:stop:step`` with a positive step, as Python clamps them."""
+        """Return offset and number of elements of ``start:stop:step`` with a positive step, clamped as Python does."""
         start = Size.of(0) if part.start is None else self._bound(part.start, size)
         stop = size if part.stop is None else self._bound(part.stop, size)
         extent = self.maximum(stop - start, Size.of(0))
@@ -159,7 +159,7 @@ class IndexArithmetic:
 
 
 def constant_of(value: ir.Value) -> int | None:
-    """The number of a `tri.constant` of rank 0."""
+    """Return the value of a rank-0 integer `tri.constant`, else None."""
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.operation.name != "tri.constant":
         return None

@@ -1,6 +1,6 @@
-"""Values that are one of two: what a name holds after a branch, and what a loop carries from turn to turn.
+"""Values that are one of two: what a name holds after a branch, and what a loop carries between iterations.
 
-Takes what the frontend binds to names: tensors, Python numbers, tuples of them, and other things known now.
+Takes what the frontend binds to names: tensors, Python numbers, tuples of them, objects known at compile time.
 Gives a `Kind` for both sides, by the rules below, and tensors of that kind; or the sentence why there is none.
 
 * Python numbers that differ become numbers of run time: of the wider kind.
@@ -29,7 +29,7 @@ INT64 = DTYPES["int64"]
 
 
 class Differs(Exception):
-    """Two values that are not of one type; the message says how."""
+    """Two values do not have one type; the message says how."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ def is_number(value: Any) -> bool:
 
 
 def is_value(value: Any) -> bool:
-    """Whether it may exist at run time: a tensor, a number, or a tuple of such."""
+    """Return whether a value may exist at run time: a tensor, a number, or a tuple of such."""
     if isinstance(value, (tuple, list)):
         return all(map(is_value, value))
     return isinstance(value, Tensor) or is_number(value)
 
 
 def same(x: Any, y: Any) -> bool:
-    """Whether two values are known to be the same."""
+    """Return whether two values are known to be the same."""
     if isinstance(x, (tuple, list)):
         return type(x) is type(y) and len(x) == len(y) and all(map(same, x, y))
     if isinstance(x, Tensor) or isinstance(y, Tensor):
@@ -67,7 +67,7 @@ def same(x: Any, y: Any) -> bool:
 
 
 def kind(value: Any) -> Kind:
-    """The kind that a value has by itself; raises `Differs` for what does not exist at run time."""
+    """Return the kind of a value; raises `Differs` for what does not exist at run time."""
     if is_number(value):
         return Kind(TensorType((), WEAK_DTYPES[type(value).__name__]), weak=True)
     if not isinstance(value, Tensor):
@@ -87,7 +87,7 @@ def _bound(value: Tensor, size: int | Size) -> int:
 def common(x: Kind, y: Kind, growing: bool = False) -> Kind:
     """The kind for both; raises `Differs`.
 
-    `growing`: y comes after x in a loop, so x may be cast as NumPy would in the first turn.
+    `growing`: y comes after x in a loop, so x may be cast as NumPy would in the first iteration.
     """
     if x.type.rank != y.type.rank:
         if growing and x.weak and _holds(x, y):
@@ -150,7 +150,7 @@ def _shown(x: Kind) -> str:
 
 
 def packed(b: Language, value: Any, wanted: Kind, into: Tensor | None = None) -> list[Tensor]:
-    """A value as tensors of the kind; `into` is memory of its largest size that may be overwritten."""
+    """Return a value as tensors of a kind; `into` is memory of its largest size that may be overwritten."""
     if not isinstance(value, Tensor):
         return [b.tri.constant(value, wanted.type.dtype, wanted.type.shape)] + _counts(b, wanted, wanted.type.shape)
     made = b.tri.cast(value, wanted.type.dtype)
@@ -166,7 +166,7 @@ def packed(b: Language, value: Any, wanted: Kind, into: Tensor | None = None) ->
 
 
 def unpacked(b: Language, wanted: Kind, values: Iterator[Tensor]) -> Tensor:
-    """The value that tensors of the kind stand for."""
+    """Return the value of which these are the tensors of its kind."""
     whole = next(values)
     if not wanted.varying:
         return Tensor(whole.value, wanted.type, wanted.weak)
@@ -186,18 +186,18 @@ def _dynamic(b: Language, sizes: Any) -> list[Tensor]:
 
 
 def _leading(sizes: Any) -> dict[str, Any]:
-    """The attributes of a slice of the first elements."""
+    """Return the attributes of a slice of the leading elements."""
     rank = len(sizes)
     return {"offsets": (0,) * rank, "sizes": tuple(sizes), "strides": (1,) * rank, "drop": ()}
 
 
 def flat(value: Any) -> list[Any]:
-    """The tensors and numbers of a value, in order."""
+    """Return the tensors and numbers of a value, in order."""
     return [each for part in value for each in flat(part)] if isinstance(value, (tuple, list)) else [value]
 
 
 def rebuilt(value: Any, leaves: Iterator[Any]) -> Any:
-    """A value of the same structure with other leaves."""
+    """Return a value of the same structure with other leaves."""
     if isinstance(value, (tuple, list)):
         parts = [rebuilt(each, leaves) for each in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)

@@ -1,6 +1,6 @@
-"""Small words for building `scf` around tensors: loops and branches whose bodies are made before their types are known.
+"""Builders of `scf` around tensors: loops and branches whose bodies are emitted before their types are known.
 
-A body is a function that emits operations at the insertion point it is called at, and gives what to yield.
+A body is a function that emits operations at the current insertion point, and returns what to yield.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ INT64 = DTYPES["int64"]
 
 
 def index_of(x: Tensor, location: ir.Location | None) -> ir.Value:
-    """An int64 of rank 0 as an `index`."""
+    """Return a rank-0 int64 as an `index`."""
     element = tensor.extract(x.value, [], loc=location)
     return arith.index_cast(ir.IndexType.get(), element, loc=location)
 
 
 def tensor_of_index(index: ir.Value, location: ir.Location | None) -> Tensor:
-    """An `index` as an int64 of rank 0."""
+    """Return an `index` as a rank-0 int64."""
     element = arith.index_cast(ir.IntegerType.get_signless(64), index, loc=location)
     return Tensor(scalar_tensor(element, INT64, location), TensorType((), INT64))
 
@@ -34,7 +34,7 @@ def scalar_tensor(element: ir.Value, dtype: Any, location: ir.Location | None) -
 
 
 def condition_of(x: Tensor, location: ir.Location | None) -> ir.Value:
-    """A bool of rank 0 as an `i1`."""
+    """Return a rank-0 bool as an `i1`."""
     return tensor.extract(x.value, [], loc=location)
 
 
@@ -44,7 +44,7 @@ def for_loop(
     body: Callable[[ir.Value, list[Tensor]], Sequence[Tensor]],
     location: ir.Location | None,
 ) -> list[Tensor]:
-    """`scf.for`; an exception in the body leaves no loop behind."""
+    """Emit an `scf.for` and return its results; an exception in the body erases the loop."""
     loop = scf.ForOp(*bounds, [each.value for each in initial], loc=location)
     try:
         with ir.InsertionPoint(loop.body):
@@ -63,13 +63,13 @@ def while_loop(
     body: Callable[[list[Tensor]], Sequence[Tensor]],
     location: ir.Location | None,
 ) -> list[Tensor]:
-    """`scf.while` that carries the same values through its test and its body."""
+    """Emit an `scf.while` that carries the same values through its test and its body, and return its results."""
     types = [each.value.type for each in initial]
     loop = scf.WhileOp(types, [each.value for each in initial], loc=location)
-    places = [location or ir.Location.unknown()] * len(types)
+    locations = [location or ir.Location.unknown()] * len(types)
     try:
-        before = loop.regions[0].blocks.append(*types, arg_locs=places)
-        after = loop.regions[1].blocks.append(*types, arg_locs=places)
+        before = loop.regions[0].blocks.append(*types, arg_locs=locations)
+        after = loop.regions[1].blocks.append(*types, arg_locs=locations)
         with ir.InsertionPoint(before):
             carried = [Tensor(value, x.type) for value, x in zip(before.arguments, initial, strict=True)]
             scf.ConditionOp(condition_of(test(carried), location), list(before.arguments), loc=location)
@@ -83,7 +83,7 @@ def while_loop(
 
 
 class Arms:
-    """The two arms of an `scf.if` under construction: their results are known only when both have been made."""
+    """The two arms of an `scf.if` under construction, whose result types are known when both have been emitted."""
 
     def __init__(self, condition: ir.Value, location: ir.Location | None):
         self.condition = condition
@@ -95,7 +95,7 @@ class Arms:
         self.draft.operation.erase()
 
     def finish(self, yielded: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
-        """The `scf.if` whose arms yield these pairs, which agree in type."""
+        """Finish the `scf.if` with arms that yield these pairs, which agree in type; return its results."""
         for block, values in zip(self.blocks, zip(*yielded, strict=True) if yielded else ((), ()), strict=True):
             with ir.InsertionPoint(block):
                 scf.YieldOp([each.value for each in values], loc=self.location)

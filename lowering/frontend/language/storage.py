@@ -25,13 +25,13 @@ class Storage:
     """One array in memory."""
 
     value: Tensor
-    """Its content now."""
+    """Its current content."""
     argument: int | None = None
     """Which run-time parameter it is, if it is one."""
     version: int = 0
     """Changes with each write, and is never the same for two contents."""
     is_written: bool = False
-    """Whether any write was one of the user's: loops and branches hand on what nobody wrote."""
+    """Whether the user wrote to it: loops and branches also yield memory that nobody wrote."""
     is_ordered: bool = False
     """Whether a view in another shape was written, which only is a view if the elements lie in order."""
     frozen: str | None = None
@@ -47,7 +47,7 @@ class Storage:
         self.mirrored |= {storage: storage.version for storage in storages if storage is not None}
 
     def check(self) -> None:
-        """Raises `UnsupportedSyntaxError` when this copy may not hold what Python's array does."""
+        """Raise `UnsupportedSyntaxError` when this copy may not hold what Python's array does."""
         if any(storage.version != version for storage, version in self.mirrored.items()):
             raise UnsupportedSyntaxError(
                 f"{self.frozen}, and that was written since", help="make a copy where the name is assigned"
@@ -70,7 +70,7 @@ class Step:
         return b.emit(self.op, x, *self.indices, **self.attributes)
 
     def write(self, b: TriBuilder, x: Tensor, update: Tensor) -> Tensor:
-        """x with the elements that `read` gives replaced by `update`."""
+        """Return x with the elements that `read` gives replaced by `update`."""
         if self.op == "extract_slice":
             return b.emit("insert_slice", x, update, *self.indices, **self.attributes)
         if self.op == "reshape":
@@ -107,7 +107,7 @@ class View:
 
 @dataclass
 class Memory:
-    """Writes, and what was written since some point: a branch or loop has to pass that on."""
+    """Writes, and a journal of what was written since some point, which a branch or loop has to yield."""
 
     journals: list[dict[Storage, tuple[Tensor, int]]] = field(default_factory=list)
 
@@ -127,7 +127,7 @@ class Memory:
             storage.is_ordered = True
 
     def put(self, storage: Storage, value: Tensor) -> None:
-        """The whole content of a storage, replaced."""
+        """Replace the whole content of a storage."""
         for journal in self.journals:
             journal.setdefault(storage, (storage.value, storage.version))
         storage.value = Tensor(value.value, value.type)
@@ -135,12 +135,12 @@ class Memory:
 
     @property
     def serial(self) -> int:
-        """Storages made from now on have a higher one."""
+        """The next serial number; storages created later have higher ones."""
         return next(_SERIAL)
 
     @contextmanager
     def watched(self) -> Iterator[dict[Storage, tuple[Tensor, int]]]:
-        """Collects the storages written inside, with what they held before."""
+        """Collect the storages written inside, with what they held before."""
         journal: dict[Storage, tuple[Tensor, int]] = {}
         self.journals.append(journal)
         try:
@@ -149,13 +149,13 @@ class Memory:
             self.journals = [each for each in self.journals if each is not journal]
 
     def rewind(self, journal: dict[Storage, tuple[Tensor, int]]) -> None:
-        """Everything written since the journal began is as it was before."""
+        """Undo all writes since the journal began."""
         for storage, (value, version) in journal.items():
             storage.value, storage.version = value, version
 
 
 def own(value: Any) -> Any:
-    """A value that a name may hold: an array without memory of its own gets some."""
+    """Return a value as a name may hold it: an array without memory of its own gets some."""
     if isinstance(value, (tuple, list)):
         parts = [own(each) for each in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
@@ -165,7 +165,7 @@ def own(value: Any) -> Any:
 
 
 def current(b: TriBuilder, value: Any) -> Any:
-    """What a name holds now: views of memory that was written since read it again."""
+    """Return what a name holds now: views of memory that was written since read it again."""
     if isinstance(value, (tuple, list)):
         parts = [current(b, each) for each in value]
         if all(new is old for new, old in zip(parts, value, strict=True)):
@@ -184,5 +184,5 @@ def current(b: TriBuilder, value: Any) -> Any:
 
 
 def has_memory(value: Any) -> bool:
-    """Whether a value is an array that may be written."""
+    """Return whether a value is an array in memory."""
     return isinstance(value, Tensor) and value.origin is not None

@@ -23,12 +23,12 @@ _STEPS = ("reshape", "transpose", "flip", "broadcast_to", "extract_slice", "slic
 
 
 def is_view_function(name: str) -> bool:
-    """Whether ``numpy.ravel``, ``ndarray.T``… gives a view of its first argument."""
+    """Return whether ``numpy.ravel``, ``ndarray.T``… gives a view of its first argument."""
     return name.rsplit(".", 1)[-1] in VIEWS and name != "ndarray.flatten"
 
 
 def is_einsum_view(name: str, arguments: list[Any]) -> bool:
-    """Whether an einsum of one array sums nothing: a view in NumPy, and a copy here that cannot be written."""
+    """Return whether an einsum of one array sums nothing: a view in NumPy, a copy here that cannot be written."""
     if name != "numpy.einsum" or len(arguments) != 2 or not isinstance(arguments[0], str):
         return False
     taken, arrow, given = arguments[0].replace(" ", "").partition("->")
@@ -36,7 +36,7 @@ def is_einsum_view(name: str, arguments: list[Any]) -> bool:
 
 
 def returns_itself(name: str, source: Tensor, result: Tensor, arguments: dict[str, Any]) -> bool:
-    """Whether a method gives its array itself when there is nothing to do."""
+    """Return whether a method gives its array itself when there is nothing to do."""
     if result.value != source.value:
         return False
     is_conjugate = name in ("ndarray.conj", "ndarray.conjugate")
@@ -44,7 +44,7 @@ def returns_itself(name: str, source: Tensor, result: Tensor, arguments: dict[st
 
 
 def viewed(b: Any, source: Tensor, result: Any) -> Any:
-    """A function's result with the memory of `source`, where only view operations lie between them."""
+    """Return a function's result with the memory of `source`, if only view operations lie between them."""
     if isinstance(result, (tuple, list)):
         return type(result)(viewed(b, source, each) for each in result)
     if not isinstance(result, Tensor) or not has_memory(source):
@@ -66,7 +66,7 @@ def viewed(b: Any, source: Tensor, result: Any) -> Any:
 
 
 def fresh(result: Any) -> Any:
-    """A function's result that is a new array, even if nothing had to be done for it."""
+    """Return a function's result as a new array, even if no operation was needed for it."""
     if isinstance(result, (tuple, list)):
         parts = [fresh(each) for each in result]
         return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
