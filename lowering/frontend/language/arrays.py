@@ -1,4 +1,4 @@
-"""What language functions over whole arrays mean: padding, running sums, sorting, looking up, counting, correlating.
+"""Language functions over whole arrays: padding, scans, sorting, searching, counting, correlation.
 
 Each is ``name(b, …)`` with the Python signature that the spellings call; `b` is the `Language`. Axes are static.
 """
@@ -21,7 +21,7 @@ FLOAT32, INT64 = DTYPES["float32"], DTYPES["int64"]
 
 @language
 def cut(b: Language, x: Any, axis: int, part: slice) -> Tensor:
-    """``x[…, part, …]``, a slice of one axis by numbers or sizes; of a run-time size the bounds lie within the axis."""
+    """Return ``x[…, part, …]``, a slice of one axis; run-time bounds must lie within the axis."""
     x = b.tensor(x)
     if x.type.is_static and not any(map(is_dynamic, (part.start, part.stop))):
         ranges = [range(size)[part] if at == axis else range(size) for at, size in enumerate(x.type.shape)]
@@ -33,7 +33,7 @@ def cut(b: Language, x: Any, axis: int, part: slice) -> Tensor:
 
 
 def _window(b: Language, x: Tensor, axis: int, start: int | Size, count: int | Size, step: int = 1) -> Tensor:
-    """So many elements of an axis from `start` on, which has to have them."""
+    """Return `count` elements of an axis from `start` on; they must exist."""
     offsets = tuple(start if at == axis else 0 for at in range(x.type.rank))
     sizes = tuple(count if at == axis else each for at, each in enumerate(x.type.shape))
     indices = [b.tri.index(each) for each in (*offsets, *sizes) if is_dynamic(each)]
@@ -42,7 +42,7 @@ def _window(b: Language, x: Tensor, axis: int, start: int | Size, count: int | S
 
 
 def _bound(bound: int | Size | None, size: int | Size, default: int | Size) -> Any:
-    """A bound of a slice counted from the front; a negative int counts from the end."""
+    """Return a bound of a slice counted from the front; a negative int counts from the end."""
     if bound is None:
         return default
     found = size + bound if isinstance(bound, int) and bound < 0 else bound
@@ -51,31 +51,31 @@ def _bound(bound: int | Size | None, size: int | Size, default: int | Size) -> A
 
 @language
 def number_of(b: Language, size: int | Size | Tensor) -> Any:
-    """A size as a number to compute with: an int, or an integer of run time."""
+    """Return a size as an operand: an int, or a run-time integer."""
     return b.indices.tensor_of(size) if is_dynamic(size) else size
 
 
 @language
 def size_from(b: Language, number: Any) -> int | Size:
-    """The size that an integer is, known or of run time; 0 for a negative one."""
+    """Return an integer, known or run-time, as a size; 0 for a negative one."""
     return b.indices.maximum(b.indices.size_of(number), Size.of(0)).simplified()
 
 
 @language
 def smaller_size(b: Language, x: int | Size, y: int | Size) -> int | Size:
-    """The smaller one of two sizes, known or of run time."""
+    """Return the smaller of two sizes, known or run-time."""
     return b.indices.minimum(Size.of(x), Size.of(y)).simplified()
 
 
 @language
 def roll(b: Language, x: Any, shift: Any, axis: int) -> Tensor:
-    """`x` with the elements of one axis moved on; those that fall off come in again in front."""
+    """Return `x` rotated along an axis: elements shifted past the end reappear at the front."""
     x = b.tensor(x)
     size = x.type.shape[axis]
     if size == 0:
         return x
     if isinstance(shift, Tensor) or is_dynamic(size):
-        # Nothing goes around an axis of no elements.
+        # The maximum avoids a remainder by 0 on an empty axis.
         moved = size_from(b, b.remainder(shift, b.maximum(number_of(b, size), 1)))
     else:
         moved = integer(shift, "the shift") % size
@@ -87,7 +87,7 @@ def roll(b: Language, x: Any, shift: Any, axis: int) -> Tensor:
 
 @language
 def pad(b: Language, x: Any, widths: Sequence[tuple[int, int]], value: int | float | bool) -> Tensor:
-    """`x` with so many elements of one known value before and after each axis."""
+    """Return `x` padded before and after each axis with a constant."""
     x = b.tensor(x)
     low, high = (integers(tuple(each), "a width") for each in zip(*widths, strict=True)) if widths else ((), ())
     if not any((*low, *high)):
@@ -97,7 +97,7 @@ def pad(b: Language, x: Any, widths: Sequence[tuple[int, int]], value: int | flo
 
 @language
 def literal(b: Language, values: Sequence[int | float | bool], shape: tuple[int, ...], dtype: Any) -> Tensor:
-    """A tensor of known numbers in row-major order."""
+    """Return a tensor of constants given in row-major order."""
     dtype = as_dtype(dtype)
     values = tuple(dtype.python(value) for value in values)
     if len(set(map(repr, values))) <= 1:
@@ -110,9 +110,9 @@ def literal(b: Language, values: Sequence[int | float | bool], shape: tuple[int,
 
 @language
 def scan(b: Language, x: Any, kind: str, axis: Any, dtype: Any = None) -> Tensor:
-    """Running sums, products, maxima or minima along an axis, in the dtypes that the reduction has.
+    """Return the inclusive scan (sum, product, maximum or minimum) along an axis, in the dtypes of the reduction.
 
-    Halves are carried in fp32, as all sums and products are: their error would grow with the length.
+    fp16 and bf16 are accumulated in fp32: their error would grow with the length.
     """
     plan = promotion.result_dtypes(b.semantics, kind, [b.operand(x)], dtype_or_none(dtype))
     x = b.tensor(x, plan.compute[0])
@@ -129,13 +129,13 @@ def sort(b: Language, x: Any, axis: Any) -> Tensor:
 
 @language
 def argsort(b: Language, x: Any, axis: Any) -> Tensor:
-    """Stable; NaN comes last."""
+    """Return the indices that sort an axis: stable, NaN last."""
     x = b.tensor(x)
     return b.tri.argsort(x, axis=axis_of(axis, x.type.rank))
 
 
 def _together(b: Language, *operands: Any) -> list[Tensor]:
-    """The operands in the dtype of an array that holds them all."""
+    """Return the operands in their common dtype, as of one array that holds them all."""
     kinds: list[Operand] = [b.operand(x) for x in operands]
     dtype: DType = promotion.common_dtype(b.semantics, kinds)
     return [b.tensor(x, dtype) for x in operands]
@@ -149,21 +149,21 @@ def searchsorted(b: Language, x: Any, values: Any, right: bool) -> Tensor:
 
 @language
 def bins(b: Language, x: Any, edges: Any) -> Tensor:
-    """Which of the equally wide bins between `edges` holds each element; their number for what lies outside."""
+    """Return the index of the equal-width bin that holds each element; the number of bins for elements outside."""
     x, edges = _together(b, x, edges)
     return b.tri.bins(x, edges)
 
 
 @language
 def add_at(b: Language, x: Any, positions: Any, values: Any) -> Tensor:
-    """`x` of rank 1 with `values` added at `positions`; positions outside are left out."""
+    """Return `x` of rank 1 with `values` added at `positions`; positions out of range are ignored."""
     x = b.tensor(x)
     return b.tri.add_at(x, b.tensor(positions, INT64), b.tensor(values, x.type.dtype))
 
 
 @language
 def correlate(b: Language, x: Any, y: Any) -> Tensor:
-    """The sums of products of `y` with each part of `x` that is as long."""
+    """Return the dot products of `y` with every window of `x` of the same length."""
     plan = promotion.result_dtypes(b.semantics, "dot", [b.operand(x), b.operand(y)])
     x, y = (b.tensor(each, dtype) for each, dtype in zip((x, y), plan.compute, strict=True))
     return b.tri.cast(b.tri.correlate(x, y), plan.result)
@@ -171,5 +171,5 @@ def correlate(b: Language, x: Any, y: Any) -> Tensor:
 
 @language
 def pick(b: Language, x: Any, *positions: Any) -> Tensor:
-    """The elements of `x` along its first axes at integer `positions`, which have one shape, one for each of them."""
+    """Return the elements of `x` at integer `positions`, one array per leading axis, all of one shape."""
     return b.tri.gather(b.tensor(x), *(b.tensor(each, INT64) for each in positions))

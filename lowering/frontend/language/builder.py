@@ -1,8 +1,9 @@
-"""The language over the op table: what ``x + y`` or ``mt.sum(x)`` means, given tensors and Python numbers.
+"""`Language`: what ``x + y`` or ``mt.sum(x)`` means, in terms of the op table.
 
 Takes `Tensor` values and Python scalars. Casts operands as the chosen semantics (NumPy's or torch's) would, normalises
 axes and shapes, and emits strict `tri` operations. Spellings (`numpy.sum`, `torch.sum`, ``x.sum``) are written with it.
-Refuses, with a sentence, what the library refuses. Integer division by zero raises after the call where torch raises.
+Refuses, with an error message, what the library refuses. Integer division by zero raises after the call where torch
+raises.
 """
 
 from __future__ import annotations
@@ -25,12 +26,11 @@ from mlirtri.lowering.frontend.language.dynamic_sizes import IndexArithmetic, al
 from mlirtri.lowering.frontend.language.storage import Memory, Storage
 
 NUMBERS = (bool, int, float, complex)
-"""The types of Python numbers."""
 LANGUAGE: Registry[str, Callable[..., Any]] = Registry("language function")
 
 
 def language(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Register ``name(builder, …)`` as the meaning of a table op that is not plainly elementwise."""
+    """Register ``name(builder, …)`` as the implementation of a table op that is not plainly elementwise."""
     LANGUAGE.add(function.__name__, function)
     return function
 
@@ -39,7 +39,7 @@ class Language:
     """One method per language function: ``b.add(x, y)``, ``b.sum(x, axis=0)``, ``b.reshape(x, (2, 3))``."""
 
     def __init__(self, semantics: str, unroll: int = 0, debug: bool = False, stops: bool = False):
-        # These modules are written with this one, and register their functions when they are imported.
+        # Importing these modules registers their functions; they import this one, hence here.
         from mlirtri.lowering.frontend.language import arrays, reductions  # noqa: F401
 
         self.semantics = semantics
@@ -47,20 +47,20 @@ class Language:
         self.memory = Memory()
         self.indices = IndexArithmetic(self.tri)
         self.unroll = unroll
-        """Innermost loops of up to so many iterations, known at compile time, are unrolled."""
+        """Innermost loops with at most this many iterations, known at compile time, are unrolled."""
         self.forced_iterations = 0
-        """Iterations of loops that were unrolled because their bodies could not be emitted otherwise."""
+        """Number of iterations unrolled because their bodies could not be emitted otherwise."""
         self.debug = debug
-        """Whether indices are checked at run time."""
+        """Whether to check indices at run time."""
         self.stops = stops
-        """Whether a `breakpoint()` has something to stop."""
+        """Whether a debugger is attached for `breakpoint()`."""
         self.prints = DevicePrints()
         self.unknown = UNKNOWN
-        """A size or offset that is an operand of the operation."""
+        """The size or offset of an operation that is given by an operand."""
         self.entry: ir.Block | None = None
-        """The entry block of the function, for what has to exist before any loop."""
+        """The function's entry block, for operations that must dominate all loops."""
         self.pending_checks: list[tuple[Tensor | Storage, type[Exception], str, ir.Location | None]] = []
-        """Run-time conditions that must be false, with what is raised otherwise."""
+        """Run-time conditions that must be false, with the error raised otherwise."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):
@@ -81,7 +81,7 @@ class Language:
         return self.operand(x).weak if isinstance(x, (Tensor, *NUMBERS)) else None
 
     def python_scalar(self, x: Any) -> Any:
-        """A float (complex) tensor of rank 0 as the Python number that `float(x)` gives; Python scalars unchanged."""
+        """Return a rank-0 float or complex tensor as the weak number of `float(x)`; Python scalars unchanged."""
         if not isinstance(x, Tensor) or x.weak:
             return x
         if x.type.rank or not x.type.dtype.is_inexact:
@@ -94,7 +94,7 @@ class Language:
         raise KernelTypeError(message, help=help)
 
     def operand(self, x: Any) -> Operand:
-        """Return what the promotion rules need to know of x."""
+        """Return the facts about x that the promotion rules need."""
         if isinstance(x, Tensor):
             return Operand(None, kind_of(x), 0) if x.weak else Operand(x.type.dtype, None, x.type.rank)
         if isinstance(x, NUMBERS):
@@ -115,7 +115,7 @@ class Language:
         return promotion.default_dtype(self.semantics, type(x).__name__)
 
     def elementwise(self, name: str, *operands: Any, **attributes: Any) -> Any:
-        """Cast the operands, emit the operation, cast the result, as the promotion rules of the semantics say."""
+        """Cast the operands, emit the operation and cast the result by the promotion rules of the semantics."""
         plan = promotion.result_dtypes(self.semantics, name, [self.operand(x) for x in operands])
         if plan.mixed_signs:
             return self._compare_signs(name, operands, plan)
@@ -128,7 +128,7 @@ class Language:
         return Tensor(result.value, result.type, weak=True) if plan.weak else result
 
     def _check_integers(self, name: str, operands: list[Tensor], divisor: Any) -> None:
-        """torch raises for an integer divided by zero, NumPy for an integer to a negative power: so do we."""
+        """Raise where the library does: torch for integer division by zero, NumPy for negative integer powers."""
         dtype = operands[1].type.dtype
         if not isinstance(divisor, Tensor) or dtype.is_inexact:
             return
@@ -150,7 +150,7 @@ class Language:
         self.memory.put(status, self.tri.logical_or(status.value, wrong))
 
     def _status(self, error: type[Exception], message: str) -> Storage:
-        """Return the memory of a check inside loops and branches, which carry it like any other memory."""
+        """Return the memory of a check's flag inside loops and branches, which carry it like any other memory."""
         for status, *known in self.pending_checks:
             if isinstance(status, Storage) and known == [error, message, self.tri.location]:
                 return status
@@ -169,7 +169,7 @@ class Language:
         return broadcast_shapes(*shapes)
 
     def _compare_signs(self, name: str, operands, plan) -> Tensor:
-        """NumPy compares uint64 and int64 by value: a negative number is less than every unsigned one."""
+        """Compare uint64 with int64 by value, as NumPy does: a negative number is less than every unsigned one."""
         x, y = (self.tensor(operand, dtype) for operand, dtype in zip(operands, plan.compute, strict=True))
         signed, other_is_right = (x, True) if x.type.dtype.kind == "i" else (y, False)
         negative = self.tri.less(signed, self.tri.constant(0, signed.type.dtype))
@@ -182,12 +182,12 @@ class Language:
 
 
 def kind_of(x: Tensor) -> str:
-    """Return the name of the Python number type that a weak tensor is of."""
+    """Return the kind of Python number of a weak tensor."""
     return {"b": "bool", "i": "int", "f": "float", "c": "complex"}[x.type.dtype.kind]
 
 
 def _literal(x: bool | int | float | complex, dtype: DType | None) -> bool | int | float | complex:
-    """A Python number as the library would convert it to a dtype: torch and C truncate towards zero."""
+    """Return a Python number as the library converts it to a dtype: torch and C truncate towards zero."""
     if dtype is None or dtype.is_complex or not isinstance(x, (float, complex)):
         return x
     if dtype.is_bool:
@@ -202,7 +202,7 @@ def _literal(x: bool | int | float | complex, dtype: DType | None) -> bool | int
 
 
 def describe(x: Any) -> str:
-    """Return a value as error messages show it: type and value of Python objects, type of tensors."""
+    """Return a value as error messages print it: type and value of Python objects, type of tensors."""
     if isinstance(x, Tensor):
         return f"a tensor {x.type}"
     if isinstance(x, DType):
@@ -231,7 +231,7 @@ def integers(x: Any, what: str) -> tuple[int, ...]:
 
 
 def axis_of(axis: Any, rank: int, what: str = "axis") -> int:
-    """Return the non-negative number of an axis of a tensor of `rank`; raises `KernelValueError`."""
+    """Return an axis of a tensor of `rank` as a non-negative int; raises `KernelValueError`."""
     axis = integer(axis, what)
     if not -rank <= axis < rank:
         raise KernelValueError(f"{what} {axis} is out of range for a tensor of rank {rank}")
@@ -242,7 +242,7 @@ def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
     """Return axes, sorted and non-negative; None means all of them."""
     if axis is None:
         return tuple(range(rank))
-    # Libraries take axis 0 and -1 of a scalar.
+    # The libraries accept axis 0 and -1 of a scalar.
     if rank == 0 and all(number in (0, -1) for number in integers(axis, "axis")):
         return ()
     axes = [axis_of(number, rank) for number in integers(axis, "axis")]
@@ -252,5 +252,5 @@ def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
 
 
 def dtype_or_none(dtype: Any) -> DType | None:
-    """Return the dtype that a spelling names; None stays None."""
+    """Return the dtype of a spelling, or None for None."""
     return None if dtype is None else as_dtype(dtype)

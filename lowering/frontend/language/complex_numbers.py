@@ -1,4 +1,4 @@
-"""What the language functions of complex numbers mean: their parts, conjugates and angles, and small constant powers.
+"""Language functions of complex numbers: parts, conjugates, angles, small constant powers.
 
 Each is ``name(b, …)`` with the Python signature that the frontend and the spellings call; `b` is the `Language`.
 """
@@ -15,18 +15,18 @@ from mlirtri.lowering.frontend.language.builder import Language, language
 from mlirtri.lowering.frontend.language.shapes import full
 
 LARGEST_POWER = 100
-"""NumPy multiplies for integer exponents below this one and takes logarithms from there on."""
+"""NumPy multiplies repeatedly for integer exponents below this one and uses logarithms above."""
 
 
 @language
 def real(b: Language, x: Any) -> Any:
-    """The real part; of a real number, itself."""
+    """Return the real part; a real number itself."""
     return _weak_as(x, b.tri.real(_own(b, x))) if _is_complex(b, x) else x
 
 
 @language
 def imag(b: Language, x: Any) -> Any:
-    """The imaginary part; NumPy has zeros of a real array, torch refuses."""
+    """Return the imaginary part; of a real array NumPy returns zeros, torch refuses."""
     if _is_complex(b, x):
         return _weak_as(x, b.tri.imag(_own(b, x)))
     if b.semantics == "torch":
@@ -37,13 +37,13 @@ def imag(b: Language, x: Any) -> Any:
 
 @language
 def conj(b: Language, x: Any) -> Any:
-    """The conjugate; of a real number, itself."""
+    """Return the conjugate; a real number itself."""
     return _weak_as(x, b.tri.conj(_own(b, x))) if _is_complex(b, x) else x
 
 
 @language
 def angle(b: Language, x: Any) -> Any:
-    """The angle to the positive real axis in radians: of a real number 0 or pi."""
+    """Return the argument (phase) in radians; 0 or pi for a real number."""
     if _is_complex(b, x):
         return b.atan2(b.imag(x), b.real(x))
     if b.semantics == "numpy":
@@ -54,7 +54,7 @@ def angle(b: Language, x: Any) -> Any:
 
 @language
 def complex(b: Language, real: Any, imaginary: Any) -> Tensor:
-    """A complex number of two real ones, which are cast to one float dtype of 32 or 64 bits."""
+    """Return a complex number of two real ones, cast to a common dtype, fp32 or fp64."""
     operands = [b.operand(part) for part in (real, imaginary)]
     if any(operand.own.is_complex for operand in operands):
         raise KernelTypeError("the parts of a complex number are real", help="write x + 1j * y")
@@ -63,7 +63,7 @@ def complex(b: Language, real: Any, imaginary: Any) -> Tensor:
 
 
 def integer_power(b: Language, base: Tensor, exponent: int) -> Tensor:
-    """base to an integer exponent that is known, by repeated squaring, as `npy_cpow` does."""
+    """Return base to a constant integer exponent, by repeated squaring, as `npy_cpow` does."""
     left, square, result = abs(exponent), base, None
     while left:
         if left & 1:
@@ -76,14 +76,14 @@ def integer_power(b: Language, base: Tensor, exponent: int) -> Tensor:
 
 
 def known_exponent(y: Any) -> int | None:
-    """The small integer that a Python number is, when it is one."""
+    """Return a Python number as a small integer exponent, or None where it is not one."""
     if isinstance(y, Tensor) or y != y or getattr(y, "imag", 0) or abs(y) >= LARGEST_POWER:
         return None
     return int(y.real) if int(y.real) == y else None
 
 
 def _own(b: Language, x: Any) -> Tensor:
-    """x in the dtype that it has by itself: Python's for Python numbers."""
+    """Return x as a tensor of its own dtype: Python's for Python numbers."""
     return b.tensor(x, b.operand(x).own)
 
 
@@ -92,6 +92,6 @@ def _is_complex(b: Language, x: Any) -> bool:
 
 
 def _weak_as(x: Any, result: Tensor) -> Tensor:
-    """The result, weak when x is a Python number."""
+    """Return the result, weak when x is a Python number."""
     is_weak = not isinstance(x, Tensor) or x.weak
     return Tensor(result.value, result.type, weak=True) if is_weak else result

@@ -1,7 +1,7 @@
-"""`device_print` in kernels: what is printed at run time goes into a log, and out of it after the call.
+"""`device_print` in kernels: run-time values are written to a log, which is printed after the call.
 
-The log is memory like any other, so it is carried by loops and branches and needs nothing of the targets: a row for
-each print, with the number of the statement and the values as float64 (integers beyond 2**53 lose digits).
+The log is ordinary memory, so loops and branches carry it and targets need no support for it. Each print is one row:
+the number of the statement and the values as float64 (integers beyond 2**53 lose digits).
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from mlirtri.lowering.core.interface import PrintLog, PrintSite
 from mlirtri.lowering.frontend.language.storage import Step, Storage, View
 
 ROWS, WIDTH = 1000, 33
-"""Prints kept per call, and values per print, with the number of the statement."""
+"""Prints kept per call, and the statement number and values per print."""
 FLOAT64, INT64 = DTYPES["float64"], DTYPES["int64"]
 
 
 @dataclass
 class DevicePrints:
-    """The log of one kernel, made when something prints."""
+    """The log of one kernel, created by the first `device_print`."""
 
     log: Storage | None = None
     count: Storage | None = None
     sites: list[PrintSite] = field(default_factory=list)
 
     def add(self, b: Any, arguments: Sequence[Any]) -> None:
-        """One statement; raises `KernelTypeError` for what does not fit into a row."""
+        """Emit one print statement; raises `KernelTypeError` for values that do not fit into a row."""
         if self.log is None:
             with ir.InsertionPoint.at_block_begin(b.entry):
                 self.log = Storage(b.tri.constant(0.0, FLOAT64, (ROWS, WIDTH)), serial=0)
@@ -56,7 +56,7 @@ class DevicePrints:
         self._write(b, values)
 
     def _write(self, b: Any, values: list[Tensor]) -> None:
-        """A row; what is beyond the last one is counted and lost."""
+        """Write a row; rows beyond the last one are counted and dropped."""
         tri = b.tri
         row = tri.minimum(self.count.value, tri.constant(ROWS - 1, INT64))
         for column, value in enumerate(values):
@@ -66,7 +66,7 @@ class DevicePrints:
         b.memory.put(self.count, tri.add(self.count.value, tri.constant(1, INT64)))
 
     def results(self, results: list[Tensor]) -> PrintLog | None:
-        """What the runtime needs, with the log among the function's results."""
+        """Return the description for the runtime, and append the log to the function's results."""
         if self.log is None or self.count is None:
             return None
         results += [self.log.value, self.count.value]

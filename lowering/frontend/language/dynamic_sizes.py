@@ -1,11 +1,11 @@
-"""Sizes and indices of run time in linear form: bounds decide at compile time, the rest becomes operations.
+"""Run-time sizes and indices in linear form: bounds decide at compile time where they can, else operations are emitted.
 
-``A[i - 1]`` wraps around for a negative index and ``A[:n]`` ends with the axis. Where the bounds of the symbols show
-that neither can happen nothing is emitted; otherwise rank-0 int64 operations select, and their result is a new symbol.
-Equal operations on equal symbols give equal symbols, so equal slices have equal sizes.
+``A[i - 1]`` wraps around for a negative index and ``A[:n]`` ends with the axis. Where the bounds of the symbols exclude
+both, nothing is emitted; otherwise rank-0 int64 operations select, and their result is a new symbol. Equal operations
+on equal symbols give equal symbols, so equal slices have equal sizes.
 
-``best[w:] + best[:n - w]`` is right if both slices have the same length, which only the run shows. The kernel compares
-the two, and raises what the library would after the call; until then it computes on the common size.
+``best[w:] + best[:n - w]`` is valid if both slices have the same length, which is known at run time only. The kernel
+compares the two, and raises the library's error after the call; until then it computes on the common size.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ class IndexArithmetic:
         self.computed: dict[Hashable, int] = {}
 
     def size_of(self, x: Tensor | int) -> Size:
-        """Return the linear form of a Python int, or of a rank-0 integer of run time."""
+        """Return the linear form of a Python int or of a run-time rank-0 integer."""
         if not isinstance(x, Tensor):
             return Size.of(int(x))
         if x.linear is not None:
             return x.linear
         if (number := constant_of(x.value)) is not None:
             return Size.of(number)
-        # A bool or an integer narrower than 64 bits is non-negative or not as its dtype is.
+        # Bools and unsigned integers of fewer than 64 bits are non-negative.
         lower = Size.of(0) if x.type.dtype.is_unsigned or x.type.dtype.is_bool else None
         return Size.of(self.symbol(self.b.cast(x, INT64), "n", lower))
 
     def tensor_of(self, size: int | Size) -> Tensor:
-        """Return a size as a Python int of run time."""
+        """Return a size as a run-time Python int."""
         made = self.b.index(size)
         return Tensor(made.value, made.type, weak=True, linear=Size.of(size))
 
@@ -57,11 +57,11 @@ class IndexArithmetic:
         return Symbol(self.key(value.value), name, lower, upper, Tensor(value.value, value.type), self.count)
 
     def forget(self) -> None:
-        """Forget the keys of values: operations were erased, and others may get their addresses."""
+        """Forget the keys of values: operations were erased, and new ones may reuse their addresses."""
         self.keys.clear()
 
     def key(self, value: ir.Value) -> Hashable:
-        """Return a key that is equal for values that are computed alike from the same values."""
+        """Return a key that is equal for values computed by the same operations from the same values."""
         if value in self.keys:
             return self.keys[value]
         self.count += 1
@@ -71,12 +71,12 @@ class IndexArithmetic:
             operation = owner.operation
             attributes = tuple((each, str(operation.attributes[each])) for each in operation.attributes)
             computed = (operation.name, attributes, *(self.key(operand) for operand in operation.operands))
-            # A number for each computation: the tree of a long one would be too much to compare.
+            # Number the computations: comparing whole expression trees would be too slow.
             found = self.computed.setdefault(computed, len(self.computed))
         self.keys[value] = found
         return found
 
-    # --- what may need operations ----------------------------------------------------------------------------------
+    # --- arithmetic that may emit operations -----------------------------------------------------------------------
 
     def minimum(self, x: Size, y: Size) -> Size:
         if (bound := (y - x).least()) is not None and bound >= 0:
@@ -130,7 +130,7 @@ class IndexArithmetic:
         return self.maximum(self.minimum(position, size - 1), Size.of(0))
 
     def slice_bounds_backwards(self, part: slice, size: Size, step: int) -> tuple[Size, Size]:
-        """Return offset and number of the elements of ``start:stop:-step``, counted from the last one on."""
+        """Return offset and number of the elements of ``start:stop:-step``, counted from the last element."""
         start = size - 1 if part.start is None else self._last(part.start, size)
         stop = Size.of(-1) if part.stop is None else self._last(part.stop, size)
         extent = self.maximum(start - stop, Size.of(0))
@@ -139,7 +139,7 @@ class IndexArithmetic:
         return self.maximum(offset, Size.of(0)), count
 
     def _last(self, bound: Any, size: Size) -> Size:
-        """Return a bound of a slice that goes backwards, clamped between -1 and the last index."""
+        """Return a bound of a slice with negative step, clamped between -1 and the last index."""
         position = self.wrapped(self.size_of(bound), size)
         return self.maximum(self.minimum(position, size - 1), Size.of(-1))
 
@@ -167,11 +167,11 @@ def constant_of(value: ir.Value) -> int | None:
     return attribute.value if isinstance(attribute, ir.IntegerAttr) else None
 
 
-# --- sizes that have to be equal --------------------------------------------------------------------------------------
+# --- sizes that must be equal -----------------------------------------------------------------------------------------
 
 
 def aligned(b: Language, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Return the operands of an elementwise operation, sliced to common sizes where those are not known to be equal."""
+    """Return the operands of an elementwise operation, sliced to common sizes where these may differ."""
     if all(x.type.is_static for x in tensors):
         return list(tensors)
     rank = max(x.type.rank for x in tensors)
@@ -189,7 +189,7 @@ def aligned(b: Language, tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def common_size(b: Language, sizes: Sequence[int | Size]) -> int | Size:
-    """Return the smallest of sizes that have to be equal; a check raises after the call if they are not."""
+    """Return the smallest of sizes that must be equal; a check raises after the call if they differ."""
     first, *rest = dict.fromkeys(sizes)
     least = Size.of(first)
     for other in rest:

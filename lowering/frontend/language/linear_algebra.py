@@ -1,7 +1,7 @@
 """`numpy.linalg` and `torch.linalg` in the kernel language: functions that the frontend inlines where they are called.
 
-They are never run by Python. Algorithms are the unblocked ones of LAPACK's xGETF2 and xPOTF2 (LU with partial pivoting,
-Cholesky by columns): what they compute agrees with the library up to rounding. Stacks of matrices are done one by one.
+Python never runs them. Algorithms are the unblocked ones of LAPACK's xGETF2 and xPOTF2 (LU with partial pivoting,
+Cholesky by columns): results agree with the library up to rounding. Batched matrices are processed one by one.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import numpy as np
 
 
 def require(condition: Any, message: str) -> None:
-    """In a kernel: after the call, raises `LinAlgError` with the message if the condition was false."""
+    """Raise `LinAlgError` with the message after the call if the condition was false."""
 
 
 require.__mlirtri_name__ = "mlirtri.require_of_matrix"  # type: ignore[attr-defined]
 
 
 def inexact(a):
-    """Integers are float64, as NumPy has it."""
+    """Return `a` as float64 if it is an integer array, as NumPy does."""
     if a.dtype.is_inexact:
         return a.copy()
     return a.astype(np.float64)
 
 
 def factored(a):
-    """LU with partial pivoting, in the place of a: the permutation, its sign, and whether a pivot is zero."""
+    """Factorise `a` in place (LU, partial pivoting); return the permutation, its sign, and whether a pivot is zero."""
     n = a.shape[0]
     order = np.arange(n)
     sign = 1.0
@@ -53,7 +53,7 @@ def factored(a):
 
 
 def solved(a, b):
-    """One system, b of one or more columns."""
+    """Return the solution of one system; b has one or more columns."""
     lu = inexact(a)
     order, _, singular = factored(lu)
     require(not singular, "Singular matrix")
@@ -130,7 +130,7 @@ def square(a):
 
 
 def refuse(message: str) -> None:
-    """In a kernel: refuses to compile."""
+    """Refuse to compile the kernel."""
 
 
 refuse.__mlirtri_name__ = "mlirtri.refuse"  # type: ignore[attr-defined]
@@ -140,11 +140,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     for library in ("numpy", "torch")
     for function in (solve, inv, det, cholesky)
 } | {"torch.inverse": inv, "torch.det": det, "torch.linalg.inv": inv}
-"""Library functions that are inlined, by their qualified names."""
+"""Inlined library functions by qualified name."""
 
 
 def find(callee: Any) -> Callable[..., Any] | None:
-    """Our function for one of a library's, which is known by identity."""
+    """Return the function that implements a library's, which is found by identity."""
     for name, function in FUNCTIONS.items():
         top, *path = name.split(".")
         if top in sys.modules and callee is operator.attrgetter(".".join(path))(sys.modules[top]):

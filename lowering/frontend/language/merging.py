@@ -1,12 +1,12 @@
-"""Values that are one of two: what a name holds after a branch, and what a loop carries between iterations.
+"""Merging of values: the type of a name after a branch, or of a loop-carried value.
 
-Takes what the frontend binds to names: tensors, Python numbers, tuples of them, objects known at compile time.
-Gives a `Kind` for both sides, by the rules below, and tensors of that kind; or the sentence why there is none.
+Takes the values bound to names: tensors, Python numbers, tuples of them, compile-time objects. Gives a `Kind` for both
+sides, by the rules below, and tensors of that kind; or an error that says why there is none.
 
-* Python numbers that differ become numbers of run time: of the wider kind.
-* A Python number beside a tensor of rank 0 takes its dtype, if that holds numbers of its kind.
-* Arrays agree in rank and dtype, and tuples in length. An axis whose size differs, or is known at run time only, is
-  kept at its largest size, with the number of its elements that count beside it.
+* Python numbers that differ become run-time numbers of the wider kind.
+* A Python number beside a rank-0 tensor takes its dtype, if that holds numbers of its kind.
+* Arrays must agree in rank and dtype, and tuples in length. An axis whose sizes differ, or are known at run time only,
+  is stored at its largest size, with its actual size as a separate value.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ INT64 = DTYPES["int64"]
 
 
 class Differs(Exception):
-    """Two values do not have one type; the message says how."""
+    """The error that two values have no common type; the message says why."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """How a value exists at run time: as one tensor, and a count for each axis of varying size."""
+    """The run-time representation of a value: one tensor, and an actual size for each varying axis."""
 
     type: TensorType
     """Static; varying axes have their largest size."""
@@ -51,7 +51,7 @@ def is_number(value: Any) -> bool:
 
 
 def is_value(value: Any) -> bool:
-    """Return whether a value may exist at run time: a tensor, a number, or a tuple of such."""
+    """Return whether a value can exist at run time: a tensor, a number, or a tuple of these."""
     if isinstance(value, (tuple, list)):
         return all(map(is_value, value))
     return isinstance(value, Tensor) or is_number(value)
@@ -67,7 +67,7 @@ def same(x: Any, y: Any) -> bool:
 
 
 def kind(value: Any) -> Kind:
-    """Return the kind of a value; raises `Differs` for what does not exist at run time."""
+    """Return the kind of a value; raises `Differs` for one that cannot exist at run time."""
     if is_number(value):
         return Kind(TensorType((), WEAK_DTYPES[type(value).__name__]), weak=True)
     if not isinstance(value, Tensor):
@@ -85,9 +85,9 @@ def _bound(value: Tensor, size: int | Size) -> int:
 
 
 def common(x: Kind, y: Kind, growing: bool = False) -> Kind:
-    """The kind for both; raises `Differs`.
+    """Return the common kind of both; raises `Differs`.
 
-    `growing`: y comes after x in a loop, so x may be cast as NumPy would in the first iteration.
+    `growing`: y follows x in a loop, so x may be cast in the first iteration as NumPy would.
     """
     if x.type.rank != y.type.rank:
         if growing and x.weak and _holds(x, y):
@@ -102,7 +102,7 @@ def _one_shape(x: Kind, y: Kind, growing: bool) -> Kind:
     pairs = enumerate(zip(x.type.shape, y.type.shape, strict=True))
     varying = {axis for axis, (a, b) in pairs if a != b} | {*x.varying, *y.varying}
     if varying and not (growing or x.varying or y.varying):
-        # Two arrays whose sizes are known and differ: in a branch a mistake more often than not.
+        # Static sizes that differ between branches are most often a mistake.
         raise Differs(f"{_shown(x)} and {_shown(y)}")
     return replace(x, varying=tuple(sorted(varying)))
 
@@ -146,11 +146,11 @@ def _shown(x: Kind) -> str:
     return f"a tensor {x.type}"
 
 
-# --- there and back --------------------------------------------------------------------------------------------------
+# --- packing and unpacking -------------------------------------------------------------------------------------------
 
 
 def packed(b: Language, value: Any, wanted: Kind, into: Tensor | None = None) -> list[Tensor]:
-    """Return a value as tensors of a kind; `into` is memory of its largest size that may be overwritten."""
+    """Return a value as tensors of a kind; `into` is a buffer of its largest size that may be overwritten."""
     if not isinstance(value, Tensor):
         return [b.tri.constant(value, wanted.type.dtype, wanted.type.shape)] + _counts(b, wanted, wanted.type.shape)
     made = b.tri.cast(value, wanted.type.dtype)
@@ -166,7 +166,7 @@ def packed(b: Language, value: Any, wanted: Kind, into: Tensor | None = None) ->
 
 
 def unpacked(b: Language, wanted: Kind, values: Iterator[Tensor]) -> Tensor:
-    """Return the value of which these are the tensors of its kind."""
+    """Return the value of a kind from its tensors."""
     whole = next(values)
     if not wanted.varying:
         return Tensor(whole.value, wanted.type, wanted.weak)

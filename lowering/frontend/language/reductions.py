@@ -27,12 +27,12 @@ from mlirtri.lowering.frontend.language.complex_numbers import integer_power, kn
 from mlirtri.lowering.frontend.language.dynamic_sizes import common_size, cut
 from mlirtri.lowering.frontend.language.shapes import full, reshape
 
-# --- elementwise with a shape of their own -------------------------------------------------------------------------
+# --- elementwise functions with rules of their own -----------------------------------------------------------------
 
 
 @language
 def cast(b: Language, x: Any, dtype: Any) -> Tensor:
-    """x in another dtype. Complex numbers are not made real by the way: `spelling_helpers.converted` does that."""
+    """Return x cast to a dtype. Complex to real is refused here: `spelling_helpers.converted` does that."""
     dtype = as_dtype(dtype)
     if isinstance(x, Tensor) and x.type.dtype.is_complex and not (dtype.is_complex or dtype.is_bool):
         b.fail(f"this does not take complex numbers: got {x.type}", help="take the real part first, with x.real")
@@ -55,7 +55,7 @@ def softplus(b: Language, x: Any, beta: float = 1.0, threshold: float = 20.0) ->
 
 @language
 def clip(b: Language, x: Any, low: Any, high: Any) -> Tensor:
-    """minimum(maximum(x, low), high), in one dtype for all that are given."""
+    """Return minimum(maximum(x, low), high), in the common dtype of the given operands."""
     given = [bound for bound in (x, low, high) if bound is not None]
     if len(given) < 2:
         b.fail("clip needs a lower or an upper bound")
@@ -71,7 +71,7 @@ def clip(b: Language, x: Any, low: Any, high: Any) -> Tensor:
 
 @language
 def sign(b: Language, x: Any) -> Tensor:
-    """NumPy's sign of NaN is NaN, torch's is 0."""
+    """Return the sign; NumPy's sign of NaN is NaN, torch's is 0."""
     result = b.elementwise("sign", x)
     if b.semantics == "numpy" or not result.type.dtype.is_float:
         return result
@@ -80,7 +80,7 @@ def sign(b: Language, x: Any) -> Tensor:
 
 @language
 def power(b: Language, x: Any, y: Any) -> Tensor:
-    """Small constant exponents are what the libraries make of them: squares, roots, reciprocals."""
+    """Return x to the y; small constant exponents become squares, roots or reciprocals, as in the libraries."""
     result = promotion.result_dtypes(b.semantics, "power", [b.operand(x), b.operand(y)]).result
     if not isinstance(y, Tensor) and isinstance(x, Tensor):
         base = b.tensor(x, result)
@@ -183,7 +183,7 @@ def layer_norm(b, x, normalized_axes=1, weight=None, bias=None, eps=1e-5) -> Ten
 @language
 def rms_norm(b, x, normalized_axes=1, weight=None, eps=None) -> Tensor:
     if eps is None:
-        # torch's default: the smallest increment at 1 of the input's dtype.
+        # torch's default: the machine epsilon of the input's dtype.
         of = b.type_of(x)
         eps = (of.dtype if of and of.dtype.is_float else DTYPES["float32"]).epsilon
     return _normalized(b, "rms_norm", x, normalized_axes, [] if weight is None else [weight], eps)
@@ -194,7 +194,7 @@ def rms_norm(b, x, normalized_axes=1, weight=None, eps=None) -> Tensor:
 
 @language
 def matmul(b: Language, x: Any, y: Any) -> Tensor:
-    """`numpy.matmul`: a vector is a row on the left and a column on the right, and that axis is dropped again."""
+    """Return `numpy.matmul`: a vector is a row on the left and a column on the right; that axis is dropped again."""
     return _product(b, "matmul", x, y)
 
 
@@ -221,14 +221,14 @@ def _product(b: Language, name: str, x: Any, y: Any) -> Tensor:
 
 
 def _truth(b: Language, x: Tensor, y: Tensor) -> Tensor:
-    """NumPy's matmul of bools: whether any pair is true, counted in int64."""
+    """Return the matmul of bools: whether any pair is true, counted in int64."""
     wide = DTYPES["int64"]
     return b.tri.cast(b.tri.matmul(b.tri.cast(x, wide), b.tri.cast(y, wide)), DTYPES["bool"])
 
 
 @language
 def dot(b: Language, x: Any, y: Any) -> Tensor:
-    """`numpy.dot`: multiplies by a scalar, else contracts x's last axis with y's last but one (or only) axis."""
+    """Return `numpy.dot`: multiply by a scalar, else contract x's last axis with y's second-last (or only) axis."""
     ranks = [b.type_of(each).rank if b.type_of(each) else 0 for each in (x, y)]
     if 0 in ranks:
         return b.multiply(x, y)
@@ -256,7 +256,7 @@ def convolution(
     b: Language, x: Any, w: Any, strides: Sequence[int], dilations: Sequence[int], low: Sequence[int],
     high: Sequence[int], spread: Sequence[int], groups: int,
 ) -> Tensor:  # fmt: skip
-    """Sums of products of `w` with windows of `x`, which has ``spread - 1`` zeros between and others around it."""
+    """Return the sums of products of `w` with windows of `x`, padded and with ``spread - 1`` zeros between elements."""
     plan = promotion.result_dtypes(b.semantics, "matmul", [b.operand(x), b.operand(w)])
     x, w = (b.tensor(each, dtype) for each, dtype in zip((x, w), plan.compute, strict=True))
     numbers = {"strides": strides, "dilations": dilations, "low": low, "high": high, "spread": spread}
@@ -268,6 +268,6 @@ def convolution(
 def pool(
     b: Language, x: Any, kind: str, window: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> Tensor:
-    """The largest elements or the sums of windows along the last axes, in the tensor's own dtype."""
+    """Return the maxima, minima or sums of windows along the last axes, in the tensor's own dtype."""
     numbers = {"window": window, "strides": strides, "dilations": dilations}
     return b.tri.pool(b.tensor(x), kind=kind, **{name: integers(tuple(value), name) for name, value in numbers.items()})

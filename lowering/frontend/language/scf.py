@@ -83,7 +83,7 @@ def while_loop(
 
 
 class Arms:
-    """The two arms of an `scf.if` under construction, whose result types are known when both have been emitted."""
+    """The two arms of an `scf.if` under construction; result types are known once both have been emitted."""
 
     def __init__(self, condition: ir.Value, location: ir.Location | None):
         self.condition = condition
@@ -95,7 +95,7 @@ class Arms:
         self.draft.operation.erase()
 
     def finish(self, yielded: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
-        """Finish the `scf.if` with arms that yield these pairs, which agree in type; return its results."""
+        """Finish the `scf.if` with arms that yield these pairs of equal type; return its results."""
         for block, values in zip(self.blocks, zip(*yielded, strict=True) if yielded else ((), ()), strict=True):
             with ir.InsertionPoint(block):
                 scf.YieldOp([each.value for each in values], loc=self.location)

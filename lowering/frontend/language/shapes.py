@@ -1,4 +1,4 @@
-"""What language functions that move elements mean, or make tensors from nothing: shapes, joining, cutting, creation.
+"""Language functions that move elements or create tensors: shapes, joining, splitting, creation.
 
 Each is ``name(b, …)`` with the Python signature that the frontend and the spellings call; `b` is the `Language`.
 """
@@ -44,13 +44,13 @@ def reshape(b: Language, x: Any, shape: Any) -> Tensor:
     if tuple(shape) == x.type.shape:
         return x
     if x.type.size == 0 and prod(shape) == 0:
-        # Nothing to move; TVM's reshape reads a size of 0 as "the same as before".
+        # Nothing to move; TVM's reshape reads a size of 0 as "copy this size from the input".
         return b.tri.constant(0, x.type.dtype, tuple(shape))
     return b.tri.reshape(x, shape=tuple(shape))
 
 
 def _dynamic_reshape(b: Language, x: Tensor, shape: list[int | Size]) -> Tensor:
-    """A reshape whose sizes are linear in symbols: both sides have the same number of elements, or it is refused."""
+    """Reshape to sizes that are linear in symbols; refuse unless both sides have the same number of elements."""
     count = total_size(x.type.shape)
     if shape.count(-1) == 1 and count is not None:
         known = total_size([size for size in shape if size != -1])
@@ -101,7 +101,7 @@ def broadcast_to(b: Language, x: Any, shape: Any) -> Tensor:
 
 
 def sizes_of(b: Language, shape: Any) -> tuple[int | Size, ...]:
-    """Sizes of a shape; integers of run time are `Size`s."""
+    """Return the sizes of a shape; run-time integers become `Size`s."""
     parts = shape if isinstance(shape, (tuple, list)) else (shape,)
     return tuple(_size(b, each) for each in parts)
 
@@ -115,7 +115,7 @@ def _size(b: Language, part: Any) -> int | Size:
 
 
 def total_size(shape: Sequence[int | Size]) -> int | Size | None:
-    """The number of elements of a shape, if that is linear."""
+    """Return the number of elements of a shape, or None where it is not linear."""
     count = Size.of(1)
     for size in map(Size.of, shape):
         if not (size.is_constant or count.is_constant):
@@ -137,7 +137,7 @@ def squeeze(b: Language, x: Any, axis: Any = None) -> Tensor:
 
 @language
 def unsqueeze(b: Language, x: Any, axis: Any) -> Tensor:
-    """A new axis (or several) of size 1, counted in the result."""
+    """Insert new axes of size 1; `axis` refers to the result."""
     x = b.tensor(x)
     axes = integers(axis, "axis")
     rank = x.type.rank + len(axes)
@@ -167,7 +167,7 @@ def concatenate(b: Language, xs: Any, axis: Any = 0) -> Tensor:
     parts = [x for x in tensors if x.type.size != 0]
     if len(parts) == len(tensors):
         return joined
-    # Tensors of no elements were checked above, and add none.
+    # Empty tensors were checked above, and add nothing.
     return _joined(b, parts, axis) if parts else b.tri.constant(0, joined.type.dtype, joined.type.shape)
 
 
@@ -187,7 +187,7 @@ def stack(b: Language, xs: Any, axis: Any = 0) -> Tensor:
 
 @language
 def split(b: Language, x: Any, sections_or_indices: Any, axis: Any = 0) -> tuple[Tensor, ...]:
-    """`numpy.split`: a number of equal parts, or the positions to cut at."""
+    """Return `numpy.split`: into a number of equal parts, or at given indices."""
     x = b.tensor(x)
     axis = axis_of(axis, x.type.rank)
     size = x.type.shape[axis]
@@ -204,12 +204,12 @@ def split(b: Language, x: Any, sections_or_indices: Any, axis: Any = 0) -> tuple
 
 
 def slice_axis(b: Language, x: Tensor, axis: int, start: int, stop: int) -> Tensor:
-    """x[..., start:stop, ...] along one axis."""
+    """Return x[..., start:stop, ...] along one axis."""
     return strided(b, x, [range(start, stop) if i == axis else range(n) for i, n in enumerate(x.type.shape)])
 
 
 def strided(b: Language, x: Tensor, ranges: Sequence[range]) -> Tensor:
-    """The elements at these positions of each axis; a negative step is a slice that is flipped."""
+    """Return the elements at these indices of each axis; a negative step is a slice and a flip."""
     backwards = tuple(axis for axis, r in enumerate(ranges) if r.step < 0 and len(r))
     forward = [r[::-1] if axis in backwards else r for axis, r in enumerate(ranges)]
     if any(tuple(r) != tuple(range(n)) for r, n in zip(forward, x.type.shape, strict=True)):
@@ -270,7 +270,7 @@ def arange(b: Language, start: Any, stop: Any, step: Any, dtype: Any) -> Tensor:
 
 
 def _run_time_arange(b: Language, start: Any, stop: Any, step: Any, dtype: DType) -> Tensor:
-    """Integers whose number only the run shows."""
+    """Return a range of integers whose length is known at run time only."""
     integral = [not isinstance(x, Tensor) or x.type.dtype.is_integer for x in (start, stop, step)]
     if not all(integral) or isinstance(step, Tensor) or not isinstance(step, int):
         b.fail(
@@ -285,7 +285,7 @@ def _run_time_arange(b: Language, start: Any, stop: Any, step: Any, dtype: DType
 
 
 def spaced(b: Language, first: Size, count: Size, step: int | Tensor, dtype: DType) -> Tensor:
-    """`count` integers from `first` on."""
+    """Return `count` integers from `first` on."""
     int64 = as_dtype("int64")
     dynamic = [] if count.is_constant else [b.tri.index(count)]
     along = b.tri.iota(*dynamic, shape=(count.simplified(),), axis=0, dtype="int64")

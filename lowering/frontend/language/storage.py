@@ -1,8 +1,8 @@
-"""Memory behind names: an array that may be written in place, and the views of it that share its elements.
+"""Memory of arrays: what may be written in place, and the views that share its elements.
 
-In SSA form nothing is ever written: a `Storage` holds the value that an array has now, a write replaces that value,
-and a view is the way from the storage to some of its elements, which reads them from whatever the value is then.
-So a view sees what is written through another, as in NumPy and torch.
+SSA values are never written: a `Storage` holds the current value of an array, and a write replaces that value. A view
+is the list of operations that reads its elements from the storage's current value, so it sees what is written through
+another view, as in NumPy and torch.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ _VERSION = count(1)
 
 @dataclass(eq=False)
 class Storage:
-    """One array in memory."""
+    """The memory of one array."""
 
     value: Tensor
     """Its current content."""
     argument: int | None = None
-    """Which run-time parameter it is, if it is one."""
+    """The index of the run-time parameter, if it is one."""
     version: int = 0
-    """Changes with each write, and is never the same for two contents."""
+    """Changes with each write; two contents never share a version."""
     is_written: bool = False
-    """Whether the user wrote to it: loops and branches also yield memory that nobody wrote."""
+    """Whether the user wrote to it: loops and branches also yield unwritten memory."""
     is_ordered: bool = False
-    """Whether a view in another shape was written, which only is a view if the elements lie in order."""
+    """Whether a reshaped view was written, which is a view only if the memory is contiguous."""
     frozen: str | None = None
-    """Why it cannot be written: what a write would mean is not known at compile time."""
+    """The reason why it cannot be written: the meaning of a write is not known at compile time."""
     mirrored: dict[Storage, int] = field(default_factory=dict)
-    """Memory that this one is a copy of where Python has the same array, and the version that was copied."""
+    """The storages that Python may identify with this copy, and the version that was copied."""
     serial: int = field(default_factory=lambda: next(_SERIAL))
-    """Storages made later have higher ones."""
+    """Increases with creation."""
 
     def share(self, name: str, storages: Iterable[Storage | None]) -> None:
-        """In Python this may be the same array as others: it can be read while none of them is written."""
+        """Record that in Python this may be the same array as others: reading it is valid while none of them is written."""
         self.frozen = f"{name!r} may be another name of the same array, depending on what ran before"
         self.mirrored |= {storage: storage.version for storage in storages if storage is not None}
 
     def check(self) -> None:
-        """Raise `UnsupportedSyntaxError` when this copy may not hold what Python's array does."""
+        """Raise `UnsupportedSyntaxError` where this copy may differ from Python's array."""
         if any(storage.version != version for storage, version in self.mirrored.items()):
             raise UnsupportedSyntaxError(
                 f"{self.frozen}, and that was written since", help="make a copy where the name is assigned"
@@ -56,7 +56,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class Step:
-    """One view operation: what it reads, and how an update is written back."""
+    """One view operation: how it reads, and how it writes an update back."""
 
     op: str
     """``extract_slice``, ``reshape``, ``transpose``, ``flip``, ``broadcast_to``, ``real`` or ``imag``."""
@@ -91,7 +91,7 @@ class Step:
 
 @dataclass(frozen=True)
 class View:
-    """Some elements of a storage, as they were at a version of it."""
+    """Some elements of a storage, read at one version of it."""
 
     storage: Storage
     steps: tuple[Step, ...] = ()
@@ -107,7 +107,7 @@ class View:
 
 @dataclass
 class Memory:
-    """Writes, and a journal of what was written since some point, which a branch or loop has to yield."""
+    """The writes, and a journal of the storages written since some point, which a branch or loop has to yield."""
 
     journals: list[dict[Storage, tuple[Tensor, int]]] = field(default_factory=list)
 
@@ -135,12 +135,12 @@ class Memory:
 
     @property
     def serial(self) -> int:
-        """The next serial number; storages created later have higher ones."""
+        """Return the next serial number."""
         return next(_SERIAL)
 
     @contextmanager
     def watched(self) -> Iterator[dict[Storage, tuple[Tensor, int]]]:
-        """Collect the storages written inside, with what they held before."""
+        """Collect the storages written inside, with their previous contents."""
         journal: dict[Storage, tuple[Tensor, int]] = {}
         self.journals.append(journal)
         try:
@@ -155,7 +155,7 @@ class Memory:
 
 
 def own(value: Any) -> Any:
-    """Return a value as a name may hold it: an array without memory of its own gets some."""
+    """Return a value to bind to a name: an array without memory gets a storage."""
     if isinstance(value, (tuple, list)):
         parts = [own(each) for each in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
@@ -165,7 +165,7 @@ def own(value: Any) -> Any:
 
 
 def current(b: TriBuilder, value: Any) -> Any:
-    """Return what a name holds now: views of memory that was written since read it again."""
+    """Return the current value of a name: views of memory written since are read again."""
     if isinstance(value, (tuple, list)):
         parts = [current(b, each) for each in value]
         if all(new is old for new, old in zip(parts, value, strict=True)):

@@ -1,4 +1,4 @@
-"""Which results of library functions are views: they share the memory of the array that they were made from."""
+"""Results of library functions that are views: they share the memory of their argument."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VIEWS = frozenset(
     vsplit dsplit real imag permute t unsqueeze expand expand_as narrow chunk select detach contiguous movedim view_as
     unbind unflatten reshape_as swapdims tensor_split adjoint H permute_dims matrix_transpose""".split()
 )
-"""Functions, methods and attributes of NumPy and torch that give a view where they can."""
+"""Functions, methods and attributes of NumPy and torch that return a view where they can."""
 _STEPS = ("reshape", "transpose", "flip", "broadcast_to", "extract_slice", "slice", "dynamic_reshape",
           "dynamic_broadcast", "real", "imag")  # fmt: skip
 
@@ -28,7 +28,7 @@ def is_view_function(name: str) -> bool:
 
 
 def is_einsum_view(name: str, arguments: list[Any]) -> bool:
-    """Return whether an einsum of one array sums nothing: a view in NumPy, a copy here that cannot be written."""
+    """Return whether an einsum of one array sums nothing: a view in NumPy, a read-only copy here."""
     if name != "numpy.einsum" or len(arguments) != 2 or not isinstance(arguments[0], str):
         return False
     taken, arrow, given = arguments[0].replace(" ", "").partition("->")
@@ -36,7 +36,7 @@ def is_einsum_view(name: str, arguments: list[Any]) -> bool:
 
 
 def returns_itself(name: str, source: Tensor, result: Tensor, arguments: dict[str, Any]) -> bool:
-    """Return whether a method gives its array itself when there is nothing to do."""
+    """Return whether a method returns its array itself when there is nothing to do."""
     if result.value != source.value:
         return False
     is_conjugate = name in ("ndarray.conj", "ndarray.conjugate")
@@ -59,14 +59,14 @@ def viewed(b: Any, source: Tensor, result: Any) -> Any:
             step = replace(step, moves_axes=[n for n in shape if n != 1] != [n for n in after if n != 1])
             shape = after
         else:
-            # Of what another step leaves the shape is not known here: a reshape of it counts as one that moves.
+            # The shape after other steps is not known here: treat a following reshape as one that moves elements.
             shape = ()
         view = view.then(step)
     return replace(result, origin=view, weak=False)
 
 
 def fresh(result: Any) -> Any:
-    """Return a function's result as a new array, even if no operation was needed for it."""
+    """Return a function's result as a new array, even if no operation was emitted for it."""
     if isinstance(result, (tuple, list)):
         parts = [fresh(each) for each in result]
         return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
@@ -93,7 +93,7 @@ def _step(operation: ir.Operation) -> Step:
 
 
 def _keeps_memory(source: Tensor, steps: list[Step]) -> bool:
-    """Whether every reshape among the steps is one of memory that lies in order: the libraries copy otherwise."""
+    """Return whether every reshape among the steps is of contiguous memory: the libraries copy otherwise."""
     shape, is_whole = source.type.shape, not source.origin.steps or _lies_in_order(source)
     for step in steps:
         if step.op in ("reshape", "dynamic_reshape"):
@@ -109,7 +109,7 @@ def _keeps_memory(source: Tensor, steps: list[Step]) -> bool:
 
 
 def _lies_in_order(source: Tensor) -> bool:
-    """A view that only takes leading positions of memory: its elements follow each other."""
+    """Return whether a view is contiguous: it only indexes leading axes."""
     for step in source.origin.steps:
         if step.op == "reshape":
             continue
