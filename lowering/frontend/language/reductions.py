@@ -32,7 +32,7 @@ from mlirtri.lowering.frontend.language.shapes import full, reshape
 
 @language
 def cast(b: Language, x: Any, dtype: Any) -> Tensor:
-    """Return x cast to a dtype. Complex to real is refused here: `spelling_helpers.converted` does that."""
+    """Return x cast to a dtype. Complex to real is refused here: `spellings.base.helpers.converted` does that."""
     dtype = as_dtype(dtype)
     if isinstance(x, Tensor) and x.type.dtype.is_complex and not (dtype.is_complex or dtype.is_bool):
         b.fail(f"this does not take complex numbers: got {x.type}", help="take the real part first, with x.real")

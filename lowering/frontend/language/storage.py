@@ -42,7 +42,7 @@ class Storage:
     """Increases with creation."""
 
     def share(self, name: str, storages: Iterable[Storage | None]) -> None:
-        """Record that in Python this may be the same array as others: reading it is valid while none of them is written."""
+        """Record that Python may see this as one array with others: it may be read while none of them is written."""
         self.frozen = f"{name!r} may be another name of the same array, depending on what ran before"
         self.mirrored |= {storage: storage.version for storage in storages if storage is not None}
 

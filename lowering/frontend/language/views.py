@@ -109,7 +109,7 @@ def _keeps_memory(source: Tensor, steps: list[Step]) -> bool:
 
 
 def _lies_in_order(source: Tensor) -> bool:
-    """Return whether a view is contiguous: it only indexes leading axes."""
+    """Return whether a view is a contiguous range of memory."""
     for step in source.origin.steps:
         if step.op == "reshape":
             continue
